@@ -1,0 +1,112 @@
+# The two commands of the README are `make quickstart` and `make test`. Every target does its own set-up.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+MAKEFLAGS += --no-print-directory
+.PHONY: build quickstart test test-cpp test-python test-asan lint format bench clean help
+
+PYTHON ?= python3
+SCALE ?= 1
+RANKS ?= 1,2
+JOBS ?= $(shell nproc)
+
+ROOT := $(CURDIR)
+VENV := $(ROOT)/.venv
+BIN := $(VENV)/bin
+RESULTS := $(ROOT)/build/results
+# Ninja, CMake and the linters come from the virtual environment; nothing has to be installed besides
+# a C++ compiler and Python.
+export PATH := $(BIN):$(PATH)
+unexport PYTHONPATH
+
+SOURCES := $(shell find python/rapidsmpf python/cudf_polars python/CMakeLists.txt \
+    cpp/include cpp/src cpp/tools cpp/cmake cpp/CMakeLists.txt cmake CMakeLists.txt \
+    -type f -not -path '*/__pycache__/*' -not -name '.*' 2>/dev/null)
+CMAKE_ARGS := -G Ninja -DPython_EXECUTABLE=$(BIN)/python
+
+help:
+	@echo "make quickstart   install, run the example on 2 ranks, then PDS-H at scale 1 on 1 and 2 ranks"
+	@echo "make test         C++ and Python tests"
+	@echo "make build        build and install into .venv; seconds when little has changed"
+	@echo "make lint format  check, mend the form of the sources"
+	@echo "make bench        PDS-H and the C++ benchmarks; SCALE=1 RANKS=1,2"
+	@echo "make test-asan    C++ tests of the protocol and of streaming under ASan and UBSan"
+
+# The virtual environment with everything that building, testing and linting need.
+$(VENV)/.ready: pyproject.toml scripts/requirements.py
+	@command -v $(firstword $(CXX)) >/dev/null || { echo "no C++ compiler found: install g++ (12 or newer)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python scripts/requirements.py test > $(VENV)/requirements.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r $(VENV)/requirements.txt
+	@touch $@
+
+# The build folder is build/wheel (pyproject.toml), so that only what has changed is compiled again.
+$(VENV)/.installed: $(VENV)/.ready $(SOURCES)
+	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/python -m pip install -q --disable-pip-version-check \
+	    --no-build-isolation --no-deps --force-reinstall .
+	@touch $@
+
+build: $(VENV)/.installed
+
+quickstart: build
+	$(BIN)/rrun -n 2 --tag-output $(BIN)/python examples/quickstart.py
+	$(BIN)/python -m benchmarks.pdsh --scale 1 --ranks 1,2 --output build/quickstart.json
+
+test: build
+	@status=0; $(MAKE) test-cpp || status=1; $(MAKE) test-python || status=1; exit $$status
+
+test-cpp: $(VENV)/.ready
+	@mkdir -p $(RESULTS); rm -f $(RESULTS)/ctest.xml
+	@if scripts/ensure_packages.sh gtest/gtest.h libgtest-dev; then \
+	    cmake -S . -B build/tests $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON > build/tests-configure.log \
+	        || { cat build/tests-configure.log; exit 1; }; \
+	    cmake --build build/tests -j $(JOBS); \
+	    ctest --test-dir build/tests/cpp -j $(JOBS) --output-on-failure --output-junit $(RESULTS)/ctest.xml --no-tests=error; \
+	else \
+	    echo; echo "*** THE C++ TESTS WERE SKIPPED: GoogleTest is missing (see above) ***"; echo; \
+	    printf '<testsuite><testcase classname="ctest" name="all C++ tests"><skipped/></testcase></testsuite>' > $(RESULTS)/ctest.xml; \
+	fi
+
+test-python: build
+	@mkdir -p $(RESULTS); rm -f $(RESULTS)/pytest.xml
+	$(BIN)/python -m pytest -q --junitxml=$(RESULTS)/pytest.xml
+
+# The rooms where memory and threads are at stake, with the sanitizers; the rest of the tests is not built.
+ASAN_ROOMS := $(foreach room,communicator exchange coll streaming,$(if $(wildcard cpp/tests/$(room)/*_test.cpp),$(room)))
+test-asan: $(VENV)/.ready
+	@mkdir -p $(RESULTS); rm -f $(RESULTS)/asan.xml
+	@if scripts/ensure_packages.sh gtest/gtest.h libgtest-dev; then \
+	    cmake -S . -B build/asan $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON \
+	        -DRAPIDSMPF_SANITIZE=address,undefined > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }; \
+	    cmake --build build/asan -j $(JOBS) --target $(ASAN_ROOMS:%=test_%); \
+	    ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	        ctest --test-dir build/asan/cpp -j $(JOBS) -E '_NOT_BUILT|_process[.]' --output-on-failure \
+	        --output-junit $(RESULTS)/asan.xml --no-tests=error; \
+	else \
+	    echo; echo "*** THE SANITIZER TESTS WERE SKIPPED: GoogleTest is missing (see above) ***"; echo; \
+	    printf '<testsuite><testcase classname="asan" name="all sanitizer tests"><skipped/></testcase></testsuite>' > $(RESULTS)/asan.xml; \
+	fi
+
+lint: $(VENV)/.ready
+	@$(BIN)/python scripts/lint.py --junit $(RESULTS)/lint.xml
+
+format: $(VENV)/.ready
+	$(BIN)/ruff check -q --fix . || true
+	$(BIN)/ruff format -q .
+	find cpp examples/cpp python/rapidsmpf \( -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' \) \
+	    -print0 | xargs -0 $(BIN)/clang-format -i
+
+bench: build
+	$(BIN)/python -m benchmarks.pdsh --scale $(SCALE) --ranks $(RANKS) --output build/results/pdsh.json
+	@if scripts/ensure_packages.sh benchmark/benchmark.h libbenchmark-dev; then \
+	    cmake -S . -B build/bench $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Release -DRAPIDSMPF_BUILD_BENCHMARKS=ON > build/bench-configure.log \
+	        || { cat build/bench-configure.log; exit 1; }; \
+	    cmake --build build/bench -j $(JOBS); \
+	    for program in build/bench/cpp/bench_*; do "$$program"; done; \
+	else \
+	    echo "*** THE C++ BENCHMARKS WERE SKIPPED: Google Benchmark is missing (see above) ***"; \
+	fi
+
+clean:
+	rm -rf build $(VENV)/.installed

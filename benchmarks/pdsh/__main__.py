@@ -1,0 +1,233 @@
+"""PDS-H on our engine and on Polars' own, side by side.
+
+    python -m benchmarks.pdsh --scale 1 --ranks 1,2
+
+Times are medians of the timed iterations of ``collect``, from files in the page cache. On one rank, the
+same process runs Polars and the engine in turns; with more ranks the time is the slowest rank's. Every
+answer is compared with Polars' own. The exit status is 1 if an answer differs, a query fails, or
+more queries than ``--max-fallbacks`` gather their rows on one rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.environment import hardware, versions
+from benchmarks.pdsh.compare import difference
+from benchmarks.pdsh.data import ensure
+from benchmarks.pdsh.queries import QUERIES, Tables
+from benchmarks.pdsh.ranks import Run, run_on_ranks
+
+
+def parse_numbers(text: str) -> list[int]:
+    """Read ``1,3,5-8`` or ``all``.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If the text is something else, or a number is not positive.
+    """
+    if text == "all":
+        return list(QUERIES)
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            low, high = int(first), int(last if dash else first)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{part!r} is not a number or a range") from None
+        if low < 1 or high < low:
+            raise argparse.ArgumentTypeError(f"{part!r} is not a range of positive numbers")
+        numbers.extend(range(low, high + 1))
+    return list(dict.fromkeys(numbers))
+
+
+def parse_queries(text: str) -> list[int]:
+    """Read the numbers of queries; raises ``argparse.ArgumentTypeError`` for one that is not there."""
+    numbers = parse_numbers(text)
+    for number in numbers:
+        if number not in QUERIES:
+            raise argparse.ArgumentTypeError(f"there is no query {number}; there are 1 to 22")
+    return numbers
+
+
+def examine(query: int, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
+    """Bring together what the runs say of one query: times, and whether the answers are Polars' own."""
+    expected = next((answer for run in runs if (answer := run.polars_answer(query)) is not None), None)
+    if expected is None:
+        expected = QUERIES[query].build(tables).collect(engine="streaming")
+    polars: list[float] = next(
+        (r["polars"] for run in runs if (r := run.records.get(query)) and r["polars"]), []
+    )
+    ours: dict[str, Any] = {}
+    for run in runs:
+        if query not in run.records:
+            ours[str(run.nranks)] = {"problem": run.errors[query]}
+            continue
+        record = run.records[query]
+        found = difference(run.answer(query), expected, QUERIES[query].order)
+        ours[str(run.nranks)] = {
+            "seconds": record["ours"],
+            "median_seconds": statistics.median(record["ours"]),
+            "fallbacks": record["fallbacks"],
+            "problem": None if found is None else f"the answer differs: {found}",
+        }
+    result: dict[str, Any] = {"query": query, "rows": expected.height, "ours": ours}
+    if polars:
+        result["polars_seconds"] = polars
+        result["polars_median_seconds"] = statistics.median(polars)
+    return result
+
+
+def totals(results: Sequence[dict[str, Any]], ranks: Sequence[int]) -> dict[str, Any]:
+    """Add up the medians over the queries that every run finished."""
+    complete = [r for r in results if all("seconds" in ours for ours in r["ours"].values())]
+    summed: dict[str, Any] = {
+        "queries": len(complete),
+        "ours": {str(n): sum(r["ours"][str(n)]["median_seconds"] for r in complete) for n in ranks},
+    }
+    if complete and all("polars_median_seconds" in r for r in complete):
+        summed["polars"] = sum(r["polars_median_seconds"] for r in complete)
+    return summed
+
+
+def render(results: Sequence[dict[str, Any]], ranks: Sequence[int]) -> str:
+    """Write the results as a table, one line a query, and the totals."""
+    heads = [f"ours {n} rank{'s' if n > 1 else ''} s" for n in ranks]
+    rows = [["query", *heads, "Polars streaming s", "ratio", "rows", "fell back", "answer"]]
+    for r in results:
+        ours = [r["ours"][str(n)] for n in ranks]
+        problem = any(run["problem"] for run in ours)
+        fell = [str(n) for n, run in zip(ranks, ours, strict=True) if run.get("fallbacks")]
+        rows.append(
+            [
+                f"q{r['query']}",
+                *(_seconds(run.get("median_seconds")) for run in ours),
+                _seconds(r.get("polars_median_seconds")),
+                _ratio(r["ours"].get("1", {}).get("median_seconds"), r.get("polars_median_seconds")),
+                str(r["rows"]),
+                f"on {','.join(fell)}" if fell else "no",
+                "WRONG" if problem else "equal",
+            ]
+        )
+    summed = totals(results, ranks)
+    rows.append(
+        [
+            "total",
+            *(_seconds(summed["ours"][str(n)]) for n in ranks),
+            _seconds(summed.get("polars")),
+            _ratio(summed["ours"].get("1"), summed.get("polars")),
+            "",
+            f"{len(fell_back(results))} of {len(results)}",
+            f"{sum(not _problems(r) for r in results)} of {len(results)}",
+        ]
+    )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [" | ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    rule = "-+-".join("-" * width for width in widths)
+    return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
+
+
+def fell_back(results: Sequence[dict[str, Any]]) -> list[int]:
+    """List the queries that gathered rows on one rank, in any run."""
+    return [r["query"] for r in results if any(run.get("fallbacks") for run in r["ours"].values())]
+
+
+def _problems(result: dict[str, Any]) -> list[str]:
+    return [
+        f"q{result['query']} on {nranks} rank(s): {run['problem']}"
+        for nranks, run in result["ours"].items()
+        if run["problem"]
+    ]
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _ratio(ours: float | None, polars: float | None) -> str:
+    return f"{ours / polars:.2f}" if ours is not None and polars else ""
+
+
+def main() -> int:
+    """Run the benchmark; see the module."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.pdsh",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--scale", type=float, default=1.0, help="scale factor (default 1)")
+    parser.add_argument("--data", type=Path, help="directory of the tables, made if missing")
+    parser.add_argument("--queries", type=parse_queries, default="all", help="1,3,5-8 or all")
+    parser.add_argument("--ranks", type=parse_numbers, default="1,2", help="default 1,2")
+    parser.add_argument("--iterations", type=int, default=3, help="timed iterations (default 3)")
+    parser.add_argument("--query-seconds", type=float, default=60.0, help="time limit per query")
+    parser.add_argument("--max-fallbacks", type=int, default=4, help="queries that may fall back")
+    parser.add_argument("--output", type=Path, help="write everything as JSON to this file")
+    arguments = parser.parse_args()
+    if arguments.iterations < 1:
+        parser.error("--iterations must be at least 1")
+
+    tables = ensure(arguments.scale, arguments.data)
+    with tempfile.TemporaryDirectory(prefix="pdsh-") as scratch:
+        runs = []
+        for nranks in arguments.ranks:
+            print(f"{len(arguments.queries)} queries on {nranks} rank(s) ...", flush=True)
+            out = Path(scratch) / str(nranks)
+            out.mkdir()
+            runs.append(
+                run_on_ranks(
+                    nranks,
+                    arguments.queries,
+                    tables.directory,
+                    iterations=arguments.iterations,
+                    query_seconds=arguments.query_seconds,
+                    out=out,
+                )
+            )
+        results = [examine(number, runs, tables) for number in arguments.queries]
+
+    machine, packages = hardware(), versions()
+    print(f"\nPDS-H, scale factor {tables.scale_factor:g}: {machine['processor']}, {machine['cores']} cores")
+    print(", ".join(f"{name} {version}" for name, version in packages.items()))
+    print(render(results, arguments.ranks))
+    for result in results:
+        for nranks, run in result["ours"].items():
+            for text in run.get("fallbacks", []):
+                print(f"q{result['query']} on {nranks} rank(s) fell back: {text}")
+    problems = [problem for result in results for problem in _problems(result)]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    fallen = fell_back(results)
+    if len(fallen) > arguments.max_fallbacks:
+        problems.append("fallbacks")
+        print(
+            f"{len(fallen)} queries fell back, at most {arguments.max_fallbacks} may: "
+            + ", ".join(f"q{number}" for number in fallen),
+            file=sys.stderr,
+        )
+    if arguments.output is not None:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        report = {
+            "command": shlex.join([sys.executable, *sys.orig_argv[1:]]),
+            "hardware": machine,
+            "versions": packages,
+            "scale_factor": tables.scale_factor,
+            "iterations": arguments.iterations,
+            "queries": results,
+            "totals": totals(results, arguments.ranks),
+        }
+        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,37 @@
+// How the ranks of a job find each other: what the launcher (rrun) says in the environment, and the
+// communicator that joins its processes.
+//
+// rrun sets RRUN_RANK, RRUN_NRANKS, RRUN_LOCAL_RANK, RRUN_LOCAL_NRANKS and, for its coordinator,
+// RRUN_SOCKET_ADDR and RRUN_SOCKET_TOKEN.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/communicator/ucxx.hpp>
+#include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/core/progress_thread.hpp>
+
+namespace rapidsmpf::bootstrap {
+
+// Whether this process was started by rrun.
+[[nodiscard]] bool is_running_with_rrun();
+// This process's rank, and how many there are. Throw std::runtime_error when not started by rrun.
+[[nodiscard]] Rank get_rank();
+[[nodiscard]] Rank get_nranks();
+
+// A communicator of all ranks of the job: rank k of the launcher is rank k of the communicator. Every rank has
+// to call it (the n-th call on each rank makes one communicator); blocks until all have. Throws
+// std::runtime_error when not started by rrun, RankFailedError when a rank died, TimeoutError naming the
+// ranks that did not come within the option "bootstrap_timeout" (default 120 s).
+// A null progress thread: a new one is made.
+[[nodiscard]] std::shared_ptr<UcxxCommunicator> create_ucxx_comm(
+    config::Options options = config::Options{}, std::shared_ptr<ProgressThread> progress_thread = nullptr);
+
+// Tells the coordinator that this rank gives up because of `reason` ("ValueError: ..."): pending and future
+// waits of all other ranks raise RankFailedError with it. For the handler of an uncaught exception; needs no
+// communicator, never throws, and does nothing when not started by rrun.
+void report_abort(std::string const& reason) noexcept;
+
+}  // namespace rapidsmpf::bootstrap

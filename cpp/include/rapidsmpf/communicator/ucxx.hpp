@@ -1,0 +1,101 @@
+// The communicator between processes, over UCX: shared memory and CMA within a host, TCP or InfiniBand between
+// hosts, cuda_ipc between GPUs.
+//
+// Context, worker and addresses are UCXX objects, so that a worker made in Python can be shared. Endpoints and
+// messages go straight to the UCP worker that UCXX wraps: UCXX closes an endpoint by a flush that waits for
+// its peer without bound, and a communicator has to close when its peer is dead. Endpoint error handling is
+// off, because it forbids shared memory (ten times the bandwidth): a Liveness channel reports lost ranks.
+//
+// A message's 64-bit UCX tag holds our Tag above the rank of its sender; the top bit marks the communicator's
+// own messages (joining, barrier, abort).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/communicator/liveness.hpp>
+#include <rapidsmpf/core/config.hpp>
+
+namespace ucxx {
+class Worker;
+}
+
+namespace rapidsmpf {
+
+// Whom a worker has to reach.
+enum class UcxxReach : std::uint8_t { anywhere, one_host };
+
+// A worker for a new communicator: for tag messages, with an event descriptor to wait on. Unless the user has set
+// UCX_TLS, without TCP when all ranks are on one host.
+// Throws std::runtime_error when UCX cannot start.
+[[nodiscard]] std::shared_ptr<::ucxx::Worker> make_ucxx_worker(UcxxReach reach = UcxxReach::anywhere);
+// The bytes by which other processes reach a worker.
+[[nodiscard]] std::vector<std::uint8_t> ucxx_worker_address(::ucxx::Worker& worker);
+
+class UcxxCommunicator final : public Communicator {
+  private:
+    // Only connect() and join() make one.
+    struct Key {
+        explicit Key() = default;
+    };
+
+  public:
+    using Address = std::vector<std::uint8_t>;
+
+    // All peers are known: addresses[r] is rank r's, and `worker` is the one whose address is addresses[rank].
+    // `liveness` may be null: then lost peers go unnoticed.
+    [[nodiscard]] static std::shared_ptr<UcxxCommunicator> connect(
+        Rank rank, std::vector<Address> const& addresses, std::shared_ptr<::ucxx::Worker> worker,
+        std::unique_ptr<Liveness> liveness, config::Options options,
+        std::shared_ptr<ProgressThread> progress_thread);
+
+    // Without a root address: the root (rank 0) of a new communicator, which returns at once and takes the
+    // others in as they come. With one: asks that root for a rank, in order of arrival, and returns when it has
+    // it; throws TimeoutError after the option "ucxx_join_timeout" (default 120 s), std::invalid_argument when
+    // the root refuses. All ranks have to call barrier() before the first message. `worker` may be null: a new
+    // one is made.
+    [[nodiscard]] static std::shared_ptr<UcxxCommunicator> join(
+        Rank nranks, std::shared_ptr<::ucxx::Worker> worker, std::optional<Address> const& root_address,
+        config::Options options, std::shared_ptr<ProgressThread> progress_thread);
+
+    UcxxCommunicator(Key key, config::Options options, std::shared_ptr<ProgressThread> progress_thread);
+    // Delivers what is still being sent (for at most a few seconds, not at all after a failure) and leaves.
+    ~UcxxCommunicator() override;
+
+    [[nodiscard]] Rank rank() const noexcept override;
+    [[nodiscard]] Rank nranks() const noexcept override;
+    [[nodiscard]] std::string str() const override;
+
+    [[nodiscard]] std::unique_ptr<Request> send(
+        std::vector<std::uint8_t> message, Rank destination, Tag tag) override;
+    [[nodiscard]] std::unique_ptr<Request> send(
+        std::shared_ptr<Buffer const> buffer, std::size_t offset, std::size_t size, Rank destination,
+        Tag tag) override;
+    [[nodiscard]] std::unique_ptr<Request> recv(
+        std::shared_ptr<Buffer> buffer, std::size_t offset, std::size_t size, Rank source, Tag tag) override;
+    [[nodiscard]] std::optional<Arrived> recv_any(Tag tag) override;
+    bool progress() override;
+    void abort(std::string const& reason) override;
+
+    // Returns when every rank has called it. Throws RankFailedError, or TimeoutError (which on the root names the
+    // missing ranks).
+    void barrier(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+
+    // The bytes by which others reach this rank.
+    [[nodiscard]] Address worker_address() const;
+    [[nodiscard]] std::shared_ptr<::ucxx::Worker> worker() const;
+
+  private:
+    class Impl;
+    void start(std::unique_ptr<Liveness> liveness);
+
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rapidsmpf

@@ -1,0 +1,87 @@
+// The switchboard of a communicator: takes in the control messages of all its operations, hands each to the
+// operation that it belongs to, and drives the operations from the progress thread.
+//
+// A message may come before its operation exists here: it waits in the hub. An operation stays here after its
+// handle is gone, until both ends of every pair have sent their last message; what a peer sends after its
+// last message belongs to the next operation with the same id, and waits for that one to begin.
+//
+// Ownership: the communicator keeps the hub (Communicator::companion), the hub keeps the operations. A single
+// tag carries the control messages of all operations, so an idle tick is one look at the transport.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/progress_thread.hpp>
+#include <rapidsmpf/exchange/receive_budget.hpp>
+
+namespace rapidsmpf::exchange {
+
+class Operation;
+
+class Hub {
+  public:
+    // Control messages travel under this operation id, so no operation may have it.
+    static constexpr OpId control_op = Tag::max_op_id;
+
+    // The hub of a communicator, made by the first call.
+    [[nodiscard]] static std::shared_ptr<Hub> of(Communicator& comm);
+
+    explicit Hub(Communicator& comm);
+    // Gives operations that are finished but not sent yet a bounded time, then drops them.
+    ~Hub();
+    Hub(Hub const&) = delete;
+    Hub& operator=(Hub const&) = delete;
+
+    // Begins an operation, or queues it behind one with the same id that is still closing.
+    void open(std::shared_ptr<Operation> operation);
+    [[nodiscard]] ReceiveBudget& budget() noexcept { return budget_; }
+    [[nodiscard]] Tag control_tag() const noexcept { return control_tag_; }
+
+    // Operations that are not closed.
+    [[nodiscard]] std::size_t open_operations() const;
+
+  private:
+    // Operations with one id, in the order of their beginnings; the first is the active one.
+    struct Line {
+        std::deque<std::shared_ptr<Operation>> operations;
+        std::deque<Communicator::Arrived> early;  // for an operation behind the active one
+    };
+
+    [[nodiscard]] ProgressThread::Progress tick();
+    bool take_opened();
+    bool route_arrived();
+    void route(Communicator::Arrived arrived);
+    // The active operation of a line takes in what has come early for it.
+    void feed(Line& line);
+    [[nodiscard]] bool drive();
+    void on_failure(RankFailure const& failure);
+    void note_flushed();
+
+    Communicator& comm_;
+    Tag control_tag_;
+    ReceiveBudget budget_;
+    ProgressThread::FunctionId function_{0};
+    Communicator::ListenerId listener_{0};
+
+    std::map<OpId, Line> lines_;  // touched by the progress thread only
+
+    mutable std::mutex mutex_;  // guards everything below
+    std::condition_variable changed_;
+    std::vector<std::shared_ptr<Operation>> opened_;  // not in lines_ yet
+    std::vector<std::shared_ptr<Operation>> all_;     // opened and not closed
+    bool closing_{false};                             // the destructor waits for flushed_
+    bool flushed_{false};                             // nothing inserted is still to be sent
+    std::thread::id thread_;                          // that drives this
+    std::atomic<bool> failed_{false};                 // the communicator
+};
+
+}  // namespace rapidsmpf::exchange

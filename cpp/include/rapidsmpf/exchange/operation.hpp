@@ -1,0 +1,227 @@
+// One collective operation on one rank: moves chunks between the ranks, by partition, and knows when a
+// partition is complete. What the chunks mean, and who wants them, is the business of coll/.
+//
+// How a chunk travels, from rank A to rank B (wire.hpp has the messages):
+//   1. insert() gives it a sequence number and puts it into A's outbox for B.
+//   2. On its next tick A sends B one control message with everything it has for it. Small chunks travel in it
+//      as long as A's eager credit lasts; others are announced in frames: sizes and metadata only.
+//   3. B queues the frame. When the receive budget has room B allocates memory for it in the best tier that
+//      has room, posts the receives and grants the frame. Until then A's chunks may be spilled.
+//   4. A gathers the small chunks of the frame, sends them as one payload, and large ones from where they are.
+//   5. B puts the chunks into its store, where they may be spilled, and gives the budget back. It does not wait
+//      for anyone to extract them: so no rank's progress depends on what a user does, and nothing deadlocks.
+// insert_finished() sends the number of chunks of each partition: B knows when it has them all.
+//
+// Closing. A's last message to B (`final`) follows when A has sent B everything and B's chunks for A have all
+// come. When an operation has sent and received all last messages it is closed, and the hub drops it. An
+// operation that is abandoned (its handle was destroyed early, an exception inside it) sends a last message
+// that says so: the other ranks' operations raise that and pass it on, so every rank ends, and every id is free.
+//
+// Threading: one mutex guards the whole. User threads insert, wait and extract; the progress thread calls
+// tick() and receive() through the hub; the spill manager calls spill(). No call out of this class is made
+// under the mutex that may come back into it: not the spill manager's, not Communicator::fail().
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/exchange/inbox.hpp>
+#include <rapidsmpf/exchange/outbox.hpp>
+#include <rapidsmpf/exchange/partition_store.hpp>
+#include <rapidsmpf/exchange/receive_budget.hpp>
+#include <rapidsmpf/exchange/settings.hpp>
+#include <rapidsmpf/exchange/wire.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/packed_data.hpp>
+
+namespace rapidsmpf::exchange {
+
+class Hub;
+
+class Operation : public std::enable_shared_from_this<Operation> {
+  public:
+    using Timeout = std::optional<std::chrono::milliseconds>;
+
+    struct Plan {
+        Plan() {}          // user-written: travels through coroutines, not an aggregate
+        std::string kind;  // for people and statistics: "shuffle", "allgather"
+        OpId op{0};
+        PartitionId total{0};
+        std::function<Rank(PartitionId)> owner;
+        Settings settings;
+    };
+    // A chunk as it is extracted.
+    struct Chunk {
+        Chunk(Rank source_, std::uint64_t sequence_, PackedData data_)
+            : source{source_}, sequence{sequence_}, data{std::move(data_)} {}
+        Rank source;
+        std::uint64_t sequence;
+        PackedData data;
+    };
+
+    // Claims the operation id and begins. The caller must call release() once it is done with it, and keep
+    // the communicator alive until then. Throws std::invalid_argument, RankFailedError.
+    [[nodiscard]] static std::shared_ptr<Operation> open(
+        Communicator& comm, std::shared_ptr<BufferResource> br, Plan plan);
+    Operation(Communicator& comm, Hub& hub, std::shared_ptr<BufferResource> br, Plan plan);
+    Operation(Operation const&) = delete;
+    Operation& operator=(Operation const&) = delete;
+
+    // Chunks for partitions. Throws std::out_of_range, std::logic_error as Shuffler::insert().
+    void insert(std::vector<std::pair<PartitionId, PackedData>> chunks);
+    // One chunk for the one partition that each rank owns, with the caller's sequence number.
+    void insert_for_all(std::uint64_t sequence, PackedData chunk);
+    void insert_finished(std::vector<PartitionId> const& partitions);
+    void insert_finished();
+    [[nodiscard]] bool all_inserted() const;
+
+    [[nodiscard]] PartitionId wait_any(Timeout timeout);
+    void wait_on(PartitionId partition, Timeout timeout);
+    // Waits without marking the partition as waited for.
+    void wait_complete(PartitionId partition, Timeout timeout);
+    // What is there, by (source, sequence).
+    [[nodiscard]] std::vector<Chunk> extract(PartitionId partition);
+    [[nodiscard]] bool all_complete() const;
+    [[nodiscard]] bool all_extracted() const;
+    [[nodiscard]] std::vector<PartitionId> const& local_partitions() const noexcept { return store_.local(); }
+    [[nodiscard]] std::string str() const;
+
+    // Moves waiting data from DEVICE to a lower tier until `amount` bytes are freed; returns how many were.
+    std::size_t spill(std::size_t amount);
+
+    // See Shuffler::shutdown().
+    void shutdown(Timeout timeout);
+    // The handle is going: lets the operation end by itself, or abandons it. Never blocks on other ranks.
+    void release() noexcept;
+    // Every later call here and on the other ranks raises `reason`.
+    void abandon(std::string const& reason);
+
+    // For the hub, on the progress thread.
+    struct Tick {
+        bool did_something{false};
+        bool in_flight{false};
+        bool closed{false};
+    };
+    [[nodiscard]] Tick tick();
+    // A control message of `source`; a malformed one fails the communicator in its name.
+    void receive(Rank source, std::vector<std::uint8_t> const& bytes);
+    // Whether `source` has sent its last message: what follows belongs to another operation.
+    [[nodiscard]] bool final_received(Rank source) const;
+    [[nodiscard]] OpId op() const noexcept { return plan_.op; }
+    // Whether nothing that was inserted is still to be sent (or never will be).
+    [[nodiscard]] bool flushed() const;
+    // The communicator is gone or has failed: stores the error, drops what the transport knows of.
+    void cut_off(RankFailure const& failure);
+    // The hub has dropped it.
+    void detach() noexcept;
+
+  private:
+    struct Peer {
+        Peer(Rank rank_, Settings const& settings) : rank{rank_}, outbox{rank_, settings}, inbox{rank_} {}
+        Rank rank;
+        Outbox outbox;
+        Inbox inbox;
+        std::size_t unfinished{0};  // partitions of the peer that this rank has not finished
+        bool final_sent{false};
+    };
+    struct WaitingFrame {
+        WaitingFrame(Rank source_, AnnouncedFrame frame_) : source{source_}, frame{std::move(frame_)} {}
+        Rank source;
+        AnnouncedFrame frame;
+    };
+    // Statistics, by name in shuffle-architecture's table.
+    struct Ids {
+        Ids(Statistics& statistics, std::string const& kind);
+        Statistics::Id payload_send;
+        Statistics::Id payload_recv;
+        Statistics::Id recv_to_host;
+        Statistics::Id spill_bytes;
+        Statistics::Id spill_seconds;
+        Statistics::Id loop_total;
+        Statistics::Id metadata_send;
+        Statistics::Id metadata_recv;
+        Statistics::Id post_receives;
+        Statistics::Id start_sends;
+        Statistics::Id check_finished;
+    };
+    using Lock = std::unique_lock<std::mutex>;
+
+    void begin();
+    // The last of the handle and the hub to go takes the operation out of the spill manager.
+    void leave_spill_manager() noexcept;
+    void check_usable() const;
+    [[nodiscard]] PartitionStore::Index require_local(PartitionId partition) const;
+    void check_partition(PartitionId partition) const;
+    void finish_locked(std::vector<PartitionId> const& partitions);
+    // Waits until ready() or an error; throws TimeoutError with what() when time is up.
+    void wait(
+        Lock& lock, Timeout timeout, std::function<bool()> const& ready,
+        std::function<std::string()> const& what);
+    void wake();
+    void keep_device_memory_free();
+
+    void drive(Tick& result);
+    void poll(Tick& result);
+    bool grant_frames();
+    bool compose(Peer& peer);
+    void apply(Peer& peer, Message const& message);
+    // Runs body(): turns FormatError into the failure of the rank whose bytes were being handled (speaker_),
+    // other exceptions into an error of this operation. Called without the lock.
+    void guarded(std::function<void()> const& body);
+    void store(Rank source, PieceHeader const& header, PackedData chunk);
+    void store_payload(
+        Rank source, PartitionId partition, std::uint64_t sequence, std::shared_ptr<Payload> payload);
+    void sent(std::shared_ptr<Payload> const& payload);
+    void abandon_locked(Rank origin, std::string const& reason, std::exception_ptr error);
+    [[nodiscard]] bool is_closed() const;
+    [[nodiscard]] bool flushed_locked() const;
+    [[nodiscard]] std::string describe_backlog() const;
+    [[nodiscard]] std::vector<std::shared_ptr<Payload>> choose_victims(std::size_t amount);
+    [[nodiscard]] Peer& peer(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
+    [[nodiscard]] Peer const& peer(Rank rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+
+    Communicator& comm_;
+    Hub& hub_;
+    std::shared_ptr<BufferResource> br_;
+    Plan const plan_;
+    Tag payload_tag_;
+    Rank const rank_;
+    Ids const ids_;
+
+    mutable std::mutex mutex_;  // guards everything below but the atomics
+    std::condition_variable changed_;
+    PartitionStore store_;
+    std::vector<Peer> peers_;  // by rank; the own entry is not used
+    std::deque<WaitingFrame> frames_;
+    std::vector<std::uint64_t> counts_;  // by partition: chunks this rank has inserted
+    std::vector<bool> finished_;         // by partition: by this rank
+    std::size_t unfinished_;
+    std::uint64_t own_sequence_{0};
+    bool shut_down_{false};
+    bool cut_off_{false};
+    bool blocked_{false};  // a piece waits for a write in flight
+    bool active_{false};   // something is in flight: tick() must look even if nobody said so
+    Rank speaker_{0};      // whose bytes are being handled
+    std::optional<RankFailure> failure_;
+    std::optional<Final> abandoned_;  // what the last messages say; the operation has failed
+    std::exception_ptr error_;        // why, if it was an exception here
+
+    std::atomic<bool> dirty_{true};  // tick() has something to look at
+    std::atomic<bool> released_{false};
+    std::atomic<int> spill_users_{2};  // the handle and the hub
+    std::optional<SpillManager::SpillFunctionId> spill_function_;
+};
+
+}  // namespace rapidsmpf::exchange

@@ -1,0 +1,107 @@
+// The sending side towards one peer of one operation.
+//
+// A piece goes through these stages; in the first two its data may still be spilled:
+//   waiting     inserted
+//   announced   the peer knows its size and has not asked for it
+//   granted     the peer has memory for it; the frame is sent as soon as its buffers are ready
+//   sending     the transport has it
+// Small pieces skip all of them and travel inside a control message, as far as the peer's credit goes.
+//
+// Not thread-safe: the operation's lock guards it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/exchange/payload.hpp>
+#include <rapidsmpf/exchange/settings.hpp>
+#include <rapidsmpf/exchange/wire.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+
+namespace rapidsmpf::exchange {
+
+class Outbox {
+  public:
+    struct Piece {
+        Piece(PartitionId partition_, std::uint64_t sequence_, std::shared_ptr<Payload> payload_)
+            : partition{partition_}, sequence{sequence_}, payload{std::move(payload_)} {}
+        PartitionId partition;
+        std::uint64_t sequence;
+        std::shared_ptr<Payload> payload;
+    };
+    // Called when a piece has left and its payload is no longer read.
+    using Sent = std::function<void(std::shared_ptr<Payload> const&)>;
+
+    Outbox(Rank peer, Settings const& settings);
+    Outbox(Outbox&&) = default;
+
+    void push(Piece piece) { waiting_.push_back(std::move(piece)); }
+    void push_count(PartitionCount count) { counts_.push_back(count); }
+
+    // Writes what can be said now: counts, small pieces, announcements. Returns whether there is something that
+    // could not be said because its buffers are still being written.
+    bool compose(MessageWriter& writer, Sent const& sent);
+
+    // The peer has taken in so many bytes of eager pieces, has memory for so many frames. Throws FormatError
+    // when it cannot be.
+    void on_credit(std::uint64_t bytes);
+    void on_grants(std::uint32_t frames);
+
+    // Hands granted frames to the transport. Returns whether it did.
+    bool start(Communicator& comm, Tag tag, BufferResource& br);
+    // Looks at what the transport has; returns whether something has left.
+    bool poll(Sent const& sent);
+
+    // Whether frames are granted or with the transport: the progress thread must not park.
+    [[nodiscard]] bool in_flight() const noexcept { return !granted_.empty() || !sending_.empty(); }
+    // Whether everything pushed has left.
+    [[nodiscard]] bool empty() const noexcept {
+        return waiting_.empty() && counts_.empty() && announced_.empty() && !in_flight();
+    }
+    // Chunks that wait for the peer.
+    [[nodiscard]] std::size_t backlog() const noexcept;
+    [[nodiscard]] std::uint64_t payload_messages() const noexcept { return payload_messages_; }
+    // Forgets what the transport does not have yet; poll() goes on with the rest.
+    void clear();
+    // Forgets everything, on the progress thread.
+    void cut_off() {
+        clear();
+        sending_.clear();
+    }
+
+    // Calls visit(payload) for what waits or is announced.
+    void for_each_waiting(std::function<void(std::shared_ptr<Payload> const&)> const& visit) const;
+
+  private:
+    struct Frame {
+        std::vector<Piece> pieces;
+        std::uint64_t bytes{0};
+        std::shared_ptr<Buffer> gathered;  // the small pieces' data, once prepared
+        std::vector<std::unique_ptr<Communicator::Request>> requests;
+        bool prepared{false};
+    };
+    void compose_eager(MessageWriter& writer, Sent const& sent);
+    bool compose_frames(MessageWriter& writer);
+    [[nodiscard]] bool prepare(Frame& frame, BufferResource& br) const;
+    void post(Frame& frame, Communicator& comm, Tag tag);
+    [[nodiscard]] bool is_gathered(Piece const& piece) const noexcept {
+        return piece.payload->size <= settings_.gather_limit;
+    }
+
+    Rank peer_;
+    Settings settings_;
+    std::deque<Piece> waiting_;
+    std::vector<PartitionCount> counts_;
+    std::deque<Frame> announced_;
+    std::deque<Frame> granted_;
+    std::deque<Frame> sending_;
+    std::uint64_t announced_bytes_{0};
+    std::uint64_t credit_;
+    std::uint64_t payload_messages_{0};
+};
+
+}  // namespace rapidsmpf::exchange

@@ -1,0 +1,36 @@
+// The tunable sizes of the exchange protocol. Ranks may differ in them: whatever the two ends must agree on
+// travels in the messages. Tests use tiny values to reach every path with small data.
+#pragma once
+
+#include <cstddef>
+
+#include <rapidsmpf/core/config.hpp>
+
+namespace rapidsmpf::exchange {
+
+struct Settings {
+    Settings() {}  // user-written: travels through coroutines, not an aggregate
+
+    // Pieces with at most this many bytes of data are gathered into one payload per frame, or travel inside
+    // the message that lists them; larger ones are sent straight from their own buffers.
+    std::size_t gather_limit{std::size_t{64} << 10U};
+    // A frame is closed once its metadata and data reach this size; a larger piece is a frame of its own.
+    std::size_t frame_bytes{std::size_t{4} << 20U};
+    // What a sender may have under way to one peer without having been asked for: pieces inside messages.
+    std::size_t eager_bytes{std::size_t{64} << 10U};
+    // What a sender may have announced to one peer and not been granted yet; one frame is always allowed. It
+    // bounds the metadata that a receiver holds for frames it has no memory for.
+    std::size_t announce_bytes{std::size_t{32} << 20U};
+    // Payloads longer than this travel as several messages.
+    std::size_t split_bytes{std::size_t{1} << 30U};
+    // Bytes granted and not arrived yet, over all operations of the communicator (one frame is always allowed).
+    std::size_t receive_limit{std::size_t{128} << 20U};
+
+    // Throws std::invalid_argument when a size is zero that must not be.
+    void validate() const;
+    // exchange_gather_limit, exchange_frame_bytes, exchange_eager_bytes, exchange_announce_bytes,
+    // exchange_split_bytes, exchange_receive_limit.
+    [[nodiscard]] static Settings from_options(config::Options options);
+};
+
+}  // namespace rapidsmpf::exchange

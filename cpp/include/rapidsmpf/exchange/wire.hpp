@@ -1,0 +1,108 @@
+// The control messages of the exchange protocol: what ranks tell each other besides payload bytes.
+//
+// A message is a header (magic, operation id) and any number of sections, little endian, no padding:
+//
+//   grants   u32 n                    send the payloads of the next n frames that you announced
+//   credit   u64 bytes                so much of what you sent unasked has been taken in
+//   counts   u32 n, n x (u32 partition, u64 chunks)   I have inserted so many, and will insert no more
+//   eager    pieces, metadata, data   pieces that travel inside the message
+//   frame    u64 gather_limit, u64 split_bytes, pieces, metadata     I have these; ask for the data
+//   final    u8 kind, u64 payload messages, i32 origin, text         my last message in this operation
+//
+// where pieces = u32 n, n x (u32 partition, u64 sequence, u64 metadata size, u64 data size), and metadata and
+// data are those of the pieces, one after the other. The payload of a frame is the data of its pieces with at
+// most gather_limit bytes as one run of bytes, then that of each larger piece; each run is cut into messages
+// of split_bytes. `final` is the last section of the last message.
+//
+// Everything that is read is checked: it comes from another process.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <rapidsmpf/communicator/communicator.hpp>
+
+namespace rapidsmpf::exchange {
+
+using PartitionId = std::uint32_t;
+
+struct PieceHeader {
+    PieceHeader(
+        PartitionId partition_, std::uint64_t sequence_, std::uint64_t metadata_size_,
+        std::uint64_t data_size_)
+        : partition{partition_}, sequence{sequence_}, metadata_size{metadata_size_}, data_size{data_size_} {}
+    PartitionId partition;
+    std::uint64_t sequence;
+    std::uint64_t metadata_size;
+    std::uint64_t data_size;
+
+    static constexpr std::size_t wire_size = 4 + 8 + 8 + 8;
+    // What the piece takes in a message, its data aside.
+    [[nodiscard]] std::uint64_t listing_bytes() const noexcept { return wire_size + metadata_size; }
+};
+
+struct PartitionCount {
+    PartitionCount(PartitionId partition_, std::uint64_t chunks_) : partition{partition_}, chunks{chunks_} {}
+    PartitionId partition;
+    std::uint64_t chunks;
+};
+
+enum class FinalKind : std::uint8_t { finished = 0, abandoned = 1 };
+
+struct Final {
+    FinalKind kind{FinalKind::finished};
+    std::uint64_t payload_messages{0};  // that the sender has sent to this receiver in the whole operation
+    Rank origin{0};                     // of an abandonment: who began it
+    std::string reason;
+};
+
+// The pieces of a section; metadata and data are views into the message.
+struct PieceList {
+    std::vector<PieceHeader> pieces;
+    std::span<std::uint8_t const> metadata;
+    std::span<std::uint8_t const> data;  // of eager pieces
+    std::uint64_t gather_limit{0};       // of a frame
+    std::uint64_t split_bytes{0};        // of a frame
+};
+
+class MessageWriter {
+  public:
+    explicit MessageWriter(OpId op);
+
+    void grants(std::uint32_t frames);
+    void credit(std::uint64_t bytes);
+    void counts(std::span<PartitionCount const> counts);
+    // Begin a section with pieces; their metadata follows by append(), in order, then the data of eager ones.
+    void eager(std::span<PieceHeader const> pieces);
+    void frame(std::span<PieceHeader const> pieces, std::uint64_t gather_limit, std::uint64_t split_bytes);
+    void append(std::span<std::uint8_t const> bytes);
+    void final(Final const& final);
+
+    [[nodiscard]] bool has_sections() const noexcept;
+    [[nodiscard]] std::vector<std::uint8_t> take() && { return std::move(bytes_); }
+
+  private:
+    void pieces(std::span<PieceHeader const> pieces);
+    std::vector<std::uint8_t> bytes_;
+};
+
+// A message that was read. Views into the bytes it was read from.
+struct Message {
+    std::uint32_t grants{0};
+    std::uint64_t credit{0};
+    std::vector<PartitionCount> counts;
+    std::vector<PieceList> eager;
+    std::vector<PieceList> frames;
+    std::optional<Final> final;
+};
+
+// The operation that a message belongs to. Throws FormatError.
+[[nodiscard]] OpId read_op(std::span<std::uint8_t const> bytes);
+// Throws FormatError.
+[[nodiscard]] Message read_message(std::span<std::uint8_t const> bytes);
+
+}  // namespace rapidsmpf::exchange

@@ -1,0 +1,65 @@
+// A block of bytes in one memory tier.
+//
+// A Buffer owns its bytes and the part of its BufferResource's budget that they take, and gives both back
+// when it is destroyed. Work on the bytes is ordered on the buffer's stream: a writer records an event, and
+// a reader on another stream (or the host) waits for it. Not copyable, handed around by unique_ptr.
+// Made by BufferResource only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include <rapidsmpf/device/device.hpp>
+#include <rapidsmpf/memory/memory_type.hpp>
+
+namespace rapidsmpf {
+
+class BufferResource;
+
+class Buffer {
+  public:
+    ~Buffer();
+    Buffer(Buffer const&) = delete;
+    Buffer& operator=(Buffer const&) = delete;
+
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] MemoryType mem_type() const noexcept { return type_; }
+    [[nodiscard]] Stream stream() const noexcept { return stream_; }
+    [[nodiscard]] std::shared_ptr<BufferResource> const& resource() const noexcept { return resource_; }
+
+    // The bytes. Reading from the host needs is_ready() or synchronize() first.
+    [[nodiscard]] std::byte const* data() const noexcept { return data_; }
+    // Whether the bytes can be addressed by the CPU (HOST and PINNED_HOST always, DEVICE on a CPU device).
+    [[nodiscard]] bool is_host_accessible() const noexcept;
+    // The bytes for the CPU to read; waits for writes in flight. Throws std::logic_error if not host accessible.
+    [[nodiscard]] std::span<std::byte const> host_bytes() const;
+
+    // Calls write(bytes, stream), which enqueues writes on the stream, and records that they happened.
+    void write(std::function<void(std::byte*, Stream)> const& write);
+    // For a CPU to write at once: the mutable bytes. Throws std::logic_error if not host accessible.
+    [[nodiscard]] std::span<std::byte> mutable_host_bytes();
+
+    // Whether all writes are done.
+    [[nodiscard]] bool is_ready() const;
+    void synchronize() const;
+
+  private:
+    friend class BufferResource;
+    // `data` may be foreign memory: then `owner` keeps it alive and is dropped in place of a deallocation.
+    Buffer(
+        std::shared_ptr<BufferResource> resource, MemoryType type, std::byte* data, std::size_t size,
+        Stream stream, std::shared_ptr<void> owner);
+
+    std::shared_ptr<BufferResource> resource_;
+    MemoryType type_;
+    std::byte* data_;
+    std::size_t size_;
+    Stream stream_;
+    std::shared_ptr<void> owner_;
+    std::unique_ptr<Event> last_write_;  // null on a CPU: writes are done when the call returns
+};
+
+}  // namespace rapidsmpf

@@ -1,0 +1,38 @@
+// Whom to ask when a tier is full: a list of functions that free device memory by moving their buffers to a
+// lower tier, called by descending priority until enough is freed.
+//
+// A spill function must not wait for memory and must not call back into the manager. It may be called from
+// any thread, never concurrently with itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+
+namespace rapidsmpf {
+
+class SpillManager {
+  public:
+    // Tries to free `amount` bytes; returns how many it freed.
+    using SpillFunction = std::function<std::size_t(std::size_t amount)>;
+    using SpillFunctionId = std::uint64_t;
+
+    SpillFunctionId add_spill_function(SpillFunction function, int priority);
+    // Waits for a running call to end. A no-op if there is no such function.
+    void remove_spill_function(SpillFunctionId id);
+    // Frees at least `amount` bytes if the functions can; returns how many.
+    std::size_t spill(std::size_t amount);
+
+  private:
+    struct Entry {
+        SpillFunctionId id;
+        SpillFunction function;
+    };
+    std::mutex mutex_;
+    std::multimap<int, Entry, std::greater<>> functions_;
+    SpillFunctionId next_id_{1};
+};
+
+}  // namespace rapidsmpf

@@ -1,0 +1,233 @@
+// A bounded queue of messages between actors: any number of producers and of consumers, with back-pressure.
+//
+// How a channel ends:
+//   finish()    a producer's word that nothing more comes. What is queued is still received, then receive()
+//               gives nothing.
+//   shutdown()  a consumer's word that it wants no more. What is queued is dropped; send() returns false, so
+//               that producers stop, and shut their own inputs in turn.
+//   cancel(e)   something failed. What is queued is dropped, and every pending and later operation throws e:
+//               neither side can mistake the failure for a regular end.
+//
+// Messages of one producer arrive in the order in which it sent them. Waiting senders and receivers are served
+// first come, first served; coroutines that waited go on on a thread of the executor. The blocking variants are
+// for threads that run no coroutines. All methods are thread-safe. The channel must outlive every
+// operation on it: coroutines hold it by shared_ptr. Queued messages belong to the channel, which moves spillable ones
+// to a lower tier when its BufferResource runs short, the last ones first.
+#pragma once
+
+#include <condition_variable>
+#include <coroutine>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/streaming/executor.hpp>
+#include <rapidsmpf/streaming/message.hpp>
+
+namespace rapidsmpf::streaming {
+
+// How much a channel holds before send() waits: a number of messages, and of bytes by their content
+// descriptions. A message larger than the byte limit is let in alone.
+class ChannelCapacity {
+  public:
+    static constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+    static constexpr std::size_t default_messages = 4;
+
+    // Throws std::invalid_argument when `messages` is zero.
+    explicit ChannelCapacity(std::size_t messages = default_messages, std::size_t bytes = unlimited);
+    [[nodiscard]] std::size_t messages() const noexcept { return messages_; }
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+  private:
+    std::size_t messages_;
+    std::size_t bytes_;
+};
+
+class Channel {
+    struct Waiter;
+    struct WaiterList;
+
+  public:
+    static constexpr int spill_priority = -1;  // after the collectives: what they hold is needed later
+
+    // `resource` may be null: then queued messages stay where they are.
+    explicit Channel(
+        std::shared_ptr<Executor> executor, ChannelCapacity capacity = ChannelCapacity{},
+        std::shared_ptr<BufferResource> resource = nullptr);
+    ~Channel();
+    Channel(Channel const&) = delete;
+    Channel& operator=(Channel const&) = delete;
+
+    class SendAwaiter;
+    class ReceiveAwaiter;
+    class DrainAwaiter;
+
+    // co_await send(m): waits for room; true when the channel took the message, false when it was shut down.
+    // Throws std::logic_error after finish(), std::invalid_argument for an empty message, what cancel() was given.
+    [[nodiscard]] SendAwaiter send(Message message);
+    // co_await receive(): the next message; nothing when the producers have finished or the channel was shut down.
+    // Throws what cancel() was given.
+    [[nodiscard]] ReceiveAwaiter receive();
+    // co_await drain(): finish(), then waits until all messages were received or the channel was shut down. Throws
+    // what cancel() was given.
+    [[nodiscard]] DrainAwaiter drain();
+
+    // The same for threads that may block. Throw std::logic_error on a thread of the executor.
+    bool send_blocking(Message message);
+    [[nodiscard]] std::optional<Message> receive_blocking();
+    void drain_blocking();
+
+    // Takes a message if there is one now. Nothing does not mean the end. Throws what cancel() was given.
+    [[nodiscard]] std::optional<Message> try_receive();
+
+    void finish();
+    void shutdown();
+    // Only the first error counts. Throws std::invalid_argument when it is null.
+    void cancel(std::exception_ptr error);
+
+    // Messages and bytes queued now (what waits in senders excluded).
+    [[nodiscard]] std::size_t size() const;
+    [[nodiscard]] std::size_t bytes() const;
+    [[nodiscard]] bool is_finished() const;
+    // Shut down or cancelled.
+    [[nodiscard]] bool is_closed() const;
+    [[nodiscard]] ChannelCapacity capacity() const noexcept { return capacity_; }
+    [[nodiscard]] std::shared_ptr<Executor> const& executor() const noexcept { return executor_; }
+
+    // Moves queued messages to a lower tier until `amount` bytes are freed; returns how many were.
+    std::size_t spill(std::size_t amount);
+
+  private:
+    enum class Outcome : std::uint8_t { pending, done, ended, failed };
+    enum class Operation : std::uint8_t { send, receive, drain };
+
+    // One operation, in the frame of its coroutine or on the stack of its thread. While it waits it is in one
+    // of the lists; whoever takes it off settles it and wakes it.
+    struct Waiter {
+        explicit Waiter(Operation operation_) noexcept : operation{operation_} {}
+        Waiter(Operation operation_, Message message_) noexcept
+            : operation{operation_}, message{std::move(message_)} {}
+        Operation operation;
+        Outcome outcome{Outcome::pending};
+        Message message;  // to send, or received
+        std::exception_ptr error;
+        std::coroutine_handle<> coroutine;         // either this is woken
+        std::condition_variable* parked{nullptr};  // or this
+        Waiter* next{nullptr};
+    };
+    // First in, first out; owns nothing.
+    struct WaiterList {
+        [[nodiscard]] bool empty() const noexcept { return first == nullptr; }
+        void push(Waiter& waiter) noexcept;
+        [[nodiscard]] Waiter& pop() noexcept;
+        Waiter* first{nullptr};
+        Waiter* last{nullptr};
+    };
+    struct Entry {
+        explicit Entry(Message message_) noexcept
+            : message{std::move(message_)}, bytes{message.description().total_bytes()} {}
+        Message message;
+        std::size_t bytes;  // as counted when it came in
+        bool unspillable{false};
+    };
+
+    // Does the operation or puts it in a list. Whether it has to wait.
+    [[nodiscard]] bool start_or_wait(Waiter& waiter, std::coroutine_handle<> coroutine);
+    void run_blocking(Waiter& waiter);
+    static void rethrow(Waiter& waiter);
+
+    // All of these hold the lock. They put the waiters to be woken in `woken`.
+    [[nodiscard]] bool try_start(Waiter& waiter, WaiterList& woken);
+    [[nodiscard]] bool has_room(Message const& message) const noexcept;
+    [[nodiscard]] bool can_pop() const noexcept;
+    [[nodiscard]] Message pop() noexcept;
+    void push(Message message);
+    void match(WaiterList& woken);
+    void settle(Waiter& waiter, Outcome outcome, WaiterList& woken) noexcept;
+    void settle_all(WaiterList& list, Outcome outcome, WaiterList& woken) noexcept;
+    [[nodiscard]] std::deque<Entry> close(
+        std::unique_lock<std::mutex>& lock, Outcome outcome, WaiterList& woken);
+    // Resumes coroutines; the lock need not be held.
+    void wake(WaiterList& woken);
+
+    std::shared_ptr<Executor> executor_;
+    ChannelCapacity capacity_;
+    std::shared_ptr<BufferResource> resource_;
+    SpillManager::SpillFunctionId spill_function_{0};
+
+    mutable std::mutex mutex_;  // guards everything below
+    std::deque<Entry> queue_;
+    std::size_t bytes_{0};
+    WaiterList senders_;
+    WaiterList receivers_;
+    WaiterList drainers_;
+    bool finished_{false};
+    bool shut_{false};
+    std::exception_ptr error_;
+    Entry* spilling_{nullptr};  // in queue_; stays there, untouched, until the spill has ended
+    std::condition_variable spilled_;
+
+  public:
+    class SendAwaiter {
+      public:
+        SendAwaiter(Channel& channel, Message message) noexcept
+            : channel_{&channel}, waiter_{Operation::send, std::move(message)} {}
+        [[nodiscard]] bool await_ready() const noexcept { return false; }
+        [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
+            return channel_->start_or_wait(waiter_, coroutine);
+        }
+        bool await_resume() {
+            rethrow(waiter_);
+            return waiter_.outcome == Outcome::done;
+        }
+
+      private:
+        Channel* channel_;
+        Waiter waiter_;
+    };
+
+    class ReceiveAwaiter {
+      public:
+        explicit ReceiveAwaiter(Channel& channel) noexcept
+            : channel_{&channel}, waiter_{Operation::receive} {}
+        [[nodiscard]] bool await_ready() const noexcept { return false; }
+        [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
+            return channel_->start_or_wait(waiter_, coroutine);
+        }
+        std::optional<Message> await_resume() {
+            rethrow(waiter_);
+            if (waiter_.outcome == Outcome::ended) {
+                return std::nullopt;
+            }
+            return std::move(waiter_.message);
+        }
+
+      private:
+        Channel* channel_;
+        Waiter waiter_;
+    };
+
+    class DrainAwaiter {
+      public:
+        explicit DrainAwaiter(Channel& channel) noexcept : channel_{&channel}, waiter_{Operation::drain} {}
+        [[nodiscard]] bool await_ready() const noexcept { return false; }
+        [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
+            return channel_->start_or_wait(waiter_, coroutine);
+        }
+        void await_resume() { rethrow(waiter_); }
+
+      private:
+        Channel* channel_;
+        Waiter waiter_;
+    };
+};
+
+using ChannelPtr = std::shared_ptr<Channel>;
+
+}  // namespace rapidsmpf::streaming

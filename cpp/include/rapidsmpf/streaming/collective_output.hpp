@@ -1,0 +1,66 @@
+// Pulling the rows of a collective as batches: what an output stream or an output actor hands on.
+//
+// Each owns its handle of the collective and lets go of it as soon as the last row was taken, or when it is destroyed;
+// neither blocks other ranks. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <rapidsmpf/coll/allgather.hpp>
+#include <rapidsmpf/coll/shuffler.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/streaming/packed_batches.hpp>
+#include <rapidsmpf/streaming/table_batch.hpp>
+#include <rapidsmpf/table/table.hpp>
+
+namespace rapidsmpf::streaming {
+
+enum class PartitionOrder : std::uint8_t {
+    completion,  // whichever partition is complete first
+    ascending,   // by partition number
+};
+
+// The rows of this rank's partitions of a shuffle; within a partition by source rank, then as inserted there.
+class ShuffleOutput {
+  public:
+    ShuffleOutput(
+        std::shared_ptr<coll::Shuffler> shuffler, std::shared_ptr<Schema const> schema,
+        std::shared_ptr<BufferResource> resource, PartitionOrder order = PartitionOrder::completion,
+        BatchSizes const& sizes = BatchSizes());
+
+    // The next batch; blocks until a partition is complete; nothing at the end. Throws what the Shuffler's waits throw:
+    // RankFailedError when a rank fails, TimeoutError (and may be called again).
+    [[nodiscard]] std::optional<Table> next(coll::Timeout timeout = {});
+    // The partition that the last batch came from.
+    [[nodiscard]] coll::PartitionId partition() const noexcept { return partition_; }
+
+  private:
+    std::shared_ptr<coll::Shuffler> shuffler_;
+    PartitionOrder order_;
+    PackedBatches batches_;
+    std::vector<coll::PartitionId> partitions_;
+    std::size_t taken_{0};  // partitions whose chunks have been added to batches_
+    coll::PartitionId partition_{0};
+};
+
+// The rows of all ranks, by rank and then by sequence number.
+class AllGatherOutput {
+  public:
+    AllGatherOutput(
+        std::shared_ptr<coll::AllGather> allgather, std::shared_ptr<Schema const> schema,
+        std::shared_ptr<BufferResource> resource, BatchSizes const& sizes = BatchSizes());
+
+    // The next batch; the first call blocks until every rank has finished; nothing at the end. Throws like
+    // ShuffleOutput::next().
+    [[nodiscard]] std::optional<Table> next(coll::Timeout timeout = {});
+
+  private:
+    std::shared_ptr<coll::AllGather> allgather_;
+    PackedBatches batches_;
+};
+
+}  // namespace rapidsmpf::streaming

@@ -1,0 +1,42 @@
+// From received chunks to batches of a size that a query engine likes.
+//
+// Chunks come in all sizes: with many ranks and partitions in tiny ones. Small neighbours are put together,
+// large ones are handed out in slices that share the chunk's memory, which is freed with the last of them.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/packed_data.hpp>
+#include <rapidsmpf/streaming/table_batch.hpp>
+#include <rapidsmpf/table/table.hpp>
+
+namespace rapidsmpf::streaming {
+
+class PackedBatches {
+  public:
+    // Chunks must have this schema.
+    PackedBatches(
+        std::shared_ptr<Schema const> schema, std::shared_ptr<BufferResource> resource,
+        BatchSizes const& sizes = BatchSizes());
+
+    // Appends chunks; their rows keep their order.
+    void add(std::vector<PackedData> chunks);
+    // The next batch, nothing when all rows have been handed out. Throws FormatError for a malformed chunk,
+    // std::invalid_argument for one of another schema.
+    [[nodiscard]] std::optional<Table> next();
+
+  private:
+    [[nodiscard]] Table put_together(std::vector<PackedData> group);
+
+    std::shared_ptr<Schema const> schema_;
+    std::shared_ptr<BufferResource> resource_;
+    BatchSizes sizes_;
+    std::deque<PackedData> chunks_;
+    std::deque<Table> slices_;
+};
+
+}  // namespace rapidsmpf::streaming

@@ -1,0 +1,73 @@
+// Rows into collectives: batches are cut into partitions and inserted into a shuffle, or packed for an all-gather.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include <rapidsmpf/coll/allgather.hpp>
+#include <rapidsmpf/coll/shuffler.hpp>
+#include <rapidsmpf/streaming/actor.hpp>
+#include <rapidsmpf/streaming/context.hpp>
+#include <rapidsmpf/streaming/row_routing.hpp>
+#include <rapidsmpf/streaming/table_batch.hpp>
+
+namespace rapidsmpf::streaming {
+
+// What went into a collective.
+class Inserted {
+  public:
+    void add(std::int64_t rows, std::size_t bytes) noexcept {
+        rows_.fetch_add(rows, std::memory_order_relaxed);
+        bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    }
+    [[nodiscard]] std::int64_t rows() const noexcept { return rows_.load(std::memory_order_relaxed); }
+    // Bytes of packed data, those that stay on this rank included.
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+
+  private:
+    std::atomic<std::int64_t> rows_{0};
+    std::atomic<std::size_t> bytes_{0};
+};
+
+// Gives batches to a Shuffler in the order of their sequence numbers (0, 1, ... without gaps), whichever of the
+// threads that cut them is ready first: so rows of one rank keep their order within a partition. Thread-safe; never waits
+// for another batch.
+class ShuffleInserter {
+  public:
+    ShuffleInserter(
+        std::shared_ptr<coll::Shuffler> shuffler, RowRouting const& routing, Schema const& schema,
+        std::shared_ptr<BufferResource> resource);
+
+    // Cuts the batch and inserts it when its turn has come. Throws what cutting and Shuffler::insert throw.
+    void insert(std::uint64_t sequence, TableBatch const& batch);
+    // All batches are in: says insert_finished(). Throws std::logic_error when one is missing.
+    void finish();
+    [[nodiscard]] Inserted const& inserted() const noexcept { return inserted_; }
+
+  private:
+    std::shared_ptr<coll::Shuffler> shuffler_;
+    std::shared_ptr<BufferResource> resource_;
+    RowRouting::Packer pack_;
+    Inserted inserted_;
+
+    std::mutex mutex_;  // guards everything below
+    std::map<std::uint64_t, RowRouting::Packed> ready_;
+    std::uint64_t next_{0};
+    bool inserting_{false};  // a thread is on its way through ready_
+};
+
+// Takes batches (TableBatch) from `in` and inserts their rows, on all threads of the executor at once; says
+// insert_finished() when `in` has ended. If anything fails it does not say so, so that no rank takes a part of the
+// rows for all of them. Sequence numbers must be 0, 1, ... (as arrow_source gives them).
+[[nodiscard]] Actor shuffle_input(
+    Context const& context, ChannelPtr in, std::shared_ptr<ShuffleInserter> inserter);
+
+// The same for an all-gather; a batch's sequence number orders its chunk among those of this rank.
+[[nodiscard]] Actor allgather_input(
+    Context const& context, ChannelPtr in, std::shared_ptr<coll::AllGather> allgather,
+    std::shared_ptr<Inserted> inserted);
+
+}  // namespace rapidsmpf::streaming

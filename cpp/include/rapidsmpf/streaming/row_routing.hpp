@@ -1,0 +1,52 @@
+// Which partition a row goes to.
+//
+// A RowRouting is the rule as a plan states it, by column names; bind() checks it against a schema and gives what
+// packs tables into partitions by it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <rapidsmpf/coll/shuffler.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/packed_data.hpp>
+#include <rapidsmpf/table/table.hpp>
+
+namespace rapidsmpf::streaming {
+
+class RowRouting {
+  public:
+    // By the hash of these columns: rows with equal keys meet, whichever rank they come from. Throws
+    // std::invalid_argument when there are none.
+    [[nodiscard]] static RowRouting by_hash(std::vector<std::string> keys, std::uint64_t seed = 0);
+    // By the number in this column (uint32, no nulls), which stays in the rows.
+    [[nodiscard]] static RowRouting by_column(std::string column);
+    // All rows to one partition.
+    [[nodiscard]] static RowRouting to_partition(coll::PartitionId partition);
+
+    // The partitions of a table that have rows.
+    using Packed = std::unordered_map<coll::PartitionId, PackedData>;
+    using Packer = std::function<Packed(Table const&)>;
+
+    // Throws std::invalid_argument when a column is not in the schema, std::out_of_range when the partition does not
+    // exist. The packer may be called by several threads at a time; it keeps neither argument's owner alive but the
+    // resource. `placement` as in partition_and_pack.
+    [[nodiscard]] Packer bind(
+        Schema const& schema, std::uint32_t num_partitions, std::vector<std::uint32_t> placement,
+        std::shared_ptr<BufferResource> resource) const;
+
+  private:
+    enum class Kind : std::uint8_t { hash, column, partition };
+    RowRouting(Kind kind, std::vector<std::string> columns, std::uint64_t seed, coll::PartitionId partition);
+
+    Kind kind_;
+    std::vector<std::string> columns_;
+    std::uint64_t seed_;
+    coll::PartitionId partition_;
+};
+
+}  // namespace rapidsmpf::streaming

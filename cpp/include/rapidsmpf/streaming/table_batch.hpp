@@ -1,0 +1,71 @@
+// Tables as messages: how batches of rows travel between actors.
+//
+// A TableBatch is one or more tables of one schema that are to be treated as one: what reads a source groups small
+// tables without copying them, and whoever works on the batch puts them together. Tables are views of memory that
+// someone else owns (a query engine, a received chunk), so they do not spill.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/streaming/message.hpp>
+#include <rapidsmpf/table/table.hpp>
+
+namespace rapidsmpf::streaming {
+
+class TableBatch {
+  public:
+    // Throws std::invalid_argument when there is no table.
+    explicit TableBatch(std::vector<Table> tables);
+    explicit TableBatch(Table table);
+
+    [[nodiscard]] std::vector<Table> const& tables() const noexcept { return tables_; }
+    [[nodiscard]] std::int64_t num_rows() const noexcept { return num_rows_; }
+    [[nodiscard]] std::size_t byte_size() const noexcept { return byte_size_; }
+    // The rows as one table; copies nothing when there is one table. Throws as concat().
+    [[nodiscard]] Table combine(BufferResource& resource) const;
+
+  private:
+    std::vector<Table> tables_;
+    std::int64_t num_rows_;
+    std::size_t byte_size_;
+};
+
+template <>
+struct PayloadTraits<Table> {
+    [[nodiscard]] static ContentDescription describe(Table const& payload) {
+        return {MemoryType::HOST, payload.byte_size(), Spillable::no};
+    }
+    static std::size_t spill(Table& /*payload*/) { return 0; }
+};
+
+template <>
+struct PayloadTraits<TableBatch> {
+    [[nodiscard]] static ContentDescription describe(TableBatch const& payload) noexcept {
+        return {MemoryType::HOST, payload.byte_size(), Spillable::no};
+    }
+    static std::size_t spill(TableBatch& /*payload*/) { return 0; }
+};
+
+// The sizes that batches are brought to: smaller ones are grouped, larger ones cut.
+struct BatchSizes {
+    BatchSizes() {}  // user-written: travels through coroutines, not an aggregate
+
+    // A group is closed when it has this many rows or bytes.
+    std::int64_t enough_rows{std::int64_t{1} << 16};
+    std::size_t enough_bytes{std::size_t{1} << 20};
+    // No batch has more rows than this, nor (as far as rows are of equal size) bytes.
+    std::int64_t most_rows{std::int64_t{1} << 18};
+    std::size_t most_bytes{std::size_t{32} << 20};
+
+    // Throws std::invalid_argument unless all are positive.
+    void validate() const;
+};
+
+// The table in slices that keep to the upper limits; the table itself when it does. No rows: nothing.
+[[nodiscard]] std::vector<Table> cut(Table const& table, BatchSizes const& sizes);
+
+}  // namespace rapidsmpf::streaming

@@ -1,0 +1,122 @@
+// What a table's columns are: a validated tree of column types.
+//
+// A Field is a deep copy of an ArrowSchema node (format, name, flags, metadata pairs, children, dictionary),
+// so that what only the metadata says (Polars' Categorical and Enum, extension types) survives a trip, plus
+// what our kernels dispatch on: the physical layout. Immutable once made; shared by shared_ptr<Schema const>.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <rapidsmpf/table/arrow_c.hpp>
+
+namespace rapidsmpf {
+
+// How the rows of a column lie in memory.
+enum class Layout : std::uint8_t {
+    null,        // no buffers at all
+    bits,        // boolean, one bit a row
+    fixed,       // `width` bytes a row
+    offsets32,   // utf8, binary: 32-bit offsets into bytes
+    offsets64,   // large_utf8, large_binary
+    view,        // string_view, binary_view: 16-byte views, inline or into variadic buffers
+    list32,      // list, map: 32-bit offsets into the child
+    list64,      // large_list
+    fixed_list,  // `width` child rows a row
+    structure,   // children side by side
+};
+
+// How the bytes of a fixed-width value compare: floats have two zeros and many NaNs.
+enum class ValueKind : std::uint8_t { plain, float16, float32, float64 };
+
+class Field {
+  public:
+    using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+    // Validates the format string and the children. Throws std::invalid_argument naming `name` and the type when
+    // it is not supported (run-end encoded, unions, list views).
+    Field(
+        std::string name, std::string format, std::int64_t flags = ARROW_FLAG_NULLABLE,
+        std::vector<Field> children = {}, std::shared_ptr<Field const> dictionary = nullptr,
+        Metadata metadata = {});
+    // A deep copy. `path` names the column in errors.
+    [[nodiscard]] static Field from_arrow(ArrowSchema const& schema, std::string const& path = "");
+
+    [[nodiscard]] std::string const& name() const noexcept { return name_; }
+    [[nodiscard]] std::string const& format() const noexcept { return format_; }
+    [[nodiscard]] std::int64_t flags() const noexcept { return flags_; }
+    [[nodiscard]] Metadata const& metadata() const noexcept { return metadata_; }
+    [[nodiscard]] std::vector<Field> const& children() const noexcept { return children_; }
+    // The type of the values when the column is dictionary encoded (then format() is that of the codes), else null.
+    [[nodiscard]] Field const* dictionary() const noexcept { return dictionary_.get(); }
+    // Whether the codes themselves have an order, so that they must not be renumbered. (Not so for a Polars Enum,
+    // whose order is in its metadata.)
+    [[nodiscard]] bool has_ordered_codes() const noexcept;
+
+    [[nodiscard]] Layout layout() const noexcept { return layout_; }
+    // Bytes a row (fixed) or child rows a row (fixed_list), else 0.
+    [[nodiscard]] std::int64_t width() const noexcept { return width_; }
+    [[nodiscard]] ValueKind value_kind() const noexcept { return value_kind_; }
+    // Whether the bytes are UTF-8 text.
+    [[nodiscard]] bool is_text() const noexcept { return text_; }
+    // For messages: "large_list<string_view>".
+    [[nodiscard]] std::string type_name() const;
+
+    // The same field under another name.
+    [[nodiscard]] Field renamed(std::string name) const;
+
+    void to_arrow(ArrowSchema* out) const;
+
+    friend bool operator==(Field const& a, Field const& b);
+
+  private:
+    void classify();
+
+    std::string name_;
+    std::string format_;
+    std::int64_t flags_;
+    Metadata metadata_;
+    std::vector<Field> children_;
+    std::shared_ptr<Field const> dictionary_;
+    Layout layout_{Layout::null};
+    std::int64_t width_{0};
+    ValueKind value_kind_{ValueKind::plain};
+    bool text_{false};
+};
+
+class Schema {
+  public:
+    explicit Schema(std::vector<Field> fields, Field::Metadata metadata = {});
+    // Of a record batch: the root must be a struct.
+    [[nodiscard]] static std::shared_ptr<Schema const> from_arrow(ArrowSchema const& schema);
+    void to_arrow(ArrowSchema* out) const;
+
+    [[nodiscard]] std::vector<Field> const& fields() const noexcept { return fields_; }
+    [[nodiscard]] Field::Metadata const& metadata() const noexcept { return metadata_; }
+    [[nodiscard]] std::size_t num_columns() const noexcept { return fields_.size(); }
+    // Index of the column called `name`. Throws std::invalid_argument, listing the names there are.
+    [[nodiscard]] std::size_t index_of(std::string_view name) const;
+
+    // Appends the binary form to `out`.
+    void serialize(std::vector<std::uint8_t>& out) const;
+    // Throws FormatError on anything that serialize() does not write.
+    [[nodiscard]] static std::shared_ptr<Schema const> deserialize(std::span<std::uint8_t const> bytes);
+
+    friend bool operator==(Schema const& a, Schema const& b) = default;
+
+  private:
+    std::vector<Field> fields_;
+    Field::Metadata metadata_;
+};
+
+// Why rows of `b` cannot stand under rows of `a`: empty when they can, else text that names the column. Names
+// of list items, nullability and metadata other than Polars' and extension types' do not matter.
+[[nodiscard]] std::string difference(Schema const& a, Schema const& b);
+
+}  // namespace rapidsmpf

@@ -1,0 +1,444 @@
+#include <rapidsmpf/bootstrap/coordinator.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/core/host_name.hpp>
+
+namespace rapidsmpf::bootstrap {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How much longer than the coordinator a request waits for its answer: the coordinator knows what is missing.
+constexpr std::chrono::milliseconds answer_margin{5000};
+// How long a goodbye waits for the coordinator to take notice.
+constexpr std::chrono::milliseconds goodbye_timeout{2000};
+// "for ever" still fits in the message.
+constexpr std::chrono::milliseconds longest_timeout{std::chrono::hours{24 * 7}};
+
+std::uint32_t to_timeout_ms(std::chrono::milliseconds timeout) {
+    return static_cast<std::uint32_t>(
+        std::clamp(timeout, std::chrono::milliseconds{0}, longest_timeout).count());
+}
+
+// Writes all; false when the other end is gone.
+bool send_all(FileDescriptor const& socket, std::span<std::uint8_t const> bytes) noexcept {
+    while (!bytes.empty()) {
+        auto const sent = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) {
+            continue;
+        }
+        if (sent <= 0) {
+            return false;
+        }
+        bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    }
+    return true;
+}
+
+// Waits for bytes; false at the end of the stream. Throws TimeoutError, SystemError.
+bool receive_some(FileDescriptor const& socket, FrameBuffer& into, Clock::time_point deadline) {
+    for (;;) {
+        auto const left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+        pollfd waiting{socket.get(), POLLIN, 0};
+        auto const ready = ::poll(&waiting, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+        if (ready == 0) {
+            throw TimeoutError{"the coordinator does not answer"};
+        }
+        std::array<std::uint8_t, 4096> bytes;  // NOLINT: filled by recv
+        auto const got = ready < 0 ? ready : ::recv(socket.get(), bytes.data(), bytes.size(), 0);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0 && errno != ECONNRESET) {
+            throw SystemError{"cannot hear the coordinator", errno};
+        }
+        if (got <= 0) {
+            return false;
+        }
+        into.append(std::span{bytes}.first(static_cast<std::size_t>(got)));
+        return true;
+    }
+}
+
+std::string required_variable(char const* name) {
+    auto const* const value = std::getenv(name);
+    if (value == nullptr) {
+        throw std::runtime_error{
+            "this process was not started by rrun (" + std::string{name}
+            + " is not set): start it as 'rrun -n N program ...'"};
+    }
+    return value;
+}
+
+Rank rank_variable(char const* name) {
+    auto const text = required_variable(name);
+    Rank value = 0;
+    auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || stop != text.data() + text.size() || value < 0) {
+        throw std::runtime_error{std::string{name} + "=" + text + " is not a rank"};
+    }
+    return value;
+}
+
+FileDescriptor greet(Membership const& membership, Role role, std::chrono::milliseconds timeout) {
+    auto socket = connect_to(membership.address, timeout);
+    Hello const hello{membership.token, role, membership.rank, membership.nranks, ::getpid(), host_name()};
+    if (!send_all(socket, hello.encode())) {
+        throw std::runtime_error{"the coordinator at " + membership.address.str() + " closed the connection"};
+    }
+    return socket;
+}
+
+}  // namespace
+
+Membership Membership::from_environment() {
+    Membership membership{
+        SocketAddress::parse(required_variable("RRUN_SOCKET_ADDR")),
+        Token::from_hex(required_variable("RRUN_SOCKET_TOKEN")), rank_variable("RRUN_RANK"),
+        rank_variable("RRUN_NRANKS")};
+    if (membership.rank >= membership.nranks) {
+        throw std::runtime_error{
+            "RRUN_RANK=" + std::to_string(membership.rank)
+            + " is not below RRUN_NRANKS=" + std::to_string(membership.nranks)};
+    }
+    return membership;
+}
+
+struct Coordinator::State {
+    explicit State(Rank rank_) : rank{rank_} {}
+
+    enum class Said : std::uint8_t { nothing, bye, abort };
+
+    void run(FrameBuffer in) noexcept;
+    void handle(Frame const& frame);
+    void fail(RankFailure const& why);
+    void deliver(std::unique_lock<std::mutex>& lock);
+    bool say(Bytes const& message) {
+        std::lock_guard const lock{send_mutex};
+        return send_all(socket, message);
+    }
+
+    Rank const rank;
+    FileDescriptor socket;
+    EventDescriptor stop_event;
+    std::mutex send_mutex;  // keeps messages whole
+
+    std::mutex mutex;  // guards what follows
+    std::condition_variable changed;
+    std::uint64_t next_request{1};
+    std::map<std::uint64_t, std::optional<Reply>> requests;
+    std::optional<RankFailure> failure;
+    std::vector<Rank> left;
+    std::optional<Events> events;
+    bool failure_delivered{false};
+    std::size_t left_delivered{0};
+    bool delivering{false};
+    std::thread::id delivering_thread;
+    bool closed{false};  // the connection has ended
+    Said said{Said::nothing};
+
+    pid_t owner{::getpid()};
+    std::thread thread;
+};
+
+Coordinator::Coordinator(Membership const& membership, std::chrono::milliseconds timeout)
+    : rank_{membership.rank}, nranks_{membership.nranks}, state_{std::make_shared<State>(membership.rank)} {
+    auto const deadline = Clock::now() + timeout;
+    state_->socket = greet(membership, Role::member, timeout);
+    FrameBuffer in{max_frame_size};
+    std::optional<Frame> answer;
+    while (!(answer = in.next())) {
+        if (!receive_some(state_->socket, in, deadline)) {
+            throw std::runtime_error{
+                "the coordinator at " + membership.address.str() +
+                " closed the connection: the token in RRUN_SOCKET_TOKEN is not this job's, or the job is "
+                "ending"};
+        }
+    }
+    if (answer->type == MessageType::rejected) {
+        throw std::runtime_error{
+            "the coordinator refuses this process: " + Rejected::decode(answer->payload).reason};
+    }
+    RAPIDSMPF_EXPECTS(
+        answer->type == MessageType::welcome, "unexpected answer of the coordinator", FormatError);
+    static_cast<void>(Welcome::decode(answer->payload));
+    state_->thread =
+        std::thread{[state = state_, in = std::move(in)]() mutable { state->run(std::move(in)); }};
+}
+
+Coordinator::~Coordinator() {
+    if (state_->owner != ::getpid()) {
+        // A fork has the object but not the thread, which must not be joined or detached here; and the connection
+        // is the parent's. So the state stays, for the life of the fork.
+        static_cast<void>(std::make_unique<std::shared_ptr<State>>(std::move(state_)).release());
+        return;
+    }
+    leave(std::chrono::milliseconds{0});
+    stop();
+    state_->stop_event.signal();
+    if (state_->thread.get_id() == std::this_thread::get_id()) {
+        state_->thread.detach();  // destroyed by an event: the thread ends by itself
+    } else {
+        state_->thread.join();
+    }
+}
+
+void Coordinator::State::run(FrameBuffer in) noexcept {
+    std::string why{"the coordinator (rrun) closed the connection: it has ended or was killed"};
+    std::array<std::uint8_t, 65536> bytes;  // NOLINT: filled by recv
+    std::array waiting{pollfd{socket.get(), POLLIN, 0}, pollfd{stop_event.get(), POLLIN, 0}};
+    try {
+        for (;;) {
+            while (auto const frame = in.next()) {
+                handle(*frame);
+            }
+            if (::poll(waiting.data(), waiting.size(), -1) < 0) {
+                continue;  // EINTR
+            }
+            if (waiting[0].revents != 0) {
+                auto const got = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
+                if (got < 0 && errno == EINTR) {
+                    continue;
+                }
+                if (got <= 0) {
+                    break;
+                }
+                in.append(std::span{bytes}.first(static_cast<std::size_t>(got)));
+            } else if (waiting[1].revents != 0) {
+                return;
+            }
+        }
+    } catch (std::exception const& error) {
+        why = std::string{"the coordinator sent something that is not understood: "} + error.what();
+    }
+    {
+        std::unique_lock lock{mutex};
+        closed = true;
+        changed.notify_all();
+        if (said != Said::nothing) {
+            return;
+        }
+    }
+    fail(RankFailure{-1, "", 0, why});
+}
+
+void Coordinator::State::handle(Frame const& frame) {
+    switch (frame.type) {
+        case MessageType::reply: {
+            auto reply = Reply::decode(frame.payload);
+            std::lock_guard const lock{mutex};
+            // One that nobody waits for any more is dropped.
+            if (auto const found = requests.find(reply.request); found != requests.end()) {
+                found->second = std::move(reply);
+                changed.notify_all();
+            }
+            break;
+        }
+        case MessageType::failure: {
+            auto const failed = Failure::decode(frame.payload);
+            fail(RankFailure{failed.rank, failed.host, failed.pid, failed.reason});
+            break;
+        }
+        case MessageType::left: {
+            auto const who = Left::decode(frame.payload).rank;
+            std::unique_lock lock{mutex};
+            left.push_back(who);
+            deliver(lock);
+            break;
+        }
+        default:
+            throw FormatError{"type " + std::to_string(static_cast<int>(frame.type))};
+    }
+}
+
+void Coordinator::State::fail(RankFailure const& why) {
+    std::unique_lock lock{mutex};
+    if (failure) {
+        return;
+    }
+    failure = why;
+    changed.notify_all();
+    deliver(lock);
+}
+
+// Calls the events for what has happened and was not told yet, one at a time and outside the lock.
+void Coordinator::State::deliver(std::unique_lock<std::mutex>& lock) {
+    while (events && !delivering) {
+        std::function<void()> call;
+        if (left_delivered < left.size()) {
+            call = [tell = events->left, who = left[left_delivered++]] { tell(who); };
+        } else if (failure && !failure_delivered) {
+            failure_delivered = true;
+            call = [tell = events->failed, why = *failure] { tell(why); };
+        } else {
+            return;
+        }
+        delivering = true;
+        delivering_thread = std::this_thread::get_id();
+        lock.unlock();
+        call();
+        call = nullptr;  // may own what the event used
+        lock.lock();
+        delivering = false;
+        changed.notify_all();
+    }
+}
+
+void Coordinator::start(Events events) {
+    std::unique_lock lock{state_->mutex};
+    state_->events = std::move(events);
+    auto const state = state_;  // an event may destroy this object
+    state->deliver(lock);
+}
+
+void Coordinator::stop() {
+    std::unique_lock lock{state_->mutex};
+    state_->events.reset();
+    state_->changed.wait(
+        lock, [&] { return !state_->delivering || state_->delivering_thread == std::this_thread::get_id(); });
+}
+
+void Coordinator::put(std::string const& key, Bytes value) {
+    RAPIDSMPF_EXPECTS(
+        key.size() <= max_key_size && value.size() <= max_value_size,
+        "a key may have 1 KiB and a value 16 MiB", std::invalid_argument);
+    {
+        std::lock_guard const lock{state_->mutex};
+        if (state_->failure) {
+            state_->failure->raise();
+        }
+    }
+    // If the coordinator is gone, the thread reports it.
+    state_->say(Put{key, std::move(value)}.encode());
+}
+
+std::vector<Bytes> Coordinator::ask(
+    std::uint64_t request, Bytes const& message, std::string const& what, std::chrono::milliseconds timeout) {
+    state_->say(message);
+    std::unique_lock lock{state_->mutex};
+    auto const answered = state_->changed.wait_for(
+        lock, std::min(timeout, longest_timeout) + answer_margin,
+        [&] { return state_->requests.at(request).has_value() || state_->failure || state_->closed; });
+    auto const reply = std::exchange(state_->requests.at(request), std::nullopt);
+    state_->requests.erase(request);
+    if (reply && reply->status == Reply::Status::ok) {
+        return reply->values;
+    }
+    if (state_->failure) {
+        state_->failure->raise();
+    }
+    if (reply && reply->status == Reply::Status::impossible) {
+        throw std::runtime_error{what + " cannot finish: " + reply->error};
+    }
+    if (answered && !reply) {
+        throw std::runtime_error{what + ": the connection to the coordinator is closed"};
+    }
+    throw TimeoutError{
+        what + " did not finish within " + std::to_string(timeout.count())
+        + " ms: " + (reply ? reply->error : "the coordinator does not answer")};
+}
+
+Bytes Coordinator::get(std::string const& key, std::chrono::milliseconds timeout) {
+    RAPIDSMPF_EXPECTS(key.size() <= max_key_size, "a key may have 1 KiB", std::invalid_argument);
+    std::uint64_t request = 0;
+    {
+        std::lock_guard const lock{state_->mutex};
+        request = state_->next_request++;
+        state_->requests.emplace(request, std::nullopt);
+    }
+    auto values =
+        ask(request, Get{request, key, to_timeout_ms(timeout)}.encode(), "waiting for the key '" + key + "'",
+            timeout);
+    RAPIDSMPF_EXPECTS(values.size() == 1, "the coordinator sent no value", FormatError);
+    return std::move(values.front());
+}
+
+std::vector<Bytes> Coordinator::gather(Bytes value, std::chrono::milliseconds timeout) {
+    RAPIDSMPF_EXPECTS(value.size() <= max_value_size, "a value may have 16 MiB", std::invalid_argument);
+    std::uint64_t request = 0;
+    {
+        std::lock_guard const lock{state_->mutex};
+        request = state_->next_request++;
+        state_->requests.emplace(request, std::nullopt);
+    }
+    auto values =
+        ask(request, Gather{request, std::move(value), to_timeout_ms(timeout)}.encode(),
+            "waiting for all ranks", timeout);
+    RAPIDSMPF_EXPECTS(
+        values.size() == static_cast<std::size_t>(nranks_), "the coordinator sent too few values",
+        FormatError);
+    return values;
+}
+
+void Coordinator::barrier(std::chrono::milliseconds timeout) {
+    static_cast<void>(gather({}, timeout));
+}
+
+void Coordinator::abort(std::string const& reason) {
+    {
+        std::lock_guard const lock{state_->mutex};
+        if (state_->said != State::Said::nothing) {
+            return;
+        }
+        state_->said = State::Said::abort;
+    }
+    state_->say(Abort{reason}.encode());
+}
+
+void Coordinator::leave(std::chrono::milliseconds patience) {
+    if (patience.count() > 0) {
+        try {
+            // The last thing that every rank does.
+            barrier(patience);
+        } catch (std::exception const&) {
+            // Some rank takes longer, has left already, or failed: no reason to stay.
+        }
+    }
+    {
+        std::lock_guard const lock{state_->mutex};
+        if (state_->said != State::Said::nothing) {
+            return;
+        }
+        state_->said = State::Said::bye;
+    }
+    if (!state_->say(Bye::encode())) {
+        return;
+    }
+    // Its end of the connection says that it knows: this process may end now.
+    std::unique_lock lock{state_->mutex};
+    if (state_->thread.get_id() != std::this_thread::get_id()) {
+        state_->changed.wait_for(lock, goodbye_timeout, [&] { return state_->closed; });
+    }
+}
+
+void Coordinator::report_abort(
+    Membership const& membership, std::string const& reason, std::chrono::milliseconds timeout) {
+    auto const deadline = Clock::now() + timeout;
+    auto const socket = greet(membership, Role::reporter, timeout);
+    if (!send_all(socket, Abort{reason}.encode()) || !send_all(socket, Bye::encode())) {
+        throw std::runtime_error{"the coordinator closed the connection"};
+    }
+    // Its end says that it has read everything.
+    FrameBuffer in{max_frame_size};
+    while (receive_some(socket, in, deadline)) {
+    }
+}
+
+}  // namespace rapidsmpf::bootstrap

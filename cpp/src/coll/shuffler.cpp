@@ -1,0 +1,108 @@
+#include <rapidsmpf/coll/shuffler.hpp>
+
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/exchange/operation.hpp>
+
+namespace rapidsmpf::coll {
+
+namespace {
+
+Rank owner_of(PartitionId partition, PartitionId total, Rank nranks, PartitionAssignment assignment) {
+    if (assignment == PartitionAssignment::round_robin) {
+        return static_cast<Rank>(partition % static_cast<PartitionId>(nranks));
+    }
+    return static_cast<Rank>(std::uint64_t{partition} * static_cast<std::uint64_t>(nranks) / total);
+}
+
+}  // namespace
+
+Shuffler::Shuffler(
+    std::shared_ptr<Communicator> comm, OpId op, std::uint32_t total_partitions,
+    std::shared_ptr<BufferResource> br, PartitionAssignment assignment, exchange::Settings const& settings)
+    : comm_{std::move(comm)}, op_{op}, total_{total_partitions}, assignment_{assignment} {
+    RAPIDSMPF_EXPECTS(comm_ != nullptr, "a shuffle needs a communicator", std::invalid_argument);
+    exchange::Operation::Plan plan;
+    plan.kind = "shuffle";
+    plan.op = op;
+    plan.total = total_;
+    plan.owner = [total = total_, nranks = comm_->nranks(), assignment](PartitionId partition) {
+        return owner_of(partition, total, nranks, assignment);
+    };
+    plan.settings = settings;
+    operation_ = exchange::Operation::open(*comm_, std::move(br), std::move(plan));
+    local_ = operation_->local_partitions();
+}
+
+Shuffler::~Shuffler() {
+    operation_->release();
+}
+
+void Shuffler::insert(std::unordered_map<PartitionId, PackedData> chunks) {
+    std::vector<std::pair<PartitionId, PackedData>> list;
+    list.reserve(chunks.size());
+    for (auto& [partition, chunk] : chunks) {
+        list.emplace_back(partition, std::move(chunk));
+    }
+    operation_->insert(std::move(list));
+}
+
+void Shuffler::insert(PartitionId partition, PackedData chunk) {
+    std::vector<std::pair<PartitionId, PackedData>> list;
+    list.emplace_back(partition, std::move(chunk));
+    operation_->insert(std::move(list));
+}
+
+void Shuffler::insert_finished(std::vector<PartitionId> const& partitions) {
+    operation_->insert_finished(partitions);
+}
+
+void Shuffler::insert_finished() {
+    operation_->insert_finished();
+}
+
+PartitionId Shuffler::wait_any(Timeout timeout) {
+    return operation_->wait_any(timeout);
+}
+
+void Shuffler::wait_on(PartitionId partition, Timeout timeout) {
+    operation_->wait_on(partition, timeout);
+}
+
+std::vector<PackedData> Shuffler::extract(PartitionId partition) {
+    std::vector<PackedData> data;
+    for (auto& chunk : operation_->extract(partition)) {
+        data.push_back(std::move(chunk.data));
+    }
+    return data;
+}
+
+bool Shuffler::finished() const {
+    return operation_->all_extracted();
+}
+
+Rank Shuffler::owner(PartitionId partition) const {
+    RAPIDSMPF_EXPECTS(
+        partition < total_,
+        operation_->str() + " has " + std::to_string(total_) + " partitions, there is no partition "
+            + std::to_string(partition),
+        std::out_of_range);
+    return owner_of(partition, total_, comm_->nranks(), assignment_);
+}
+
+std::size_t Shuffler::spill(std::optional<std::size_t> amount) {
+    return operation_->spill(amount.value_or(std::numeric_limits<std::size_t>::max()));
+}
+
+void Shuffler::shutdown(Timeout timeout) {
+    operation_->shutdown(timeout);
+}
+
+std::string Shuffler::str() const {
+    return operation_->str();
+}
+
+}  // namespace rapidsmpf::coll

@@ -1,0 +1,149 @@
+#include <rapidsmpf/communicator/communicator.hpp>
+
+#include <condition_variable>
+#include <list>
+#include <set>
+#include <thread>
+#include <utility>
+
+namespace rapidsmpf {
+
+Tag::Tag(OpId op, std::uint32_t stage) : value_{(static_cast<std::uint32_t>(op) << stage_bits) | stage} {
+    RAPIDSMPF_EXPECTS(
+        op >= 0 && op <= max_op_id,
+        "operation id " + std::to_string(op) + " is not between 0 and " + std::to_string(max_op_id),
+        std::invalid_argument);
+    RAPIDSMPF_EXPECTS(stage < (1U << stage_bits), "stage out of range", std::invalid_argument);
+}
+
+struct Communicator::State {
+    struct Listener {
+        Listener(ListenerId id_, FailureListener call_) : id{id_}, call{std::move(call_)} {}
+        ListenerId id;
+        FailureListener call;
+    };
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<RankFailure> failure;
+    std::list<Listener> listeners;
+    ListenerId next_listener{1};
+    ListenerId running{0};
+    std::thread::id running_thread;
+    std::set<OpId> ops;
+    std::set<Rank> left;
+    std::mutex companion_mutex;  // held while it is made: making may use this object
+    std::shared_ptr<void> companion;
+};
+
+Communicator::Communicator(config::Options options, std::shared_ptr<ProgressThread> progress_thread)
+    : logger_{std::move(options)},
+      progress_thread_{progress_thread ? std::move(progress_thread) : std::make_shared<ProgressThread>()},
+      state_{std::make_shared<State>()} {}
+
+std::optional<RankFailure> Communicator::failure() const {
+    std::lock_guard lock{state_->mutex};
+    return state_->failure;
+}
+
+void Communicator::check() const {
+    if (auto const failed = failure()) {
+        failed->raise();
+    }
+}
+
+void Communicator::fail(RankFailure failure) {
+    auto const state = state_;
+    {
+        std::unique_lock lock{state->mutex};
+        if (state->failure) {
+            return;
+        }
+        state->failure = std::move(failure);
+        // One at a time and outside the lock, so that listeners may use this object; each is called once
+        // because it leaves the list first.
+        while (!state->listeners.empty()) {
+            auto listener = std::move(state->listeners.front());
+            state->listeners.pop_front();
+            state->running = listener.id;
+            state->running_thread = std::this_thread::get_id();
+            lock.unlock();
+            listener.call(*state->failure);
+            lock.lock();
+            state->running = 0;
+            state->changed.notify_all();
+        }
+    }
+    progress_thread_->wake();
+}
+
+void Communicator::abort(std::string const& reason) {
+    fail(RankFailure{rank(), "", 0, reason});
+}
+
+Communicator::ListenerId Communicator::add_failure_listener(FailureListener listener) {
+    std::unique_lock lock{state_->mutex};
+    auto const id = state_->next_listener++;
+    if (state_->failure) {
+        lock.unlock();
+        listener(*state_->failure);
+        return id;
+    }
+    state_->listeners.emplace_back(id, std::move(listener));
+    return id;
+}
+
+void Communicator::remove_failure_listener(ListenerId id) {
+    std::unique_lock lock{state_->mutex};
+    state_->listeners.remove_if([&](State::Listener const& listener) { return listener.id == id; });
+    if (state_->running == id && state_->running_thread == std::this_thread::get_id()) {
+        return;  // it removes itself
+    }
+    state_->changed.wait(lock, [&] { return state_->running != id; });
+}
+
+std::shared_ptr<void> Communicator::companion(std::function<std::shared_ptr<void>()> const& make) {
+    std::lock_guard lock{state_->companion_mutex};
+    if (!state_->companion) {
+        state_->companion = make();
+    }
+    return state_->companion;
+}
+
+void Communicator::retire() noexcept {
+    std::shared_ptr<void> companion;
+    {
+        std::lock_guard lock{state_->companion_mutex};
+        companion = std::move(state_->companion);
+    }
+}
+
+bool Communicator::has_left(Rank rank) const {
+    std::lock_guard lock{state_->mutex};
+    return state_->left.contains(rank);
+}
+
+void Communicator::note_left(Rank rank) {
+    std::lock_guard lock{state_->mutex};
+    state_->left.insert(rank);
+}
+
+void Communicator::claim_op(OpId op) {
+    std::lock_guard lock{state_->mutex};
+    if (!state_->left.empty()) {
+        throw RankFailedError{
+            *state_->left.begin(), "", 0,
+            "it has closed its communicator and takes part in no more collectives (do all ranks run the same "
+            "ones?)"};
+    }
+    RAPIDSMPF_EXPECTS(
+        state_->ops.insert(op).second,
+        "operation id " + std::to_string(op) + " is in use by another collective of this communicator",
+        std::invalid_argument);
+}
+
+void Communicator::release_op(OpId op) noexcept {
+    std::lock_guard lock{state_->mutex};
+    state_->ops.erase(op);
+}
+
+}  // namespace rapidsmpf

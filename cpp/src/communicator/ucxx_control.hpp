@@ -1,0 +1,95 @@
+// UCX tags of UcxxCommunicator, and the messages that it sends on its own account: joining, barrier, abort.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <rapidsmpf/communicator/communicator.hpp>
+
+namespace rapidsmpf::detail {
+
+// The rank that takes the others in, and the rank of a process that has none yet.
+inline constexpr Rank root = 0;
+inline constexpr Rank no_rank = -1;
+
+// A 64-bit UCX tag: one bit that marks control messages, 31 bits of our Tag, and the sender's rank.
+inline constexpr std::uint64_t control_bit = std::uint64_t{1} << 63;
+inline constexpr int tag_shift = 32;
+inline constexpr std::uint64_t sender_mask = 0xffff'ffff;
+inline constexpr std::uint64_t tag_mask = ~sender_mask;
+
+[[nodiscard]] inline std::uint64_t ucx_tag(Tag tag, Rank sender) noexcept {
+    return (std::uint64_t{tag.value()} << tag_shift) | static_cast<std::uint32_t>(sender);
+}
+// A sender without a rank is -1.
+[[nodiscard]] constexpr std::uint64_t ucx_control_tag(Rank sender) noexcept {
+    return control_bit | static_cast<std::uint32_t>(sender);
+}
+[[nodiscard]] constexpr Rank sender_of(std::uint64_t ucx_tag) noexcept {
+    return static_cast<Rank>(static_cast<std::uint32_t>(ucx_tag & sender_mask));
+}
+
+enum class ControlKind : std::uint8_t {
+    join = 1,     // to the root: let me in
+    assign = 2,   // from the root: your rank
+    refuse = 3,   // from the root: no
+    table = 4,    // from the root: everyone's address
+    arrive = 5,   // to the root: I have reached a barrier
+    release = 6,  // from the root: all have
+    abort = 7,    // to all: a rank gives up
+};
+
+// Throws FormatError when it is none, or empty.
+[[nodiscard]] ControlKind control_kind(std::span<std::uint8_t const> message);
+
+// The decoders expect a message of their kind and throw FormatError on anything malformed.
+struct JoinMessage {
+    JoinMessage(Rank nranks_, std::vector<std::uint8_t> address_)
+        : nranks{nranks_}, address{std::move(address_)} {}
+    [[nodiscard]] std::vector<std::uint8_t> encode() const;
+    [[nodiscard]] static JoinMessage decode(std::span<std::uint8_t const> message);
+    Rank nranks;
+    std::vector<std::uint8_t> address;
+};
+
+struct AssignMessage {
+    explicit AssignMessage(Rank rank_) : rank{rank_} {}
+    [[nodiscard]] std::vector<std::uint8_t> encode() const;
+    [[nodiscard]] static AssignMessage decode(std::span<std::uint8_t const> message);
+    Rank rank;
+};
+
+struct RefuseMessage {
+    explicit RefuseMessage(std::string reason_) : reason{std::move(reason_)} {}
+    [[nodiscard]] std::vector<std::uint8_t> encode() const;
+    [[nodiscard]] static RefuseMessage decode(std::span<std::uint8_t const> message);
+    std::string reason;
+};
+
+struct TableMessage {
+    explicit TableMessage(std::vector<std::vector<std::uint8_t>> addresses_)
+        : addresses{std::move(addresses_)} {}
+    [[nodiscard]] std::vector<std::uint8_t> encode() const;
+    [[nodiscard]] static TableMessage decode(std::span<std::uint8_t const> message);
+    std::vector<std::vector<std::uint8_t>> addresses;  // by rank
+};
+
+// For arrive and release: the barriers of a communicator are numbered from 1.
+struct BarrierMessage {
+    BarrierMessage(ControlKind kind_, std::uint64_t number_) : kind{kind_}, number{number_} {}
+    [[nodiscard]] std::vector<std::uint8_t> encode() const;
+    [[nodiscard]] static BarrierMessage decode(std::span<std::uint8_t const> message);
+    ControlKind kind;
+    std::uint64_t number;
+};
+
+struct AbortMessage {
+    explicit AbortMessage(RankFailure failure_) : failure{std::move(failure_)} {}
+    [[nodiscard]] std::vector<std::uint8_t> encode() const;
+    [[nodiscard]] static AbortMessage decode(std::span<std::uint8_t const> message);
+    RankFailure failure;
+};
+
+}  // namespace rapidsmpf::detail

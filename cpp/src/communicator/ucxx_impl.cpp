@@ -1,0 +1,235 @@
+#include "ucxx_impl.hpp"
+
+#include <algorithm>
+#include <exception>
+
+#include <unistd.h>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/host_name.hpp>
+
+namespace rapidsmpf {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using detail::UcxOperation;
+using detail::UcxOperationPtr;
+
+// How long a communicator that is destroyed waits for others to take what it has sent.
+constexpr std::chrono::milliseconds farewell{5000};
+// How long it waits, after an abort, for the messages that say so.
+constexpr std::chrono::milliseconds last_words{500};
+// How long it waits, when it used a network, for the others to leave as well.
+constexpr std::chrono::milliseconds network_patience{1000};
+// After a rank has left in good order: how long its last messages may be on their way.
+constexpr std::chrono::milliseconds left_grace{2000};
+// How long a broken transfer waits for the news of what became of its peer.
+constexpr std::chrono::milliseconds suspicion_grace{2000};
+
+}  // namespace
+
+void UcxxCommunicator::Impl::start(std::unique_ptr<Liveness> liveness) {
+    if (rank_ == detail::root) {
+        std::lock_guard const lock{mutex_};
+        if (!connected_) {
+            joined_.push_back(ucxx_worker_address(*transport_->worker()));
+            connected_ = nranks_ == 1;
+        }
+    }
+    listener_ = owner_.add_failure_listener([this](RankFailure const& failure) {
+        trouble_->set(failure);
+        std::lock_guard const lock{mutex_};
+        changed_.notify_all();
+    });
+    liveness_ = std::move(liveness);
+    function_ = owner_.progress_thread()->add_function([this] {
+        return owner_.progress() ? ProgressThread::Progress::busy : ProgressThread::Progress::idle;
+    });
+    source_ = owner_.progress_thread()->add_event_source(
+        transport_->event_descriptor(), [transport = transport_.get()] { return transport->arm(); });
+    if (liveness_) {
+        liveness_->start(
+            Liveness::Events{
+                [this](RankFailure const& failure) { owner_.fail(failure); },
+                [this](Rank rank) { on_left(rank); }});
+    }
+}
+
+void UcxxCommunicator::Impl::finish() noexcept {
+    if (function_ == 0) {
+        return;  // never started
+    }
+    try {
+        if (!trouble_->is_set()) {
+            bool const delivered = transport_->drain(
+                Clock::now() + farewell,
+                [this](Rank peer) {
+                    return left_[static_cast<std::size_t>(peer)].load(std::memory_order_acquire);
+                },
+                [this] { return trouble_->is_set(); });
+            if (!delivered && !trouble_->is_set()) {
+                owner_.logger().warn(
+                    "the communicator is destroyed with "
+                    + std::to_string(transport_->in_flight(UcxOperation::Kind::send))
+                    + " messages that other ranks have not received");
+            }
+        }
+        if (told_by_message_.load(std::memory_order_acquire)) {
+            // Nothing else tells the others.
+            transport_->drain(Clock::now() + last_words, [](Rank) { return false; }, [] { return false; });
+        }
+        if (liveness_) {
+            liveness_->leave(trouble_->is_set() ? std::chrono::milliseconds{0} : departure_patience());
+            liveness_->stop();
+        }
+    } catch (std::exception const& error) {
+        owner_.logger().warn(std::string{"while a communicator was destroyed: "} + error.what());
+    }
+    owner_.progress_thread()->remove_event_source(source_);
+    owner_.progress_thread()->remove_function(function_);
+    owner_.remove_failure_listener(listener_);
+    liveness_.reset();
+}
+
+// When a rank closes its end of a network connection, UCX complains at the other end; ranks that leave together
+// are spared that. In shared memory nobody notices.
+std::chrono::milliseconds UcxxCommunicator::Impl::departure_patience() const {
+    for (Rank peer = 0; peer < nranks_; ++peer) {
+        if (peer != rank_ && transport_->is_connected(peer) && !transport_->shares_memory_with(peer)) {
+            return network_patience;
+        }
+    }
+    return std::chrono::milliseconds{0};
+}
+
+void UcxxCommunicator::Impl::check_peer(Rank peer) const {
+    RAPIDSMPF_EXPECTS(
+        peer >= 0 && peer < nranks_ && peer != rank_,
+        "rank " + std::to_string(peer) + " is not another rank of a communicator of "
+            + std::to_string(nranks_) + ", of which this is rank " + std::to_string(rank_),
+        std::invalid_argument);
+}
+
+std::unique_ptr<Communicator::Request> UcxxCommunicator::Impl::send(
+    void const* bytes, std::size_t size, ucs_memory_type_t memory_type,
+    std::shared_ptr<void const> keep_alive, Rank destination, Tag tag) {
+    check_peer(destination);
+    UcxOperationPtr operation;
+    // A rank that left wants no more messages; UCX would write them where nobody reads.
+    if (!left_[static_cast<std::size_t>(destination)].load(std::memory_order_acquire)) {
+        operation = transport_->send(
+            destination, detail::ucx_tag(tag, rank_), bytes, size, memory_type, std::move(keep_alive));
+    }
+    return std::make_unique<detail::UcxRequest>(transport_, trouble_, std::move(operation), size);
+}
+
+std::unique_ptr<Communicator::Request> UcxxCommunicator::Impl::receive(
+    void* bytes, std::size_t size, ucs_memory_type_t memory_type, std::shared_ptr<void const> keep_alive,
+    Rank source, Tag tag) {
+    check_peer(source);
+    auto operation = transport_->receive(
+        source, detail::ucx_tag(tag, source), bytes, size, memory_type, std::move(keep_alive));
+    if (left_[static_cast<std::size_t>(source)].load(std::memory_order_acquire)) {
+        // Its message may be here already, in UCX's queue; if not, it will not come.
+        std::lock_guard const lock{mutex_};
+        left_until_.try_emplace(source, Clock::now() + left_grace);
+        look_at_left_.store(true, std::memory_order_release);
+    }
+    return std::make_unique<detail::UcxRequest>(transport_, trouble_, std::move(operation), size);
+}
+
+std::optional<Communicator::Arrived> UcxxCommunicator::Impl::receive_any(Tag tag) {
+    try {
+        return inbox_.take(detail::ucx_tag(tag, 0));
+    } catch (detail::UcxReceiveError const& error) {
+        trouble_->suspect(error.source(), error.what());
+        return std::nullopt;
+    }
+}
+
+bool UcxxCommunicator::Impl::progress() {
+    bool moved = transport_->progress();
+    moved = handle_control() || moved;
+    if (look_at_left_.load(std::memory_order_acquire)) {
+        check_left();
+    }
+    if (auto const suspicion = trouble_->suspicion()) {
+        auto const patience = liveness_ ? suspicion_grace : std::chrono::milliseconds{0};
+        if (Clock::now() >= suspicion->since + patience) {
+            owner_.fail(RankFailure{suspicion->peer, "", 0, suspicion->what});
+        }
+    }
+    return moved;
+}
+
+void UcxxCommunicator::Impl::on_left(Rank rank) {
+    if (rank < 0 || rank >= nranks_ || rank == rank_) {
+        return;
+    }
+    left_[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
+    owner_.note_left(rank);
+    {
+        std::lock_guard const lock{mutex_};
+        left_until_.try_emplace(rank, Clock::now() + left_grace);
+        look_at_left_.store(true, std::memory_order_release);
+    }
+    owner_.progress_thread()->wake();
+}
+
+void UcxxCommunicator::Impl::check_left() {
+    std::vector<Rank> due;
+    {
+        std::lock_guard const lock{mutex_};
+        auto const now = Clock::now();
+        std::erase_if(left_until_, [&](auto const& entry) {
+            if (entry.second > now) {
+                return false;
+            }
+            due.push_back(entry.first);
+            return true;
+        });
+        look_at_left_.store(!left_until_.empty(), std::memory_order_release);
+    }
+    for (auto const rank : due) {
+        if (transport_->in_flight_with(rank) > 0) {
+            owner_.fail(
+                RankFailure{
+                    rank, "", 0,
+                    "it closed its communicator while this rank still exchanged messages with it (do all "
+                    "ranks "
+                    "run the same collectives?)"});
+            return;
+        }
+    }
+}
+
+void UcxxCommunicator::Impl::abort(std::string const& reason) {
+    RankFailure const failure{rank_, host_name(), ::getpid(), reason};
+    if (liveness_) {
+        liveness_->abort(reason);
+    } else if (!trouble_->is_set()) {
+        told_by_message_.store(true, std::memory_order_release);
+        auto const message = detail::AbortMessage{failure}.encode();
+        for (Rank peer = 0; peer < nranks_; ++peer) {
+            if (peer != rank_ && transport_->is_connected(peer)) {
+                send_control(peer, message);
+            }
+        }
+    }
+    owner_.fail(failure);
+}
+
+std::vector<std::string> UcxxCommunicator::Impl::transports() const {
+    std::set<std::string> names;
+    for (Rank peer = 0; peer < nranks_; ++peer) {
+        if (peer != rank_) {
+            for (auto& name : transport_->transports_to(peer)) {
+                names.insert(std::move(name));
+            }
+        }
+    }
+    return {names.begin(), names.end()};
+}
+
+}  // namespace rapidsmpf

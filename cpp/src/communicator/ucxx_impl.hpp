@@ -1,0 +1,101 @@
+// What a UcxxCommunicator is made of. ucxx_impl.cpp: messages, failures, its beginning and end;
+// ucxx_membership.cpp: joining, the barrier and the other messages that it sends on its own account.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rapidsmpf/communicator/ucxx.hpp>
+
+#include "ucxx_control.hpp"
+#include "ucxx_inbox.hpp"
+#include "ucxx_request.hpp"
+#include "ucxx_transport.hpp"
+
+namespace rapidsmpf {
+
+class UcxxCommunicator::Impl {
+  public:
+    Impl(UcxxCommunicator& owner, Rank rank, Rank nranks, std::shared_ptr<::ucxx::Worker> worker)
+        : rank_{rank},
+          nranks_{nranks},
+          owner_{owner},
+          transport_{std::make_shared<detail::UcxTransport>(
+              std::move(worker), nranks, [&owner] { owner.progress_thread()->wake(); })},
+          inbox_{*transport_},
+          left_(static_cast<std::size_t>(nranks)) {}
+
+    [[nodiscard]] Rank rank() const noexcept { return rank_; }
+    [[nodiscard]] Rank nranks() const noexcept { return nranks_; }
+    [[nodiscard]] detail::UcxTransport& transport() noexcept { return *transport_; }
+
+    void connect_all(std::vector<Address> const& addresses);
+    void ask_to_join(Address const& root_address, std::chrono::milliseconds timeout);
+    void start(std::unique_ptr<Liveness> liveness);
+    void finish() noexcept;
+
+    [[nodiscard]] std::unique_ptr<Request> send(
+        void const* bytes, std::size_t size, ucs_memory_type_t memory_type,
+        std::shared_ptr<void const> keep_alive, Rank destination, Tag tag);
+    [[nodiscard]] std::unique_ptr<Request> receive(
+        void* bytes, std::size_t size, ucs_memory_type_t memory_type, std::shared_ptr<void const> keep_alive,
+        Rank source, Tag tag);
+    [[nodiscard]] std::optional<Arrived> receive_any(Tag tag);
+    bool progress();
+    void abort(std::string const& reason);
+    void barrier(std::optional<std::chrono::milliseconds> timeout);
+    [[nodiscard]] std::vector<std::string> transports() const;
+
+  private:
+    void check_peer(Rank peer) const;
+    void send_control(Rank destination, std::vector<std::uint8_t> message);
+    bool handle_control();
+    void on_control(Rank source, std::vector<std::uint8_t> const& message);
+    void on_join(detail::JoinMessage const& join);
+    void on_table(detail::TableMessage const& table);
+    void on_left(Rank rank);
+    void check_left();
+    [[nodiscard]] std::chrono::milliseconds departure_patience() const;
+    [[nodiscard]] std::string missing_at_barrier(std::uint64_t number) const;
+
+    Rank rank_;
+    Rank const nranks_;
+    UcxxCommunicator& owner_;
+    std::shared_ptr<detail::UcxTransport> transport_;
+    detail::UcxInbox inbox_;
+    std::shared_ptr<detail::Trouble> trouble_{std::make_shared<detail::Trouble>()};
+    std::unique_ptr<Liveness> liveness_;
+    ListenerId listener_{0};
+    ProgressThread::FunctionId function_{0};
+    ProgressThread::SourceId source_{0};
+
+    std::vector<std::atomic<bool>> left_;  // by rank
+    std::atomic<bool> look_at_left_{false};
+    std::atomic<bool> told_by_message_{false};  // of this rank's abort
+
+    std::mutex mutable mutex_;  // guards what follows
+    std::condition_variable changed_;
+    std::map<Rank, std::chrono::steady_clock::time_point>
+        left_until_;  // when a rank that left must have nothing in flight
+    // Joining. The root collects addresses; the others wait for their rank, then for the table.
+    std::vector<Address> joined_;
+    bool connected_{false};
+    std::string refused_;
+    // Barriers are numbered from 1.
+    std::uint64_t barriers_{0};
+    std::uint64_t released_{0};
+    std::map<std::uint64_t, std::set<Rank>> arrived_;
+};
+
+}  // namespace rapidsmpf

@@ -1,0 +1,188 @@
+#include <rapidsmpf/core/progress_thread.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <poll.h>
+
+namespace rapidsmpf {
+
+namespace {
+// A lost wake-up costs at most this much: a bound, not a polling interval.
+constexpr std::chrono::milliseconds longest_park{100};
+// Rounds without progress before parking: a message that is about to arrive is taken without a sleep.
+constexpr int idle_rounds_before_park = 200;
+}  // namespace
+
+ProgressThread::ProgressThread(std::shared_ptr<Statistics> statistics)
+    : statistics_{statistics ? std::move(statistics) : std::make_shared<Statistics>(Statistics::Enabled::no)},
+      loop_time_{statistics_->id("event-loop-total", Statistics::Unit::seconds)},
+      running_{true} {
+    thread_ = std::thread{[this] { run(); }};
+}
+
+ProgressThread::~ProgressThread() {
+    stop();
+}
+
+void ProgressThread::stop() {
+    {
+        std::lock_guard lock{mutex_};
+        stop_ = true;
+    }
+    wake();
+    if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) {
+        thread_.join();
+    }
+    running_ = false;
+}
+
+ProgressThread::FunctionId ProgressThread::add_function(Function function) {
+    FunctionId id{0};
+    {
+        std::lock_guard lock{mutex_};
+        id = next_id_++;
+        added_.push_back(Entry{id, std::move(function)});
+    }
+    wake();
+    return id;
+}
+
+void ProgressThread::remove_function(FunctionId id) {
+    std::list<Entry> dropped;  // destroyed after the lock: a function's captures may be heavy
+    std::unique_lock lock{mutex_};
+    auto const take = [&](std::list<Entry>& from) {
+        auto const found =
+            std::find_if(from.begin(), from.end(), [&](Entry const& entry) { return entry.id == id; });
+        if (found != from.end()) {
+            dropped.splice(dropped.end(), from, found);
+        }
+    };
+    take(added_);
+    if (std::this_thread::get_id() == thread_.get_id()) {
+        if (running_id_ != id) {
+            take(functions_);
+        }
+        return;
+    }
+    if (running_id_ != id) {
+        take(functions_);
+        return;
+    }
+    // It is running: the loop drops it as soon as it returns.
+    removals_.push_back(id);
+    changed_.wait(lock, [&] { return std::find(removals_.begin(), removals_.end(), id) == removals_.end(); });
+}
+
+void ProgressThread::wake() noexcept {
+    // Pairs with wait_for_work(): either we see parked_, or the thread sees the new count before it parks.
+    wakes_.fetch_add(1);
+    if (parked_.load()) {
+        wake_event_.signal();
+    }
+}
+
+ProgressThread::SourceId ProgressThread::add_event_source(int descriptor, std::function<bool()> arm) {
+    SourceId id{0};
+    {
+        std::lock_guard lock{mutex_};
+        id = next_source_++;
+        sources_.push_back(std::make_shared<EventSource const>(id, descriptor, std::move(arm)));
+    }
+    wake();  // a park in progress does not know it
+    return id;
+}
+
+void ProgressThread::remove_event_source(SourceId id) {
+    std::unique_lock lock{mutex_};
+    std::erase_if(sources_, [&](auto const& source) { return source->id == id; });
+    if (std::this_thread::get_id() == thread_.get_id()) {
+        return;
+    }
+    // A park in progress may still use it.
+    if (parked_) {
+        wake();
+        auto const round = parks_;
+        changed_.wait(lock, [&] { return !parked_ || parks_ != round || stop_; });
+    }
+}
+
+void ProgressThread::wait_for_work(std::uint64_t seen_wakes) {
+    std::unique_lock lock{mutex_};
+    parked_.store(true);
+    if (!stop_ && added_.empty() && wakes_.load() == seen_wakes) {
+        auto const sources = sources_;
+        lock.unlock();
+        park(sources);
+        lock.lock();
+    }
+    ++parks_;
+    parked_.store(false);
+    changed_.notify_all();
+}
+
+void ProgressThread::park(std::vector<std::shared_ptr<EventSource const>> const& sources) {
+    std::vector<pollfd> waiting;
+    waiting.reserve(sources.size() + 1);
+    waiting.push_back({wake_event_.get(), POLLIN, 0});
+    for (auto const& source : sources) {
+        if (!source->arm()) {
+            return;
+        }
+        waiting.push_back({source->descriptor, POLLIN, 0});
+    }
+    ::poll(waiting.data(), waiting.size(), static_cast<int>(longest_park.count()));
+    if (waiting.front().revents != 0) {
+        wake_event_.drain();
+    }
+}
+
+void ProgressThread::run() {
+    int idle_rounds = 0;
+    std::uint64_t seen_wakes = 0;
+    for (;;) {
+        bool busy = false;
+        {
+            ScopedTimer const timer{*statistics_, loop_time_};
+            std::unique_lock lock{mutex_};
+            if (stop_) {
+                return;
+            }
+            functions_.splice(functions_.end(), added_);
+            for (auto entry = functions_.begin(); entry != functions_.end();) {
+                auto const id = entry->id;
+                running_id_ = id;
+                lock.unlock();
+                auto const progress = entry->function();
+                lock.lock();
+                running_id_ = 0;
+                // The function may have removed others, but never itself, so `entry` is still valid.
+                auto const here = entry++;
+                auto const removal = std::find(removals_.begin(), removals_.end(), id);
+                if (progress == Progress::done || removal != removals_.end()) {
+                    std::list<Entry> dropped;
+                    dropped.splice(dropped.end(), functions_, here);
+                    lock.unlock();
+                    dropped.clear();
+                    lock.lock();
+                    if (removal != removals_.end()) {
+                        removals_.erase(removal);
+                        changed_.notify_all();
+                    }
+                }
+                busy = busy || progress != Progress::idle;
+            }
+        }
+        auto const wakes = wakes_.load();
+        if (busy || wakes != seen_wakes) {
+            seen_wakes = wakes;
+            idle_rounds = 0;
+        } else if (++idle_rounds >= idle_rounds_before_park) {
+            wait_for_work(seen_wakes);
+            idle_rounds = 0;
+        }
+    }
+}
+
+}  // namespace rapidsmpf

@@ -1,0 +1,129 @@
+// The CPU as compute device: RAM, and work that is done when the call returns.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include <unistd.h>
+
+#include <rapidsmpf/device/device.hpp>
+
+namespace rapidsmpf::device {
+
+namespace {
+
+std::optional<std::int64_t> read_number(std::string const& path) {
+    std::ifstream file{path};
+    std::int64_t value{0};
+    if (file >> value) {
+        return value;
+    }
+    return std::nullopt;  // missing, or "max"
+}
+
+// The smallest memory limit between this process's control group and the root of the hierarchy.
+std::optional<std::int64_t> hierarchy_limit(std::string base, std::string path, char const* file) {
+    std::optional<std::int64_t> smallest;
+    for (;;) {
+        if (auto const limit = read_number(base + path + "/" + file); limit && *limit > 0) {
+            smallest = std::min(*limit, smallest.value_or(std::numeric_limits<std::int64_t>::max()));
+        }
+        if (path.empty()) {
+            return smallest;
+        }
+        path.erase(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+    }
+}
+
+// The memory limit of the control group (version 2 or 1) that this process is in.
+std::optional<std::int64_t> cgroup_limit() {
+    std::ifstream groups{"/proc/self/cgroup"};
+    std::optional<std::int64_t> smallest;
+    for (std::string line; std::getline(groups, line);) {
+        auto const first = line.find(':');
+        auto const second = line.find(':', first + 1);
+        if (first == std::string::npos || second == std::string::npos) {
+            continue;
+        }
+        auto const controllers = line.substr(first + 1, second - first - 1);
+        auto path = line.substr(second + 1);
+        if (path == "/") {
+            path.clear();
+        }
+        std::optional<std::int64_t> limit;
+        if (controllers.empty()) {
+            limit = hierarchy_limit("/sys/fs/cgroup", path, "memory.max");
+        } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
+            limit = hierarchy_limit("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes");
+        }
+        if (limit) {
+            smallest = std::min(*limit, smallest.value_or(std::numeric_limits<std::int64_t>::max()));
+        }
+    }
+    return smallest;
+}
+
+class DoneEvent final : public Event {
+  public:
+    void record(Stream /*stream*/) override {}
+    [[nodiscard]] bool is_done() const override { return true; }
+    void synchronize() const override {}
+    void wait(Stream /*stream*/) const override {}
+};
+
+class CpuDevice final : public Device {
+  public:
+    CpuDevice() : total_{measure_total()} {}
+
+    [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::cpu; }
+    [[nodiscard]] std::string name() const override { return "cpu"; }
+    [[nodiscard]] std::int64_t total_memory() const override { return total_; }
+
+    [[nodiscard]] std::int64_t used_memory() const override {
+        std::ifstream statm{"/proc/self/statm"};
+        std::int64_t size{0};
+        std::int64_t resident{0};
+        statm >> size >> resident;
+        return resident * ::sysconf(_SC_PAGESIZE);
+    }
+
+    [[nodiscard]] void* allocate(std::size_t bytes, Stream /*stream*/) override {
+        return allocate_host(bytes);
+    }
+    void deallocate(void* pointer, std::size_t bytes, Stream /*stream*/) noexcept override {
+        deallocate_host(pointer, bytes);
+    }
+    void copy(void* destination, void const* source, std::size_t bytes, Stream /*stream*/) override {
+        if (bytes > 0) {
+            std::memcpy(destination, source, bytes);
+        }
+    }
+    void synchronize(Stream /*stream*/) override {}
+    [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<DoneEvent>(); }
+    [[nodiscard]] Stream next_stream() override { return Stream{}; }
+
+  private:
+    static std::int64_t measure_total() {
+        std::int64_t const ram =
+            static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+        std::int64_t const total = std::min(ram, cgroup_limit().value_or(ram));
+        auto const* ranks = std::getenv("RRUN_LOCAL_NRANKS");
+        std::int64_t const sharers = ranks == nullptr ? 1 : std::atoll(ranks);
+        return total / std::max<std::int64_t>(sharers, 1);
+    }
+
+    std::int64_t total_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device() {
+    return std::make_unique<CpuDevice>();
+}
+
+}  // namespace rapidsmpf::device

@@ -1,0 +1,128 @@
+// A CUDA GPU as compute device: memory through RMM's current resource, work ordered on streams.
+//
+// The only file of this room that includes CUDA headers. The CUDA runtime is linked statically and libcuda is
+// loaded by it at run time, so the same binary works on machines without a GPU.
+#include <array>
+#include <atomic>
+#include <stdexcept>
+#include <string>
+
+#include <cuda_runtime_api.h>
+#include <rmm/mr/per_device_resource.hpp>
+
+#include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/device/device.hpp>
+
+namespace rapidsmpf::device {
+
+namespace {
+
+void check(cudaError_t status, char const* what) {
+    if (status != cudaSuccess) {
+        throw std::runtime_error(std::string{what} + ": " + cudaGetErrorString(status));
+    }
+}
+
+cudaStream_t native(Stream stream) {
+    return static_cast<cudaStream_t>(stream.handle());
+}
+
+class CudaEvent final : public Event {
+  public:
+    CudaEvent() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate"); }
+    ~CudaEvent() override { cudaEventDestroy(event_); }
+    CudaEvent(CudaEvent const&) = delete;
+    CudaEvent& operator=(CudaEvent const&) = delete;
+
+    void record(Stream stream) override { check(cudaEventRecord(event_, native(stream)), "cudaEventRecord"); }
+    [[nodiscard]] bool is_done() const override {
+        auto const status = cudaEventQuery(event_);
+        if (status == cudaErrorNotReady) {
+            return false;
+        }
+        check(status, "cudaEventQuery");
+        return true;
+    }
+    void synchronize() const override { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+    void wait(Stream stream) const override {
+        check(cudaStreamWaitEvent(native(stream), event_, 0), "cudaStreamWaitEvent");
+    }
+
+  private:
+    cudaEvent_t event_{};
+};
+
+class CudaDevice final : public Device {
+  public:
+    CudaDevice() {
+        check(cudaGetDevice(&ordinal_), "cudaGetDevice");
+        check(cudaGetDeviceProperties(&properties_, ordinal_), "cudaGetDeviceProperties");
+        for (auto& stream : streams_) {
+            check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+        }
+    }
+
+    [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
+    [[nodiscard]] std::string name() const override {
+        return "cuda:" + std::to_string(ordinal_) + " " + std::string{properties_.name};
+    }
+    [[nodiscard]] std::int64_t total_memory() const override {
+        return static_cast<std::int64_t>(properties_.totalGlobalMem);
+    }
+    [[nodiscard]] std::int64_t used_memory() const override {
+        std::size_t free{0};
+        std::size_t total{0};
+        check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        return static_cast<std::int64_t>(total - free);
+    }
+
+    [[nodiscard]] void* allocate(std::size_t bytes, Stream stream) override {
+        try {
+            return rmm::mr::get_current_device_resource_ref().allocate(
+                cuda::stream_ref{native(stream)}, bytes, alignment);
+        } catch (std::bad_alloc const& error) {
+            throw OutOfMemory{
+                "cannot allocate " + config::format_bytes(static_cast<double>(bytes)) + " on " + name() + ": "
+                + error.what()};
+        }
+    }
+    void deallocate(void* pointer, std::size_t bytes, Stream stream) noexcept override {
+        rmm::mr::get_current_device_resource_ref().deallocate(
+            cuda::stream_ref{native(stream)}, pointer, bytes, alignment);
+    }
+    void copy(void* destination, void const* source, std::size_t bytes, Stream stream) override {
+        if (bytes > 0) {
+            check(
+                cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, native(stream)),
+                "cudaMemcpyAsync");
+        }
+    }
+    void synchronize(Stream stream) override {
+        check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
+    }
+    [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(); }
+    [[nodiscard]] Stream next_stream() override {
+        return Stream{streams_[next_.fetch_add(1, std::memory_order_relaxed) % streams_.size()]};
+    }
+
+  private:
+    int ordinal_{0};
+    cudaDeviceProp properties_{};
+    std::array<cudaStream_t, 16> streams_{};
+    std::atomic<std::size_t> next_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cuda_device(std::string& reason) {
+    int count{0};
+    auto const status = cudaGetDeviceCount(&count);
+    if (status != cudaSuccess || count == 0) {
+        reason = status == cudaSuccess ? "no device" : cudaGetErrorString(status);
+        return nullptr;
+    }
+    return std::make_unique<CudaDevice>();
+}
+
+}  // namespace rapidsmpf::device

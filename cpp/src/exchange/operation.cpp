@@ -1,0 +1,565 @@
+// What users of an operation call; operation_progress.cpp is what the progress thread does.
+#include <rapidsmpf/exchange/operation.hpp>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/exchange/hub.hpp>
+
+namespace rapidsmpf::exchange {
+
+namespace {
+
+// Spilling: by the same priority as other collectives, before what the streaming room and users hold.
+constexpr int spill_priority = 0;
+
+std::vector<PartitionId> partitions_of(Rank rank, Operation::Plan const& plan) {
+    std::vector<PartitionId> local;
+    for (PartitionId partition = 0; partition < plan.total; ++partition) {
+        if (plan.owner(partition) == rank) {
+            local.push_back(partition);
+        }
+    }
+    return local;
+}
+
+std::string plural(std::size_t n, std::string const& what) {
+    return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+}  // namespace
+
+Operation::Ids::Ids(Statistics& statistics, std::string const& kind)
+    : payload_send{statistics.id(kind + "-payload-send", Statistics::Unit::bytes)},
+      payload_recv{statistics.id(kind + "-payload-recv", Statistics::Unit::bytes)},
+      recv_to_host{statistics.id("spill-bytes-recv-to-host", Statistics::Unit::bytes)},
+      spill_bytes{statistics.id("spill-bytes-device-to-host", Statistics::Unit::bytes)},
+      spill_seconds{statistics.id("spill-time-device-to-host", Statistics::Unit::seconds)},
+      loop_total{statistics.id("event-loop-total", Statistics::Unit::seconds)},
+      metadata_send{statistics.id("event-loop-metadata-send", Statistics::Unit::seconds)},
+      metadata_recv{statistics.id("event-loop-metadata-recv", Statistics::Unit::seconds)},
+      post_receives{statistics.id("event-loop-post-incoming-chunk-recv", Statistics::Unit::seconds)},
+      start_sends{statistics.id("event-loop-init-gpu-data-send", Statistics::Unit::seconds)},
+      check_finished{statistics.id("event-loop-check-future-finish", Statistics::Unit::seconds)} {}
+
+std::shared_ptr<Operation> Operation::open(
+    Communicator& comm, std::shared_ptr<BufferResource> br, Plan plan) {
+    RAPIDSMPF_EXPECTS(br != nullptr, "a collective needs a buffer resource", std::invalid_argument);
+    RAPIDSMPF_EXPECTS(
+        plan.total > 0, "a " + plan.kind + " needs at least one partition", std::invalid_argument);
+    RAPIDSMPF_EXPECTS(
+        plan.op >= 0 && plan.op < Hub::control_op,
+        "operation id " + std::to_string(plan.op) + " is not between 0 and "
+            + std::to_string(Hub::control_op - 1),
+        std::invalid_argument);
+    plan.settings.validate();
+    comm.check();
+    auto const hub = Hub::of(comm);
+    OpId const op = plan.op;
+    comm.claim_op(op);
+    try {
+        auto operation = std::make_shared<Operation>(comm, *hub, std::move(br), std::move(plan));
+        operation->begin();
+        hub->open(operation);
+        return operation;
+    } catch (...) {
+        comm.release_op(op);
+        throw;
+    }
+}
+
+Operation::Operation(Communicator& comm, Hub& hub, std::shared_ptr<BufferResource> br, Plan plan)
+    : comm_{comm},
+      hub_{hub},
+      br_{std::move(br)},
+      plan_{std::move(plan)},
+      payload_tag_{plan_.op, 1},
+      rank_{comm.rank()},
+      ids_{*br_->statistics(), plan_.kind},
+      store_{partitions_of(rank_, plan_), comm.nranks()},
+      counts_(plan_.total, 0),
+      finished_(plan_.total, false),
+      unfinished_{plan_.total} {
+    for (Rank rank = 0; rank < comm.nranks(); ++rank) {
+        peers_.emplace_back(rank, plan_.settings);
+    }
+    for (PartitionId partition = 0; partition < plan_.total; ++partition) {
+        ++peer(plan_.owner(partition)).unfinished;
+    }
+}
+
+void Operation::begin() {
+    spill_function_ = br_->spill_manager().add_spill_function(
+        [weak = weak_from_this()](std::size_t amount) {
+            auto const self = weak.lock();
+            return self ? self->spill(amount) : 0;
+        },
+        spill_priority);
+}
+
+std::string Operation::str() const {
+    return plan_.kind + " " + std::to_string(plan_.op) + " on rank " + std::to_string(rank_);
+}
+
+void Operation::wake() {
+    dirty_ = true;
+    comm_.progress_thread()->wake();
+}
+
+void Operation::check_usable() const {
+    if (failure_) {
+        failure_->raise();
+    }
+    comm_.check();  // an operation that is closed hears of no failure
+    RAPIDSMPF_EXPECTS(!shut_down_, str() + " has been shut down", std::logic_error);
+    if (error_) {
+        std::rethrow_exception(error_);
+    }
+    if (abandoned_) {
+        throw std::runtime_error{
+            "rank " + std::to_string(abandoned_->origin) + " abandoned " + plan_.kind + " "
+            + std::to_string(plan_.op) + ": " + abandoned_->reason};
+    }
+}
+
+void Operation::check_partition(PartitionId partition) const {
+    RAPIDSMPF_EXPECTS(
+        partition < plan_.total,
+        str() + " has " + std::to_string(plan_.total) + " partitions, there is no partition "
+            + std::to_string(partition),
+        std::out_of_range);
+}
+
+PartitionStore::Index Operation::require_local(PartitionId partition) const {
+    check_partition(partition);
+    auto const index = store_.find(partition);
+    RAPIDSMPF_EXPECTS(
+        index.has_value(),
+        "partition " + std::to_string(partition) + " of " + str() + " belongs to rank "
+            + std::to_string(plan_.owner(partition)),
+        std::invalid_argument);
+    return *index;
+}
+
+void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
+    {
+        Lock const lock{mutex_};
+        check_usable();
+        for (auto const& [partition, chunk] : chunks) {
+            check_partition(partition);
+            RAPIDSMPF_EXPECTS(
+                !finished_[partition],
+                "partition " + std::to_string(partition) + " of " + str()
+                    + " is finished: nothing can be inserted into it",
+                std::logic_error);
+        }
+        for (auto& [partition, chunk] : chunks) {
+            if (chunk.empty()) {
+                continue;
+            }
+            auto const owner = plan_.owner(partition);
+            auto const sequence = counts_[partition]++;
+            auto payload = std::make_shared<Payload>(std::move(chunk));
+            br_->statistics()->add(ids_.payload_send, static_cast<double>(payload->size));
+            if (owner == rank_) {
+                store_payload(rank_, partition, sequence, std::move(payload));
+            } else {
+                payload->destinations = 1;
+                peer(owner).outbox.push(Outbox::Piece{partition, sequence, std::move(payload)});
+            }
+        }
+        changed_.notify_all();
+    }
+    wake();
+    keep_device_memory_free();
+}
+
+void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
+    {
+        Lock const lock{mutex_};
+        check_usable();
+        RAPIDSMPF_EXPECTS(
+            unfinished_ > 0, str() + " is finished: nothing can be inserted into it", std::logic_error);
+        for (auto& count : counts_) {
+            ++count;
+        }
+        auto const payload = std::make_shared<Payload>(std::move(chunk));
+        payload->destinations = static_cast<std::uint32_t>(peers_.size()) - 1;
+        payload->keep_as = sequence;
+        br_->statistics()->add(
+            ids_.payload_send, static_cast<double>(payload->size) * static_cast<double>(peers_.size()));
+        for (auto& other : peers_) {
+            if (other.rank != rank_) {
+                other.outbox.push(Outbox::Piece{static_cast<PartitionId>(other.rank), sequence, payload});
+            }
+        }
+        if (payload->destinations == 0) {
+            store_payload(rank_, static_cast<PartitionId>(rank_), sequence, payload);
+        }
+        changed_.notify_all();
+    }
+    wake();
+    keep_device_memory_free();
+}
+
+void Operation::keep_device_memory_free() {
+    auto const available = br_->memory_available(MemoryType::DEVICE);
+    if (available < 0) {
+        br_->spill_manager().spill(static_cast<std::size_t>(-available));
+    }
+}
+
+void Operation::finish_locked(std::vector<PartitionId> const& partitions) {
+    for (auto const partition : partitions) {
+        finished_[partition] = true;
+        --unfinished_;
+        auto& owner = peer(plan_.owner(partition));
+        --owner.unfinished;
+        if (owner.rank == rank_) {
+            store_.announce(partition, rank_, counts_[partition]);
+        } else {
+            owner.outbox.push_count(PartitionCount{partition, counts_[partition]});
+        }
+    }
+    changed_.notify_all();
+}
+
+void Operation::insert_finished(std::vector<PartitionId> const& partitions) {
+    RAPIDSMPF_EXPECTS(!partitions.empty(), "insert_finished needs at least one partition", std::logic_error);
+    auto unique = partitions;
+    std::sort(unique.begin(), unique.end());
+    {
+        Lock const lock{mutex_};
+        check_usable();
+        for (std::size_t i = 0; i < unique.size(); ++i) {
+            check_partition(unique[i]);
+            bool const twice = finished_[unique[i]] || (i > 0 && unique[i] == unique[i - 1]);
+            RAPIDSMPF_EXPECTS(
+                !twice, "partition " + std::to_string(unique[i]) + " of " + str() + " is finished already",
+                std::logic_error);
+        }
+        finish_locked(partitions);
+    }
+    wake();
+}
+
+void Operation::insert_finished() {
+    {
+        Lock const lock{mutex_};
+        check_usable();
+        std::vector<PartitionId> left;
+        for (PartitionId partition = 0; partition < plan_.total; ++partition) {
+            if (!finished_[partition]) {
+                left.push_back(partition);
+            }
+        }
+        finish_locked(left);
+    }
+    wake();
+}
+
+bool Operation::all_inserted() const {
+    Lock const lock{mutex_};
+    return unfinished_ == 0;
+}
+
+void Operation::wait(
+    Lock& lock, Timeout timeout, std::function<bool()> const& ready,
+    std::function<std::string()> const& what) {
+    auto const done = [&] { return failure_ || abandoned_ || shut_down_ || ready(); };
+    // Longer than this is for ever, and does not overflow a clock.
+    constexpr std::chrono::hours longest{24 * 365};
+    if (!timeout || *timeout > longest) {
+        changed_.wait(lock, done);
+    } else if (!changed_.wait_for(lock, *timeout, done)) {
+        throw TimeoutError{str() + ": not done after " + std::to_string(timeout->count()) + " ms: " + what()};
+    }
+}
+
+PartitionId Operation::wait_any(Timeout timeout) {
+    Lock lock{mutex_};
+    check_usable();
+    wait(
+        lock, timeout, [&] { return store_.all_taken() || store_.first_ready(); },
+        [&] { return store_.describe_missing(); });
+    check_usable();
+    auto const index = store_.first_ready();
+    RAPIDSMPF_EXPECTS(
+        index.has_value(), "every partition of " + str() + " has been waited for", std::out_of_range);
+    store_.take(*index);
+    changed_.notify_all();  // another waiter may now have nothing left to wait for
+    return store_.local()[*index];
+}
+
+void Operation::wait_on(PartitionId partition, Timeout timeout) {
+    Lock lock{mutex_};
+    check_usable();
+    auto const index = require_local(partition);
+    auto const check_not_taken = [&] {
+        RAPIDSMPF_EXPECTS(
+            !store_.is_taken(index),
+            "partition " + std::to_string(partition) + " of " + str() + " has been waited for already",
+            std::out_of_range);
+    };
+    check_not_taken();
+    wait(
+        lock, timeout, [&] { return store_.is_complete(index); },
+        [&] { return store_.describe_missing(index); });
+    check_usable();
+    check_not_taken();
+    store_.take(index);
+    changed_.notify_all();
+}
+
+void Operation::wait_complete(PartitionId partition, Timeout timeout) {
+    Lock lock{mutex_};
+    check_usable();
+    auto const index = require_local(partition);
+    wait(
+        lock, timeout, [&] { return store_.is_complete(index); },
+        [&] { return store_.describe_missing(index); });
+    check_usable();
+}
+
+std::vector<Operation::Chunk> Operation::extract(PartitionId partition) {
+    Lock lock{mutex_};
+    check_usable();
+    auto const index = require_local(partition);
+    // A spill may be copying one of them: that ends by itself.
+    changed_.wait(lock, [&] {
+        auto const& pieces = store_.pieces(index);
+        return failure_ || abandoned_ || shut_down_
+               || std::none_of(
+                   pieces.begin(), pieces.end(), [](auto const& piece) { return piece.payload->moving; });
+    });
+    check_usable();
+    auto pieces = store_.extract(index);
+    changed_.notify_all();
+    lock.unlock();
+    std::stable_sort(pieces.begin(), pieces.end(), [](auto const& a, auto const& b) {
+        return std::pair{a.source, a.sequence} < std::pair{b.source, b.sequence};
+    });
+    std::vector<Chunk> chunks;
+    chunks.reserve(pieces.size());
+    for (auto const& piece : pieces) {
+        chunks.emplace_back(piece.source, piece.sequence, piece.payload->release());
+    }
+    return chunks;
+}
+
+bool Operation::all_complete() const {
+    Lock const lock{mutex_};
+    check_usable();
+    return store_.all_complete();
+}
+
+bool Operation::all_extracted() const {
+    Lock const lock{mutex_};
+    check_usable();
+    return store_.all_extracted();
+}
+
+std::vector<std::shared_ptr<Payload>> Operation::choose_victims(std::size_t amount) {
+    // What is needed last first: what waits to be sent never has to come back, incomplete partitions are not
+    // wanted yet. Among equals the largest, to move little more than is asked for.
+    struct Candidate {
+        int need;
+        std::shared_ptr<Payload> payload;
+    };
+    std::vector<Candidate> candidates;
+    auto const consider = [&](int need, std::shared_ptr<Payload> const& payload) {
+        if (payload->spillable()) {
+            candidates.push_back(Candidate{need, payload});
+        }
+    };
+    for (auto const& other : peers_) {
+        other.outbox.for_each_waiting([&](auto const& payload) { consider(0, payload); });
+    }
+    for (PartitionStore::Index index = 0; index < store_.local().size(); ++index) {
+        for (auto const& piece : store_.pieces(index)) {
+            consider(store_.is_complete(index) ? 2 : 1, piece.payload);
+        }
+    }
+    std::stable_sort(candidates.begin(), candidates.end(), [](auto const& a, auto const& b) {
+        return a.need != b.need ? a.need < b.need : a.payload->size > b.payload->size;
+    });
+    std::vector<std::shared_ptr<Payload>> victims;
+    std::size_t chosen = 0;
+    for (auto& candidate : candidates) {
+        if (chosen >= amount) {
+            break;
+        }
+        if (!candidate.payload->moving) {  // it may be in several outboxes
+            candidate.payload->moving = true;
+            chosen += candidate.payload->size;
+            victims.push_back(std::move(candidate.payload));
+        }
+    }
+    return victims;
+}
+
+std::size_t Operation::spill(std::size_t amount) {
+    std::vector<std::shared_ptr<Payload>> victims;
+    {
+        Lock const lock{mutex_};
+        victims = choose_victims(amount);
+    }
+    if (victims.empty()) {
+        return 0;
+    }
+    std::size_t freed = 0;
+    std::vector<std::unique_ptr<Buffer>> copies(victims.size());
+    {
+        ScopedTimer const timer{*br_->statistics(), ids_.spill_seconds};
+        try {
+            constexpr std::array lower_tiers{MemoryType::PINNED_HOST, MemoryType::HOST};
+            for (std::size_t i = 0; i < victims.size(); ++i) {
+                auto const& data = *victims[i]->data;
+                auto reservation = br_->reserve_best(data.size(), lower_tiers);
+                copies[i] = br_->copy(data, 0, data.size(), reservation);
+            }
+        } catch (std::bad_alloc const& error) {
+            // No room below either: what could not be copied stays where it is.
+            comm_.logger().warn(str() + " cannot spill: " + error.what());
+        }
+    }
+    {
+        Lock const lock{mutex_};
+        for (std::size_t i = 0; i < victims.size(); ++i) {
+            if (copies[i]) {
+                freed += victims[i]->size;
+                victims[i]->data.swap(copies[i]);
+            }
+            victims[i]->moving = false;
+        }
+        changed_.notify_all();
+    }
+    copies.clear();
+    br_->statistics()->add(ids_.spill_bytes, static_cast<double>(freed));
+    wake();  // a granted frame may have waited for this
+    return freed;
+}
+
+bool Operation::flushed_locked() const {
+    if (cut_off_) {
+        return true;
+    }
+    return std::all_of(peers_.begin(), peers_.end(), [&](Peer const& other) {
+        return other.rank == rank_
+               || (abandoned_ ? other.final_sent : other.unfinished == 0 && other.outbox.empty());
+    });
+}
+
+bool Operation::flushed() const {
+    Lock const lock{mutex_};
+    return flushed_locked();
+}
+
+std::string Operation::describe_backlog() const {
+    std::string text;
+    for (auto const& other : peers_) {
+        if (other.rank != rank_ && !other.outbox.empty()) {
+            text += (text.empty() ? "" : ", ") + plural(other.outbox.backlog(), "chunk") + " for rank "
+                    + std::to_string(other.rank);
+        }
+    }
+    return "still to be sent: " + text;
+}
+
+void Operation::shutdown(Timeout timeout) {
+    bool abandoned = false;
+    {
+        Lock lock{mutex_};
+        std::optional<RankFailure> interrupted;
+        if (shut_down_) {
+            return;
+        }
+        if (!failure_ && !abandoned_) {
+            if (unfinished_ > 0) {
+                abandoned = true;
+                abandon_locked(rank_, "it was shut down before all insertions were finished", nullptr);
+            } else {
+                wait(lock, timeout, [&] { return flushed_locked(); }, [&] { return describe_backlog(); });
+                interrupted = failure_;
+            }
+        }
+        shut_down_ = true;
+        store_.discard();
+        changed_.notify_all();
+        if (interrupted) {
+            interrupted->raise();
+        }
+    }
+    if (abandoned) {
+        wake();
+    }
+}
+
+void Operation::abandon_locked(Rank origin, std::string const& reason, std::exception_ptr error) {
+    if (abandoned_ || cut_off_) {
+        return;
+    }
+    error_ = std::move(error);
+    abandoned_.emplace();
+    abandoned_->kind = FinalKind::abandoned;
+    abandoned_->origin = origin;
+    abandoned_->reason = reason;
+    frames_.clear();
+    store_.discard();
+    for (auto& other : peers_) {
+        other.outbox.clear();
+        other.inbox.discard();
+    }
+    changed_.notify_all();
+}
+
+void Operation::abandon(std::string const& reason) {
+    {
+        Lock const lock{mutex_};
+        abandon_locked(rank_, reason, nullptr);
+    }
+    wake();
+}
+
+void Operation::cut_off(RankFailure const& failure) {
+    Lock const lock{mutex_};
+    if (cut_off_) {
+        return;
+    }
+    cut_off_ = true;
+    failure_ = failure;
+    dirty_ = true;
+    changed_.notify_all();
+}
+
+void Operation::release() noexcept {
+    if (released_.exchange(true)) {
+        return;
+    }
+    {
+        Lock const lock{mutex_};
+        if (unfinished_ > 0) {
+            abandon_locked(rank_, "it was destroyed there before all insertions were finished", nullptr);
+        }
+        shut_down_ = true;
+        store_.discard();
+        changed_.notify_all();
+    }
+    wake();
+    comm_.release_op(plan_.op);
+    leave_spill_manager();
+}
+
+void Operation::detach() noexcept {
+    leave_spill_manager();
+}
+
+void Operation::leave_spill_manager() noexcept {
+    if (--spill_users_ == 0 && spill_function_) {
+        br_->spill_manager().remove_spill_function(*spill_function_);
+    }
+}
+
+}  // namespace rapidsmpf::exchange

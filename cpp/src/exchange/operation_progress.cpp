@@ -1,0 +1,227 @@
+// What the progress thread does for an operation; operation.cpp is what users call.
+#include <algorithm>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/exchange/hub.hpp>
+#include <rapidsmpf/exchange/operation.hpp>
+
+namespace rapidsmpf::exchange {
+
+void Operation::guarded(std::function<void()> const& body) {
+    try {
+        body();
+    } catch (FormatError const& error) {
+        comm_.fail(
+            RankFailure{
+                speaker_, "", 0,
+                "it sent a malformed message for " + plan_.kind + " " + std::to_string(plan_.op) + ": "
+                    + error.what()});
+    } catch (std::exception const& error) {
+        // When the communicator has failed this is only a consequence.
+        if (auto const failure = comm_.failure()) {
+            cut_off(*failure);
+            return;
+        }
+        Lock const lock{mutex_};
+        abandon_locked(rank_, error.what(), std::current_exception());
+        dirty_ = true;
+    }
+}
+
+bool Operation::final_received(Rank source) const {
+    Lock const lock{mutex_};
+    return peer(source).inbox.final_received();
+}
+
+void Operation::receive(Rank source, std::vector<std::uint8_t> const& bytes) {
+    guarded([&] {
+        ScopedTimer const timer{*br_->statistics(), ids_.metadata_recv};
+        speaker_ = source;
+        auto const message = read_message(bytes);
+        Lock const lock{mutex_};
+        dirty_ = true;
+        apply(peer(source), message);
+        changed_.notify_all();
+    });
+}
+
+void Operation::apply(Peer& from, Message const& message) {
+    if (cut_off_) {
+        return;
+    }
+    if (!abandoned_) {
+        from.outbox.on_credit(message.credit);
+        from.outbox.on_grants(message.grants);
+        for (auto const& list : message.eager) {
+            from.inbox.take_eager(list, *br_, [&](PieceHeader const& header, PackedData chunk) {
+                store(from.rank, header, std::move(chunk));
+            });
+        }
+        for (auto const& list : message.frames) {
+            for (auto const& piece : list.pieces) {
+                RAPIDSMPF_EXPECTS(
+                    store_.find(piece.partition).has_value(),
+                    "partition " + std::to_string(piece.partition) + " is not one of this rank's",
+                    FormatError);
+            }
+            frames_.emplace_back(from.rank, AnnouncedFrame{list, hub_.budget()});
+        }
+        for (auto const& count : message.counts) {
+            store_.announce(count.partition, from.rank, count.chunks);
+        }
+    }
+    if (message.final) {
+        from.inbox.on_final(*message.final);
+        if (message.final->kind == FinalKind::abandoned) {
+            abandon_locked(message.final->origin, message.final->reason, nullptr);
+        } else if (!abandoned_) {
+            RAPIDSMPF_EXPECTS(
+                store_.all_announced(from.rank) && from.unfinished == 0,
+                "its last message came before everything was finished", FormatError);
+        }
+    }
+}
+
+void Operation::store(Rank source, PieceHeader const& header, PackedData chunk) {
+    if (chunk.data->mem_type() != MemoryType::DEVICE) {
+        br_->statistics()->add(ids_.recv_to_host, static_cast<double>(chunk.data->size()));
+    }
+    store_payload(source, header.partition, header.sequence, std::make_shared<Payload>(std::move(chunk)));
+}
+
+void Operation::store_payload(
+    Rank source, PartitionId partition, std::uint64_t sequence, std::shared_ptr<Payload> payload) {
+    br_->statistics()->add(ids_.payload_recv, static_cast<double>(payload->size));
+    store_.add(partition, PartitionStore::Piece{source, sequence, std::move(payload)});
+}
+
+void Operation::sent(std::shared_ptr<Payload> const& payload) {
+    if (--payload->destinations == 0 && payload->keep_as) {
+        store_payload(rank_, static_cast<PartitionId>(rank_), *payload->keep_as, payload);
+        changed_.notify_all();
+    }
+}
+
+Operation::Tick Operation::tick() {
+    Tick result;
+    if (dirty_.exchange(false) || active_) {
+        guarded([&] { drive(result); });
+    }
+    return result;
+}
+
+void Operation::drive(Tick& result) {
+    auto& statistics = *br_->statistics();
+    Lock const lock{mutex_};
+    if (cut_off_) {
+        frames_.clear();
+        for (auto& other : peers_) {
+            other.outbox.cut_off();
+            other.inbox = Inbox{other.rank};
+        }
+        active_ = false;
+        result.closed = true;
+        return;
+    }
+    bool const own_clock = br_->statistics() != comm_.progress_thread()->statistics();
+    ScopedTimer const timer{own_clock ? statistics : *comm_.progress_thread()->statistics(), ids_.loop_total};
+    poll(result);
+    if (!abandoned_) {
+        {
+            ScopedTimer const part{statistics, ids_.post_receives};
+            result.did_something = grant_frames() || result.did_something;
+        }
+        ScopedTimer const part{statistics, ids_.start_sends};
+        for (auto& other : peers_) {
+            result.did_something = other.outbox.start(comm_, payload_tag_, *br_) || result.did_something;
+        }
+    }
+    {
+        ScopedTimer const part{statistics, ids_.metadata_send};
+        blocked_ = false;
+        for (auto& other : peers_) {
+            if (other.rank != rank_) {
+                result.did_something = compose(other) || result.did_something;
+            }
+        }
+    }
+    result.in_flight = blocked_ || std::any_of(peers_.begin(), peers_.end(), [](Peer const& other) {
+                           return other.outbox.in_flight() || other.inbox.in_flight();
+                       });
+    active_ = result.in_flight || !frames_.empty();
+    result.closed = is_closed();
+    if (result.did_something) {
+        changed_.notify_all();
+    }
+}
+
+void Operation::poll(Tick& result) {
+    ScopedTimer const timer{*br_->statistics(), ids_.check_finished};
+    for (auto& other : peers_) {
+        speaker_ = other.rank;
+        bool const left = other.outbox.poll([&](auto const& payload) { sent(payload); });
+        bool const came = other.inbox.poll(*br_, [&](PieceHeader const& header, PackedData chunk) {
+            store(other.rank, header, std::move(chunk));
+        });
+        result.did_something = result.did_something || left || came;
+    }
+}
+
+bool Operation::grant_frames() {
+    bool any = false;
+    while (!frames_.empty() && frames_.front().frame.ticket.try_grant(plan_.settings.receive_limit)) {
+        auto waiting = std::move(frames_.front());
+        frames_.pop_front();
+        peer(waiting.source).inbox.grant(std::move(waiting.frame), comm_, payload_tag_, *br_);
+        any = true;
+    }
+    return any;
+}
+
+bool Operation::compose(Peer& to) {
+    if (to.final_sent) {
+        return false;
+    }
+    MessageWriter writer{plan_.op};
+    if (abandoned_) {
+        auto last = *abandoned_;
+        last.payload_messages = to.outbox.payload_messages();
+        writer.final(last);
+        to.final_sent = true;
+    } else {
+        if (auto const grants = to.inbox.take_grants(); grants > 0) {
+            writer.grants(grants);
+        }
+        blocked_ = to.outbox.compose(writer, [&](auto const& payload) { sent(payload); }) || blocked_;
+        // Credit alone is worth a message only when there is much of it: without credit the peer uses frames.
+        if (writer.has_sections() || to.inbox.credit() > plan_.settings.eager_bytes / 2) {
+            if (auto const credit = to.inbox.take_credit(); credit > 0) {
+                writer.credit(credit);
+            }
+        }
+        if (to.unfinished == 0 && to.outbox.empty() && store_.drained(to.rank)) {
+            Final last;
+            last.payload_messages = to.outbox.payload_messages();
+            writer.final(last);
+            to.final_sent = true;
+        }
+    }
+    if (!writer.has_sections()) {
+        return false;
+    }
+    // The transport owns the bytes: nobody has to look at the request again.
+    (void)comm_.send(std::move(writer).take(), to.rank, hub_.control_tag());
+    return true;
+}
+
+bool Operation::is_closed() const {
+    return (abandoned_ || unfinished_ == 0)
+           && std::all_of(peers_.begin(), peers_.end(), [&](Peer const& other) {
+                  return other.rank == rank_
+                         || (other.final_sent && other.inbox.final_received() && !other.inbox.in_flight()
+                             && !other.outbox.in_flight());
+              });
+}
+
+}  // namespace rapidsmpf::exchange

@@ -1,0 +1,228 @@
+#include <rapidsmpf/exchange/wire.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <concepts>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+
+namespace rapidsmpf::exchange {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the wire format is little endian");
+
+constexpr std::uint32_t magic = 0x31585252;  // "RRX1"
+constexpr std::size_t header_size = 8;
+
+enum class Section : std::uint8_t { grants = 1, credit, counts, eager, frame, final };
+
+template <typename T>
+void put(std::vector<std::uint8_t>& out, T value) {
+    std::size_t const at = out.size();
+    out.resize(at + sizeof(T));
+    std::memcpy(out.data() + at, &value, sizeof(T));
+}
+
+class Reader {
+  public:
+    explicit Reader(std::span<std::uint8_t const> bytes) : bytes_{bytes} {}
+
+    template <typename T>
+    T get() {
+        T value;
+        std::memcpy(&value, view(sizeof(T)).data(), sizeof(T));
+        return value;
+    }
+
+    std::span<std::uint8_t const> view(std::uint64_t size) {
+        RAPIDSMPF_EXPECTS(size <= bytes_.size(), "the message ends too early", FormatError);
+        auto const out = bytes_.first(static_cast<std::size_t>(size));
+        bytes_ = bytes_.subspan(static_cast<std::size_t>(size));
+        return out;
+    }
+
+    // A count of things that take `each` bytes of what is left, so that no count makes us allocate much.
+    std::uint32_t count(std::size_t each) {
+        auto const n = get<std::uint32_t>();
+        RAPIDSMPF_EXPECTS(n <= bytes_.size() / each, "a count is larger than the message", FormatError);
+        return n;
+    }
+
+    [[nodiscard]] bool at_end() const noexcept { return bytes_.empty(); }
+
+  private:
+    std::span<std::uint8_t const> bytes_;
+};
+
+std::uint64_t checked_sum(std::uint64_t a, std::uint64_t b) {
+    constexpr std::uint64_t largest = std::uint64_t{1} << 62U;
+    RAPIDSMPF_EXPECTS(b <= largest && a <= largest - b, "the sizes of the pieces overflow", FormatError);
+    return a + b;
+}
+
+enum class WithData : bool { no = false, yes = true };
+
+void read_pieces(Reader& reader, PieceList& list, WithData with_data) {
+    auto const n = reader.count(PieceHeader::wire_size);
+    RAPIDSMPF_EXPECTS(n > 0, "a list without pieces", FormatError);
+    list.pieces.reserve(n);
+    std::uint64_t metadata = 0;
+    std::uint64_t data = 0;
+    for (std::uint32_t i = 0; i < n; ++i) {
+        auto const partition = reader.get<std::uint32_t>();
+        auto const sequence = reader.get<std::uint64_t>();
+        auto const metadata_size = reader.get<std::uint64_t>();
+        auto const data_size = reader.get<std::uint64_t>();
+        RAPIDSMPF_EXPECTS(
+            metadata_size > 0 || data_size == 0, "a piece has data and no metadata", FormatError);
+        list.pieces.emplace_back(partition, sequence, metadata_size, data_size);
+        metadata = checked_sum(metadata, metadata_size);
+        data = checked_sum(data, data_size);
+    }
+    list.metadata = reader.view(metadata);
+    if (with_data == WithData::yes) {
+        list.data = reader.view(data);
+    }
+}
+
+Final read_final(Reader& reader) {
+    Final final;
+    auto const kind = reader.get<std::uint8_t>();
+    RAPIDSMPF_EXPECTS(kind <= 1, "an unknown kind of last message", FormatError);
+    final.kind = static_cast<FinalKind>(kind);
+    final.payload_messages = reader.get<std::uint64_t>();
+    final.origin = reader.get<Rank>();
+    auto const text = reader.view(reader.count(1));
+    final.reason.assign(text.begin(), text.end());
+    return final;
+}
+
+}  // namespace
+
+MessageWriter::MessageWriter(OpId op) {
+    put(bytes_, magic);
+    put(bytes_, op);
+}
+
+bool MessageWriter::has_sections() const noexcept {
+    return bytes_.size() > header_size;
+}
+
+void MessageWriter::grants(std::uint32_t frames) {
+    put(bytes_, Section::grants);
+    put(bytes_, frames);
+}
+
+void MessageWriter::credit(std::uint64_t bytes) {
+    put(bytes_, Section::credit);
+    put(bytes_, bytes);
+}
+
+void MessageWriter::counts(std::span<PartitionCount const> counts) {
+    put(bytes_, Section::counts);
+    put(bytes_, static_cast<std::uint32_t>(counts.size()));
+    for (auto const& count : counts) {
+        put(bytes_, count.partition);
+        put(bytes_, count.chunks);
+    }
+}
+
+void MessageWriter::pieces(std::span<PieceHeader const> pieces) {
+    put(bytes_, static_cast<std::uint32_t>(pieces.size()));
+    for (auto const& piece : pieces) {
+        put(bytes_, piece.partition);
+        put(bytes_, piece.sequence);
+        put(bytes_, piece.metadata_size);
+        put(bytes_, piece.data_size);
+    }
+}
+
+void MessageWriter::eager(std::span<PieceHeader const> list) {
+    put(bytes_, Section::eager);
+    pieces(list);
+}
+
+void MessageWriter::frame(
+    std::span<PieceHeader const> list, std::uint64_t gather_limit, std::uint64_t split_bytes) {
+    put(bytes_, Section::frame);
+    put(bytes_, gather_limit);
+    put(bytes_, split_bytes);
+    pieces(list);
+}
+
+void MessageWriter::append(std::span<std::uint8_t const> bytes) {
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+}
+
+void MessageWriter::final(Final const& final) {
+    put(bytes_, Section::final);
+    put(bytes_, final.kind);
+    put(bytes_, final.payload_messages);
+    put(bytes_, final.origin);
+    put(bytes_, static_cast<std::uint32_t>(final.reason.size()));
+    auto const* const text = reinterpret_cast<std::uint8_t const*>(final.reason.data());
+    append({text, final.reason.size()});
+}
+
+OpId read_op(std::span<std::uint8_t const> bytes) {
+    Reader reader{bytes};
+    RAPIDSMPF_EXPECTS(
+        reader.get<std::uint32_t>() == magic, "not a message of this protocol version", FormatError);
+    auto const op = reader.get<OpId>();
+    RAPIDSMPF_EXPECTS(op >= 0 && op <= Tag::max_op_id, "an operation id out of range", FormatError);
+    return op;
+}
+
+Message read_message(std::span<std::uint8_t const> bytes) {
+    (void)read_op(bytes);
+    Reader reader{bytes.subspan(header_size)};
+    Message message;
+    while (!reader.at_end()) {
+        RAPIDSMPF_EXPECTS(!message.final, "something follows the last section", FormatError);
+        switch (static_cast<Section>(reader.get<std::uint8_t>())) {
+            case Section::grants: {
+                auto const frames = reader.get<std::uint32_t>();
+                RAPIDSMPF_EXPECTS(
+                    frames <= std::numeric_limits<std::uint32_t>::max() - message.grants, "too many grants",
+                    FormatError);
+                message.grants += frames;
+                break;
+            }
+            case Section::credit:
+                message.credit = checked_sum(message.credit, reader.get<std::uint64_t>());
+                break;
+            case Section::counts: {
+                auto const n = reader.count(12);
+                message.counts.reserve(message.counts.size() + n);
+                for (std::uint32_t i = 0; i < n; ++i) {
+                    auto const partition = reader.get<std::uint32_t>();
+                    message.counts.emplace_back(partition, reader.get<std::uint64_t>());
+                }
+                break;
+            }
+            case Section::eager:
+                read_pieces(reader, message.eager.emplace_back(), WithData::yes);
+                break;
+            case Section::frame: {
+                auto& frame = message.frames.emplace_back();
+                frame.gather_limit = reader.get<std::uint64_t>();
+                frame.split_bytes = reader.get<std::uint64_t>();
+                RAPIDSMPF_EXPECTS(frame.split_bytes > 0, "payloads split into nothing", FormatError);
+                read_pieces(reader, frame, WithData::no);
+                break;
+            }
+            case Section::final:
+                message.final = read_final(reader);
+                break;
+            default:
+                throw FormatError{"an unknown section"};
+        }
+    }
+    return message;
+}
+
+}  // namespace rapidsmpf::exchange

@@ -1,0 +1,77 @@
+#include <rapidsmpf/memory/buffer.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+
+namespace rapidsmpf {
+
+Buffer::Buffer(
+    std::shared_ptr<BufferResource> resource, MemoryType type, std::byte* data, std::size_t size,
+    Stream stream, std::shared_ptr<void> owner)
+    : resource_{std::move(resource)},
+      type_{type},
+      data_{data},
+      size_{size},
+      stream_{stream},
+      owner_{std::move(owner)} {}
+
+Buffer::~Buffer() {
+    if (!owner_ && data_ != nullptr) {
+        if (type_ == MemoryType::DEVICE) {
+            resource_->device().deallocate(data_, size_, stream_);
+        } else {
+            if (last_write_) {
+                last_write_->synchronize();  // a copy into it may still be running
+            }
+            device::deallocate_host(data_, size_);
+        }
+    }
+    resource_->account(type_, -static_cast<std::int64_t>(size_));
+}
+
+bool Buffer::is_host_accessible() const noexcept {
+    return type_ != MemoryType::DISK
+           && (type_ != MemoryType::DEVICE || resource_->device().kind() == DeviceKind::cpu);
+}
+
+std::span<std::byte const> Buffer::host_bytes() const {
+    RAPIDSMPF_EXPECTS(
+        is_host_accessible(), "a buffer in " + std::string{to_string(type_)} + " cannot be read by the host",
+        std::logic_error);
+    synchronize();
+    return {data_, size_};
+}
+
+std::span<std::byte> Buffer::mutable_host_bytes() {
+    RAPIDSMPF_EXPECTS(
+        is_host_accessible(),
+        "a buffer in " + std::string{to_string(type_)} + " cannot be written by the host", std::logic_error);
+    synchronize();
+    return {data_, size_};
+}
+
+void Buffer::write(std::function<void(std::byte*, Stream)> const& write) {
+    write(data_, stream_);
+    if (resource_->device().kind() == DeviceKind::cuda) {
+        if (!last_write_) {
+            last_write_ = resource_->device().make_event();
+        }
+        last_write_->record(stream_);
+    }
+}
+
+bool Buffer::is_ready() const {
+    return !last_write_ || last_write_->is_done();
+}
+
+void Buffer::synchronize() const {
+    if (last_write_) {
+        last_write_->synchronize();
+    }
+}
+
+}  // namespace rapidsmpf

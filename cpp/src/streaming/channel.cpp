@@ -1,0 +1,370 @@
+#include <rapidsmpf/streaming/channel.hpp>
+
+#include <stdexcept>
+
+#include <rapidsmpf/core/error.hpp>
+
+namespace rapidsmpf::streaming {
+
+ChannelCapacity::ChannelCapacity(std::size_t messages, std::size_t bytes)
+    : messages_{messages}, bytes_{bytes} {
+    RAPIDSMPF_EXPECTS(
+        messages > 0, "a channel must have room for at least one message", std::invalid_argument);
+}
+
+void Channel::WaiterList::push(Waiter& waiter) noexcept {
+    waiter.next = nullptr;
+    (first == nullptr ? first : last->next) = &waiter;
+    last = &waiter;
+}
+
+Channel::Waiter& Channel::WaiterList::pop() noexcept {
+    Waiter& waiter = *first;
+    first = waiter.next;
+    return waiter;
+}
+
+Channel::Channel(
+    std::shared_ptr<Executor> executor, ChannelCapacity capacity, std::shared_ptr<BufferResource> resource)
+    : executor_{std::move(executor)}, capacity_{capacity}, resource_{std::move(resource)} {
+    RAPIDSMPF_EXPECTS(executor_ != nullptr, "a channel needs an executor", std::invalid_argument);
+    if (resource_) {
+        spill_function_ = resource_->spill_manager().add_spill_function(
+            [this](std::size_t amount) { return spill(amount); }, spill_priority);
+    }
+}
+
+Channel::~Channel() {
+    if (resource_) {
+        resource_->spill_manager().remove_spill_function(spill_function_);
+    }
+}
+
+Channel::SendAwaiter Channel::send(Message message) {
+    RAPIDSMPF_EXPECTS(!message.empty(), "cannot send an empty message", std::invalid_argument);
+    return SendAwaiter{*this, std::move(message)};
+}
+
+Channel::ReceiveAwaiter Channel::receive() {
+    return ReceiveAwaiter{*this};
+}
+
+Channel::DrainAwaiter Channel::drain() {
+    return DrainAwaiter{*this};
+}
+
+bool Channel::send_blocking(Message message) {
+    RAPIDSMPF_EXPECTS(!message.empty(), "cannot send an empty message", std::invalid_argument);
+    Waiter waiter{Operation::send, std::move(message)};
+    run_blocking(waiter);
+    return waiter.outcome == Outcome::done;
+}
+
+std::optional<Message> Channel::receive_blocking() {
+    Waiter waiter{Operation::receive};
+    run_blocking(waiter);
+    if (waiter.outcome == Outcome::ended) {
+        return std::nullopt;
+    }
+    return std::move(waiter.message);
+}
+
+void Channel::drain_blocking() {
+    Waiter waiter{Operation::drain};
+    run_blocking(waiter);
+}
+
+std::optional<Message> Channel::try_receive() {
+    WaiterList woken;
+    std::optional<Message> message;
+    {
+        std::lock_guard lock{mutex_};
+        if (error_) {
+            std::rethrow_exception(error_);
+        }
+        if (!receivers_.empty() || !can_pop()) {
+            return std::nullopt;
+        }
+        message.emplace(pop());
+        match(woken);
+    }
+    wake(woken);
+    return message;
+}
+
+void Channel::finish() {
+    WaiterList woken;
+    {
+        std::lock_guard lock{mutex_};
+        finished_ = true;
+        match(woken);
+    }
+    wake(woken);
+}
+
+void Channel::shutdown() {
+    WaiterList woken;
+    std::deque<Entry> dropped;  // destroyed after the lock is released
+    {
+        std::unique_lock lock{mutex_};
+        if (shut_ || error_) {
+            return;
+        }
+        shut_ = true;
+        dropped = close(lock, Outcome::ended, woken);
+    }
+    wake(woken);
+}
+
+void Channel::cancel(std::exception_ptr error) {
+    RAPIDSMPF_EXPECTS(error != nullptr, "a channel is cancelled with an error", std::invalid_argument);
+    WaiterList woken;
+    std::deque<Entry> dropped;
+    {
+        std::unique_lock lock{mutex_};
+        if (error_) {
+            return;
+        }
+        error_ = std::move(error);
+        dropped = close(lock, Outcome::failed, woken);
+    }
+    wake(woken);
+}
+
+std::size_t Channel::size() const {
+    std::lock_guard lock{mutex_};
+    return queue_.size();
+}
+
+std::size_t Channel::bytes() const {
+    std::lock_guard lock{mutex_};
+    return bytes_;
+}
+
+bool Channel::is_finished() const {
+    std::lock_guard lock{mutex_};
+    return finished_;
+}
+
+bool Channel::is_closed() const {
+    std::lock_guard lock{mutex_};
+    return shut_ || error_ != nullptr;
+}
+
+std::size_t Channel::spill(std::size_t amount) {
+    std::size_t freed = 0;
+    std::unique_lock lock{mutex_};
+    while (freed < amount && !shut_ && !error_) {
+        // What was queued last is needed last.
+        auto victim = queue_.rbegin();
+        while (victim != queue_.rend()
+               && (victim->unspillable || !victim->message.description().spillable())) {
+            ++victim;
+        }
+        if (victim == queue_.rend() || spilling_ != nullptr) {
+            break;
+        }
+        spilling_ = &*victim;
+        lock.unlock();
+        std::size_t bytes = 0;
+        std::exception_ptr error;
+        try {
+            bytes = spilling_->message.spill();
+        } catch (...) {
+            error = std::current_exception();
+        }
+        lock.lock();
+        spilling_->unspillable = bytes == 0;
+        spilling_ = nullptr;
+        spilled_.notify_all();
+        WaiterList woken;
+        match(woken);  // a receiver may have come to this message meanwhile
+        wake(woken);
+        if (error) {
+            std::rethrow_exception(error);
+        }
+        freed += bytes;
+    }
+    return freed;
+}
+
+bool Channel::start_or_wait(Waiter& waiter, std::coroutine_handle<> coroutine) {
+    WaiterList woken;
+    {
+        std::lock_guard lock{mutex_};
+        if (!try_start(waiter, woken)) {
+            waiter.coroutine = coroutine;
+            // From the end of this block on, the coroutine may run and the waiter, even the channel, be gone.
+            wake(woken);
+            return true;
+        }
+    }
+    wake(woken);
+    return false;
+}
+
+void Channel::run_blocking(Waiter& waiter) {
+    RAPIDSMPF_EXPECTS(
+        !executor_->runs_this_thread(),
+        "a blocking channel operation would stall a thread of the executor: co_await the other variant",
+        std::logic_error);
+    std::condition_variable parked;
+    WaiterList woken;
+    {
+        std::unique_lock lock{mutex_};
+        if (!try_start(waiter, woken)) {
+            waiter.parked = &parked;
+            wake(woken);
+            woken = {};
+            parked.wait(lock, [&] { return waiter.outcome != Outcome::pending; });
+        }
+    }
+    wake(woken);
+    rethrow(waiter);
+}
+
+void Channel::rethrow(Waiter& waiter) {
+    if (waiter.error) {
+        std::rethrow_exception(std::exchange(waiter.error, nullptr));
+    }
+}
+
+bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
+    if (error_) {
+        waiter.outcome = Outcome::failed;
+        waiter.error = error_;
+        return true;
+    }
+    if (shut_) {
+        waiter.outcome = Outcome::ended;
+        return true;
+    }
+    switch (waiter.operation) {
+        case Operation::send:
+            RAPIDSMPF_EXPECTS(
+                !finished_, "send() on a channel whose producers have finished", std::logic_error);
+            if (senders_.empty() && has_room(waiter.message)) {
+                push(std::move(waiter.message));
+                waiter.outcome = Outcome::done;
+                if (!receivers_.empty()) {
+                    match(woken);
+                }
+                return true;
+            }
+            senders_.push(waiter);
+            return false;
+        case Operation::receive:
+            if (receivers_.empty() && can_pop()) {
+                waiter.message = pop();
+                waiter.outcome = Outcome::done;
+                if (!senders_.empty() || finished_) {
+                    match(woken);
+                }
+                return true;
+            }
+            if (finished_ && queue_.empty() && senders_.empty()) {
+                waiter.outcome = Outcome::ended;
+                return true;
+            }
+            receivers_.push(waiter);
+            return false;
+        case Operation::drain:
+            finished_ = true;
+            match(woken);
+            if (queue_.empty() && senders_.empty()) {
+                waiter.outcome = Outcome::done;
+                return true;
+            }
+            drainers_.push(waiter);
+            return false;
+    }
+    return true;
+}
+
+bool Channel::has_room(Message const& message) const noexcept {
+    if (queue_.empty()) {
+        return true;
+    }
+    auto const size = message.description().total_bytes();
+    return queue_.size() < capacity_.messages() && bytes_ <= capacity_.bytes()
+           && size <= capacity_.bytes() - bytes_;
+}
+
+bool Channel::can_pop() const noexcept {
+    return !queue_.empty() && &queue_.front() != spilling_;
+}
+
+Message Channel::pop() noexcept {
+    auto& front = queue_.front();
+    Message message = std::move(front.message);
+    bytes_ -= front.bytes;
+    queue_.pop_front();
+    return message;
+}
+
+void Channel::push(Message message) {
+    auto const& entry = queue_.emplace_back(std::move(message));
+    bytes_ += entry.bytes;
+}
+
+// Lets in what there is room for and hands out what there is, in turn, until neither goes on; then sees
+// whether this is the end.
+void Channel::match(WaiterList& woken) {
+    for (bool moved = true; moved;) {
+        moved = false;
+        while (!senders_.empty() && has_room(senders_.first->message)) {
+            Waiter& sender = senders_.pop();
+            push(std::move(sender.message));
+            settle(sender, Outcome::done, woken);
+            moved = true;
+        }
+        while (!receivers_.empty() && can_pop()) {
+            Waiter& receiver = receivers_.pop();
+            receiver.message = pop();
+            settle(receiver, Outcome::done, woken);
+            moved = true;
+        }
+    }
+    if (finished_ && queue_.empty() && senders_.empty()) {
+        settle_all(receivers_, Outcome::ended, woken);
+        settle_all(drainers_, Outcome::done, woken);
+    }
+}
+
+void Channel::settle(Waiter& waiter, Outcome outcome, WaiterList& woken) noexcept {
+    waiter.outcome = outcome;
+    if (outcome == Outcome::failed) {
+        waiter.error = error_;
+    }
+    if (waiter.parked != nullptr) {
+        waiter.parked->notify_one();  // under the lock: then its thread is free to destroy the waiter
+    } else {
+        woken.push(waiter);
+    }
+}
+
+void Channel::settle_all(WaiterList& list, Outcome outcome, WaiterList& woken) noexcept {
+    while (!list.empty()) {
+        settle(list.pop(), outcome, woken);
+    }
+}
+
+std::deque<Channel::Entry> Channel::close(
+    std::unique_lock<std::mutex>& lock, Outcome outcome, WaiterList& woken) {
+    spilled_.wait(lock, [this] { return spilling_ == nullptr; });
+    settle_all(senders_, outcome, woken);
+    settle_all(receivers_, outcome, woken);
+    settle_all(drainers_, outcome, woken);
+    bytes_ = 0;
+    return std::exchange(queue_, {});
+}
+
+void Channel::wake(WaiterList& woken) {
+    while (!woken.empty()) {
+        // Read all of it first: the coroutine may run and end at once.
+        auto const coroutine = woken.pop().coroutine;
+        executor_->post(coroutine);
+    }
+}
+
+}  // namespace rapidsmpf::streaming

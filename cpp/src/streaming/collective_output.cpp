@@ -1,0 +1,54 @@
+#include <rapidsmpf/streaming/collective_output.hpp>
+
+#include <stdexcept>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+
+namespace rapidsmpf::streaming {
+
+ShuffleOutput::ShuffleOutput(
+    std::shared_ptr<coll::Shuffler> shuffler, std::shared_ptr<Schema const> schema,
+    std::shared_ptr<BufferResource> resource, PartitionOrder order, BatchSizes const& sizes)
+    : shuffler_{std::move(shuffler)}, order_{order}, batches_{std::move(schema), std::move(resource), sizes} {
+    RAPIDSMPF_EXPECTS(shuffler_ != nullptr, "a shuffle's output needs its shuffler", std::invalid_argument);
+    partitions_ = shuffler_->local_partitions();
+}
+
+std::optional<Table> ShuffleOutput::next(coll::Timeout timeout) {
+    for (;;) {
+        if (auto batch = batches_.next()) {
+            return batch;
+        }
+        if (taken_ == partitions_.size()) {
+            shuffler_.reset();
+            return std::nullopt;
+        }
+        if (order_ == PartitionOrder::ascending) {
+            shuffler_->wait_on(partitions_[taken_], timeout);
+            partition_ = partitions_[taken_];
+        } else {
+            partition_ = shuffler_->wait_any(timeout);
+        }
+        ++taken_;
+        batches_.add(shuffler_->extract(partition_));
+    }
+}
+
+AllGatherOutput::AllGatherOutput(
+    std::shared_ptr<coll::AllGather> allgather, std::shared_ptr<Schema const> schema,
+    std::shared_ptr<BufferResource> resource, BatchSizes const& sizes)
+    : allgather_{std::move(allgather)}, batches_{std::move(schema), std::move(resource), sizes} {
+    RAPIDSMPF_EXPECTS(
+        allgather_ != nullptr, "an all-gather's output needs its all-gather", std::invalid_argument);
+}
+
+std::optional<Table> AllGatherOutput::next(coll::Timeout timeout) {
+    if (allgather_) {
+        batches_.add(allgather_->wait_and_extract(coll::Ordered::yes, timeout));
+        allgather_.reset();
+    }
+    return batches_.next();
+}
+
+}  // namespace rapidsmpf::streaming

@@ -1,0 +1,142 @@
+#include <rapidsmpf/streaming/partition.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/streaming/when_all.hpp>
+#include <rapidsmpf/table/packed.hpp>
+
+namespace rapidsmpf::streaming {
+
+namespace {
+
+// Partitions in the order of their owners: what goes to one rank lies together.
+std::vector<std::uint32_t> by_owner(coll::Shuffler const& shuffler) {
+    std::vector<std::uint32_t> placement(shuffler.total_partitions());
+    std::iota(placement.begin(), placement.end(), std::uint32_t{0});
+    std::ranges::sort(placement, {}, [&](std::uint32_t partition) {
+        return std::pair{shuffler.owner(partition), partition};
+    });
+    return placement;
+}
+
+// Handles every message of `in` by `handle`, on this thread of the executor.
+Task<void> work(
+    std::shared_ptr<Executor> executor, ChannelPtr in, std::function<void(Message&&)> const* handle) {
+    std::exception_ptr error;
+    try {
+        co_await executor->schedule();
+        while (auto message = co_await in->receive()) {
+            (*handle)(std::move(*message));
+            co_await executor->schedule();  // let others run: a full channel never suspends its receiver
+        }
+    } catch (...) {
+        error = std::current_exception();
+    }
+    if (error) {
+        in->cancel(error);  // for the other workers
+        std::rethrow_exception(std::move(error));
+    }
+}
+
+// Handles the messages of `in` on all threads of the executor; calls `finish` after the last one.
+Task<void> work_on_all_threads(
+    std::shared_ptr<Executor> executor, ChannelPtr in, std::function<void(Message&&)> handle,
+    std::function<void()> finish) {
+    std::vector<Task<void>> workers;
+    for (std::size_t i = 0; i < executor->num_threads(); ++i) {
+        workers.push_back(work(executor, in, &handle));
+    }
+    co_await when_all(std::move(workers));
+    finish();
+}
+
+}  // namespace
+
+ShuffleInserter::ShuffleInserter(
+    std::shared_ptr<coll::Shuffler> shuffler, RowRouting const& routing, Schema const& schema,
+    std::shared_ptr<BufferResource> resource)
+    : shuffler_{std::move(shuffler)}, resource_{std::move(resource)} {
+    RAPIDSMPF_EXPECTS(
+        shuffler_ != nullptr && resource_ != nullptr, "inserting needs a shuffler and a buffer resource",
+        std::invalid_argument);
+    pack_ = routing.bind(schema, shuffler_->total_partitions(), by_owner(*shuffler_), resource_);
+}
+
+void ShuffleInserter::insert(std::uint64_t sequence, TableBatch const& batch) {
+    auto packed = pack_(batch.combine(*resource_));
+    std::size_t bytes = 0;
+    for (auto const& [partition, chunk] : packed) {
+        bytes += chunk.data->size();
+    }
+    inserted_.add(batch.num_rows(), bytes);
+
+    std::unique_lock lock{mutex_};
+    ready_.emplace(sequence, std::move(packed));
+    if (inserting_) {
+        return;  // that thread will find it
+    }
+    inserting_ = true;
+    for (auto first = ready_.begin(); first != ready_.end() && first->first == next_;
+         first = ready_.begin()) {
+        auto chunks = std::move(first->second);
+        ready_.erase(first);
+        ++next_;
+        lock.unlock();
+        if (!chunks.empty()) {
+            shuffler_->insert(std::move(chunks));
+        }
+        lock.lock();
+    }
+    inserting_ = false;
+}
+
+void ShuffleInserter::finish() {
+    {
+        std::lock_guard lock{mutex_};
+        RAPIDSMPF_EXPECTS(
+            ready_.empty(),
+            "batch " + std::to_string(next_)
+                + " of a shuffle's input is missing: sequence numbers must be 0, 1, ...",
+            std::logic_error);
+    }
+    shuffler_->insert_finished();
+}
+
+Actor shuffle_input(Context const& context, ChannelPtr in, std::shared_ptr<ShuffleInserter> inserter) {
+    RAPIDSMPF_EXPECTS(inserter != nullptr, "shuffle_input needs an inserter", std::invalid_argument);
+    auto handle = [inserter](Message&& message) {
+        auto const sequence = message.sequence();
+        inserter->insert(sequence, message.release<TableBatch>());
+    };
+    auto finish = [inserter] { inserter->finish(); };
+    auto task = work_on_all_threads(context.executor(), in, std::move(handle), std::move(finish));
+    return Actor{"shuffle_input", std::move(task), {std::move(in)}, {}};
+}
+
+Actor allgather_input(
+    Context const& context, ChannelPtr in, std::shared_ptr<coll::AllGather> allgather,
+    std::shared_ptr<Inserted> inserted) {
+    RAPIDSMPF_EXPECTS(
+        allgather != nullptr && inserted != nullptr, "allgather_input needs an all-gather and a counter",
+        std::invalid_argument);
+    auto handle = [allgather, inserted, resource = context.resource()](Message&& message) {
+        auto const sequence = message.sequence();
+        auto const table = message.release<TableBatch>().combine(*resource);
+        auto packed = pack(table, *resource);
+        inserted->add(table.num_rows(), packed.data->size());
+        allgather->insert(sequence, std::move(packed));
+    };
+    auto finish = [allgather] { allgather->insert_finished(); };
+    auto task = work_on_all_threads(context.executor(), in, std::move(handle), std::move(finish));
+    return Actor{"allgather_input", std::move(task), {std::move(in)}, {}};
+}
+
+}  // namespace rapidsmpf::streaming

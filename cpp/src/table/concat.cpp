@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/table/partition.hpp>
+
+#include "packed_format.hpp"
+#include "packer.hpp"
+
+namespace rapidsmpf {
+
+namespace {
+
+// Tables with rows that have the same columns. Each is dropped when its rows have been copied.
+Table concat_owned(
+    std::shared_ptr<Schema const> schema, std::vector<std::optional<Table>> tables, BufferResource& br) {
+    if (tables.empty()) {
+        return Table::empty(std::move(schema));
+    }
+    if (tables.size() == 1) {
+        return Table{std::move(schema), tables[0]->columns(), tables[0]->num_rows(), tables[0]->owner()};
+    }
+    auto const whole = [](Table const& table, auto const& use) {
+        detail::RowRange const range{0, table.num_rows()};
+        std::size_t const end{1};
+        use(detail::RangeSelection{&range, &end, 1});
+    };
+    detail::Packer packer{schema, 1};
+    std::vector<Table const*> sources;
+    for (auto const& table : tables) {
+        whole(*table, [&](auto const& rows) { packer.count(*table, rows); });
+        packer.finish_source(*table);
+        sources.push_back(&*table);
+    }
+    packer.unify_dictionaries(sources);
+    packer.allocate({}, br, AllowOverbooking::no);
+    packer.write_dictionaries();
+    for (std::size_t i = 0; i < tables.size(); ++i) {
+        packer.start_source(i, *tables[i]);
+        whole(*tables[i], [&](auto const& rows) { packer.write(*tables[i], rows); });
+        tables[i].reset();
+    }
+    auto packed = packer.finish();
+    return detail::unpack_as(
+        std::move(schema), std::make_shared<PackedData const>(std::move(packed.front())), ValidateData::none);
+}
+
+void expect_same(Schema const& first, Schema const& other) {
+    auto const text = difference(first, other);
+    RAPIDSMPF_EXPECTS(
+        text.empty(), "tables with different columns cannot be put together: " + text, std::invalid_argument);
+}
+
+}  // namespace
+
+Table unpack_and_concat(std::vector<PackedData>&& parts, BufferResource& br, ValidateData validate) {
+    auto taken = std::exchange(parts, {});  // whatever happens, the caller's list is empty
+    std::shared_ptr<Schema const> schema;
+    std::vector<std::uint8_t> schema_bytes;  // of the first part; most others have the same
+    std::vector<std::optional<Table>> tables;
+    for (auto& part : taken) {
+        if (part.empty()) {
+            continue;
+        }
+        auto const metadata = detail::split_packed_metadata(part.metadata);
+        auto its_schema = schema;
+        if (schema == nullptr
+            || !std::equal(
+                metadata.schema.begin(), metadata.schema.end(), schema_bytes.begin(), schema_bytes.end())) {
+            its_schema = Schema::deserialize(metadata.schema);
+            if (schema == nullptr) {
+                schema = its_schema;
+                schema_bytes.assign(metadata.schema.begin(), metadata.schema.end());
+            }
+            expect_same(*schema, *its_schema);
+        }
+        auto const has_rows = metadata.info.num_rows > 0;
+        auto table =
+            detail::unpack_as(its_schema, std::make_shared<PackedData const>(std::move(part)), validate);
+        if (has_rows) {
+            tables.emplace_back(std::move(table));
+        }
+    }
+    RAPIDSMPF_EXPECTS(
+        schema != nullptr, "cannot put together no parts: nothing says what columns there are",
+        std::invalid_argument);
+    taken.clear();
+    return concat_owned(std::move(schema), std::move(tables), br);
+}
+
+Table concat(std::span<Table const> tables, BufferResource& br) {
+    RAPIDSMPF_EXPECTS(
+        !tables.empty(), "cannot put together no tables: nothing says what columns there are",
+        std::invalid_argument);
+    std::vector<std::optional<Table>> with_rows;
+    for (auto const& table : tables) {
+        expect_same(*tables[0].schema(), *table.schema());
+        if (table.num_rows() > 0) {
+            with_rows.emplace_back(table);
+        }
+    }
+    return concat_owned(tables[0].schema(), std::move(with_rows), br);
+}
+
+}  // namespace rapidsmpf

@@ -1,0 +1,69 @@
+// The metadata blob of a packed table, byte by byte (see packed.hpp for what it holds).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <rapidsmpf/table/packed.hpp>
+#include <rapidsmpf/table/schema.hpp>
+#include <rapidsmpf/table/table.hpp>
+
+namespace rapidsmpf::detail {
+
+// Every buffer of a packed table starts at a multiple of this.
+inline constexpr std::size_t piece_alignment = 64;
+
+// A buffer within the data; an empty one has offset 0.
+struct PieceRef {
+    std::uint64_t offset{0};
+    std::uint64_t length{0};
+};
+
+// One column node. Which of the pieces it has follows from its layout.
+struct PackedNode {
+    std::int64_t length{0};
+    std::int64_t null_count{0};
+    PieceRef validity;
+    PieceRef values;                     // values, views or offsets
+    PieceRef data;                       // what offsets or views point to
+    std::vector<std::int64_t> variadic;  // lengths of the buffers within `data`
+};
+
+// Nodes in the order in which they are written: depth first, children before the dictionary.
+class PackedMetadataWriter {
+  public:
+    PackedMetadataWriter(
+        std::span<std::uint8_t const> schema, std::int64_t num_rows, std::uint64_t data_size);
+    void node(Layout layout, PackedNode const& node);
+    [[nodiscard]] std::vector<std::uint8_t> finish();
+
+  private:
+    std::vector<std::uint8_t> bytes_;
+};
+
+struct PackedParts {
+    PackedInfo info;
+    std::span<std::uint8_t const> schema;
+    std::span<std::uint8_t const> nodes;
+};
+
+// Checks magic, version, size and checksum. Throws FormatError.
+[[nodiscard]] PackedParts split_packed_metadata(std::span<std::uint8_t const> metadata);
+
+// The columns that the nodes describe, as views of `data`. Checks that every piece lies within the data and is as long
+// as its type and rows need, not what pieces contain. Throws FormatError.
+[[nodiscard]] std::vector<Column> read_packed_columns(
+    Schema const& schema, PackedParts const& parts, std::span<std::byte const> data);
+
+// Whether reading the columns stays within their buffers; with `full` whether their content is right. Throws
+// FormatError naming the column.
+void validate_columns(Schema const& schema, std::vector<Column> const& columns, ValidateData validate);
+
+// unpack() where the schema is known already.
+[[nodiscard]] Table unpack_as(
+    std::shared_ptr<Schema const> schema, std::shared_ptr<PackedData const> packed, ValidateData validate);
+
+}  // namespace rapidsmpf::detail

@@ -1,0 +1,234 @@
+#include <rapidsmpf/table/partition.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/table/hash.hpp>
+
+#include "column_access.hpp"
+#include "packer.hpp"
+#include "row_hasher.hpp"
+
+namespace rapidsmpf {
+
+namespace {
+
+// The rows of a table by partition, in blocks: within a block, the rows of each partition one after the other.
+class PartitionedRows {
+  public:
+    PartitionedRows(std::int64_t num_rows, std::size_t num_partitions)
+        : num_partitions_{num_partitions},
+          block_rows_{block_size(num_partitions)},
+          rows_(static_cast<std::size_t>(num_rows)) {}
+
+    [[nodiscard]] std::int64_t block_rows() const noexcept { return block_rows_; }
+
+    // Sorts the next rows, whose partitions these are. All blocks but the last have block_rows() rows.
+    detail::IndexSelection add_block(std::span<std::uint32_t const> partitions) {
+        auto const base = filled_;
+        auto const first_end = ends_.size();
+        ends_.resize(first_end + num_partitions_, 0);
+        auto* const ends = ends_.data() + first_end;
+        // Counting also numbers the rows of each partition, so that placing them depends on nothing.
+        ranks_.resize(partitions.size());
+        for (std::size_t i = 0; i < partitions.size(); ++i) {
+            ranks_[i] = static_cast<std::uint16_t>(ends[partitions[i]]++);
+        }
+        begins_.resize(num_partitions_);
+        std::uint32_t end{0};
+        for (std::size_t p = 0; p < num_partitions_; ++p) {
+            begins_[p] = end;
+            end += ends[p];
+            ends[p] = end;
+        }
+        auto* const rows = rows_.data() + base;
+        for (std::size_t i = 0; i < partitions.size(); ++i) {
+            rows[begins_[partitions[i]] + ranks_[i]] = static_cast<std::uint16_t>(i);
+        }
+        filled_ += static_cast<std::int64_t>(partitions.size());
+        return selection(static_cast<std::size_t>(base / block_rows_));
+    }
+
+    template <typename Use>
+    void for_each_block(Use const& use) const {
+        auto const blocks = num_partitions_ == 0 ? 0 : ends_.size() / num_partitions_;
+        for (std::size_t block = 0; block < blocks; ++block) {
+            use(selection(block));
+        }
+    }
+
+  private:
+    // Enough rows for runs of some length, few enough for a block of a column to stay in the cache.
+    static std::int64_t block_size(std::size_t num_partitions) {
+        std::int64_t rows = 1 << 13;
+        while (rows < detail::max_block_rows && rows < static_cast<std::int64_t>(num_partitions) * 64) {
+            rows *= 2;
+        }
+        return rows;
+    }
+
+    [[nodiscard]] detail::IndexSelection selection(std::size_t block) const {
+        auto const base = static_cast<std::int64_t>(block) * block_rows_;
+        return {rows_.data() + base, ends_.data() + block * num_partitions_, base, num_partitions_};
+    }
+
+    std::size_t num_partitions_;
+    std::int64_t block_rows_;
+    std::int64_t filled_{0};
+    std::vector<std::uint16_t> rows_;  // of all blocks, within the block
+    std::vector<std::uint32_t> ends_;  // by block, then partition
+    std::vector<std::uint16_t> ranks_;
+    std::vector<std::uint32_t> begins_;
+};
+
+void check_partitions(int num_partitions, std::span<std::uint32_t const> placement) {
+    RAPIDSMPF_EXPECTS(
+        num_partitions >= 1,
+        "the number of partitions must be at least 1, not " + std::to_string(num_partitions),
+        std::invalid_argument);
+    if (placement.empty()) {
+        return;
+    }
+    auto const count = static_cast<std::size_t>(num_partitions);
+    std::vector<bool> seen(count, false);
+    bool is_permutation = placement.size() == count;
+    for (std::size_t i = 0; is_permutation && i < count; ++i) {
+        is_permutation = placement[i] < count && !seen[placement[i]];
+        if (is_permutation) {
+            seen[placement[i]] = true;
+        }
+    }
+    RAPIDSMPF_EXPECTS(
+        is_permutation, "the placement must name each of the partitions once", std::invalid_argument);
+}
+
+// partitions_of(first, out) fills in the partitions of rows [first, first + out.size()).
+template <typename PartitionsOf>
+std::vector<PackedData> pack_by(
+    Table const& table, int num_partitions, BufferResource& br, std::span<std::uint32_t const> placement,
+    PartitionsOf const& partitions_of) {
+    auto const count = static_cast<std::size_t>(num_partitions);
+    detail::Packer packer{table.schema(), count};
+    PartitionedRows rows{table.num_rows(), count};
+    std::vector<std::uint32_t> partitions;
+    for (std::int64_t first = 0; first < table.num_rows(); first += rows.block_rows()) {
+        partitions.resize(static_cast<std::size_t>(std::min(rows.block_rows(), table.num_rows() - first)));
+        partitions_of(first, std::span{partitions});
+        packer.count(table, rows.add_block(partitions));
+    }
+    packer.finish_source(table);
+    if (packer.start_dictionaries(table)) {
+        rows.for_each_block([&](auto const& block) { packer.collect(table, block); });
+    }
+    packer.finish_dictionaries(table);
+    packer.allocate(placement, br, AllowOverbooking::yes);
+    packer.write_dictionaries();
+    packer.start_source(0, table);
+    rows.for_each_block([&](auto const& block) { packer.write(table, block); });
+    return packer.finish();
+}
+
+}  // namespace
+
+std::vector<PackedData> partition_and_pack(
+    Table const& table, std::span<int const> key_columns, int num_partitions, BufferResource& br,
+    std::uint64_t seed, std::span<std::uint32_t const> placement) {
+    check_partitions(num_partitions, placement);
+    detail::RowHasher const hasher{table, key_columns, seed};
+    std::vector<std::uint64_t> scratch;
+    return pack_by(
+        table, num_partitions, br, placement, [&](std::int64_t first, std::span<std::uint32_t> partitions) {
+            hasher.partitions(first, static_cast<std::uint32_t>(num_partitions), partitions, scratch);
+        });
+}
+
+std::vector<PackedData> partition_by_column_and_pack(
+    Table const& table, int pid_column, int num_partitions, BufferResource& br,
+    std::span<std::uint32_t const> placement) {
+    check_partitions(num_partitions, placement);
+    RAPIDSMPF_EXPECTS(
+        pid_column >= 0 && static_cast<std::size_t>(pid_column) < table.num_columns(),
+        "there is no column number " + std::to_string(pid_column) + " in a table of "
+            + std::to_string(table.num_columns()) + " columns",
+        std::out_of_range);
+    auto const at = static_cast<std::size_t>(pid_column);
+    auto const& field = table.schema()->fields()[at];
+    auto const& column = table.columns()[at];
+    RAPIDSMPF_EXPECTS(
+        field.format() == "I" && field.dictionary() == nullptr,
+        "column '" + field.name() + "' says to which partition rows go: it must be uint32, not "
+            + field.type_name(),
+        std::invalid_argument);
+    RAPIDSMPF_EXPECTS(
+        column.null_count == 0,
+        "column '" + field.name() + "' says to which partition rows go: it must not have nulls",
+        std::invalid_argument);
+    std::vector<std::size_t> others;
+    for (std::size_t i = 0; i < table.num_columns(); ++i) {
+        if (i != at) {
+            others.push_back(i);
+        }
+    }
+    return pack_by(
+        table.select(others), num_partitions, br, placement,
+        [&](std::int64_t first, std::span<std::uint32_t> partitions) {
+            auto const* const from = column.values + (column.offset + first) * 4;
+            std::memcpy(partitions.data(), from, partitions.size_bytes());
+            auto const highest = *std::max_element(partitions.begin(), partitions.end());
+            RAPIDSMPF_EXPECTS(
+                highest < static_cast<std::uint32_t>(num_partitions),
+                "column '" + field.name() + "' sends a row to partition " + std::to_string(highest) + " of "
+                    + std::to_string(num_partitions),
+                std::out_of_range);
+        });
+}
+
+std::vector<std::uint32_t> hash_partition_ids(
+    Table const& table, std::span<int const> key_columns, int num_partitions, std::uint64_t seed) {
+    check_partitions(num_partitions, {});
+    detail::RowHasher const hasher{table, key_columns, seed};
+    std::vector<std::uint32_t> partitions(static_cast<std::size_t>(table.num_rows()));
+    std::vector<std::uint64_t> scratch;
+    constexpr std::size_t block = 1 << 13;
+    for (std::size_t first = 0; first < partitions.size(); first += block) {
+        auto const rows = std::span{partitions}.subspan(first, std::min(block, partitions.size() - first));
+        hasher.partitions(
+            static_cast<std::int64_t>(first), static_cast<std::uint32_t>(num_partitions), rows, scratch);
+    }
+    return partitions;
+}
+
+std::vector<PackedData> split_and_pack(
+    Table const& table, std::span<std::int64_t const> splits, BufferResource& br) {
+    detail::RangeList list;
+    std::int64_t begin{0};
+    for (std::size_t i = 0; i <= splits.size(); ++i) {
+        auto const end = i < splits.size() ? splits[i] : table.num_rows();
+        RAPIDSMPF_EXPECTS(
+            begin <= end && end <= table.num_rows(),
+            "split number " + std::to_string(std::min(i, splits.size() - 1))
+                + " is out of place: splits must ascend within [0, " + std::to_string(table.num_rows()) + "]",
+            std::out_of_range);
+        list.begin_partition(i);
+        list.push({begin, end - begin});
+        begin = end;
+    }
+    auto const selection = list.finish(splits.size() + 1);
+    detail::Packer packer{table.schema(), splits.size() + 1};
+    packer.count(table, selection);
+    packer.finish_source(table);
+    if (packer.start_dictionaries(table)) {
+        packer.collect(table, selection);
+    }
+    packer.finish_dictionaries(table);
+    packer.allocate({}, br, AllowOverbooking::yes);
+    packer.write_dictionaries();
+    packer.start_source(0, table);
+    packer.write(table, selection);
+    return packer.finish();
+}
+
+}  // namespace rapidsmpf

@@ -1,0 +1,25 @@
+// Memory for the parts of a cut table: an allocation of its own for each large part, shared ones for small parts.
+//
+// Thousands of small allocations per cut would cost more than the cut. But a shared allocation lives until its last
+// part is gone, so it is kept short (about 1 MiB) and shared by neighbours, which are wanted at about the same time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <rapidsmpf/memory/buffer_resource.hpp>
+
+namespace rapidsmpf::detail {
+
+// Where tables in host memory are put: the device's tier on a CPU, else HOST.
+[[nodiscard]] MemoryType table_memory_type(BufferResource const& br);
+
+// Buffers of `sizes` bytes each, starting at multiples of 64. Neighbours are neighbours in `order` (a permutation of
+// the indices; empty: as they are). Throws ReservationError when there is no memory.
+[[nodiscard]] std::vector<std::unique_ptr<Buffer>> allocate_parts(
+    std::span<std::size_t const> sizes, std::span<std::uint32_t const> order, BufferResource& br,
+    AllowOverbooking allow);
+
+}  // namespace rapidsmpf::detail

@@ -1,0 +1,91 @@
+// For test programs that run as ranks under rrun: waiting for messages without spinning.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/progress_thread.hpp>
+
+namespace rapidsmpf::test {
+
+// Calls `look` on the progress thread, round after round, until it returns true; rethrows what it throws.
+template <typename Look>
+void wait_on_progress(Communicator& comm, Look look) {
+    // Shared: the waiting thread may be on its way while the other is still inside set_value().
+    auto const done = std::make_shared<std::promise<void>>();
+    comm.progress_thread()->add_function([&look, done] {
+        try {
+            if (!look()) {
+                return ProgressThread::Progress::idle;
+            }
+            done->set_value();
+        } catch (...) {
+            done->set_exception(std::current_exception());
+        }
+        return ProgressThread::Progress::done;
+    });
+    done->get_future().get();
+}
+
+inline void wait(Communicator& comm, Communicator::Request& request) {
+    wait_on_progress(comm, [&] { return request.test(); });
+}
+
+inline void wait_all(
+    Communicator& comm, std::vector<std::unique_ptr<Communicator::Request>> const& requests) {
+    for (auto const& request : requests) {
+        wait(comm, *request);
+    }
+}
+
+inline Communicator::Arrived wait_any(Communicator& comm, Tag tag) {
+    std::optional<Communicator::Arrived> arrived;
+    wait_on_progress(comm, [&] {
+        comm.check();
+        arrived = comm.recv_any(tag);
+        return arrived.has_value();
+    });
+    return std::move(*arrived);
+}
+
+// Bytes that only this sender, receiver and number make. They repeat, but with a period that is prime, so that no
+// two blocks or pages of a message are equal.
+class Pattern {
+  public:
+    Pattern(Rank from, Rank to, std::uint64_t number) : period_(65521) {
+        auto bits = number * 0xbf58'476d'1ce4'e5b9U + static_cast<std::uint64_t>(from) * 131
+                    + static_cast<std::uint64_t>(to) * 257 + 1;
+        for (auto& byte : period_) {
+            bits = bits * 0x5851'f42d'4c95'7f2dU + 0x1405'7b7e'f767'814fU;
+            byte = static_cast<std::uint8_t>(bits >> 56);
+        }
+    }
+    void fill(void* bytes, std::size_t size) const {
+        for (std::size_t at = 0; at < size; at += period_.size()) {
+            std::memcpy(
+                static_cast<std::uint8_t*>(bytes) + at, period_.data(), std::min(period_.size(), size - at));
+        }
+    }
+    [[nodiscard]] bool is_in(void const* bytes, std::size_t size) const {
+        for (std::size_t at = 0; at < size; at += period_.size()) {
+            auto const* const here = static_cast<std::uint8_t const*>(bytes) + at;
+            if (std::memcmp(here, period_.data(), std::min(period_.size(), size - at)) != 0) {
+                return false;
+            }
+        }
+        return true;
+    }
+    [[nodiscard]] std::uint8_t at(std::size_t position) const { return period_[position % period_.size()]; }
+
+  private:
+    std::vector<std::uint8_t> period_;
+};
+
+}  // namespace rapidsmpf::test

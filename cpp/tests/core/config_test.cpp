@@ -1,0 +1,117 @@
+#include <rapidsmpf/core/config.hpp>
+
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include <rapidsmpf/core/error.hpp>
+
+namespace rapidsmpf::config {
+namespace {
+
+int to_int(std::string const& text) {
+    return text.empty() ? 7 : std::stoi(text);
+}
+
+TEST(Options, KeysAreTrimmedAndLowerCase) {
+    Options options{{{"  Some_KEY ", "3"}}};
+    EXPECT_EQ(options.get<int>("some_key", to_int), 3);
+}
+
+TEST(Options, FactoryGetsAnEmptyStringForAnUnsetKey) {
+    Options options;
+    EXPECT_EQ(options.get<int>("unset", to_int), 7);
+}
+
+TEST(Options, CopiesShareValues) {
+    Options options;
+    Options const copy = options;
+    options.insert_if_absent({{"a", "1"}});
+    EXPECT_EQ(copy.get_strings().at("a"), "1");
+}
+
+TEST(Options, InsertIfAbsentCountsOnlyNewKeys) {
+    Options options{{{"a", "1"}}};
+    EXPECT_EQ(options.insert_if_absent({{"A", "2"}, {"b", "3"}}), 1U);
+    EXPECT_EQ(options.get_strings().at("a"), "1");
+}
+
+TEST(Options, SecondTypeForAKeyIsRefused) {
+    Options options{{{"a", "1"}}};
+    (void)options.get<int>("a", to_int);
+    EXPECT_THROW(
+        (void)options.get<std::string>("a", [](std::string const& text) { return text; }),
+        std::invalid_argument);
+}
+
+TEST(Options, SerialRoundTrip) {
+    Options options{{{"a", "1"}, {"long_key", std::string(1000, 'x')}, {"empty", ""}}};
+    EXPECT_EQ(Options::deserialize(options.serialize()).get_strings(), options.get_strings());
+}
+
+TEST(Options, ReadOptionsCannotBeSerialised) {
+    Options options{{{"a", "1"}}};
+    (void)options.get<int>("a", to_int);
+    EXPECT_THROW((void)options.serialize(), std::invalid_argument);
+}
+
+TEST(Options, AnyFlippedBitIsAFormatError) {
+    auto const bytes = Options{{{"a", "1"}, {"bb", "22"}}}.serialize();
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        for (unsigned bit = 0; bit < 8; ++bit) {
+            auto broken = bytes;
+            broken[i] = static_cast<std::uint8_t>(broken[i] ^ (1U << bit));
+            EXPECT_THROW((void)Options::deserialize(broken), FormatError) << "byte " << i;
+        }
+    }
+}
+
+TEST(Options, EveryTruncationIsAFormatError) {
+    auto const bytes = Options{{{"a", "1"}, {"bb", "22"}}}.serialize();
+    for (std::size_t n = 0; n < bytes.size(); ++n) {
+        EXPECT_THROW(
+            (void)Options::deserialize({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n)}),
+            FormatError);
+    }
+}
+
+TEST(Environment, KeysAreTheCaptureGroup) {
+    ::setenv("RAPIDSMPF_TEST_CAPTURE", "bar", 1);
+    EXPECT_EQ(get_environment_variables().at("TEST_CAPTURE"), "bar");
+    ::unsetenv("RAPIDSMPF_TEST_CAPTURE");
+}
+
+TEST(Environment, NeedsExactlyOneCaptureGroup) {
+    EXPECT_THROW((void)get_environment_variables("RAPIDSMPF_.*"), std::invalid_argument);
+    EXPECT_THROW((void)get_environment_variables("(R)(A)"), std::invalid_argument);
+}
+
+TEST(Parse, Bytes) {
+    EXPECT_EQ(parse_bytes("1KiB"), 1024);
+    EXPECT_EQ(parse_bytes(" 2 MB "), 2'000'000);
+    EXPECT_EQ(parse_bytes("1e6"), 1'000'000);
+    EXPECT_EQ(parse_bytes("1.5 GiB"), 1'610'612'736);
+    EXPECT_THROW((void)parse_bytes("many"), std::invalid_argument);
+    EXPECT_THROW((void)parse_bytes("1 furlong"), std::invalid_argument);
+}
+
+TEST(Parse, BytesOrPercent) {
+    EXPECT_EQ(parse_bytes_or_percent("80%", 1000), 800);
+    EXPECT_EQ(parse_bytes_or_percent("1 KiB", 1000), 1024);
+    EXPECT_THROW((void)parse_bytes_or_percent("101%", 1000), std::invalid_argument);
+}
+
+TEST(Parse, Bool) {
+    EXPECT_TRUE(parse_bool("Yes"));
+    EXPECT_FALSE(parse_bool("off"));
+    EXPECT_THROW((void)parse_bool("maybe"), std::invalid_argument);
+}
+
+TEST(Parse, Duration) {
+    EXPECT_DOUBLE_EQ(parse_duration("100ms"), 0.1);
+    EXPECT_DOUBLE_EQ(parse_duration("2"), 2.0);
+    EXPECT_THROW((void)parse_duration("-1s"), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace rapidsmpf::config

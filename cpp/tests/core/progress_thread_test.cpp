@@ -1,0 +1,143 @@
+#include <rapidsmpf/core/progress_thread.hpp>
+
+#include <atomic>
+#include <future>
+
+#include <gtest/gtest.h>
+
+namespace rapidsmpf {
+namespace {
+
+using Progress = ProgressThread::Progress;
+
+TEST(ProgressThread, RunsAFunctionUntilItIsDone) {
+    ProgressThread thread;
+    std::promise<int> finished;
+    int calls = 0;
+    thread.add_function([&] {
+        if (++calls == 10) {
+            finished.set_value(calls);
+            return Progress::done;
+        }
+        return Progress::busy;
+    });
+    EXPECT_EQ(finished.get_future().get(), 10);
+}
+
+TEST(ProgressThread, WakeEndsAPark) {
+    ProgressThread thread;
+    std::atomic<bool> go{false};
+    std::promise<void> seen;
+    thread.add_function([&] {
+        if (go) {
+            seen.set_value();
+            return Progress::done;
+        }
+        return Progress::idle;
+    });
+    go = true;
+    thread.wake();
+    seen.get_future().get();
+}
+
+TEST(ProgressThread, RemovedFunctionIsNotCalledAgain) {
+    ProgressThread thread;
+    std::atomic<int> calls{0};
+    auto const id = thread.add_function([&] {
+        ++calls;
+        return Progress::busy;
+    });
+    thread.remove_function(id);
+    int const after = calls;
+    std::promise<void> later;
+    int rounds = 0;
+    thread.add_function([&] {
+        if (++rounds == 1000) {
+            later.set_value();
+            return Progress::done;
+        }
+        return Progress::busy;
+    });
+    later.get_future().get();
+    EXPECT_EQ(calls, after);
+}
+
+TEST(ProgressThread, AFunctionMayAddAndRemoveOthers) {
+    ProgressThread thread;
+    std::atomic<int> other_calls{0};
+    auto const other = thread.add_function([&] {
+        ++other_calls;
+        return Progress::busy;
+    });
+    std::promise<void> added_ran;
+    thread.add_function([&] {
+        thread.remove_function(other);
+        thread.add_function([&] {
+            added_ran.set_value();
+            return Progress::done;
+        });
+        return Progress::done;
+    });
+    added_ran.get_future().get();
+}
+
+TEST(ProgressThread, EventSourceIsArmedBeforeAParkAndEndsIt) {
+    ProgressThread thread;
+    EventDescriptor event;
+    std::promise<void> armed;
+    std::atomic<bool> first{true};
+    std::atomic<bool> happened{false};
+    std::promise<void> seen;
+    auto const source = thread.add_event_source(event.get(), [&] {
+        if (first.exchange(false)) {
+            armed.set_value();
+        }
+        return true;
+    });
+    thread.add_function([&] {
+        if (!happened) {
+            return Progress::idle;
+        }
+        seen.set_value();
+        return Progress::done;
+    });
+    armed.get_future().get();
+    happened = true;
+    event.signal();
+    seen.get_future().get();
+    thread.remove_event_source(source);
+}
+
+TEST(ProgressThread, SourceThatHasSomethingToDoPreventsThePark) {
+    ProgressThread thread;
+    EventDescriptor event;
+    std::atomic<int> asked{0};
+    std::promise<void> asked_often;
+    // Were it to park in between, a thousand rounds would take as many times the longest park.
+    auto const source = thread.add_event_source(event.get(), [&] {
+        if (++asked == 1000) {
+            asked_often.set_value();
+        }
+        return false;
+    });
+    asked_often.get_future().get();
+    thread.remove_event_source(source);
+    auto const count = asked.load();
+    std::promise<void> alive;
+    thread.add_function([&] {
+        alive.set_value();
+        return Progress::done;
+    });
+    alive.get_future().get();
+    EXPECT_EQ(asked.load(), count) << "a removed source was asked";
+}
+
+TEST(ProgressThread, StopIsIdempotent) {
+    ProgressThread thread;
+    thread.stop();
+    thread.stop();
+    EXPECT_FALSE(thread.is_running());
+}
+
+}  // namespace
+}  // namespace rapidsmpf

@@ -1,0 +1,274 @@
+#include <rapidsmpf/streaming/actor.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <latch>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <rapidsmpf/streaming/context.hpp>
+#include <rapidsmpf/streaming/sync_wait.hpp>
+
+namespace rapidsmpf::streaming {
+namespace {
+
+constexpr std::uint64_t never = ~std::uint64_t{0};
+
+class ActorNetworkTest : public ::testing::TestWithParam<std::size_t> {
+  protected:
+    Context context{
+        config::Options{}, nullptr, BufferResource::make(), std::make_shared<Executor>(GetParam())};
+
+    void run(std::vector<Actor> actors) { run_actor_network(*context.executor(), std::move(actors)); }
+    std::string error_of(std::vector<Actor> actors) {
+        try {
+            run(std::move(actors));
+        } catch (std::exception const& error) {
+            return error.what();
+        }
+        return "";
+    }
+};
+
+Task<void> source(
+    ChannelPtr out, std::uint64_t count, std::uint64_t fail_at, std::atomic<std::uint64_t>* sent) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+        if (i == fail_at) {
+            throw std::runtime_error{"source failed"};
+        }
+        Message message{i, std::uint64_t{i}};
+        if (!co_await out->send(std::move(message))) {
+            co_return;
+        }
+        ++*sent;
+    }
+    if (fail_at == count) {
+        throw std::runtime_error{"source failed"};
+    }
+}
+
+// Doubles numbers.
+Task<void> transform(ChannelPtr in, ChannelPtr out, std::uint64_t fail_at) {
+    std::uint64_t seen = 0;
+    while (auto message = co_await in->receive()) {
+        if (seen++ == fail_at) {
+            throw std::runtime_error{"transform failed"};
+        }
+        auto const sequence = message->sequence();
+        Message doubled{sequence, message->release<std::uint64_t>() * 2};
+        if (!co_await out->send(std::move(doubled))) {
+            co_return;
+        }
+    }
+}
+
+// Sums up to `limit` numbers.
+Task<void> sink(ChannelPtr in, std::uint64_t limit, std::uint64_t fail_at, std::atomic<std::uint64_t>* sum) {
+    for (std::uint64_t seen = 0; seen < limit; ++seen) {
+        if (seen == fail_at) {
+            throw std::runtime_error{"sink failed"};
+        }
+        auto message = co_await in->receive();
+        if (!message) {
+            co_return;
+        }
+        *sum += message->release<std::uint64_t>();
+    }
+}
+
+TEST_P(ActorNetworkTest, RunsAPipeline) {
+    auto a = context.create_channel();
+    auto b = context.create_channel();
+    std::atomic<std::uint64_t> sent{0};
+    std::atomic<std::uint64_t> sum{0};
+    std::vector<Actor> actors;
+    actors.emplace_back("sink", sink(b, never, never, &sum), std::vector{b}, std::vector<ChannelPtr>{});
+    actors.emplace_back("transform", transform(a, b, never), std::vector{a}, std::vector{b});
+    actors.emplace_back("source", source(a, 1000, never, &sent), std::vector<ChannelPtr>{}, std::vector{a});
+    run(std::move(actors));
+    EXPECT_EQ(sum, 999'000U);
+}
+
+TEST_P(ActorNetworkTest, RunsNothing) {
+    run({});
+}
+
+TEST_P(ActorNetworkTest, EndsAChannelWithItsLastProducer) {
+    auto a = context.create_channel(ChannelCapacity{1});
+    std::atomic<std::uint64_t> sent{0};
+    std::atomic<std::uint64_t> sum{0};
+    std::vector<Actor> actors;
+    for (std::uint64_t count : {0U, 10U, 1000U}) {
+        actors.emplace_back(
+            "source", source(a, count, never, &sent), std::vector<ChannelPtr>{}, std::vector{a});
+    }
+    for (int i = 0; i < 4; ++i) {
+        actors.emplace_back("sink", sink(a, never, never, &sum), std::vector{a}, std::vector<ChannelPtr>{});
+    }
+    run(std::move(actors));
+    EXPECT_EQ(sent, 1010U);
+    EXPECT_EQ(sum, 45U + 499'500U);
+}
+
+TEST_P(ActorNetworkTest, AConsumerThatHasEnoughStopsTheSource) {
+    auto a = context.create_channel(ChannelCapacity{2});
+    auto b = context.create_channel(ChannelCapacity{2});
+    std::atomic<std::uint64_t> sent{0};
+    std::atomic<std::uint64_t> sum{0};
+    std::vector<Actor> actors;
+    actors.emplace_back(
+        "source", source(a, 1'000'000'000, never, &sent), std::vector<ChannelPtr>{}, std::vector{a});
+    actors.emplace_back("transform", transform(a, b, never), std::vector{a}, std::vector{b});
+    actors.emplace_back("sink", sink(b, 10, never, &sum), std::vector{b}, std::vector<ChannelPtr>{});
+    run(std::move(actors));
+    EXPECT_EQ(sum, 90U);
+    EXPECT_LE(sent, 30U);
+}
+
+TEST_P(ActorNetworkTest, ThrowsTheFirstErrorWhereverItHappens) {
+    struct Case {
+        std::string expected;
+        std::uint64_t source_fails;
+        std::uint64_t transform_fails;
+        std::uint64_t sink_fails;
+    };
+    std::vector<Case> cases;
+    for (std::uint64_t at : {0U, 1U, 5U, 100U}) {
+        cases.push_back({"source failed", at, never, never});
+        cases.push_back({"sink failed", never, never, at});
+    }
+    for (std::uint64_t at : {0U, 1U, 5U, 99U}) {
+        cases.push_back({"transform failed", never, at, never});
+    }
+    for (auto const& [expected, source_fails, transform_fails, sink_fails] : cases) {
+        auto a = context.create_channel(ChannelCapacity{2});
+        auto b = context.create_channel(ChannelCapacity{2});
+        std::atomic<std::uint64_t> sent{0};
+        std::atomic<std::uint64_t> sum{0};
+        std::vector<Actor> actors;
+        actors.emplace_back(
+            "source", source(a, 100, source_fails, &sent), std::vector<ChannelPtr>{}, std::vector{a});
+        actors.emplace_back("transform", transform(a, b, transform_fails), std::vector{a}, std::vector{b});
+        actors.emplace_back(
+            "sink", sink(b, never, sink_fails, &sum), std::vector{b}, std::vector<ChannelPtr>{});
+        EXPECT_EQ(error_of(std::move(actors)), expected) << source_fails << transform_fails << sink_fails;
+        EXPECT_EQ(a->size() + b->size(), 0U);
+    }
+}
+
+TEST_P(ActorNetworkTest, AnErrorReachesActorsWithoutACommonChannel) {
+    auto a = context.create_channel();
+    auto b = context.create_channel();
+    std::atomic<std::uint64_t> sum{0};
+    auto fail = []() -> Task<void> {
+        throw std::runtime_error{"elsewhere"};
+        co_return;
+    };
+    std::vector<Actor> actors;
+    // Nobody ever sends to these two.
+    actors.emplace_back("one", sink(a, never, never, &sum), std::vector{a}, std::vector<ChannelPtr>{});
+    actors.emplace_back("two", sink(b, never, never, &sum), std::vector{b}, std::vector<ChannelPtr>{});
+    actors.emplace_back("fail", fail(), std::vector<ChannelPtr>{}, std::vector<ChannelPtr>{});
+    EXPECT_EQ(error_of(std::move(actors)), "elsewhere");
+}
+
+TEST_P(ActorNetworkTest, AnErrorEndsBlockingWaitsThroughOnCancel) {
+    std::latch cancelled{1};
+    auto blocked = [&cancelled](std::shared_ptr<Executor> executor) -> Task<void> {
+        auto call = [&cancelled] { cancelled.wait(); };
+        co_await executor->run_blocking(std::move(call));
+        throw std::runtime_error{"a consequence"};
+    };
+    auto fail = []() -> Task<void> {
+        throw std::runtime_error{"the cause"};
+        co_return;
+    };
+    std::vector<Actor> actors;
+    actors.emplace_back(
+        "blocked", blocked(context.executor()), std::vector<ChannelPtr>{}, std::vector<ChannelPtr>{},
+        [&cancelled](std::exception_ptr) { cancelled.count_down(); });
+    actors.emplace_back("fail", fail(), std::vector<ChannelPtr>{}, std::vector<ChannelPtr>{});
+    EXPECT_EQ(error_of(std::move(actors)), "the cause");
+}
+
+TEST_P(ActorNetworkTest, LeaksNothingAfterAnError) {
+    auto witness = std::make_shared<int>(1);
+    auto a = context.create_channel(ChannelCapacity{3});
+    auto holder = [](ChannelPtr out, std::shared_ptr<int> held) -> Task<void> {
+        for (;;) {
+            Message message{0, std::shared_ptr<int>{held}};
+            co_await out->send(std::move(message));
+        }
+    };
+    auto fail = [](ChannelPtr in) -> Task<void> {
+        for (int i = 0; i < 10; ++i) {
+            (void)co_await in->receive();
+        }
+        throw std::runtime_error{"enough"};
+    };
+    std::vector<Actor> actors;
+    actors.emplace_back("one", holder(a, witness), std::vector<ChannelPtr>{}, std::vector{a});
+    actors.emplace_back("two", holder(a, witness), std::vector<ChannelPtr>{}, std::vector{a});
+    actors.emplace_back("fail", fail(a), std::vector{a}, std::vector<ChannelPtr>{});
+    EXPECT_EQ(error_of(std::move(actors)), "enough");
+    EXPECT_EQ(witness.use_count(), 1);
+    EXPECT_EQ(a.use_count(), 1);
+}
+
+TEST_P(ActorNetworkTest, RefusesToBlockAnExecutorThread) {
+    auto body = [](Executor& executor) -> Task<void> {
+        co_await executor.schedule();
+        run_actor_network(executor, {});
+    };
+    EXPECT_THROW(sync_wait(body(*context.executor())), std::logic_error);
+}
+
+TEST_P(ActorNetworkTest, NetworksNest) {
+    auto inner = [](Executor& executor, ChannelPtr a, std::atomic<std::uint64_t>* sent,
+                    std::atomic<std::uint64_t>* sum) -> Task<void> {
+        std::vector<Actor> actors;
+        actors.emplace_back("source", source(a, 10, never, sent), std::vector<ChannelPtr>{}, std::vector{a});
+        actors.emplace_back("sink", sink(a, never, never, sum), std::vector{a}, std::vector<ChannelPtr>{});
+        co_await actor_network(executor, std::move(actors));
+    };
+    std::atomic<std::uint64_t> sent{0};
+    std::atomic<std::uint64_t> sum{0};
+    auto a = context.create_channel();
+    std::vector<Actor> actors;
+    actors.emplace_back(
+        "outer", inner(*context.executor(), a, &sent, &sum), std::vector<ChannelPtr>{},
+        std::vector<ChannelPtr>{});
+    run(std::move(actors));
+    EXPECT_EQ(sum, 45U);
+}
+
+TEST_P(ActorNetworkTest, TalksToTheOutside) {
+    auto in = context.create_channel(ChannelCapacity{2});
+    auto out = context.create_channel(ChannelCapacity{2});
+    std::vector<Actor> actors;
+    actors.emplace_back("transform", transform(in, out, never), std::vector{in}, std::vector{out});
+    auto network = context.executor()->spawn(actor_network(*context.executor(), std::move(actors)));
+    for (std::uint64_t i = 0; i < 100; ++i) {
+        ASSERT_TRUE(in->send_blocking(Message{i, std::uint64_t{i}}));
+        ASSERT_EQ(out->receive_blocking()->get<std::uint64_t>(), 2 * i);
+    }
+    in->finish();
+    EXPECT_FALSE(out->receive_blocking().has_value());
+    network.get();
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ActorNetworkTest, ::testing::Values(1, 4));
+
+TEST(Actor, NeedsATaskAndChannels) {
+    auto body = []() -> Task<void> { co_return; };
+    EXPECT_THROW((Actor{"a", Task<void>{}, {}, {}}), std::invalid_argument);
+    EXPECT_THROW((Actor{"a", body(), {nullptr}, {}}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace rapidsmpf::streaming

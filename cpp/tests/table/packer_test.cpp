@@ -1,0 +1,98 @@
+// What tables of ordinary size do not reach: view columns that need more than one data buffer, for which packing
+// allows 2 GiB each. Here it allows a hundred bytes.
+#include "../../src/table/packer.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <rapidsmpf/table/packed.hpp>
+
+#include "random_table_support.hpp"
+
+namespace rapidsmpf {
+namespace {
+
+using testing::row_texts;
+
+constexpr std::int64_t max_segment = 100;
+
+Table long_texts(int first, int count) {
+    std::vector<std::string> texts;
+    std::vector<char const*> pointers;
+    for (int i = first; i < first + count; ++i) {
+        texts.push_back("a text of more than thirty letters, number " + std::to_string(i));
+    }
+    for (auto const& text : texts) {
+        pointers.push_back(text.c_str());
+    }
+    return testing::text_table(pointers);
+}
+
+class SmallSegments : public ::testing::Test {
+  protected:
+    // The ranges of rows of each table, one after the other, in one packed table.
+    Table pack_ranges(std::vector<std::pair<Table, detail::RowRange>> const& sources) {
+        detail::Packer packer{sources[0].first.schema(), 1, max_segment};
+        std::size_t const end{1};
+        for (auto const& [table, range] : sources) {
+            packer.count(table, detail::RangeSelection{&range, &end, 1});
+            packer.finish_source(table);
+        }
+        packer.allocate({}, *br_, AllowOverbooking::no);
+        for (std::size_t i = 0; i < sources.size(); ++i) {
+            auto const& [table, range] = sources[i];
+            packer.start_source(i, table);
+            packer.write(table, detail::RangeSelection{&range, &end, 1});
+        }
+        auto packed = packer.finish();
+        return unpack(std::move(packed.front()), ValidateData::full);
+    }
+    static void expect_small_buffers(Table const& table, std::size_t at_least) {
+        auto const& buffers = table.columns()[0].variadic;
+        EXPECT_GE(buffers.size(), at_least);
+        for (auto const& buffer : buffers) {
+            EXPECT_LE(buffer.size(), static_cast<std::size_t>(max_segment));
+        }
+    }
+    std::shared_ptr<BufferResource> br_{BufferResource::make()};
+};
+
+TEST_F(SmallSegments, texts_copied_one_by_one_are_spread_over_buffers) {
+    auto const table = long_texts(0, 50);
+    auto const packed = pack_ranges({{table, {0, 50}}});
+    expect_small_buffers(packed, 20);
+    EXPECT_EQ(row_texts(packed), row_texts(table));
+}
+
+TEST_F(SmallSegments, buffers_moved_as_a_whole_are_spread_over_buffers) {
+    std::vector<std::pair<Table, detail::RowRange>> sources;
+    std::vector<std::string> expected;
+    for (int i = 0; i < 7; ++i) {
+        sources.emplace_back(
+            long_texts(i * 2, 2), detail::RowRange{0, 2});  // 2 texts: one buffer of under 100 bytes
+        auto const texts = row_texts(sources.back().first);
+        expected.insert(expected.end(), texts.begin(), texts.end());
+    }
+    auto const packed = pack_ranges(sources);
+    expect_small_buffers(packed, 7);
+    EXPECT_EQ(row_texts(packed), expected);
+}
+
+TEST_F(SmallSegments, both_kinds_follow_each_other) {
+    auto const many = long_texts(0, 5);
+    auto const two = long_texts(10, 2);
+    auto const packed = pack_ranges({{many, {1, 3}}, {two, {0, 2}}, {many, {4, 1}}});
+    auto expected = row_texts(many.slice(1, 3));
+    for (auto const& part : {two, many.slice(4, 1)}) {
+        auto const texts = row_texts(part);
+        expected.insert(expected.end(), texts.begin(), texts.end());
+    }
+    EXPECT_EQ(row_texts(packed), expected);
+}
+
+}  // namespace
+}  // namespace rapidsmpf

@@ -1,0 +1,31 @@
+// A small process that outlives rrun by a moment: when rrun is killed, it ends the ranks' process groups.
+//
+// The kernel ends the ranks themselves with rrun (PR_SET_PDEATHSIG), but not what they started: with
+// `rrun bash script.sh` the shell would die and its program live on.
+#pragma once
+
+#include <sys/types.h>
+
+#include <rapidsmpf/core/file_descriptor.hpp>
+
+namespace rapidsmpf::rrun {
+
+class Guardian {
+  public:
+    // Forks it. Throws SystemError.
+    Guardian();
+    // Lets it go without harm to anyone, and reaps it.
+    ~Guardian();
+    Guardian(Guardian const&) = delete;
+    Guardian& operator=(Guardian const&) = delete;
+
+    // From now on this process group ends with rrun.
+    void watch(pid_t group) const noexcept;
+    [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+
+  private:
+    FileDescriptor pipe_;
+    pid_t pid_{-1};
+};
+
+}  // namespace rapidsmpf::rrun

@@ -1,0 +1,26 @@
+"""The example of the README: one query, run by every rank on its part of the files.
+
+rrun -n 2 python examples/quickstart.py
+"""
+
+import polars as pl
+from _data import sales
+
+from cudf_polars.engine.spmd import SPMDEngine, allgather_polars_dataframe
+from cudf_polars.streaming.actor_graph.collectives.common import reserve_op_id
+
+with SPMDEngine() as engine:
+    query = (
+        pl.scan_parquet(sales())
+        .filter(pl.col("amount") > 100)
+        .group_by("region")
+        .agg(pl.col("amount").sum(), customers=pl.col("customer_id").n_unique())
+        .sort("region")
+    )
+    part = query.collect(engine=engine)  # this rank's rows
+    with reserve_op_id() as op_id:  # everybody's rows, in rank order
+        answer = allgather_polars_dataframe(engine=engine, local_df=part, op_id=op_id)
+
+    print(f"rank {engine.rank} of {engine.nranks} holds {part.height} of {answer.height} rows")
+    if engine.rank == 0:
+        print(answer)

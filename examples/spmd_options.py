@@ -1,0 +1,16 @@
+"""An engine with options of its own.
+
+rrun -n 2 python examples/spmd_options.py
+"""
+
+import polars as pl
+from _data import sales
+
+from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.engine.spmd import SPMDEngine
+
+opts = StreamingOptions(num_streaming_threads=8, fallback_mode="silent")
+
+with SPMDEngine.from_options(opts) as engine:
+    result = pl.scan_parquet(sales()).collect(engine=engine)
+    print(f"rank {engine.rank} of {engine.nranks}: {result.height} rows")

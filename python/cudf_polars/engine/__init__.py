@@ -1,0 +1,1 @@
+"""The engines that Polars calls through ``collect(engine=...)``."""

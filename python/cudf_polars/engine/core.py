@@ -1,0 +1,306 @@
+"""What the engines share: the Polars hooks, cluster information, sinks and lifetime.
+
+An engine is a way to start ranks and to run a query on them (``_run``); everything that Polars calls is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import socket
+import threading
+from abc import abstractmethod
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import polars as pl
+from polars.lazyframe.query_result import SingleNodeQueryResult
+
+from cudf_polars.engine.options import StreamingOptions
+
+if TYPE_CHECKING:
+    from polars import QueryOptFlags
+
+__all__ = ["ClusterInfo", "StreamingEngine"]
+
+RESERVED_EXECUTOR_OPTIONS = frozenset({"cluster", "spmd_context", "ray_context", "dask_context"})
+RESERVED_ENGINE_OPTIONS = frozenset({"memory_resource", "executor"})
+BATCH_ROWS = 122_880
+"""Rows per batch of ``collect_batches`` when the caller names no size (Polars' morsel size)."""
+
+
+@dataclass(frozen=True)
+class ClusterInfo:
+    """Where a rank runs. Fields are read as attributes or by subscript.
+
+    Attributes
+    ----------
+    pid
+        Process id.
+    hostname
+        Host name.
+    cuda_visible_devices
+        The variable of that name, or None.
+    gpu_uuid
+        UUID of the rank's GPU, or None on a CPU.
+    device_memory
+        Bytes of memory of the compute device that this rank may use.
+    """
+
+    pid: int
+    hostname: str
+    cuda_visible_devices: str | None
+    gpu_uuid: str | None
+    device_memory: int | None
+
+    @classmethod
+    def local(cls, device_memory: int | None = None) -> Self:
+        """Describe this process."""
+        return cls(
+            pid=os.getpid(),
+            hostname=socket.gethostname(),
+            cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+            gpu_uuid=None,
+            device_memory=device_memory,
+        )
+
+    def __getitem__(self, key: str) -> Any:
+        """Return a field by name; raises KeyError for an unknown one."""
+        fields = asdict(self)
+        if key not in fields:
+            raise KeyError(f"{key!r} is not one of {sorted(fields)}")
+        return fields[key]
+
+
+class _BackgroundQuery:
+    """A query that runs on a thread: ``collect(background=True)``."""
+
+    def __init__(self, future: concurrent.futures.Future[pl.DataFrame]) -> None:
+        self._future = future
+
+    def cancel(self) -> None:
+        """Cancel the query if it has not started."""
+        self._future.cancel()
+
+    def fetch(self) -> pl.DataFrame | None:
+        """Return the result if it is there; raises the query's error."""
+        return self._future.result() if self._future.done() else None
+
+    def fetch_blocking(self) -> pl.DataFrame:
+        """Wait for the result; raises the query's error."""
+        return self._future.result()
+
+
+class _Batches:
+    """The result of ``collect_batches``: an iterator of frames that also exports an Arrow stream."""
+
+    def __init__(self, run: Any, chunk_size: int | None, *, lazy: bool) -> None:
+        self._run = run
+        self._chunk_size = chunk_size or BATCH_ROWS
+        self._frame: pl.DataFrame | None = None if lazy else run()
+        self._slices: Iterator[pl.DataFrame] | None = None
+
+    def _result(self) -> pl.DataFrame:
+        if self._frame is None:
+            self._frame = self._run()
+        return self._frame
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pl.DataFrame:
+        if self._slices is None:
+            self._slices = self._result().iter_slices(self._chunk_size)
+        return next(self._slices)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._result().__arrow_c_stream__(requested_schema)
+
+
+def check_reserved(
+    executor_options: Mapping[str, Any] | None, engine_options: Mapping[str, Any] | None
+) -> None:
+    """Raise TypeError when options name what the engines set themselves."""
+    for kind, given, reserved in (
+        ("executor_options", executor_options, RESERVED_EXECUTOR_OPTIONS),
+        ("engine_options", engine_options, RESERVED_ENGINE_OPTIONS),
+    ):
+        if clash := reserved & set(given or {}):
+            raise TypeError(f"{kind} may not contain reserved keys: {sorted(clash)}")
+
+
+class StreamingEngine(pl.Engine):
+    """Base of the engines. Subclass and implement :meth:`_run`, :meth:`_sink` and :meth:`_close`.
+
+    Parameters
+    ----------
+    options
+        All options of the engine.
+    cluster_info
+        Where each rank runs, by rank.
+    """
+
+    def __init__(self, options: StreamingOptions, cluster_info: list[ClusterInfo]) -> None:
+        self._options = options
+        self._cluster_info = cluster_info
+        self._lock = threading.Lock()  # one query at a time: collectives of two would interleave
+        self._closed = False
+
+    # -- to implement -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
+        """Run a query and return what ``collect`` returns."""
+
+    @abstractmethod
+    def _sink(
+        self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
+    ) -> None:
+        """Run a query and write its rows."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Free what the engine made."""
+
+    # -- information and lifetime -------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Engine identifier."""
+        return "streaming"
+
+    @property
+    def options(self) -> StreamingOptions:
+        """The options that the engine was made with."""
+        return self._options
+
+    @property
+    def nranks(self) -> int:
+        """Number of ranks."""
+        return len(self._cluster_info)
+
+    def gather_cluster_info(self) -> list[ClusterInfo]:
+        """Return where each rank runs, by rank.
+
+        The information is gathered when the engine starts, so one rank may call this alone.
+        """
+        self._check_open("cluster information")
+        return list(self._cluster_info)
+
+    def shutdown(self) -> None:
+        """Free the engine's resources; idempotent. A query on a closed engine raises RuntimeError."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._close()
+
+    def __enter__(self) -> Self:
+        """Return the engine; leaving the block shuts it down."""
+        self._check_open("the engine")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Shut the engine down."""
+        self.shutdown()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"nranks={self.nranks}"
+        return f"{type(self).__name__}({state})"
+
+    def _check_open(self, what: str) -> None:
+        if self._closed:
+            raise RuntimeError(f"{what} is not available after shutdown")
+
+    def _collect(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
+        with self._lock:
+            self._check_open("the engine")
+            return self._run(lf, optimizations)
+
+    # -- Polars' hooks ------------------------------------------------------------------------------------
+
+    def collect(  # type: ignore[override]
+        self,
+        lf: pl.LazyFrame,
+        *,
+        optimizations: QueryOptFlags,
+        background: bool = False,
+        post_opt_callback: object | None = None,
+    ) -> pl.DataFrame | _BackgroundQuery:
+        """Run the query; see :meth:`polars.LazyFrame.collect`."""
+        if post_opt_callback is not None:
+            raise ValueError(f"{type(self).__name__} takes no post-optimisation callback")
+        if background:
+            pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="riverrun-collect")
+            future = pool.submit(self._collect, lf, optimizations)
+            pool.shutdown(wait=False)
+            return _BackgroundQuery(future)
+        return self._collect(lf, optimizations)
+
+    def execute(self, lf: pl.LazyFrame, *, optimizations: QueryOptFlags) -> SingleNodeQueryResult:
+        """Run the query into a result that can be used as a new LazyFrame."""
+        return SingleNodeQueryResult(self._collect(lf, optimizations))
+
+    def collect_async(  # type: ignore[override]
+        self, lf: pl.LazyFrame, *, optimizations: QueryOptFlags, gevent: bool = False
+    ) -> Awaitable[pl.DataFrame]:
+        """Run the query on a thread and return an awaitable."""
+        if gevent:
+            raise NotImplementedError(f"{type(self).__name__} does not support gevent")
+        return asyncio.to_thread(self._collect, lf, optimizations)
+
+    def collect_batches(  # type: ignore[override]
+        self,
+        lf: pl.LazyFrame,
+        *,
+        optimizations: QueryOptFlags,
+        maintain_order: bool = True,
+        chunk_size: int | None = None,
+        lazy: bool = False,
+    ) -> _Batches:
+        """Run the query and return its result in batches of ``chunk_size`` rows."""
+        return _Batches(lambda: self._collect(lf, optimizations), chunk_size, lazy=lazy)
+
+    def collect_all(self, lfs: Iterable[pl.LazyFrame], *, optimizations: QueryOptFlags) -> list[pl.DataFrame]:
+        """Run queries one after the other, in order."""
+        return [self._collect(lf, optimizations) for lf in lfs]
+
+    def collect_all_async(  # type: ignore[override]
+        self, lfs: Iterable[pl.LazyFrame], *, optimizations: QueryOptFlags, gevent: bool = False
+    ) -> Awaitable[list[pl.DataFrame]]:
+        """Run queries on a thread, one after the other, and return an awaitable."""
+        if gevent:
+            raise NotImplementedError(f"{type(self).__name__} does not support gevent")
+        frames = list(lfs)
+        return asyncio.to_thread(self.collect_all, frames, optimizations=optimizations)
+
+    def _sink_locked(self, lf: pl.LazyFrame, target: object, extension: str, kwargs: dict[str, Any]) -> None:
+        optimizations = cast("QueryOptFlags", kwargs.pop("optimizations"))
+        with self._lock:
+            self._check_open("the engine")
+            self._sink(lf, target, extension, optimizations, **kwargs)
+
+    def sink_parquet(self, lf: pl.LazyFrame, path: object, **kwargs: Any) -> None:
+        """Write Parquet; see :meth:`polars.LazyFrame.sink_parquet`."""
+        self._sink_locked(lf, path, "parquet", kwargs)
+
+    def sink_ipc(self, lf: pl.LazyFrame, path: object, **kwargs: Any) -> None:
+        """Write Arrow IPC; see :meth:`polars.LazyFrame.sink_ipc`."""
+        self._sink_locked(lf, path, "ipc", kwargs)
+
+    def sink_csv(self, lf: pl.LazyFrame, path: object, **kwargs: Any) -> None:
+        """Write CSV; see :meth:`polars.LazyFrame.sink_csv`."""
+        self._sink_locked(lf, path, "csv", kwargs)
+
+    def sink_ndjson(self, lf: pl.LazyFrame, path: object, **kwargs: Any) -> None:
+        """Write newline-delimited JSON; see :meth:`polars.LazyFrame.sink_ndjson`."""
+        self._sink_locked(lf, path, "ndjson", kwargs)
+
+    def sink_batches(self, lf: pl.LazyFrame, function: Any, **kwargs: Any) -> None:
+        """Call ``function`` with each batch of this rank's rows until it returns True."""
+        for batch in self.collect_batches(
+            lf, optimizations=kwargs["optimizations"], chunk_size=kwargs.get("chunk_size")
+        ):
+            if function(batch):
+                return

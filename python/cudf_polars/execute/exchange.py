@@ -1,0 +1,108 @@
+"""The transport of real engines: exchanges by ``rapidsmpf``, chunk by chunk in C++.
+
+A fragment's output is an Arrow stream that C++ pulls, packs, sends and spills; what comes back is an Arrow stream
+that the next fragment scans. Python sees neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rapidsmpf.coll.allgather import AllGather, allgather_bytes
+from rapidsmpf.error import RankFailedError
+from rapidsmpf.shuffler import Shuffler
+from rapidsmpf.streaming.exchange import (
+    RowRouting,
+    allgather_output_stream,
+    drain_into_allgather,
+    drain_into_shuffle,
+    shuffle_output_stream,
+)
+
+from cudf_polars.execute.errors import QueryMismatchError
+from cudf_polars.execute.transport import ArrowStream
+
+if TYPE_CHECKING:
+    from rapidsmpf.communicator.communicator import Communicator
+    from rapidsmpf.streaming.core.context import Context
+
+    from cudf_polars.streaming.actor_graph.collectives.common import OpIds
+
+__all__ = ["RapidsmpfTransport"]
+
+
+class RapidsmpfTransport:
+    """Joins the ranks of one query.
+
+    Parameters
+    ----------
+    context
+        Communicator, memory and threads.
+    op_ids
+        Maps the query's operation numbers to ids of the communicator; without it they are ids already.
+    """
+
+    def __init__(self, context: Context, op_ids: OpIds | None = None) -> None:
+        self._context = context
+        self._comm: Communicator = context.comm()
+        self._op_ids = op_ids
+        self._used = False
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return int(self._comm.rank)
+
+    @property
+    def nranks(self) -> int:
+        """Number of ranks."""
+        return int(self._comm.nranks)
+
+    def shuffle(self, source: ArrowStream, keys: Sequence[str], *, op: int) -> ArrowStream:
+        """Send each row to the rank that the hash of its keys selects."""
+        return self._route(source, RowRouting.by_hash(list(keys)), op)
+
+    def scatter(self, source: ArrowStream, column: str, *, op: int) -> ArrowStream:
+        """Send each row to the rank that its ``column`` names; rows come in the order of source ranks."""
+        return self._route(source, RowRouting.by_column(column), op)
+
+    def gather(self, source: ArrowStream, *, op: int, root: int = 0) -> ArrowStream:
+        """Give ``root`` the rows of all ranks in rank order, the other ranks none."""
+        return self._route(source, RowRouting.to_partition(root), op)
+
+    def allgather(self, source: ArrowStream, *, op: int) -> ArrowStream:
+        """Give every rank the rows of all ranks, in rank order."""
+        gathering = AllGather(self._comm, self._id(op), self._context.br())
+        schema = drain_into_allgather(source, gathering, self._context)
+        return allgather_output_stream(gathering, schema, self._context)
+
+    def allgather_bytes(self, value: bytes, *, op: int) -> list[bytes]:
+        """Give every rank the ``value`` of each rank, by rank."""
+        if self.nranks == 1:
+            return [value]
+        return allgather_bytes(self._comm, self._id(op), value)
+
+    def abort_if_used(self, error: BaseException) -> None:
+        """Tell the other ranks that this one failed, if they may be waiting for it.
+
+        An error before the first collective of the query is one that every rank finds by itself (a column that
+        does not exist), and a mismatch is raised by all: neither needs telling.
+        """
+        if self._used:
+            self.abort(error)
+
+    def abort(self, error: BaseException) -> None:
+        """Tell the other ranks that this one gives up, unless they know the error themselves."""
+        if self.nranks > 1 and not isinstance(error, QueryMismatchError | RankFailedError):
+            self._comm.abort(f"{type(error).__name__}: {error}")
+
+    def _id(self, op: int) -> int:
+        self._used = True
+        return op if self._op_ids is None else self._op_ids.id(op)
+
+    def _route(self, source: ArrowStream, routing: RowRouting, op: int) -> ArrowStream:
+        # One partition per rank: rank r owns partition r.
+        shuffler = Shuffler(self._comm, self._id(op), self.nranks, self._context.br())
+        schema = drain_into_shuffle(source, routing, shuffler, self._context)
+        return shuffle_output_stream(shuffler, schema, self._context)

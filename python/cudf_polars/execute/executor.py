@@ -1,0 +1,423 @@
+"""Runs the streams of a physical plan on this rank: fragments by Polars, exchanges by a transport.
+
+All ranks run the same streams in the same order, so that their collectives meet. A fragment is one Polars
+streaming query: its sources are this rank's share of the files or the Arrow stream of an exchange, and its output
+is pulled, batch by batch, by the transport. Only what must be held (a side whose size decides a join, the input
+of a sort) becomes a data frame.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+import struct
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import polars as pl
+
+from cudf_polars.execute.streams import scan_stream
+from cudf_polars.execute.transport import ArrowStream, Transport
+from cudf_polars.lower.physical import (
+    Broadcast,
+    Gather,
+    GlobalRowIndex,
+    GlobalSlice,
+    Held,
+    Local,
+    OrderedConcat,
+    RangeExchange,
+    Schema,
+    Shuffle,
+    SortKey,
+    Stream,
+    WithScalars,
+)
+from cudf_polars.lower.ranges import boundary_frame, destination, key_columns
+from cudf_polars.lower.spread import Placement
+
+__all__ = ["Executor", "Measured", "Size"]
+
+# Rows that each rank contributes to the sample from which a sort's boundaries come, per rank.
+_SAMPLE_ROWS_PER_RANK = 64
+_DESTINATION = "__rr_destination"
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a stream holds over all ranks, counted.
+
+    Attributes
+    ----------
+    rows, nbytes
+        Counted rows and bytes of memory; lower bounds unless ``complete``.
+    complete
+        Whether the stream was read to its end on every rank.
+    """
+
+    rows: int
+    nbytes: int
+    complete: bool
+
+
+@dataclass
+class Measured:
+    """What running a stream cost on this rank and what it gave, for ``explain`` after the run."""
+
+    rows: int | None = None
+    nbytes: float | None = None
+    seconds: float = 0.0
+
+    def counted(self, frame: pl.DataFrame) -> None:
+        """Note the rows and bytes of ``frame``, all that this rank has."""
+        self.rows, self.nbytes = frame.height, frame.estimated_size()
+
+
+class _Batches(ArrowStream, Protocol):
+    """The output of a fragment: taken batch by batch, and what is left as an Arrow stream."""
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        """Return itself."""
+        ...
+
+    def __next__(self) -> pl.DataFrame:
+        """Return the next batch."""
+        ...
+
+
+@dataclass
+class _Rows:
+    """The rows of a stream on this rank: a frame with perhaps more to come, or Arrow streams to be read once."""
+
+    frame: pl.DataFrame | None = None
+    lazy: pl.LazyFrame | None = None
+    streams: list[ArrowStream] = field(default_factory=list)
+    rest: _Batches | None = None
+    rest_anywhere: bool = False
+
+
+class Executor:
+    """Runs one query's streams on this rank.
+
+    Parameters
+    ----------
+    transport
+        Joins the ranks; the executor numbers its operations from ``first_op``.
+    optimizations
+        The user's optimisation flags, used for every fragment.
+    """
+
+    def __init__(self, transport: Transport, *, optimizations: pl.QueryOptFlags, first_op: int = 0) -> None:
+        self.measured: dict[int, Measured] = {}
+        self._transport = transport
+        self._optimizations = optimizations
+        self._ops = itertools.count(first_op)
+        self._rows: dict[int, _Rows] = {}
+        self._done: set[int] = set()
+        # Streams are identified by id(): keep those that ran alive.
+        self._alive: list[Stream] = []
+
+    # -- what the lowering and the engine ask for ------------------------------------------------------------
+
+    @property
+    def nranks(self) -> int:
+        """Number of ranks."""
+        return self._transport.nranks
+
+    def measure(self, held: Held, limit: int | None) -> Size:
+        """Run ``held`` until it ends or some rank has more than ``limit`` bytes, and sum over the ranks.
+
+        Parameters
+        ----------
+        held
+            Its rows stay on this rank and are read later by what the caller builds on it.
+        limit
+            Bytes; ``None`` reads to the end.
+        """
+        self._prepare(held)
+        rows = self._rows[id(held)]
+        start = time.perf_counter()
+        if limit is None:
+            self._complete(rows)
+        elif rows.rest is not None:
+            self._read_up_to(rows, limit)
+        self.measured[id(held)].seconds += time.perf_counter() - start
+        assert rows.frame is not None
+        message = struct.pack("<QQ?", rows.frame.height, rows.frame.estimated_size(), rows.rest is None)
+        sizes = [struct.unpack("<QQ?", value) for value in self.allgather_bytes(message)]
+        size = Size(sum(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
+        rows.rest_anywhere = not size.complete
+        if rows.rest is None:
+            self.measured[id(held)].counted(rows.frame)
+        return size
+
+    def allgather_bytes(self, value: bytes) -> list[bytes]:
+        """Give every rank each rank's ``value``."""
+        return self._transport.allgather_bytes(value, op=next(self._ops))
+
+    def result(self, root: Stream) -> pl.DataFrame:
+        """Run ``root`` and return this rank's part of the answer.
+
+        The parts are disjoint: what is the same on all ranks is returned by rank 0 only.
+        """
+        if root.spread.placement is Placement.REPLICATED and self._transport.rank != 0:
+            self._prepare(root)
+            return pl.DataFrame(schema=dict(root.schema))
+        return self._collect(root)
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def _prepare(self, stream: Stream) -> None:
+        """Run every exchange under ``stream``, inputs first, and ``stream`` itself if it is one."""
+        if id(stream) in self._done:
+            return
+        for child in stream.inputs:
+            self._prepare(child)
+        self._done.add(id(stream))
+        self._alive.append(stream)
+        if isinstance(stream, Local):
+            return
+        measured = self.measured[id(stream)] = Measured()
+        start = time.perf_counter()
+        rows = self._rows[id(stream)] = self._run(stream)
+        measured.seconds += time.perf_counter() - start
+        if rows.frame is not None and rows.rest is None:
+            measured.counted(rows.frame)
+
+    def _run(self, stream: Stream) -> _Rows:
+        transport = self._transport
+        match stream:
+            case Held():
+                return self._hold(stream)
+            case Shuffle():
+                keys = stream.keys
+                return self._send(
+                    stream.inputs[0], lambda source, op: transport.shuffle(source, keys, op=op), in_parts=True
+                )
+            case Broadcast():
+                rows = self._send(stream.inputs[0], lambda source, op: transport.allgather(source, op=op))
+                # It is small, and Polars plans a join better around a frame than around a stream.
+                return _Rows(frame=pl.DataFrame(rows.streams[0]))
+            case Gather():
+                return self._send(stream.inputs[0], lambda source, op: transport.gather(source, op=op))
+            case RangeExchange():
+                return self._range_exchange(stream)
+            case GlobalSlice():
+                return _Rows(frame=self._global_slice(stream))
+            case GlobalRowIndex():
+                return _Rows(frame=self._global_row_index(stream))
+            case OrderedConcat():
+                return self._ordered_concat(stream)
+            case WithScalars():
+                return _Rows(frame=self._scalars(stream))
+            case _:
+                raise TypeError(f"the executor does not know the stream {type(stream).__name__}")
+
+    def _is_absent(self, stream: Stream) -> bool:
+        """Whether this rank has no rows of ``stream`` by its placement."""
+        return stream.spread.placement is Placement.SINGLE and self._transport.rank != 0
+
+    def _lazy(self, stream: Stream, memo: dict[int, pl.LazyFrame]) -> pl.LazyFrame:
+        """Return the fragment that ends in ``stream``; everything under it was prepared."""
+        if (known := memo.get(id(stream))) is not None:
+            return known
+        if self._is_absent(stream):
+            # A step over no rows may still make some (a global sum gives one row): rank 0 alone does it.
+            frame = pl.LazyFrame(schema=dict(stream.schema))
+        elif isinstance(stream, Local):
+            frame = stream.build([self._lazy(child, memo) for child in stream.inputs], self._transport.rank)
+        elif isinstance(stream, WithScalars):
+            scalars = self._rows[id(stream)].frame
+            assert scalars is not None
+            main = self._lazy(stream.inputs[0], memo)
+            frame = main.with_columns(_literal(column) for column in scalars).select(list(stream.schema))
+        else:
+            frame = self._source(stream)
+        memo[id(stream)] = frame
+        return frame
+
+    def _source(self, stream: Stream) -> pl.LazyFrame:
+        rows = self._rows[id(stream)]
+        if isinstance(stream, Held):
+            assert rows.frame is not None
+            if stream.shared:
+                return rows.frame.lazy()
+            del self._rows[id(stream)]
+            if rows.rest is None:
+                return rows.frame.lazy()
+            return pl.concat([rows.frame.lazy(), scan_stream(rows.rest, stream.schema)], how="vertical")
+        # The frame or Arrow streams of an exchange are read once; the plan holds what is read more often.
+        del self._rows[id(stream)]
+        if rows.lazy is not None:
+            return rows.lazy
+        if rows.frame is not None:
+            return rows.frame.lazy()
+        parts = [scan_stream(source, stream.schema) for source in rows.streams]
+        return parts[0] if len(parts) == 1 else pl.concat(parts, how="vertical")
+
+    def _fragment(self, stream: Stream) -> pl.LazyFrame:
+        self._prepare(stream)
+        return self._lazy(stream, {})
+
+    def _collect(self, stream: Stream) -> pl.DataFrame:
+        self._prepare(stream)
+        if self._is_absent(stream):
+            return pl.DataFrame(schema=dict(stream.schema))
+        if isinstance(stream, Held):
+            rows = self._rows[id(stream)]
+            self._complete(rows)
+            assert rows.frame is not None
+            return rows.frame
+        start = time.perf_counter()
+        frame = self._fragment(stream).collect(engine="streaming", optimizations=self._optimizations)
+        measured = self.measured.setdefault(id(stream), Measured())
+        measured.seconds += time.perf_counter() - start
+        measured.counted(frame)
+        return frame
+
+    def _batches(self, stream: Stream) -> Any:
+        """Return the output of the fragment ``stream`` as an object with an Arrow stream that is also iterable."""
+        if self._is_absent(stream):
+            return pl.DataFrame(schema=dict(stream.schema))
+        return self._fragment(stream).collect_batches(
+            engine="streaming",
+            maintain_order=stream.ordered,
+            lazy=True,
+            optimizations=self._optimizations,
+        )
+
+    def _hold(self, stream: Held) -> _Rows:
+        (child,) = stream.inputs
+        if stream.shared:
+            return _Rows(frame=self._collect(child))
+        if self._is_absent(child):
+            return _Rows(frame=pl.DataFrame(schema=dict(stream.schema)))
+        rows = _Rows(frame=pl.DataFrame(schema=dict(stream.schema)))
+        rows.rest = self._batches(child)
+        return rows
+
+    def _read_up_to(self, rows: _Rows, limit: int) -> None:
+        assert rows.rest is not None
+        frames, nbytes = [], 0
+        while nbytes <= limit:
+            batch = next(rows.rest, None)
+            if batch is None:
+                rows.rest = None
+                break
+            frames.append(batch)
+            nbytes += int(batch.estimated_size())
+        if frames:
+            rows.frame = pl.concat(frames, rechunk=False)
+
+    def _complete(self, rows: _Rows) -> None:
+        if rows.rest is None:
+            return
+        assert rows.frame is not None
+        rows.frame = pl.concat([rows.frame, *rows.rest], rechunk=False)
+        rows.rest = None
+
+    def _send(
+        self,
+        child: Stream,
+        send: Callable[[ArrowStream, int], ArrowStream],
+        *,
+        in_parts: bool = False,
+    ) -> _Rows:
+        """Hand the output of ``child`` to a collective.
+
+        A held input that is only partly read can be sent in two operations when the order does not matter.
+        """
+        if not isinstance(child, Held):
+            return _Rows(streams=[send(self._batches(child), next(self._ops))])
+        rows = self._rows[id(child)]
+        assert rows.frame is not None
+        if not (in_parts and rows.rest_anywhere):
+            return _Rows(streams=[send(self._collect(child), next(self._ops))])
+        del self._rows[id(child)]
+        first = send(rows.frame, next(self._ops))
+        rest: Any = rows.rest if rows.rest is not None else rows.frame.clear()
+        rows.frame = None
+        return _Rows(streams=[first, send(rest, next(self._ops))])
+
+    # -- exchanges that look at the rows ---------------------------------------------------------------------
+
+    def _scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> pl.LazyFrame:
+        batches = frame.collect_batches(
+            engine="streaming", maintain_order=ordered, lazy=True, optimizations=self._optimizations
+        )
+        moved = self._transport.scatter(batches, _DESTINATION, op=next(self._ops))
+        return scan_stream(moved, {**schema, _DESTINATION: pl.UInt32()}).select(list(schema))
+
+    def _range_exchange(self, stream: RangeExchange) -> _Rows:
+        (child,) = stream.inputs
+        frame = self._collect(child)
+        boundaries = self._boundaries(frame, stream.keys)
+        target = destination(stream.keys, boundaries, stream.schema).alias(_DESTINATION)
+        moved = self._scatter(frame.lazy().with_columns(target), stream.schema, ordered=stream.ordered)
+        return _Rows(lazy=moved)
+
+    def _boundaries(self, frame: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
+        """Return up to ``nranks - 1`` rows of key values that cut all ranks' rows into equal parts."""
+        count = min(frame.height, _SAMPLE_ROWS_PER_RANK * self.nranks)
+        stride = max(1, frame.height // max(count, 1))
+        sample = frame.lazy().select(key_columns(keys, frame.schema)).gather_every(stride)
+        buffer = io.BytesIO()
+        sample.with_columns(pl.lit(float(stride)).alias("__rr_weight")).collect(engine="streaming").write_ipc(
+            buffer
+        )
+        samples = [pl.read_ipc(io.BytesIO(value)) for value in self.allgather_bytes(buffer.getvalue())]
+        return boundary_frame(pl.concat(samples), keys, "__rr_weight", self.nranks)
+
+    def _counts(self, rows: int) -> list[int]:
+        return [int(struct.unpack("<Q", value)[0]) for value in self.allgather_bytes(struct.pack("<Q", rows))]
+
+    def _global_slice(self, stream: GlobalSlice) -> pl.DataFrame:
+        frame = self._collect(stream.inputs[0])
+        counts = self._counts(frame.height)
+        before, total = sum(counts[: self._transport.rank]), sum(counts)
+        start = stream.offset if stream.offset >= 0 else total + stream.offset
+        stop = total if stream.length is None else min(total, start + stream.length)
+        start = max(0, start)
+        low = min(max(start - before, 0), frame.height)
+        high = min(max(stop - before, low), frame.height)
+        return frame.slice(low, high - low)
+
+    def _global_row_index(self, stream: GlobalRowIndex) -> pl.DataFrame:
+        frame = self._collect(stream.inputs[0])
+        before = sum(self._counts(frame.height)[: self._transport.rank])
+        return frame.with_row_index(stream.name, stream.offset + before)
+
+    def _ordered_concat(self, stream: OrderedConcat) -> _Rows:
+        frames = [self._collect(child) for child in stream.inputs]
+        counts = [self._counts(frame.height) for frame in frames]
+        total = sum(map(sum, counts))
+        share = max(1, math.ceil(total / self.nranks))
+        start, parts = 0, []
+        for frame, heights in zip(frames, counts, strict=True):
+            first = start + sum(heights[: self._transport.rank])
+            start += sum(heights)
+            target = ((pl.int_range(pl.len(), dtype=pl.UInt64) + first) // share).cast(pl.UInt32)
+            addressed = frame.lazy().with_columns(target.alias(_DESTINATION))
+            parts.append(self._scatter(addressed, stream.schema, ordered=True))
+        return _Rows(lazy=pl.concat(parts, how="vertical"))
+
+    def _scalars(self, stream: WithScalars) -> pl.DataFrame:
+        main, side = stream.inputs
+        frame = self._collect(side)
+        if side.spread.placement is not Placement.REPLICATED:
+            frame = pl.DataFrame(self._transport.allgather(frame, op=next(self._ops)))
+        if frame.height != 1:
+            raise AssertionError(f"a scalar sub-result has {frame.height} rows")
+        return frame.select(name for name in frame.columns if name not in main.schema)
+
+
+def _literal(column: pl.Series) -> pl.Expr:
+    """Return the only value of ``column`` as a literal of the same name."""
+    dtype = column.dtype
+    if (dtype.is_numeric() and not dtype.is_decimal()) or dtype in (pl.String, pl.Boolean, pl.Date):
+        return pl.lit(column.item(), dtype=dtype).alias(column.name)
+    # Python has no exact value for the rest (nanoseconds, categories): a series of one row is broadcast.
+    return pl.lit(column).alias(column.name)

@@ -1,0 +1,70 @@
+"""What the executor needs from the ranks: the seam between query plans and the exchange library.
+
+A fragment's output reaches other ranks only through a :class:`Transport`. The engine gives the executor one
+that moves chunks with ``rapidsmpf`` (C++, see :mod:`cudf_polars.execute.exchange`); tests give it one that joins
+threads of one process. Every method is collective: all ranks call it with the same ``op`` in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """Anything that exports an Arrow C stream once (a data frame, a batch iterator, an exchange's output)."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        """Return a ``PyCapsule`` named ``arrow_array_stream``."""
+        ...
+
+
+class Transport(Protocol):
+    """Collective operations over the ranks of one query.
+
+    Notes
+    -----
+    ``source`` is drained before a method returns; the returned stream is read lazily, while chunks of other
+    ranks may still be arriving. A returned stream that is never read is discarded without blocking other ranks.
+    Streams keep the schema of ``source`` exactly (names, types, categories), also when no row arrives.
+    A rank that fails makes the pending and later calls of every other rank raise ``RankFailedError``.
+    """
+
+    @property
+    def rank(self) -> int:
+        """This rank, ``0 <= rank < nranks``."""
+        ...
+
+    @property
+    def nranks(self) -> int:
+        """Number of ranks."""
+        ...
+
+    def shuffle(self, source: ArrowStream, keys: Sequence[str], *, op: int) -> ArrowStream:
+        """Send each row to the rank that the hash of its ``keys`` columns selects.
+
+        Rows with equal keys (null equals null, -0.0 equals 0.0, NaN equals NaN) meet on one rank. The keys'
+        types must be the same on all ranks. The order of rows in the result is arbitrary.
+        """
+        ...
+
+    def scatter(self, source: ArrowStream, column: str, *, op: int) -> ArrowStream:
+        """Send each row to the rank that its ``column`` (UInt32, no nulls, ``< nranks``) names.
+
+        The result keeps ``column``; its rows are in the order of source ranks, and within one source rank in
+        the order of ``source``.
+        """
+        ...
+
+    def allgather(self, source: ArrowStream, *, op: int) -> ArrowStream:
+        """Give every rank the rows of all ranks, in rank order and within a rank in the order of ``source``."""
+        ...
+
+    def gather(self, source: ArrowStream, *, op: int, root: int = 0) -> ArrowStream:
+        """Give ``root`` the rows of all ranks in rank order; the other ranks get no rows (same schema)."""
+        ...
+
+    def allgather_bytes(self, value: bytes, *, op: int) -> list[bytes]:
+        """Give every rank the small host ``value`` of each rank, indexed by rank."""
+        ...

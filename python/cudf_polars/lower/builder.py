@@ -1,0 +1,336 @@
+"""Makes streams: local steps with the right schema and properties, and exchanges only where they are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import polars as pl
+
+from cudf_polars.lower.aggregates import ORDER
+from cudf_polars.lower.estimates import row_width
+from cudf_polars.lower.fallback import FallbackMode
+from cudf_polars.lower.physical import (
+    Broadcast,
+    Builder,
+    Estimate,
+    Gather,
+    Held,
+    Local,
+    RangeExchange,
+    Schema,
+    Shuffle,
+    SortKey,
+    Stream,
+)
+from cudf_polars.lower.spread import (
+    ARBITRARY,
+    REPLICATED,
+    SINGLE,
+    Placement,
+    Spread,
+    hashed,
+    ranged,
+)
+
+__all__ = ["Measure", "Measurement", "Settings", "StreamBuilder"]
+
+# Bits of ORDER that number the rows of one rank; the bits above are the rank.
+_ROW_BITS = 40
+
+
+class Measurement(Protocol):
+    """What a held stream holds over all ranks; lower bounds unless ``complete``."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether the stream ended before the limit."""
+        ...
+
+
+class Measure(Protocol):
+    """Finds out how much a held stream holds: by running it, or for ``explain`` by trusting estimates."""
+
+    def __call__(self, held: Held, limit: int | None) -> Measurement:
+        """Read ``held`` up to ``limit`` bytes a rank (to its end if ``None``) and sum over the ranks."""
+        ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the planner decides by.
+
+    Attributes
+    ----------
+    nranks
+        Number of ranks, at least 2.
+    broadcast_limit
+        Bytes of memory up to which a join's side is sent to every rank.
+    small_limit
+        Bytes over all ranks up to which a result goes to rank 0 instead of being spread.
+    read_everywhere_limit
+        Bytes of files up to which every rank reads a table rather than receive it.
+    head_limit
+        Rows up to which a sort's head is made by merging the ranks' heads.
+    fallback_mode
+        What to do about steps that run on one rank.
+    """
+
+    nranks: int
+    broadcast_limit: int
+    small_limit: int
+    read_everywhere_limit: int
+    head_limit: int
+    fallback_mode: FallbackMode
+
+
+@dataclass
+class StreamBuilder:
+    """Makes the streams of one query.
+
+    Attributes
+    ----------
+    fallbacks
+        The steps that run on one rank for want of a distributed form, in the order met.
+    """
+
+    settings: Settings
+    measure: Measure
+    fallbacks: list[str] = field(default_factory=list)
+
+    # -- local steps -----------------------------------------------------------------------------------------
+
+    def local(
+        self,
+        title: str,
+        inputs: Sequence[Stream],
+        build: Builder,
+        *,
+        schema: Schema | None = None,
+        spread: Spread | None = None,
+        ordered: bool | None = None,
+        estimate: Estimate | None = None,
+    ) -> Local:
+        """Return a local step; what is not given is as in its first input.
+
+        Parameters
+        ----------
+        schema
+            Without it, the schema that Polars infers for ``build`` over empty inputs.
+        """
+        first = inputs[0] if inputs else None
+        if schema is None:
+            empty = [pl.LazyFrame(schema=dict(stream.schema)) for stream in inputs]
+            schema = build(empty, 0).collect_schema()
+        if estimate is None:
+            rows = first.estimate.rows if first is not None else 0.0
+            estimate = Estimate(rows, rows * row_width(schema))
+        if spread is None:
+            assert first is not None
+            spread = first.spread
+        if ordered is None:
+            ordered = all(stream.ordered for stream in inputs)
+        return Local(
+            inputs=tuple(inputs),
+            schema=dict(schema),
+            spread=spread,
+            ordered=ordered,
+            estimate=estimate,
+            build=build,
+            title=title,
+        )
+
+    def with_columns(self, stream: Stream, exprs: Sequence[pl.Expr], title: str) -> Stream:
+        """Return ``stream`` with row-wise columns added."""
+        if not exprs:
+            return stream
+        added = list(exprs)
+        return self.local(title, [stream], lambda frames, _: frames[0].with_columns(added))
+
+    def select(self, stream: Stream, names: Sequence[str]) -> Stream:
+        """Return only the columns ``names`` of ``stream``."""
+        if list(stream.schema) == list(names):
+            return stream
+        kept = list(names)
+        # A key that is dropped no longer says anything about the columns that are left.
+        spread = stream.spread
+        if any(not key & set(kept) for key in spread.keys):
+            spread = ARBITRARY
+        else:
+            spread = Spread(spread.placement, tuple(key & set(kept) for key in spread.keys))
+        return self.local(
+            f"PROJECT {', '.join(kept)}",
+            [stream],
+            lambda frames, _: frames[0].select(kept),
+            schema={name: stream.schema[name] for name in kept},
+            spread=spread,
+        )
+
+    def attach_order(self, stream: Stream, name: str = ORDER) -> Stream:
+        """Return ``stream`` with a column (UInt64) that grows with the position of a row over all ranks."""
+
+        def build(frames: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
+            position = pl.col(name).cast(pl.UInt64) + pl.lit(rank << _ROW_BITS, dtype=pl.UInt64)
+            # The index comes in front; the columns keep their places before it.
+            return frames[0].with_row_index(name).select(*stream.schema, position.alias(name))
+
+        return self.local("NUMBER ROWS", [stream], build, schema={**stream.schema, name: pl.UInt64()})
+
+    def sort_locally(self, stream: Stream, names: Sequence[str]) -> Stream:
+        """Return ``stream`` with each rank's rows in ascending order of the columns ``names``."""
+        by = list(names)
+        return self.local(
+            f"SORT each rank by {', '.join(by)}",
+            [stream],
+            lambda frames, _: frames[0].sort(by, maintain_order=True),
+            schema=stream.schema,
+            ordered=True,
+        )
+
+    def only_on_first(self, stream: Stream) -> Stream:
+        """Return a replicated stream as rank 0 has it."""
+        assert stream.spread.placement is Placement.REPLICATED
+        return self.local(
+            "KEEP on rank 0", [stream], lambda frames, _: frames[0], schema=stream.schema, spread=SINGLE
+        )
+
+    # -- exchanges -------------------------------------------------------------------------------------------
+
+    def hold(self, stream: Stream, reason: str, *, shared: bool = False) -> Held:
+        """Return ``stream`` with its rows kept on each rank."""
+        return Held(
+            inputs=(stream,),
+            schema=stream.schema,
+            spread=stream.spread,
+            ordered=stream.ordered,
+            estimate=stream.estimate,
+            reason=reason,
+            shared=shared,
+        )
+
+    def disjoint(self, stream: Stream) -> Stream:
+        """Return ``stream`` with each row on one rank only."""
+        return self.only_on_first(stream) if stream.spread.placement is Placement.REPLICATED else stream
+
+    def shuffle(self, stream: Stream, keys: Sequence[str]) -> Stream:
+        """Return ``stream`` with rows sent by the hash of ``keys``, whatever its spread is."""
+        stream = self.disjoint(stream)
+        return Shuffle(
+            inputs=(stream,),
+            schema=stream.schema,
+            spread=hashed(keys),
+            ordered=False,
+            estimate=stream.estimate,
+            keys=tuple(keys),
+        )
+
+    def gather(self, stream: Stream) -> Stream:
+        """Return ``stream`` with all its rows on rank 0."""
+        if stream.spread.placement is Placement.SINGLE:
+            return stream
+        if stream.spread.placement is Placement.REPLICATED:
+            return self.only_on_first(stream)
+        return Gather(
+            inputs=(stream,),
+            schema=stream.schema,
+            spread=SINGLE,
+            ordered=stream.ordered,
+            estimate=stream.estimate,
+        )
+
+    def broadcast(self, stream: Stream) -> Stream:
+        """Return ``stream`` with all its rows on every rank."""
+        if stream.spread.placement is Placement.REPLICATED:
+            return stream
+        return Broadcast(
+            inputs=(stream,),
+            schema=stream.schema,
+            spread=REPLICATED,
+            ordered=stream.ordered,
+            estimate=stream.estimate,
+        )
+
+    def is_whole(self, stream: Stream) -> bool:
+        """Whether some rank has all rows, so that any step can be done there."""
+        return stream.spread.placement in (Placement.SINGLE, Placement.REPLICATED)
+
+    def collocate(self, stream: Stream, keys: Sequence[str]) -> Stream:
+        """Return ``stream`` with rows that agree in ``keys`` on one rank, by a shuffle if necessary."""
+        return stream if stream.spread.collocates(keys) else self.shuffle(stream, keys)
+
+    def spread_by(self, stream: Stream, keys: Sequence[str], reason: str) -> Stream:
+        """Return ``stream`` with rows that agree in ``keys`` on one rank.
+
+        Its rows are held first: when they are few, rank 0 gets them all, which spares every later step its
+        exchange.
+        """
+        if stream.spread.collocates(keys):
+            return stream
+        held, small = self.hold_if_small(stream, reason)
+        return self.gather(held) if small else self.shuffle(held, keys)
+
+    def hold_if_small(self, stream: Stream, reason: str) -> tuple[Held, bool]:
+        """Return ``stream`` held and whether it is small enough to be handled by rank 0."""
+        held = self.hold(stream, reason)
+        size = self.measure(held, self.settings.small_limit)
+        return held, size.complete and size.nbytes <= self.settings.small_limit
+
+    def range_sort(
+        self, stream: Stream, keys: Sequence[SortKey], sort: Callable[[pl.LazyFrame], pl.LazyFrame]
+    ) -> Stream:
+        """Return ``stream`` sorted over the ranks: ``sort`` puts one rank's rows in order."""
+
+        def build(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
+            return sort(frames[0])
+
+        title = f"SORT by {', '.join(key.column for key in keys)}"
+        if self.is_whole(stream):
+            return self.local(title, [stream], build, schema=stream.schema, ordered=True)
+        held, small = self.hold_if_small(stream, "to choose how to sort")
+        moved: Stream
+        if small:
+            moved = self.gather(held)
+        else:
+            moved = RangeExchange(
+                inputs=(held,),
+                schema=stream.schema,
+                spread=ranged([key.column for key in keys]),
+                ordered=stream.ordered,
+                estimate=stream.estimate,
+                keys=tuple(keys),
+            )
+        return self.local(title, [moved], build, schema=stream.schema, ordered=True)
+
+    def restore_order(self, stream: Stream, names: Sequence[str]) -> Stream:
+        """Return ``stream`` sorted by its order columns ``names``, without them; nulls come last."""
+        by = list(names)
+        keys = [SortKey(name, descending=False, nulls_last=True) for name in by]
+        ordered = self.range_sort(stream, keys, lambda frame: frame.sort(by, nulls_last=True))
+        return self.select(ordered, [name for name in ordered.schema if name not in by])
+
+    # -- fallback --------------------------------------------------------------------------------------------
+
+    def fall_back(self, step: str) -> None:
+        """Note that ``step`` runs on one rank.
+
+        Raises
+        ------
+        NotImplementedError
+            If the user wants an error instead.
+        """
+        if self.settings.fallback_mode == "raise":
+            raise NotImplementedError(
+                f"{step} cannot be distributed over ranks. Set fallback_mode='warn' or 'silent' to run it on one."
+            )
+        self.fallbacks.append(step)

@@ -1,0 +1,158 @@
+"""The state of lowering one query: what operators share while they turn nodes into streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import polars as pl
+
+from cudf_polars.lower.builder import StreamBuilder
+from cudf_polars.lower.footers import RowGroup
+from cudf_polars.lower.physical import Estimate, Local, Stream
+from cudf_polars.lower.spread import SINGLE, Spread
+from cudf_polars.plan.nodes import (
+    Filter,
+    HStack,
+    Node,
+    Scan,
+    Select,
+    SimpleProjection,
+    walk_nodes,
+)
+from cudf_polars.plan.properties import is_elementwise, is_scalar
+from cudf_polars.plan.rebuild import rebuild_node
+
+__all__ = ["Context", "Footers", "Operator", "is_row_pipeline", "node_title"]
+
+Footers: TypeAlias = Callable[[str], Sequence[RowGroup]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Input(Node):
+    """Stands for a stream below a node that is rebuilt."""
+
+    _child_fields = ()
+
+
+@dataclass
+class Context:
+    """One query being lowered.
+
+    Attributes
+    ----------
+    builder
+        Makes streams.
+    demands
+        By ``id(node)``, whether the order of the node's rows matters.
+    users
+        By ``id(node)``, how many nodes read it.
+    frame_sizes
+        By ``id(node)``, rows and bytes of in-memory frames over all ranks.
+    constant_frames
+        In-memory frames are constants that Polars made of the query, not the user's own.
+    footers
+        Reads the row groups of a Parquet file.
+    lower_node
+        Turns one node into a stream (:func:`cudf_polars.lower.lowering.lower_node`).
+    """
+
+    builder: StreamBuilder
+    demands: Mapping[int, bool]
+    users: Mapping[int, int]
+    frame_sizes: Mapping[int, Estimate]
+    constant_frames: bool
+    footers: Footers
+    lower_node: Operator
+    streams: dict[int, Stream] = field(default_factory=dict)
+
+    def lower(self, node: Node) -> Stream:
+        """Return the stream of ``node``; a node that several others read is run once and held."""
+        if self.users.get(id(node), 0) <= 1 or is_row_pipeline(node):
+            # Reading a file again costs less than holding it, and each reader prunes its own columns.
+            return self.lower_node(self, node)
+        if id(node) not in self.streams:
+            stream = self.lower_node(self, node)
+            self.streams[id(node)] = self.builder.hold(stream, "read more than once", shared=True)
+        return self.streams[id(node)]
+
+    def ordered(self, node: Node) -> bool:
+        """Whether the order of the node's rows matters."""
+        return self.demands.get(id(node), True)
+
+    def apply(
+        self,
+        node: Node,
+        inputs: Sequence[Stream],
+        *,
+        spread: Spread | None = None,
+        ordered: bool | None = None,
+        estimate: Estimate | None = None,
+    ) -> Local:
+        """Return ``node`` itself as a local step over ``inputs``."""
+        # The inputs may have more columns than the node was read with (positions, computed keys).
+        step = node.with_children([_Input(schema=stream.schema) for stream in inputs])
+        extended = any(
+            list(stream.schema) != list(child.schema)
+            for stream, child in zip(inputs, node.children, strict=True)
+        )
+        names = list(node.schema)
+
+        def build(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
+            frame = rebuild_node(step, frames)
+            return frame.select(names) if extended else frame
+
+        return self.builder.local(
+            node_title(node),
+            inputs,
+            build,
+            schema=node.schema,
+            spread=spread,
+            ordered=ordered,
+            estimate=estimate,
+        )
+
+    def on_one_rank(self, node: Node, inputs: Sequence[Stream], why: str) -> Stream:
+        """Return ``node`` run by rank 0 over all rows of its inputs; it is noted when rows have to move there."""
+        if any(not self.builder.is_whole(stream) for stream in inputs):
+            self.builder.fall_back(f"{node_title(node)} ({why})")
+        return self.apply(node, [self.builder.gather(stream) for stream in inputs], spread=SINGLE)
+
+
+Operator: TypeAlias = Callable[[Context, Node], Stream]
+
+
+def is_row_pipeline(node: Node) -> bool:
+    """Whether ``node`` only reads files and works row by row, so that it can be run anywhere, any number of times."""
+    for part in walk_nodes(node):
+        if isinstance(part, Scan | SimpleProjection):
+            continue
+        if isinstance(part, Filter | Select | HStack) and all(map(is_elementwise, part.expressions)):
+            # Constants alone make one row, not a row for each of the input's.
+            if isinstance(part, Select) and all(map(is_scalar, part.expressions)):
+                return False
+            continue
+        return False
+    return True
+
+
+def node_title(node: Node) -> str:
+    """Return one line that says what ``node`` does."""
+    name = type(node).__name__.upper()
+    match node:
+        case Scan():
+            more = "" if len(node.paths) == 1 else f" and {len(node.paths) - 1} more"
+            first = node.paths[0] if node.paths else "no file"
+            return f"{node.kind.upper()} SCAN {first}{more}"
+        case _:
+            pass
+    keys = getattr(node, "keys", None)
+    if keys:
+        return f"{name} by {', '.join(key.name for key in keys)}"
+    how = getattr(node, "how", None)
+    if isinstance(how, str):
+        on = ", ".join(key.name for key in getattr(node, "left_on", ()))
+        return f"{how.upper()} {name}{f' on {on}' if on else ''}"
+    opaque = getattr(node, "name", None)
+    return f"{name} {opaque}" if isinstance(opaque, str) else name

@@ -1,0 +1,85 @@
+"""The physical plan as text: fragments, what joins them, estimates, and after a run what really happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from cudf_polars.lower.physical import Local, Stream, walk
+
+__all__ = ["RunFacts", "explain_physical"]
+
+
+class RunFacts(Protocol):
+    """What running a stream gave on this rank."""
+
+    rows: int | None
+    nbytes: float | None
+    seconds: float
+
+
+def explain_physical(root: Stream, measured: Mapping[int, RunFacts] | None = None) -> str:
+    """Return the plan that ends in ``root`` as text.
+
+    Parameters
+    ----------
+    root
+        The stream of the answer.
+    measured
+        By ``id(stream)``, this rank's facts of a run; printed after the estimates.
+
+    Notes
+    -----
+    A fragment is printed top down, as Polars prints plans; ``<- n`` names the exchange whose output it reads.
+    Exchanges are numbered in the order in which they run.
+    """
+    streams = walk(root)
+    numbers = {id(s): n for n, s in enumerate((s for s in streams if not isinstance(s, Local)), start=1)}
+    lines: list[str] = []
+    for stream in streams:
+        if isinstance(stream, Local) and stream is not root:
+            continue
+        if isinstance(stream, Local):
+            lines.append(f"RESULT: {_facts(stream, measured)}")
+            lines.extend(_fragment(stream, numbers, "  "))
+            continue
+        lines.append(f"{numbers[id(stream)]}: {stream.label} -> {_facts(stream, measured)}")
+        for child in stream.inputs:
+            lines.extend(_fragment(child, numbers, "  "))
+        if stream is root:
+            lines.append(f"RESULT: <- {numbers[id(stream)]}")
+    return "\n".join(lines)
+
+
+def _fragment(stream: Stream, numbers: Mapping[int, int], indent: str) -> list[str]:
+    if (number := numbers.get(id(stream))) is not None:
+        return [f"{indent}<- {number}"]
+    lines = [f"{indent}{stream.label}"]
+    for child in stream.inputs:
+        lines.extend(_fragment(child, numbers, indent + "  "))
+    return lines
+
+
+def _facts(stream: Stream, measured: Mapping[int, RunFacts] | None) -> str:
+    order = ", ordered" if stream.ordered else ""
+    text = (
+        f"{stream.spread}{order}; about {_count(stream.estimate.rows)} rows, {_size(stream.estimate.nbytes)}"
+    )
+    facts = None if measured is None else measured.get(id(stream))
+    if facts is None:
+        return text
+    rows = "" if facts.rows is None else f"{facts.rows} rows, "
+    nbytes = "" if facts.nbytes is None else f"{_size(facts.nbytes)}, "
+    return f"{text}; here {rows}{nbytes}{facts.seconds:.3f} s"
+
+
+def _count(value: float) -> str:
+    return f"{value:.3g}" if value >= 1e6 else f"{value:.0f}"
+
+
+def _size(nbytes: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} TiB"

@@ -1,0 +1,183 @@
+"""Row groups of Parquet files, read from their footers: what scans are cut by and sizes are estimated from.
+
+pyarrow's reader is used where pyarrow is installed, because it is native; otherwise a reader of the few Thrift
+fields that are needed, so that pyarrow stays optional.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["FooterError", "RowGroup", "read_row_groups"]
+
+_MAGIC = b"PAR1"
+_TAIL_BYTES = 64 * 1024
+
+
+class FooterError(ValueError):
+    """A file is not a Parquet file whose footer can be read here."""
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """One row group: its number of rows and its uncompressed size in bytes."""
+
+    rows: int
+    nbytes: int
+
+
+def read_row_groups(path: str) -> tuple[RowGroup, ...]:
+    """Return the row groups of the local Parquet file at ``path``.
+
+    Raises
+    ------
+    FooterError
+        If the file is remote, encrypted, missing or not Parquet.
+    """
+    if "://" in path:
+        raise FooterError(f"{path}: footers of remote files are not read here")
+    try:
+        native = _native_reader()
+        return native(path) if native is not None else parse_footer(_footer_bytes(path), path)
+    except OSError as error:
+        raise FooterError(f"{path}: {error}") from error
+
+
+def _native_reader() -> Callable[[str], tuple[RowGroup, ...]] | None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        return None
+
+    def read(path: str) -> tuple[RowGroup, ...]:
+        try:
+            metadata = pq.read_metadata(path)
+        except pa.ArrowException as error:
+            raise FooterError(f"{path}: {error}") from error
+        groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+        return tuple(RowGroup(group.num_rows, group.total_byte_size) for group in groups)
+
+    return read
+
+
+def _footer_bytes(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        size = file.seek(0, 2)
+        start = max(0, size - _TAIL_BYTES)
+        file.seek(start)
+        tail = file.read()
+        if len(tail) < 12 or tail[-4:] != _MAGIC:
+            raise FooterError(f"{path}: not a Parquet file (no {_MAGIC.decode()} at its end)")
+        (length,) = struct.unpack("<I", tail[-8:-4])
+        if length + 12 > size:
+            raise FooterError(f"{path}: the footer's length, {length}, exceeds the file")
+        if length + 8 > len(tail):
+            file.seek(size - length - 8)
+            tail = file.read()
+        return tail[len(tail) - length - 8 : len(tail) - 8]
+
+
+def parse_footer(footer: bytes, path: str = "footer") -> tuple[RowGroup, ...]:
+    """Return the row groups that a serialised ``FileMetaData`` (Thrift compact protocol) lists."""
+    try:
+        return _Thrift(footer).row_groups()
+    except (IndexError, KeyError) as error:
+        raise FooterError(f"{path}: the footer is damaged") from error
+
+
+# Thrift compact protocol types.
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+# Field numbers of parquet.thrift.
+_FILE_ROW_GROUPS = 4
+_GROUP_BYTES = 2
+_GROUP_ROWS = 3
+
+
+class _Thrift:
+    """A cursor over compact Thrift that skips everything but the fields asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._data[self._at]
+            self._at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def _integer(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def _list_header(self) -> tuple[int, int]:
+        byte = self._data[self._at]
+        self._at += 1
+        size = byte >> 4
+        return (self._varint() if size == 15 else size), byte & 0x0F
+
+    def _fields(self, wanted: dict[int, Callable[[], Any]]) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        number = 0
+        while True:
+            byte = self._data[self._at]
+            self._at += 1
+            if byte == 0:
+                return found
+            delta, kind = byte >> 4, byte & 0x0F
+            number = number + delta if delta else self._integer()
+            if number in wanted:
+                found[number] = wanted[number]()
+            else:
+                self._skip(kind)
+
+    def _skip(self, kind: int) -> None:
+        if kind in (_TRUE, _FALSE):
+            return
+        if kind == _BYTE:
+            self._at += 1
+        elif kind in (_I16, _I32, _I64):
+            self._varint()
+        elif kind == _DOUBLE:
+            self._at += 8
+        elif kind == _BINARY:
+            length = self._varint()  # first: it moves the cursor too
+            self._at += length
+        elif kind in (_LIST, _SET):
+            size, element = self._list_header()
+            for _ in range(size):
+                # Booleans take a byte each inside a list, unlike in a struct.
+                self._skip(_BYTE if element in (_TRUE, _FALSE) else element)
+        elif kind == _MAP:
+            size = self._varint()
+            if size:
+                types = self._data[self._at]
+                self._at += 1
+                for _ in range(size):
+                    self._skip(types >> 4)
+                    self._skip(types & 0x0F)
+        elif kind == _STRUCT:
+            self._fields({})
+        else:
+            raise KeyError(kind)
+
+    def _row_group(self) -> RowGroup:
+        fields = self._fields({_GROUP_BYTES: self._integer, _GROUP_ROWS: self._integer})
+        return RowGroup(fields[_GROUP_ROWS], fields[_GROUP_BYTES])
+
+    def row_groups(self) -> tuple[RowGroup, ...]:
+        def groups() -> tuple[RowGroup, ...]:
+            size, _ = self._list_header()
+            return tuple(self._row_group() for _ in range(size))
+
+        found: tuple[RowGroup, ...] = self._fields({_FILE_ROW_GROUPS: groups})[_FILE_ROW_GROUPS]
+        return found

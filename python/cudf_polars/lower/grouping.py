@@ -1,0 +1,299 @@
+"""Aggregations over groups and over whole tables, and distinct rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from cudf_polars.lower.aggregates import DISTINCT, ORDER, Decomposition, decompose
+from cudf_polars.lower.context import Context, node_title
+from cudf_polars.lower.estimates import AGGREGATED
+from cudf_polars.lower.physical import Estimate, Local, Schema, Stream
+from cudf_polars.lower.scans import sample_pipeline
+from cudf_polars.lower.spread import project
+from cudf_polars.plan.expressions import Agg, Column, Expr, NamedExpr
+from cudf_polars.plan.nodes import Distinct, GroupBy, Node
+from cudf_polars.plan.properties import columns, depends_on_order, is_elementwise
+from cudf_polars.plan.rebuild import to_expr
+
+__all__ = ["aggregate_table", "key_columns", "lower_distinct", "lower_group_by", "sliced"]
+
+# A sample of this many rows a rank, taken only of tables that are much larger, decides whether to aggregate twice.
+_SAMPLE_ROWS = 1 << 16
+_SAMPLE_WORTH_ROWS = 1e6
+_PARTIAL_PAYS = 0.5
+
+_POSITION = "__rr_position"
+"""The position of a group's first row."""
+
+
+def key_columns(ctx: Context, stream: Stream, keys: Sequence[Expr], prefix: str) -> tuple[Stream, list[str]]:
+    """Return ``stream`` with each key as a column, and the columns' names; computed keys are added to it."""
+    names, added = [], []
+    for position, key in enumerate(keys):
+        if isinstance(key, Column):
+            names.append(key.name)
+        else:
+            names.append(f"{prefix}{position}")
+            added.append(to_expr(key).alias(names[-1]))
+    return ctx.builder.with_columns(stream, added, "KEYS"), names
+
+
+def sliced(ctx: Context, node: Node, window: tuple[int, int] | None, stream: Stream) -> Stream:
+    """Return the rows ``window`` (offset, length) of ``stream``, the result of ``node``."""
+    from cudf_polars.lower.rows import slice_stream
+
+    return stream if window is None else slice_stream(ctx, stream, *window)
+
+
+def lower_group_by(ctx: Context, node: Node) -> Stream:
+    """Aggregate where the rows are, send the partial results by their keys, and finish."""
+    assert isinstance(node, GroupBy)
+    child = ctx.lower(node.child)
+    if ctx.builder.is_whole(child):
+        return ctx.apply(node, [child], estimate=child.estimate.scaled(AGGREGATED))
+    if node.dynamic is not None or node.rolling is not None:
+        return ctx.on_one_rank(node, [child], "time windows")
+    if not all(is_elementwise(key.expr) for key in node.keys):
+        return ctx.on_one_rank(node, [child], "its keys are not row-wise")
+    ordered = node.maintain_order and (ctx.ordered(node) or node.slice is not None)
+    plain = replace(node, slice=None, maintain_order=ordered)
+    keys = [key.expr.name for key in node.keys if isinstance(key.expr, Column)]
+    if not ordered and keys and child.spread.collocates(keys):
+        return sliced(ctx, node, node.slice, _groups_in_place(ctx, plain, child))
+    split = decompose(node.aggs)
+    if split is None or not _partial_pays(ctx, plain, child, split):
+        result = _whole_groups(ctx, plain, child)
+    else:
+        result = _two_phases(ctx, plain, child, split)
+    return sliced(ctx, node, node.slice, result)
+
+
+def _groups_in_place(ctx: Context, node: GroupBy, child: Stream) -> Stream:
+    """Aggregate groups that are whole on their ranks."""
+    renames: dict[str, list[str]] = {}
+    for key in node.keys:
+        if isinstance(key.expr, Column):
+            renames.setdefault(key.expr.name, []).append(key.name)
+    return ctx.apply(
+        node,
+        [child],
+        spread=project(child.spread, renames),
+        ordered=node.maintain_order,
+        estimate=child.estimate.scaled(AGGREGATED),
+    )
+
+
+def _whole_groups(ctx: Context, node: GroupBy, child: Stream) -> Stream:
+    """Send the rows themselves by their keys, because some aggregate needs whole groups."""
+    used = {name for expr in node.expressions for name in columns(expr)}
+    child = ctx.builder.select(child, [name for name in child.schema if name in used])
+    child, names = key_columns(ctx, child, [key.expr for key in node.keys], "__rr_key")
+    keyed = replace(
+        node,
+        keys=tuple(
+            NamedExpr(key.name, Column(name, dtype=key.expr.dtype))
+            for key, name in zip(node.keys, names, strict=True)
+        ),
+    )
+    positioned = node.maintain_order or any(depends_on_order(agg.expr) for agg in node.aggs)
+    if positioned:
+        child = ctx.builder.attach_order(child)
+    moved = ctx.builder.shuffle(child, names)
+    if positioned:
+        moved = ctx.builder.sort_locally(moved, [ORDER])
+    if not node.maintain_order:
+        return _groups_in_place(ctx, keyed, moved)
+    first = NamedExpr(_POSITION, Agg("min", Column(ORDER, dtype=pl.UInt64()), dtype=pl.UInt64()))
+    numbered = replace(
+        keyed,
+        aggs=(*keyed.aggs, first),
+        schema={**node.schema, _POSITION: pl.UInt64()},
+        maintain_order=False,
+    )
+    return ctx.builder.restore_order(_groups_in_place(ctx, numbered, moved), [_POSITION])
+
+
+def _partial_pays(ctx: Context, node: GroupBy, child: Stream, split: Decomposition) -> bool:
+    """Whether a partial aggregation leaves clearly fewer rows to send, judged by a sample of the files.
+
+    Nearly unique keys make it a second whole aggregation that saves nothing.
+    """
+    if child.estimate.rows < _SAMPLE_WORTH_ROWS:
+        return True
+    sample = sample_pipeline(ctx, node.child, _SAMPLE_ROWS)
+    if sample is None:
+        return True
+    keys = [to_expr(key.expr).alias(key.name) for key in node.keys]
+    if split.distinct is not None:
+        keys.append(to_expr(split.distinct).alias(DISTINCT))
+    builder = ctx.builder
+    rows = builder.local("SAMPLE KEYS", [sample], lambda frames, _: frames[0].select(keys), ordered=False)
+    groups = builder.local(
+        "SAMPLE GROUPS",
+        [rows],
+        lambda frames, _: frames[0].unique(),
+        ordered=False,
+        estimate=rows.estimate.scaled(AGGREGATED),
+    )
+    height = builder.measure(builder.hold(rows, "rows of a sample"), None).rows
+    return builder.measure(builder.hold(groups, "groups of a sample"), None).rows <= height * _PARTIAL_PAYS
+
+
+def _two_phases(ctx: Context, node: GroupBy, child: Stream, split: Decomposition) -> Stream:
+    builder = ctx.builder
+    if split.needs_order or node.maintain_order:
+        child = builder.attach_order(child)
+    keys = [to_expr(key.expr).alias(key.name) for key in node.keys]
+    names = [key.name for key in node.keys]
+    partial, final = list(split.partial), list(split.final)
+    if node.maintain_order:
+        partial.append(pl.col(ORDER).min().alias(_POSITION))
+        final.append(pl.col(_POSITION).min())
+    if split.distinct is not None:
+        keys.append(to_expr(split.distinct).alias(DISTINCT))
+
+    def first(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
+        return frames[0].group_by(keys).agg(partial)
+
+    def second(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
+        return frames[0].group_by(names).agg(final)
+
+    estimate = child.estimate.scaled(AGGREGATED)
+    renames: dict[str, list[str]] = {}
+    for key in node.keys:
+        if isinstance(key.expr, Column):
+            renames.setdefault(key.expr.name, []).append(key.name)
+    parts = builder.local(
+        f"PARTIAL {node_title(node)}",
+        [child],
+        first,
+        spread=project(child.spread, renames),
+        ordered=False,
+        estimate=estimate,
+    )
+    moved = builder.spread_by(parts, names, "partial groups")
+    groups = builder.local(f"FINAL {node_title(node)}", [moved], second, ordered=False, estimate=estimate)
+    result = _outputs(ctx, groups, names, split.outputs, node.schema, keep=node.maintain_order)
+    return builder.restore_order(result, [_POSITION]) if node.maintain_order else result
+
+
+def _outputs(
+    ctx: Context,
+    groups: Stream,
+    names: Sequence[str],
+    outputs: Sequence[NamedExpr],
+    schema: Schema,
+    *,
+    keep: bool = False,
+) -> Local:
+    """Return the outputs over the final aggregates, in the types that Polars gives them."""
+    exprs = [pl.col(name) for name in names]
+    exprs += [to_expr(output.expr).cast(schema[output.name]).alias(output.name) for output in outputs]
+    if keep:
+        exprs.append(pl.col(_POSITION))
+    out = {**schema, _POSITION: pl.UInt64()} if keep else dict(schema)
+    order = list(out)
+    return ctx.builder.local(
+        "OUTPUTS", [groups], lambda frames, _: frames[0].select(exprs).select(order), schema=out
+    )
+
+
+def aggregate_table(
+    ctx: Context, child: Stream, outputs: Sequence[NamedExpr], schema: Schema
+) -> Stream | None:
+    """Aggregate a whole table to one row on rank 0; ``None`` if some aggregate has no partial form."""
+    split = decompose(outputs)
+    if split is None:
+        return None
+    builder = ctx.builder
+    if split.needs_order:
+        child = builder.attach_order(child)
+    distinct, partial, final = split.distinct, split.partial, split.final
+    one = Estimate(1.0, 64.0)
+    if distinct is not None:
+        # Values must meet to be counted once: they are keys of a partial aggregation, spread by hash.
+        value = to_expr(distinct).alias(DISTINCT)
+        groups = builder.local(
+            "PARTIAL DISTINCT VALUES",
+            [child],
+            lambda frames, _: frames[0].group_by(value).agg(partial),
+            spread=project(child.spread, {}),
+            ordered=False,
+        )
+        moved = builder.spread_by(groups, [DISTINCT], "partial distinct values")
+        if not builder.is_whole(moved):
+            return _count_spread_values(ctx, moved, split, schema)
+        totals = builder.local("FINAL AGGREGATE", [moved], lambda f, _: f[0].select(final), estimate=one)
+        return _outputs(ctx, totals, [], split.outputs, schema)
+    parts = builder.local(
+        "PARTIAL AGGREGATE",
+        [child],
+        lambda frames, _: frames[0].select(partial),
+        spread=project(child.spread, {}),
+        ordered=False,
+        estimate=one,
+    )
+    gathered = parts if builder.is_whole(parts) else builder.gather(parts)
+    totals = builder.local("FINAL AGGREGATE", [gathered], lambda f, _: f[0].select(final), estimate=one)
+    return _outputs(ctx, totals, [], split.outputs, schema)
+
+
+def _count_spread_values(ctx: Context, groups: Stream, split: Decomposition, schema: Schema) -> Stream | None:
+    """Finish an aggregation of distinct values that are spread by hash: each rank's counts simply add up."""
+    if len(split.final) != 1:
+        return None
+    (count,) = split.final
+    name = count.meta.output_name()
+    parts = ctx.builder.local(
+        "COUNT DISTINCT VALUES",
+        [groups],
+        lambda frames, _: frames[0].select(count),
+        spread=project(groups.spread, {}),
+        ordered=False,
+        estimate=Estimate(1.0, 8.0),
+    )
+    gathered = ctx.builder.gather(parts)
+    totals = ctx.builder.local(
+        "FINAL AGGREGATE", [gathered], lambda frames, _: frames[0].select(pl.col(name).sum())
+    )
+    return _outputs(ctx, totals, [], split.outputs, schema)
+
+
+def lower_distinct(ctx: Context, node: Node) -> Stream:
+    """Drop doubles where the rows are, send what is left by the compared columns, and drop doubles again."""
+    assert isinstance(node, Distinct)
+    child = ctx.lower(node.child)
+    if ctx.builder.is_whole(child):
+        return ctx.apply(node, [child])
+    subset = list(node.subset if node.subset is not None else child.schema)
+    ordered = node.maintain_order and (ctx.ordered(node) or node.slice is not None)
+    plain = replace(node, slice=None, maintain_order=ordered)
+    if child.spread.collocates(subset):
+        result: Stream = ctx.apply(plain, [child], ordered=ordered)
+    else:
+        result = _distinct_over_ranks(ctx, plain, child, subset)
+    return sliced(ctx, node, node.slice, result)
+
+
+def _distinct_over_ranks(ctx: Context, node: Distinct, child: Stream, subset: list[str]) -> Stream:
+    builder = ctx.builder
+    positioned = node.maintain_order or node.keep in ("first", "last")
+    if positioned:
+        child = builder.attach_order(child)
+        # Compared columns must not include the position.
+        node = replace(node, subset=tuple(subset), schema={**node.schema, ORDER: pl.UInt64()})
+    if node.keep != "none":
+        # A rank cannot know that a row is the only one of its kind, so ``none`` sends them all.
+        child = ctx.apply(replace(node, maintain_order=positioned), [child], ordered=positioned)
+    moved = builder.spread_by(child, subset, "rows to compare")
+    if positioned:
+        moved = builder.sort_locally(moved, [ORDER])
+    result: Stream = ctx.apply(replace(node, maintain_order=positioned), [moved], ordered=positioned)
+    if not positioned:
+        return result
+    if node.maintain_order:
+        return builder.restore_order(result, [ORDER])
+    return builder.select(result, [name for name in result.schema if name != ORDER])

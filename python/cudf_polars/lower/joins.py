@@ -1,0 +1,372 @@
+"""Joins: in place where rows already meet, else one side to every rank or both sides by hash, by counted sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeGuard
+
+import polars as pl
+
+from cudf_polars.lower.context import Context
+from cudf_polars.lower.estimates import row_width
+from cudf_polars.lower.grouping import key_columns
+from cudf_polars.lower.physical import Estimate, Stream
+from cudf_polars.lower.rows import slice_stream
+from cudf_polars.lower.scans import read_everywhere
+from cudf_polars.lower.spread import ARBITRARY, REPLICATED, SINGLE, Placement, Spread
+from cudf_polars.plan.expressions import Column, Expr
+from cudf_polars.plan.nodes import Distinct, Filter, Join, Node, Slice, walk_nodes
+from cudf_polars.plan.properties import is_elementwise
+
+__all__ = ["lower_join"]
+
+_LEFT_ORDER = "__rr_left_order"
+_RIGHT_ORDER = "__rr_right_order"
+
+# The sides that may be on every rank while the other is spread: each row of the spread side then meets all it can
+# match, and no row of the copied side is in the answer by itself.
+_COPIED_SIDES = {
+    "inner": ("right", "left"),
+    "left": ("right",),
+    "right": ("left",),
+    "full": (),
+    "semi": ("right",),
+    "anti": ("right",),
+    "cross": ("right", "left"),
+    "ie": ("right", "left"),
+    "asof": ("right",),
+}
+# The sides whose order a join can keep when the other is on every rank.
+_KEPT_ORDERS = {
+    "none": ("left", "right"),
+    "left": ("left",),
+    "left_right": ("left",),
+    "right": ("right",),
+    "right_left": ("right",),
+}
+
+
+@dataclass
+class _Sides:
+    """A join's inputs on their way, by side."""
+
+    node: Join
+    left: Stream
+    right: Stream
+
+    def get(self, side: str) -> Stream:
+        return self.left if side == "left" else self.right
+
+    def put(self, side: str, stream: Stream) -> None:
+        if side == "left":
+            self.left = stream
+        else:
+            self.right = stream
+
+
+def lower_join(ctx: Context, node: Node) -> Stream:
+    """Join two streams."""
+    assert isinstance(node, Join)
+    demanded = ctx.ordered(node) or node.slice is not None
+    order = node.maintain_order if demanded else "none"
+    plain = replace(node, slice=None, maintain_order=order)
+    result = _join(ctx, plain)
+    return result if node.slice is None else slice_stream(ctx, result, *node.slice)
+
+
+def _join(ctx: Context, node: Join) -> Stream:
+    copied = [side for side in _COPIED_SIDES[node.how] if _other(side) in _KEPT_ORDERS[node.maintain_order]]
+    if node.how == "asof":
+        copied = ["right"]
+    if node.validate != "m:m":
+        # Doubles of a key are only seen where all rows with that key are.
+        copied = []
+    everywhere = _read_one_side_everywhere(ctx, node, copied)
+    if everywhere is not None:
+        return everywhere
+    sides = _Sides(node, ctx.lower(node.left), ctx.lower(node.right))
+    placed = _in_place(ctx, sides, copied)
+    if placed is not None:
+        return placed
+    # A side that is on every rank but may not stay so counts as rank 0's.
+    sides.left, sides.right = ctx.builder.disjoint(sides.left), ctx.builder.disjoint(sides.right)
+    placed = _in_place(ctx, sides, copied)
+    if placed is not None:
+        return placed
+    if node.how in ("cross", "ie", "asof"):
+        return _broadcast_smaller(ctx, sides, copied)
+    if not all(is_elementwise(key.expr) for key in (*node.left_on, *node.right_on)):
+        return ctx.on_one_rank(node, [sides.left, sides.right], "its keys are not row-wise")
+    measured = _measure(ctx, sides, copied)
+    if measured is not None:
+        return measured
+    return _shuffled(ctx, sides)
+
+
+def _other(side: str) -> str:
+    return "right" if side == "left" else "left"
+
+
+def _read_one_side_everywhere(ctx: Context, node: Join, copied: Sequence[str]) -> Stream | None:
+    """Join with a side that is a small table: every rank reads its files, and no row moves."""
+    for side in copied:
+        small = node.left if side == "left" else node.right
+        large = node.right if side == "left" else node.left
+        stream = read_everywhere(ctx, small)
+        if stream is None:
+            continue
+        # Where both are small tables, so is the result: every rank has all of it, and later joins need no exchange.
+        other = read_everywhere(ctx, large) or ctx.lower(large)
+        left, right = (stream, other) if side == "left" else (other, stream)
+        return _apply(ctx, node, left, right, _spread_of(node, other, _other(side)))
+    return None
+
+
+def _in_place(ctx: Context, sides: _Sides, copied: Sequence[str]) -> Stream | None:
+    """Join without moving rows, if they already meet."""
+    node, left, right = sides.node, sides.left, sides.right
+    kinds = left.spread.placement, right.spread.placement
+    if kinds == (Placement.REPLICATED, Placement.REPLICATED):
+        return _apply(ctx, node, left, right, REPLICATED)
+    if kinds == (Placement.SINGLE, Placement.SINGLE):
+        return _apply(ctx, node, left, right, SINGLE)
+    for side in copied:
+        if sides.get(side).spread.placement is Placement.REPLICATED:
+            other = sides.get(_other(side))
+            return _apply(ctx, node, left, right, _spread_of(node, other, _other(side)))
+    if node.maintain_order == "none" and _meet(node, left.spread, right.spread):
+        return _apply(ctx, node, left, right, _hash_of_join(node, left.spread))
+    return None
+
+
+def _meet(node: Join, left: Spread, right: Spread) -> bool:
+    """Whether both sides were sent by the hash of corresponding keys."""
+    if not (left.is_hash() and right.is_hash() and len(left.keys) == len(right.keys)):
+        return False
+    pairs = _column_pairs(node)
+    return all(
+        any(a in left_key and b in right_key for a, b in pairs)
+        for left_key, right_key in zip(left.keys, right.keys, strict=True)
+    )
+
+
+def _column_pairs(node: Join) -> list[tuple[str, str]]:
+    return [
+        (a.expr.name, b.expr.name)
+        for a, b in zip(node.left_on, node.right_on, strict=True)
+        if isinstance(a.expr, Column) and isinstance(b.expr, Column)
+    ]
+
+
+def _right_name(node: Join, name: str) -> str:
+    return name + node.suffix if name in node.left.schema else name
+
+
+def _spread_of(node: Join, stream: Stream, side: str) -> Spread:
+    """Return the join's spread when ``stream``, its ``side``, stayed where it was."""
+    spread = stream.spread
+    if not spread.keys:
+        return spread
+    if side == "left":
+        keys = [frozenset(name for name in key if name in node.schema) for key in spread.keys]
+        if node.how == "right":
+            return ARBITRARY
+    elif node.how == "right":
+        # The preserved side keeps its keys' names.
+        keys = [
+            frozenset(n for n in key if n in node.schema and n not in node.left.schema) for key in spread.keys
+        ]
+    else:
+        mapped = {b: a for a, b in _column_pairs(node)} if node.coalesce else {}
+        keys = [
+            frozenset(
+                n for n in (mapped.get(name, _right_name(node, name)) for name in key) if n in node.schema
+            )
+            for key in spread.keys
+        ]
+    return Spread(spread.placement, tuple(keys)) if all(keys) else ARBITRARY
+
+
+def _hash_of_join(node: Join, left: Spread) -> Spread:
+    """Return the join's spread when both sides were sent by the hash of their keys; ``left`` is the left one's."""
+    if node.how == "right" or (node.how == "full" and not node.coalesce):
+        # Rows of one side only have null keys, wherever they are.
+        return ARBITRARY
+    keys = []
+    for key in left.keys:
+        names = {name for name in key if name in node.schema}
+        if node.how == "inner" and not node.coalesce:
+            names |= {_right_name(node, b) for a, b in _column_pairs(node) if a in key}
+        keys.append(frozenset(name for name in names if name in node.schema))
+    return Spread(left.placement, tuple(keys)) if all(keys) else ARBITRARY
+
+
+def _apply(ctx: Context, node: Join, left: Stream, right: Stream, spread: Spread) -> Stream:
+    left, right = _without_null_keys(ctx, node, left, "left"), _without_null_keys(ctx, node, right, "right")
+    rows = _rows(node, left.estimate.rows, right.estimate.rows)
+    return ctx.apply(
+        node,
+        [left, right],
+        spread=spread,
+        ordered=node.maintain_order != "none" or node.how == "asof",
+        estimate=Estimate(rows, rows * row_width(node.schema)),
+    )
+
+
+def _without_null_keys(ctx: Context, node: Join, stream: Stream, side: str) -> Stream:
+    """Drop the rows of a copied side that match nothing.
+
+    They are few; but Polars passes the keys of a build side on to the scan of the other side, which then skips
+    most of its rows, only if it sees a filter on the build side. So this says what the plan no longer shows:
+    that the side was filtered before it was copied.
+    """
+    selective = (Filter, Slice, Distinct)
+    below = node.left if side == "left" else node.right
+    if (
+        stream.spread.placement is not Placement.REPLICATED
+        or side not in _COPIED_SIDES[node.how]
+        or node.how in ("cross", "ie", "asof", "anti")
+        or node.nulls_equal
+        or not any(
+            isinstance(part, selective) or getattr(part, "predicate", None) is not None
+            for part in walk_nodes(below)
+        )
+    ):
+        return stream
+    names = [
+        key.expr.name for key in (node.left_on if side == "left" else node.right_on) if _is_simple(key.expr)
+    ]
+    if not names:
+        return stream
+    # Polars takes an is_not_null() here for one of its own and makes nothing of it. A null is not even >= itself.
+    present = pl.col(names[0]) >= pl.col(names[0])
+    return ctx.builder.local(
+        "DROP NULL KEYS", [stream], lambda frames, _: frames[0].filter(present), schema=stream.schema
+    )
+
+
+def _is_simple(key: Expr) -> TypeGuard[Column]:
+    """Whether ``key`` is a column of a type whose values are ordered, so that each equals itself."""
+    dtype = key.dtype
+    return (
+        isinstance(key, Column)
+        and dtype is not None
+        and (dtype.is_numeric() or dtype.is_temporal() or dtype == pl.String)
+    )
+
+
+def _rows(node: Join, left: float, right: float) -> float:
+    match node.how:
+        case "cross" | "ie":
+            return left * right if node.how == "cross" else left * right / 2
+        case "semi" | "anti":
+            return left / 2
+        case "left" | "asof":
+            return left
+        case "right":
+            return right
+        case _:
+            # Mostly a foreign key: each row of the larger side finds its one partner.
+            return max(left, right)
+
+
+def _broadcast_smaller(ctx: Context, sides: _Sides, copied: Sequence[str]) -> Stream:
+    """Join without equal keys: one side must be everywhere."""
+    node = sides.node
+    if not copied:
+        return ctx.on_one_rank(node, [sides.left, sides.right], "no side may be copied")
+    side = min(copied, key=lambda s: sides.get(s).estimate.nbytes)
+    if len(copied) == 2:
+        held = {s: ctx.builder.hold(sides.get(s), "to find the smaller side") for s in copied}
+        limit = ctx.builder.settings.broadcast_limit
+        sizes = {}
+        for s in sorted(copied, key=lambda s: sides.get(s).estimate.nbytes):
+            sides.put(s, held[s])
+            sizes[s] = ctx.builder.measure(held[s], limit)
+            if sizes[s].complete and sizes[s].nbytes <= limit:
+                side = s
+                break
+        else:
+            side = min(sizes, key=lambda s: sizes[s].nbytes)
+    sides.put(side, ctx.builder.broadcast(sides.get(side)))
+    return _apply(ctx, node, sides.left, sides.right, _spread_of(node, sides.get(_other(side)), _other(side)))
+
+
+def _measure(ctx: Context, sides: _Sides, copied: Sequence[str]) -> Stream | None:
+    """Run the side that seems smaller; copy it to every rank if it is small, which is worth more than a shuffle."""
+    node, settings = sides.node, ctx.builder.settings
+    if not copied:
+        return None
+    side = min(copied, key=lambda s: sides.get(s).estimate.nbytes)
+    other = sides.get(_other(side))
+    # When the other side need not move, sending this one by hash moves each row once instead of to all.
+    hashed_already = _is_hashed_by_keys(node, other.spread, _other(side))
+    limit = 0 if hashed_already else settings.broadcast_limit
+    if sides.get(side).estimate.nbytes > 16 * limit:
+        return None
+    held = ctx.builder.hold(sides.get(side), "to choose how to join")
+    sides.put(side, held)
+    size = ctx.builder.measure(held, limit)
+    worth = size.nbytes * settings.nranks <= max(size.nbytes + other.estimate.nbytes, settings.small_limit)
+    if not (size.complete and size.nbytes <= limit and worth):
+        return None
+    sides.put(side, ctx.builder.broadcast(held))
+    return _apply(ctx, node, sides.left, sides.right, _spread_of(node, other, _other(side)))
+
+
+def _is_hashed_by_keys(node: Join, spread: Spread, side: str) -> bool:
+    """Whether ``side`` was sent by the hash of some of the join's keys."""
+    if not spread.is_hash():
+        return False
+    names = {pair[0 if side == "left" else 1] for pair in _column_pairs(node)}
+    return all(key & names for key in spread.keys)
+
+
+def _shuffled(ctx: Context, sides: _Sides) -> Stream:
+    """Send both sides by the hash of the keys; a side that already was only needs the other to follow."""
+    node, builder = sides.node, ctx.builder
+    columns: dict[str, list[str]] = {}
+    original = list(node.schema)
+    ordered = node.maintain_order
+    if ordered in ("left", "left_right", "right_left"):
+        sides.left = builder.attach_order(sides.left, _LEFT_ORDER)
+    if ordered in ("right", "left_right", "right_left"):
+        sides.right = builder.attach_order(sides.right, _RIGHT_ORDER)
+    for side, keys in (("left", node.left_on), ("right", node.right_on)):
+        stream, names = key_columns(ctx, sides.get(side), [key.expr for key in keys], f"__rr_{side}_key")
+        sides.put(side, stream)
+        columns[side] = names
+    for side in ("left", "right"):
+        if ordered == "none" and _is_hashed_by_keys(node, sides.get(side).spread, side):
+            follow = _corresponding(node, sides.get(side).spread, side)
+            other = _other(side)
+            sides.put(other, builder.shuffle(sides.get(other), follow))
+            break
+    else:
+        for side in ("left", "right"):
+            sides.put(side, builder.shuffle(sides.get(side), columns[side]))
+    spread = sides.left.spread
+    for side, child in (("left", node.left), ("right", node.right)):
+        extra = [name for name in sides.get(side).schema if name in (_LEFT_ORDER, _RIGHT_ORDER)]
+        sides.put(side, builder.select(sides.get(side), [*child.schema, *extra]))
+    if ordered == "none":
+        return _apply(ctx, node, sides.left, sides.right, _hash_of_join(node, spread))
+    positions = {
+        "left": [_LEFT_ORDER],
+        "right": [_RIGHT_ORDER],
+        "left_right": [_LEFT_ORDER, _RIGHT_ORDER],
+        "right_left": [_RIGHT_ORDER, _LEFT_ORDER],
+    }[ordered]
+    present = [name for name in positions if node.how not in ("semi", "anti") or name == _LEFT_ORDER]
+    numbered = replace(
+        node, schema={**node.schema, **{name: pl.UInt64() for name in present}}, maintain_order="none"
+    )
+    joined = _apply(ctx, numbered, sides.left, sides.right, ARBITRARY)
+    return builder.select(builder.restore_order(joined, present), original)
+
+
+def _corresponding(node: Join, spread: Spread, side: str) -> list[str]:
+    """Return the other side's columns that match the keys by whose hash ``side`` was sent, in the same order."""
+    pairs = _column_pairs(node) if side == "left" else [(b, a) for a, b in _column_pairs(node)]
+    return [next(theirs for ours, theirs in pairs if ours in key) for key in spread.keys]

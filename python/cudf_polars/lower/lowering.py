@@ -1,0 +1,114 @@
+"""Turns a typed plan into streams: which operator lowers which node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from cudf_polars.lower.builder import StreamBuilder
+from cudf_polars.lower.context import Context, Footers, Operator
+from cudf_polars.lower.grouping import lower_distinct, lower_group_by
+from cudf_polars.lower.joins import lower_join
+from cudf_polars.lower.order import order_demands
+from cudf_polars.lower.physical import Estimate, Stream
+from cudf_polars.lower.rows import (
+    lower_expressions,
+    lower_hconcat,
+    lower_one_to_one,
+    lower_row_index,
+    lower_slice,
+    lower_union,
+    lower_unpivot,
+)
+from cudf_polars.lower.scans import lower_frame_scan, lower_python_scan, lower_scan
+from cudf_polars.lower.sorts import lower_sort
+from cudf_polars.plan import nodes
+from cudf_polars.plan.nodes import Node, Plan, walk_nodes
+
+__all__ = ["lower_plan"]
+
+
+def lower_plan(
+    plan: Plan,
+    builder: StreamBuilder,
+    *,
+    footers: Footers,
+    frame_sizes: Mapping[int, Estimate],
+    constant_frames: bool = False,
+) -> Stream:
+    """Return the stream of the plan's answer.
+
+    Parameters
+    ----------
+    plan
+        What to lower.
+    builder
+        Its ``measure`` runs parts of the plan where sizes decide, so this may take most of the query's time.
+    footers
+        Reads the row groups of a Parquet file.
+    frame_sizes
+        By ``id(node)``, what the in-memory frames of all ranks hold together.
+    constant_frames
+        In-memory frames are constants that Polars made of the query: the same on all ranks, so rank 0's count.
+    """
+    users: Counter[int] = Counter()
+    for node in walk_nodes(plan.root):
+        users.update(id(child) for child in node.children)
+    ctx = Context(
+        builder=builder,
+        demands=order_demands(plan.root),
+        users=users,
+        frame_sizes=frame_sizes,
+        constant_frames=constant_frames,
+        footers=footers,
+        lower_node=_lower_node,
+    )
+    return ctx.lower(plan.root)
+
+
+def _lower_node(ctx: Context, node: Node) -> Stream:
+    operator = _OPERATORS.get(type(node), _on_one_rank)
+    return operator(ctx, node)
+
+
+def _on_one_rank(ctx: Context, node: Node) -> Stream:
+    return ctx.on_one_rank(node, [ctx.lower(child) for child in node.children], "it has no distributed form")
+
+
+def _lower_sink(ctx: Context, node: Node) -> Stream:
+    """Let rank 0 write: the target is one file or directory of the user's choice."""
+    return ctx.on_one_rank(node, [ctx.lower(child) for child in node.children], "one rank writes")
+
+
+def _lower_opaque(ctx: Context, node: Node) -> Stream:
+    """Let rank 0 run what only Polars can read; a source without inputs is spread by the next exchange."""
+    assert isinstance(node, nodes.OpaqueNode)
+    inputs = [ctx.lower(child) for child in node.inputs]
+    if not inputs:
+        ctx.builder.fall_back(f"OPAQUE {node.name} ({node.reason})" if node.reason else f"OPAQUE {node.name}")
+    return ctx.on_one_rank(node, inputs, node.reason or "only Polars can run it")
+
+
+_OPERATORS: dict[type[Node], Operator] = {
+    nodes.Scan: lower_scan,
+    nodes.DataFrameScan: lower_frame_scan,
+    nodes.PythonScan: lower_python_scan,
+    nodes.Select: lower_expressions,
+    nodes.HStack: lower_expressions,
+    nodes.Filter: lower_expressions,
+    nodes.SimpleProjection: lower_one_to_one,
+    nodes.Explode: lower_one_to_one,
+    nodes.Unnest: lower_one_to_one,
+    nodes.HintSorted: lower_one_to_one,
+    nodes.Unpivot: lower_unpivot,
+    nodes.RowIndex: lower_row_index,
+    nodes.GroupBy: lower_group_by,
+    nodes.Distinct: lower_distinct,
+    nodes.Join: lower_join,
+    nodes.Sort: lower_sort,
+    nodes.Slice: lower_slice,
+    nodes.Union: lower_union,
+    nodes.HConcat: lower_hconcat,
+    nodes.Sink: _lower_sink,
+    nodes.OpaqueNode: _lower_opaque,
+}

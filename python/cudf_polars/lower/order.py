@@ -1,0 +1,84 @@
+"""Where in a plan the order of rows matters: what must be kept through exchanges, and what need not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cudf_polars.plan.expressions import Expr
+from cudf_polars.plan.nodes import (
+    DataFrameScan,
+    Distinct,
+    Explode,
+    Filter,
+    GroupBy,
+    HintSorted,
+    HStack,
+    Join,
+    MapFunction,
+    Node,
+    PythonScan,
+    Scan,
+    Select,
+    SimpleProjection,
+    Sort,
+    Union,
+    Unnest,
+    Unpivot,
+    walk_nodes,
+)
+from cudf_polars.plan.properties import depends_on_order, is_scalar
+
+__all__ = ["order_demands"]
+
+
+def _sensitive(exprs: Iterable[Expr]) -> bool:
+    return any(depends_on_order(e) for e in exprs)
+
+
+def order_demands(root: Node) -> dict[int, bool]:
+    """Return, by ``id(node)``, whether someone depends on the order of the node's rows.
+
+    The answer's own order counts: whoever runs a query sees it.
+    """
+    demands: dict[int, bool] = {id(root): True}
+    for node in reversed(list(walk_nodes(root))):
+        wanted = demands.setdefault(id(node), False)
+        for child, demand in zip(node.children, _child_demands(node, wanted), strict=True):
+            demands[id(child)] = demands.get(id(child), False) or demand
+    return demands
+
+
+def _child_demands(node: Node, wanted: bool) -> list[bool]:
+    match node:
+        case Scan() | DataFrameScan() | PythonScan():
+            return []
+        case Select() if all(is_scalar(expr) for expr in node.expressions):
+            return [_sensitive(node.expressions)]
+        case Select() | HStack() | Filter():
+            return [wanted or _sensitive(node.expressions)]
+        case SimpleProjection() | Explode() | Unnest() | Unpivot() | HintSorted():
+            return [wanted]
+        case GroupBy():
+            if node.dynamic is not None or node.rolling is not None:
+                return [True]
+            return [
+                (node.maintain_order and (wanted or node.slice is not None)) or _sensitive(node.expressions)
+            ]
+        case Join(how="asof"):
+            return [True, True]
+        case Join():
+            kept = wanted or node.slice is not None
+            left = kept and node.maintain_order in ("left", "left_right", "right_left")
+            right = kept and node.maintain_order in ("right", "left_right", "right_left")
+            return [left, right]
+        case Sort():
+            return [node.maintain_order]
+        case Distinct():
+            ordered = node.maintain_order and (wanted or node.slice is not None)
+            return [ordered or node.keep in ("first", "last")]
+        case Union():
+            return [node.maintain_order and (wanted or node.slice is not None)] * len(node.inputs)
+        case MapFunction():
+            return [True]
+        case _:
+            return [True] * len(node.children)

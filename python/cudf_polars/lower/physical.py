@@ -1,0 +1,243 @@
+"""The physical plan: streams of rows over the ranks, made by local steps and by exchanges.
+
+A *stream* is a relation whose rows are spread over the ranks. A :class:`Local` stream needs no other rank: a
+connected group of them is a fragment and runs as one Polars streaming query. Every other kind ends a fragment:
+its input is run to the end and handed to the ranks (:class:`Shuffle`, :class:`Broadcast`, ...), or held on this
+rank because its size decides what comes next (:class:`Held`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import polars as pl
+
+from cudf_polars.lower.spread import Spread
+
+__all__ = [
+    "Broadcast",
+    "Estimate",
+    "Gather",
+    "GlobalRowIndex",
+    "GlobalSlice",
+    "Held",
+    "Local",
+    "OrderedConcat",
+    "RangeExchange",
+    "Schema",
+    "Shuffle",
+    "SortKey",
+    "Stream",
+    "WithScalars",
+    "walk",
+]
+
+Schema: TypeAlias = Mapping[str, pl.DataType]
+Builder: TypeAlias = Callable[[Sequence[pl.LazyFrame], int], pl.LazyFrame]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a stream is thought to hold over all ranks, before it ran."""
+
+    rows: float
+    nbytes: float
+
+    def scaled(self, factor: float) -> Estimate:
+        """Return the estimate for ``factor`` times the rows."""
+        return Estimate(self.rows * factor, self.nbytes * factor)
+
+
+@dataclass(eq=False, kw_only=True)
+class Stream:
+    """A relation spread over the ranks; identity is equality.
+
+    Attributes
+    ----------
+    inputs
+        The streams that it reads.
+    schema
+        Names and types of its columns, in order; the same on all ranks.
+    spread
+        Which rank has which row.
+    ordered
+        Whether the ranks' rows, concatenated in rank order, are in the order that the query promises.
+    estimate
+        Rows and bytes over all ranks, as thought before running.
+    """
+
+    inputs: tuple[Stream, ...]
+    schema: Schema
+    spread: Spread
+    ordered: bool
+    estimate: Estimate
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return type(self).__name__
+
+
+@dataclass(eq=False, kw_only=True)
+class Local(Stream):
+    """A step that each rank does by itself.
+
+    Attributes
+    ----------
+    build
+        ``build(frames, rank)`` gives the step over the inputs' lazy frames on ``rank``.
+    title
+        One line for ``explain``.
+    """
+
+    build: Builder
+    title: str
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return self.title
+
+
+@dataclass(eq=False, kw_only=True)
+class Held(Stream):
+    """The rows of its input kept on this rank: they are read more than once, or their size decides what follows.
+
+    Attributes
+    ----------
+    reason
+        Why, for ``explain``.
+    shared
+        Several streams read it, so that the rows stay until the query ends.
+    """
+
+    reason: str
+    shared: bool = False
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return f"HOLD ({self.reason})"
+
+
+@dataclass(eq=False, kw_only=True)
+class Shuffle(Stream):
+    """Rows move to the rank that the hash of ``keys`` selects."""
+
+    keys: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return f"SHUFFLE by hash({', '.join(self.keys)})"
+
+
+@dataclass(eq=False, kw_only=True)
+class Broadcast(Stream):
+    """Every rank gets all rows, in rank order."""
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return "BROADCAST"
+
+
+@dataclass(eq=False, kw_only=True)
+class Gather(Stream):
+    """Rank 0 gets all rows, in rank order."""
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return "GATHER to rank 0"
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """One sort key: a column and how it sorts."""
+
+    column: str
+    descending: bool
+    nulls_last: bool
+
+
+@dataclass(eq=False, kw_only=True)
+class RangeExchange(Stream):
+    """Rows move so that each rank has one range of the sort keys, in the order of the ranks.
+
+    The boundaries come from a sample of all ranks. Rows with equal keys meet on one rank, in input order, but
+    the rows of a rank are not sorted yet.
+    """
+
+    keys: tuple[SortKey, ...]
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        names = ", ".join(f"{key.column}{' desc' if key.descending else ''}" for key in self.keys)
+        return f"RANGE EXCHANGE by ({names})"
+
+
+@dataclass(eq=False, kw_only=True)
+class GlobalSlice(Stream):
+    """Rows ``offset`` to ``offset + length`` of the ordered input; they stay where they are."""
+
+    offset: int
+    length: int | None
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return f"GLOBAL SLICE [offset {self.offset}, length {self.length}]"
+
+
+@dataclass(eq=False, kw_only=True)
+class GlobalRowIndex(Stream):
+    """The ordered input with the position of each row over all ranks in front."""
+
+    name: str
+    offset: int
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return f"GLOBAL ROW INDEX {self.name!r}"
+
+
+@dataclass(eq=False, kw_only=True)
+class OrderedConcat(Stream):
+    """The inputs one after the other: all rows of the first, in rank order, then those of the second."""
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return "ORDERED CONCATENATION"
+
+
+@dataclass(eq=False, kw_only=True)
+class WithScalars(Stream):
+    """The first input with the columns of the second, whose single row is first given to every rank."""
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        names = [name for name in self.inputs[1].schema if name in self.schema]
+        return f"WITH SCALARS ({', '.join(names)})"
+
+
+def walk(root: Stream) -> list[Stream]:
+    """Return the streams under ``root``, each once, inputs first."""
+    done: dict[int, Stream] = {}
+    stack: list[tuple[Stream, bool]] = [(root, False)]
+    while stack:
+        stream, ready = stack.pop()
+        if id(stream) in done:
+            continue
+        if ready:
+            done[id(stream)] = stream
+            continue
+        stack.append((stream, True))
+        stack.extend((child, False) for child in reversed(stream.inputs))
+    return list(done.values())

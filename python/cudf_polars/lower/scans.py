@@ -1,0 +1,233 @@
+"""Sources: which part of the files, and of the frames in memory, each rank reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import polars as pl
+
+from cudf_polars.lower.context import Context, is_row_pipeline, node_title
+from cudf_polars.lower.estimates import FILTERED, row_width
+from cudf_polars.lower.footers import FooterError, RowGroup
+from cudf_polars.lower.physical import Estimate, Stream
+from cudf_polars.lower.shares import RowShare, cut_files, cut_rows, cut_together
+from cudf_polars.lower.spread import ARBITRARY, REPLICATED, SINGLE
+from cudf_polars.plan.nodes import DataFrameScan, Node, PythonScan, Scan, walk_nodes
+from cudf_polars.plan.rebuild import rebuild_node
+
+__all__ = [
+    "lower_frame_scan",
+    "lower_python_scan",
+    "lower_scan",
+    "read_everywhere",
+    "sample_pipeline",
+    "scan_in_sequence",
+]
+
+Groups: TypeAlias = Sequence[Sequence[RowGroup]]
+
+# Rows guessed for a file whose footer cannot be read, from its bytes.
+_COMPRESSION = 2.0
+_UNKNOWN_BYTES = 64e6
+
+
+def lower_scan(ctx: Context, node: Node) -> Stream:
+    """Give each rank a contiguous part of a scan's files."""
+    assert isinstance(node, Scan)
+    if node.kind == "parquet":
+        try:
+            groups = [ctx.footers(path) for path in node.paths]
+        except FooterError:
+            return _scan_by_file(ctx, node)
+        return _pipeline(ctx, node, cut_rows(groups, ctx.builder.settings.nranks, node.slice), groups)
+    return _scan_by_file(ctx, node)
+
+
+def _row_part(node: Scan, share: RowShare, heights: Sequence[int]) -> Scan | None:
+    """Return the scan of one rank's rows, or ``None`` if it has none."""
+    if not share.rows:
+        return None
+    whole = share.offset == 0 and share.rows == sum(heights[share.files.start : share.files.stop])
+    part = _on_files(node, share.files)
+    return replace(
+        part,
+        slice=None if whole else (share.offset, share.rows),
+        row_index=None
+        if node.row_index is None
+        else (node.row_index[0], node.row_index[1] + share.first_row),
+    )
+
+
+def _on_files(node: Scan, files: range) -> Scan:
+    """Return ``node`` over a contiguous part of its files."""
+    if len(files) == len(node.paths):
+        return node
+    part = slice(files.start, files.stop)
+    return replace(
+        node,
+        paths=node.paths[part],
+        hive_parts=None if node.hive_parts is None else node.hive_parts[part],
+        file_sizes=None if node.file_sizes is None else node.file_sizes[part],
+    )
+
+
+def _scan_by_file(ctx: Context, node: Scan) -> Stream:
+    sizes = _file_sizes(node)
+    rows = sum(sizes) * _COMPRESSION / row_width(node.schema)
+    if node.slice is not None or node.row_index is not None or len(node.paths) < 2:
+        # Positions in text files are known only by reading from the start: one rank reads, the next exchange spreads.
+        return _parts(ctx, node, [node, *[None] * (ctx.builder.settings.nranks - 1)], rows)
+    shares = cut_files(sizes, ctx.builder.settings.nranks)
+    return _parts(ctx, node, [_on_files(node, s.files) if s.files else None for s in shares], rows)
+
+
+def _file_sizes(node: Scan) -> list[int]:
+    if node.file_sizes is not None and len(node.file_sizes) == len(node.paths):
+        return list(node.file_sizes)
+    try:
+        return [os.stat(path).st_size for path in node.paths]
+    except OSError:
+        # Remote, or a pattern: files count the same.
+        return [1] * len(node.paths)
+
+
+def _parts(ctx: Context, node: Scan, parts: Sequence[Scan | None], rows: float) -> Stream:
+    def build(_: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
+        part = parts[rank]
+        return pl.LazyFrame(schema=dict(node.schema)) if part is None else rebuild_node(part, [])
+
+    return ctx.builder.local(
+        node_title(node),
+        [],
+        build,
+        schema=node.schema,
+        spread=ARBITRARY,
+        ordered=ctx.ordered(node),
+        estimate=_estimate(node, rows),
+    )
+
+
+def _estimate(node: Scan, rows: float) -> Estimate:
+    kept = rows if node.predicate is None else rows * FILTERED
+    return Estimate(kept, kept * row_width(node.schema))
+
+
+def read_everywhere(ctx: Context, node: Node) -> Stream | None:
+    """Return ``node`` with all its rows on every rank, each reading the files itself; ``None`` if that is not cheap."""
+    if not is_row_pipeline(node):
+        return None
+    scans = [part for part in walk_nodes(node) if isinstance(part, Scan)]
+    if sum(_bytes_to_read(ctx, scan) for scan in scans) > ctx.builder.settings.read_everywhere_limit:
+        return None
+    return _everywhere(ctx, node)
+
+
+def sample_pipeline(ctx: Context, node: Node, rows: int) -> Stream | None:
+    """Return the first ``rows`` rows of each rank's part of the files under ``node``, taken through its steps.
+
+    ``None`` unless ``node`` is a row pipeline over one scan of Parquet files.
+    """
+    found = _pipeline_groups(ctx, node)
+    if found is None:
+        return None
+    scan, groups = found
+    shares = cut_rows(groups, ctx.builder.settings.nranks, scan.slice)
+    heads = [replace(share, rows=min(share.rows, rows)) for share in shares]
+    return _pipeline(ctx, node, heads, groups)
+
+
+def scan_in_sequence(ctx: Context, pipelines: Sequence[Node]) -> list[Stream] | None:
+    """Return row pipelines cut as one long table, so that in rank order the rows of the first come first.
+
+    ``None`` unless each is a row pipeline over one scan of Parquet files.
+    """
+    found = [_pipeline_groups(ctx, node) for node in pipelines]
+    tables = [item[1] for item in found if item is not None and item[0].slice is None]
+    if len(tables) != len(pipelines):
+        return None
+    shares = cut_together(tables, ctx.builder.settings.nranks)
+    return [
+        _pipeline(ctx, node, parts, groups)
+        for node, parts, groups in zip(pipelines, shares, tables, strict=True)
+    ]
+
+
+def _pipeline_groups(ctx: Context, node: Node) -> tuple[Scan, Groups] | None:
+    """Return the Parquet scan that a row pipeline starts from, with the row groups of its files."""
+    if not is_row_pipeline(node):
+        return None
+    (scan,) = (part for part in walk_nodes(node) if isinstance(part, Scan))
+    if scan.kind != "parquet":
+        return None
+    try:
+        return scan, [ctx.footers(path) for path in scan.paths]
+    except FooterError:
+        return None
+
+
+def _pipeline(ctx: Context, node: Node, shares: Sequence[RowShare], groups: Groups) -> Stream:
+    """Return a row pipeline whose scan reads ``shares``."""
+    if not isinstance(node, Scan):
+        (child,) = node.children
+        return ctx.apply(node, [_pipeline(ctx, child, shares, groups)])
+    heights = [sum(group.rows for group in file) for file in groups]
+    parts = [_row_part(node, share, heights) for share in shares]
+    return _parts(ctx, node, parts, sum(share.rows for share in shares))
+
+
+def _everywhere(ctx: Context, node: Node) -> Stream:
+    if isinstance(node, Scan):
+        return ctx.builder.local(
+            f"{node_title(node)} on every rank",
+            [],
+            lambda frames, _: rebuild_node(node, []),
+            schema=node.schema,
+            spread=REPLICATED,
+            ordered=True,
+            estimate=_estimate(node, _bytes_to_read(ctx, node) / row_width(node.schema)),
+        )
+    return ctx.apply(node, [_everywhere(ctx, child) for child in node.children])
+
+
+def _bytes_to_read(ctx: Context, node: Scan) -> float:
+    if node.kind == "parquet":
+        try:
+            return sum(group.nbytes for path in node.paths for group in ctx.footers(path))
+        except FooterError:
+            return _UNKNOWN_BYTES
+    return sum(_file_sizes(node)) * _COMPRESSION
+
+
+def lower_frame_scan(ctx: Context, node: Node) -> Stream:
+    """Take each rank's own frame as its part, or rank 0's if the frame is a constant of the query."""
+    assert isinstance(node, DataFrameScan)
+    return ctx.builder.local(
+        "FRAME",
+        [],
+        lambda frames, _: rebuild_node(node, []),
+        schema=node.schema,
+        spread=ARBITRARY if node.frame.width and not ctx.constant_frames else SINGLE,
+        ordered=ctx.ordered(node),
+        estimate=ctx.frame_sizes.get(id(node), Estimate(0.0, 0.0)),
+    )
+
+
+def lower_python_scan(ctx: Context, node: Node) -> Stream:
+    """Let rank 0 read a source that cannot be cut; the next exchange spreads it."""
+    assert isinstance(node, PythonScan)
+
+    def build(_: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
+        return rebuild_node(node, []) if rank == 0 else pl.LazyFrame(schema=dict(node.schema))
+
+    return ctx.builder.local(
+        "PYTHON SCAN on rank 0",
+        [],
+        build,
+        schema=node.schema,
+        spread=ARBITRARY,
+        ordered=ctx.ordered(node),
+        estimate=Estimate(_UNKNOWN_BYTES / row_width(node.schema), _UNKNOWN_BYTES),
+    )

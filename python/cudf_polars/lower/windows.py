@@ -1,0 +1,91 @@
+"""Windows: rows of a partition meet on one rank, the window is computed there, and the order is restored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from cudf_polars.lower.aggregates import ORDER
+from cudf_polars.lower.context import Context
+from cudf_polars.lower.physical import Stream
+from cudf_polars.lower.shape import is_rowwise_step, windows
+from cudf_polars.lower.spread import project
+from cudf_polars.plan.expressions import Column, Expr, NamedExpr, Window
+from cudf_polars.plan.nodes import Filter, HStack, Select
+from cudf_polars.plan.properties import depends_on_order, is_elementwise
+
+__all__ = ["lower_windows"]
+
+
+def lower_windows(ctx: Context, node: Select | HStack | Filter, child: Stream) -> Stream | None:
+    """Compute ``node``, whose expressions are row-wise but for windows; ``None`` if its partitions cannot meet."""
+    found = [window for expr in node.expressions for window in windows(expr)]
+    if not all(_is_local(window) for window in found) or not all(map(_rowwise_but_windows, node.expressions)):
+        return None
+    keys = _common_keys(found)
+    if keys is None:
+        return None
+    builder = ctx.builder
+    ordered = ctx.ordered(node)
+    if child.spread.collocates(keys):
+        spread = child.spread if not isinstance(node, Select) else project(child.spread, _renames(node))
+        return ctx.apply(node, [child], spread=spread)
+    sensitive = any(depends_on_order(window) for window in found)
+    if ordered or sensitive:
+        child = builder.attach_order(child)
+    moved = builder.spread_by(child, keys, "windows")
+    if ordered or sensitive:
+        moved = builder.sort_locally(moved, [ORDER])
+    if not ordered:
+        if sensitive:
+            moved = builder.select(moved, [name for name in moved.schema if name != ORDER])
+        return ctx.apply(node, [moved], spread=project(moved.spread, _renames(node)), ordered=False)
+    schema = {**node.schema, ORDER: pl.UInt64()}
+    numbered: Select | HStack | Filter = replace(node, schema=schema)
+    if isinstance(numbered, Select):
+        position = NamedExpr(ORDER, Column(ORDER, dtype=pl.UInt64()))
+        numbered = replace(numbered, exprs=(*numbered.exprs, position))
+    result = ctx.apply(numbered, [moved], spread=project(moved.spread, _renames(node)))
+    return builder.restore_order(result, [ORDER])
+
+
+def _is_local(window: Window) -> bool:
+    """Whether a window needs its own partition only and gives each row its value."""
+    return (
+        bool(window.partition_by)
+        and window.mapping != "explode"
+        and all(isinstance(key, Column) for key in window.partition_by)
+    )
+
+
+def _rowwise_but_windows(expr: Expr) -> bool:
+    if isinstance(expr, Window) or is_elementwise(expr):
+        return True
+    return bool(expr.children) and is_rowwise_step(expr) and all(map(_rowwise_but_windows, expr.children))
+
+
+def _common_keys(found: list[Window]) -> list[str] | None:
+    """Return columns that every window partitions by: rows that agree in them hold whole partitions of each."""
+    common: set[str] | None = None
+    for window in found:
+        names = {key.name for key in window.partition_by if isinstance(key, Column)}
+        common = names if common is None else common & names
+    if not common:
+        return None
+    first = [key.name for key in found[0].partition_by if isinstance(key, Column)]
+    return [name for name in dict.fromkeys(first) if name in common]
+
+
+def _renames(node: Select | HStack | Filter) -> dict[str, list[str]]:
+    """Return which columns of the input ``node`` keeps, and under which names."""
+    renames: dict[str, list[str]] = {}
+    if isinstance(node, Filter):
+        return {name: [name] for name in node.schema}
+    if isinstance(node, HStack):
+        replaced = {output.name for output in node.exprs}
+        renames = {name: [name] for name in node.child.schema if name not in replaced}
+    for output in node.exprs:
+        if isinstance(output.expr, Column):
+            renames.setdefault(output.expr.name, []).append(output.name)
+    return renames

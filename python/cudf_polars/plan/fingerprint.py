@@ -1,0 +1,155 @@
+"""A text of a plan that is the same on all ranks, to detect ranks that run different queries.
+
+It holds what the query does, and nothing of where it runs: no addresses, no contents of data frames in memory
+(each rank has its own rows), no numbers that Polars makes up as it goes.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import polars as pl
+
+from cudf_polars.plan import expressions as ex
+from cudf_polars.plan import nodes
+
+__all__ = ["dump", "dump_expr", "fingerprint", "first_difference"]
+
+# Columns that Polars makes for common sub-expressions are called by a hash that differs between processes.
+_GENERATED = re.compile(r"__POLARS_CSER_0x[0-9a-f]+")
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+
+
+def dump(plan: nodes.Plan) -> str:
+    """Return the plan as text, a node a line, inputs indented below; what is used twice is shown once."""
+    lines: list[str] = []
+    numbers: dict[int, int] = {}
+    users: dict[int, int] = {}
+    for node in nodes.walk_nodes(plan.root):
+        for child in node.children:
+            users[id(child)] = users.get(id(child), 0) + 1
+    stack: list[tuple[nodes.Node, int]] = [(plan.root, 0)]
+    while stack:
+        node, depth = stack.pop()
+        indent = "  " * depth
+        if id(node) in numbers:
+            lines.append(f"{indent}SAME AS #{numbers[id(node)]}")
+            continue
+        mark = ""
+        if users.get(id(node), 0) > 1:
+            numbers[id(node)] = len(numbers) + 1
+            mark = f"#{numbers[id(node)]} "
+        lines.append(indent + mark + _node(node))
+        stack.extend((child, depth + 1) for child in reversed(node.children))
+    return _renamed("\n".join(lines))
+
+
+def fingerprint(plan: nodes.Plan) -> bytes:
+    """Return a hash of :func:`dump`: 16 bytes, equal on all ranks that run the same query."""
+    return hashlib.blake2b(dump(plan).encode(), digest_size=16).digest()
+
+
+def first_difference(text_a: str, text_b: str) -> str:
+    """Return the first line in which two dumps differ, with the line before it, for an error message.
+
+    Returns
+    -------
+    str
+        Empty when the texts are equal.
+    """
+    before = "(start of the plan)"
+    for number, (a, b) in enumerate(itertools.zip_longest(text_a.splitlines(), text_b.splitlines()), start=1):
+        if a != b:
+            ends = ["(end of the plan)" if line is None else line.strip() for line in (a, b)]
+            return f"line {number}, after {before.strip()!r}:\n  one rank: {ends[0]}\n  another:  {ends[1]}"
+        before = a
+    return ""
+
+
+def _renamed(text: str) -> str:
+    names: dict[str, str] = {}
+    return _GENERATED.sub(lambda m: names.setdefault(m.group(), f"__CSE_{len(names)}"), text)
+
+
+def _schema(schema: Mapping[str, pl.DataType]) -> str:
+    return "[" + ", ".join(f"{name}: {dtype}" for name, dtype in schema.items()) + "]"
+
+
+def _node(node: nodes.Node) -> str:
+    parts: list[str] = []
+    skipped = {"schema", *node._child_fields}
+    for f in fields(node):
+        if f.name in skipped:
+            continue
+        value = getattr(node, f.name)
+        if isinstance(node, nodes.OpaqueNode) and f.name in ("build", "reason"):
+            continue
+        if isinstance(node, nodes.DataFrameScan) and f.name == "frame":
+            continue
+        if value is None or (isinstance(value, tuple) and not value):
+            continue
+        parts.append(f"{f.name}={_value(value)}")
+    return f"{type(node).__name__}({', '.join(parts)}) -> {_schema(node.schema)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, ex.Expr):
+        return dump_expr(value)
+    if isinstance(value, ex.NamedExpr):
+        return f"{value.name}: {dump_expr(value.expr)}"
+    if isinstance(value, ex.FrozenSeries):
+        return _series(value.series)
+    if isinstance(value, pl.DataFrame):
+        return f"frame {_schema(value.schema)} of {value.height} rows"
+    if isinstance(value, pl.Series):
+        return _series(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k}: {_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if isinstance(value, bool | int | float | str | bytes | pl.DataType) or value is None:
+        return repr(value)
+    if callable(value):
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__name__)}"
+    return _ADDRESS.sub("0x", repr(value))
+
+
+def _series(series: pl.Series) -> str:
+    """Write a literal's values; long ones by their hash."""
+    if len(series) <= 16:
+        return f"{series.dtype}{series.to_list()!r}"
+    digest = hashlib.blake2b(repr(series.to_list()).encode(), digest_size=8).hexdigest()
+    return f"{series.dtype} of {len(series)} values ({digest})"
+
+
+def dump_expr(expr: ex.Expr) -> str:
+    """Return an expression as text."""
+    match expr:
+        case ex.Column():
+            return f"col({expr.name!r})"
+        case ex.Literal():
+            return f"lit({_value(expr.value)}: {expr.dtype})"
+        case ex.BinaryOp():
+            return f"({dump_expr(expr.left)} {expr.op} {dump_expr(expr.right)})"
+        case ex.Opaque():
+            inputs = ", ".join(dump_expr(e) for e in expr.inputs)
+            return f"opaque({expr.source.text!r} over {inputs})"
+        case ex.Function() | ex.Agg():
+            parts = [dump_expr(e) for e in expr.children]
+            options = expr.args if isinstance(expr, ex.Function) else expr.options
+            return f"{expr.name}({', '.join([*parts, *(_value(o) for o in options)])})"
+    parts = []
+    for f in fields(expr):
+        if f.name != "dtype":
+            value = getattr(expr, f.name)
+            if value is not None:
+                parts.append(f"{f.name}={_value(value)}")
+    return f"{type(expr).__name__}({', '.join(parts)})"

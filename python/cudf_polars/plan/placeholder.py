@@ -1,0 +1,188 @@
+"""Placeholders: what stands in a query for the parts that Polars does not show, while the query is read.
+
+An expression's place is taken by a plugin function (``_placeholder.so``, from ``cpp/src/placeholder``), a
+source's by a Python source. Both survive Polars' optimiser and carry the number of the original.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import polars._plr as plr
+
+__all__ = [
+    "FrameSource",
+    "PlaceholderSource",
+    "PlaceholderUnavailable",
+    "TypeCapsule",
+    "find_library",
+    "frame_source",
+    "placeholder_expr",
+    "placeholder_scan",
+    "source_number",
+]
+
+LIBRARY_VARIABLE = "CUDF_POLARS_PLACEHOLDER"
+SYMBOL = "placeholder"
+
+
+class PlaceholderUnavailable(RuntimeError):
+    """The placeholder plugin is not installed."""
+
+
+def find_library() -> Path:
+    """Return the path of the placeholder plugin.
+
+    Raises
+    ------
+    PlaceholderUnavailable
+        When neither the package nor ``CUDF_POLARS_PLACEHOLDER`` has it.
+    """
+    named = os.environ.get(LIBRARY_VARIABLE)
+    path = Path(named) if named else Path(__file__).with_name("_placeholder.so")
+    if not path.is_file():
+        raise PlaceholderUnavailable(
+            f"the plugin {path} is missing: install the package with pip, or set {LIBRARY_VARIABLE} to the "
+            "plugin that its build made"
+        )
+    return path.resolve()
+
+
+class TypeCapsule:
+    """A type in the form that the plugin reads; must outlive the reading of the plan."""
+
+    def __init__(self, dtype: pl.DataType) -> None:
+        self._capsule: Any = pl.Schema({"": dtype}).__arrow_c_schema__()
+        get = ctypes.pythonapi.PyCapsule_GetPointer
+        get.restype = ctypes.c_void_p
+        get.argtypes = (ctypes.py_object, ctypes.c_char_p)
+        self.address: int = get(self._capsule, b"arrow_schema")
+
+
+def placeholder_expr(
+    library: Path,
+    number: int,
+    capsule: TypeCapsule,
+    inputs: Sequence[pl.Expr],
+    *,
+    elementwise: bool,
+    scalar: bool,
+    length_preserving: bool,
+) -> pl.Expr:
+    """Return the plugin call that stands for an expression.
+
+    Parameters
+    ----------
+    library
+        The plugin, from :func:`find_library`.
+    number
+        What :mod:`~cudf_polars.plan.substitute` knows the original by.
+    capsule
+        Type of the result.
+    inputs
+        Columns that the original reads; at least one.
+    elementwise, scalar, length_preserving
+        As in :class:`~cudf_polars.plan.expressions.OpaqueSource`; Polars moves filters and projections by
+        them.
+    """
+    return pl.Expr._from_pyexpr(
+        plr.register_plugin_function(
+            str(library),
+            SYMBOL,
+            [e._pyexpr for e in inputs],
+            f"{capsule.address};{number}".encode(),
+            elementwise,
+            False,
+            scalar,
+            False,
+            False,
+            not length_preserving,
+            True,
+        )
+    )
+
+
+class PlaceholderSource:
+    """A Python source that stands for a part of the query.
+
+    Parameters
+    ----------
+    number
+        What :mod:`~cudf_polars.plan.substitute` knows the part by.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, *args: Any) -> Any:
+        """Fail: the part itself is run, never its placeholder."""
+        raise RuntimeError(
+            "a placeholder of cudf_polars was run: it stands for a part of a query while the query is read; "
+            "please report this query"
+        )
+
+
+def placeholder_scan(number: int, schema: pl.Schema) -> pl.LazyFrame:
+    """Return the source that stands for a part of the query with this schema."""
+    return pl.LazyFrame._scan_python_function(dict(schema), PlaceholderSource(number), is_pure=True)
+
+
+def source_number(function: Any) -> int | None:
+    """Return the number of the part that a source stands for, ``None`` for any other source."""
+    return function.number if isinstance(function, PlaceholderSource) else None
+
+
+# --- frames inside a serialised query ----------------------------------------------------------------------
+
+_tickets = itertools.count()
+_waiting: dict[int, pl.LazyFrame] = {}
+"""Frames on their way through a serialised query, until the source that reads them is made."""
+
+
+class FrameSource:
+    """A Python source that runs a lazy frame of this process.
+
+    Serialised queries cannot hold a lazy frame by reference. This source goes through serialisation as a
+    ticket and comes out holding the frame.
+    """
+
+    def __init__(self, frame: pl.LazyFrame) -> None:
+        self._frame = frame
+
+    def __call__(
+        self,
+        with_columns: list[str] | None,
+        predicate: bytes | None,
+        n_rows: int | None,
+        batch_size: int | None,
+    ) -> tuple[Iterator[pl.DataFrame], bool]:
+        """Read the frame, as Polars asks an I/O source to."""
+        lf = self._frame
+        if predicate is not None:
+            lf = lf.filter(pl.Expr.deserialize(predicate))
+        if with_columns is not None:
+            lf = lf.select(pl.col(name) for name in with_columns)
+        if n_rows is not None:
+            lf = lf.head(n_rows)
+        return iter((lf.collect(engine="streaming"),)), True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the frame behind under a ticket."""
+        ticket = next(_tickets)
+        _waiting[ticket] = self._frame
+        return _claim, (ticket,)
+
+
+def _claim(ticket: int) -> FrameSource:
+    return FrameSource(_waiting.pop(ticket))
+
+
+def frame_source(frame: pl.LazyFrame, schema: pl.Schema) -> pl.LazyFrame:
+    """Return a source that runs ``frame`` and can be part of a serialised query, once."""
+    return pl.LazyFrame._scan_python_function(dict(schema), FrameSource(frame), is_pure=False)

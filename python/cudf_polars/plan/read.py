@@ -1,0 +1,300 @@
+"""Read a query: Polars' optimised plan as a typed plan.
+
+Three ways, each for what the one before cannot do:
+
+1. Look at the optimised plan through Polars' views (:mod:`~cudf_polars.plan.adapter_v16`).
+2. Replace what the views do not show by placeholders first (:mod:`~cudf_polars.plan.substitute`).
+3. Take the whole query as one opaque node (:mod:`~cudf_polars.plan.last_resort`).
+
+Whatever is returned can be rebuilt: every node was, over empty inputs, and gave the schema that Polars said.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from cudf_polars.plan import adapter_v16, nodes
+from cudf_polars.plan.adapter_v16 import Unreadable
+from cudf_polars.plan.last_resort import frame_scans, opaque_query
+from cudf_polars.plan.opaque import deserialize_expr
+from cudf_polars.plan.placeholder import PlaceholderUnavailable, source_number
+from cudf_polars.plan.rebuild import CannotRebuild, rebuild_node, rebuild_scan
+from cudf_polars.plan.substitute import (
+    CannotSubstitute,
+    Substitution,
+    deserialize_plan,
+    forms,
+    serialize_plan,
+)
+
+__all__ = ["UnsupportedPolarsError", "read_plan"]
+
+_ADAPTERS = {16: adapter_v16.Adapter}
+_SUPPORTED = "polars>=2.1,<2.2"
+
+_SERIALIZE_LIMIT = 256 << 20
+"""Bytes of data frames above which a query is not serialised just to look at it."""
+_SUBSTITUTE_LIMIT = 16 << 20
+"""Bytes of a serialised query above which it is not taken apart: its text form is five times as large."""
+
+_VALIDATIONS = {"OneToOne": "1:1", "OneToMany": "1:m", "ManyToOne": "m:1"}
+
+
+class UnsupportedPolarsError(ImportError):
+    """The installed Polars has plan views that this version of the package does not know."""
+
+
+def read_plan(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags | None = None) -> nodes.Plan:
+    """Read the plan that Polars makes of a query.
+
+    Parameters
+    ----------
+    lf
+        The query; it is not run.
+    optimizations
+        Which optimisations Polars may make; all when ``None``.
+
+    Returns
+    -------
+    Plan
+        It can always be rebuilt with :func:`~cudf_polars.plan.rebuild.to_lazyframe`.
+
+    Raises
+    ------
+    UnsupportedPolarsError
+        When the installed Polars is not a supported version.
+    polars.exceptions.PolarsError
+        When the query is wrong: what ``lf.collect_schema()`` or ``lf.collect()`` raises.
+    """
+    flags = (pl.QueryOptFlags() if optimizations is None else optimizations)._pyoptflags
+    return _Reader(lf, flags).read()
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the views leave out of a query and its serialised form tells."""
+
+    null_on_oob: bool | None
+    validations: Mapping[tuple[str, ...], str | None]
+    times: Callable[[], bool]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exact_times(self) -> bool:
+        """Whether times in literals are whole microseconds."""
+        return self.times()
+
+
+class _Reader:
+    """One query being read."""
+
+    def __init__(self, lf: pl.LazyFrame, flags: Any) -> None:
+        self._lf = lf
+        # the streaming engine has joins of its own, which the views do not show; fragments are planned again
+        flags = flags.copy()
+        flags.streaming = False
+        if _has_frames(lf._ldf.with_optimizations(flags).visit()):
+            # under SPMD each rank's frames have their own sizes, which must not decide the order of joins:
+            # all ranks need the same plan
+            flags.join_order = False
+            flags.row_estimate = False
+        self._flags = flags
+        self._plain = flags.copy()
+        # min_by and max_by that Polars makes of sort_by().first() are not shown; unsimplified they are
+        self._plain.simplify_expression = False
+
+    def read(self) -> nodes.Plan:
+        reasons: list[str] = []
+        for flags in (self._flags, self._plain):
+            try:
+                return self._plan(_view(self._lf, flags, self._facts_if_needed))
+            except (Unreadable, CannotRebuild, RecursionError) as e:
+                reasons.append(str(e))
+        try:
+            return self._substituted()
+        except (Unreadable, CannotRebuild, CannotSubstitute, PlaceholderUnavailable, RecursionError) as e:
+            reasons.append(str(e).splitlines()[0] if str(e) else type(e).__name__)
+        except _DESERIALIZE_ERRORS as e:
+            reasons.append(f"{type(e).__name__}: {str(e).splitlines()[0][:200]}")
+        reason = "; ".join(dict.fromkeys(reasons))
+        return nodes.Plan(opaque_query(self._lf, self._flags, reason), notes=(reason,))
+
+    def _plan(self, root: nodes.Node, substitution: Substitution | None = None) -> nodes.Plan:
+        notes = self.__dict__["_facts"].notes if "_facts" in self.__dict__ else ()
+        return nodes.Plan(root, {} if substitution is None else dict(substitution.expressions), notes)
+
+    # --- what the views leave out ----------------------------------------------------------------------
+
+    def _facts_if_needed(self) -> _Facts:
+        return self._facts
+
+    @cached_property
+    def _facts(self) -> _Facts:
+        size = _frame_bytes(self._lf._ldf.with_optimizations(self._flags).visit())
+        if size > _SERIALIZE_LIMIT:
+            note = "large data frames: 'validate' of joins and 'null_on_oob' of gathers are not looked up"
+            return _Facts(False, {}, _unknown, (note,))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                binary = self._lf.serialize()
+        except Exception as e:  # whatever the pickling of the user's functions raises
+            note = f"not serialisable ({type(e).__name__}): 'validate' and 'null_on_oob' are not known"
+            return _Facts(False, {}, _unknown, (note,))
+        small = len(binary) <= _SUBSTITUTE_LIMIT
+        times: Callable[[], bool] = _unknown
+        if re.search(rb"Nanoseconds|Time", binary) is None:
+            times = _exact
+        elif small:
+            times = self._times_are_exact
+        if re.search(rb"OneToOne|OneToMany|ManyToOne|null_on_oob\xc3", binary) is None:
+            return _Facts(False, {}, times)
+        if not small:
+            raise Unreadable("options of joins or gathers in a query with large data frames")
+        return _facts_of(serialize_plan(self._lf), times)
+
+    def _times_are_exact(self) -> bool:
+        return _times_are_exact(serialize_plan(self._lf))
+
+    # --- placeholders ----------------------------------------------------------------------
+
+    def _substituted(self) -> nodes.Plan:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                size = len(self._lf.serialize())
+            except Exception as e:  # whatever the pickling of the user's functions raises
+                raise CannotSubstitute(f"the query cannot be serialised: {type(e).__name__}: {e}") from e
+        if size > _SUBSTITUTE_LIMIT:
+            raise CannotSubstitute(f"the query holds {size >> 20} MiB of data frames")
+        form = serialize_plan(self._lf)
+        substitution = Substitution(self._is_readable, self._read)
+        rewritten = substitution.rewrite(form)
+        return self._plan(self._read(deserialize_plan(rewritten), substitution), substitution)
+
+    def _read(self, lf: pl.LazyFrame, substitution: Substitution) -> nodes.Node:
+        try:
+            return _view(lf, self._flags, self._facts_if_needed, substitution)
+        except (Unreadable, CannotRebuild):
+            return _view(lf, self._plain, self._facts_if_needed, substitution)
+
+    def _is_readable(self, lf: pl.LazyFrame, substitution: Substitution) -> bool:
+        try:
+            self._read(lf, substitution)
+        except (Unreadable, CannotRebuild):
+            return False
+        return True
+
+
+_DESERIALIZE_ERRORS = (pl.exceptions.PolarsError, ValueError, TypeError, KeyError, AttributeError)
+
+
+def _view(lf: pl.LazyFrame, flags: Any, facts: Any, substitution: Substitution | None = None) -> nodes.Node:
+    """Look at a query through the views, and check that it can be rebuilt."""
+    traverser = lf._ldf.with_optimizations(flags).visit()
+    version = traverser.version()
+    adapter = _ADAPTERS.get(version[0])
+    if adapter is None:
+        raise UnsupportedPolarsError(
+            f"Polars {pl.__version__} shows its plans in version {version[0]}.{version[1]}; this package "
+            f"reads version {', '.join(str(v) for v in _ADAPTERS)}. Install {_SUPPORTED}."
+        )
+    reader = adapter(
+        traverser,
+        facts=facts,
+        opaque_expressions={} if substitution is None else substitution.expressions,
+        opaque_nodes={} if substitution is None else substitution.nodes,
+        placeholder_of=source_number,
+    )
+    try:
+        root = reader.read()
+        _verify(root)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as e:
+        if isinstance(e, CannotRebuild):
+            raise
+        # a form that the adapter does not expect: the query still runs, by another way, and says why
+        raise Unreadable(f"an unexpected form of plan ({type(e).__name__}: {e})") from e
+    return root
+
+
+def _verify(root: nodes.Node) -> None:
+    """Check that each node, rebuilt over empty inputs, has the schema that Polars gave it."""
+    for node in nodes.walk_nodes(root):
+        if isinstance(node, nodes.OpaqueNode):
+            continue  # it is the original
+        try:
+            if isinstance(node, nodes.Scan):
+                built = rebuild_scan(node).collect_schema()
+            else:
+                empty = [pl.LazyFrame(schema=dict(c.schema)) for c in node.children]
+                built = rebuild_node(node, empty).collect_schema()
+        except pl.exceptions.PolarsError as e:
+            raise CannotRebuild(f"{type(node).__name__}: {str(e).splitlines()[0]}") from e
+        if list(built.items()) != list(node.schema.items()):
+            raise CannotRebuild(
+                f"{type(node).__name__} has another schema when rebuilt: {built}, {node.schema}"
+            )
+
+
+def _has_frames(traverser: Any) -> bool:
+    return any(True for _ in frame_scans(traverser))
+
+
+def _frame_bytes(traverser: Any) -> int:
+    return sum(int(frame.estimated_size()) for _, frame in frame_scans(traverser))
+
+
+def _exact() -> bool:
+    return True
+
+
+def _unknown() -> bool:
+    return False
+
+
+def _facts_of(form: Any, times: Callable[[], bool]) -> _Facts:
+    out_of_bounds = {bool(g.get("null_on_oob")) for g in forms(form, "Gather") if "idx" in g}
+    validations: dict[tuple[str, ...], str | None] = {}
+    for join in forms(form, "Join"):
+        if "Equi" not in join["condition"]:
+            continue
+        equi = join["condition"]["Equi"]
+        left, right = ([_output_name(e) for e in equi[side]] for side in ("left_on", "right_on"))
+        how = _VALIDATIONS.get(join["options"]["args"]["validation"], "m:m")
+        key = (*left, *right)
+        if validations.setdefault(key, how) != how:
+            validations[key] = None  # the views do not tell these joins apart
+    return _Facts(
+        null_on_oob=None if len(out_of_bounds) > 1 else out_of_bounds == {True},
+        validations=validations,
+        times=times,
+    )
+
+
+def _output_name(form: Any) -> str:
+    return str(deserialize_expr(form).meta.output_name(raise_if_undetermined=False))
+
+
+def _times_are_exact(form: Any) -> bool:
+    """Whether all time and nanosecond literals are whole microseconds, which is what the views show."""
+    for literal in forms(form, "Scalar"):
+        if not isinstance(literal, dict):
+            continue
+        if int(literal.get("Time") or 0) % 1000:
+            return False
+        value = next(iter(literal.values()))
+        is_datetime = "Datetime" in literal or "DatetimeOwned" in literal
+        if is_datetime and isinstance(value, list) and value[1] == "Nanoseconds" and value[0] % 1000:
+            return False
+    for cast in forms(form, "Cast"):
+        to_finer = re.search(r"Nanoseconds|\"Time\"|'Time'", str(cast.get("dtype")))
+        if to_finer and not any(True for _ in forms(cast["expr"], "Column")):
+            return False  # a number that becomes a time
+    return True

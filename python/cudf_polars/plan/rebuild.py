@@ -1,0 +1,464 @@
+"""Typed plans back into Polars: expressions, single nodes, whole plans.
+
+The optimised plan has the types, casts and column choices that Polars settled on, so what is rebuilt here
+passes through Polars' planner again unchanged.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import polars._plr as plr
+
+from cudf_polars.plan import expressions as ex
+from cudf_polars.plan import nodes
+from cudf_polars.plan.functions import FUNCTIONS
+from cudf_polars.plan.opaque import expression_over
+
+__all__ = ["CannotRebuild", "rebuild_node", "rebuild_scan", "to_expr", "to_exprs", "to_lazyframe"]
+
+
+class CannotRebuild(ValueError):
+    """An expression or node has no form in the Polars API."""
+
+
+_BINARY: dict[ex.Operator, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
+    ex.Operator.EQ: operator.eq,
+    ex.Operator.EQ_MISSING: lambda a, b: a.eq_missing(b),
+    ex.Operator.NE: operator.ne,
+    ex.Operator.NE_MISSING: lambda a, b: a.ne_missing(b),
+    ex.Operator.LT: operator.lt,
+    ex.Operator.LE: operator.le,
+    ex.Operator.GT: operator.gt,
+    ex.Operator.GE: operator.ge,
+    ex.Operator.ADD: operator.add,
+    ex.Operator.SUB: operator.sub,
+    ex.Operator.MUL: operator.mul,
+    ex.Operator.TRUE_DIV: operator.truediv,
+    ex.Operator.FLOOR_DIV: operator.floordiv,
+    ex.Operator.MOD: operator.mod,
+    ex.Operator.AND: operator.and_,
+    ex.Operator.OR: operator.or_,
+    ex.Operator.XOR: operator.xor,
+}
+
+_AGGREGATIONS: dict[str, Callable[[pl.Expr, tuple[Any, ...]], pl.Expr]] = {
+    "sum": lambda e, o: e.sum(),
+    "mean": lambda e, o: e.mean(),
+    "median": lambda e, o: e.median(),
+    "min": lambda e, o: e.min(),
+    "max": lambda e, o: e.max(),
+    "nan_min": lambda e, o: e.nan_min(),
+    "nan_max": lambda e, o: e.nan_max(),
+    "n_unique": lambda e, o: e.n_unique(),
+    "first": lambda e, o: e.first(),
+    "last": lambda e, o: e.last(),
+    "first_non_null": lambda e, o: e.first(ignore_nulls=True),
+    "last_non_null": lambda e, o: e.last(ignore_nulls=True),
+    "std": lambda e, o: e.std(ddof=o[0]),
+    "var": lambda e, o: e.var(ddof=o[0]),
+    "count": lambda e, o: e.count(),
+    "len": lambda e, o: e.len(),
+    "implode": lambda e, o: e.implode(maintain_order=o[0]),
+    "item": lambda e, o: e.item(allow_empty=o[0]),
+}
+
+
+def to_expr(expr: ex.Expr) -> pl.Expr:
+    """Return the Polars expression that computes ``expr``.
+
+    Raises
+    ------
+    CannotRebuild
+        When Polars' API has no form for it; never for a plan that :func:`~cudf_polars.plan.read.read_plan`
+        returned.
+    """
+    match expr:
+        case ex.Column():
+            return pl.col(_literal_name(expr.name))
+        case ex.Literal():
+            return _literal(expr)
+        case ex.BinaryOp():
+            build = _BINARY.get(expr.op)
+            if build is None:
+                raise CannotRebuild(f"operator {expr.op}")
+            return build(to_expr(expr.left), to_expr(expr.right))
+        case ex.Cast():
+            return to_expr(expr.child).cast(
+                expr.to,
+                strict=expr.mode is ex.CastMode.STRICT,
+                wrap_numerical=expr.mode is ex.CastMode.WRAP,
+            )
+        case ex.Agg():
+            aggregate = _AGGREGATIONS.get(expr.name)
+            if aggregate is None:
+                raise CannotRebuild(f"aggregation {expr.name}")
+            return aggregate(to_expr(expr.child), expr.options)
+        case ex.Function():
+            spec = FUNCTIONS.get(expr.name)
+            if spec is None:
+                raise CannotRebuild(f"function {expr.name}")
+            inputs = [to_expr(e) for e in expr.inputs]
+            try:
+                return spec.build(inputs, expr.args)
+            except (TypeError, ValueError, IndexError, AttributeError) as e:
+                raise CannotRebuild(f"function {expr.name}{expr.args!r}: {e}") from e
+        case ex.Ternary():
+            return pl.when(to_expr(expr.predicate)).then(to_expr(expr.truthy)).otherwise(to_expr(expr.falsy))
+        case ex.Filter():
+            return to_expr(expr.child).filter(to_expr(expr.predicate))
+        case ex.Len():
+            return pl.len()
+        case ex.Slice():
+            return to_expr(expr.child).slice(to_expr(expr.offset), to_expr(expr.length))
+        case ex.Sort():
+            return to_expr(expr.child).sort(descending=expr.descending, nulls_last=expr.nulls_last)
+        case ex.SortBy():
+            return to_expr(expr.child).sort_by(
+                [to_expr(e) for e in expr.by],
+                descending=list(expr.descending),
+                nulls_last=list(expr.nulls_last),
+                maintain_order=expr.maintain_order,
+            )
+        case ex.Gather():
+            child, indices = to_expr(expr.child), to_expr(expr.indices)
+            if expr.scalar:
+                return child.get(indices, null_on_oob=expr.null_on_oob)
+            return child.gather(indices, null_on_oob=expr.null_on_oob)
+        case ex.Explode():
+            return to_expr(expr.child).explode(empty_as_null=expr.empty_as_null, keep_nulls=expr.keep_nulls)
+        case ex.Window():
+            mapping: Any = expr.mapping
+            return to_expr(expr.child).over(
+                [to_expr(e) for e in expr.partition_by] or None,
+                order_by=None if expr.order_by is None else to_expr(expr.order_by),
+                descending=expr.descending,
+                nulls_last=expr.nulls_last,
+                mapping_strategy=mapping,
+            )
+        case ex.Rolling():
+            closed: Any = expr.closed
+            return to_expr(expr.child).rolling(
+                to_expr(expr.index), period=expr.period, offset=expr.offset, closed=closed
+            )
+        case ex.StructEval():
+            return to_expr(expr.child).struct.with_fields(to_exprs(expr.fields))
+        case ex.Opaque():
+            return expression_over(expr.source, [to_expr(e) for e in expr.inputs])
+    raise CannotRebuild(f"expression {type(expr).__name__}")
+
+
+def to_exprs(exprs: Sequence[ex.NamedExpr]) -> list[pl.Expr]:
+    """Return Polars expressions that carry their output names."""
+    return [to_expr(e.expr).alias(e.name) for e in exprs]
+
+
+def _literal_name(name: str) -> str:
+    # pl.col takes "^...$" for a pattern and "*" for all columns; a column may be called so
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise CannotRebuild(f"a column called {name!r}")
+    return name
+
+
+def _literal(expr: ex.Literal) -> pl.Expr:
+    value = expr.value
+    if isinstance(value, ex.FrozenSeries):
+        series = value.series
+    elif expr.dtype is None:
+        return pl.lit(value)
+    elif isinstance(expr.dtype, pl.Datetime | pl.Duration) and isinstance(value, int):
+        series = pl.Series("literal", [value], dtype=pl.Int64).cast(expr.dtype)
+    else:
+        series = pl.Series("literal", [value], dtype=expr.dtype)
+    return pl.Expr._from_pyexpr(plr.lit(series._s, allow_object=False, is_scalar=expr.scalar))
+
+
+# --- nodes ----------------------------------------------------------------------
+
+
+def rebuild_scan(
+    scan: nodes.Scan,
+    *,
+    paths: Sequence[str] | None = None,
+    slice: tuple[int, int] | None = None,
+    row_index_offset: int | None = None,
+    project: bool = True,
+) -> pl.LazyFrame:
+    """Return the scan, or a part of it.
+
+    Parameters
+    ----------
+    scan
+        The scan.
+    paths
+        Files to read instead of ``scan.paths``.
+    slice
+        ``(offset, length)`` in rows over these files to read instead of ``scan.slice``.
+    row_index_offset
+        First value of the row index in the first of these files (when ``slice`` skips rows, they are
+        counted).
+    project
+        Leave predicate and projection out when false.
+    """
+    keywords: dict[str, Any] = dict(scan.options)
+    if scan.row_index is not None:
+        name, first = scan.row_index
+        keywords["row_index_name"] = name
+        keywords["row_index_offset"] = first if row_index_offset is None else row_index_offset
+    if scan.include_file_paths is not None:
+        keywords["include_file_paths"] = scan.include_file_paths
+    if scan.kind == "ipc":
+        pass  # paths are the user's own
+    elif scan.kind in ("parquet", "csv", "lines"):
+        keywords["glob"] = False  # the paths are files; their names may hold brackets
+    if scan.hive_columns:
+        keywords["hive_schema"] = dict(scan.hive_columns)
+    function: Callable[..., pl.LazyFrame] = getattr(pl, "scan_" + scan.kind)
+    lf = function(list(scan.paths if paths is None else paths), **keywords)
+    rows = scan.slice if slice is None else slice
+    if rows is not None:
+        lf = lf.slice(*rows)
+    if not project:
+        return lf
+    if scan.predicate is not None:
+        lf = lf.filter(to_expr(scan.predicate))
+    return lf.select(pl.col(_literal_name(name)) for name in scan.schema)
+
+
+def rebuild_node(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
+    """Re-express one node over other frames.
+
+    Parameters
+    ----------
+    node
+        The node.
+    children
+        A frame for each of ``node.children``, with that child's schema.
+
+    Returns
+    -------
+    polars.LazyFrame
+        Its columns are those of ``node.schema``, in that order.
+
+    Raises
+    ------
+    CannotRebuild
+        When Polars' API has no form for it; never for a plan that :func:`~cudf_polars.plan.read.read_plan`
+        returned.
+    """
+    if len(children) != len(node.children):
+        raise ValueError(f"{type(node).__name__} has {len(node.children)} inputs, got {len(children)}")
+    lf = _build(node, children)
+    if isinstance(node, nodes.Join | nodes.HConcat | nodes.GroupBy | nodes.Union | nodes.MapFunction):
+        # what the optimiser no longer needs (right-hand keys, say) is in the API's result still
+        empty = [pl.LazyFrame(schema=dict(c.schema)) for c in node.children]
+        if _build(node, empty).collect_schema().names() != list(node.schema):
+            lf = lf.select(pl.col(_literal_name(name)) for name in node.schema)
+    return lf
+
+
+def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
+    match node:
+        case nodes.Scan():
+            return rebuild_scan(node)
+        case nodes.DataFrameScan():
+            lf = node.frame.lazy()
+            return lf if list(node.schema) == node.frame.columns else lf.select(_columns(node.schema))
+        case nodes.PythonScan():
+            return _python_scan(node)
+        case nodes.Select():
+            return children[0].select(to_exprs(node.exprs))
+        case nodes.HStack():
+            return children[0].with_columns(to_exprs(node.exprs))
+        case nodes.Filter():
+            return children[0].filter(to_expr(node.predicate))
+        case nodes.SimpleProjection():
+            return children[0].select(_columns(node.schema))
+        case nodes.GroupBy():
+            return _sliced(_group_by(node, children[0]), node.slice)
+        case nodes.Join():
+            return _sliced(_join(node, children[0], children[1]), node.slice)
+        case nodes.Sort():
+            lf = children[0].sort(
+                [to_expr(e.expr) for e in node.by],
+                descending=list(node.descending),
+                nulls_last=list(node.nulls_last),
+                maintain_order=node.maintain_order,
+            )
+            return _sliced(lf, node.slice)
+        case nodes.Distinct():
+            keep: Any = node.keep
+            subset = None if node.subset is None else [pl.col(_literal_name(n)) for n in node.subset]
+            return _sliced(
+                children[0].unique(subset, keep=keep, maintain_order=node.maintain_order), node.slice
+            )
+        case nodes.Slice():
+            return children[0].slice(node.offset, node.length)
+        case nodes.Union():
+            combine = pl.concat if node.maintain_order else pl.union
+            return _sliced(combine(children, how="vertical"), node.slice)
+        case nodes.HConcat():
+            if node.broadcast_unit_length:
+                raise CannotRebuild("a horizontal concatenation that repeats rows")
+            return pl.concat(children, how="horizontal" if node.strict else "horizontal_extend")
+        case nodes.MergeSorted():
+            left, right = children
+            return left.merge_sorted(right, list(node.key), maintain_order=node.maintain_order)
+        case nodes.GatherRows():
+            return children[0].gather(children[1], null_on_oob=node.null_on_oob)
+        case nodes.Explode():
+            return children[0].explode(
+                list(node.columns), empty_as_null=node.empty_as_null, keep_nulls=node.keep_nulls
+            )
+        case nodes.Unnest():
+            return children[0].unnest(list(node.columns), separator=node.separator)
+        case nodes.Unpivot():
+            return children[0].unpivot(
+                list(node.on),
+                index=list(node.index),
+                variable_name=node.variable_name,
+                value_name=node.value_name,
+            )
+        case nodes.RowIndex():
+            return children[0].with_row_index(node.name, node.offset)
+        case nodes.HintSorted():
+            names, descending, nulls_last = (list(flags) for flags in zip(*node.columns, strict=True))
+            return children[0].set_sorted(names, descending=descending, nulls_last=nulls_last)
+        case nodes.Sink():
+            sink: Callable[..., pl.LazyFrame] = getattr(children[0], node.method)
+            return sink(node.target, lazy=True, **node.options)
+        case nodes.OpaqueNode():
+            return node.build(children)
+    raise CannotRebuild(f"plan node {type(node).__name__}")
+
+
+def _columns(schema: Mapping[str, Any]) -> list[pl.Expr]:
+    return [pl.col(_literal_name(name)) for name in schema]
+
+
+def _sliced(lf: pl.LazyFrame, rows: tuple[int, int] | None) -> pl.LazyFrame:
+    return lf if rows is None else lf.slice(*rows)
+
+
+def _python_scan(node: nodes.PythonScan) -> pl.LazyFrame:
+    lf = pl.LazyFrame._scan_python_function(dict(node.schema), node.function, pyarrow=node.pyarrow)
+    if node.n_rows is not None:
+        lf = lf.head(node.n_rows)
+    return lf if node.predicate is None else lf.filter(to_expr(node.predicate))
+
+
+def _group_by(node: nodes.GroupBy, lf: pl.LazyFrame) -> pl.LazyFrame:
+    keys, aggs = to_exprs(node.keys), to_exprs(node.aggs)
+    if node.dynamic is not None:
+        d = node.dynamic
+        label: Any = d.label
+        closed: Any = d.closed
+        start_by: Any = d.start_by
+        return lf.group_by_dynamic(
+            d.index_column,
+            every=d.every,
+            period=d.period,
+            offset=d.offset,
+            include_boundaries=d.include_boundaries,
+            closed=closed,
+            label=label,
+            group_by=keys or None,
+            start_by=start_by,
+        ).agg(aggs)
+    if node.rolling is not None:
+        r = node.rolling
+        closed = r.closed
+        return lf.rolling(
+            r.index_column, period=r.period, offset=r.offset, closed=closed, group_by=keys or None
+        ).agg(aggs)
+    return lf.group_by(keys, maintain_order=node.maintain_order).agg(aggs)
+
+
+_COMPARE = {"<": ex.Operator.LT, "<=": ex.Operator.LE, ">": ex.Operator.GT, ">=": ex.Operator.GE}
+
+
+def _join(node: nodes.Join, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyFrame:
+    how: Any = node.how
+    order: Any = node.maintain_order
+    validate: Any = node.validate
+    if node.asof is not None:
+        a = node.asof
+        strategy: Any = a.strategy
+        return left.join_asof(
+            right,
+            left_on=to_expr(node.left_on[0].expr),
+            right_on=to_expr(node.right_on[0].expr),
+            by_left=list(a.left_by) or None,
+            by_right=list(a.right_by) or None,
+            strategy=strategy,
+            suffix=node.suffix,
+            tolerance=a.tolerance,
+            coalesce=node.coalesce,
+            allow_exact_matches=a.allow_exact_matches,
+            check_sortedness=a.check_sortedness,
+        )
+    if node.how == "ie":
+        predicates = [
+            ex.BinaryOp(_COMPARE[op], le.expr, _suffixed(re.expr, node))
+            for op, le, re in zip(node.ie_operators, node.left_on, node.right_on, strict=True)
+        ]
+        return left.join_where(right, *[to_expr(p) for p in predicates], suffix=node.suffix)
+    if node.how == "cross":
+        lf = left.join(right, how="cross", suffix=node.suffix, maintain_order=order)
+    else:
+        lf = left.join(
+            right,
+            how=how,
+            left_on=[to_expr(e.expr) for e in node.left_on],
+            right_on=[to_expr(e.expr) for e in node.right_on],
+            suffix=node.suffix,
+            validate=validate,
+            nulls_equal=node.nulls_equal,
+            coalesce=node.coalesce,
+            maintain_order=order,
+        )
+    return lf if node.predicate is None else lf.filter(to_expr(node.predicate))
+
+
+def _suffixed(expr: ex.Expr, node: nodes.Join) -> ex.Expr:
+    """Rename the columns of the right side as the joined table calls them."""
+    if isinstance(expr, ex.Column):
+        taken = expr.name in node.left.schema
+        return ex.Column(expr.name + node.suffix, dtype=expr.dtype) if taken else expr
+    return expr.with_children([_suffixed(c, node) for c in expr.children])
+
+
+def to_lazyframe(
+    root: nodes.Node, resolve: Callable[[nodes.Node], pl.LazyFrame | None] = lambda node: None
+) -> pl.LazyFrame:
+    """Re-express a plan.
+
+    A node with several users is rebuilt once, so that Polars runs it once.
+
+    Parameters
+    ----------
+    root
+        Last node of the plan.
+    resolve
+        Called with each node from the root down; a frame that it returns takes the node's place.
+    """
+    done: dict[int, pl.LazyFrame] = {}
+    # an explicit stack: plans of thousands of nodes (long unions, generated queries) are deeper than Python's
+    stack: list[tuple[nodes.Node, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if id(node) in done:
+            continue
+        if ready:
+            done[id(node)] = rebuild_node(node, [done[id(c)] for c in node.children])
+            continue
+        replaced = resolve(node)
+        if replaced is not None:
+            done[id(node)] = replaced
+            continue
+        stack.append((node, True))
+        stack.extend((c, False) for c in reversed(node.children))
+    return done[id(root)]

@@ -1,0 +1,1 @@
+"""Collective operations of running queries."""

@@ -1,0 +1,68 @@
+// Taking the GIL in threads that may not be Python's, and keeping Python objects from C++.
+#pragma once
+
+#include <memory>
+
+#include <Python.h>
+
+// Public in every CPython since 3.4, but left out of the headers of the limited API.
+extern "C" int PyGILState_Check(void);
+
+namespace rapidsmpf::python {
+
+// Whether this thread holds the GIL.
+[[nodiscard]] inline bool holds_gil() noexcept {
+    // Without a thread state PyGILState_Check() cannot be trusted: it is true when there is no interpreter any more.
+    return PyGILState_GetThisThreadState() != nullptr && PyGILState_Check() != 0;
+}
+
+// Whether this thread may run Python code: it holds the GIL, or the interpreter is alive so that it may take it.
+// Taking it while the interpreter ends would end the thread instead, in the middle of C++ frames.
+[[nodiscard]] inline bool may_use_python() noexcept {
+    return holds_gil() || Py_IsInitialized() != 0;
+}
+
+// Holds the GIL for the life of the object; only after may_use_python().
+class WithGil {
+  public:
+    WithGil() noexcept : state_{PyGILState_Ensure()} {}
+    ~WithGil() { PyGILState_Release(state_); }
+    WithGil(WithGil const&) = delete;
+    WithGil& operator=(WithGil const&) = delete;
+
+  private:
+    PyGILState_STATE state_;
+};
+
+// Gives the GIL up for the life of the object if this thread holds it.
+class WithoutGil {
+  public:
+    WithoutGil() noexcept : saved_{holds_gil() ? PyEval_SaveThread() : nullptr} {}
+    ~WithoutGil() {
+        if (saved_ != nullptr) {
+            PyEval_RestoreThread(saved_);
+        }
+    }
+    WithoutGil(WithoutGil const&) = delete;
+    WithoutGil& operator=(WithoutGil const&) = delete;
+
+  private:
+    PyThreadState* saved_;
+};
+
+// Shared ownership of a Python object by C++: the last copy may go in any thread. An object that outlives the
+// interpreter is left to the end of the process.
+using SharedObject = std::shared_ptr<PyObject>;
+
+// Takes a new reference; the caller holds the GIL.
+[[nodiscard]] inline SharedObject share(PyObject* object) {
+    Py_INCREF(object);
+    return SharedObject{object, [](PyObject* held) {
+                            if (may_use_python()) {
+                                WithGil gil;
+                                Py_DECREF(held);
+                            }
+                        }};
+}
+
+}  // namespace rapidsmpf::python

@@ -1,0 +1,59 @@
+// The UCXX communicator for Python.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <Python.h>
+#include <rapidsmpf_python/interrupt.hpp>
+#include <ucxx/api.h>
+
+#include <rapidsmpf/communicator/ucxx.hpp>
+
+namespace rapidsmpf::python {
+
+using Bytes = std::vector<std::uint8_t>;
+
+// The owner of the worker at an address that Python's UCXWorker gave (0: none). A pointer instead of a cimport of ucxx,
+// whose import changes the environment of the process.
+[[nodiscard]] inline std::shared_ptr<::ucxx::Worker> worker_at(std::uintptr_t address) {
+    if (address == 0) {
+        return nullptr;
+    }
+    auto* const worker =
+        reinterpret_cast<::ucxx::Worker*>(address);  // NOLINT: from Python's UCXWorker.ucxx_ptr
+    return std::dynamic_pointer_cast<::ucxx::Worker>(worker->shared_from_this());
+}
+
+[[nodiscard]] inline std::shared_ptr<Communicator> join_ucxx(
+    Rank nranks, std::uintptr_t worker, bool has_root, Bytes root_address, config::Options options,
+    std::shared_ptr<ProgressThread> progress_thread) {
+    std::optional<Bytes> root;
+    if (has_root) {
+        root = std::move(root_address);
+    }
+    return UcxxCommunicator::join(
+        nranks, worker_at(worker), root, std::move(options), std::move(progress_thread));
+}
+
+[[nodiscard]] inline UcxxCommunicator& as_ucxx(std::shared_ptr<Communicator> const& comm) {
+    auto* const ucxx = dynamic_cast<UcxxCommunicator*>(comm.get());
+    RAPIDSMPF_EXPECTS(
+        ucxx != nullptr, "this needs a UCXX communicator, not " + comm->str(), std::invalid_argument);
+    return *ucxx;
+}
+
+[[nodiscard]] inline Bytes ucxx_address(std::shared_ptr<Communicator> const& comm) {
+    return as_ucxx(comm).worker_address();
+}
+
+inline void ucxx_barrier(std::shared_ptr<Communicator> const& comm, double seconds) {
+    auto& ucxx = as_ucxx(comm);
+    ucxx.barrier(to_timeout(seconds));
+}
+
+}  // namespace rapidsmpf::python

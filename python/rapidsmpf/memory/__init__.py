@@ -1,0 +1,1 @@
+"""Memory: tiers, budgets, and bytes that can be moved between tiers."""

@@ -1,0 +1,39 @@
+from collections.abc import Callable, Mapping
+from typing import Self
+
+from rapidsmpf.config import Options
+from rapidsmpf.memory.buffer import MemoryType
+from rapidsmpf.memory.memory_reservation import MemoryReservation
+from rapidsmpf.memory.spill_manager import SpillManager
+from rapidsmpf.statistics import Statistics
+
+class BufferResource:
+    def __init__(
+        self,
+        device_mr: None = None,
+        *,
+        pinned_mr: None = None,
+        memory_available: Mapping[MemoryType, Callable[[], int]] | None = None,
+        periodic_spill_check: float | None = 1e-3,
+        stream_pool: None = None,
+        statistics: Statistics | None = None,
+    ) -> None: ...
+    @classmethod
+    def from_options(cls, mr: None, options: Options, *, statistics: Statistics | None = None) -> Self: ...
+    @property
+    def device_mr(self) -> None: ...
+    @property
+    def pinned_mr(self) -> None: ...
+    @property
+    def statistics(self) -> Statistics: ...
+    @property
+    def spill_manager(self) -> SpillManager: ...
+    def memory_available(self, mem_type: MemoryType) -> int: ...
+    def memory_reserved(self, mem_type: MemoryType) -> int: ...
+    def reserve(
+        self, mem_type: MemoryType, size: int, *, allow_overbooking: bool
+    ) -> tuple[MemoryReservation, int]: ...
+    def reserve_device_memory_and_spill(self, size: int, *, allow_overbooking: bool) -> MemoryReservation: ...
+    def release(self, reservation: MemoryReservation, size: int) -> int: ...
+
+def periodic_spill_check_from_options(options: Options) -> float | None: ...

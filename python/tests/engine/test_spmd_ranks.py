@@ -1,0 +1,226 @@
+"""SPMDEngine on several processes under rrun."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from support.ranks import run_ranks
+
+RANKS = [2, 3]
+
+PRELUDE = """
+import sys, warnings
+import polars as pl
+from polars.testing import assert_frame_equal
+from cudf_polars.engine.spmd import SPMDEngine, allgather_polars_dataframe
+from cudf_polars.streaming.actor_graph.collectives.common import reserve_op_id
+
+def everyone(engine, local):
+    with reserve_op_id() as op_id:
+        return allgather_polars_dataframe(engine=engine, local_df=local, op_id=op_id)
+
+def check(engine, query, **options):
+    answer = everyone(engine, query.collect(engine=engine))
+    assert_frame_equal(answer, query.collect(engine="streaming"), **options)
+    return answer
+"""
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "t.parquet"
+    rows = 10_000
+    pl.DataFrame(
+        {
+            "k": [i % 97 for i in range(rows)],
+            "v": [float(i) for i in range(rows)],
+            "s": [None if i % 11 == 0 else f"text number {i % 1000}" for i in range(rows)],
+        }
+    ).write_parquet(path, row_group_size=1000)
+    return path
+
+
+@pytest.mark.parametrize("nranks", RANKS)
+def test_queries_equal_polars(nranks, table):
+    run_ranks(
+        nranks,
+        PRELUDE
+        + """
+path = sys.argv[1]
+t = pl.scan_parquet(path)
+c = pl.col
+with SPMDEngine() as engine:
+    check(engine, t.filter(c("k") < 50).select("k", w=c("v") * 2))
+    check(engine, t.group_by("k").agg(c("v").sum(), n=pl.len(), m=c("v").mean()).sort("k"))
+    check(engine, t.group_by("s").agg(c("v").max()), check_row_order=False)
+    check(engine, t.sort("v", descending=True))
+    check(engine, t.sort("s", "v", nulls_last=True).head(20))
+    check(engine, t.unique(subset="k", keep="any").select("k"), check_row_order=False)
+    check(engine, t.join(t.filter(c("v") < 500).select("k", u="v"), on="k"), check_row_order=False)
+    check(engine, t.join(t.filter(c("v") < 50), on="k", how="anti"), check_row_order=False)
+    check(engine, pl.concat([t.head(10), t.tail(10)]))
+""",
+        str(table),
+    ).check()
+
+
+@pytest.mark.parametrize("nranks", RANKS)
+def test_a_global_aggregate_is_one_row_once(nranks, table):
+    run_ranks(
+        nranks,
+        PRELUDE
+        + """
+with SPMDEngine() as engine:
+    local = pl.scan_parquet(sys.argv[1]).select(pl.sum("v"), n=pl.len()).collect(engine=engine)
+    assert local.height == (1 if engine.rank == 0 else 0), local
+    assert everyone(engine, local).rows() == [(49995000.0, 10000)]
+""",
+        str(table),
+    ).check()
+
+
+def test_ranks_without_a_row_group_return_empty_frames(tmp_path):
+    pl.DataFrame({"a": [1, 2, 3], "s": ["x", None, "z"]}).write_parquet(tmp_path / "small.parquet")
+    run_ranks(
+        3,
+        PRELUDE
+        + """
+t = pl.scan_parquet(sys.argv[1])
+with SPMDEngine() as engine:
+    local = t.filter(pl.col("a") > 0).collect(engine=engine)
+    assert dict(local.schema) == {"a": pl.Int64, "s": pl.String}, local.schema
+    assert everyone(engine, local).height == 3
+    check(engine, t.group_by("s").agg(pl.sum("a")), check_row_order=False)
+    check(engine, t.sort("a"))
+""",
+        str(tmp_path / "small.parquet"),
+    ).check()
+
+
+def test_in_memory_frames_are_rank_local():
+    run_ranks(
+        2,
+        PRELUDE
+        + """
+with SPMDEngine() as engine:
+    mine = pl.DataFrame({"a": [engine.rank] * 2})
+    assert everyone(engine, mine.lazy().collect(engine=engine))["a"].to_list() == [0, 0, 1, 1]
+    total = everyone(engine, mine.lazy().select(pl.sum("a")).collect(engine=engine))
+    assert total.item() == 2
+""",
+    ).check()
+
+
+def test_ranks_with_different_queries_all_raise(table):
+    run_ranks(
+        2,
+        PRELUDE
+        + """
+from cudf_polars.execute.errors import QueryMismatchError
+t = pl.scan_parquet(sys.argv[1])
+with SPMDEngine() as engine:
+    query = t.group_by("k").agg(pl.sum("v")) if engine.rank == 0 else t.filter(pl.col("k") > 3)
+    try:
+        query.collect(engine=engine)
+    except QueryMismatchError as error:
+        assert "rank" in str(error), error
+    else:
+        raise AssertionError("no error")
+    check(engine, t.group_by("k").agg(pl.sum("v")).sort("k"))  # the engine is as good as new
+""",
+        str(table),
+    ).check()
+
+
+def test_a_raising_rank_ends_the_others_with_its_reason(table):
+    job = run_ranks(
+        3,
+        PRELUDE
+        + """
+from rapidsmpf.error import RankFailedError
+t = pl.scan_parquet(sys.argv[1])
+try:
+    # A rank may still be joining when another gives up: the engine's start raises the same error.
+    with SPMDEngine() as engine:
+        if engine.rank == 1:
+            raise ValueError("no more, thanks")
+        for _ in range(100_000):
+            t.group_by("k").agg(pl.sum("v")).collect(engine=engine)
+except RankFailedError as error:
+    assert error.rank == 1, error
+    assert "no more, thanks" in str(error), error
+    print("survivor saw it", flush=True)
+""",
+        str(table),
+        timeout=60,
+    )
+    assert job.returncode == 1, job
+    assert job.stdout.count("survivor saw it") == 2, job
+
+
+def test_cluster_info_on_one_rank_alone():
+    job = run_ranks(
+        2,
+        PRELUDE
+        + """
+with SPMDEngine() as engine:
+    if engine.rank == 0:
+        for i, info in enumerate(engine.gather_cluster_info()):
+            print(f"rank {i}: {info['hostname']} {info['pid']} {info['cuda_visible_devices']}")
+""",
+    ).check()
+    assert len(job.stdout.splitlines()) == 2
+
+
+def test_communicator_is_reused(table):
+    run_ranks(
+        2,
+        PRELUDE
+        + """
+from rapidsmpf import bootstrap
+from rapidsmpf.progress_thread import ProgressThread
+comm = bootstrap.create_ucxx_comm(progress_thread=ProgressThread())
+t = pl.scan_parquet(sys.argv[1])
+for _ in range(3):
+    with SPMDEngine(comm=comm) as engine:
+        check(engine, t.group_by("k").agg(pl.sum("v")).sort("k"))
+""",
+        str(table),
+    ).check()
+
+
+@pytest.mark.parametrize("nranks", RANKS)
+def test_sink_writes_a_file_per_rank(nranks, table, tmp_path):
+    target = tmp_path / "out"
+    run_ranks(
+        nranks,
+        PRELUDE
+        + """
+with SPMDEngine() as engine:
+    pl.scan_parquet(sys.argv[1]).sort("v", descending=True).sink_parquet(sys.argv[2], engine=engine)
+""",
+        str(table),
+        str(target),
+    ).check()
+    assert sorted(p.name for p in target.iterdir()) == [f"part.{r:05d}.parquet" for r in range(nranks)]
+    assert pl.read_parquet(target)["v"].to_list() == [float(i) for i in reversed(range(10_000))]
+
+
+def test_fallback_warns_once_and_is_right(table):
+    run_ranks(
+        2,
+        PRELUDE
+        + """
+from cudf_polars.lower import FallbackWarning
+query = pl.scan_parquet(sys.argv[1]).select(pl.col("v").shift(1))
+with SPMDEngine() as engine:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        local = query.collect(engine=engine)
+    ours = [w for w in caught if issubclass(w.category, FallbackWarning)]
+    assert len(ours) == 1, caught
+    assert_frame_equal(everyone(engine, local), query.collect())
+""",
+        str(table),
+    ).check()

@@ -1,0 +1,169 @@
+"""SPMDEngine on one rank: every way that Polars calls an engine, and its lifetime."""
+
+import asyncio
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from rapidsmpf.communicator import single
+from rapidsmpf.config import Options
+from rapidsmpf.progress_thread import ProgressThread
+
+from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.engine.spmd import SPMDEngine, allgather_polars_dataframe
+from cudf_polars.streaming.actor_graph.collectives.common import reserve_op_id
+
+FRAME = pl.DataFrame({"k": [1, 2, 1, 3], "v": [10.0, 20.0, 30.0, None], "s": ["a", "b", None, "d"]})
+QUERY = FRAME.lazy().group_by("k").agg(pl.col("v").sum()).sort("k")
+ANSWER = QUERY.collect()
+
+
+@pytest.fixture
+def engine():
+    with SPMDEngine() as engine:
+        yield engine
+
+
+def test_collect(engine):
+    assert_frame_equal(QUERY.collect(engine=engine), ANSWER)
+
+
+def test_collect_in_the_background(engine):
+    assert_frame_equal(QUERY.collect(engine=engine, background=True).fetch_blocking(), ANSWER)
+
+
+def test_collect_async(engine):
+    async def run():
+        return await QUERY.collect_async(engine=engine)
+
+    assert_frame_equal(asyncio.run(run()), ANSWER)
+
+
+def test_collect_batches(engine):
+    batches = list(QUERY.collect_batches(engine=engine, chunk_size=2))
+    assert [batch.height for batch in batches] == [2, 1]
+    assert_frame_equal(pl.concat(batches), ANSWER)
+
+
+def test_collect_all(engine):
+    first, second = pl.collect_all([QUERY, FRAME.lazy().select(pl.len())], engine=engine)
+    assert_frame_equal(first, ANSWER)
+    assert second.item() == 4
+
+
+def test_execute(engine):
+    assert_frame_equal(QUERY.execute(engine=engine).lazy().collect(), ANSWER)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "ipc", "ndjson"])
+def test_sinks_write_a_directory(engine, tmp_path, kind):
+    target = tmp_path / "out"
+    getattr(QUERY, f"sink_{kind}")(target, engine=engine)
+    assert [entry.name for entry in target.iterdir()] == [f"part.00000.{kind}"]
+    back = getattr(pl, f"scan_{kind}")(target / f"part.00000.{kind}").collect()
+    assert_frame_equal(back, ANSWER)
+
+
+def test_sink_replaces_former_parts(engine, tmp_path):
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "part.00007.parquet").write_bytes(b"of an earlier run with more ranks")
+    QUERY.sink_parquet(target, engine=engine)
+    assert_frame_equal(pl.read_parquet(target), ANSWER)
+
+
+def test_sink_refuses_a_directory_with_other_files(engine, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"notes\.txt"):
+        QUERY.sink_parquet(tmp_path, engine=engine)
+
+
+def test_failed_sink_leaves_nothing(engine, tmp_path):
+    target = tmp_path / "out"
+    bad = FRAME.lazy().with_columns(pl.col("s").cast(pl.Int64))
+    with pytest.raises(pl.exceptions.InvalidOperationError):
+        bad.sink_parquet(target, engine=engine)
+    assert not target.exists()
+
+
+def test_sink_batches(engine):
+    seen = []
+    QUERY.sink_batches(seen.append, engine=engine)
+    assert_frame_equal(pl.concat(seen), ANSWER)
+
+
+def test_errors_are_those_of_polars(engine):
+    with pytest.raises(pl.exceptions.ColumnNotFoundError):
+        FRAME.lazy().select("nothing").collect(engine=engine)
+    assert_frame_equal(QUERY.collect(engine=engine), ANSWER)
+
+
+def test_engine_affinity_does_not_recurse(engine):
+    try:
+        pl.Config.set_engine_affinity(engine)
+        assert_frame_equal(QUERY.collect(), ANSWER)
+    finally:
+        pl.Config.set_engine_affinity("auto")
+
+
+def test_properties(engine):
+    assert engine.rank == 0
+    assert engine.nranks == 1
+    assert engine.comm.nranks == 1
+    assert engine.context is not None
+
+
+def test_cluster_info_by_attribute_and_by_subscript(engine):
+    (info,) = engine.gather_cluster_info()
+    assert info["hostname"] == info.hostname
+    assert info["pid"] == info.pid
+    assert info["cuda_visible_devices"] == info.cuda_visible_devices
+    with pytest.raises(KeyError):
+        info["no_such_field"]
+
+
+def test_closed_engine_refuses_everything():
+    engine = SPMDEngine()
+    engine.shutdown()
+    engine.shutdown()
+    for use in (
+        lambda: QUERY.collect(engine=engine),
+        lambda: engine.comm,
+        lambda: engine.context,
+        lambda: engine.gather_cluster_info(),
+        lambda: allgather_polars_dataframe(engine=engine, local_df=ANSWER, op_id=1),
+    ):
+        with pytest.raises(RuntimeError, match="shutdown"):
+            use()
+
+
+def test_communicator_outlives_its_engines():
+    comm = single.new_communicator(Options(), ProgressThread())
+    for _ in range(2):
+        with SPMDEngine(comm=comm) as engine:
+            assert_frame_equal(QUERY.collect(engine=engine), ANSWER)
+    assert comm.nranks == 1
+
+
+def test_from_options():
+    options = StreamingOptions(num_streaming_threads=2, fallback_mode="silent")
+    with SPMDEngine.from_options(options) as engine:
+        assert_frame_equal(QUERY.collect(engine=engine), ANSWER)
+        assert engine.options.fallback_mode == "silent"
+
+
+def test_reserved_options():
+    with pytest.raises(TypeError, match="reserved keys"):
+        SPMDEngine(executor_options={"cluster": "spmd"})
+    with pytest.raises(TypeError, match="reserved keys"):
+        SPMDEngine(engine_options={"executor": "streaming"})
+
+
+def test_unknown_option():
+    with pytest.raises(TypeError, match="no_such"):
+        SPMDEngine(executor_options={"no_such": 1})
+
+
+def test_allgather_on_one_rank(engine):
+    with reserve_op_id() as op_id:
+        assert_frame_equal(allgather_polars_dataframe(engine=engine, local_df=ANSWER, op_id=op_id), ANSWER)

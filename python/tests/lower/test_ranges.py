@@ -1,0 +1,74 @@
+"""Range exchanges: rank order is the sorted order, whatever the keys' types and flags."""
+
+from __future__ import annotations
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from cudf_polars.lower.physical import SortKey
+from cudf_polars.lower.ranges import boundary_frame, destination, is_comparable, key_columns
+
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from([None, -2, 0, 3]),
+        st.sampled_from([None, float("nan"), -0.0, 0.0, 1.5, float("-inf")]),
+        st.sampled_from([None, "", "a", "ab"]),
+    ),
+    max_size=40,
+)
+FLAGS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=3, max_size=3)
+
+
+@given(ROWS, FLAGS, st.integers(2, 5))
+def test_parts_in_rank_order_are_sorted(
+    rows: list[tuple[object, ...]], flags: list[tuple[bool, bool]], parts: int
+) -> None:
+    frame = pl.DataFrame(rows, schema={"i": pl.Int64, "f": pl.Float64, "s": pl.String}, orient="row")
+    keys = [SortKey(name, *flag) for name, flag in zip(frame.columns, flags, strict=True)]
+    sample = frame.select(key_columns(keys, frame.schema)).with_columns(w=pl.lit(1.0))
+    boundaries = boundary_frame(sample, keys, "w", parts)
+    assert boundaries.height < parts
+    placed = frame.with_columns(destination(keys, boundaries, frame.schema).alias("to"))
+    assert placed["to"].dtype == pl.UInt32
+    assert placed["to"].null_count() == 0
+    by = {"descending": [k.descending for k in keys], "nulls_last": [k.nulls_last for k in keys]}
+
+    def ordered(part: pl.DataFrame) -> pl.DataFrame:
+        return part.sort("i", "f", "s", maintain_order=True, **by)
+
+    together = pl.concat([ordered(placed.filter(pl.col("to") == to)) for to in range(parts)])
+    assert_frame_equal(together.drop("to"), ordered(frame))
+
+
+def test_parts_are_about_equal() -> None:
+    frame = pl.DataFrame({"i": range(1000)})
+    keys = [SortKey("i", False, False)]
+    sample = frame.select(key_columns(keys, frame.schema)).gather_every(10).with_columns(w=pl.lit(10.0))
+    placed = frame.select(destination(keys, boundary_frame(sample, keys, "w", 4), frame.schema).alias("to"))
+    counts = placed.group_by("to").len().get_column("len").to_list()
+    assert len(counts) == 4
+    assert max(counts) <= 270
+
+
+def test_weights_count() -> None:
+    keys = [SortKey("0", False, False)]
+    sample = pl.DataFrame({"0": [1, 2, 3, 4], "w": [97.0, 1.0, 1.0, 1.0]})
+    assert boundary_frame(sample, keys, "w", 2)["0"].to_list() == [1]
+
+
+def test_equal_keys_share_a_part() -> None:
+    frame = pl.DataFrame({"f": [-0.0, 0.0] * 50 + [1.0] * 3})
+    keys = [SortKey("f", False, False)]
+    sample = frame.select(key_columns(keys, frame.schema)).with_columns(w=pl.lit(1.0))
+    placed = frame.with_columns(
+        destination(keys, boundary_frame(sample, keys, "w", 3), frame.schema).alias("to")
+    )
+    assert placed.filter(pl.col("f") == 0)["to"].n_unique() == 1
+
+
+def test_nested_keys_have_no_ranges() -> None:
+    assert not is_comparable(pl.List(pl.Int8))
+    assert not is_comparable(pl.Null())
+    assert is_comparable(pl.Decimal(10, 2))

@@ -1,0 +1,181 @@
+"""What Polars hides is kept as it was written, as little of it as possible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cudf_polars.plan import expressions as ex
+from cudf_polars.plan import nodes, read
+from cudf_polars.plan.placeholder import LIBRARY_VARIABLE
+from cudf_polars.plan.properties import walk
+from cudf_polars.plan.read import read_plan
+from cudf_polars.plan.rebuild import to_lazyframe
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+c = pl.col
+
+FRAME = pl.DataFrame({"k": [1, 2, 3, 4], "g": ["a", "b", "a", "b"], "v": [1.0, 2.0, 3.0, 4.0]})
+
+
+def _double(column: str) -> pl.Expr:
+    return c(column).map_elements(lambda x: x * 2, return_dtype=pl.Float64)
+
+
+def _opaque(plan: nodes.Plan) -> list[ex.Opaque]:
+    return [
+        e
+        for node in nodes.walk_nodes(plan.root)
+        for expr in node.expressions
+        for e in walk(expr)
+        if isinstance(e, ex.Opaque)
+    ]
+
+
+def test_only_the_hidden_part_is_opaque() -> None:
+    plan = read_plan(FRAME.lazy().select(_double("v").sum() + c("k").max()))
+    (opaque,) = set(_opaque(plan))
+    assert opaque.source.roots == ("v",)
+    assert opaque.source.elementwise
+    assert not opaque.source.scalar
+
+
+def test_the_same_expression_is_the_same_source() -> None:
+    same = _double("v")
+    plan = read_plan(FRAME.lazy().select(a=same + 1, b=same + 2))
+    assert len(plan.opaque) == 1
+
+
+def test_filters_move_past_elementwise_expressions(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    FRAME.write_parquet(path)
+    plan = read_plan(
+        pl.scan_parquet(path).with_columns(z=_double("v")).filter(c("k") > 1, c("z") > 4).select("z")
+    )
+    (scan,) = (n for n in nodes.walk_nodes(plan.root) if isinstance(n, nodes.Scan))
+    assert set(scan.schema) == {"k", "v"}
+    assert scan.predicate is not None
+
+
+def test_inputs_follow_renames() -> None:
+    plan = read_plan(
+        FRAME.lazy().select(w="v").with_columns(z=_double("w")).filter(c("z") > 4).select("z").head(1)
+    )
+    assert to_lazyframe(plan.root).collect()["z"].to_list() == [6.0]
+
+
+def test_an_opaque_expression_over_another_input() -> None:
+    plan = read_plan(FRAME.lazy().select(_double("v").alias("z")))
+    node = plan.root
+    assert isinstance(node, nodes.Select)
+    (named,) = node.exprs
+    assert isinstance(named.expr, ex.Opaque)
+    moved = named.expr.with_children([ex.Cast(ex.Column("k"), pl.Float64())])
+    from cudf_polars.plan.rebuild import to_expr
+
+    assert FRAME.select(to_expr(moved))["k"].to_list() == [2.0, 4.0, 6.0, 8.0]
+
+
+def test_map_batches_is_a_node_over_a_read_plan() -> None:
+    query = FRAME.lazy().filter(c("k") > 1).map_batches(lambda f: f.head(1)).select("g")
+    (opaque,) = (n for n in nodes.walk_nodes(read_plan(query).root) if isinstance(n, nodes.OpaqueNode))
+    assert opaque.name == "map_batches"
+    assert [type(i) for i in opaque.inputs] == [nodes.Filter]
+
+
+def test_map_batches_runs_over_the_frame_it_is_given() -> None:
+    query = FRAME.lazy().map_batches(
+        lambda f: f.with_columns(n=pl.lit(len(f))), schema={**FRAME.schema, "n": pl.Int32}
+    )
+    root = read_plan(query).root
+    assert isinstance(root, nodes.OpaqueNode)
+    out = root.build([FRAME.lazy().filter(c("k") > 2)])
+    assert out.collect(engine="streaming")["n"].to_list() == [2, 2]
+    assert out.filter(c("k") > 3).select("n").collect()["n"].to_list() == [2]
+
+
+def test_sql_inputs_stay_visible() -> None:
+    query = pl.SQLContext(f=FRAME.lazy()).execute("select g, sum(v) as s from f group by g")
+    assert not [n for n in nodes.walk_nodes(read_plan(query).root) if isinstance(n, nodes.OpaqueNode)]
+
+
+def test_query_without_a_plugin_still_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(LIBRARY_VARIABLE, str(tmp_path / "none.so"))
+    query = FRAME.lazy().select(_double("v"))
+    plan = read_plan(query)
+    assert isinstance(plan.root, nodes.OpaqueNode)
+    assert "is missing" in plan.notes[0]
+    assert to_lazyframe(plan.root).collect().equals(query.collect())
+
+
+@pytest.fixture
+def _small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "_SUBSTITUTE_LIMIT", 100)
+
+
+@pytest.mark.usefixtures("_small_limit")
+def test_large_frames_are_not_serialised() -> None:
+    query = FRAME.lazy().filter(c("k") > 1).select(_double("v"))
+    root = read_plan(query).root
+    assert isinstance(root, nodes.OpaqueNode)
+    assert to_lazyframe(root).collect(engine="streaming").equals(query.collect())
+
+
+@pytest.mark.usefixtures("_small_limit")
+def test_the_last_resort_runs_over_other_frames() -> None:
+    query = FRAME.lazy().filter(c("k") > 1).select(_double("v"))
+    root = read_plan(query).root
+    assert isinstance(root, nodes.OpaqueNode)
+    (scan,) = root.inputs
+    other = pl.LazyFrame({"k": [5], "g": ["z"], "v": [50.0]})
+    assert to_lazyframe(root, lambda node: other if node is scan else None).collect()["v"].to_list() == [
+        100.0
+    ]
+
+
+def test_validate_is_kept() -> None:
+    left, right = FRAME.lazy(), pl.LazyFrame({"k": [1, 1], "w": [1, 2]})
+    root = read_plan(left.join(right, on="k", validate="1:1")).root
+    assert isinstance(root, nodes.Join)
+    assert root.validate == "1:1"
+    with pytest.raises(pl.exceptions.ComputeError):
+        to_lazyframe(root).collect()
+
+
+def test_null_on_oob_is_kept() -> None:
+    lf = FRAME.lazy()
+    assert to_lazyframe(read_plan(lf.select(c("k").get(9, null_on_oob=True))).root).collect()[
+        "k"
+    ].to_list() == [None]
+    with pytest.raises(pl.exceptions.OutOfBoundsError):
+        to_lazyframe(read_plan(lf.select(c("k").get(9))).root).collect()
+
+
+def test_wrong_queries_raise_what_polars_raises() -> None:
+    with pytest.raises(pl.exceptions.ColumnNotFoundError):
+        read_plan(FRAME.lazy().select("nope"))
+
+
+def test_other_polars_versions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "_ADAPTERS", {15: None})
+    with pytest.raises(read.UnsupportedPolarsError, match=r"polars>=2\.1"):
+        read_plan(FRAME.lazy())
+
+
+def test_deep_expressions_are_not_too_deep() -> None:
+    expr = c("k")
+    for n in range(600):
+        expr = expr + n
+    query = FRAME.lazy().select(expr)
+    assert to_lazyframe(read_plan(query).root).collect().equals(query.collect())
+
+
+def test_streaming_plans_are_read_alike() -> None:
+    right = pl.LazyFrame({"w": [2, 3]})
+    flags = pl.QueryOptFlags()
+    flags._pyoptflags.streaming = True
+    root = read_plan(FRAME.lazy().join_where(right, c("k") < c("w")), flags).root
+    assert isinstance(root, nodes.Join)
+    assert flags._pyoptflags.streaming

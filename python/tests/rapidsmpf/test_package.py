@@ -1,0 +1,95 @@
+"""The installed package as a whole."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import rapidsmpf
+
+SOURCES = Path(rapidsmpf.__file__).parent
+STUBS = sorted(SOURCES.rglob("*.pyi"))
+
+
+def test_version_is_that_of_the_distribution():
+    assert rapidsmpf.__version__ == importlib.metadata.version("riverrun")
+
+
+def test_cmake_prefix_has_the_package_files():
+    prefix = subprocess.run(
+        [sys.executable, "-m", "rapidsmpf", "--cmake-prefix"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert (Path(prefix) / "lib/cmake/rapidsmpf/rapidsmpf-config.cmake").is_file()
+    assert (Path(prefix) / "include/rapidsmpf/coll/shuffler.hpp").is_file()
+
+
+def test_prefers_the_system_ucx_when_asked():
+    # The loaders print nothing and fall back to the wheel when the system has none: importing must work either way.
+    env = {**os.environ, "RAPIDS_LIBUCX_PREFER_SYSTEM_LIBRARY": "true"}
+    code = "from rapidsmpf.communicator import COMMUNICATORS; print(COMMUNICATORS)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert "ucxx" in result.stdout
+
+
+def test_import_leaves_the_environment_of_ucx_alone():
+    code = """
+import os
+before = dict(os.environ)
+import rapidsmpf.bootstrap, rapidsmpf.communicator.ucxx, rapidsmpf.streaming.exchange
+assert dict(os.environ) == before
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_there_are_stubs():
+    assert STUBS
+
+
+@pytest.mark.parametrize("stub", STUBS, ids=lambda path: path.stem)
+def test_stub_has_what_the_module_has(stub, monkeypatch):
+    name = ".".join(stub.relative_to(SOURCES.parent).with_suffix("").parts)
+    module = importlib.import_module(name)
+    # Stubs are Python with the bodies left out.
+    monkeypatch.setitem(sys.modules, "stub", ModuleType("stub"))
+    scope = vars(sys.modules["stub"])
+    exec(compile("from __future__ import annotations\n" + stub.read_text(), stub, "exec"), scope)
+    declared = {key for key, value in scope.items() if getattr(value, "__module__", None) == "stub"}
+    assert {key for key in declared if not key.startswith("_")} == set(module.__all__)
+    for key in module.__all__:
+        want, have = scope[key], getattr(module, key)
+        if inspect.isclass(want):
+            missing = {
+                member for member in vars(want) if not member.startswith("_") and not hasattr(have, member)
+            }
+            assert not missing, f"{name}.{key} lacks {missing}"
+            undeclared = {
+                member
+                for member in vars(have)
+                if not member.startswith("_")
+                and not hasattr(want, member)
+                and member not in want.__annotations__
+            }
+            assert not undeclared, f"the stub of {name}.{key} lacks {undeclared}"
+
+
+@pytest.mark.parametrize("stub", STUBS, ids=lambda path: path.stem)
+def test_everything_public_has_a_docstring(stub):
+    module = importlib.import_module(".".join(stub.relative_to(SOURCES.parent).with_suffix("").parts))
+    assert module.__doc__
+    for key in module.__all__:
+        value = getattr(module, key)
+        assert value.__doc__, key
+        if inspect.isclass(value):
+            for member, function in vars(value).items():
+                if not member.startswith("_") and callable(function):
+                    assert function.__doc__, f"{key}.{member}"

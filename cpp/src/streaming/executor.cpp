@@ -66,6 +66,24 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         }
     }
 
+    // The calling thread for blocking calls is done with `coroutine`: it is free from now on, although it still
+    // has to return from the coroutine's frame.
+    void post_from_blocking(std::coroutine_handle<> coroutine) {
+        {
+            std::lock_guard lock{mutex_};
+            ++blocking_idle_;
+            is_returning = true;
+        }
+        try {
+            post(coroutine);
+        } catch (...) {
+            std::lock_guard lock{mutex_};
+            --blocking_idle_;
+            is_returning = false;
+            throw;
+        }
+    }
+
     void post_blocking(std::coroutine_handle<> coroutine) {
         std::lock_guard lock{mutex_};
         join_finished();
@@ -171,6 +189,10 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
                 lock.unlock();
                 coroutine.resume();
                 lock.lock();
+                if (is_returning) {
+                    --blocking_idle_;  // about to look for work, which is better than idle
+                    is_returning = false;
+                }
                 if (--pending_blocking_ == 0 && stop_) {
                     work_.notify_all();  // workers wait for the last blocking call
                 }
@@ -199,6 +221,9 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         finished_.clear();
     }
 
+    // Whether this thread for blocking calls counts as idle already, on its way out of a coroutine.
+    static thread_local bool is_returning;
+
     mutable std::mutex mutex_;  // guards everything below
     std::condition_variable work_;
     std::deque<std::coroutine_handle<>> ready_;
@@ -216,6 +241,8 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     std::list<std::thread> finished_;
     bool stop_{false};
 };
+
+thread_local bool Executor::Core::is_returning{false};
 
 Executor::Executor(std::size_t num_threads) {
     RAPIDSMPF_EXPECTS(
@@ -262,6 +289,9 @@ void Executor::post(std::coroutine_handle<> coroutine) {
 }
 void Executor::post_blocking(std::coroutine_handle<> coroutine) {
     core_->post_blocking(coroutine);
+}
+void Executor::post_from_blocking(std::coroutine_handle<> coroutine) {
+    core_->post_from_blocking(coroutine);
 }
 void Executor::shutdown() noexcept {
     core_->shutdown();

@@ -68,6 +68,22 @@ class Executor {
         Executor* executor_;
     };
 
+    // The way back from run_blocking(). Unlike schedule() it counts this thread as free before the coroutine can go
+    // on, so that its next blocking call finds this thread and does not make another. Only for a coroutine that
+    // the thread for blocking calls resumed itself, and that lets go of the thread here.
+    class LeaveBlockingAwaiter {
+      public:
+        explicit LeaveBlockingAwaiter(Executor& executor) noexcept : executor_{&executor} {}
+        [[nodiscard]] bool await_ready() const noexcept { return false; }
+        [[gnu::noinline]] void await_suspend(std::coroutine_handle<> coroutine) {
+            executor_->post_from_blocking(coroutine);
+        }
+        void await_resume() const noexcept {}
+
+      private:
+        Executor* executor_;
+    };
+
     // co_await schedule(): continue on a coroutine thread, behind the coroutines that are ready already.
     [[nodiscard]] ScheduleAwaiter schedule() noexcept { return ScheduleAwaiter{*this}; }
     // co_await enter_blocking(): continue on a thread where blocking is allowed; go back with schedule().
@@ -87,7 +103,7 @@ class Executor {
             } catch (...) {
                 error = std::current_exception();
             }
-            co_await schedule();
+            co_await LeaveBlockingAwaiter{*this};
             if (error) {
                 std::rethrow_exception(std::move(error));
             }
@@ -98,7 +114,7 @@ class Executor {
             } catch (...) {
                 error = std::current_exception();
             }
-            co_await schedule();
+            co_await LeaveBlockingAwaiter{*this};
             if (error) {
                 std::rethrow_exception(std::move(error));
             }
@@ -116,6 +132,7 @@ class Executor {
 
   private:
     void post_blocking(std::coroutine_handle<> coroutine);
+    void post_from_blocking(std::coroutine_handle<> coroutine);
 
     class Core;
     std::shared_ptr<Core> core_;

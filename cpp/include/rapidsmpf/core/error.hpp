@@ -51,6 +51,19 @@ class SystemError : public std::runtime_error {
     int error_number_;
 };
 
+// Bytes could not be written to the spill space or read back. The message says where, how much and what to try;
+// only the operation that needed the bytes fails.
+class SpillError : public std::runtime_error {
+  public:
+    // error_number: what the operating system said, 0 when it said nothing (a limit, a checksum).
+    explicit SpillError(std::string const& what, int error_number = 0)
+        : std::runtime_error{what}, error_number_{error_number} {}
+    [[nodiscard]] int error_number() const noexcept { return error_number_; }
+
+  private:
+    int error_number_;
+};
+
 // A rank died, left or raised: the collective that waited for it can never finish, and the communicator is
 // unusable from then on.
 class RankFailedError : public std::runtime_error {

@@ -7,7 +7,7 @@ refused something, and ``RuntimeError`` for misuse of an interface and everythin
 
 from __future__ import annotations
 
-__all__ = ["BadAlloc", "FormatError", "OptionTypeError", "OutOfMemory", "RankFailedError", "ReservationError"]
+__all__ = ["BadAlloc", "FormatError", "OptionTypeError", "OutOfMemory", "RankFailedError", "ReservationError", "SpillError"]
 
 
 class BadAlloc(MemoryError):
@@ -24,6 +24,14 @@ class ReservationError(BadAlloc):
 
 class FormatError(ValueError):
     """Bytes that came off a wire or a disk do not have the form that they must have."""
+
+
+class SpillError(RuntimeError):
+    """Bytes could not be written to the spill space or read back.
+
+    The message says where, how much, and what to try. Only the operation that needed the bytes fails: the process
+    stays usable, and spilling works again when the disk does.
+    """
 
 
 class OptionTypeError(TypeError, ValueError):

@@ -3,11 +3,11 @@
 #include <cstring>
 #include <string>
 
+#include <rapidsmpf/core/crc32c.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 #include "bits.hpp"
 #include "bytes.hpp"
-#include "crc32c.hpp"
 
 namespace rapidsmpf::detail {
 

@@ -8,8 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include "../../src/table/crc32c.hpp"
-
 namespace rapidsmpf::detail {
 namespace {
 
@@ -83,13 +81,6 @@ TEST_F(Bits, are_filled_where_asked_only) {
     fill_bits(reinterpret_cast<std::byte*>(to.data()), 3, 150);
     EXPECT_EQ(count_bits(reinterpret_cast<std::uint8_t const*>(to.data()), 0, 256), 150);
     EXPECT_EQ(count_bits(reinterpret_cast<std::uint8_t const*>(to.data()), 3, 150), 150);
-}
-
-// The check value of the standard's catalogue, and the same in two pieces.
-TEST(Crc32c, is_the_standard_one) {
-    std::vector<std::uint8_t> const text{'1', '2', '3', '4', '5', '6', '7', '8', '9'};
-    EXPECT_EQ(crc32c(text), 0xE3069283U);
-    EXPECT_EQ(crc32c(std::span{text}.subspan(4), crc32c(std::span{text}.first(4))), 0xE3069283U);
 }
 
 }  // namespace

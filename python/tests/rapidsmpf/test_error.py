@@ -12,6 +12,7 @@ from rapidsmpf.error import (
     OutOfMemory,
     RankFailedError,
     ReservationError,
+    SpillError,
 )
 
 
@@ -25,6 +26,7 @@ from rapidsmpf.error import (
         (OptionTypeError, TypeError),
         (OptionTypeError, ValueError),
         (RankFailedError, RuntimeError),
+        (SpillError, RuntimeError),
     ],
 )
 def test_hierarchy(error, base):

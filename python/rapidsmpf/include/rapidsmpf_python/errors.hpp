@@ -105,6 +105,8 @@ inline void translate_exception() noexcept {
         set_error("BadAlloc", error.what());
     } catch (FormatError const& error) {
         set_error("FormatError", error.what());
+    } catch (SpillError const& error) {
+        set_error("SpillError", error.what());
     } catch (TimeoutError const& error) {
         PyErr_SetString(PyExc_TimeoutError, error.what());
     } catch (SystemError const& error) {

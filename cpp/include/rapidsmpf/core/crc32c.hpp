@@ -10,7 +10,8 @@ namespace rapidsmpf {
 
 // The checksum of `bytes`; pass a former result as `crc` to go on with more bytes.
 [[nodiscard]] std::uint32_t crc32c(std::span<std::byte const> bytes, std::uint32_t crc = 0) noexcept;
-[[nodiscard]] inline std::uint32_t crc32c(std::span<std::uint8_t const> bytes, std::uint32_t crc = 0) noexcept {
+[[nodiscard]] inline std::uint32_t crc32c(
+    std::span<std::uint8_t const> bytes, std::uint32_t crc = 0) noexcept {
     return crc32c(std::as_bytes(bytes), crc);
 }
 

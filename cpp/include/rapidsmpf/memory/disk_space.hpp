@@ -12,12 +12,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <rapidsmpf/core/config.hpp>
@@ -29,6 +29,7 @@ namespace rapidsmpf {
 class DiskSpace;
 namespace detail {
 class DiskOperation;
+class DiskRegion;
 struct StoredBlock;
 }  // namespace detail
 
@@ -72,13 +73,18 @@ class PendingDiskOperation {
     void wait() const noexcept;
     // Blocks until it is over and throws what went wrong.
     void get() const;
-    // Calls `callback` once when the operation is over: on an I/O thread, or here when it is over already. It must
-    // be quick, not throw and not wait for the disk. At most one callback.
+    // Calls `callback` once when the operation is over: on an I/O thread (then it may still run when wait()
+    // returns), or here when it is over already. It must be quick, not throw and not wait for the disk. At most
+    // one callback.
     void on_done(std::function<void()> callback);
 
   protected:
-    explicit PendingDiskOperation(std::shared_ptr<detail::DiskOperation> operation) noexcept;
-    std::shared_ptr<detail::DiskOperation> operation_;
+    PendingDiskOperation(
+        std::shared_ptr<DiskSpace> space, std::shared_ptr<detail::DiskOperation> operation) noexcept;
+    void finish() noexcept;
+
+    std::shared_ptr<DiskSpace> space_;
+    std::shared_ptr<detail::DiskOperation> operation_;  // null when moved from
 };
 
 class PendingWrite final : public PendingDiskOperation {
@@ -160,7 +166,7 @@ class DiskSpace : public std::enable_shared_from_this<DiskSpace> {
     struct Parts;
     explicit DiskSpace(Settings settings);
     std::unique_ptr<Parts> parts_;
-    friend struct detail::StoredBlock;
+    friend class detail::DiskRegion;
 };
 
 }  // namespace rapidsmpf

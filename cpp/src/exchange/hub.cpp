@@ -44,7 +44,6 @@ Hub::~Hub() {
     comm_.remove_failure_listener(listener_);
     for (auto const& operation : all_) {
         operation->cut_off(RankFailure{comm_.rank(), "", 0, "its communicator was destroyed"});
-        operation->detach();
     }
 }
 
@@ -165,7 +164,6 @@ bool Hub::drive() {
                 std::lock_guard lock{mutex_};
                 all_.erase(std::remove(all_.begin(), all_.end(), closed), all_.end());
             }
-            closed->detach();
             if (!operations.empty()) {
                 feed(line->second);
             }

@@ -44,6 +44,20 @@ AnnouncedFrame::AnnouncedFrame(PieceList const& list, ReceiveBudget& budget)
     }
 }
 
+std::size_t AnnouncedFrame::memory_needed() const {
+    std::size_t all = 0;
+    std::size_t small = 0;
+    std::size_t count = 0;
+    for (auto const& piece : pieces) {
+        all += piece.header.data_size;
+        if (is_small(piece)) {
+            small += piece.header.data_size;
+            ++count;
+        }
+    }
+    return count > 1 ? all + small : all;
+}
+
 void Inbox::take_eager(PieceList const& list, BufferResource& br, Received const& received) {
     auto metadata = list.metadata;
     auto data = list.data;
@@ -63,13 +77,12 @@ void Inbox::take_eager(PieceList const& list, BufferResource& br, Received const
     }
 }
 
-void Inbox::grant(AnnouncedFrame announced, Communicator& comm, Tag tag, BufferResource& br) {
-    Frame frame{std::move(announced)};
+void Inbox::grant(
+    AnnouncedFrame announced, Communicator& comm, Tag tag, BufferResource& br, MemoryReservation memory) {
+    Frame frame{std::move(announced), std::move(memory)};
     frame.first_message = payload_messages_;
     auto const& pieces = frame.announced.pieces;
-    auto const is_small = [&](AnnouncedFrame::Piece const& piece) {
-        return piece.header.data_size > 0 && piece.header.data_size <= frame.announced.gather_limit;
-    };
+    auto const is_small = [&](AnnouncedFrame::Piece const& piece) { return frame.announced.is_small(piece); };
     auto const small = std::count_if(pieces.begin(), pieces.end(), is_small);
     std::size_t gathered = 0;
     frame.direct.resize(pieces.size());
@@ -78,8 +91,9 @@ void Inbox::grant(AnnouncedFrame announced, Communicator& comm, Tag tag, BufferR
         if (is_small(pieces[i]) && small > 1) {
             gathered += size;
         } else if (size > 0) {
-            frame.direct[i] = std::make_shared<Payload>(
-                PackedData{std::move(frame.announced.pieces[i].metadata), allocate_anywhere(br, size)});
+            frame.direct[i] = std::make_shared<PackedData>(
+                std::move(frame.announced.pieces[i].metadata),
+                allocate_for_transport(br, size, frame.memory));
         }
     }
     auto const receive = [&](std::shared_ptr<Buffer> const& buffer) {
@@ -90,7 +104,7 @@ void Inbox::grant(AnnouncedFrame announced, Communicator& comm, Tag tag, BufferR
     };
     // In the order in which the peer sends them (Outbox::post): the small ones, then each large one.
     if (gathered > 0) {
-        frame.gathered = allocate_anywhere(br, gathered);
+        frame.gathered = allocate_for_transport(br, gathered, frame.memory);
         receive(frame.gathered);
     }
     for (bool const small_ones : {true, false}) {
@@ -110,11 +124,11 @@ void Inbox::deliver(Frame& frame, BufferResource& br, Received const& received) 
     for (std::size_t i = 0; i < frame.announced.pieces.size(); ++i) {
         auto& piece = frame.announced.pieces[i];
         if (frame.direct[i]) {
-            received(piece.header, frame.direct[i]->release());
+            received(piece.header, std::move(*frame.direct[i]));
             continue;
         }
         std::size_t const size = piece.header.data_size;
-        auto buffer = allocate_anywhere(br, size);
+        auto buffer = br.allocate(size, frame.memory);
         if (size > 0) {
             buffer->write([&](std::byte* to, Stream stream) {
                 br.device().copy(to, frame.gathered->data() + offset, size, stream);

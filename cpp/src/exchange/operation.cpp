@@ -35,8 +35,6 @@ Operation::Ids::Ids(Statistics& statistics, std::string const& kind)
     : payload_send{statistics.id(kind + "-payload-send", Statistics::Unit::bytes)},
       payload_recv{statistics.id(kind + "-payload-recv", Statistics::Unit::bytes)},
       recv_to_host{statistics.id("spill-bytes-recv-to-host", Statistics::Unit::bytes)},
-      spill_bytes{statistics.id("spill-bytes-device-to-host", Statistics::Unit::bytes)},
-      spill_seconds{statistics.id("spill-time-device-to-host", Statistics::Unit::seconds)},
       loop_total{statistics.id("event-loop-total", Statistics::Unit::seconds)},
       metadata_send{statistics.id("event-loop-metadata-send", Statistics::Unit::seconds)},
       metadata_recv{statistics.id("event-loop-metadata-recv", Statistics::Unit::seconds)},
@@ -61,7 +59,6 @@ std::shared_ptr<Operation> Operation::open(
     comm.claim_op(op);
     try {
         auto operation = std::make_shared<Operation>(comm, *hub, std::move(br), std::move(plan));
-        operation->begin();
         hub->open(operation);
         return operation;
     } catch (...) {
@@ -73,6 +70,7 @@ std::shared_ptr<Operation> Operation::open(
 Operation::Operation(Communicator& comm, Hub& hub, std::shared_ptr<BufferResource> br, Plan plan)
     : comm_{comm},
       hub_{hub},
+      progress_{comm.progress_thread()},
       br_{std::move(br)},
       plan_{std::move(plan)},
       payload_tag_{plan_.op, 1},
@@ -90,22 +88,17 @@ Operation::Operation(Communicator& comm, Hub& hub, std::shared_ptr<BufferResourc
     }
 }
 
-void Operation::begin() {
-    spill_function_ = br_->spill_manager().add_spill_function(
-        [weak = weak_from_this()](std::size_t amount) {
-            auto const self = weak.lock();
-            return self ? self->spill(amount) : 0;
-        },
-        spill_priority);
-}
-
 std::string Operation::str() const {
     return plan_.kind + " " + std::to_string(plan_.op) + " on rank " + std::to_string(rank_);
 }
 
-void Operation::wake() {
+void Operation::wake() noexcept {
     dirty_ = true;
-    comm_.progress_thread()->wake();
+    progress_->wake();
+}
+
+void Operation::moved() noexcept {
+    wake();
 }
 
 void Operation::check_usable() const {
@@ -161,7 +154,10 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
             }
             auto const owner = plan_.owner(partition);
             auto const sequence = counts_[partition]++;
-            auto payload = std::make_shared<Payload>(std::move(chunk));
+            auto payload = std::make_shared<Payload>(
+                std::move(chunk),
+                owner == rank_ ? next_use_in_store(partition) : next_use_in_outbox(sequence),
+                weak_from_this());
             br_->statistics()->add(ids_.payload_send, static_cast<double>(payload->size));
             if (owner == rank_) {
                 store_payload(rank_, partition, sequence, std::move(payload));
@@ -185,7 +181,8 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
         for (auto& count : counts_) {
             ++count;
         }
-        auto const payload = std::make_shared<Payload>(std::move(chunk));
+        auto const payload =
+            std::make_shared<Payload>(std::move(chunk), next_use_in_outbox(sequence), weak_from_this());
         payload->destinations = static_cast<std::uint32_t>(peers_.size()) - 1;
         payload->keep_as = sequence;
         br_->statistics()->add(
@@ -205,10 +202,19 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
 }
 
 void Operation::keep_device_memory_free() {
-    auto const available = br_->memory_available(MemoryType::DEVICE);
-    if (available < 0) {
-        br_->spill_manager().spill(static_cast<std::size_t>(-available));
+    if (br_->memory_available(MemoryType::DEVICE) < 0) {
+        // Who inserts waits until as much has been spilled as was inserted, or nothing is left to spill.
+        (void)br_->reserve_device_memory_and_spill(0, AllowOverbooking::yes);
     }
+}
+
+SpillableBuffer::NextUse Operation::next_use_in_outbox(std::uint64_t sequence) const noexcept {
+    return std::min(sequence, first_in_store - 1);
+}
+
+SpillableBuffer::NextUse Operation::next_use_in_store(PartitionId partition) const {
+    // Partitions are usually taken in their order; what waits to be sent is needed before.
+    return first_in_store + store_.find(partition).value_or(0);
 }
 
 void Operation::finish_locked(std::vector<PartitionId> const& partitions) {
@@ -327,14 +333,6 @@ std::vector<Operation::Chunk> Operation::extract(PartitionId partition) {
     Lock lock{mutex_};
     check_usable();
     auto const index = require_local(partition);
-    // A spill may be copying one of them: that ends by itself.
-    changed_.wait(lock, [&] {
-        auto const& pieces = store_.pieces(index);
-        return failure_ || abandoned_ || shut_down_
-               || std::none_of(
-                   pieces.begin(), pieces.end(), [](auto const& piece) { return piece.payload->moving; });
-    });
-    check_usable();
     auto pieces = store_.extract(index);
     changed_.notify_all();
     lock.unlock();
@@ -344,6 +342,7 @@ std::vector<Operation::Chunk> Operation::extract(PartitionId partition) {
     std::vector<Chunk> chunks;
     chunks.reserve(pieces.size());
     for (auto const& piece : pieces) {
+        // Where it lies now: what is on disk is read when somebody wants to see it.
         chunks.emplace_back(piece.source, piece.sequence, piece.payload->release());
     }
     return chunks;
@@ -361,85 +360,8 @@ bool Operation::all_extracted() const {
     return store_.all_extracted();
 }
 
-std::vector<std::shared_ptr<Payload>> Operation::choose_victims(std::size_t amount) {
-    // What is needed last first: what waits to be sent never has to come back, incomplete partitions are not
-    // wanted yet. Among equals the largest, to move little more than is asked for.
-    struct Candidate {
-        int need;
-        std::shared_ptr<Payload> payload;
-    };
-    std::vector<Candidate> candidates;
-    auto const consider = [&](int need, std::shared_ptr<Payload> const& payload) {
-        if (payload->spillable()) {
-            candidates.push_back(Candidate{need, payload});
-        }
-    };
-    for (auto const& other : peers_) {
-        other.outbox.for_each_waiting([&](auto const& payload) { consider(0, payload); });
-    }
-    for (PartitionStore::Index index = 0; index < store_.local().size(); ++index) {
-        for (auto const& piece : store_.pieces(index)) {
-            consider(store_.is_complete(index) ? 2 : 1, piece.payload);
-        }
-    }
-    std::stable_sort(candidates.begin(), candidates.end(), [](auto const& a, auto const& b) {
-        return a.need != b.need ? a.need < b.need : a.payload->size > b.payload->size;
-    });
-    std::vector<std::shared_ptr<Payload>> victims;
-    std::size_t chosen = 0;
-    for (auto& candidate : candidates) {
-        if (chosen >= amount) {
-            break;
-        }
-        if (!candidate.payload->moving) {  // it may be in several outboxes
-            candidate.payload->moving = true;
-            chosen += candidate.payload->size;
-            victims.push_back(std::move(candidate.payload));
-        }
-    }
-    return victims;
-}
-
 std::size_t Operation::spill(std::size_t amount) {
-    std::vector<std::shared_ptr<Payload>> victims;
-    {
-        Lock const lock{mutex_};
-        victims = choose_victims(amount);
-    }
-    if (victims.empty()) {
-        return 0;
-    }
-    std::size_t freed = 0;
-    std::vector<std::unique_ptr<Buffer>> copies(victims.size());
-    {
-        ScopedTimer const timer{*br_->statistics(), ids_.spill_seconds};
-        try {
-            constexpr std::array lower_tiers{MemoryType::PINNED_HOST, MemoryType::HOST};
-            for (std::size_t i = 0; i < victims.size(); ++i) {
-                auto const& data = *victims[i]->data;
-                auto reservation = br_->reserve_best(data.size(), lower_tiers);
-                copies[i] = br_->copy(data, 0, data.size(), reservation);
-            }
-        } catch (std::bad_alloc const& error) {
-            // No room below either: what could not be copied stays where it is.
-            comm_.logger().warn(str() + " cannot spill: " + error.what());
-        }
-    }
-    {
-        Lock const lock{mutex_};
-        for (std::size_t i = 0; i < victims.size(); ++i) {
-            if (copies[i]) {
-                freed += victims[i]->size;
-                victims[i]->data.swap(copies[i]);
-            }
-            victims[i]->moving = false;
-        }
-        changed_.notify_all();
-    }
-    copies.clear();
-    br_->statistics()->add(ids_.spill_bytes, static_cast<double>(freed));
-    wake();  // a granted frame may have waited for this
-    return freed;
+    return br_->spill_buffers(MemoryType::DEVICE, amount);
 }
 
 bool Operation::flushed_locked() const {
@@ -549,17 +471,6 @@ void Operation::release() noexcept {
     }
     wake();
     comm_.release_op(plan_.op);
-    leave_spill_manager();
-}
-
-void Operation::detach() noexcept {
-    leave_spill_manager();
-}
-
-void Operation::leave_spill_manager() noexcept {
-    if (--spill_users_ == 0 && spill_function_) {
-        br_->spill_manager().remove_spill_function(*spill_function_);
-    }
 }
 
 }  // namespace rapidsmpf::exchange

@@ -1,5 +1,6 @@
 // What the progress thread does for an operation; operation.cpp is what users call.
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
@@ -87,7 +88,9 @@ void Operation::store(Rank source, PieceHeader const& header, PackedData chunk) 
     if (chunk.data->mem_type() != MemoryType::DEVICE) {
         br_->statistics()->add(ids_.recv_to_host, static_cast<double>(chunk.data->size()));
     }
-    store_payload(source, header.partition, header.sequence, std::make_shared<Payload>(std::move(chunk)));
+    store_payload(
+        source, header.partition, header.sequence,
+        std::make_shared<Payload>(std::move(chunk), next_use_in_store(header.partition)));
 }
 
 void Operation::store_payload(
@@ -149,7 +152,7 @@ void Operation::drive(Tick& result) {
     result.in_flight = blocked_ || std::any_of(peers_.begin(), peers_.end(), [](Peer const& other) {
                            return other.outbox.in_flight() || other.inbox.in_flight();
                        });
-    active_ = result.in_flight || !frames_.empty();
+    active_ = result.in_flight || (!frames_.empty() && !waits_for_memory_);
     result.closed = is_closed();
     if (result.did_something) {
         changed_.notify_all();
@@ -168,12 +171,41 @@ void Operation::poll(Tick& result) {
     }
 }
 
+std::optional<MemoryReservation> Operation::memory_for(WaitingFrame& waiting) {
+    auto const bytes = waiting.frame.memory_needed();
+    if (!waiting.memory) {
+        // On a CPU all memory is the device's; elsewhere the host takes what the device has no room for.
+        constexpr std::array tiers{MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST};
+        auto const count = br_->device().kind() == DeviceKind::cpu ? 1U : tiers.size();
+        if (auto memory = br_->try_reserve_best(bytes, std::span{tiers}.first(count))) {
+            return memory;
+        }
+        auto on_done = [weak = weak_from_this()] {
+            if (auto const self = weak.lock()) {
+                self->wake();
+            }
+        };
+        waiting.memory = br_->request(tiers[count - 1], bytes, AllowOverbooking::yes, std::move(on_done));
+    }
+    if (!waiting.memory->is_done()) {
+        return std::nullopt;
+    }
+    return waiting.memory->take();
+}
+
 bool Operation::grant_frames() {
     bool any = false;
+    waits_for_memory_ = false;
     while (!frames_.empty() && frames_.front().frame.ticket.try_grant(plan_.settings.receive_limit)) {
+        auto memory = memory_for(frames_.front());
+        if (!memory) {
+            waits_for_memory_ = true;
+            break;
+        }
         auto waiting = std::move(frames_.front());
         frames_.pop_front();
-        peer(waiting.source).inbox.grant(std::move(waiting.frame), comm_, payload_tag_, *br_);
+        peer(waiting.source)
+            .inbox.grant(std::move(waiting.frame), comm_, payload_tag_, *br_, std::move(*memory));
         any = true;
     }
     return any;

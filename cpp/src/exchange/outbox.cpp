@@ -32,17 +32,21 @@ bool Outbox::compose(MessageWriter& writer, Sent const& sent) {
 void Outbox::compose_eager(MessageWriter& writer, Sent const& sent) {
     std::vector<PieceHeader> headers;
     std::vector<Piece> pieces;
+    std::vector<std::shared_ptr<Buffer const>> pins;
     while (!waiting_.empty()) {
         auto const& piece = waiting_.front();
-        auto const& payload = *piece.payload;
         auto const header = header_of(piece);
         auto const cost = header.listing_bytes() + header.data_size;
-        if (!is_gathered(piece) || cost > credit_ || payload.moving || !payload.data->is_host_accessible()
-            || !payload.data->is_ready()) {
+        if (!is_gathered(piece) || cost > credit_) {
+            break;
+        }
+        auto data = piece.payload->data.try_pin();
+        if (!data || !data->is_host_accessible() || !data->is_ready()) {
             break;
         }
         credit_ -= cost;
         headers.push_back(header);
+        pins.push_back(std::move(data));
         pieces.push_back(std::move(waiting_.front()));
         waiting_.pop_front();
     }
@@ -53,16 +57,21 @@ void Outbox::compose_eager(MessageWriter& writer, Sent const& sent) {
     for (auto const& piece : pieces) {
         writer.append(piece.payload->metadata);
     }
-    for (auto const& piece : pieces) {
-        auto const bytes = piece.payload->data->host_bytes();
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+        auto const bytes = pins[i]->host_bytes();
         writer.append({reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()});
-        sent(piece.payload);
+        pins[i].reset();
+        sent(pieces[i].payload);
     }
 }
 
 bool Outbox::compose_frames(MessageWriter& writer) {
-    // The bytes of a piece are read only once it is granted, so `moving` does not matter here; but a piece
-    // whose first write is not done would stop all frames behind it.
+    // The bytes of a piece are read only once it is granted, so it does not matter where they are now; but a
+    // piece whose first write is not done would stop all frames behind it.
+    auto const is_written = [](Piece const& piece) {
+        auto const data = piece.payload->data.try_pin();
+        return !data || data->is_ready();
+    };
     while (!waiting_.empty()
            && (announced_.empty() || announced_bytes_ + settings_.frame_bytes <= settings_.announce_bytes)) {
         Frame frame;
@@ -72,7 +81,7 @@ bool Outbox::compose_frames(MessageWriter& writer) {
             auto const header = header_of(piece);
             auto const cost = header.listing_bytes() + header.data_size;
             bool const fits = frame.pieces.empty() || frame.bytes + cost <= settings_.frame_bytes;
-            if (!fits || (!piece.payload->moving && !piece.payload->data->is_ready())) {
+            if (!fits || !is_written(piece)) {
                 break;
             }
             frame.bytes += cost;
@@ -103,34 +112,48 @@ void Outbox::on_grants(std::uint32_t frames) {
     RAPIDSMPF_EXPECTS(frames <= announced_.size(), "it granted more frames than were announced", FormatError);
     for (std::uint32_t i = 0; i < frames; ++i) {
         announced_bytes_ -= announced_.front().bytes;
+        for (auto const& piece : announced_.front().pieces) {
+            piece.payload->data.fetch();  // what lies on disk will be needed in this order
+        }
         granted_.push_back(std::move(announced_.front()));
         announced_.pop_front();
     }
 }
 
 bool Outbox::prepare(Frame& frame, BufferResource& br) const {
-    if (!frame.prepared) {
-        auto const busy = [](Piece const& piece) { return piece.payload->moving; };
-        if (std::any_of(frame.pieces.begin(), frame.pieces.end(), busy)) {
-            return false;  // a spill is copying one of them; it says when it is done
+    // Pins what is in memory and has the rest read back; the operation hears when that is done.
+    frame.pins.resize(frame.pieces.size());
+    bool complete = true;
+    for (std::size_t i = 0; i < frame.pieces.size(); ++i) {
+        if (!frame.pins[i]) {
+            auto& data = frame.pieces[i].payload->data;
+            frame.pins[i] = data.try_pin();
+            if (!frame.pins[i]) {
+                data.fetch();
+                complete = false;
+            }
         }
+    }
+    if (!complete) {
+        return false;
+    }
+    if (!frame.prepared) {
+        frame.prepared = true;
         std::size_t total = 0;
         std::size_t gathered = 0;
         for (auto const& piece : frame.pieces) {
-            ++piece.payload->pins;
             if (is_gathered(piece) && piece.payload->size > 0) {
                 total += piece.payload->size;
                 ++gathered;
             }
         }
-        frame.prepared = true;
         if (gathered > 1) {
             frame.gathered = allocate_anywhere(br, total);
             frame.gathered->write([&](std::byte* bytes, Stream stream) {
-                for (auto const& piece : frame.pieces) {
-                    auto const size = piece.payload->size;
-                    if (is_gathered(piece) && size > 0) {
-                        br.device().copy(bytes, piece.payload->data->data(), size, stream);
+                for (std::size_t i = 0; i < frame.pieces.size(); ++i) {
+                    auto const size = frame.pieces[i].payload->size;
+                    if (is_gathered(frame.pieces[i]) && size > 0) {
+                        br.device().copy(bytes, frame.pins[i]->data(), size, stream);
                         bytes += size;
                     }
                 }
@@ -138,9 +161,8 @@ bool Outbox::prepare(Frame& frame, BufferResource& br) const {
         }
     }
     return (!frame.gathered || frame.gathered->is_ready())
-           && std::all_of(frame.pieces.begin(), frame.pieces.end(), [](Piece const& piece) {
-                  return piece.payload->data->is_ready();
-              });
+           && std::all_of(
+               frame.pins.begin(), frame.pins.end(), [](auto const& data) { return data->is_ready(); });
 }
 
 void Outbox::post(Frame& frame, Communicator& comm, Tag tag) {
@@ -154,14 +176,12 @@ void Outbox::post(Frame& frame, Communicator& comm, Tag tag) {
         send(frame.gathered);
     }
     // Without a gathered buffer there is at most one small piece, and it goes first.
-    for (auto const& piece : frame.pieces) {
-        if (!frame.gathered && is_gathered(piece)) {
-            send(shared_data(piece.payload));
-        }
-    }
-    for (auto const& piece : frame.pieces) {
-        if (!is_gathered(piece)) {
-            send(shared_data(piece.payload));
+    for (bool const small_ones : {true, false}) {
+        for (std::size_t i = 0; i < frame.pieces.size(); ++i) {
+            bool const is_small = is_gathered(frame.pieces[i]);
+            if (is_small == small_ones && !(is_small && frame.gathered)) {
+                send(frame.pins[i]);
+            }
         }
     }
 }
@@ -186,8 +206,8 @@ bool Outbox::poll(Sent const& sent) {
             ++frame;
             continue;
         }
+        frame->pins.clear();
         for (auto const& piece : frame->pieces) {
-            --piece.payload->pins;
             sent(piece.payload);
         }
         frame = sending_.erase(frame);
@@ -212,17 +232,6 @@ void Outbox::clear() {
     announced_.clear();
     granted_.clear();
     announced_bytes_ = 0;
-}
-
-void Outbox::for_each_waiting(std::function<void(std::shared_ptr<Payload> const&)> const& visit) const {
-    for (auto const& piece : waiting_) {
-        visit(piece.payload);
-    }
-    for (auto const& frame : announced_) {
-        for (auto const& piece : frame.pieces) {
-            visit(piece.payload);
-        }
-    }
 }
 
 }  // namespace rapidsmpf::exchange

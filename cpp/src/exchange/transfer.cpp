@@ -4,15 +4,20 @@
 
 namespace rapidsmpf::exchange {
 
-std::unique_ptr<Buffer> allocate_anywhere(BufferResource& br, std::size_t size) {
-    constexpr std::array tiers{MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST};
-    auto reservation = br.reserve_best(size, tiers);
-    auto buffer = br.allocate(size, reservation);
+std::unique_ptr<Buffer> allocate_for_transport(
+    BufferResource& br, std::size_t size, MemoryReservation& memory) {
+    auto buffer = br.allocate(size, memory);
     if (buffer->mem_type() == MemoryType::DEVICE && br.device().kind() == DeviceKind::cuda) {
         // Allocation is ordered on a stream that a transport knows nothing of.
         br.device().synchronize(buffer->stream());
     }
     return buffer;
+}
+
+std::unique_ptr<Buffer> allocate_anywhere(BufferResource& br, std::size_t size) {
+    constexpr std::array tiers{MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST};
+    auto memory = br.reserve_best(size, tiers);
+    return allocate_for_transport(br, size, memory);
 }
 
 }  // namespace rapidsmpf::exchange

@@ -11,25 +11,24 @@ namespace rapidsmpf {
 
 Buffer::Buffer(
     std::shared_ptr<BufferResource> resource, MemoryType type, std::byte* data, std::size_t size,
-    Stream stream, std::shared_ptr<void> owner)
+    Stream stream, std::shared_ptr<void> owner, DiskExtent extent)
     : resource_{std::move(resource)},
       type_{type},
       data_{data},
       size_{size},
       stream_{stream},
-      owner_{std::move(owner)} {}
+      owner_{std::move(owner)},
+      extent_{std::move(extent)} {}
 
 Buffer::~Buffer() {
     if (!owner_ && data_ != nullptr) {
-        if (type_ == MemoryType::DEVICE) {
-            resource_->device().deallocate(data_, size_, stream_);
-        } else {
-            if (last_write_) {
-                last_write_->synchronize();  // a copy into it may still be running
-            }
-            device::deallocate_host(data_, size_);
+        if (type_ == MemoryType::HOST && last_write_) {
+            last_write_->synchronize();  // a copy into it may still be running
         }
+        resource_->deallocate_memory(type_, data_, size_, stream_);
     }
+    owner_.reset();
+    extent_ = {};
     resource_->account(type_, -static_cast<std::int64_t>(size_));
 }
 
@@ -55,6 +54,8 @@ std::span<std::byte> Buffer::mutable_host_bytes() {
 }
 
 void Buffer::write(std::function<void(std::byte*, Stream)> const& write) {
+    RAPIDSMPF_EXPECTS(
+        type_ != MemoryType::DISK, "a buffer on DISK cannot be written in place", std::logic_error);
     write(data_, stream_);
     if (resource_->device().kind() == DeviceKind::cuda) {
         if (!last_write_) {

@@ -1,15 +1,26 @@
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/memory/disk_space.hpp>
+#include <rapidsmpf/memory/memory_resource.hpp>
+#include <rapidsmpf/memory/pinned_memory_resource.hpp>
+
+#include "arbiter.hpp"
+#include "budget.hpp"
+#include "spill_registry.hpp"
 
 namespace rapidsmpf {
 
 namespace {
+
+// Moved in one go: enough to keep a disk busy, little enough that memory comes free soon.
+constexpr std::size_t spill_batch = 64UL << 20U;
 
 std::string bytes_text(std::int64_t bytes) {
     return config::format_bytes(static_cast<double>(bytes));
@@ -19,13 +30,62 @@ std::int64_t as_signed(std::size_t size) {
     return static_cast<std::int64_t>(size);
 }
 
+double parse_share(std::string const& name, std::string const& text, double otherwise) {
+    if (text.empty()) {
+        return otherwise;
+    }
+    double const share = static_cast<double>(config::parse_bytes_or_percent(text, 1'000'000)) / 1e6;
+    RAPIDSMPF_EXPECTS(
+        text.back() == '%' && share > 0 && share <= 1,
+        name + " must be a share of the limit such as 90%, not '" + text + "'", std::invalid_argument);
+    return share;
+}
+
+BufferResource::Duration seconds(double value) {
+    return std::chrono::duration_cast<BufferResource::Duration>(std::chrono::duration<double>{value});
+}
+
 }  // namespace
+
+// Statistics of copies between tiers, by (from, to).
+struct BufferResource::CopyIds {
+    explicit CopyIds(Statistics& statistics) {
+        auto const name = [](MemoryType type) {
+            std::string text{type == MemoryType::PINNED_HOST ? "pinned" : to_string(type)};
+            std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
+                return static_cast<char>(std::tolower(c));
+            });
+            return text;
+        };
+        for (auto const from : memory_types) {
+            for (auto const to : memory_types) {
+                auto const pair = name(from) + "-to-" + name(to);
+                std::string const what = from == to ? "copy-" : "spill-";
+                auto& place = at(from, to);
+                place.first = statistics.id(what + "bytes-" + pair, Statistics::Unit::bytes);
+                place.second = statistics.id(what + "time-" + pair, Statistics::Unit::seconds);
+            }
+        }
+        overbooked = statistics.id("reserve-overbooked-bytes", Statistics::Unit::bytes);
+        waited = statistics.id("reserve-wait-time", Statistics::Unit::seconds);
+    }
+    using Pair = std::pair<Statistics::Id, Statistics::Id>;
+    [[nodiscard]] Pair& at(MemoryType from, MemoryType to) {
+        return ids[static_cast<std::size_t>(from) * memory_types.size() + static_cast<std::size_t>(to)];
+    }
+    [[nodiscard]] Pair const& at(MemoryType from, MemoryType to) const {
+        return ids[static_cast<std::size_t>(from) * memory_types.size() + static_cast<std::size_t>(to)];
+    }
+    std::array<Pair, memory_types.size() * memory_types.size()> ids;
+    Statistics::Id overbooked{};
+    Statistics::Id waited{};
+};
 
 std::shared_ptr<BufferResource> BufferResource::make(Settings settings) {
     return std::shared_ptr<BufferResource>(new BufferResource{std::move(settings)});
 }
 
-std::shared_ptr<BufferResource> BufferResource::from_options(
+BufferResource::Settings BufferResource::settings_from_options(
     config::Options options, std::shared_ptr<Statistics> statistics) {
     Settings settings;
     auto const total = Device::current().total_memory();
@@ -33,101 +93,147 @@ std::shared_ptr<BufferResource> BufferResource::from_options(
         return config::is_disabled(text) ? unlimited
                                          : config::parse_bytes_or_percent(text.empty() ? "80%" : text, total);
     });
+    auto const share = [&](std::string const& name, double otherwise) {
+        return options.get<double>(
+            name, [&](std::string const& text) { return parse_share(name, text, otherwise); });
+    };
+    settings.high_water = share("spill_high_water", settings.high_water);
+    settings.low_water = share("spill_low_water", std::min(settings.low_water, settings.high_water));
+    using OptionalDuration = std::optional<Duration>;
+    settings.periodic_spill_check =
+        options.get<OptionalDuration>("periodic_spill_check", [](std::string const& text) {
+            return config::is_disabled(text)
+                       ? OptionalDuration{}
+                       : OptionalDuration{seconds(config::parse_duration(text.empty() ? "1ms" : text))};
+        });
+    settings.reserve_timeout = options.get<Duration>("memory_reserve_timeout", [](std::string const& text) {
+        return seconds(config::parse_duration(text.empty() ? "100ms" : text));
+    });
+    settings.num_streams = options.get<std::size_t>("num_streams", [](std::string const& text) {
+        auto const number = text.empty() ? 16 : config::parse_bytes(text);
+        RAPIDSMPF_EXPECTS(
+            number > 0, "num_streams must be greater than 0, not '" + text + "'", std::invalid_argument);
+        return static_cast<std::size_t>(number);
+    });
+    settings.disk = DiskSpace::from_options(options, statistics);
     settings.statistics = std::move(statistics);
-    return make(std::move(settings));
+    return settings;
+}
+
+std::shared_ptr<BufferResource> BufferResource::from_options(
+    config::Options options, std::shared_ptr<Statistics> statistics) {
+    return make(settings_from_options(std::move(options), std::move(statistics)));
 }
 
 BufferResource::BufferResource(Settings settings)
     : device_{Device::current()},
+      device_mr_{std::move(settings.device_mr)},
+      pinned_mr_{std::move(settings.pinned_mr)},
+      num_streams_{settings.num_streams},
+      next_stream_{std::move(settings.next_stream)},
       statistics_{
           settings.statistics ? std::move(settings.statistics)
-                              : std::make_shared<Statistics>(Statistics::Enabled::no)} {
-    for (std::size_t i = 0; i < tiers_.size(); ++i) {
-        tiers_[i].limit = settings.limits[i];
-        tiers_[i].available = std::move(settings.available[i]);
-    }
-    auto& device = tier(MemoryType::DEVICE);
-    if (device.limit != unlimited && !device.available && device_.kind() == DeviceKind::cpu) {
-        // Polars and others allocate outside our sight: what is resident counts, whoever holds it.
-        device.available = [limit = device.limit, &cpu = device_] { return limit - cpu.used_memory(); };
-    }
+                              : std::make_shared<Statistics>(Statistics::Enabled::no)},
+      reserve_timeout_{settings.reserve_timeout},
+      disk_limit_{settings.limits[static_cast<std::size_t>(MemoryType::DISK)]},
+      registry_{std::make_unique<detail::SpillRegistry>()},
+      arbiter_{std::make_shared<detail::Arbiter>(settings.periodic_spill_check)},
+      disk_{std::move(settings.disk)},
+      copy_ids_{statistics_->enabled() ? std::make_unique<CopyIds const>(*statistics_) : nullptr} {
+    RAPIDSMPF_EXPECTS(
+        0 < settings.low_water && settings.low_water <= settings.high_water && settings.high_water <= 1,
+        "the marks of spilling must be 0 < low_water <= high_water <= 1, not "
+            + std::to_string(settings.low_water) + " and " + std::to_string(settings.high_water),
+        std::invalid_argument);
+    budget_ = std::make_unique<detail::Budget>(
+        device_, settings.limits, std::move(settings.available),
+        detail::Budget::Marks{settings.high_water, settings.low_water});
+    spill_manager_.set_buffers(
+        [this](std::size_t amount) { return spill_buffers(MemoryType::DEVICE, amount); });
 }
 
-BufferResource::~BufferResource() = default;
-
-std::int64_t BufferResource::free_locked(Tier const& tier, std::int64_t measured) const {
-    auto const by_accounting = tier.limit == unlimited ? unlimited : tier.limit - tier.used - tier.reserved;
-    auto const by_measurement = measured == unlimited ? unlimited : measured - tier.reserved;
-    return std::min(by_accounting, by_measurement);
+BufferResource::~BufferResource() {
+    arbiter_->stop();
 }
 
 std::int64_t BufferResource::memory_available(MemoryType type) const {
-    // Called outside the lock: a user's function may take its time or look at this object.
-    auto const& entry = tier(type);
-    auto const measured = entry.available ? entry.available() : unlimited;
-    std::lock_guard lock{mutex_};
-    return free_locked(entry, measured);
+    return budget_->available(type);
 }
-
 std::int64_t BufferResource::memory_reserved(MemoryType type) const {
-    std::lock_guard lock{mutex_};
-    return tier(type).reserved;
+    return budget_->usage(type).reserved;
 }
-
 std::int64_t BufferResource::memory_used(MemoryType type) const {
-    std::lock_guard lock{mutex_};
-    return tier(type).used;
+    return budget_->usage(type).used;
 }
-
 std::int64_t BufferResource::memory_peak(MemoryType type) const {
-    std::lock_guard lock{mutex_};
-    return tier(type).peak;
+    return budget_->usage(type).peak;
+}
+std::int64_t BufferResource::memory_limit(MemoryType type) const {
+    return budget_->usage(type).limit;
 }
 
 std::pair<MemoryReservation, std::size_t> BufferResource::reserve(
     MemoryType type, std::size_t size, AllowOverbooking allow) {
-    auto& entry = tier(type);
-    auto const measured = entry.available ? entry.available() : unlimited;
-    std::lock_guard lock{mutex_};
-    auto const headroom = free_locked(entry, measured) - as_signed(size);
-    auto const overbooked = static_cast<std::size_t>(std::max<std::int64_t>(-headroom, 0));
+    using detail::Budget;
+    auto const overbooked = budget_->reserve(
+        type, size, allow == AllowOverbooking::yes ? Budget::WhenFull::overbook : Budget::WhenFull::refuse);
     if (overbooked > 0 && size > 0 && allow == AllowOverbooking::no) {
         return {MemoryReservation{shared_from_this(), type, 0}, overbooked};
     }
-    entry.reserved += as_signed(size);
+    if (overbooked > 0 && copy_ids_) {
+        statistics_->add(copy_ids_->overbooked, static_cast<double>(overbooked));
+    }
+    note_pressure(type);
     return {MemoryReservation{shared_from_this(), type, size}, overbooked};
 }
 
-MemoryReservation BufferResource::reserve_device_memory_and_spill(std::size_t size, AllowOverbooking allow) {
-    auto [reservation, overbooked] = reserve(MemoryType::DEVICE, size, AllowOverbooking::yes);
-    // Others may take what one round frees, so ask again while it still helps.
-    while (overbooked > 0) {
-        auto const freed = spill_manager_.spill(overbooked);
-        auto const available = memory_available(MemoryType::DEVICE);
-        overbooked = static_cast<std::size_t>(std::max<std::int64_t>(-available, 0));
-        if (freed == 0) {
-            break;
-        }
-    }
-    if (overbooked > 0 && allow == AllowOverbooking::no) {
-        reservation.clear();
-        throw ReservationError{
-            "cannot reserve " + bytes_text(as_signed(size))
-            + " of device memory: " + bytes_text(as_signed(overbooked)) + " too much after spilling (limit "
-            + bytes_text(tier(MemoryType::DEVICE).limit) + ", in buffers "
-            + bytes_text(memory_used(MemoryType::DEVICE)) + ", reserved "
-            + bytes_text(memory_reserved(MemoryType::DEVICE)) + ")"};
-    }
-    return std::move(reservation);
+std::shared_ptr<MemoryRequest> BufferResource::request(
+    MemoryType type, std::size_t size, AllowOverbooking allow, std::function<void()> on_done,
+    std::optional<Duration> timeout) {
+    RAPIDSMPF_EXPECTS(type != MemoryType::DISK, "nobody waits for space on disk", std::invalid_argument);
+    return arbiter_->submit(
+        shared_from_this(), type, size, allow, timeout.value_or(reserve_timeout_), std::move(on_done));
 }
 
-MemoryReservation BufferResource::reserve_best(std::size_t size, std::span<MemoryType const> types) {
-    RAPIDSMPF_EXPECTS(!types.empty(), "reserve_best needs a tier", std::invalid_argument);
+MemoryReservation BufferResource::reserve_or_wait(
+    MemoryType type, std::size_t size, AllowOverbooking allow, std::optional<Duration> timeout) {
+    auto [reservation, overbooked] = reserve(type, size, AllowOverbooking::no);
+    if (overbooked == 0) {
+        return std::move(reservation);
+    }
+    RAPIDSMPF_EXPECTS(
+        !arbiter_->runs_this_thread(), "a spill function must not wait for memory", std::logic_error);
+    auto const start = std::chrono::steady_clock::now();
+    auto taken = request(type, size, allow, nullptr, timeout)->take();
+    if (copy_ids_) {
+        std::chrono::duration<double> const waited = std::chrono::steady_clock::now() - start;
+        statistics_->add(copy_ids_->waited, waited.count());
+    }
+    return taken;
+}
+
+MemoryReservation BufferResource::reserve_device_memory_and_spill(std::size_t size, AllowOverbooking allow) {
+    return reserve_or_wait(MemoryType::DEVICE, size, allow, Duration::zero());
+}
+
+std::optional<MemoryReservation> BufferResource::try_reserve_best(
+    std::size_t size, std::span<MemoryType const> types) {
     for (auto const type : types) {
+        if (type == MemoryType::PINNED_HOST && !pinned_mr_) {
+            continue;
+        }
         auto [reservation, overbooked] = reserve(type, size, AllowOverbooking::no);
         if (overbooked == 0) {
             return std::move(reservation);
         }
+    }
+    return std::nullopt;
+}
+
+MemoryReservation BufferResource::reserve_best(std::size_t size, std::span<MemoryType const> types) {
+    RAPIDSMPF_EXPECTS(!types.empty(), "reserve_best needs a tier", std::invalid_argument);
+    if (auto reservation = try_reserve_best(size, types)) {
+        return std::move(*reservation);
     }
     return reserve(types.back(), size, AllowOverbooking::yes).first;
 }
@@ -147,15 +253,125 @@ std::size_t BufferResource::release(MemoryReservation& reservation, std::size_t 
 }
 
 void BufferResource::return_reserved(MemoryType type, std::size_t size) noexcept {
-    std::lock_guard lock{mutex_};
-    tier(type).reserved -= as_signed(size);
+    budget_->return_reserved(type, size);
+    note_freed();
 }
 
 void BufferResource::account(MemoryType type, std::int64_t change) noexcept {
-    std::lock_guard lock{mutex_};
-    auto& entry = tier(type);
-    entry.used += change;
-    entry.peak = std::max(entry.peak, entry.used);
+    budget_->account(type, change);
+    if (change < 0) {
+        note_freed();
+    }
+}
+
+void BufferResource::note_freed() noexcept {
+    if (arbiter_->anybody_waits()) {
+        arbiter_->notify(weak_from_this(), detail::Arbiter::Change::freed);
+    }
+}
+
+void BufferResource::note_pressure(MemoryType type) noexcept {
+    if (budget_->under_pressure(type) && (arbiter_->anybody_waits() || has_spillable())) {
+        arbiter_->notify(weak_from_this(), detail::Arbiter::Change::pressure);
+    }
+}
+
+std::optional<MemoryReservation> BufferResource::grant(
+    MemoryType type, std::size_t size, AllowOverbooking allow) {
+    using detail::Budget;
+    auto const overbooked = budget_->reserve(
+        type, size,
+        allow == AllowOverbooking::yes ? Budget::WhenFull::overbook : Budget::WhenFull::refuse_waiting_one);
+    if (overbooked > 0 && allow == AllowOverbooking::no) {
+        return std::nullopt;
+    }
+    if (overbooked > 0 && copy_ids_) {
+        statistics_->add(copy_ids_->overbooked, static_cast<double>(overbooked));
+    }
+    return MemoryReservation{shared_from_this(), type, size};
+}
+
+void BufferResource::add_waiting(MemoryType type, std::int64_t change) {
+    budget_->add_waiting(type, change);
+}
+
+std::size_t BufferResource::shortage(MemoryType type) const {
+    return static_cast<std::size_t>(budget_->shortage(type));
+}
+
+bool BufferResource::has_spillable() const {
+    return !spill_manager_.empty() || registry_->has_victims(MemoryType::DEVICE)
+           || registry_->has_victims(MemoryType::PINNED_HOST) || registry_->has_victims(MemoryType::HOST);
+}
+
+bool BufferResource::is_larger_than_limit(MemoryType type, std::size_t size) const {
+    auto const limit = budget_->usage(type).limit;
+    return limit != unlimited && as_signed(size) > limit;
+}
+
+bool BufferResource::is_idle(MemoryType type) const {
+    auto const holdings = registry_->holdings(type);
+    return budget_->usage(type).reserved == 0 && holdings.spillable == 0 && holdings.moving == 0;
+}
+
+bool BufferResource::is_moving(MemoryType type) const {
+    return registry_->holdings(type).moving > 0;
+}
+
+std::string BufferResource::describe(MemoryType type) const {
+    auto const usage = budget_->usage(type);
+    auto const holdings = registry_->holdings(type);
+    auto const waiting = arbiter_->waiting(type);
+    std::string text = std::string{to_string(type)} + " has ";
+    text += usage.limit == unlimited ? "no limit" : "a limit of " + bytes_text(usage.limit);
+    text += ": " + bytes_text(usage.used) + " in buffers (" + bytes_text(holdings.spillable)
+            + " can be spilled, " + bytes_text(holdings.pinned) + " being read, "
+            + bytes_text(holdings.moving) + " being moved), " + bytes_text(usage.reserved) + " reserved";
+    if (auto const others = budget_->held_by_others(); others > 0 && type != MemoryType::PINNED_HOST) {
+        text += ", " + bytes_text(others) + " of this process outside Riverrun";
+    }
+    if (waiting.requests > 0) {
+        text +=
+            ", " + std::to_string(waiting.requests) + " requests for " + bytes_text(waiting.bytes) + " wait";
+    }
+    return text;
+}
+
+std::string BufferResource::describe_shortage(MemoryType type, std::size_t size) const {
+    auto const available = memory_available(type);
+    auto const missing = as_signed(size) - available;
+    return "cannot reserve " + bytes_text(as_signed(size)) + " of " + std::string{to_string(type)}
+           + " memory: " + bytes_text(missing) + " too much after spilling. " + describe(type);
+}
+
+Stream BufferResource::next_stream() const {
+    return next_stream_ ? next_stream_() : device_.next_stream();
+}
+
+void* BufferResource::allocate_memory(MemoryType type, std::size_t size, Stream stream) {
+    if (type == MemoryType::DEVICE) {
+        return device_mr_ ? device_mr_->allocate(size, stream) : device_.allocate(size, stream);
+    }
+    if (type == MemoryType::HOST) {
+        return device::allocate_host(size);
+    }
+    RAPIDSMPF_EXPECTS(
+        pinned_mr_ != nullptr,
+        "cannot allocate " + bytes_text(as_signed(size))
+            + " of pinned host memory: it is disabled (give the buffer resource a pinned_mr, or set pinned_memory)",
+        OutOfMemory);
+    return pinned_mr_->allocate(size, stream);
+}
+
+void BufferResource::deallocate_memory(
+    MemoryType type, void* data, std::size_t size, Stream stream) noexcept {
+    if (type == MemoryType::DEVICE) {
+        device_mr_ ? device_mr_->deallocate(data, size, stream) : device_.deallocate(data, size, stream);
+    } else if (type == MemoryType::HOST) {
+        device::deallocate_host(data, size);
+    } else {
+        pinned_mr_->deallocate(data, size, stream);
+    }
 }
 
 std::unique_ptr<Buffer> BufferResource::allocate(
@@ -168,10 +384,7 @@ std::unique_ptr<Buffer> BufferResource::allocate(
         "cannot allocate " + bytes_text(as_signed(size)) + " from a reservation of "
             + bytes_text(as_signed(reservation.size())),
         ReservationError);
-    void* data = nullptr;
-    if (size > 0) {
-        data = type == MemoryType::DEVICE ? device_.allocate(size, stream) : device::allocate_host(size);
-    }
+    void* const data = size > 0 ? allocate_memory(type, size, stream) : nullptr;
     account(type, as_signed(size));
     release(reservation, size);
     return std::unique_ptr<Buffer>(
@@ -187,6 +400,7 @@ std::unique_ptr<Buffer> BufferResource::adopt(
     MemoryType type, std::byte* data, std::size_t size, std::shared_ptr<void> owner, Stream stream) {
     RAPIDSMPF_EXPECTS(owner != nullptr, "adopted memory needs an owner", std::invalid_argument);
     account(type, as_signed(size));
+    note_pressure(type);
     return std::unique_ptr<Buffer>(
         new Buffer{shared_from_this(), type, data, size, stream, std::move(owner)});
 }
@@ -198,23 +412,174 @@ std::unique_ptr<Buffer> BufferResource::move(std::unique_ptr<Buffer> buffer, Mem
     return copy(*buffer, 0, buffer->size(), reservation);
 }
 
+std::unique_ptr<Buffer> BufferResource::move_to_host_access(std::unique_ptr<Buffer> buffer) {
+    if (buffer->is_host_accessible()) {
+        return buffer;
+    }
+    auto const type = device_.kind() == DeviceKind::cpu ? MemoryType::DEVICE : MemoryType::HOST;
+    auto reservation = reserve_or_wait(type, buffer->size(), AllowOverbooking::yes, Duration::zero());
+    return move(std::move(buffer), reservation);
+}
+
+void BufferResource::count_copy(MemoryType from, MemoryType to, std::size_t size, Duration time) {
+    if (copy_ids_) {
+        auto const& [bytes_id, time_id] = copy_ids_->at(from, to);
+        statistics_->add(bytes_id, static_cast<double>(size));
+        statistics_->add(time_id, std::chrono::duration<double>(time).count());
+    }
+}
+
 std::unique_ptr<Buffer> BufferResource::copy(
     Buffer const& buffer, std::size_t offset, std::size_t size, MemoryReservation& reservation) {
     RAPIDSMPF_EXPECTS(
         offset <= buffer.size() && size <= buffer.size() - offset, "copy beyond the end of a buffer",
         std::invalid_argument);
-    auto copied = allocate(size, reservation, buffer.stream());
-    double const bytes = static_cast<double>(size);
-    auto const pair =
-        std::string{to_string(buffer.mem_type())} + "-to-" + std::string{to_string(copied->mem_type())};
-    statistics_->add("copy-" + pair + "-bytes", bytes, Statistics::Unit::bytes);
-    copied->write([&](std::byte* destination, Stream stream) {
-        device_.copy(destination, buffer.data() + offset, size, stream);
-    });
-    if (device_.kind() == DeviceKind::cuda) {
-        copied->synchronize();  // the source may be freed as soon as we return
+    auto const start = std::chrono::steady_clock::now();
+    auto const from = buffer.mem_type();
+    auto const to = reservation.mem_type();
+    std::unique_ptr<Buffer> copied;
+    auto const is_direct = [&](MemoryType type) {
+        return type != MemoryType::DEVICE || device_.kind() == DeviceKind::cpu;
+    };
+    if ((from == MemoryType::DISK && (to == MemoryType::DISK || !is_direct(to)))
+        || (to == MemoryType::DISK && !is_direct(from))) {
+        // The disk reads and writes host memory only.
+        auto step = reserve(MemoryType::HOST, size, AllowOverbooking::yes).first;
+        auto const between = copy(buffer, offset, size, step);
+        return copy(*between, 0, size, reservation);
     }
+    if (to == MemoryType::DISK) {
+        RAPIDSMPF_EXPECTS(
+            size <= reservation.size(),
+            "cannot write " + bytes_text(as_signed(size)) + " with a reservation of "
+                + bytes_text(as_signed(reservation.size())),
+            ReservationError);
+        copied = disk_buffer(disk().write(buffer.host_bytes().subspan(offset, size)), buffer.stream());
+        release(reservation, size);
+    } else {
+        copied = allocate(size, reservation, buffer.stream());
+        if (from == MemoryType::DISK) {
+            disk().read(buffer.extent_, offset, copied->mutable_host_bytes());
+        } else {
+            copied->write([&](std::byte* destination, Stream stream) {
+                device_.copy(destination, buffer.data() + offset, size, stream);
+            });
+            if (device_.kind() == DeviceKind::cuda) {
+                copied->synchronize();  // the source may be freed as soon as we return
+            }
+        }
+    }
+    count_copy(from, to, size, std::chrono::steady_clock::now() - start);
     return copied;
+}
+
+DiskSpace& BufferResource::disk() {
+    std::call_once(disk_once_, [&] {
+        if (!disk_) {
+            DiskSpace::Settings settings;
+            settings.limit = disk_limit_ == unlimited ? DiskSpace::unlimited : disk_limit_;
+            settings.statistics = statistics_;
+            disk_ = DiskSpace::make(std::move(settings));
+        }
+    });
+    return *disk_;
+}
+
+std::unique_ptr<Buffer> BufferResource::disk_buffer(DiskExtent extent, Stream stream) {
+    auto const size = extent.size();
+    account(MemoryType::DISK, as_signed(size));
+    return std::unique_ptr<Buffer>(
+        new Buffer{shared_from_this(), MemoryType::DISK, nullptr, size, stream, nullptr, std::move(extent)});
+}
+
+std::vector<std::unique_ptr<Buffer>> BufferResource::write_to_disk(std::span<Buffer const* const> buffers) {
+    std::vector<std::unique_ptr<Buffer>> copies;
+    copies.reserve(buffers.size());
+    if (device_.kind() != DeviceKind::cpu) {
+        for (auto const* buffer : buffers) {
+            auto reservation = reserve(MemoryType::DISK, buffer->size(), AllowOverbooking::yes).first;
+            copies.push_back(copy(*buffer, 0, buffer->size(), reservation));
+        }
+        return copies;
+    }
+    auto const start = std::chrono::steady_clock::now();
+    std::vector<std::span<std::byte const>> blocks;
+    blocks.reserve(buffers.size());
+    for (auto const* buffer : buffers) {
+        blocks.push_back(buffer->host_bytes());
+    }
+    auto extents = disk().write(blocks);
+    auto const time = (std::chrono::steady_clock::now() - start)
+                      / static_cast<std::int64_t>(std::max<std::size_t>(buffers.size(), 1));
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+        copies.push_back(disk_buffer(std::move(extents[i]), buffers[i]->stream()));
+        count_copy(buffers[i]->mem_type(), MemoryType::DISK, buffers[i]->size(), time);
+    }
+    return copies;
+}
+
+void BufferResource::read_back(Buffer const& buffer, ReadDone done) {
+    auto const type = device_.kind() == DeviceKind::cpu ? MemoryType::DEVICE : MemoryType::HOST;
+    struct Reading {
+        std::shared_ptr<BufferResource> resource;  // outlives what is below
+        std::unique_ptr<Buffer> buffer;
+        std::optional<PendingRead> pending;
+        ReadDone done;
+        std::chrono::steady_clock::time_point start{std::chrono::steady_clock::now()};
+    };
+    auto const reading = std::make_shared<Reading>();
+    reading->resource = shared_from_this();
+    auto reservation = reserve(type, buffer.size(), AllowOverbooking::yes).first;
+    reading->buffer = allocate(buffer.size(), reservation, buffer.stream());
+    reading->done = std::move(done);
+    reading->pending.emplace(disk().start_read(buffer.extent_, 0, reading->buffer->mutable_host_bytes()));
+    // The operation forgets the callback when it has called it, and with it `reading`.
+    reading->pending->on_done([reading] {
+        std::exception_ptr error;
+        try {
+            reading->pending->get();
+        } catch (...) {
+            error = std::current_exception();
+            reading->buffer.reset();
+        }
+        if (!error) {
+            auto const& read = *reading->buffer;
+            reading->resource->count_copy(
+                MemoryType::DISK, read.mem_type(), read.size(),
+                std::chrono::steady_clock::now() - reading->start);
+        }
+        reading->done(std::move(reading->buffer), std::move(error));
+    });
+}
+
+std::vector<MemoryType> BufferResource::spill_targets(MemoryType type) const {
+    std::vector<MemoryType> targets;
+    if (pinned_mr_ && type == MemoryType::DEVICE) {
+        targets.push_back(MemoryType::PINNED_HOST);
+    }
+    if (device_.kind() == DeviceKind::cuda && type < MemoryType::HOST) {
+        targets.push_back(MemoryType::HOST);
+    }
+    if (type < MemoryType::DISK && disk_limit_ > 0) {
+        targets.push_back(MemoryType::DISK);
+    }
+    return targets;
+}
+
+std::size_t BufferResource::spill(MemoryType type, std::size_t amount) {
+    return type == MemoryType::DEVICE ? spill_manager_.spill(amount) : spill_buffers(type, amount);
+}
+
+std::size_t BufferResource::spill_buffers(MemoryType type, std::size_t amount) {
+    std::size_t freed = 0;
+    while (freed < amount) {
+        auto const bytes = registry_->spill(*this, type, std::min(amount - freed, spill_batch));
+        if (bytes == 0) {
+            break;
+        }
+        freed += bytes;
+    }
+    return freed;
 }
 
 }  // namespace rapidsmpf

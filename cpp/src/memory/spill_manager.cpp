@@ -8,6 +8,7 @@ SpillManager::SpillFunctionId SpillManager::add_spill_function(SpillFunction fun
     std::lock_guard lock{mutex_};
     auto const id = next_id_++;
     functions_.emplace(priority, Entry{id, std::move(function)});
+    ++count_;
     return id;
 }
 
@@ -16,21 +17,35 @@ void SpillManager::remove_spill_function(SpillFunctionId id) {
     for (auto entry = functions_.begin(); entry != functions_.end(); ++entry) {
         if (entry->second.id == id) {
             functions_.erase(entry);
+            --count_;
             return;
         }
     }
 }
 
-std::size_t SpillManager::spill(std::size_t amount) {
+std::size_t SpillManager::call(Turn turn, std::size_t amount) {
+    if (empty()) {
+        return 0;
+    }
     std::lock_guard lock{mutex_};
     std::size_t freed = 0;
     for (auto const& [priority, entry] : functions_) {
         if (freed >= amount) {
             break;
         }
-        freed += entry.function(amount - freed);
+        if ((priority > 0) == (turn == Turn::before_buffers)) {
+            freed += entry.function(amount - freed);
+        }
     }
     return freed;
+}
+
+std::size_t SpillManager::spill(std::size_t amount) {
+    auto freed = call(Turn::before_buffers, amount);
+    if (freed < amount && buffers_) {
+        freed += buffers_(amount - freed);
+    }
+    return freed < amount ? freed + call(Turn::after_buffers, amount - freed) : freed;
 }
 
 }  // namespace rapidsmpf

@@ -30,13 +30,15 @@ std::size_t PayloadTraits<PackedData>::spill(PackedData& payload) {
         return 0;
     }
     auto const resource = payload.data->resource();
-    auto [reservation, overbooked] = resource->reserve(MemoryType::HOST, size, AllowOverbooking::no);
-    if (reservation.size() < size) {
-        return 0;
+    for (auto const type : resource->spill_targets(MemoryType::DEVICE)) {
+        auto reservation = resource->reserve(type, size, AllowOverbooking::no).first;
+        if (reservation.size() == size) {
+            // A copy, not a move: if it fails the payload is as it was.
+            payload.data = resource->copy(*payload.data, 0, size, reservation);
+            return size;
+        }
     }
-    // A copy, not a move: if it fails the payload is as it was.
-    payload.data = resource->copy(*payload.data, 0, size, reservation);
-    return size;
+    return 0;
 }
 
 std::size_t Message::spill() {

@@ -1,6 +1,5 @@
 #include <rapidsmpf/streaming/packed_batches.hpp>
 
-#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -10,6 +9,11 @@
 #include <rapidsmpf/table/partition.hpp>
 
 namespace rapidsmpf::streaming {
+
+namespace {
+// What may be read back before its turn: enough to keep a disk busy while a batch is worked on.
+constexpr std::size_t read_ahead_bytes = std::size_t{32} << 20U;
+}  // namespace
 
 PackedBatches::PackedBatches(
     std::shared_ptr<Schema const> schema, std::shared_ptr<BufferResource> resource, BatchSizes const& sizes)
@@ -21,8 +25,29 @@ PackedBatches::PackedBatches(
 }
 
 void PackedBatches::add(std::vector<PackedData> chunks) {
-    chunks_.insert(
-        chunks_.end(), std::make_move_iterator(chunks.begin()), std::make_move_iterator(chunks.end()));
+    for (auto& chunk : chunks) {
+        chunks_.emplace_back(std::move(chunk), added_++);
+    }
+}
+
+void PackedBatches::read_ahead() {
+    std::size_t bytes = 0;
+    for (auto& chunk : chunks_) {
+        if (bytes >= read_ahead_bytes) {
+            break;
+        }
+        chunk.data.fetch();
+        bytes += chunk.data.size();
+    }
+}
+
+PackedData PackedBatches::take_first() {
+    auto& first = chunks_.front();
+    (void)first.data.pin();  // waits until it is back
+    PackedData packed{std::move(first.metadata), resource_->move_to_host_access(first.data.take())};
+    chunks_.pop_front();
+    packed.data->synchronize();
+    return packed;
 }
 
 Table PackedBatches::put_together(std::vector<PackedData> group) {
@@ -49,22 +74,15 @@ std::optional<Table> PackedBatches::next() {
         std::int64_t rows = 0;
         std::size_t bytes = 0;
         while (!chunks_.empty()) {
-            auto& chunk = chunks_.front();
-            auto const info = packed_info(chunk.metadata);
+            read_ahead();
+            auto const info = packed_info(chunks_.front().metadata);
             bool const large = info.num_rows >= sizes_.enough_rows || info.data_size >= sizes_.enough_bytes;
             if (!group.empty() && large) {
                 break;  // worth handing out as it is, without a copy
             }
             rows += info.num_rows;
             bytes += info.data_size;
-            if (!chunk.data->is_host_accessible()) {
-                auto reservation =
-                    resource_->reserve(MemoryType::HOST, chunk.data->size(), AllowOverbooking::yes).first;
-                chunk.data = resource_->move(std::move(chunk.data), reservation);
-            }
-            chunk.data->synchronize();
-            group.push_back(std::move(chunk));
-            chunks_.pop_front();
+            group.push_back(take_first());
             if (rows >= sizes_.enough_rows || bytes >= sizes_.enough_bytes) {
                 break;
             }

@@ -77,6 +77,9 @@ Table unpack_and_concat(std::vector<PackedData>&& parts, BufferResource& br, Val
             }
             expect_same(*schema, *its_schema);
         }
+        if (part.data->mem_type() == MemoryType::DISK) {
+            part.data = br.move_to_host_access(std::move(part.data));
+        }
         auto const has_rows = metadata.info.num_rows > 0;
         auto table =
             detail::unpack_as(its_schema, std::make_shared<PackedData const>(std::move(part)), validate);

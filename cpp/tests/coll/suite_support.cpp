@@ -62,7 +62,13 @@ Label check_chunk(PackedData const& chunk) {
     Label label;
     std::memcpy(&label, chunk.metadata.data(), sizeof(Label));
     SUITE_CHECK(chunk.metadata.size() == sizeof(Label) + mix(label.index) % 5);
-    auto const bytes = chunk.data->host_bytes();
+    auto const& data = *chunk.data;
+    std::unique_ptr<Buffer> copy;
+    if (!data.is_host_accessible()) {
+        auto memory = data.resource()->reserve(MemoryType::HOST, data.size(), AllowOverbooking::yes).first;
+        copy = data.resource()->copy(data, 0, data.size(), memory);
+    }
+    auto const bytes = (copy ? *copy : data).host_bytes();
     std::vector<std::uint8_t> expected(bytes.size());
     fill(expected.data(), expected.size(), key_of(label.salt, label.source, label.partition, label.index));
     SUITE_CHECK(bytes.empty() || std::memcmp(bytes.data(), expected.data(), bytes.size()) == 0);

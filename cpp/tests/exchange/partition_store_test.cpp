@@ -11,7 +11,7 @@ namespace {
 PartitionStore::Piece piece(Rank source, std::uint64_t sequence) {
     static auto const br = BufferResource::make();
     return PartitionStore::Piece{
-        source, sequence, std::make_shared<Payload>(PackedData{{1}, br->allocate(MemoryType::HOST, 4)})};
+        source, sequence, std::make_shared<Payload>(PackedData{{1}, br->allocate(MemoryType::HOST, 4)}, 0)};
 }
 
 TEST(PartitionStore, CompleteWhenEverySourceIsDone) {

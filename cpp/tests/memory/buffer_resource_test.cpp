@@ -15,6 +15,9 @@ namespace {
 std::shared_ptr<BufferResource> limited(std::int64_t limit) {
     BufferResource::Settings settings;
     settings.limits[0] = limit;
+    // Nothing is spilled before it must be.
+    settings.high_water = 1;
+    settings.low_water = 1;
     // No measured resident memory: these tests are about the accounting.
     settings.available[0] = [] { return BufferResource::unlimited; };
     return BufferResource::make(std::move(settings));

@@ -66,21 +66,25 @@ TEST(Message, DescribesPackedData) {
     EXPECT_TRUE(message.description().spillable());
 }
 
-TEST(Message, SpillMovesPackedDataToHost) {
+TEST(Message, SpillMovesPackedDataToALowerTier) {
     auto resource = BufferResource::make();
+    auto const lower = resource->spill_targets(MemoryType::DEVICE).front();
     Message message{0, packed(*resource, MemoryType::DEVICE, "0123456789")};
     EXPECT_EQ(message.spill(), 10U);
     EXPECT_EQ(message.description().bytes(MemoryType::DEVICE), 0U);
-    EXPECT_EQ(message.description().bytes(MemoryType::HOST), 10U);
+    EXPECT_EQ(message.description().bytes(lower), 10U);
     EXPECT_FALSE(message.description().spillable());
     EXPECT_EQ(message.spill(), 0U);
     EXPECT_EQ(resource->memory_used(MemoryType::DEVICE), 0);
-    EXPECT_EQ(text_of(message.get<PackedData>()), "0123456789");
+    auto payload = message.release<PackedData>();
+    payload.data = resource->move_to_host_access(std::move(payload.data));
+    EXPECT_EQ(text_of(payload), "0123456789");
 }
 
-TEST(Message, SpillDoesNothingWhenHostIsFull) {
+TEST(Message, SpillDoesNothingWhenThereIsNoRoomBelow) {
     BufferResource::Settings settings;
     settings.limits[static_cast<std::size_t>(MemoryType::HOST)] = 5;
+    settings.limits[static_cast<std::size_t>(MemoryType::DISK)] = 0;
     auto resource = BufferResource::make(settings);
     Message message{0, packed(*resource, MemoryType::DEVICE, "0123456789")};
     EXPECT_EQ(message.spill(), 0U);

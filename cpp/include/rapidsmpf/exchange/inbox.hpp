@@ -33,6 +33,13 @@ struct AnnouncedFrame {
     // Throws FormatError when the frame would take an absurd number of messages.
     AnnouncedFrame(PieceList const& list, ReceiveBudget& budget);
 
+    // Whether a piece travels with others in one message, if there are others.
+    [[nodiscard]] bool is_small(Piece const& piece) const noexcept {
+        return piece.header.data_size > 0 && piece.header.data_size <= gather_limit;
+    }
+    // Bytes to allocate for it: its data, and what is gathered a second time.
+    [[nodiscard]] std::size_t memory_needed() const;
+
     std::vector<Piece> pieces;
     std::uint64_t gather_limit;
     std::size_t split_bytes;
@@ -50,8 +57,10 @@ class Inbox {
 
     // Takes in pieces that came inside a message.
     void take_eager(PieceList const& list, BufferResource& br, Received const& received);
-    // Allocates memory for a frame whose ticket is granted, and posts its receives.
-    void grant(AnnouncedFrame frame, Communicator& comm, Tag tag, BufferResource& br);
+    // Allocates memory for a frame whose ticket is granted, and posts its receives. `memory` holds
+    // frame.memory_needed() bytes.
+    void grant(
+        AnnouncedFrame frame, Communicator& comm, Tag tag, BufferResource& br, MemoryReservation memory);
     // Looks at the posted receives and hands on what has come. Returns whether anything has.
     bool poll(BufferResource& br, Received const& received);
 
@@ -71,10 +80,12 @@ class Inbox {
 
   private:
     struct Frame {
-        Frame(AnnouncedFrame announced_) : announced{std::move(announced_)} {}
+        Frame(AnnouncedFrame announced_, MemoryReservation memory_)
+            : announced{std::move(announced_)}, memory{std::move(memory_)} {}
         AnnouncedFrame announced;
-        std::shared_ptr<Buffer> gathered;              // of the small pieces, if more than one has data
-        std::vector<std::shared_ptr<Payload>> direct;  // by piece; null: in `gathered`, or no data
+        std::shared_ptr<Buffer> gathered;                 // of the small pieces, if more than one has data
+        std::vector<std::shared_ptr<PackedData>> direct;  // by piece; null: in `gathered`, or no data
+        MemoryReservation memory;                         // for what is copied out of `gathered`
         std::vector<std::unique_ptr<Communicator::Request>> requests;
         std::uint64_t first_message{0};
         std::uint64_t messages{0};

@@ -17,9 +17,13 @@
 // operation that is abandoned (its handle was destroyed early, an exception inside it) sends a last message
 // that says so: the other ranks' operations raise that and pass it on, so every rank ends, and every id is free.
 //
+// Memory. Chunks are SpillableBuffers: the arbiter of the buffer resource moves them down, to disk in the end,
+// while they wait to be sent or to be extracted. A frame is granted when there is memory for it; when there is
+// none it waits in line while others' chunks are spilled. Who inserts waits, too, while memory is overbooked.
+//
 // Threading: one mutex guards the whole. User threads insert, wait and extract; the progress thread calls
-// tick() and receive() through the hub; the spill manager calls spill(). No call out of this class is made
-// under the mutex that may come back into it: not the spill manager's, not Communicator::fail().
+// tick() and receive() through the hub; the arbiter calls moved(). No call out of this class is made
+// under the mutex that may come back into it: not one that waits for memory, not Communicator::fail().
 #pragma once
 
 #include <atomic>
@@ -50,7 +54,7 @@ namespace rapidsmpf::exchange {
 
 class Hub;
 
-class Operation : public std::enable_shared_from_this<Operation> {
+class Operation : public std::enable_shared_from_this<Operation>, public MoveListener {
   public:
     using Timeout = std::optional<std::chrono::milliseconds>;
 
@@ -98,7 +102,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
     [[nodiscard]] std::vector<PartitionId> const& local_partitions() const noexcept { return store_.local(); }
     [[nodiscard]] std::string str() const;
 
-    // Moves waiting data from DEVICE to a lower tier until `amount` bytes are freed; returns how many were.
+    // Moves data that waits, here or elsewhere in the buffer resource, from DEVICE to a lower tier until `amount`
+    // bytes are freed; returns how many were.
     std::size_t spill(std::size_t amount);
 
     // See Shuffler::shutdown().
@@ -124,8 +129,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
     [[nodiscard]] bool flushed() const;
     // The communicator is gone or has failed: stores the error, drops what the transport knows of.
     void cut_off(RankFailure const& failure);
-    // The hub has dropped it.
-    void detach() noexcept;
+    // A chunk that somebody wanted to send has been spilled or read back.
+    void moved() noexcept override;
 
   private:
     struct Peer {
@@ -140,6 +145,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
         WaitingFrame(Rank source_, AnnouncedFrame frame_) : source{source_}, frame{std::move(frame_)} {}
         Rank source;
         AnnouncedFrame frame;
+        std::shared_ptr<MemoryRequest> memory;  // once it had to wait for memory
     };
     // Statistics, by name in shuffle-architecture's table.
     struct Ids {
@@ -147,8 +153,6 @@ class Operation : public std::enable_shared_from_this<Operation> {
         Statistics::Id payload_send;
         Statistics::Id payload_recv;
         Statistics::Id recv_to_host;
-        Statistics::Id spill_bytes;
-        Statistics::Id spill_seconds;
         Statistics::Id loop_total;
         Statistics::Id metadata_send;
         Statistics::Id metadata_recv;
@@ -157,10 +161,11 @@ class Operation : public std::enable_shared_from_this<Operation> {
         Statistics::Id check_finished;
     };
     using Lock = std::unique_lock<std::mutex>;
+    // In the order of next use what waits in the outboxes comes before what waits in the store.
+    static constexpr SpillableBuffer::NextUse first_in_store{std::uint64_t{1} << 32U};
 
-    void begin();
-    // The last of the handle and the hub to go takes the operation out of the spill manager.
-    void leave_spill_manager() noexcept;
+    [[nodiscard]] SpillableBuffer::NextUse next_use_in_outbox(std::uint64_t sequence) const noexcept;
+    [[nodiscard]] SpillableBuffer::NextUse next_use_in_store(PartitionId partition) const;
     void check_usable() const;
     [[nodiscard]] PartitionStore::Index require_local(PartitionId partition) const;
     void check_partition(PartitionId partition) const;
@@ -169,12 +174,14 @@ class Operation : public std::enable_shared_from_this<Operation> {
     void wait(
         Lock& lock, Timeout timeout, std::function<bool()> const& ready,
         std::function<std::string()> const& what);
-    void wake();
+    void wake() noexcept;
     void keep_device_memory_free();
 
     void drive(Tick& result);
     void poll(Tick& result);
     bool grant_frames();
+    // Memory for the first waiting frame; nothing while it has to wait for it.
+    [[nodiscard]] std::optional<MemoryReservation> memory_for(WaitingFrame& waiting);
     bool compose(Peer& peer);
     void apply(Peer& peer, Message const& message);
     // Runs body(): turns FormatError into the failure of the rank whose bytes were being handled (speaker_),
@@ -188,12 +195,12 @@ class Operation : public std::enable_shared_from_this<Operation> {
     [[nodiscard]] bool is_closed() const;
     [[nodiscard]] bool flushed_locked() const;
     [[nodiscard]] std::string describe_backlog() const;
-    [[nodiscard]] std::vector<std::shared_ptr<Payload>> choose_victims(std::size_t amount);
     [[nodiscard]] Peer& peer(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
     [[nodiscard]] Peer const& peer(Rank rank) const { return peers_[static_cast<std::size_t>(rank)]; }
 
     Communicator& comm_;
     Hub& hub_;
+    std::shared_ptr<ProgressThread> progress_;
     std::shared_ptr<BufferResource> br_;
     Plan const plan_;
     Tag payload_tag_;
@@ -211,17 +218,16 @@ class Operation : public std::enable_shared_from_this<Operation> {
     std::uint64_t own_sequence_{0};
     bool shut_down_{false};
     bool cut_off_{false};
-    bool blocked_{false};  // a piece waits for a write in flight
-    bool active_{false};   // something is in flight: tick() must look even if nobody said so
-    Rank speaker_{0};      // whose bytes are being handled
+    bool waits_for_memory_{false};  // the first frame does, and says when it has it
+    bool blocked_{false};           // a piece waits for a write in flight
+    bool active_{false};            // something is in flight: tick() must look even if nobody said so
+    Rank speaker_{0};               // whose bytes are being handled
     std::optional<RankFailure> failure_;
     std::optional<Final> abandoned_;  // what the last messages say; the operation has failed
     std::exception_ptr error_;        // why, if it was an exception here
 
     std::atomic<bool> dirty_{true};  // tick() has something to look at
     std::atomic<bool> released_{false};
-    std::atomic<int> spill_users_{2};  // the handle and the hub
-    std::optional<SpillManager::SpillFunctionId> spill_function_;
 };
 
 }  // namespace rapidsmpf::exchange

@@ -73,14 +73,12 @@ class Outbox {
         sending_.clear();
     }
 
-    // Calls visit(payload) for what waits or is announced.
-    void for_each_waiting(std::function<void(std::shared_ptr<Payload> const&)> const& visit) const;
-
   private:
     struct Frame {
         std::vector<Piece> pieces;
         std::uint64_t bytes{0};
-        std::shared_ptr<Buffer> gathered;  // the small pieces' data, once prepared
+        std::vector<std::shared_ptr<Buffer const>> pins;  // by piece: its data, once granted and in memory
+        std::shared_ptr<Buffer> gathered;                 // the small pieces' data, once prepared
         std::vector<std::unique_ptr<Communicator::Request>> requests;
         bool prepared{false};
     };

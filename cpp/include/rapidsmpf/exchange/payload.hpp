@@ -1,8 +1,7 @@
-// A chunk inside an operation: its metadata and data, and whether the data may be moved between tiers now.
+// A chunk inside an operation: its metadata and its data, which may be spilled while nobody reads it.
 //
-// Shared between the places that refer to it (an outbox for each destination, the store). All members are
-// guarded by the operation's lock, but for `data` while it is pinned (a transport reads it) or `moving` (a
-// spill copies it): then nobody replaces it.
+// Shared between the places that refer to it (an outbox for each destination, the store). The operation's lock
+// guards all of it but `data`, which guards itself.
 #pragma once
 
 #include <cstddef>
@@ -13,32 +12,25 @@
 #include <vector>
 
 #include <rapidsmpf/memory/packed_data.hpp>
+#include <rapidsmpf/memory/spillable_buffer.hpp>
 
 namespace rapidsmpf::exchange {
 
 struct Payload {
-    explicit Payload(PackedData chunk)
-        : metadata{std::move(chunk.metadata)}, data{std::move(chunk.data)}, size{data->size()} {}
+    Payload(PackedData chunk, SpillableBuffer::NextUse next_use, std::weak_ptr<MoveListener> listener = {})
+        : metadata{std::move(chunk.metadata)},
+          data{std::move(chunk.data), next_use, std::move(listener)},
+          size{data.size()} {}
 
     std::vector<std::uint8_t> metadata;
-    std::unique_ptr<Buffer> data;
+    SpillableBuffer data;
     std::size_t size;               // of data
-    std::uint32_t pins{0};          // sends that read the data
     std::uint32_t destinations{0};  // ranks it has still to be sent to
-    bool moving{false};
     // Set for a chunk that this rank wants, too: it is stored under this number once it has been sent.
     std::optional<std::uint64_t> keep_as;
 
-    [[nodiscard]] bool spillable() const noexcept {
-        return size > 0 && pins == 0 && !moving && data && data->mem_type() == MemoryType::DEVICE;
-    }
-
-    [[nodiscard]] PackedData release() { return PackedData{std::move(metadata), std::move(data)}; }
+    // Waits for a move of the data to end; it may be on disk.
+    [[nodiscard]] PackedData release() { return PackedData{std::move(metadata), data.take()}; }
 };
-
-// The data as the transport wants it: keeps the payload alive. Only for pinned payloads.
-[[nodiscard]] inline std::shared_ptr<Buffer const> shared_data(std::shared_ptr<Payload> const& payload) {
-    return {payload, payload->data.get()};
-}
 
 }  // namespace rapidsmpf::exchange

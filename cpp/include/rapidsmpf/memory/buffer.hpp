@@ -3,7 +3,7 @@
 // A Buffer owns its bytes and the part of its BufferResource's budget that they take, and gives both back
 // when it is destroyed. Work on the bytes is ordered on the buffer's stream: a writer records an event, and
 // a reader on another stream (or the host) waits for it. Not copyable, handed around by unique_ptr.
-// Made by BufferResource only.
+// Made by BufferResource only. A buffer on DISK has no address: it is read by moving it to another tier.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include <span>
 
 #include <rapidsmpf/device/device.hpp>
+#include <rapidsmpf/memory/disk_space.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
 
 namespace rapidsmpf {
@@ -30,7 +31,7 @@ class Buffer {
     [[nodiscard]] Stream stream() const noexcept { return stream_; }
     [[nodiscard]] std::shared_ptr<BufferResource> const& resource() const noexcept { return resource_; }
 
-    // The bytes. Reading from the host needs is_ready() or synchronize() first.
+    // The bytes; null on DISK. Reading from the host needs is_ready() or synchronize() first.
     [[nodiscard]] std::byte const* data() const noexcept { return data_; }
     // Whether the bytes can be addressed by the CPU (HOST and PINNED_HOST always, DEVICE on a CPU device).
     [[nodiscard]] bool is_host_accessible() const noexcept;
@@ -51,7 +52,7 @@ class Buffer {
     // `data` may be foreign memory: then `owner` keeps it alive and is dropped in place of a deallocation.
     Buffer(
         std::shared_ptr<BufferResource> resource, MemoryType type, std::byte* data, std::size_t size,
-        Stream stream, std::shared_ptr<void> owner);
+        Stream stream, std::shared_ptr<void> owner, DiskExtent extent = {});
 
     std::shared_ptr<BufferResource> resource_;
     MemoryType type_;
@@ -59,6 +60,7 @@ class Buffer {
     std::size_t size_;
     Stream stream_;
     std::shared_ptr<void> owner_;
+    DiskExtent extent_;                  // on DISK
     std::unique_ptr<Event> last_write_;  // null on a CPU: writes are done when the call returns
 };
 

@@ -1,16 +1,22 @@
-// The one arbiter of memory: who may allocate how much in which tier.
+// The one arbiter of memory: who may allocate how much in which tier, and who has to make room.
 //
 // Budget works in two steps. A reservation takes bytes out of what is available; allocating a Buffer
 // consumes the reservation. What is available in a tier is its limit minus what buffers and reservations
-// hold (and, on a CPU device, never more than the limit minus this process's resident memory). When a
-// reservation does not fit, the spill functions are asked to free memory first.
+// hold (and, on a CPU device, never more than the limit minus this process's resident memory).
+//
+// Room is made by moving what nobody uses now to a lower tier: SpillableBuffers, and what the functions of the
+// spill manager hold. A thread of the resource begins before the limit is reached (at the high-water mark), goes
+// on to the low-water mark, and serves those who wait for memory in the order they came. What lies on DISK is
+// in files of the resource's DiskSpace.
 //
 // Always owned by shared_ptr: buffers keep their resource alive. All methods are thread-safe.
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -18,38 +24,68 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/statistics.hpp>
 #include <rapidsmpf/memory/buffer.hpp>
+#include <rapidsmpf/memory/memory_request.hpp>
 #include <rapidsmpf/memory/memory_reservation.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
 #include <rapidsmpf/memory/spill_manager.hpp>
 
 namespace rapidsmpf {
 
-enum class AllowOverbooking : bool { no = false, yes = true };
+class DiskSpace;
+class MemoryResource;
+class PinnedMemoryResource;
+namespace detail {
+class Arbiter;
+class Budget;
+class SpillRegistry;
+}  // namespace detail
 
 class BufferResource : public std::enable_shared_from_this<BufferResource> {
   public:
     static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
+    using Duration = std::chrono::steady_clock::duration;
 
     // Says how many bytes of a tier are still free. Called without any lock held.
     using AvailableFunction = std::function<std::int64_t()>;
 
     struct Settings {
         Settings() {}  // user-written: travels through coroutines, not an aggregate
-        // Bytes that buffers and reservations of a tier may hold together, by MemoryType.
-        // PINNED_HOST needs a GPU and DISK comes with the spill files: both start at 0.
-        std::array<std::int64_t, 4> limits{unlimited, 0, unlimited, 0};
+        // Bytes that buffers and reservations of a tier may hold together, by MemoryType. PINNED_HOST has memory
+        // only with a pinned_mr; a DISK limit of 0 switches spilling to disk off.
+        std::array<std::int64_t, 4> limits{unlimited, unlimited, unlimited, unlimited};
         // Replaces the accounting of a tier: available = function() - reserved.
         std::array<AvailableFunction, 4> available;
+        // Where DEVICE memory comes from; null: the compute device's default.
+        std::shared_ptr<MemoryResource> device_mr;
+        // Where PINNED_HOST memory comes from; null: there is none.
+        std::shared_ptr<PinnedMemoryResource> pinned_mr;
+        // How many streams next_stream() hands out in turn, and whose they are (empty: the device's).
+        std::size_t num_streams{16};
+        std::function<Stream()> next_stream;
+        // Spilling begins above the one share of a limit and goes on to the other.
+        double high_water{0.9};
+        double low_water{0.8};
+        // How often to compare what is measured, or said by a function, with the marks while there is something to
+        // spill; none: only when memory is reserved or allocated.
+        std::optional<Duration> periodic_spill_check{std::chrono::milliseconds{1}};
+        // How long reserve_or_wait() waits without any memory being freed.
+        Duration reserve_timeout{std::chrono::milliseconds{100}};
+        std::shared_ptr<DiskSpace> disk;         // null: one of its own, by default settings, when needed
         std::shared_ptr<Statistics> statistics;  // null: disabled statistics
     };
 
+    // Throws std::invalid_argument unless 0 < low_water <= high_water <= 1.
     [[nodiscard]] static std::shared_ptr<BufferResource> make(Settings settings);
     [[nodiscard]] static std::shared_ptr<BufferResource> make() { return make(Settings()); }
-    // spill_device_limit ("80%" of Device::total_memory()), statistics.
+    // spill_device_limit ("80%" of Device::total_memory()), spill_high_water, spill_low_water, periodic_spill_check,
+    // memory_reserve_timeout, those of DiskSpace.
+    [[nodiscard]] static Settings settings_from_options(
+        config::Options options, std::shared_ptr<Statistics> statistics = nullptr);
     [[nodiscard]] static std::shared_ptr<BufferResource> from_options(
         config::Options options, std::shared_ptr<Statistics> statistics = nullptr);
     ~BufferResource();
@@ -62,15 +98,28 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     // Bytes in buffers of a tier.
     [[nodiscard]] std::int64_t memory_used(MemoryType type) const;
     [[nodiscard]] std::int64_t memory_peak(MemoryType type) const;
+    // The limit of a tier; `unlimited` if it has none.
+    [[nodiscard]] std::int64_t memory_limit(MemoryType type) const;
 
     // Reserves `size` bytes. Returns the reservation and by how much the tier is overbooked (0: not at all).
-    // Without overbooking, a reservation that does not fit comes back with size zero.
+    // Without overbooking, a reservation that does not fit beside what others wait for comes back with size zero.
     [[nodiscard]] std::pair<MemoryReservation, std::size_t> reserve(
         MemoryType type, std::size_t size, AllowOverbooking allow);
     // As reserve(DEVICE), but spills first when there is not enough. Throws ReservationError when overbooking
-    // is not allowed and spilling did not free enough.
+    // is not allowed and spilling did not free enough, SpillError when spilling failed.
     [[nodiscard]] MemoryReservation reserve_device_memory_and_spill(std::size_t size, AllowOverbooking allow);
-    // The first of `types` that has room; the last resort overbooks the last tier. Never fails.
+    // As reserve(), but waits in line until there is enough; see MemoryRequest. No timeout: reserve_timeout.
+    [[nodiscard]] MemoryReservation reserve_or_wait(
+        MemoryType type, std::size_t size, AllowOverbooking allow,
+        std::optional<Duration> timeout = std::nullopt);
+    // The same without waiting here: `on_done` is called on another thread when the request is done.
+    [[nodiscard]] std::shared_ptr<MemoryRequest> request(
+        MemoryType type, std::size_t size, AllowOverbooking allow, std::function<void()> on_done,
+        std::optional<Duration> timeout = std::nullopt);
+    // In the first of `types` that has room; nothing if none has.
+    [[nodiscard]] std::optional<MemoryReservation> try_reserve_best(
+        std::size_t size, std::span<MemoryType const> types);
+    // The same; the last resort overbooks the last tier. Never fails.
     [[nodiscard]] MemoryReservation reserve_best(std::size_t size, std::span<MemoryType const> types);
     // Consumes `size` bytes of a reservation; returns what is left. Throws ReservationError.
     std::size_t release(MemoryReservation& reservation, std::size_t size);
@@ -86,39 +135,89 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     // The same bytes in the reservation's tier; the buffer itself when it is there already.
     [[nodiscard]] std::unique_ptr<Buffer> move(
         std::unique_ptr<Buffer> buffer, MemoryReservation& reservation);
-    // A copy of the buffer's bytes [offset, offset + size) in the reservation's tier.
+    // The same bytes where the CPU can read them: the buffer itself, or a copy in the best tier with room.
+    [[nodiscard]] std::unique_ptr<Buffer> move_to_host_access(std::unique_ptr<Buffer> buffer);
+    // A copy of the buffer's bytes [offset, offset + size) in the reservation's tier. Throws SpillError when one
+    // of the two is DISK and fails.
     [[nodiscard]] std::unique_ptr<Buffer> copy(
         Buffer const& buffer, std::size_t offset, std::size_t size, MemoryReservation& reservation);
+
+    // Copies of buffers on DISK, in one go; all or SpillError.
+    [[nodiscard]] std::vector<std::unique_ptr<Buffer>> write_to_disk(std::span<Buffer const* const> buffers);
+    // A copy, readable by the CPU, of a buffer on DISK, in the background: `done` gets it or what went wrong,
+    // on some thread. The buffer must not go before.
+    using ReadDone = std::function<void(std::unique_ptr<Buffer>, std::exception_ptr)>;
+    void read_back(Buffer const& buffer, ReadDone done);
+    // Where bytes of a tier go when there is no room: lower tiers, best first. On a CPU device the host's memory
+    // is the device's, so they go to DISK.
+    [[nodiscard]] std::vector<MemoryType> spill_targets(MemoryType type) const;
+    // Frees `amount` bytes of a tier if it can; returns how many it has. Throws SpillError when nothing could be
+    // freed because of an error.
+    std::size_t spill(MemoryType type, std::size_t amount);
+    // The same without the functions of the spill manager.
+    std::size_t spill_buffers(MemoryType type, std::size_t amount);
 
     [[nodiscard]] SpillManager& spill_manager() noexcept { return spill_manager_; }
     [[nodiscard]] std::shared_ptr<Statistics> const& statistics() const noexcept { return statistics_; }
     [[nodiscard]] Device& device() const noexcept { return device_; }
+    [[nodiscard]] std::shared_ptr<MemoryResource> const& device_mr() const noexcept { return device_mr_; }
+    [[nodiscard]] std::shared_ptr<PinnedMemoryResource> const& pinned_mr() const noexcept {
+        return pinned_mr_;
+    }
+    [[nodiscard]] std::size_t num_streams() const noexcept { return num_streams_; }
+    // A stream for work that was given none.
+    [[nodiscard]] Stream next_stream() const;
+    // The files of the DISK tier; made when it is first asked for.
+    [[nodiscard]] DiskSpace& disk();
+    // Who holds the memory of a tier, for people.
+    [[nodiscard]] std::string describe(MemoryType type) const;
 
   private:
     friend class Buffer;
     friend class MemoryReservation;
-    struct Tier {
-        std::int64_t limit{0};
-        AvailableFunction available;
-        std::int64_t used{0};
-        std::int64_t reserved{0};
-        std::int64_t peak{0};
-    };
+    friend class SpillableBuffer;
+    friend class detail::Arbiter;
+    friend class detail::SpillRegistry;
 
     explicit BufferResource(Settings settings);
-    [[nodiscard]] std::int64_t free_locked(Tier const& tier, std::int64_t measured) const;
     void return_reserved(MemoryType type, std::size_t size) noexcept;
     void account(MemoryType type, std::int64_t change) noexcept;
-    [[nodiscard]] Tier& tier(MemoryType type) noexcept { return tiers_[static_cast<std::size_t>(type)]; }
-    [[nodiscard]] Tier const& tier(MemoryType type) const noexcept {
-        return tiers_[static_cast<std::size_t>(type)];
-    }
+    void note_pressure(MemoryType type) noexcept;
+    void note_freed() noexcept;
+    void count_copy(MemoryType from, MemoryType to, std::size_t size, Duration time);
+    [[nodiscard]] std::unique_ptr<Buffer> disk_buffer(class DiskExtent extent, Stream stream);
+    [[nodiscard]] detail::SpillRegistry& registry() noexcept { return *registry_; }
+    [[nodiscard]] void* allocate_memory(MemoryType type, std::size_t size, Stream stream);
+    void deallocate_memory(MemoryType type, void* data, std::size_t size, Stream stream) noexcept;
+
+    // For the arbiter.
+    [[nodiscard]] std::optional<MemoryReservation> grant(
+        MemoryType type, std::size_t size, AllowOverbooking allow);
+    void add_waiting(MemoryType type, std::int64_t change);
+    [[nodiscard]] std::size_t shortage(MemoryType type) const;
+    [[nodiscard]] bool has_spillable() const;
+    [[nodiscard]] bool is_larger_than_limit(MemoryType type, std::size_t size) const;
+    // Whether nothing of a tier is reserved, being moved or can be moved.
+    [[nodiscard]] bool is_idle(MemoryType type) const;
+    [[nodiscard]] bool is_moving(MemoryType type) const;
+    [[nodiscard]] std::string describe_shortage(MemoryType type, std::size_t size) const;
 
     Device& device_;
+    std::shared_ptr<MemoryResource> device_mr_;
+    std::shared_ptr<PinnedMemoryResource> pinned_mr_;
+    std::size_t num_streams_;
+    std::function<Stream()> next_stream_;
     std::shared_ptr<Statistics> statistics_;
-    mutable std::mutex mutex_;  // guards tiers_
-    std::array<Tier, 4> tiers_;
+    Duration reserve_timeout_;
+    std::int64_t disk_limit_;
+    std::unique_ptr<detail::Budget> budget_;
+    std::unique_ptr<detail::SpillRegistry> registry_;
+    std::shared_ptr<detail::Arbiter> arbiter_;
+    std::once_flag disk_once_;
+    std::shared_ptr<DiskSpace> disk_;
     SpillManager spill_manager_;
+    struct CopyIds;
+    std::unique_ptr<CopyIds const> copy_ids_;  // null when statistics are disabled
 };
 
 }  // namespace rapidsmpf

@@ -1,10 +1,12 @@
 // Whom to ask when a tier is full: a list of functions that free device memory by moving their buffers to a
-// lower tier, called by descending priority until enough is freed.
+// lower tier, called by descending priority until enough is freed. The SpillableBuffers of the resource have
+// their turn between the functions of positive priority and the others.
 //
 // A spill function must not wait for memory and must not call back into the manager. It may be called from
 // any thread, never concurrently with itself.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -24,15 +26,25 @@ class SpillManager {
     void remove_spill_function(SpillFunctionId id);
     // Frees at least `amount` bytes if the functions can; returns how many.
     std::size_t spill(std::size_t amount);
+    // Whether there are no functions.
+    [[nodiscard]] bool empty() const noexcept { return count_.load() == 0; }
+
+    // For the resource, before anybody else knows the manager: what spills its buffers, on several threads at once.
+    void set_buffers(SpillFunction buffers) { buffers_ = std::move(buffers); }
 
   private:
     struct Entry {
         SpillFunctionId id;
         SpillFunction function;
     };
+    enum class Turn : bool { before_buffers, after_buffers };
+    std::size_t call(Turn turn, std::size_t amount);
+
+    SpillFunction buffers_;
     std::mutex mutex_;
     std::multimap<int, Entry, std::greater<>> functions_;
     SpillFunctionId next_id_{1};
+    std::atomic<std::size_t> count_{0};
 };
 
 }  // namespace rapidsmpf

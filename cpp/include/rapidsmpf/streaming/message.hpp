@@ -55,7 +55,7 @@ struct PayloadTraits {
 template <>
 struct PayloadTraits<PackedData> {
     [[nodiscard]] static ContentDescription describe(PackedData const& payload) noexcept;
-    // Moves the buffer from DEVICE to HOST if HOST has room; returns the bytes freed.
+    // Moves the buffer from DEVICE to the best lower tier with room; returns the bytes freed.
     static std::size_t spill(PackedData& payload);
 };
 

@@ -2,6 +2,7 @@
 //
 // Chunks come in all sizes: with many ranks and partitions in tiny ones. Small neighbours are put together,
 // large ones are handed out in slices that share the chunk's memory, which is freed with the last of them.
+// Chunks that wait for their turn may be spilled, and are read back a little ahead of it.
 #pragma once
 
 #include <deque>
@@ -11,6 +12,7 @@
 
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/memory/packed_data.hpp>
+#include <rapidsmpf/memory/spillable_buffer.hpp>
 #include <rapidsmpf/streaming/table_batch.hpp>
 #include <rapidsmpf/table/table.hpp>
 
@@ -30,12 +32,23 @@ class PackedBatches {
     [[nodiscard]] std::optional<Table> next();
 
   private:
+    struct Chunk {
+        Chunk(PackedData packed, SpillableBuffer::NextUse next_use)
+            : metadata{std::move(packed.metadata)}, data{std::move(packed.data), next_use} {}
+        std::vector<std::uint8_t> metadata;
+        SpillableBuffer data;
+    };
+    // Has what comes next read back from disk.
+    void read_ahead();
+    // The first chunk, where the CPU can read it.
+    [[nodiscard]] PackedData take_first();
     [[nodiscard]] Table put_together(std::vector<PackedData> group);
 
     std::shared_ptr<Schema const> schema_;
     std::shared_ptr<BufferResource> resource_;
     BatchSizes sizes_;
-    std::deque<PackedData> chunks_;
+    std::deque<Chunk> chunks_;
+    SpillableBuffer::NextUse added_{0};
     std::deque<Table> slices_;
 };
 

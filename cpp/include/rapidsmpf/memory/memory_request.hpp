@@ -1,0 +1,66 @@
+// A place in the line for memory of a tier.
+//
+// Requests of a tier are served strictly in the order in which they were made, so that a large one is not starved
+// by small ones; while one waits, what it needs counts as pressure, and the arbiter spills for it. One that is
+// larger than the whole limit is served, if it may wait at all, when nothing is left to free and nobody else has
+// a reservation. When nothing has been freed for as long as its timeout says, a request overbooks the tier or
+// fails, as it was made to.
+//
+// Owns its place, and once it is served its reservation. Giving it up gives both back.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include <rapidsmpf/memory/memory_reservation.hpp>
+#include <rapidsmpf/memory/memory_type.hpp>
+
+namespace rapidsmpf {
+
+enum class AllowOverbooking : bool { no = false, yes = true };
+
+namespace detail {
+class Arbiter;
+}
+
+class MemoryRequest {
+  public:
+    MemoryRequest(MemoryRequest const&) = delete;
+    MemoryRequest& operator=(MemoryRequest const&) = delete;
+    ~MemoryRequest();
+
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    // Whether take() will not wait.
+    [[nodiscard]] bool is_done() const;
+    // Waits until the request is served and takes the reservation, once. Throws ReservationError, or SpillError
+    // when spilling failed; says who holds the memory.
+    [[nodiscard]] MemoryReservation take();
+
+  private:
+    friend class detail::Arbiter;
+    using Clock = std::chrono::steady_clock;
+    // In the words of take(): with `on_done` the end is told on the arbiter's thread, which must not be kept.
+    MemoryRequest(
+        std::shared_ptr<detail::Arbiter> arbiter, MemoryType type, std::size_t size, AllowOverbooking allow,
+        Clock::duration timeout, std::function<void()> on_done);
+
+    std::shared_ptr<detail::Arbiter> arbiter_;
+    MemoryType type_;
+    std::size_t size_;
+    AllowOverbooking allow_;
+    Clock::duration timeout_;
+    std::function<void()> on_done_;
+    // Guarded by the arbiter's mutex.
+    bool done_{false};
+    Clock::time_point since_;  // made, or the last time that memory was freed for it
+    std::optional<MemoryReservation> reservation_;
+    std::exception_ptr error_;
+};
+
+}  // namespace rapidsmpf

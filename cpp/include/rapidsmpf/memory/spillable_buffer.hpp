@@ -1,0 +1,73 @@
+// A Buffer that may be moved to a lower tier while nobody uses it.
+//
+// Who holds bytes that are not needed now wraps them in a SpillableBuffer and says when they will be needed
+// (next_use). From then on the arbiter of their BufferResource may move them down, and does so before memory runs
+// out: what is needed last first, then the largest, then those whose bytes lie on a lower tier already. The
+// holder pins them to read, or takes them out. Bytes that are pinned are never moved. Bytes that were fetched
+// back keep their copy below until they are taken, so that they can be dropped again without being written.
+//
+// A SpillableBuffer owns its bytes, in whatever tier; what is being moved when it is destroyed is freed when the
+// move has ended. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <rapidsmpf/memory/buffer.hpp>
+
+namespace rapidsmpf {
+
+class BufferResource;
+
+namespace detail {
+struct SpillEntry;
+}
+
+// Is told, on some thread, when a move has ended that refused somebody. Must not block.
+class MoveListener {
+  public:
+    virtual void moved() noexcept = 0;
+
+  protected:
+    ~MoveListener() = default;
+};
+
+class SpillableBuffer {
+  public:
+    // Smaller is sooner. Any scale will do as long as all buffers of a resource use the same.
+    using NextUse = std::uint64_t;
+    static constexpr NextUse soon = 0;
+
+    // `listener` may be empty. Throws std::invalid_argument when `buffer` is null.
+    explicit SpillableBuffer(
+        std::unique_ptr<Buffer> buffer, NextUse next_use = soon, std::weak_ptr<MoveListener> listener = {});
+    SpillableBuffer(SpillableBuffer const&) = delete;
+    SpillableBuffer& operator=(SpillableBuffer const&) = delete;
+    ~SpillableBuffer();
+
+    [[nodiscard]] std::size_t size() const noexcept;
+    // Where the bytes are now; they may be elsewhere the next moment unless they are pinned.
+    [[nodiscard]] MemoryType mem_type() const;
+    void set_next_use(NextUse next_use);
+
+    // The bytes, in memory, for as long as the pointer lives; null while they are being moved or lie on disk.
+    // A refused caller's listener hears when the move ends. Throws what made an earlier fetch() fail.
+    [[nodiscard]] std::shared_ptr<Buffer const> try_pin();
+    // As try_pin(), and waits: for a move, and for the disk.
+    [[nodiscard]] std::shared_ptr<Buffer const> pin();
+    // Has the bytes read back from disk in the background; a no-op when they are not there. try_pin() succeeds, or
+    // throws, once that is done.
+    void fetch();
+    // Takes the bytes out, wherever they are, and leaves this object empty; waits for a move to end. Throws
+    // std::logic_error when they are pinned.
+    [[nodiscard]] std::unique_ptr<Buffer> take();
+
+  private:
+    [[nodiscard]] std::shared_ptr<Buffer const> pinned();
+
+    std::shared_ptr<BufferResource> resource_;
+    std::shared_ptr<detail::SpillEntry> entry_;
+};
+
+}  // namespace rapidsmpf

@@ -1,0 +1,88 @@
+// The thread of a BufferResource that frees memory before it is short and serves who waits for it.
+//
+// It sleeps until a budget passes its high-water mark, somebody waits, or (where memory is measured, because
+// others allocate it too) a period is over. Then it spills down to the low-water mark. Started when it is first
+// needed. Knows its resource weakly: the thread may be the one that drops the last buffer.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <rapidsmpf/memory/memory_request.hpp>
+#include <rapidsmpf/memory/memory_type.hpp>
+
+namespace rapidsmpf {
+
+class BufferResource;
+
+namespace detail {
+
+class Arbiter : public std::enable_shared_from_this<Arbiter> {
+  public:
+    using Clock = std::chrono::steady_clock;
+
+    // `period`: how often to look while there is something to spill; none: only when told.
+    explicit Arbiter(std::optional<Clock::duration> period) : period_{period} {}
+
+    // A request at the end of the line.
+    [[nodiscard]] std::shared_ptr<MemoryRequest> submit(
+        std::shared_ptr<BufferResource> const& br, MemoryType type, std::size_t size, AllowOverbooking allow,
+        Clock::duration timeout, std::function<void()> on_done);
+    // Something has changed that the thread should look at. `freed`: memory was given back.
+    enum class Change : bool { pressure, freed };
+    void notify(std::weak_ptr<BufferResource> br, Change change) noexcept;
+    // Bytes and number of those that wait for a tier.
+    struct Waiting {
+        std::int64_t bytes{0};
+        std::size_t requests{0};
+    };
+    [[nodiscard]] Waiting waiting(MemoryType type) const;
+    [[nodiscard]] bool anybody_waits() const noexcept { return num_waiting_.load() > 0; }
+    [[nodiscard]] bool runs_this_thread() const noexcept;
+    // Ends the thread; requests that still wait fail.
+    void stop() noexcept;
+
+  private:
+    friend class rapidsmpf::MemoryRequest;
+    using Lock = std::unique_lock<std::mutex>;
+    using Queue = std::deque<MemoryRequest*>;
+
+    void start(std::weak_ptr<BufferResource> br);
+    void run();
+    // Serves and spills what it can; whether to look again at once.
+    [[nodiscard]] bool step(Lock& lock, std::shared_ptr<BufferResource> const& br);
+    [[nodiscard]] bool serve(Lock& lock, std::shared_ptr<BufferResource> const& br);
+    [[nodiscard]] bool spill(Lock& lock, std::shared_ptr<BufferResource> const& br);
+    // Nothing can be freed now: ends the first request of each tier if its time is up.
+    [[nodiscard]] bool expire(Lock& lock, std::shared_ptr<BufferResource> const& br);
+    void finish(Lock& lock, Queue& queue);
+    void withdraw(MemoryRequest& request);
+    [[nodiscard]] std::optional<Clock::time_point> next_look(BufferResource& br) const;
+    [[nodiscard]] Queue& queue(MemoryType type) { return queues_[static_cast<std::size_t>(type)]; }
+
+    std::optional<Clock::duration> const period_;
+    mutable std::mutex mutex_;  // guards everything below but the atomics
+    std::condition_variable wake_;
+    std::condition_variable served_;
+    std::array<Queue, 4> queues_;
+    std::array<std::exception_ptr, 4> spill_errors_;  // of the last attempt, by tier
+    std::optional<Clock::time_point> retry_;          // after an attempt that failed
+    std::weak_ptr<BufferResource> br_;
+    std::thread thread_;
+    bool signalled_{false};
+    bool stop_{false};
+    std::atomic<std::size_t> num_waiting_{0};
+    std::atomic<bool> pending_{false};  // notified and not looked at yet
+};
+
+}  // namespace detail
+}  // namespace rapidsmpf

@@ -1,0 +1,297 @@
+#include "spill_registry.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/disk_space.hpp>
+
+namespace rapidsmpf::detail {
+
+bool SpillRegistry::Before::operator()(SpillEntry const* a, SpillEntry const* b) const noexcept {
+    auto const key = [](SpillEntry const* entry) {
+        return std::tuple{~entry->next_use, ~entry->size, entry->lower == nullptr, entry};
+    };
+    return key(a) < key(b);
+}
+
+void SpillRegistry::list(SpillEntry& entry) {
+    if (entry.pins == 0 && entry.size > 0 && entry.buffer->mem_type() != MemoryType::DISK) {
+        auto& home = tier(entry.buffer->mem_type());
+        home.victims.insert(&entry);
+        home.holdings.spillable += static_cast<std::int64_t>(entry.size);
+        entry.listed = true;
+    }
+}
+
+void SpillRegistry::unlist(SpillEntry& entry) {
+    if (entry.listed) {
+        auto& home = tier(entry.buffer->mem_type());
+        home.victims.erase(&entry);
+        home.holdings.spillable -= static_cast<std::int64_t>(entry.size);
+        entry.listed = false;
+    }
+}
+
+void SpillRegistry::add(SpillEntry& entry) {
+    Lock const lock{mutex_};
+    list(entry);
+}
+
+void SpillRegistry::drop(EntryPtr const& entry) {
+    std::unique_ptr<Buffer> buffer;
+    std::unique_ptr<Buffer> lower;
+    Lock const lock{mutex_};  // unlocked before the buffers go: they were declared first
+    entry->dropped = true;
+    if (entry->buffer && !entry->moving && entry->pins == 0) {
+        unlist(*entry);
+        buffer = std::move(entry->buffer);
+        lower = std::move(entry->lower);
+    }
+}
+
+void SpillRegistry::set_next_use(SpillEntry& entry, SpillableBuffer::NextUse next_use) {
+    Lock const lock{mutex_};
+    bool const was_listed = entry.listed;
+    unlist(entry);
+    entry.next_use = next_use;
+    if (was_listed) {
+        list(entry);
+    }
+}
+
+MemoryType SpillRegistry::mem_type(SpillEntry const& entry) const {
+    Lock const lock{mutex_};
+    RAPIDSMPF_EXPECTS(entry.buffer != nullptr, "the buffer has been taken", std::logic_error);
+    return entry.buffer->mem_type();
+}
+
+bool SpillRegistry::try_pin(SpillEntry& entry) {
+    Lock const lock{mutex_};
+    if (entry.error) {
+        std::rethrow_exception(entry.error);
+    }
+    RAPIDSMPF_EXPECTS(entry.buffer != nullptr, "the buffer has been taken", std::logic_error);
+    if (entry.moving || entry.buffer->mem_type() == MemoryType::DISK) {
+        entry.refused = true;
+        return false;
+    }
+    unlist(entry);
+    if (entry.pins++ == 0) {
+        tier(entry.buffer->mem_type()).holdings.pinned += static_cast<std::int64_t>(entry.size);
+    }
+    return true;
+}
+
+void SpillRegistry::unpin(SpillEntry& entry) noexcept {
+    std::unique_ptr<Buffer> buffer;
+    std::unique_ptr<Buffer> lower;
+    Lock const lock{mutex_};
+    if (--entry.pins > 0) {
+        return;
+    }
+    tier(entry.buffer->mem_type()).holdings.pinned -= static_cast<std::int64_t>(entry.size);
+    if (entry.dropped) {
+        buffer = std::move(entry.buffer);
+        lower = std::move(entry.lower);
+    } else {
+        list(entry);
+    }
+}
+
+std::unique_ptr<Buffer> SpillRegistry::take(SpillEntry& entry) {
+    std::unique_ptr<Buffer> lower;
+    Lock lock{mutex_};
+    moved_.wait(lock, [&] { return !entry.moving; });
+    RAPIDSMPF_EXPECTS(entry.buffer != nullptr, "the buffer has been taken", std::logic_error);
+    RAPIDSMPF_EXPECTS(
+        entry.pins == 0, "the buffer cannot be taken while somebody reads it", std::logic_error);
+    unlist(entry);
+    lower = std::move(entry.lower);
+    auto buffer = std::move(entry.buffer);
+    lock.unlock();
+    return buffer;
+}
+
+void SpillRegistry::wait_while_moving(SpillEntry const& entry) {
+    Lock lock{mutex_};
+    moved_.wait(lock, [&] { return !entry.moving; });
+}
+
+void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br) {
+    Buffer const* stored = nullptr;
+    {
+        Lock const lock{mutex_};
+        if (!entry->buffer || entry->moving || entry->buffer->mem_type() != MemoryType::DISK) {
+            return;
+        }
+        entry->moving = true;
+        entry->error = nullptr;
+        stored = entry->buffer.get();  // nobody replaces it while it is moving
+    }
+    try {
+        br.read_back(*stored, [this, entry](std::unique_ptr<Buffer> fetched, std::exception_ptr error) {
+            finish_fetch(entry, std::move(fetched), std::move(error));
+        });
+    } catch (...) {
+        finish_fetch(entry, nullptr, std::current_exception());
+    }
+}
+
+void SpillRegistry::end_move(
+    Lock& /*lock*/, SpillEntry& entry, std::vector<std::shared_ptr<MoveListener>>& listeners) {
+    entry.moving = false;
+    if (std::exchange(entry.refused, false) && !entry.dropped) {
+        if (auto listener = entry.listener.lock()) {
+            listeners.push_back(std::move(listener));
+        }
+    }
+}
+
+void SpillRegistry::finish_fetch(
+    EntryPtr const& entry, std::unique_ptr<Buffer> fetched, std::exception_ptr error) {
+    std::vector<std::shared_ptr<MoveListener>> listeners;
+    std::unique_ptr<Buffer> buffer;
+    std::unique_ptr<Buffer> lower;
+    {
+        Lock lock{mutex_};
+        entry->error = std::move(error);
+        if (fetched) {
+            entry->lower = std::exchange(entry->buffer, std::move(fetched));
+        }
+        end_move(lock, *entry, listeners);
+        if (entry->dropped) {
+            buffer = std::move(entry->buffer);
+            lower = std::move(entry->lower);
+        } else {
+            list(*entry);
+        }
+    }
+    moved_.notify_all();
+    for (auto const& listener : listeners) {
+        listener->moved();
+    }
+}
+
+std::vector<SpillRegistry::EntryPtr> SpillRegistry::choose(MemoryType type, std::size_t amount) {
+    std::vector<EntryPtr> chosen;
+    Lock const lock{mutex_};
+    auto& home = tier(type);
+    for (std::size_t bytes = 0; bytes < amount && !home.victims.empty();) {
+        auto& entry = **home.victims.begin();
+        unlist(entry);
+        entry.moving = true;
+        bytes += entry.size;
+        home.holdings.moving += static_cast<std::int64_t>(entry.size);
+        chosen.push_back(entry.shared_from_this());
+    }
+    return chosen;
+}
+
+void SpillRegistry::copy_down(
+    BufferResource& br, MemoryType type, std::vector<EntryPtr> const& victims,
+    std::vector<std::unique_ptr<Buffer>>& copies) {
+    std::vector<std::size_t> left;
+    for (std::size_t i = 0; i < victims.size(); ++i) {
+        if (!victims[i]->lower) {
+            left.push_back(i);
+        }
+    }
+    for (auto const target : br.spill_targets(type)) {
+        if (target == MemoryType::DISK) {
+            std::vector<Buffer const*> sources;
+            for (auto const i : left) {
+                sources.push_back(victims[i]->buffer.get());
+            }
+            auto written = br.write_to_disk(sources);
+            for (std::size_t k = 0; k < left.size(); ++k) {
+                copies[left[k]] = std::move(written[k]);
+            }
+            return;
+        }
+        std::erase_if(left, [&](std::size_t i) {
+            auto const& source = *victims[i]->buffer;
+            auto reservation = br.reserve(target, source.size(), AllowOverbooking::no).first;
+            if (reservation.size() < source.size()) {
+                return false;
+            }
+            copies[i] = br.copy(source, 0, source.size(), reservation);
+            return true;
+        });
+        if (left.empty()) {
+            return;
+        }
+    }
+}
+
+std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_t amount) {
+    auto const victims = choose(type, amount);
+    if (victims.empty()) {
+        return 0;
+    }
+    std::vector<std::unique_ptr<Buffer>> copies(victims.size());
+    std::exception_ptr error;
+    try {
+        copy_down(br, type, victims, copies);
+    } catch (...) {
+        error = std::current_exception();
+    }
+    std::size_t freed = 0;
+    std::vector<std::unique_ptr<Buffer>> gone;
+    std::vector<std::shared_ptr<MoveListener>> listeners;
+    {
+        Lock lock{mutex_};
+        auto& home = tier(type);
+        for (std::size_t i = 0; i < victims.size(); ++i) {
+            auto& entry = *victims[i];
+            home.holdings.moving -= static_cast<std::int64_t>(entry.size);
+            auto below = copies[i] ? std::move(copies[i]) : std::move(entry.lower);
+            if (below || entry.dropped) {
+                gone.push_back(std::exchange(entry.buffer, std::move(below)));
+                freed += entry.size;
+            }
+            end_move(lock, entry, listeners);
+            if (entry.dropped) {
+                gone.push_back(std::move(entry.buffer));
+            } else {
+                list(entry);
+            }
+        }
+        ++home.moves;
+    }
+    gone.clear();
+    moved_.notify_all();
+    for (auto const& listener : listeners) {
+        listener->moved();
+    }
+    if (error && freed == 0) {
+        std::rethrow_exception(error);
+    }
+    return freed;
+}
+
+bool SpillRegistry::wait_for_a_move(MemoryType type) {
+    Lock lock{mutex_};
+    auto const& home = tier(type);
+    if (home.holdings.moving == 0) {
+        return false;
+    }
+    moved_.wait(lock, [&, moves = home.moves] { return home.moves != moves; });
+    return true;
+}
+
+SpillRegistry::Holdings SpillRegistry::holdings(MemoryType type) const {
+    Lock const lock{mutex_};
+    return tier(type).holdings;
+}
+
+bool SpillRegistry::has_victims(MemoryType type) const {
+    Lock const lock{mutex_};
+    return !tier(type).victims.empty();
+}
+
+}  // namespace rapidsmpf::detail

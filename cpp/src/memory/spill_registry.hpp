@@ -1,0 +1,98 @@
+// All SpillableBuffers of a BufferResource, and the order in which they are to be moved down.
+//
+// One mutex guards the entries. Bytes are moved, and buffers freed, outside it: freeing may run foreign code.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include <rapidsmpf/memory/buffer.hpp>
+#include <rapidsmpf/memory/spillable_buffer.hpp>
+
+namespace rapidsmpf {
+
+class BufferResource;
+
+namespace detail {
+
+struct SpillEntry : std::enable_shared_from_this<SpillEntry> {
+    std::unique_ptr<Buffer> buffer;  // null once taken
+    std::unique_ptr<Buffer> lower;   // the same bytes further down, left there by a fetch
+    std::size_t size{0};
+    SpillableBuffer::NextUse next_use{0};
+    std::uint32_t pins{0};
+    bool listed{false};   // among the victims of its tier
+    bool moving{false};   // somebody reads `buffer` to replace it
+    bool dropped{false};  // the SpillableBuffer is gone
+    bool refused{false};  // tell the listener when the move ends
+    std::weak_ptr<MoveListener> listener;
+    std::exception_ptr error;  // of a fetch
+};
+
+class SpillRegistry {
+  public:
+    using EntryPtr = std::shared_ptr<SpillEntry>;
+
+    void add(SpillEntry& entry);
+    void drop(EntryPtr const& entry);
+    void set_next_use(SpillEntry& entry, SpillableBuffer::NextUse next_use);
+    [[nodiscard]] MemoryType mem_type(SpillEntry const& entry) const;
+    // Counts a reader of bytes that are in memory and do not move, and returns whether it did.
+    [[nodiscard]] bool try_pin(SpillEntry& entry);
+    void unpin(SpillEntry& entry) noexcept;
+    [[nodiscard]] std::unique_ptr<Buffer> take(SpillEntry& entry);
+    // See SpillableBuffer::fetch().
+    void fetch(EntryPtr const& entry, BufferResource& br);
+    void wait_while_moving(SpillEntry const& entry);
+
+    // Moves victims of `tier` down until `amount` bytes are freed or none is left; returns how many were. Throws
+    // what made a move fail when nothing could be freed: then all bytes are where they were.
+    std::size_t spill(BufferResource& br, MemoryType tier, std::size_t amount);
+    // Waits for one of the moves out of `tier` that others have begun; false if there is none.
+    [[nodiscard]] bool wait_for_a_move(MemoryType tier);
+
+    struct Holdings {
+        std::int64_t spillable{0};
+        std::int64_t pinned{0};
+        std::int64_t moving{0};
+    };
+    [[nodiscard]] Holdings holdings(MemoryType tier) const;
+    [[nodiscard]] bool has_victims(MemoryType tier) const;
+
+  private:
+    struct Before {
+        bool operator()(SpillEntry const* a, SpillEntry const* b) const noexcept;
+    };
+    struct Tier {
+        std::set<SpillEntry*, Before> victims;
+        Holdings holdings;
+        std::uint64_t moves{0};  // ended
+    };
+    using Lock = std::unique_lock<std::mutex>;
+
+    [[nodiscard]] std::vector<EntryPtr> choose(MemoryType tier, std::size_t amount);
+    // Copies of the victims' bytes further down, null where there was no room; none where `lower` is set.
+    void copy_down(
+        BufferResource& br, MemoryType tier, std::vector<EntryPtr> const& victims,
+        std::vector<std::unique_ptr<Buffer>>& copies);
+    void finish_fetch(EntryPtr const& entry, std::unique_ptr<Buffer> fetched, std::exception_ptr error);
+    void end_move(Lock& lock, SpillEntry& entry, std::vector<std::shared_ptr<MoveListener>>& listeners);
+    void list(SpillEntry& entry);
+    void unlist(SpillEntry& entry);
+    [[nodiscard]] Tier& tier(MemoryType type) { return tiers_[static_cast<std::size_t>(type)]; }
+    [[nodiscard]] Tier const& tier(MemoryType type) const { return tiers_[static_cast<std::size_t>(type)]; }
+
+    mutable std::mutex mutex_;
+    std::condition_variable moved_;
+    std::array<Tier, 4> tiers_;
+};
+
+}  // namespace detail
+}  // namespace rapidsmpf

@@ -1,5 +1,15 @@
+#include <rapidsmpf/device/host_memory.hpp>
+
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
 #include <cstdlib>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <new>
 
 #include <sys/mman.h>
 
@@ -7,30 +17,270 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/device/device.hpp>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define RAPIDSMPF_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define RAPIDSMPF_ADDRESS_SANITIZER 1
+#endif
+#endif
+
 namespace rapidsmpf::device {
 
 namespace {
-// From here on a block gets whole pages of its own and asks for huge ones.
-constexpr std::size_t huge_page_threshold = 4UL << 20U;
-constexpr std::size_t huge_page = 2UL << 20U;
-}  // namespace
 
-void* allocate_host(std::size_t bytes) {
-    auto const alignment = bytes >= huge_page_threshold ? huge_page : Device::alignment;
-    auto const rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-    void* const pointer = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
-    if (pointer == nullptr) {
-        throw OutOfMemory{
-            "cannot allocate " + config::format_bytes(static_cast<double>(bytes)) + " of host memory"};
-    }
-    if (alignment == huge_page) {
-        ::madvise(pointer, rounded, MADV_HUGEPAGE);  // a wish, not a need
+#if defined(RAPIDSMPF_ADDRESS_SANITIZER)
+constexpr bool keeps_blocks = false;
+#else
+constexpr bool keeps_blocks = true;
+#endif
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t huge_page = 2UL << 20U;
+// From here on blocks have sizes of their own and come straight from the system.
+constexpr std::size_t mapped_threshold = 64UL << 10U;
+// From here on they begin at a huge page, and ask for them.
+constexpr std::size_t huge_page_threshold = 4UL << 20U;
+
+[[noreturn]] void throw_out_of_memory(std::size_t bytes) {
+    throw OutOfMemory{
+        "cannot allocate " + config::format_bytes(static_cast<double>(bytes)) + " of host memory"};
+}
+
+void* allocate_from_heap(std::size_t bytes) {
+    auto const alignment = bytes >= huge_page_threshold ? huge_page
+                           : bytes >= page              ? page
+                                                        : Device::alignment;
+    void* pointer = nullptr;
+    if (::posix_memalign(&pointer, alignment, std::max<std::size_t>(bytes, 1)) != 0) {
+        throw_out_of_memory(bytes);
     }
     return pointer;
 }
 
-void deallocate_host(void* pointer, std::size_t /*bytes*/) noexcept {
-    std::free(pointer);
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
+
+// New pages from the system; null when there are none.
+void* map(std::size_t size) {
+    auto const huge = size >= huge_page_threshold;
+    auto const asked = huge ? size + huge_page : size;
+    if (asked < size) {
+        return nullptr;
+    }
+    void* const mapped = ::mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) {
+        return nullptr;
+    }
+    if (!huge) {
+        return mapped;
+    }
+    // What is before the first huge page and after the block goes back.
+    auto* const begin = static_cast<std::byte*>(mapped);
+    auto const skipped = round_up(reinterpret_cast<std::uintptr_t>(begin), huge_page)
+                         - reinterpret_cast<std::uintptr_t>(begin);
+    if (skipped > 0) {
+        ::munmap(begin, skipped);
+    }
+    if (skipped < huge_page) {
+        ::munmap(begin + skipped + size, huge_page - skipped);
+    }
+    ::madvise(begin + skipped, size, MADV_HUGEPAGE);  // a wish, not a need
+    return begin + skipped;
+}
+
+// The sizes that blocks come in: 2^k times 8/8, 9/8, ... 15/8.
+struct SizeClass {
+    std::size_t index;
+    std::size_t size;
+};
+
+constexpr int smallest = std::countr_zero(mapped_threshold);
+constexpr int largest = 30;
+constexpr std::size_t class_count = static_cast<std::size_t>(largest - smallest) * 8 + 1;
+
+SizeClass class_of(std::size_t bytes) {
+    auto const power = static_cast<std::size_t>(std::bit_width(bytes)) - 1;
+    auto const step = std::size_t{1} << (power - 3);
+    auto const steps = (bytes - (std::size_t{1} << power) + step - 1) / step;
+    return {
+        (power - static_cast<std::size_t>(smallest)) * 8 + steps, (std::size_t{1} << power) + steps * step};
+}
+
+std::size_t size_of_class(std::size_t index) {
+    auto const base = mapped_threshold << (index / 8);
+    return base + index % 8 * (base / 8);
+}
+
+// The free blocks of this process, by size. Each size has a lock of its own.
+class FreeBlocks {
+  public:
+    FreeBlocks() {
+        auto const total = static_cast<std::size_t>(make_cpu_device()->total_memory());
+        limit_ = std::min<std::size_t>(total / 16, std::size_t{1} << 30U);
+    }
+
+    [[nodiscard]] void* take(SizeClass wanted) {
+        auto& entry = classes_[wanted.index];
+        std::lock_guard lock{entry.mutex};
+        if (!entry.kept.empty()) {
+            // The last that came back is the one most likely to be in a cache.
+            void* const block = entry.kept.back();
+            entry.kept.pop_back();
+            bytes_ -= wanted.size;
+            return block;
+        }
+        if (!entry.hollow.empty()) {
+            void* const block = entry.hollow.back();
+            entry.hollow.pop_back();
+            return block;
+        }
+        return nullptr;
+    }
+
+    void put(void* block, SizeClass where) noexcept {
+        // One that takes most of the bound would drive out all others.
+        if (where.size > limit_ / 2) {
+            give_back(block, where.index);
+            return;
+        }
+        try {
+            auto& entry = classes_[where.index];
+            std::lock_guard lock{entry.mutex};
+            entry.kept.push_back(block);
+            bytes_ += where.size;
+        } catch (std::bad_alloc const&) {
+            give_back(block, where.index);
+            return;
+        }
+        trim(limit_);
+    }
+
+    // Takes from all sizes in turn, the oldest block first, so that sizes that nobody asks for any more go, too.
+    std::size_t trim(std::size_t keep) noexcept {
+        std::size_t freed = 0;
+        for (std::size_t without = 0; bytes_ > keep && without < class_count;) {
+            auto const index = hand_.fetch_add(1, std::memory_order_relaxed) % class_count;
+            auto& entry = classes_[index];
+            void* block = nullptr;
+            {
+                std::lock_guard lock{entry.mutex};
+                if (!entry.kept.empty()) {
+                    block = entry.kept.front();
+                    entry.kept.pop_front();
+                    bytes_ -= size_of_class(index);
+                }
+            }
+            if (block == nullptr) {
+                ++without;
+                continue;
+            }
+            without = 0;
+            freed += size_of_class(index);
+            give_back(block, index);
+        }
+        return freed;
+    }
+
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
+    void set_limit(std::size_t bytes) noexcept { limit_ = bytes; }
+
+  private:
+    struct Class {
+        std::mutex mutex;
+        std::deque<void*> kept;
+        std::deque<void*> hollow;  // without pages: address space that could not be given back
+    };
+
+    void give_back(void* block, std::size_t index) noexcept {
+        auto const size = size_of_class(index);
+        if (::munmap(block, size) == 0) {
+            return;
+        }
+        // To cut a hole takes one mapping more, and a process has a limited number of them. The pages go anyway.
+        ::madvise(block, size, MADV_DONTNEED);
+        try {
+            std::lock_guard lock{classes_[index].mutex};
+            classes_[index].hollow.push_back(block);
+        } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
+            // Then the address space is lost, which nobody will notice.
+        }
+    }
+
+    std::array<Class, class_count> classes_;
+    std::atomic<std::size_t> bytes_{0};
+    std::atomic<std::size_t> limit_{0};
+    std::atomic<std::size_t> hand_{0};
+};
+
+// Never destroyed: blocks come back while the process ends.
+FreeBlocks& free_blocks() {
+    alignas(FreeBlocks) static std::array<std::byte, sizeof(FreeBlocks)> storage;
+    static FreeBlocks* const blocks = std::construct_at(reinterpret_cast<FreeBlocks*>(storage.data()));
+    return *blocks;
+}
+
+bool is_mapped(std::size_t bytes) {
+    return keeps_blocks && bytes >= mapped_threshold;
+}
+
+// Larger blocks than the largest size are mapped page by page.
+bool has_class(std::size_t bytes) {
+    return bytes <= std::size_t{1} << static_cast<unsigned>(largest);
+}
+
+}  // namespace
+
+void* allocate_host(std::size_t bytes) {
+    if (!is_mapped(bytes)) {
+        return allocate_from_heap(bytes);
+    }
+    auto& blocks = free_blocks();
+    auto const size = has_class(bytes) ? class_of(bytes).size : round_up(bytes, page);
+    if (has_class(bytes)) {
+        if (void* const block = blocks.take(class_of(bytes))) {
+            return block;
+        }
+    }
+    void* block = size < bytes ? nullptr : map(size);
+    if (block == nullptr && blocks.trim(0) > 0) {
+        block = map(size);
+    }
+    if (block == nullptr) {
+        throw_out_of_memory(bytes);
+    }
+    return block;
+}
+
+void deallocate_host(void* pointer, std::size_t bytes) noexcept {
+    if (!is_mapped(bytes) || pointer == nullptr) {
+        std::free(pointer);
+    } else if (has_class(bytes)) {
+        free_blocks().put(pointer, class_of(bytes));
+    } else {
+        ::munmap(pointer, round_up(bytes, page));
+    }
+}
+
+std::size_t cached_host_memory() noexcept {
+    return keeps_blocks ? free_blocks().bytes() : 0;
+}
+
+std::size_t trim_host_memory(std::size_t keep) noexcept {
+    return keeps_blocks ? free_blocks().trim(keep) : 0;
+}
+
+std::size_t host_memory_cache_limit() noexcept {
+    return keeps_blocks ? free_blocks().limit() : 0;
+}
+
+void set_host_memory_cache_limit(std::size_t bytes) noexcept {
+    if (keeps_blocks) {
+        free_blocks().set_limit(bytes);
+        free_blocks().trim(bytes);
+    }
 }
 
 }  // namespace rapidsmpf::device

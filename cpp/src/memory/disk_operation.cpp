@@ -1,6 +1,9 @@
 #include "disk_operation.hpp"
 
+#include <exception>
 #include <utility>
+
+#include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::detail {
 
@@ -17,16 +20,24 @@ void DiskOperation::run(std::function<void()> const& work) noexcept {
     if (!failed_.load(std::memory_order_relaxed)) {
         try {
             work();
-        } catch (...) {
-            std::lock_guard lock{mutex_};
-            if (!error_) {
-                error_ = std::current_exception();
-            }
-            failed_ = true;
+        } catch (SpillError const& error) {
+            fail(error.what(), error.error_number());
+        } catch (std::exception const& error) {
+            // Of the standard library only: no memory.
+            fail(std::string{"cannot move bytes between memory and disk: "} + error.what(), 0);
         }
     }
     if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
         finish();
+    }
+}
+
+void DiskOperation::fail(std::string message, int error_number) {
+    std::lock_guard lock{mutex_};
+    if (!failed_) {
+        error_ = std::move(message);
+        error_number_ = error_number;
+        failed_ = true;
     }
 }
 
@@ -66,8 +77,8 @@ void DiskOperation::wait() const noexcept {
 void DiskOperation::get() const {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return done_; });
-    if (error_) {
-        std::rethrow_exception(error_);
+    if (failed_) {
+        throw SpillError{error_, error_number_};
     }
 }
 

@@ -8,10 +8,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include <rapidsmpf/core/statistics.hpp>
@@ -48,6 +48,7 @@ class DiskOperation {
     std::shared_ptr<StoredBlock const> reading;
 
   private:
+    void fail(std::string message, int error_number);
     void finish() noexcept;
 
     Counters counters_;
@@ -58,7 +59,9 @@ class DiskOperation {
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     bool done_{false};
-    std::exception_ptr error_;
+    // Not an exception_ptr: each who waits throws an exception of its own, on its own thread.
+    std::string error_;
+    int error_number_{0};
     std::function<void()> callback_;
 };
 

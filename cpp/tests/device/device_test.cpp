@@ -66,18 +66,5 @@ INSTANTIATE_TEST_SUITE_P(
     Kinds, DeviceTest, testing::Values(DeviceKind::cpu, DeviceKind::cuda),
     [](auto const& info) { return info.param == DeviceKind::cpu ? "cpu" : "cuda"; });
 
-TEST(HostMemory, LargeBlocksCanBeWritten) {
-    constexpr std::size_t size = 9UL << 20U;
-    auto* const bytes = static_cast<std::uint8_t*>(device::allocate_host(size));
-    bytes[0] = 1;
-    bytes[size - 1] = 2;
-    EXPECT_EQ(bytes[0] + bytes[size - 1], 3);
-    device::deallocate_host(bytes, size);
-}
-
-TEST(HostMemory, AbsurdSizeIsOutOfMemory) {
-    EXPECT_THROW((void)device::allocate_host(std::size_t{1} << 60U), OutOfMemory);
-}
-
 }  // namespace
 }  // namespace rapidsmpf

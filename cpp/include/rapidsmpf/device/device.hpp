@@ -11,6 +11,8 @@
 #include <memory>
 #include <string>
 
+#include <rapidsmpf/device/host_memory.hpp>
+
 namespace rapidsmpf {
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
@@ -77,10 +79,6 @@ namespace device {
 // The two implementations. make_cuda_device returns nullptr and says why when no GPU is usable.
 [[nodiscard]] std::unique_ptr<Device> make_cpu_device();
 [[nodiscard]] std::unique_ptr<Device> make_cuda_device(std::string& reason);
-
-// Host memory for either device: aligned, with huge pages for large blocks. Throws OutOfMemory.
-[[nodiscard]] void* allocate_host(std::size_t bytes);
-void deallocate_host(void* pointer, std::size_t bytes) noexcept;
 
 }  // namespace device
 }  // namespace rapidsmpf

@@ -140,13 +140,16 @@ class Operation : public std::enable_shared_from_this<Operation> {
         WaitingFrame(Rank source_, AnnouncedFrame frame_) : source{source_}, frame{std::move(frame_)} {}
         Rank source;
         AnnouncedFrame frame;
+        std::optional<ScopedTimer> wait;  // until it is granted
     };
-    // Statistics, by name in shuffle-architecture's table.
+    // Statistics; core/statistic_names.hpp says what they mean.
     struct Ids {
         Ids(Statistics& statistics, std::string const& kind);
         Statistics::Id payload_send;
         Statistics::Id payload_recv;
         Statistics::Id recv_to_host;
+        Statistics::Id control_bytes;
+        Statistics::Id grant_wait;
         Statistics::Id spill_bytes;
         Statistics::Id spill_seconds;
         Statistics::Id loop_total;

@@ -195,7 +195,12 @@ std::unique_ptr<Buffer> BufferResource::move(std::unique_ptr<Buffer> buffer, Mem
     if (buffer->mem_type() == reservation.mem_type()) {
         return buffer;
     }
-    return copy(*buffer, 0, buffer->size(), reservation);
+    auto const from = buffer->mem_type();
+    auto const to = reservation.mem_type();
+    ScopedTimer const timer{*statistics_, statistic::spill_time(from, to)};
+    auto moved = copy(*buffer, 0, buffer->size(), reservation);
+    statistics_->add(statistic::spill_bytes(from, to), static_cast<double>(moved->size()));
+    return moved;
 }
 
 std::unique_ptr<Buffer> BufferResource::copy(
@@ -203,11 +208,11 @@ std::unique_ptr<Buffer> BufferResource::copy(
     RAPIDSMPF_EXPECTS(
         offset <= buffer.size() && size <= buffer.size() - offset, "copy beyond the end of a buffer",
         std::invalid_argument);
+    auto const from = buffer.mem_type();
+    auto const to = reservation.mem_type();
+    ScopedTimer const timer{*statistics_, statistic::copy_time(from, to)};
     auto copied = allocate(size, reservation, buffer.stream());
-    double const bytes = static_cast<double>(size);
-    auto const pair =
-        std::string{to_string(buffer.mem_type())} + "-to-" + std::string{to_string(copied->mem_type())};
-    statistics_->add("copy-" + pair + "-bytes", bytes, Statistics::Unit::bytes);
+    statistics_->add(statistic::copy_bytes(from, to), static_cast<double>(size));
     copied->write([&](std::byte* destination, Stream stream) {
         device_.copy(destination, buffer.data() + offset, size, stream);
     });

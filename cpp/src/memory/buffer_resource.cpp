@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 
 namespace rapidsmpf {
 
@@ -29,10 +30,7 @@ std::shared_ptr<BufferResource> BufferResource::from_options(
     config::Options options, std::shared_ptr<Statistics> statistics) {
     Settings settings;
     auto const total = Device::current().total_memory();
-    settings.limits[0] = options.get<std::int64_t>("spill_device_limit", [&](std::string const& text) {
-        return config::is_disabled(text) ? unlimited
-                                         : config::parse_bytes_or_percent(text.empty() ? "80%" : text, total);
-    });
+    settings.limits[0] = config::get_optional_share(options, "spill_device_limit", total).value_or(unlimited);
     settings.statistics = std::move(statistics);
     return make(std::move(settings));
 }

@@ -20,6 +20,7 @@ class StatisticInfo:
     meaning: str
 
 def registered_statistics() -> list[StatisticInfo]: ...
+
 @dataclass
 class MemoryRecord:
     scoped: Any

@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from libcpp.memory cimport make_shared
 from libcpp.utility cimport move
 
-from rapidsmpf.config cimport Options
+from rapidsmpf.config cimport Options, cpp_Options
 
 
 cdef extern from * nogil:
     """
     #include <span>
+    #include <rapidsmpf/core/option_table.hpp>
     #include <rapidsmpf/core/statistic_names.hpp>
+    static bool statistics_wanted(rapidsmpf::config::Options const& options) {
+        return rapidsmpf::config::get_bool(options, "statistics");
+    }
     static rapidsmpf::StatisticsSnapshot read_snapshot(unsigned char const* data, std::size_t size) {
         return rapidsmpf::StatisticsSnapshot::deserialize({data, size});
     }
@@ -44,6 +48,7 @@ cdef extern from * nogil:
 
     cpp_Snapshot read_snapshot(const uint8_t*, size_t) except +translate_exception
     vector[StatisticRow] statistic_rows() except +translate_exception
+    cpp_bool statistics_wanted(const cpp_Options&) except +translate_exception
 
 __all__ = ["MemoryRecord", "MemoryRecorder", "StatisticInfo", "Statistics", "registered_statistics"]
 
@@ -171,8 +176,13 @@ cdef class Statistics:
             As for the constructor.
         options
             The options.
+
+        Raises
+        ------
+        ValueError
+            If the option is neither true nor false.
         """
-        return cls(options.get_or_default("statistics", default_value=False), mr=mr)
+        return cls(statistics_wanted(options._handle), mr=mr)
 
     @property
     def enabled(self):

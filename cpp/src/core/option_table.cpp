@@ -62,6 +62,10 @@ std::int64_t parse_size(std::string const& text) {
     return not_negative(parse_bytes(text), text);
 }
 
+std::int64_t parse_share(std::string const& text, Total const& total) {
+    return not_negative(text.back() == '%' ? parse_bytes_or_percent(text, total()) : parse_bytes(text), text);
+}
+
 std::int64_t parse_count(std::string const& text) {
     std::int64_t value{0};
     auto const* end = text.data() + text.size();
@@ -123,10 +127,9 @@ std::int64_t get_bytes(Options const& options, Key<OptionType::bytes> key) {
     return read<std::int64_t>(options, key.info(), parse_size);
 }
 
-std::int64_t get_share(Options const& options, Key<OptionType::share> key, std::int64_t total) {
-    return read<std::int64_t>(options, key.info(), [&](std::string const& text) {
-        return not_negative(parse_bytes_or_percent(text, total), text);
-    });
+std::int64_t get_share(Options const& options, Key<OptionType::share> key, Total const& total) {
+    return read<std::int64_t>(
+        options, key.info(), [&](std::string const& text) { return parse_share(text, total); });
 }
 
 double get_fraction(Options const& options, Key<OptionType::fraction> key) {
@@ -147,10 +150,9 @@ std::optional<std::int64_t> get_optional_bytes(Options const& options, KeyOrOff<
 }
 
 std::optional<std::int64_t> get_optional_share(
-    Options const& options, KeyOrOff<OptionType::share> key, std::int64_t total) {
-    return read_or_off<std::int64_t>(options, key.info(), [&](std::string const& text) {
-        return not_negative(parse_bytes_or_percent(text, total), text);
-    });
+    Options const& options, KeyOrOff<OptionType::share> key, Total const& total) {
+    return read_or_off<std::int64_t>(
+        options, key.info(), [&](std::string const& text) { return parse_share(text, total); });
 }
 
 std::optional<double> get_optional_seconds(Options const& options, KeyOrOff<OptionType::duration> key) {

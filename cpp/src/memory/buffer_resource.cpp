@@ -30,7 +30,8 @@ std::shared_ptr<BufferResource> BufferResource::from_options(
     config::Options options, std::shared_ptr<Statistics> statistics) {
     Settings settings;
     auto const total = Device::current().total_memory();
-    settings.limits[0] = config::get_optional_share(options, "spill_device_limit", total).value_or(unlimited);
+    settings.limits[0] =
+        config::get_optional_share(options, "spill_device_limit", [&] { return total; }).value_or(unlimited);
     settings.statistics = std::move(statistics);
     return make(std::move(settings));
 }

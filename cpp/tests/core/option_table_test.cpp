@@ -10,6 +10,10 @@
 namespace rapidsmpf::config {
 namespace {
 
+Total of(std::int64_t total) {
+    return [total] { return total; };
+}
+
 std::string error_of(auto const& read) {
     try {
         (void)read();
@@ -68,8 +72,9 @@ TEST(OptionTable, UnsetOptionsHaveTheirDefaults) {
     EXPECT_FALSE(get_bool(options, "statistics"));
     EXPECT_EQ(get_count(options, "num_streams"), 16);
     EXPECT_EQ(get_bytes(options, "exchange_frame_bytes"), 4 << 20);
-    EXPECT_EQ(get_optional_share(options, "spill_device_limit", 1000), 800);
-    EXPECT_EQ(get_optional_bytes(options, "spill_disk_limit"), std::nullopt);
+    EXPECT_EQ(get_optional_share(options, "spill_device_limit", of(1000)), 800);
+    EXPECT_EQ(get_optional_share(options, "spill_disk_limit", of(1)), std::nullopt);
+    EXPECT_EQ(get_optional_bytes(options, "memory_limit"), std::nullopt);
     EXPECT_DOUBLE_EQ(get_fraction(options, "spill_high_water"), 0.9);
     EXPECT_DOUBLE_EQ(get_seconds(options, "memory_reserve_timeout"), 0.1);
     EXPECT_EQ(get_optional_seconds(options, "periodic_spill_check"), 1e-3);
@@ -96,8 +101,11 @@ TEST(OptionTable, GivenOptionsAreRead) {
     EXPECT_TRUE(get_bool(options, "statistics"));
     EXPECT_EQ(get_count(options, "num_streams"), 3);
     EXPECT_EQ(get_bytes(options, "exchange_frame_bytes"), 1024);
-    EXPECT_EQ(get_optional_share(options, "spill_device_limit", 1000), 2'000'000'000);
-    EXPECT_EQ(get_optional_bytes(options, "spill_disk_limit"), 5000);
+    EXPECT_EQ(get_optional_share(options, "spill_device_limit", of(1000)), 2'000'000'000);
+    EXPECT_EQ(
+        get_optional_share(
+            options, "spill_disk_limit", []() -> std::int64_t { throw std::logic_error{"not needed"}; }),
+        5000);
     EXPECT_DOUBLE_EQ(get_fraction(options, "spill_high_water"), 0.5);
     EXPECT_DOUBLE_EQ(get_fraction(options, "spill_low_water"), 0.25);
     EXPECT_DOUBLE_EQ(get_seconds(options, "memory_reserve_timeout"), 2);
@@ -108,8 +116,8 @@ TEST(OptionTable, GivenOptionsAreRead) {
 TEST(OptionTable, OffIsNothing) {
     Options const options{
         {{"spill_device_limit", "OFF"}, {"spill_disk_limit", "no"}, {"periodic_spill_check", "disabled"}}};
-    EXPECT_EQ(get_optional_share(options, "spill_device_limit", 1000), std::nullopt);
-    EXPECT_EQ(get_optional_bytes(options, "spill_disk_limit"), std::nullopt);
+    EXPECT_EQ(get_optional_share(options, "spill_device_limit", of(1000)), std::nullopt);
+    EXPECT_EQ(get_optional_share(options, "spill_disk_limit", of(1)), std::nullopt);
     EXPECT_EQ(get_optional_seconds(options, "periodic_spill_check"), std::nullopt);
     EXPECT_EQ(get_optional_seconds(options, "periodic_spill_check"), std::nullopt);
 }
@@ -136,7 +144,7 @@ TEST(OptionTable, UnreadableValuesNameTheOptionAndTheText) {
     }
     for (auto const* text : {"101%", "-1%", "-5", "%", "on"}) {
         expect_refused("spill_device_limit", text, [](Options const& o) {
-            return get_optional_share(o, "spill_device_limit", 100).value_or(0);
+            return get_optional_share(o, "spill_device_limit", of(100)).value_or(0);
         });
     }
     for (auto const* text : {"0", "1.1", "101%", "-1", "%", "half"}) {

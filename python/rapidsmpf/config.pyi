@@ -1,7 +1,20 @@
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
+
+@dataclass(frozen=True)
+class OptionInfo:
+    key: str
+    type: str
+    default: str
+    can_be_off: bool
+    effective: bool
+    words: tuple[str, ...]
+    meaning: str
+
+def registered_options() -> list[OptionInfo]: ...
 
 class Optional:
     value: Any

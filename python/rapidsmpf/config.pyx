@@ -1,4 +1,9 @@
-"""Options: string key-value pairs that become typed on first use."""
+"""Options: string key-value pairs that become typed on first use.
+
+``docs/options.md`` lists what the library reads.
+"""
+
+from dataclasses import dataclass
 
 from cpython.object cimport PyObject
 from libcpp.memory cimport shared_ptr
@@ -29,7 +34,94 @@ cdef extern from "<rapidsmpf_python/options.hpp>" namespace "rapidsmpf::python" 
     shared_ptr[PyObject] get_option_object(
         cpp_Options&, string, PyObject*) except +translate_option_error
 
-__all__ = ["Optional", "OptionalBytes", "Options", "get_environment_variables"]
+cdef extern from * nogil:
+    """
+    #include <string>
+    #include <vector>
+    #include <rapidsmpf/core/option_table.hpp>
+    // A row of the table of options, as text.
+    struct OptionRow {
+        std::string key, type, default_text, meaning, words;
+        bool off, effective;
+    };
+    static std::vector<OptionRow> option_rows() {
+        using namespace rapidsmpf::config;
+        std::vector<OptionRow> rows;
+        for (auto const& info : option_table) {
+            rows.push_back(
+                {std::string{info.key}, std::string{to_string(info.type)}, std::string{info.default_text},
+                 std::string{info.meaning}, std::string{info.words}, info.off == OptionOff::yes,
+                 info.effect == OptionEffect::full});
+        }
+        return rows;
+    }
+    """
+    cdef cppclass OptionRow:
+        string key
+        string type
+        string default_text
+        string meaning
+        string words
+        cpp_bool off
+        cpp_bool effective
+
+    vector[OptionRow] option_rows() except +translate_exception
+
+__all__ = [
+    "OptionInfo",
+    "Optional",
+    "OptionalBytes",
+    "Options",
+    "get_environment_variables",
+    "registered_options",
+]
+
+
+@dataclass(frozen=True)
+class OptionInfo:
+    """An option that the library reads.
+
+    Attributes
+    ----------
+    key
+        Its name; its environment variable is ``RAPIDSMPF_`` and the name in capitals.
+    type
+        What its value is, in words.
+    default
+        The value that it has when it is not set, as a user would write it; may be empty.
+    can_be_off
+        Whether false, no, off, disable and disabled are values, too.
+    effective
+        Whether it changes anything in this version; else it is accepted so that scripts run unchanged.
+    words
+        The values of a text that are allowed; empty: any.
+    meaning
+        What it does.
+    """
+
+    key: str
+    type: str
+    default: str
+    can_be_off: bool
+    effective: bool
+    words: tuple
+    meaning: str
+
+
+def registered_options():
+    """Return what the library reads: the table that ``docs/options.md`` shows."""
+    return [
+        OptionInfo(
+            (<bytes> row.key).decode(),
+            (<bytes> row.type).decode(),
+            (<bytes> row.default_text).decode(),
+            row.off,
+            row.effective,
+            tuple((<bytes> row.words).decode().split("|")) if row.words.size() else (),
+            (<bytes> row.meaning).decode(),
+        )
+        for row in option_rows()
+    ]
 
 
 cdef cpp_map[string, string] _to_strings(object values) except *:

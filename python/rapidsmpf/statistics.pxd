@@ -1,4 +1,4 @@
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 from libcpp cimport bool as cpp_bool
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
@@ -17,14 +17,22 @@ cdef extern from "<rapidsmpf/core/statistics.hpp>" namespace "rapidsmpf" nogil:
         double value
         double max
 
+    cdef cppclass cpp_Snapshot "rapidsmpf::StatisticsSnapshot":
+        cpp_Snapshot()
+        void merge(cpp_Snapshot) except +translate_exception
+        vector[uint8_t] serialize() except +translate_exception
+        string report(string) except +translate_exception
+        string to_json(string) except +translate_exception
+
     cdef cppclass cpp_Statistics "rapidsmpf::Statistics":
         cpp_bool enabled()
         void add(string, double) except +translate_exception
         cpp_Stat get(string) except +translate_exception
         vector[string] names() except +translate_exception
         void clear() except +translate_exception
+        cpp_Snapshot snapshot() except +translate_exception
+        void merge(cpp_Snapshot) except +translate_exception
         string report() except +translate_exception
-        string to_json() except +translate_exception
 
 
 cdef class Statistics:

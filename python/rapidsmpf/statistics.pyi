@@ -1,4 +1,5 @@
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypedDict
@@ -9,6 +10,16 @@ class _Stat(TypedDict):
     count: int
     value: float
     max: float
+
+@dataclass(frozen=True)
+class StatisticInfo:
+    name: str
+    unit: str
+    kind: str
+    recorded: str
+    meaning: str
+
+def registered_statistics() -> list[StatisticInfo]: ...
 
 @dataclass
 class MemoryRecord:
@@ -38,6 +49,11 @@ class Statistics:
     def get_stat(self, name: str) -> _Stat: ...
     def list_stat_names(self) -> list[str]: ...
     def clear(self) -> None: ...
+    def serialize(self) -> bytes: ...
+    @staticmethod
+    def deserialize(serialized_buffer: bytes) -> Statistics: ...
+    @staticmethod
+    def merge(stats: Iterable[Statistics]) -> Statistics: ...
     def get_memory_records(self) -> dict[str, MemoryRecord]: ...
     def memory_profiling(self, name: str) -> MemoryRecorder: ...
     def report(self) -> str: ...

@@ -1,4 +1,7 @@
-"""Named counters of what operations did."""
+"""Named counters of what operations did.
+
+``docs/statistics.md`` lists what the library records.
+"""
 
 import os
 from dataclasses import dataclass
@@ -6,9 +9,87 @@ from dataclasses import dataclass
 from libcpp.memory cimport make_shared
 from libcpp.utility cimport move
 
-from rapidsmpf.config cimport Options
+from rapidsmpf.config cimport Options, cpp_Options
 
-__all__ = ["MemoryRecord", "MemoryRecorder", "Statistics"]
+
+cdef extern from * nogil:
+    """
+    #include <span>
+    #include <rapidsmpf/core/option_table.hpp>
+    #include <rapidsmpf/core/statistic_names.hpp>
+    static bool statistics_wanted(rapidsmpf::config::Options const& options) {
+        return rapidsmpf::config::get_bool(options, "statistics");
+    }
+    static rapidsmpf::StatisticsSnapshot read_snapshot(unsigned char const* data, std::size_t size) {
+        return rapidsmpf::StatisticsSnapshot::deserialize({data, size});
+    }
+    // A row of the registry, as text.
+    struct StatisticRow {
+        std::string name, unit, kind, recorded, meaning;
+    };
+    static std::vector<StatisticRow> statistic_rows() {
+        constexpr char const* units[] = {"", "bytes", "seconds"};
+        constexpr char const* kinds[] = {"sum", "peak"};
+        std::vector<StatisticRow> rows;
+        for (auto const& info : rapidsmpf::statistic::table) {
+            rows.push_back(
+                {std::string{info.name.view()}, units[static_cast<int>(info.unit)],
+                 kinds[static_cast<int>(info.kind)], std::string{info.recorded}, std::string{info.meaning}});
+        }
+        return rows;
+    }
+    """
+    cdef cppclass StatisticRow:
+        string name
+        string unit
+        string kind
+        string recorded
+        string meaning
+
+    cpp_Snapshot read_snapshot(const uint8_t*, size_t) except +translate_exception
+    vector[StatisticRow] statistic_rows() except +translate_exception
+    cpp_bool statistics_wanted(const cpp_Options&) except +translate_exception
+
+__all__ = ["MemoryRecord", "MemoryRecorder", "StatisticInfo", "Statistics", "registered_statistics"]
+
+
+@dataclass(frozen=True)
+class StatisticInfo:
+    """A statistic that the library records.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    unit
+        ``"bytes"``, ``"seconds"`` or empty.
+    kind
+        ``"sum"``: the value is the sum of what was added; ``"peak"``: the largest of it.
+    recorded
+        Where it is recorded.
+    meaning
+        What it says.
+    """
+
+    name: str
+    unit: str
+    kind: str
+    recorded: str
+    meaning: str
+
+
+def registered_statistics():
+    """Return what the library records: the table that ``docs/statistics.md`` shows."""
+    return [
+        StatisticInfo(
+            (<bytes> row.name).decode(),
+            (<bytes> row.unit).decode(),
+            (<bytes> row.kind).decode(),
+            (<bytes> row.recorded).decode(),
+            (<bytes> row.meaning).decode(),
+        )
+        for row in statistic_rows()
+    ]
 
 
 @dataclass
@@ -95,8 +176,13 @@ cdef class Statistics:
             As for the constructor.
         options
             The options.
+
+        Raises
+        ------
+        ValueError
+            If the option is neither true nor false.
         """
-        return cls(options.get_or_default("statistics", default_value=False), mr=mr)
+        return cls(statistics_wanted(options._handle), mr=mr)
 
     @property
     def enabled(self):
@@ -155,6 +241,72 @@ cdef class Statistics:
         with nogil:
             self._handle.get().clear()
 
+    def serialize(self):
+        """Return the values in binary form, for another process; see :meth:`deserialize`.
+
+        Memory records stay here: they are of this process.
+
+        Raises
+        ------
+        ValueError
+            If a name is longer than 1024 bytes.
+        """
+        cdef vector[uint8_t] data
+        with nogil:
+            data = self._handle.get().snapshot().serialize()
+        return (<char*> data.data())[:data.size()]
+
+    @staticmethod
+    def deserialize(bytes serialized_buffer not None):
+        """Return enabled statistics with the values that :meth:`serialize` wrote.
+
+        Parameters
+        ----------
+        serialized_buffer
+            What :meth:`serialize` returned.
+
+        Raises
+        ------
+        ValueError
+            If the bytes are malformed.
+        """
+        cdef const uint8_t* data = <const uint8_t*> <const char*> serialized_buffer
+        cdef size_t size = len(serialized_buffer)
+        cdef cpp_Snapshot values
+        cdef Statistics result = Statistics(True)
+        with nogil:
+            values = read_snapshot(data, size)
+            result._handle.get().merge(values)
+        return result
+
+    @staticmethod
+    def merge(stats):
+        """Return the statistics of several objects as one, such as those of all ranks.
+
+        Counts and sums are added; of maxima and peaks the largest stays. Memory records are not merged.
+
+        Parameters
+        ----------
+        stats
+            The statistics, disabled ones included: they hold what they held when they were disabled.
+
+        Returns
+        -------
+        New statistics, enabled.
+        """
+        cdef Statistics result = Statistics(True)
+        cdef Statistics one
+        for item in stats:
+            one = item
+            if one is None:
+                raise TypeError("only Statistics can be merged, got None")
+            with nogil:
+                result._handle.get().merge(one._handle.get().snapshot())
+        return result
+
+    def __reduce__(self):
+        return _restore, (self.enabled, self.serialize())
+
     def get_memory_records(self):
         """Return the records of memory profiling by the names of their scopes."""
         return {}
@@ -186,9 +338,10 @@ cdef class Statistics:
         ValueError
             If a name holds a double quote, a backslash or a control character.
         """
+        cdef string more
         cdef string text
         with nogil:
-            text = self._handle.get().to_json()
+            text = self._handle.get().snapshot().to_json(more)
         return text.decode()
 
     def write_json(self, filepath):
@@ -209,3 +362,7 @@ cdef class Statistics:
         text = self.write_json_string()
         with open(os.fspath(filepath), "w", encoding="utf-8") as file:
             file.write(text)
+
+
+def _restore(enabled, serialized):
+    return Statistics.deserialize(serialized) if enabled else Statistics(False)

@@ -10,6 +10,7 @@
 
 #include <rapidsmpf/bootstrap/coordinator.hpp>
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 
 namespace rapidsmpf::bootstrap {
 
@@ -17,11 +18,8 @@ namespace {
 
 constexpr std::chrono::milliseconds report_timeout{2000};
 
-std::chrono::milliseconds bootstrap_timeout(config::Options& options) {
-    auto const seconds = options.get<double>("bootstrap_timeout", [](std::string const& text) {
-        return text.empty() ? 120.0 : config::parse_duration(text);
-    });
-    RAPIDSMPF_EXPECTS(seconds > 0, "bootstrap_timeout must be positive", std::invalid_argument);
+std::chrono::milliseconds bootstrap_timeout(config::Options const& options) {
+    auto const seconds = config::get_seconds(options, "bootstrap_timeout");
     return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>{seconds});
 }
 

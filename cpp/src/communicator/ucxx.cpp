@@ -7,6 +7,7 @@
 #include <ucxx/api.h>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 
 #include "ucxx_impl.hpp"
 
@@ -14,11 +15,8 @@ namespace rapidsmpf {
 
 namespace {
 
-std::chrono::milliseconds join_timeout(config::Options& options) {
-    auto const seconds = options.get<double>("ucxx_join_timeout", [](std::string const& text) {
-        return text.empty() ? 120.0 : config::parse_duration(text);
-    });
-    RAPIDSMPF_EXPECTS(seconds > 0, "ucxx_join_timeout must be positive", std::invalid_argument);
+std::chrono::milliseconds join_timeout(config::Options const& options) {
+    auto const seconds = config::get_seconds(options, "ucxx_join_timeout");
     return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>{seconds});
 }
 

@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <cstring>
 #include <regex>
+#include <span>
 
+#include <rapidsmpf/core/crc32.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 extern char** environ;  // NOLINT: POSIX
@@ -48,23 +50,13 @@ std::pair<double, std::string> number_and_unit(std::string_view text, char const
     return {number, lower(trim(body.substr(used)))};
 }
 
-// CRC-32 (IEEE 802.3), bitwise: options are small and rarely serialised.
-std::uint32_t crc32(std::uint8_t const* data, std::size_t size) {
-    std::uint32_t crc = 0xFFFFFFFFU;
-    for (std::size_t i = 0; i < size; ++i) {
-        crc ^= data[i];
-        for (int bit = 0; bit < 8; ++bit) {
-            crc = (crc >> 1U) ^ (0xEDB88320U & (0U - (crc & 1U)));
-        }
-    }
-    return ~crc;
-}
-
 constexpr std::array<std::uint8_t, 4> serial_magic{'R', 'M', 'P', 'O'};
 constexpr std::uint8_t serial_version = 1;
 constexpr std::uint8_t serial_has_crc = 1;
 constexpr std::size_t serial_prelude = 8;
 constexpr std::size_t max_options = 64 * 1024;
+constexpr std::size_t max_key = 4UL << 10U;
+constexpr std::size_t max_value = 1UL << 20U;
 constexpr std::size_t max_total = 64UL << 20U;
 
 void put_u64(std::vector<std::uint8_t>& out, std::uint64_t value) {
@@ -125,7 +117,14 @@ std::vector<std::uint8_t> Options::serialize() const {
     }
     put_u64(out, state_->values.size());
     std::uint64_t offset = serial_prelude + 8 + state_->values.size() * 16;
+    RAPIDSMPF_EXPECTS(
+        state_->values.size() <= max_options,
+        std::to_string(state_->values.size()) + " options are more than can be serialised",
+        std::invalid_argument);
     for (auto const& [key, value] : state_->values) {
+        RAPIDSMPF_EXPECTS(
+            key.size() <= max_key && value.text.size() <= max_value,
+            "option \"" + key.substr(0, 64) + "\" is too long to be serialised", std::invalid_argument);
         RAPIDSMPF_EXPECTS(
             !value.typed.has_value(),
             "option \"" + key + "\" has been read already: options can only be serialised before that",
@@ -138,7 +137,9 @@ std::vector<std::uint8_t> Options::serialize() const {
         out.insert(out.end(), key.begin(), key.end());
         out.insert(out.end(), value.text.begin(), value.text.end());
     }
-    auto const crc = crc32(out.data(), out.size());
+    RAPIDSMPF_EXPECTS(
+        out.size() + 4 <= max_total, "the options are too long to be serialised", std::invalid_argument);
+    auto const crc = crc32(out);
     for (unsigned i = 0; i < 4; ++i) {
         out.push_back(static_cast<std::uint8_t>(crc >> (8 * i)));
     }
@@ -159,7 +160,7 @@ Options Options::deserialize(std::vector<std::uint8_t> const& bytes) {
     for (unsigned i = 0; i < 4; ++i) {
         stored |= static_cast<std::uint32_t>(bytes[body + i]) << (8 * i);
     }
-    check(stored == crc32(bytes.data(), body), "wrong checksum");
+    check(stored == crc32(std::span{bytes}.first(body)), "wrong checksum");
     auto const count = get_u64(bytes.data() + serial_prelude);
     check(count <= max_options, "too many options");
     std::uint64_t const first = serial_prelude + 8 + count * 16;
@@ -177,7 +178,8 @@ Options Options::deserialize(std::vector<std::uint8_t> const& bytes) {
         previous = end;
         auto const* base = reinterpret_cast<char const*>(bytes.data());
         std::string name{base + key, base + value};
-        check(!name.empty() && normalise(name) == name, "bad key");
+        check(!name.empty() && name.size() <= max_key && normalise(name) == name, "bad key");
+        check(end - value <= max_value, "a value is too long");
         Value entry;
         entry.text.assign(base + value, base + end);
         check(options.state_->values.try_emplace(std::move(name), std::move(entry)).second, "key twice");

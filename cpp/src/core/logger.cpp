@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 
 namespace rapidsmpf {
 
@@ -38,10 +39,7 @@ std::string_view to_string(LogLevel level) noexcept {
 }
 
 Logger::Logger(config::Options options, std::int32_t rank)
-    : level_{options.get<LogLevel>(
-          "log",
-          [](std::string const& text) { return text.empty() ? LogLevel::warn : parse_log_level(text); })},
-      rank_{rank} {}
+    : level_{parse_log_level(config::get_text(options, "log"))}, rank_{rank} {}
 
 void Logger::log(LogLevel level, std::string_view message) const {
     if (level_ < level || level == LogLevel::none) {

@@ -17,7 +17,6 @@ constexpr int idle_rounds_before_park = 200;
 
 ProgressThread::ProgressThread(std::shared_ptr<Statistics> statistics)
     : statistics_{statistics ? std::move(statistics) : std::make_shared<Statistics>(Statistics::Enabled::no)},
-      loop_time_{statistics_->id("event-loop-total", Statistics::Unit::seconds)},
       running_{true} {
     thread_ = std::thread{[this] { run(); }};
 }
@@ -144,7 +143,7 @@ void ProgressThread::run() {
     for (;;) {
         bool busy = false;
         {
-            ScopedTimer const timer{*statistics_, loop_time_};
+            ScopedTimer const timer{*statistics_, statistic::id("progress-thread-round")};
             std::unique_lock lock{mutex_};
             if (stop_) {
                 return;

@@ -34,13 +34,15 @@ std::string plural(std::size_t n, std::string const& what) {
 Operation::Ids::Ids(Statistics& statistics, std::string const& kind)
     : payload_send{statistics.id(kind + "-payload-send", Statistics::Unit::bytes)},
       payload_recv{statistics.id(kind + "-payload-recv", Statistics::Unit::bytes)},
-      recv_to_host{statistics.id("spill-bytes-recv-to-host", Statistics::Unit::bytes)},
-      loop_total{statistics.id("event-loop-total", Statistics::Unit::seconds)},
-      metadata_send{statistics.id("event-loop-metadata-send", Statistics::Unit::seconds)},
-      metadata_recv{statistics.id("event-loop-metadata-recv", Statistics::Unit::seconds)},
-      post_receives{statistics.id("event-loop-post-incoming-chunk-recv", Statistics::Unit::seconds)},
-      start_sends{statistics.id("event-loop-init-gpu-data-send", Statistics::Unit::seconds)},
-      check_finished{statistics.id("event-loop-check-future-finish", Statistics::Unit::seconds)} {}
+      recv_to_host{statistic::id("spill-bytes-recv-to-host")},
+      control_bytes{statistic::id("exchange-control-bytes")},
+      grant_wait{statistic::id("exchange-grant-wait-time")},
+      loop_total{statistic::id("event-loop-total")},
+      metadata_send{statistic::id("event-loop-metadata-send")},
+      metadata_recv{statistic::id("event-loop-metadata-recv")},
+      post_receives{statistic::id("event-loop-post-incoming-chunk-recv")},
+      start_sends{statistic::id("event-loop-init-gpu-data-send")},
+      check_finished{statistic::id("event-loop-check-future-finish")} {}
 
 std::shared_ptr<Operation> Operation::open(
     Communicator& comm, std::shared_ptr<BufferResource> br, Plan plan) {

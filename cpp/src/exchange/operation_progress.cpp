@@ -67,6 +67,7 @@ void Operation::apply(Peer& from, Message const& message) {
                     FormatError);
             }
             frames_.emplace_back(from.rank, AnnouncedFrame{list, hub_.budget()});
+            frames_.back().wait.emplace(*br_->statistics(), ids_.grant_wait);
         }
         for (auto const& count : message.counts) {
             store_.announce(count.partition, from.rank, count.chunks);
@@ -127,8 +128,7 @@ void Operation::drive(Tick& result) {
         result.closed = true;
         return;
     }
-    bool const own_clock = br_->statistics() != comm_.progress_thread()->statistics();
-    ScopedTimer const timer{own_clock ? statistics : *comm_.progress_thread()->statistics(), ids_.loop_total};
+    ScopedTimer const timer{statistics, ids_.loop_total};
     poll(result);
     if (!abandoned_) {
         {
@@ -202,10 +202,10 @@ bool Operation::grant_frames() {
             waits_for_memory_ = true;
             break;
         }
-        auto waiting = std::move(frames_.front());
+        auto const source = frames_.front().source;
+        auto frame = std::move(frames_.front().frame);
         frames_.pop_front();
-        peer(waiting.source)
-            .inbox.grant(std::move(waiting.frame), comm_, payload_tag_, *br_, std::move(*memory));
+        peer(source).inbox.grant(std::move(frame), comm_, payload_tag_, *br_, std::move(*memory));
         any = true;
     }
     return any;
@@ -243,7 +243,9 @@ bool Operation::compose(Peer& to) {
         return false;
     }
     // The transport owns the bytes: nobody has to look at the request again.
-    (void)comm_.send(std::move(writer).take(), to.rank, hub_.control_tag());
+    auto message = std::move(writer).take();
+    br_->statistics()->add(ids_.control_bytes, static_cast<double>(message.size()));
+    (void)comm_.send(std::move(message), to.rank, hub_.control_tag());
     return true;
 }
 

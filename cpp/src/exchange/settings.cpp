@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 
 namespace rapidsmpf::exchange {
 
@@ -21,19 +22,15 @@ void Settings::validate() const {
 
 Settings Settings::from_options(config::Options options) {
     Settings settings;
-    auto const read = [&](char const* key, std::size_t& value) {
-        auto const bytes = options.get<std::int64_t>(key, [&](std::string const& text) {
-            return text.empty() ? static_cast<std::int64_t>(value) : config::parse_bytes(text);
-        });
-        RAPIDSMPF_EXPECTS(bytes >= 0, std::string{key} + " must not be negative", std::invalid_argument);
-        value = static_cast<std::size_t>(bytes);
+    auto const bytes = [&](config::Key<config::OptionType::bytes> key) {
+        return static_cast<std::size_t>(config::get_bytes(options, key));
     };
-    read("exchange_gather_limit", settings.gather_limit);
-    read("exchange_frame_bytes", settings.frame_bytes);
-    read("exchange_eager_bytes", settings.eager_bytes);
-    read("exchange_announce_bytes", settings.announce_bytes);
-    read("exchange_split_bytes", settings.split_bytes);
-    read("exchange_receive_limit", settings.receive_limit);
+    settings.gather_limit = bytes("exchange_gather_limit");
+    settings.frame_bytes = bytes("exchange_frame_bytes");
+    settings.eager_bytes = bytes("exchange_eager_bytes");
+    settings.announce_bytes = bytes("exchange_announce_bytes");
+    settings.split_bytes = bytes("exchange_split_bytes");
+    settings.receive_limit = bytes("exchange_receive_limit");
     settings.validate();
     return settings;
 }

@@ -91,8 +91,17 @@ void Arbiter::stop() noexcept {
         Lock const lock{mutex_};
         stop_ = true;
         thread = std::move(thread_);
+        for (auto& line : queues_) {
+            for (auto* request : line) {
+                request->error_ =
+                    std::make_exception_ptr(ReservationError{"the buffer resource has been destroyed"});
+                request->done_ = true;
+            }
+            line.clear();
+        }
     }
     wake_.notify_all();
+    served_.notify_all();
     if (thread.get_id() == std::this_thread::get_id()) {
         thread.detach();  // it dropped the last reference; it ends by itself, keeping this object alive
     } else if (thread.joinable()) {
@@ -213,6 +222,9 @@ bool Arbiter::expire(Lock& lock, std::shared_ptr<BufferResource> const& br) {
         bool const late = Clock::now() >= first.since_ + first.timeout_;
         if (!alone && (!late || br->is_moving(type))) {
             continue;
+        }
+        if (!alone) {
+            br->statistics()->add(statistic::id("reservation-timeouts"), 1);
         }
         auto const& error = spill_errors_[static_cast<std::size_t>(type)];
         if (alone || (first.allow_ == AllowOverbooking::yes && !error)) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <rapidsmpf/device/host_memory.hpp>
+
 namespace rapidsmpf::detail {
 
 namespace {
@@ -42,8 +44,15 @@ std::int64_t Budget::in_memory_locked() const {
 void Budget::measure_if_old_locked() const {
     auto const now = Clock::now();
     if (now - measured_at_ >= measurement_age) {
-        measured_ = device_.used_memory();
+        auto const resident = device_.used_memory();
+        auto const kept = static_cast<std::int64_t>(device::cached_host_memory());
+        measured_ = resident - kept;
         in_buffers_ = in_memory_locked();
+        // Kept blocks count as available, so they must not be what takes the process over the limit.
+        auto const over = resident - share(tier(MemoryType::DEVICE).limit, marks_.high);
+        if (kept > 0 && over > 0) {
+            device::trim_host_memory(static_cast<std::size_t>(std::max<std::int64_t>(kept - over, 0)));
+        }
         measured_at_ = now;
     }
 }
@@ -100,11 +109,11 @@ void Budget::add_waiting(MemoryType type, std::int64_t change) {
     tier(type).waiting += change;
 }
 
-void Budget::account(MemoryType type, std::int64_t change) {
+std::int64_t Budget::account(MemoryType type, std::int64_t change) {
     std::lock_guard const lock{mutex_};
     auto& entry = tier(type);
     entry.used += change;
-    entry.peak = std::max(entry.peak, entry.used);
+    return entry.used > entry.peak ? entry.peak = entry.used : 0;
 }
 
 std::int64_t Budget::shortage(MemoryType type) const {

@@ -51,8 +51,8 @@ class Budget {
     std::size_t reserve(MemoryType type, std::size_t size, WhenFull when_full);
     void return_reserved(MemoryType type, std::size_t size);
     void add_waiting(MemoryType type, std::int64_t change);
-    // Buffers have taken (positive) or given back bytes.
-    void account(MemoryType type, std::int64_t change);
+    // Buffers have taken (positive) or given back bytes. Returns what they hold now if it never was more, else 0.
+    std::int64_t account(MemoryType type, std::int64_t change);
 
     // How much has to be freed: for those who wait, and to come from above the high-water mark to the low one.
     [[nodiscard]] std::int64_t shortage(MemoryType type) const;
@@ -90,7 +90,7 @@ class Budget {
     Marks marks_;
     mutable std::mutex mutex_;
     std::array<Tier, 4> tiers_;
-    // The last measurement: resident bytes that are not free for reuse, and what buffers held at that moment.
+    // The last measurement: resident bytes, less free blocks kept for reuse, and what buffers held at that moment.
     mutable Clock::time_point measured_at_;
     mutable std::int64_t measured_{0};
     mutable std::int64_t in_buffers_{0};

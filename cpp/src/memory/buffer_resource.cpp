@@ -7,6 +7,8 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/core/statistic_names.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 #include <rapidsmpf/memory/memory_resource.hpp>
 #include <rapidsmpf/memory/pinned_memory_resource.hpp>
@@ -30,56 +32,11 @@ std::int64_t as_signed(std::size_t size) {
     return static_cast<std::int64_t>(size);
 }
 
-double parse_share(std::string const& name, std::string const& text, double otherwise) {
-    if (text.empty()) {
-        return otherwise;
-    }
-    double const share = static_cast<double>(config::parse_bytes_or_percent(text, 1'000'000)) / 1e6;
-    RAPIDSMPF_EXPECTS(
-        text.back() == '%' && share > 0 && share <= 1,
-        name + " must be a share of the limit such as 90%, not '" + text + "'", std::invalid_argument);
-    return share;
-}
-
 BufferResource::Duration seconds(double value) {
     return std::chrono::duration_cast<BufferResource::Duration>(std::chrono::duration<double>{value});
 }
 
 }  // namespace
-
-// Statistics of copies between tiers, by (from, to).
-struct BufferResource::CopyIds {
-    explicit CopyIds(Statistics& statistics) {
-        auto const name = [](MemoryType type) {
-            std::string text{type == MemoryType::PINNED_HOST ? "pinned" : to_string(type)};
-            std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
-                return static_cast<char>(std::tolower(c));
-            });
-            return text;
-        };
-        for (auto const from : memory_types) {
-            for (auto const to : memory_types) {
-                auto const pair = name(from) + "-to-" + name(to);
-                std::string const what = from == to ? "copy-" : "spill-";
-                auto& place = at(from, to);
-                place.first = statistics.id(what + "bytes-" + pair, Statistics::Unit::bytes);
-                place.second = statistics.id(what + "time-" + pair, Statistics::Unit::seconds);
-            }
-        }
-        overbooked = statistics.id("reserve-overbooked-bytes", Statistics::Unit::bytes);
-        waited = statistics.id("reserve-wait-time", Statistics::Unit::seconds);
-    }
-    using Pair = std::pair<Statistics::Id, Statistics::Id>;
-    [[nodiscard]] Pair& at(MemoryType from, MemoryType to) {
-        return ids[static_cast<std::size_t>(from) * memory_types.size() + static_cast<std::size_t>(to)];
-    }
-    [[nodiscard]] Pair const& at(MemoryType from, MemoryType to) const {
-        return ids[static_cast<std::size_t>(from) * memory_types.size() + static_cast<std::size_t>(to)];
-    }
-    std::array<Pair, memory_types.size() * memory_types.size()> ids;
-    Statistics::Id overbooked{};
-    Statistics::Id waited{};
-};
 
 std::shared_ptr<BufferResource> BufferResource::make(Settings settings) {
     return std::shared_ptr<BufferResource>(new BufferResource{std::move(settings)});
@@ -89,32 +46,17 @@ BufferResource::Settings BufferResource::settings_from_options(
     config::Options options, std::shared_ptr<Statistics> statistics) {
     Settings settings;
     auto const total = Device::current().total_memory();
-    settings.limits[0] = options.get<std::int64_t>("spill_device_limit", [&](std::string const& text) {
-        return config::is_disabled(text) ? unlimited
-                                         : config::parse_bytes_or_percent(text.empty() ? "80%" : text, total);
-    });
-    auto const share = [&](std::string const& name, double otherwise) {
-        return options.get<double>(
-            name, [&](std::string const& text) { return parse_share(name, text, otherwise); });
-    };
-    settings.high_water = share("spill_high_water", settings.high_water);
-    settings.low_water = share("spill_low_water", std::min(settings.low_water, settings.high_water));
-    using OptionalDuration = std::optional<Duration>;
-    settings.periodic_spill_check =
-        options.get<OptionalDuration>("periodic_spill_check", [](std::string const& text) {
-            return config::is_disabled(text)
-                       ? OptionalDuration{}
-                       : OptionalDuration{seconds(config::parse_duration(text.empty() ? "1ms" : text))};
-        });
-    settings.reserve_timeout = options.get<Duration>("memory_reserve_timeout", [](std::string const& text) {
-        return seconds(config::parse_duration(text.empty() ? "100ms" : text));
-    });
-    settings.num_streams = options.get<std::size_t>("num_streams", [](std::string const& text) {
-        auto const number = text.empty() ? 16 : config::parse_bytes(text);
-        RAPIDSMPF_EXPECTS(
-            number > 0, "num_streams must be greater than 0, not '" + text + "'", std::invalid_argument);
-        return static_cast<std::size_t>(number);
-    });
+    settings.limits[0] =
+        config::get_optional_share(options, "spill_device_limit", [&] { return total; }).value_or(unlimited);
+    settings.high_water = config::get_fraction(options, "spill_high_water");
+    settings.low_water = config::get_fraction(options, "spill_low_water");
+    if (auto const period = config::get_optional_seconds(options, "periodic_spill_check")) {
+        settings.periodic_spill_check = seconds(*period);
+    } else {
+        settings.periodic_spill_check.reset();
+    }
+    settings.reserve_timeout = seconds(config::get_seconds(options, "memory_reserve_timeout"));
+    settings.num_streams = static_cast<std::size_t>(config::get_count(options, "num_streams"));
     settings.disk = DiskSpace::from_options(options, statistics);
     settings.statistics = std::move(statistics);
     return settings;
@@ -138,8 +80,7 @@ BufferResource::BufferResource(Settings settings)
       disk_limit_{settings.limits[static_cast<std::size_t>(MemoryType::DISK)]},
       registry_{std::make_unique<detail::SpillRegistry>()},
       arbiter_{std::make_shared<detail::Arbiter>(settings.periodic_spill_check)},
-      disk_{std::move(settings.disk)},
-      copy_ids_{statistics_->enabled() ? std::make_unique<CopyIds const>(*statistics_) : nullptr} {
+      disk_{std::move(settings.disk)} {
     RAPIDSMPF_EXPECTS(
         0 < settings.low_water && settings.low_water <= settings.high_water && settings.high_water <= 1,
         "the marks of spilling must be 0 < low_water <= high_water <= 1, not "
@@ -148,8 +89,9 @@ BufferResource::BufferResource(Settings settings)
     budget_ = std::make_unique<detail::Budget>(
         device_, settings.limits, std::move(settings.available),
         detail::Budget::Marks{settings.high_water, settings.low_water});
-    spill_manager_.set_buffers(
-        [this](std::size_t amount) { return spill_buffers(MemoryType::DEVICE, amount); });
+    spill_manager_.attach(
+        [this](std::size_t amount) { return spill_buffers(MemoryType::DEVICE, amount); },
+        [this] { note_spillable(); });
 }
 
 BufferResource::~BufferResource() {
@@ -180,8 +122,8 @@ std::pair<MemoryReservation, std::size_t> BufferResource::reserve(
     if (overbooked > 0 && size > 0 && allow == AllowOverbooking::no) {
         return {MemoryReservation{shared_from_this(), type, 0}, overbooked};
     }
-    if (overbooked > 0 && copy_ids_) {
-        statistics_->add(copy_ids_->overbooked, static_cast<double>(overbooked));
+    if (overbooked > 0) {
+        statistics_->add(statistic::id("reservation-overbooked-bytes"), static_cast<double>(overbooked));
     }
     note_pressure(type);
     return {MemoryReservation{shared_from_this(), type, size}, overbooked};
@@ -203,13 +145,8 @@ MemoryReservation BufferResource::reserve_or_wait(
     }
     RAPIDSMPF_EXPECTS(
         !arbiter_->runs_this_thread(), "a spill function must not wait for memory", std::logic_error);
-    auto const start = std::chrono::steady_clock::now();
-    auto taken = request(type, size, allow, nullptr, timeout)->take();
-    if (copy_ids_) {
-        std::chrono::duration<double> const waited = std::chrono::steady_clock::now() - start;
-        statistics_->add(copy_ids_->waited, waited.count());
-    }
-    return taken;
+    ScopedTimer const timer{*statistics_, statistic::id("reservation-wait-time")};
+    return request(type, size, allow, nullptr, timeout)->take();
 }
 
 MemoryReservation BufferResource::reserve_device_memory_and_spill(std::size_t size, AllowOverbooking allow) {
@@ -258,7 +195,9 @@ void BufferResource::return_reserved(MemoryType type, std::size_t size) noexcept
 }
 
 void BufferResource::account(MemoryType type, std::int64_t change) noexcept {
-    budget_->account(type, change);
+    if (auto const peak = budget_->account(type, change); peak > 0) {
+        statistics_->add(statistic::memory_peak(type), static_cast<double>(peak));
+    }
     if (change < 0) {
         note_freed();
     }
@@ -267,6 +206,15 @@ void BufferResource::account(MemoryType type, std::int64_t change) noexcept {
 void BufferResource::note_freed() noexcept {
     if (arbiter_->anybody_waits()) {
         arbiter_->notify(weak_from_this(), detail::Arbiter::Change::freed);
+    }
+}
+
+void BufferResource::note_spillable() noexcept {
+    auto const is_watched = [&](MemoryType type) { return budget_->is_measured(type); };
+    if (std::any_of(memory_types.begin(), memory_types.end(), is_watched)) {
+        arbiter_->notify(weak_from_this(), detail::Arbiter::Change::pressure);
+    } else if (!spill_manager_.empty() || registry_->has_victims(MemoryType::DEVICE)) {
+        note_pressure(MemoryType::DEVICE);
     }
 }
 
@@ -285,8 +233,8 @@ std::optional<MemoryReservation> BufferResource::grant(
     if (overbooked > 0 && allow == AllowOverbooking::no) {
         return std::nullopt;
     }
-    if (overbooked > 0 && copy_ids_) {
-        statistics_->add(copy_ids_->overbooked, static_cast<double>(overbooked));
+    if (overbooked > 0) {
+        statistics_->add(statistic::id("reservation-overbooked-bytes"), static_cast<double>(overbooked));
     }
     return MemoryReservation{shared_from_this(), type, size};
 }
@@ -416,16 +364,18 @@ std::unique_ptr<Buffer> BufferResource::move_to_host_access(std::unique_ptr<Buff
     if (buffer->is_host_accessible()) {
         return buffer;
     }
-    auto const type = device_.kind() == DeviceKind::cpu ? MemoryType::DEVICE : MemoryType::HOST;
-    auto reservation = reserve_or_wait(type, buffer->size(), AllowOverbooking::yes, Duration::zero());
+    auto reservation = reserve_or_wait(type_to_read_into(), buffer->size(), AllowOverbooking::yes);
     return move(std::move(buffer), reservation);
 }
 
 void BufferResource::count_copy(MemoryType from, MemoryType to, std::size_t size, Duration time) {
-    if (copy_ids_) {
-        auto const& [bytes_id, time_id] = copy_ids_->at(from, to);
-        statistics_->add(bytes_id, static_cast<double>(size));
-        statistics_->add(time_id, std::chrono::duration<double>(time).count());
+    double const bytes = static_cast<double>(size);
+    double const took = std::chrono::duration<double>(time).count();
+    statistics_->add(statistic::copy_bytes(from, to), bytes);
+    statistics_->add(statistic::copy_time(from, to), took);
+    if (from != to) {
+        statistics_->add(statistic::spill_bytes(from, to), bytes);
+        statistics_->add(statistic::spill_time(from, to), took);
     }
 }
 
@@ -518,8 +468,11 @@ std::vector<std::unique_ptr<Buffer>> BufferResource::write_to_disk(std::span<Buf
     return copies;
 }
 
-void BufferResource::read_back(Buffer const& buffer, ReadDone done) {
-    auto const type = device_.kind() == DeviceKind::cpu ? MemoryType::DEVICE : MemoryType::HOST;
+MemoryType BufferResource::type_to_read_into() const noexcept {
+    return device_.kind() == DeviceKind::cpu ? MemoryType::DEVICE : MemoryType::HOST;
+}
+
+void BufferResource::read_back(Buffer const& buffer, MemoryReservation memory, ReadDone done) {
     struct Reading {
         std::shared_ptr<BufferResource> resource;  // outlives what is below
         std::unique_ptr<Buffer> buffer;
@@ -529,8 +482,7 @@ void BufferResource::read_back(Buffer const& buffer, ReadDone done) {
     };
     auto const reading = std::make_shared<Reading>();
     reading->resource = shared_from_this();
-    auto reservation = reserve(type, buffer.size(), AllowOverbooking::yes).first;
-    reading->buffer = allocate(buffer.size(), reservation, buffer.stream());
+    reading->buffer = allocate(buffer.size(), memory, buffer.stream());
     reading->done = std::move(done);
     reading->pending.emplace(disk().start_read(buffer.extent_, 0, reading->buffer->mutable_host_bytes()));
     // The operation forgets the callback when it has called it, and with it `reading`.
@@ -567,7 +519,11 @@ std::vector<MemoryType> BufferResource::spill_targets(MemoryType type) const {
 }
 
 std::size_t BufferResource::spill(MemoryType type, std::size_t amount) {
-    return type == MemoryType::DEVICE ? spill_manager_.spill(amount) : spill_buffers(type, amount);
+    statistics_->add(statistic::id("spill-requested-bytes"), static_cast<double>(amount));
+    auto const freed =
+        type == MemoryType::DEVICE ? spill_manager_.spill(amount) : spill_buffers(type, amount);
+    statistics_->add(statistic::id("spill-freed-bytes"), static_cast<double>(freed));
+    return freed;
 }
 
 std::size_t BufferResource::spill_buffers(MemoryType type, std::size_t amount) {

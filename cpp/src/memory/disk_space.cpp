@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 
 #include "disk_allocator.hpp"
 #include "disk_block.hpp"
@@ -183,24 +184,15 @@ std::shared_ptr<DiskSpace> DiskSpace::make(Settings settings) {
 std::shared_ptr<DiskSpace> DiskSpace::from_options(
     config::Options options, std::shared_ptr<Statistics> statistics, std::shared_ptr<DiskFaults> faults) {
     Settings settings;
-    settings.directory =
-        or_temporary(options.get<std::string>("spill_directory", [](auto const& text) { return text; }));
-    settings.limit = options.get<std::int64_t>("spill_disk_limit", [&](std::string const& text) {
-        if (text.empty() || config::is_disabled(text)) {
-            return unlimited;
-        }
-        return config::parse_bytes_or_percent(text, detail::file_system_of(settings.directory).total);
-    });
-    settings.io_threads = options.get<std::size_t>("spill_io_threads", [&](std::string const& text) {
-        if (text.empty()) {
-            return settings.io_threads;
-        }
-        auto const threads = config::parse_bytes(text);
-        RAPIDSMPF_EXPECTS(
-            threads >= 1 && threads <= 1024, "spill_io_threads is " + text + ", not in 1 to 1024",
-            std::invalid_argument);
-        return static_cast<std::size_t>(threads);
-    });
+    settings.directory = or_temporary(config::get_text(options, "spill_directory"));
+    settings.limit = config::get_optional_share(options, "spill_disk_limit", [&] {
+                         return detail::file_system_of(settings.directory).total;
+                     }).value_or(unlimited);
+    auto const threads = config::get_count(options, "spill_io_threads");
+    RAPIDSMPF_EXPECTS(
+        threads <= 1024, "spill_io_threads is " + std::to_string(threads) + ", not in 1 to 1024",
+        std::invalid_argument);
+    settings.io_threads = static_cast<std::size_t>(threads);
     settings.statistics = std::move(statistics);
     settings.faults = std::move(faults);
     return make(std::move(settings));

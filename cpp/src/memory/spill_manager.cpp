@@ -5,10 +5,16 @@
 namespace rapidsmpf {
 
 SpillManager::SpillFunctionId SpillManager::add_spill_function(SpillFunction function, int priority) {
-    std::lock_guard lock{mutex_};
-    auto const id = next_id_++;
-    functions_.emplace(priority, Entry{id, std::move(function)});
-    ++count_;
+    SpillFunctionId id{};
+    {
+        std::lock_guard lock{mutex_};
+        id = next_id_++;
+        functions_.emplace(priority, Entry{id, std::move(function)});
+        ++count_;
+    }
+    if (added_) {
+        added_();
+    }
     return id;
 }
 

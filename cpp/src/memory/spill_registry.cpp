@@ -37,9 +37,11 @@ void SpillRegistry::unlist(SpillEntry& entry) {
     }
 }
 
-void SpillRegistry::add(SpillEntry& entry) {
+bool SpillRegistry::add(SpillEntry& entry) {
     Lock const lock{mutex_};
+    bool const first = tier(entry.buffer->mem_type()).victims.empty();
     list(entry);
+    return first && entry.listed;
 }
 
 void SpillRegistry::drop(EntryPtr const& entry) {
@@ -122,7 +124,12 @@ void SpillRegistry::wait_while_moving(SpillEntry const& entry) {
     moved_.wait(lock, [&] { return !entry.moving; });
 }
 
-void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br) {
+bool SpillRegistry::is_on_disk(SpillEntry const& entry) const {
+    Lock const lock{mutex_};
+    return entry.buffer && !entry.moving && entry.buffer->mem_type() == MemoryType::DISK;
+}
+
+void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory) {
     Buffer const* stored = nullptr;
     {
         Lock const lock{mutex_};
@@ -134,9 +141,12 @@ void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br) {
         stored = entry->buffer.get();  // nobody replaces it while it is moving
     }
     try {
-        br.read_back(*stored, [this, entry](std::unique_ptr<Buffer> fetched, std::exception_ptr error) {
+        // The resource is kept alive until the entry is done with.
+        auto done = [this, entry, resource = br.shared_from_this()](
+                        std::unique_ptr<Buffer> fetched, std::exception_ptr error) {
             finish_fetch(entry, std::move(fetched), std::move(error));
-        });
+        };
+        br.read_back(*stored, std::move(memory), std::move(done));
     } catch (...) {
         finish_fetch(entry, nullptr, std::current_exception());
     }

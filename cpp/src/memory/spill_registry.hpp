@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <rapidsmpf/memory/buffer.hpp>
+#include <rapidsmpf/memory/memory_reservation.hpp>
 #include <rapidsmpf/memory/spillable_buffer.hpp>
 
 namespace rapidsmpf {
@@ -40,7 +41,8 @@ class SpillRegistry {
   public:
     using EntryPtr = std::shared_ptr<SpillEntry>;
 
-    void add(SpillEntry& entry);
+    // Returns whether it is the first that can be moved out of its tier.
+    bool add(SpillEntry& entry);
     void drop(EntryPtr const& entry);
     void set_next_use(SpillEntry& entry, SpillableBuffer::NextUse next_use);
     [[nodiscard]] MemoryType mem_type(SpillEntry const& entry) const;
@@ -48,8 +50,10 @@ class SpillRegistry {
     [[nodiscard]] bool try_pin(SpillEntry& entry);
     void unpin(SpillEntry& entry) noexcept;
     [[nodiscard]] std::unique_ptr<Buffer> take(SpillEntry& entry);
-    // See SpillableBuffer::fetch().
-    void fetch(EntryPtr const& entry, BufferResource& br);
+    // See SpillableBuffer::fetch(); `memory` is what to read into.
+    void fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory);
+    // Whether the bytes are on disk and nobody is reading them back.
+    [[nodiscard]] bool is_on_disk(SpillEntry const& entry) const;
     void wait_while_moving(SpillEntry const& entry);
 
     // Moves victims of `tier` down until `amount` bytes are freed or none is left; returns how many were. Throws

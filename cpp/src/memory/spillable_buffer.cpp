@@ -19,7 +19,9 @@ SpillableBuffer::SpillableBuffer(
     entry_->buffer = std::move(buffer);
     entry_->next_use = next_use;
     entry_->listener = std::move(listener);
-    resource_->registry().add(*entry_);
+    if (resource_->registry().add(*entry_)) {
+        resource_->note_spillable();
+    }
 }
 
 SpillableBuffer::~SpillableBuffer() {
@@ -51,15 +53,27 @@ std::shared_ptr<Buffer const> SpillableBuffer::try_pin() {
 
 std::shared_ptr<Buffer const> SpillableBuffer::pin() {
     auto& registry = resource_->registry();
-    while (!registry.try_pin(*entry_)) {
-        fetch();
+    for (;;) {
         registry.wait_while_moving(*entry_);
+        if (registry.is_on_disk(*entry_)) {
+            auto memory =
+                resource_->reserve_or_wait(resource_->type_to_read_into(), size(), AllowOverbooking::yes);
+            registry.fetch(entry_, *resource_, std::move(memory));
+            registry.wait_while_moving(*entry_);
+        }
+        if (registry.try_pin(*entry_)) {
+            return pinned();
+        }
     }
-    return pinned();
 }
 
-void SpillableBuffer::fetch() {
-    resource_->registry().fetch(entry_, *resource_);
+void SpillableBuffer::fetch(AllowOverbooking allow) {
+    if (resource_->registry().is_on_disk(*entry_)) {
+        auto memory = resource_->reserve(resource_->type_to_read_into(), size(), allow).first;
+        if (memory.size() == size()) {
+            resource_->registry().fetch(entry_, *resource_, std::move(memory));
+        }
+    }
 }
 
 std::unique_ptr<Buffer> SpillableBuffer::take() {

@@ -1,7 +1,6 @@
 #include <rapidsmpf/streaming/executor.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 
 namespace rapidsmpf::streaming {
 
@@ -255,20 +255,8 @@ Executor::Executor(std::size_t num_threads) {
 }
 
 std::shared_ptr<Executor> Executor::from_options(config::Options options) {
-    auto const num_threads = options.get<std::size_t>("num_streaming_threads", [](std::string const& text) {
-        if (text.empty()) {
-            return std::size_t{1};
-        }
-        std::size_t value{};
-        auto const* end = text.data() + text.size();
-        auto const [rest, error] = std::from_chars(text.data(), end, value);
-        RAPIDSMPF_EXPECTS(
-            error == std::errc{} && rest == end && value > 0,
-            "num_streaming_threads must be a whole number greater than 0, not '" + text + "'",
-            std::invalid_argument);
-        return value;
-    });
-    return std::make_shared<Executor>(num_threads);
+    auto const num_threads = config::get_count(options, "num_streaming_threads");
+    return std::make_shared<Executor>(static_cast<std::size_t>(num_threads));
 }
 
 Executor::~Executor() {

@@ -36,7 +36,7 @@ void PackedBatches::read_ahead() {
         if (bytes >= read_ahead_bytes) {
             break;
         }
-        chunk.data.fetch();
+        chunk.data.fetch(AllowOverbooking::no);
         bytes += chunk.data.size();
     }
 }

@@ -1,9 +1,14 @@
 #include <rapidsmpf/core/config.hpp>
 
+#include <cstdint>
 #include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include <rapidsmpf/core/crc32.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::config {
@@ -72,6 +77,55 @@ TEST(Options, EveryTruncationIsAFormatError) {
         EXPECT_THROW(
             (void)Options::deserialize({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n)}),
             FormatError);
+    }
+}
+
+TEST(Options, WhatCannotBeParsedLeavesNoTrace) {
+    Options options;
+    auto const fail = [](std::string const&) -> int { throw std::invalid_argument{"no"}; };
+    EXPECT_THROW((void)options.get<int>("key", fail), std::invalid_argument);
+    EXPECT_TRUE(options.get_strings().empty());
+    EXPECT_EQ(options.insert_if_absent({{"key", "3"}}), 1U);
+    EXPECT_THROW((void)options.get<int>("key", fail), std::invalid_argument);
+    EXPECT_EQ(options.get<int>("key", to_int), 3);
+}
+
+TEST(Options, WhatCouldNotBeReadBackIsNotSerialised) {
+    EXPECT_THROW((void)(Options{{{std::string(4097, 'k'), ""}}}.serialize()), std::invalid_argument);
+    EXPECT_THROW(
+        (void)(Options{{{"k", std::string((1U << 20U) + 1, 'v')}}}.serialize()), std::invalid_argument);
+    Options const largest{{{std::string(4096, 'k'), std::string(1U << 20U, 'v')}}};
+    EXPECT_EQ(Options::deserialize(largest.serialize()).get_strings(), largest.get_strings());
+}
+
+// A serialised { a: 1, bb: 22 } whose 64-bit word at `at` is replaced, with the checksum that it then needs.
+std::vector<std::uint8_t> with_word(std::size_t at, std::uint64_t value) {
+    auto bytes = Options{{{"a", "1"}, {"bb", "22"}}}.serialize();
+    bytes.resize(bytes.size() - 4);
+    for (unsigned i = 0; i < 8; ++i) {
+        bytes[at + i] = static_cast<std::uint8_t>(value >> (8 * i));
+    }
+    auto const crc = crc32(bytes);
+    for (unsigned i = 0; i < 4; ++i) {
+        bytes.push_back(static_cast<std::uint8_t>(crc >> (8 * i)));
+    }
+    return bytes;
+}
+
+TEST(Options, LiesWithARightChecksumAreFormatErrors) {
+    constexpr std::size_t count = 8;
+    constexpr std::size_t offsets = 16;
+    constexpr std::uint64_t first = offsets + 4 * 8;
+    EXPECT_NO_THROW((void)Options::deserialize(with_word(count, 2)));
+    for (std::uint64_t const lie :
+         {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{3}, std::uint64_t{65537}, std::uint64_t{1} << 60U,
+          ~std::uint64_t{0}}) {
+        EXPECT_THROW((void)Options::deserialize(with_word(count, lie)), FormatError) << lie;
+    }
+    for (std::size_t word = 0; word < 4; ++word) {
+        for (std::uint64_t const lie : {std::uint64_t{0}, first - 1, first + 100, ~std::uint64_t{0}}) {
+            EXPECT_THROW((void)Options::deserialize(with_word(offsets + 8 * word, lie)), FormatError) << lie;
+        }
     }
 }
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import struct
 import threading
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rapidsmpf.config import Optional, OptionalBytes, Options, get_environment_variables
+from rapidsmpf.config import (
+    Optional,
+    OptionalBytes,
+    Options,
+    get_environment_variables,
+    registered_options,
+)
 from rapidsmpf.error import FormatError
 from rapidsmpf.utils.string import format_bytes, parse_bytes
 
@@ -194,10 +202,49 @@ def test_every_damaged_byte_is_found():
             Options.deserialize(bytes(bad))
 
 
-@given(st.binary(max_size=100))
-def test_any_bytes_are_a_value_error_or_options(data):
+@given(st.binary(max_size=100), st.booleans())
+def test_any_bytes_are_a_value_error_or_options(data, plausible):
+    if plausible:
+        data = b"RMPO\x01\x01\0\0" + data
+        data += struct.pack("<I", zlib.crc32(data))
     with contextlib.suppress(ValueError):
         Options.deserialize(data)
+
+
+@given(
+    st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 100), min_size=1, max_size=9), st.binary(max_size=20)
+)
+def test_absurd_counts_and_offsets_are_a_value_error_or_options(words, data):
+    body = b"RMPO\x01\x01\0\0" + struct.pack(f"<{len(words)}Q", *words) + data
+    with contextlib.suppress(ValueError):
+        Options.deserialize(body + struct.pack("<I", zlib.crc32(body)))
+
+
+@pytest.mark.parametrize("options", [{"k" * 4097: ""}, {"k": "v" * (2**20 + 1)}])
+def test_what_could_not_be_read_back_is_not_serialised(options):
+    with pytest.raises(ValueError, match="too long"):
+        Options(options).serialize()
+
+
+def test_what_cannot_be_read_leaves_no_trace():
+    options = Options()
+    with pytest.raises(ZeroDivisionError):
+        options.get("key", return_type=int, factory=lambda text: 1 // 0)
+    assert options.get_strings() == {}
+    assert options.insert_if_absent({"key": "3"}) == 1
+    assert options.get_or_default("key", default_value=1) == 3
+
+
+@pytest.mark.parametrize("text", ["perhaps", "2", "truee", "t"])
+def test_truth_values_are_strict(text):
+    with pytest.raises(ValueError, match=text):
+        Options({"key": text}).get_or_default("key", default_value=True)
+
+
+def test_registered_options_are_unique_and_described():
+    table = registered_options()
+    assert len({info.key for info in table}) == len(table)
+    assert all(info.key == info.key.strip().lower() and info.meaning for info in table)
 
 
 def test_environment(monkeypatch):

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace rapidsmpf::config {
@@ -32,11 +33,15 @@ class Options {
     template <typename T>
     T const& get(std::string const& key, std::function<T(std::string const&)> const& parse) {
         std::lock_guard lock{state_->mutex};
-        Value& value = state_->values[normalise(key)];
-        if (!value.typed.has_value()) {
-            value.typed = parse(value.text);
+        auto const name = normalise(key);
+        auto found = state_->values.find(name);
+        if (found == state_->values.end() || !found->second.typed.has_value()) {
+            // What `parse` refuses leaves no trace.
+            std::any typed = parse(found == state_->values.end() ? std::string{} : found->second.text);
+            found = state_->values.try_emplace(name).first;
+            found->second.typed = std::move(typed);
         }
-        auto const* typed = std::any_cast<T>(&value.typed);
+        auto const* typed = std::any_cast<T>(&found->second.typed);
         if (typed == nullptr) {
             throw_type_mismatch(key);
         }
@@ -47,7 +52,8 @@ class Options {
     [[nodiscard]] Strings get_strings() const;
 
     // Binary form: magic, version, flags, count, offsets, bytes, CRC-32. Throws std::invalid_argument when an
-    // option has been read already, because its string may no longer say what it is.
+    // option has been read already, because its string may no longer say what it is, and when there is more
+    // than deserialize() would take: 64 Ki options, keys of 4 KiB, values of 1 MiB, 64 MiB in all.
     [[nodiscard]] std::vector<std::uint8_t> serialize() const;
     // Throws FormatError on any malformed input.
     [[nodiscard]] static Options deserialize(std::vector<std::uint8_t> const& bytes);

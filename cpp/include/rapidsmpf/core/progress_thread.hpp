@@ -77,7 +77,6 @@ class ProgressThread {
     void park(std::vector<std::shared_ptr<EventSource const>> const& sources);
 
     std::shared_ptr<Statistics> statistics_;
-    Statistics::Id loop_time_;
 
     std::mutex mutex_;  // guards everything below
     std::condition_variable changed_;

@@ -1,36 +1,37 @@
-// Named counters (count, sum, maximum) that operations update and users read.
+// Named statistics (count, sum, maximum) that operations update and users read.
 //
-// Handles are numeric: an operation asks once for the id of a name and then adds to it without a lock or a
-// string. A disabled object costs one branch.
+// Names become numeric ids once: those of the library when it is compiled (statistic_names.hpp), a user's own
+// by id(). Adding to an id takes no lock and builds no string. The values are kept in shards; a thread always
+// uses the same shard, and threads share one only when there are more threads than shards, so updates of
+// different threads do not wait for each other's cache lines. Reading sums up the shards. Disabled statistics
+// cost one branch, and their timers do not read the clock.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <iosfwd>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <rapidsmpf/core/statistic_names.hpp>
+#include <rapidsmpf/core/statistics_snapshot.hpp>
 
 namespace rapidsmpf {
 
 class Statistics {
   public:
-    // How report() prints a value.
-    enum class Unit : std::uint8_t { none, bytes, seconds };
-
-    struct Stat {
-        std::uint64_t count{0};
-        double value{0};
-        double max{0};
-    };
-
-    // Refers to one named statistic of one Statistics object; valid as long as that object.
-    using Id = std::uint32_t;
+    using Unit = StatisticUnit;
+    using Kind = StatisticKind;
+    using Stat = StatisticValue;
+    using Id = StatisticId;
 
     enum class Enabled : bool { no = false, yes = true };
 
@@ -41,8 +42,9 @@ class Statistics {
     [[nodiscard]] bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
     void set_enabled(Enabled enabled) noexcept { enabled_ = enabled == Enabled::yes; }
 
-    // The id of `name`, made on first use. At most max_stats names.
-    [[nodiscard]] Id id(std::string_view name, Unit unit = Unit::none);
+    // The id of `name` in this object, made on first use; unit and kind of a name that is there already stay
+    // what they are. Throws std::length_error when there are max_stats names.
+    [[nodiscard]] Id id(std::string_view name, Unit unit = Unit::none, Kind kind = Kind::sum);
 
     // Adds `value` to a statistic.
     void add(Id id, double value) noexcept {
@@ -50,49 +52,85 @@ class Statistics {
             add_enabled(id, value);
         }
     }
-    void add(std::string_view name, double value, Unit unit = Unit::none);
+    void add(std::string_view name, double value, Unit unit = Unit::none, Kind kind = Kind::sum) {
+        if (enabled()) {
+            add_enabled(id(name, unit, kind), value);
+        }
+    }
 
     // Throws std::out_of_range when there is no such statistic or nothing was added to it.
     [[nodiscard]] Stat get(std::string_view name) const;
     // The names that hold at least one value, sorted.
     [[nodiscard]] std::vector<std::string> names() const;
-    void clear();
+    // Forgets all values. What other threads add meanwhile is kept or forgotten, each value by itself.
+    void clear() noexcept;
 
-    // A table for people.
+    // The values now, by name: what can be sent, merged, and printed.
+    [[nodiscard]] StatisticsSnapshot snapshot() const;
+    // Adds the values of others, as if their additions had been made here; nothing when disabled.
+    void merge(StatisticsSnapshot const& others);
+
+    // A table for people, and JSON; see StatisticsSnapshot.
     [[nodiscard]] std::string report(std::string_view header = "Statistics:") const;
-    // {"statistics": {name: {"count":, "value":, "max":}}}. Throws std::invalid_argument when a name has a
-    // character that JSON would have to escape.
-    [[nodiscard]] std::string to_json() const;
+    [[nodiscard]] std::string to_json() const { return snapshot().to_json(); }
 
-    static constexpr std::size_t max_stats = 512;
+    static constexpr std::size_t max_stats = StatisticsSnapshot::max_stats;
 
   private:
     struct Slot {
         std::atomic<std::uint64_t> count{0};
         std::atomic<double> value{0};
-        std::atomic<double> max{0};
+        std::atomic<double> max{-std::numeric_limits<double>::infinity()};
     };
+    using Shard = std::array<Slot, max_stats>;
+    static constexpr std::size_t num_shards = 16;
+
+    struct Own {
+        std::string name;
+        Unit unit;
+        Kind kind;
+    };
+
     void add_enabled(Id id, double value) noexcept;
+    [[nodiscard]] Shard& own_shard() noexcept;
+    [[nodiscard]] Shard& make_shard(std::size_t index) noexcept;
+    [[nodiscard]] Stat sum_up(Id id, Kind kind) const noexcept;
+    [[nodiscard]] std::optional<Id> find_locked(std::string_view name) const;
+    [[nodiscard]] Kind kind_locked(Id id) const;
 
     std::atomic<bool> enabled_;
-    std::unique_ptr<std::array<Slot, max_stats>> slots_;
-    mutable std::mutex mutex_;  // guards the registry, not the slots
-    std::map<std::string, Id, std::less<>> ids_;
-    std::vector<Unit> units_;
+    // Made when a thread first needs one; the first is there from the start.
+    std::array<std::atomic<Shard*>, num_shards> shards_{};
+    std::array<std::unique_ptr<Shard>, num_shards> storage_;
+    mutable std::mutex mutex_;  // guards storage_ and the names
+    std::map<std::string, Id, std::less<>> own_ids_;
+    std::vector<Own> own_;  // users' names; their ids follow those of the table
 };
 
 // Adds the seconds between construction and destruction to a statistic.
-class ScopedTimer {
+template <typename Clock>
+class BasicScopedTimer {
   public:
-    ScopedTimer(Statistics& statistics, Statistics::Id id) noexcept;
-    ~ScopedTimer();
-    ScopedTimer(ScopedTimer const&) = delete;
-    ScopedTimer& operator=(ScopedTimer const&) = delete;
+    BasicScopedTimer(Statistics& statistics, Statistics::Id id) noexcept
+        : statistics_{statistics.enabled() ? &statistics : nullptr}, id_{id} {
+        if (statistics_ != nullptr) {
+            start_ = Clock::now();
+        }
+    }
+    ~BasicScopedTimer() {
+        if (statistics_ != nullptr) {
+            statistics_->add(id_, std::chrono::duration<double>(Clock::now() - start_).count());
+        }
+    }
+    BasicScopedTimer(BasicScopedTimer const&) = delete;
+    BasicScopedTimer& operator=(BasicScopedTimer const&) = delete;
 
   private:
-    Statistics& statistics_;
+    Statistics* statistics_;  // null: disabled when it began
     Statistics::Id id_;
-    std::int64_t start_ns_;
+    typename Clock::time_point start_{};
 };
+
+using ScopedTimer = BasicScopedTimer<std::chrono::steady_clock>;
 
 }  // namespace rapidsmpf

@@ -146,13 +146,16 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
         Rank source;
         AnnouncedFrame frame;
         std::shared_ptr<MemoryRequest> memory;  // once it had to wait for memory
+        std::optional<ScopedTimer> wait;        // until it is granted
     };
-    // Statistics, by name in shuffle-architecture's table.
+    // Statistics; core/statistic_names.hpp says what they mean.
     struct Ids {
         Ids(Statistics& statistics, std::string const& kind);
         Statistics::Id payload_send;
         Statistics::Id payload_recv;
         Statistics::Id recv_to_host;
+        Statistics::Id control_bytes;
+        Statistics::Id grant_wait;
         Statistics::Id loop_total;
         Statistics::Id metadata_send;
         Statistics::Id metadata_recv;

@@ -145,9 +145,11 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     // Copies of buffers on DISK, in one go; all or SpillError.
     [[nodiscard]] std::vector<std::unique_ptr<Buffer>> write_to_disk(std::span<Buffer const* const> buffers);
     // A copy, readable by the CPU, of a buffer on DISK, in the background: `done` gets it or what went wrong,
-    // on some thread. The buffer must not go before.
+    // on some thread. The buffer must not go before. `memory` is of type_to_read_into().
     using ReadDone = std::function<void(std::unique_ptr<Buffer>, std::exception_ptr)>;
-    void read_back(Buffer const& buffer, ReadDone done);
+    void read_back(Buffer const& buffer, MemoryReservation memory, ReadDone done);
+    // The best tier that the disk can be read into.
+    [[nodiscard]] MemoryType type_to_read_into() const noexcept;
     // Where bytes of a tier go when there is no room: lower tiers, best first. On a CPU device the host's memory
     // is the device's, so they go to DISK.
     [[nodiscard]] std::vector<MemoryType> spill_targets(MemoryType type) const;
@@ -184,6 +186,8 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     void account(MemoryType type, std::int64_t change) noexcept;
     void note_pressure(MemoryType type) noexcept;
     void note_freed() noexcept;
+    // There is something to spill now: the arbiter has to watch what it does not hear of.
+    void note_spillable() noexcept;
     void count_copy(MemoryType from, MemoryType to, std::size_t size, Duration time);
     [[nodiscard]] std::unique_ptr<Buffer> disk_buffer(class DiskExtent extent, Stream stream);
     [[nodiscard]] detail::SpillRegistry& registry() noexcept { return *registry_; }
@@ -216,8 +220,6 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     std::once_flag disk_once_;
     std::shared_ptr<DiskSpace> disk_;
     SpillManager spill_manager_;
-    struct CopyIds;
-    std::unique_ptr<CopyIds const> copy_ids_;  // null when statistics are disabled
 };
 
 }  // namespace rapidsmpf

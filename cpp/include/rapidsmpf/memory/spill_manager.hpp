@@ -29,8 +29,12 @@ class SpillManager {
     // Whether there are no functions.
     [[nodiscard]] bool empty() const noexcept { return count_.load() == 0; }
 
-    // For the resource, before anybody else knows the manager: what spills its buffers, on several threads at once.
-    void set_buffers(SpillFunction buffers) { buffers_ = std::move(buffers); }
+    // For the resource, before anybody else knows the manager: what spills its buffers, on several threads at once,
+    // and whom to tell of a new function.
+    void attach(SpillFunction buffers, std::function<void()> added) {
+        buffers_ = std::move(buffers);
+        added_ = std::move(added);
+    }
 
   private:
     struct Entry {
@@ -41,6 +45,7 @@ class SpillManager {
     std::size_t call(Turn turn, std::size_t amount);
 
     SpillFunction buffers_;
+    std::function<void()> added_;
     std::mutex mutex_;
     std::multimap<int, Entry, std::greater<>> functions_;
     SpillFunctionId next_id_{1};

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include <rapidsmpf/memory/buffer.hpp>
+#include <rapidsmpf/memory/memory_request.hpp>
 
 namespace rapidsmpf {
 
@@ -54,11 +55,12 @@ class SpillableBuffer {
     // The bytes, in memory, for as long as the pointer lives; null while they are being moved or lie on disk.
     // A refused caller's listener hears when the move ends. Throws what made an earlier fetch() fail.
     [[nodiscard]] std::shared_ptr<Buffer const> try_pin();
-    // As try_pin(), and waits: for a move, and for the disk.
+    // As try_pin(), and waits: for a move, for memory, for the disk. Throws SpillError, and ReservationError when
+    // there is no memory and the resource's requests may not overbook.
     [[nodiscard]] std::shared_ptr<Buffer const> pin();
-    // Has the bytes read back from disk in the background; a no-op when they are not there. try_pin() succeeds, or
-    // throws, once that is done.
-    void fetch();
+    // Has the bytes read back from disk in the background; a no-op when they are not there, and, without
+    // overbooking, when there is no memory for them. try_pin() succeeds, or throws, once that is done.
+    void fetch(AllowOverbooking allow = AllowOverbooking::yes);
     // Takes the bytes out, wherever they are, and leaves this object empty; waits for a move to end. Throws
     // std::logic_error when they are pinned.
     [[nodiscard]] std::unique_ptr<Buffer> take();

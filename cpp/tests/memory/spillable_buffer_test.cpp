@@ -1,0 +1,210 @@
+#include <rapidsmpf/memory/spillable_buffer.hpp>
+
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/disk_faults.hpp>
+#include <rapidsmpf/memory/disk_space.hpp>
+
+namespace rapidsmpf {
+namespace {
+
+constexpr auto device = MemoryType::DEVICE;
+
+class SpillableBufferTest : public ::testing::Test {
+  protected:
+    SpillableBufferTest() {
+        DiskSpace::Settings disk;
+        disk.faults = faults;
+        BufferResource::Settings settings;
+        settings.limits[2] = 0;  // to disk, also on a machine with a GPU
+        settings.disk = DiskSpace::make(std::move(disk));
+        br = BufferResource::make(std::move(settings));
+    }
+
+    std::unique_ptr<Buffer> bytes(std::string const& text) {
+        auto buffer = br->allocate(device, text.size());
+        buffer->write(
+            [&](std::byte* to, Stream stream) { br->device().copy(to, text.data(), text.size(), stream); });
+        buffer->synchronize();
+        return buffer;
+    }
+    static std::string text(Buffer const& buffer) {
+        auto const bytes = buffer.host_bytes();
+        return {reinterpret_cast<char const*>(bytes.data()), bytes.size()};
+    }
+    std::unique_ptr<SpillableBuffer> of_size(std::size_t size, SpillableBuffer::NextUse next_use) {
+        return std::make_unique<SpillableBuffer>(br->allocate(device, size), next_use);
+    }
+
+    std::shared_ptr<DiskFaults> faults = std::make_shared<DiskFaults>();
+    std::shared_ptr<BufferResource> br;
+};
+
+TEST_F(SpillableBufferTest, BytesComeBackFromDisk) {
+    SpillableBuffer buffer{bytes("some text")};
+    EXPECT_EQ(br->spill_buffers(device, 1), 9U);
+    EXPECT_EQ(buffer.mem_type(), MemoryType::DISK);
+    EXPECT_EQ(br->memory_used(device), 0);
+    EXPECT_EQ(text(*buffer.pin()), "some text");
+    EXPECT_EQ(buffer.size(), 9U);
+}
+
+TEST_F(SpillableBufferTest, WhatLiesOnDiskIsTakenFromThere) {
+    SpillableBuffer buffer{bytes("some text")};
+    (void)br->spill_buffers(device, 1);
+    auto taken = buffer.take();
+    EXPECT_EQ(taken->mem_type(), MemoryType::DISK);
+    EXPECT_EQ(taken->data(), nullptr);
+    EXPECT_EQ(text(*br->move_to_host_access(std::move(taken))), "some text");
+    EXPECT_EQ(br->memory_used(MemoryType::DISK), 0);
+    EXPECT_THROW((void)buffer.take(), std::logic_error);
+    EXPECT_THROW((void)buffer.try_pin(), std::logic_error);
+}
+
+TEST_F(SpillableBufferTest, WhatIsReadIsNotMovedAndNotTaken) {
+    SpillableBuffer buffer{bytes("some text")};
+    {
+        auto const first = buffer.try_pin();
+        auto const second = buffer.try_pin();
+        EXPECT_EQ(br->spill_buffers(device, 1), 0U);
+        EXPECT_THROW((void)buffer.take(), std::logic_error);
+    }
+    EXPECT_EQ(br->spill_buffers(device, 1), 9U);
+}
+
+TEST_F(SpillableBufferTest, WhatIsNeededLastGoesFirst) {
+    auto const soon = of_size(100, 1);
+    auto const late = of_size(100, 9);
+    auto const later = of_size(100, 10);
+    EXPECT_EQ(br->spill_buffers(device, 150), 200U);
+    EXPECT_EQ(soon->mem_type(), device);
+    EXPECT_EQ(late->mem_type(), MemoryType::DISK);
+    EXPECT_EQ(later->mem_type(), MemoryType::DISK);
+}
+
+TEST_F(SpillableBufferTest, ANewNextUseCounts) {
+    auto const first = of_size(100, 1);
+    auto const other = of_size(100, 2);
+    first->set_next_use(3);
+    EXPECT_EQ(br->spill_buffers(device, 1), 100U);
+    EXPECT_EQ(first->mem_type(), MemoryType::DISK);
+    EXPECT_EQ(other->mem_type(), device);
+}
+
+TEST_F(SpillableBufferTest, AmongEqualsTheLargestGoesFirst) {
+    auto const small = of_size(10, 1);
+    auto const large = of_size(1000, 1);
+    EXPECT_EQ(br->spill_buffers(device, 1), 1000U);
+    EXPECT_EQ(small->mem_type(), device);
+    EXPECT_EQ(large->mem_type(), MemoryType::DISK);
+}
+
+TEST_F(SpillableBufferTest, WhatLiesOnDiskAlreadyGoesFirstAndIsNotWrittenAgain) {
+    auto const written = of_size(100, 1);
+    (void)br->spill_buffers(device, 1);
+    EXPECT_EQ(written->pin()->size(), 100U);
+    EXPECT_EQ(written->mem_type(), device);
+    auto const unwritten = of_size(100, 1);
+    auto const writes = faults->calls(DiskCall::write);
+    EXPECT_EQ(br->spill_buffers(device, 1), 100U);
+    EXPECT_EQ(written->mem_type(), MemoryType::DISK);
+    EXPECT_EQ(unwritten->mem_type(), device);
+    EXPECT_EQ(faults->calls(DiskCall::write), writes);
+}
+
+TEST_F(SpillableBufferTest, FetchReadsInTheBackground) {
+    struct Listener : MoveListener {
+        void moved() noexcept override { told.test_and_set(), told.notify_all(); }
+        std::atomic_flag told;
+    };
+    auto const listener = std::make_shared<Listener>();
+    SpillableBuffer buffer{bytes("some text"), SpillableBuffer::soon, listener};
+    (void)br->spill_buffers(device, 1);
+    faults->hold(DiskCall::read);
+    buffer.fetch();
+    EXPECT_EQ(buffer.try_pin(), nullptr);
+    faults->release(DiskCall::read);
+    listener->told.wait(false);
+    EXPECT_EQ(text(*buffer.try_pin()), "some text");
+}
+
+TEST_F(SpillableBufferTest, AFailedFetchIsToldToWhoWantsTheBytes) {
+    SpillableBuffer buffer{bytes("some text")};
+    (void)br->spill_buffers(device, 1);
+    faults->fail(DiskCall::read, 1, 1'000'000, EIO);
+    buffer.fetch();
+    EXPECT_THROW(
+        {
+            while (!buffer.try_pin()) {
+                std::this_thread::yield();
+            }
+        },
+        SpillError);
+    EXPECT_THROW((void)buffer.pin(), SpillError);
+    faults->clear();
+    EXPECT_EQ(text(*buffer.pin()), "some text");
+}
+
+TEST_F(SpillableBufferTest, WhatIsDroppedWhileItMovesIsFreed) {
+    auto buffer = std::make_unique<SpillableBuffer>(bytes("some text"));
+    faults->hold(DiskCall::write);
+    std::thread spiller{[&] { (void)br->spill_buffers(device, 1); }};
+    faults->wait_until_held(DiskCall::write, 1);
+    EXPECT_EQ(buffer->try_pin(), nullptr);
+    buffer.reset();
+    EXPECT_EQ(br->memory_used(device), 9);  // still being read by the move
+    faults->release(DiskCall::write);
+    spiller.join();
+    EXPECT_EQ(br->memory_used(device), 0);
+    EXPECT_EQ(br->memory_used(MemoryType::DISK), 0);
+}
+
+TEST_F(SpillableBufferTest, WhatIsDroppedWhileItIsFetchedIsFreed) {
+    auto buffer = std::make_unique<SpillableBuffer>(bytes("some text"));
+    (void)br->spill_buffers(device, 1);
+    faults->hold(DiskCall::read);
+    buffer->fetch();
+    buffer.reset();
+    faults->release(DiskCall::read);
+    while (br->memory_used(device) + br->memory_used(MemoryType::DISK) > 0) {
+        std::this_thread::yield();
+    }
+}
+
+TEST_F(SpillableBufferTest, PinsOutliveTheirBuffer) {
+    auto buffer = std::make_unique<SpillableBuffer>(bytes("some text"));
+    auto pin = buffer->try_pin();
+    buffer.reset();
+    EXPECT_EQ(text(*pin), "some text");
+    EXPECT_EQ(br->spill_buffers(device, 1), 0U);
+    pin.reset();
+    EXPECT_EQ(br->memory_used(device), 0);
+}
+
+TEST_F(SpillableBufferTest, TheLastPinMayOutliveTheResource) {
+    auto pin = std::make_unique<SpillableBuffer>(bytes("some text"))->try_pin();
+    br.reset();
+    EXPECT_EQ(text(*pin), "some text");
+}
+
+TEST_F(SpillableBufferTest, EmptyBuffersStay) {
+    SpillableBuffer buffer{br->allocate(device, 0)};
+    EXPECT_EQ(br->spill_buffers(device, 1), 0U);
+    EXPECT_EQ(buffer.take()->size(), 0U);
+}
+
+TEST_F(SpillableBufferTest, NeedsABuffer) {
+    EXPECT_THROW(SpillableBuffer{nullptr}, std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace rapidsmpf

@@ -118,7 +118,7 @@ class DiskSpace : public std::enable_shared_from_this<DiskSpace> {
         // Bytes on disk, free space that is kept for reuse included.
         std::int64_t limit{unlimited};
         // How many chunks are in flight at once.
-        std::size_t io_threads{4};
+        std::size_t io_threads{8};
         // Space that was freed stays with the file up to so many bytes; the rest goes back to the file system.
         std::int64_t keep_free{std::int64_t{256} << 20};
         std::shared_ptr<Statistics> statistics;  // null: disabled statistics

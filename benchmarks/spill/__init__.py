@@ -1,0 +1,1 @@
+"""Spilling to disk beside ``dd`` on the same file system."""

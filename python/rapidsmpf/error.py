@@ -7,7 +7,15 @@ refused something, and ``RuntimeError`` for misuse of an interface and everythin
 
 from __future__ import annotations
 
-__all__ = ["BadAlloc", "FormatError", "OptionTypeError", "OutOfMemory", "RankFailedError", "ReservationError", "SpillError"]
+__all__ = [
+    "BadAlloc",
+    "FormatError",
+    "OptionTypeError",
+    "OutOfMemory",
+    "RankFailedError",
+    "ReservationError",
+    "SpillError",
+]
 
 
 class BadAlloc(MemoryError):

@@ -49,7 +49,12 @@ BufferResource::Settings BufferResource::settings_from_options(
     settings.limits[0] =
         config::get_optional_share(options, "spill_device_limit", [&] { return total; }).value_or(unlimited);
     settings.high_water = config::get_fraction(options, "spill_high_water");
+    auto const given = options.get_strings();
     settings.low_water = config::get_fraction(options, "spill_low_water");
+    if (auto const low = given.find("spill_low_water"); low == given.end() || low->second.empty()) {
+        // Whoever lowers the one mark only need not think of the other.
+        settings.low_water = std::min(settings.low_water, settings.high_water);
+    }
     if (auto const period = config::get_optional_seconds(options, "periodic_spill_check")) {
         settings.periodic_spill_check = seconds(*period);
     } else {

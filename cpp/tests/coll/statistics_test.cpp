@@ -18,31 +18,43 @@ namespace rapidsmpf::suite {
 namespace {
 
 constexpr Rank nranks = 2;
-constexpr std::size_t chunk_size = 100'000;  // larger than what travels inside messages
+constexpr std::size_t small_size = 1'000;    // travels inside messages
+constexpr std::size_t large_size = 100'000;  // is announced and granted
 constexpr std::size_t device_limit = 10'000;
 
 using AllStatistics = std::vector<std::shared_ptr<Statistics>>;
 
-// One chunk to every rank, spilled where it can be, received while device memory is full, moved back at last.
+// A small and a large chunk to every rank, while device memory is full: the small ones are received into host
+// memory, the large ones are spilled where they wait. What was received is moved up, and down again.
 void spilling_shuffle(std::shared_ptr<Communicator> const& comm, std::shared_ptr<Statistics> statistics) {
     BufferResource::Settings settings;
     settings.limits[0] = device_limit;
     settings.available[0] = [] { return BufferResource::unlimited; };
+    settings.reserve_timeout = BufferResource::Duration::zero();
     settings.statistics = std::move(statistics);
     auto const br = BufferResource::make(std::move(settings));
     auto const taken = br->reserve(MemoryType::DEVICE, device_limit, AllowOverbooking::yes);
     coll::Shuffler shuffler{comm, 0, static_cast<coll::PartitionId>(nranks), br};
-    for (coll::PartitionId p = 0; p < static_cast<coll::PartitionId>(nranks); ++p) {
-        shuffler.insert(p, make_chunk(*br, 1, comm->rank(), p, 0, chunk_size));
+    for (std::uint64_t index = 0; index < 2; ++index) {
+        for (coll::PartitionId p = 0; p < static_cast<coll::PartitionId>(nranks); ++p) {
+            bool const small = index == 0;
+            shuffler.insert(
+                p, make_chunk(
+                       *br, 1, comm->rank(), p, index, small ? small_size : large_size,
+                       small ? MemoryType::HOST : MemoryType::DEVICE));
+        }
     }
     shuffler.spill();
     shuffler.insert_finished();
     auto const mine = static_cast<coll::PartitionId>(comm->rank());
     shuffler.wait_on(mine, patience);
     for (auto& chunk : shuffler.extract(mine)) {
-        SUITE_CHECK(chunk.data->mem_type() == MemoryType::HOST);
-        auto room = br->reserve(MemoryType::DEVICE, chunk.data->size(), AllowOverbooking::yes).first;
-        chunk.data = br->move(std::move(chunk.data), room);
+        if (chunk.data->mem_type() == MemoryType::HOST) {
+            for (auto const type : {MemoryType::DEVICE, MemoryType::HOST}) {
+                auto room = br->reserve(type, chunk.data->size(), AllowOverbooking::yes).first;
+                chunk.data = br->move(std::move(chunk.data), room);
+            }
+        }
         (void)check_chunk(chunk);
     }
     shuffler.shutdown(patience);
@@ -77,13 +89,15 @@ TEST(ShuffleStatistics, HasEveryNameOfThePublishedTable) {
 
 TEST(ShuffleStatistics, BytesAreThoseThatMoved) {
     for (auto const& statistics : record(Statistics::Enabled::yes)) {
-        EXPECT_EQ(statistics->get("shuffle-payload-send").value, nranks * chunk_size);
-        EXPECT_EQ(statistics->get("shuffle-payload-recv").value, nranks * chunk_size);
-        EXPECT_EQ(statistics->get("spill-bytes-recv-to-host").value, (nranks - 1) * chunk_size);
-        EXPECT_EQ(statistics->get("spill-bytes-host-to-device").value, nranks * chunk_size);
-        EXPECT_GE(statistics->get("spill-bytes-device-to-host").value, chunk_size);
-        EXPECT_GT(statistics->get("exchange-control-bytes").value, 0);
+        EXPECT_EQ(statistics->get("shuffle-payload-send").value, nranks * (small_size + large_size));
+        EXPECT_EQ(statistics->get("shuffle-payload-recv").value, nranks * (small_size + large_size));
+        EXPECT_GE(statistics->get("spill-bytes-recv-to-host").value, (nranks - 1) * small_size);
+        EXPECT_GE(statistics->get("spill-bytes-host-to-device").value, nranks * small_size);
+        EXPECT_GE(statistics->get("spill-bytes-device-to-host").value, nranks * small_size);
+        EXPECT_GE(statistics->get("exchange-control-bytes").value, (nranks - 1) * small_size);
         EXPECT_EQ(statistics->get("exchange-grant-wait-time").count, nranks - 1);
+        EXPECT_GE(statistics->get("memory-peak-device").value, large_size);
+        EXPECT_GE(statistics->get("reservation-overbooked-bytes").value, large_size);
     }
 }
 

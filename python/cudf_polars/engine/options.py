@@ -100,15 +100,13 @@ class StreamingOptions:
     num_streaming_threads: int | Unspecified = _option(
         "rapidsmpf", 4, "Threads that run the coroutines of the streaming runtime."
     )
-    num_streams: int | Unspecified = _option(
-        "rapidsmpf", 16, "Size of the CUDA stream pool.", effective=False
-    )
+    num_streams: int | Unspecified = _option("rapidsmpf", 16, "Size of the CUDA stream pool.")
     log: str | Unspecified = _option(
         "rapidsmpf", "WARN", "Log level: NONE, PRINT, WARN, INFO, DEBUG or TRACE."
     )
     statistics: bool | Unspecified = _option("rapidsmpf", False, "Collect statistics.")
     memory_reserve_timeout: str | Unspecified = _option(
-        "rapidsmpf", "100ms", "How long a reservation waits for memory.", effective=False
+        "rapidsmpf", "100ms", "How long a reservation waits for memory."
     )
     allow_overbooking_by_default: bool | Unspecified = _option(
         "rapidsmpf", True, "Whether a reservation may exceed the limit after that wait.", effective=False
@@ -126,7 +124,7 @@ class StreamingOptions:
         "rapidsmpf", "80%", "Memory of the compute device to use: bytes, or a share such as 80%."
     )
     periodic_spill_check: str | Unspecified = _option(
-        "rapidsmpf", "1ms", "Pause between checks of memory pressure.", effective=False
+        "rapidsmpf", "1ms", "Pause between checks of memory pressure."
     )
     unbounded_file_read_cache: str | Unspecified = _option(
         "rapidsmpf", "disabled", "Keep what was read from files in memory (for benchmarks).", effective=False

@@ -2,6 +2,7 @@
 
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <cuda_runtime_api.h>
@@ -18,9 +19,15 @@ cuda::stream_ref native(Stream stream) {
     return cuda::stream_ref{static_cast<cudaStream_t>(stream.handle())};
 }
 
-std::string cannot_allocate(std::size_t bytes, char const* why) {
+std::string cannot_allocate(std::size_t bytes, std::string_view why) {
+    // RMM puts the names of the exceptions first, once for each resource on the way.
+    for (std::string_view const name : {"std::bad_alloc: ", "out_of_memory: "}) {
+        if (why.starts_with(name)) {
+            why.remove_prefix(name.size());
+        }
+    }
     return "cannot allocate " + config::format_bytes(static_cast<double>(bytes))
-           + " from the RMM resource: " + why;
+           + " from the RMM resource: " + std::string{why};
 }
 
 }  // namespace

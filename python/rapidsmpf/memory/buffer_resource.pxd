@@ -12,7 +12,8 @@ from rapidsmpf.memory.available_memory cimport (
     available_memory_from_options,
 )
 from rapidsmpf.memory.memory_reservation cimport cpp_MemoryReservation, cpp_MemoryType
-from rapidsmpf.memory.pinned_memory_resource cimport PinnedMemoryResource
+from rapidsmpf.memory.memory_resource cimport cpp_MemoryResource
+from rapidsmpf.memory.pinned_memory_resource cimport PinnedMemoryResource, cpp_PinnedMemoryResource
 from rapidsmpf.memory.spill_manager cimport cpp_SpillManager
 from rapidsmpf.statistics cimport Statistics, cpp_Statistics
 
@@ -23,11 +24,14 @@ cdef extern from "<rapidsmpf/memory/buffer_resource.hpp>" namespace "rapidsmpf" 
         int64_t memory_reserved(cpp_MemoryType) except +translate_exception
         size_t release(cpp_MemoryReservation&, size_t) except +translate_exception
         cpp_SpillManager& spill_manager()
+        size_t num_streams()
 
 
 cdef extern from "<rapidsmpf/memory/buffer_resource.hpp>" namespace "rapidsmpf" nogil:
     cdef cppclass cpp_Settings "rapidsmpf::BufferResource::Settings":
         cpp_Settings() except +translate_exception
+        shared_ptr[cpp_MemoryResource] device_mr
+        shared_ptr[cpp_PinnedMemoryResource] pinned_mr
         shared_ptr[cpp_Statistics] statistics
 
 
@@ -46,7 +50,6 @@ cdef class BufferResource:
     cdef object _device_mr
     cdef PinnedMemoryResource _pinned_mr
     cdef object _stream_pool
-    cdef size_t _num_streams
     cdef Statistics _statistics
 
     cdef int _set_up(

@@ -1,29 +1,31 @@
 """The arbiter of memory: who may allocate how much in which tier."""
 
+from libc.stdint cimport uintptr_t
 from libcpp.utility cimport move
+from libcpp.vector cimport vector
 
 from rapidsmpf.config cimport Options
 from rapidsmpf.memory.memory_reservation cimport MemoryReservation
-from rapidsmpf.memory.memory_resource cimport adaptor_of, cpp_MemoryResource, resource_of
-from rapidsmpf.memory.pinned_memory_resource cimport PinnedMemoryResource, cpp_PinnedMemoryResource
+from rapidsmpf.memory.memory_resource cimport adaptor_of, resource_of
+from rapidsmpf.memory.pinned_memory_resource cimport PinnedMemoryResource
 
 from rapidsmpf.memory.buffer import MemoryType
 from rapidsmpf.memory.pinned_memory_resource import PinnedMemoryResource as _PinnedMemoryResource
 from rapidsmpf.memory.spill_manager import SpillManager
 from rapidsmpf.memory.stream_pool import StreamPool
-from rapidsmpf.utils.string import is_disabled, parse_duration
 
 
 cdef extern from "<rapidsmpf_python/memory.hpp>" namespace "rapidsmpf::python" nogil:
     shared_ptr[cpp_BufferResource] make_resource "rapidsmpf::BufferResource::make"(
         cpp_Settings
     ) except +translate_exception
-    cpp_Settings settings_from_options "rapidsmpf::python::settings_from_options<>"(
+    cpp_Settings settings_from_options "rapidsmpf::BufferResource::settings_from_options"(
+        cpp_Options, shared_ptr[cpp_Statistics]
+    ) except +translate_exception
+    double cpp_periodic_spill_check "rapidsmpf::python::periodic_spill_check_from_options"(
         cpp_Options
     ) except +translate_exception
-    void set_device_mr(cpp_Settings&, shared_ptr[cpp_MemoryResource]) except +translate_exception
-    void set_pinned_mr(cpp_Settings&, shared_ptr[cpp_PinnedMemoryResource]) except +translate_exception
-    void set_num_streams(cpp_Settings&, size_t) except +translate_exception
+    size_t num_streams_from_options(cpp_Options) except +translate_exception
     void set_periodic_spill_check(cpp_Settings&, double) except +translate_exception
     void set_limit(cpp_Settings&, cpp_MemoryType, const cpp_LimitAvailableMemory&) except +translate_exception
     void set_available_map(cpp_Settings&, const cpp_AvailableMemoryMap&) except +translate_exception
@@ -37,6 +39,7 @@ cdef extern from "<rapidsmpf_python/memory.hpp>" namespace "rapidsmpf::python" n
 
 cdef extern from "<rapidsmpf_python/memory.hpp>" namespace "rapidsmpf::python":
     void set_available(cpp_Settings&, cpp_MemoryType, object) except +translate_exception
+    void set_streams(cpp_Settings&, vector[uintptr_t], object) except +translate_exception
 
 __all__ = [
     "AvailableMemoryMap",
@@ -45,8 +48,6 @@ __all__ = [
     "periodic_spill_check_from_options",
     "stream_pool_from_options",
 ]
-
-_DEFAULT_STREAMS = 16
 
 
 cdef class LimitAvailableMemory:
@@ -178,9 +179,9 @@ cdef class BufferResource:
             raise ValueError(f"periodic_spill_check must be positive or None, got {periodic_spill_check}")
         set_periodic_spill_check(settings, 0 if periodic_spill_check is None else periodic_spill_check)
         if device_mr is not None:
-            set_device_mr(settings, resource_of(device_mr))
+            settings.device_mr = resource_of(device_mr)
         if pinned_mr is not None:
-            set_pinned_mr(settings, pinned_mr._handle)
+            settings.pinned_mr = pinned_mr._handle
         if isinstance(memory_available, AvailableMemoryMap):
             set_available_map(settings, (<AvailableMemoryMap> memory_available)._map)
         elif memory_available is not None:
@@ -191,8 +192,11 @@ cdef class BufferResource:
                 "stream_pool must be a rmm.pylibrmm.cuda_stream_pool.CudaStreamPool or what stream_pool_from_options "
                 f"returns, got {type(stream_pool).__name__}"
             )
-        self._num_streams = _DEFAULT_STREAMS if stream_pool is None else stream_pool.get_pool_size()
-        set_num_streams(settings, self._num_streams)
+        cdef vector[uintptr_t] streams
+        if stream_pool is not None:
+            for i in range(stream_pool.get_pool_size()):
+                streams.push_back(stream_pool.get_stream(i).__cuda_stream__()[1])
+            set_streams(settings, streams, stream_pool)
         if statistics is None:
             statistics = Statistics(False)
         settings.statistics = statistics._handle
@@ -226,7 +230,7 @@ cdef class BufferResource:
         """
         if statistics is None:
             statistics = Statistics.from_options(None, options)
-        cdef cpp_Settings settings = settings_from_options(options._handle)
+        cdef cpp_Settings settings = settings_from_options(options._handle, statistics._handle)
         cdef BufferResource self = BufferResource.__new__(BufferResource)
         self._set_up(
             settings,
@@ -251,7 +255,7 @@ cdef class BufferResource:
 
     def stream_pool_size(self):
         """Return how many streams there are to work on."""
-        return self._num_streams
+        return self._handle.get().num_streams()
 
     @property
     def statistics(self):
@@ -373,10 +377,7 @@ def periodic_spill_check_from_options(Options options not None):
     ValueError
         If it is neither a duration nor one of the words that switch it off.
     """
-    def parse(text):
-        return None if is_disabled(text) else parse_duration(text or "1ms")
-
-    return options.get("periodic_spill_check", return_type=object, factory=parse)
+    return cpp_periodic_spill_check(options._handle) or None
 
 
 def stream_pool_from_options(Options options not None):
@@ -392,13 +393,7 @@ def stream_pool_from_options(Options options not None):
     ValueError
         If the option is no number greater than 0.
     """
-    def parse(text):
-        count = int(text or _DEFAULT_STREAMS)
-        if count <= 0:
-            raise ValueError(f"the option num_streams must be greater than 0, got {count}")
-        return count
-
-    count = options.get("num_streams", return_type=int, factory=parse)
+    count = num_streams_from_options(options._handle)
     if device_is_cuda():
         from rmm.pylibrmm.cuda_stream_pool import CudaStreamPool
 

@@ -7,15 +7,23 @@ import gc
 import sys
 import threading
 
+import polars as pl
 import pytest
 import rmm
 from rapidsmpf.config import Options
 from rapidsmpf.error import BadAlloc, OutOfMemory
 from rapidsmpf.memory.buffer import MemoryType
-from rapidsmpf.memory.buffer_resource import AvailableMemoryMap, BufferResource, LimitAvailableMemory
+from rapidsmpf.memory.buffer_resource import (
+    AvailableMemoryMap,
+    BufferResource,
+    LimitAvailableMemory,
+    periodic_spill_check_from_options,
+    stream_pool_from_options,
+)
 from rapidsmpf.memory.host_memory_resource import HostMemoryResource
 from rapidsmpf.memory.scoped_memory_record import AllocType, ScopedMemoryRecord
 from rapidsmpf.rmm_resource_adaptor import RmmResourceAdaptor
+from rapidsmpf.table import pack
 from rapidsmpf.utils.system_info import get_device_name
 
 libc = ctypes.CDLL(None)
@@ -265,3 +273,68 @@ def test_map_is_made_of_options(mr):
         AvailableMemoryMap.from_options(None, Options())
     with pytest.raises(ValueError, match="much"):
         AvailableMemoryMap.from_options(mr, Options({"spill_device_limit": "much"}))
+
+
+@on_a_cpu
+def test_device_memory_comes_from_the_resource(mr):
+    br = BufferResource(mr, memory_available={MemoryType.DEVICE: LimitAvailableMemory(mr, limit=1 << 40)})
+    assert br.device_mr is mr
+    packed = pack(pl.DataFrame({"a": range(1000)}), br)
+    assert packed.mem_type is MemoryType.DEVICE
+    assert mr.current_allocated >= 8000
+    assert br.memory_available(MemoryType.DEVICE) <= (1 << 40) - 8000
+    del packed
+    assert mr.current_allocated == 0
+
+
+@on_a_cpu
+def test_buffers_keep_their_resource():
+    mr = RmmResourceAdaptor(callbacks(largest=1 << 20))
+    packed = pack(pl.DataFrame({"a": [1, 2, 3]}), BufferResource(mr))
+    del mr
+    gc.collect()
+    assert packed.data_size > 0
+    del packed
+
+
+@on_a_cpu
+def test_resource_of_rmm_is_a_device_resource():
+    rmm_mr = callbacks(largest=1 << 20)
+    br = BufferResource(rmm_mr)
+    assert br.device_mr is rmm_mr
+    packed = pack(pl.DataFrame({"a": [1, 2, 3]}), br)
+    assert packed.data_size > 0
+
+
+@on_a_cpu
+def test_resource_that_has_not_enough_is_out_of_memory():
+    br = BufferResource(callbacks(largest=1000))
+    with pytest.raises(OutOfMemory, match="too large"):
+        pack(pl.DataFrame({"a": range(10_000)}), br)
+
+
+def test_from_options_uses_the_adaptor(mr):
+    br = BufferResource.from_options(mr, Options({"spill_device_limit": "1 TiB"}))
+    assert br.device_mr is mr
+    before = br.memory_available(MemoryType.DEVICE)
+    assert before <= 1 << 40
+    assert (
+        BufferResource.from_options(mr, Options({"spill_device_limit": "1"})).memory_available(
+            MemoryType.DEVICE
+        )
+        <= 1
+    )
+
+
+@pytest.mark.parametrize("readers", [lambda *readers: readers, lambda *readers: readers[::-1]])
+def test_options_can_be_read_in_any_order(mr, readers):
+    options = Options({"periodic_spill_check": "2ms", "num_streams": "3", "spill_device_limit": "1 GiB"})
+    for read in readers(
+        lambda: BufferResource.from_options(mr, options),
+        lambda: AvailableMemoryMap.from_options(mr, options),
+        lambda: periodic_spill_check_from_options(options),
+        lambda: stream_pool_from_options(options),
+    ):
+        read()
+    assert periodic_spill_check_from_options(options) == pytest.approx(2e-3)
+    assert stream_pool_from_options(options).get_pool_size() == 3

@@ -1,12 +1,14 @@
 // Buffer resources and packed data for Python.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -15,6 +17,8 @@
 #include <Python.h>
 #include <rapidsmpf_python/callbacks.hpp>
 
+#include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/device/device.hpp>
 #include <rapidsmpf/memory/available_memory.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
@@ -43,60 +47,56 @@ inline void set_available_map(Settings& settings, AvailableMemoryMap const& map)
     }
 }
 
-// Where the memory of a tier comes from, and how many streams there are.
-template <typename Any>
-void set_device_mr(Any& settings, std::shared_ptr<MemoryResource> mr) {
-    if constexpr (requires { settings.device_mr = mr; }) {
-        settings.device_mr = std::move(mr);
-    } else if (mr) {
-        throw std::runtime_error(
-            "this build allocates device memory from the device only: device_mr must be None");
+// The streams at these addresses are handed out in turn. `owner` is the Python object that they belong to; the caller
+// holds the GIL.
+inline void set_streams(Settings& settings, std::vector<std::uintptr_t> const& addresses, PyObject* owner) {
+    struct Pool {
+        std::vector<Stream> streams;
+        SharedObject owner;
+        std::atomic<std::size_t> next{0};
+    };
+    auto const pool = std::make_shared<Pool>();
+    pool->owner = share(owner);
+    for (auto const address : addresses) {
+        pool->streams.emplace_back(reinterpret_cast<void*>(address));
     }
-}
-
-template <typename Any>
-void set_pinned_mr(Any& settings, std::shared_ptr<PinnedMemoryResource> mr) {
-    if constexpr (requires { settings.pinned_mr = mr; }) {
-        settings.pinned_mr = std::move(mr);
-    } else if (mr) {
-        throw std::runtime_error("this build has no pinned tier: pinned_mr must be None");
-    }
-}
-
-template <typename Any>
-void set_num_streams(Any& settings, std::size_t count) {
-    if constexpr (requires { settings.num_streams = count; }) {
-        settings.num_streams = count;
-    }
+    settings.num_streams = addresses.size();
+    settings.next_stream = [pool] {
+        return pool->streams[pool->next.fetch_add(1, std::memory_order_relaxed) % pool->streams.size()];
+    };
 }
 
 // Zero or less: no checks.
-template <typename Any>
-void set_periodic_spill_check(Any& settings, double seconds) {
-    if constexpr (requires { settings.periodic_spill_check.reset(); }) {
-        settings.periodic_spill_check.reset();
-        if (seconds > 0) {
-            settings.periodic_spill_check = std::chrono::duration<double>{seconds};
-        }
+inline void set_periodic_spill_check(Settings& settings, double seconds) {
+    settings.periodic_spill_check.reset();
+    if (seconds > 0) {
+        settings.periodic_spill_check = std::chrono::duration_cast<BufferResource::Duration>(
+            std::chrono::duration<double>{seconds});
     }
 }
 
-// What BufferResource::from_options() reads of the options.
-template <typename Resource = BufferResource>
-[[nodiscard]] typename Resource::Settings settings_from_options(config::Options options) {
-    if constexpr (requires { Resource::settings_from_options(options); }) {
-        return Resource::settings_from_options(options);
-    } else {
-        typename Resource::Settings settings;
-        auto const total = Device::current().total_memory();
-        settings.limits[0] =
-            options.get<std::int64_t>("spill_device_limit", [total](std::string const& text) {
-                return config::is_disabled(text)
-                           ? Resource::unlimited
-                           : config::parse_bytes_or_percent(text.empty() ? "80%" : text, total);
-            });
-        return settings;
-    }
+// In seconds; zero: none. What is read has the type that BufferResource::settings_from_options() asks for, so that
+// either may come first.
+[[nodiscard]] inline double periodic_spill_check_from_options(config::Options options) {
+    using Duration = BufferResource::Duration;
+    auto const& pause = options.get<std::optional<Duration>>(
+        "periodic_spill_check", [](std::string const& text) -> std::optional<Duration> {
+            if (config::is_disabled(text)) {
+                return std::nullopt;
+            }
+            auto const seconds = config::parse_duration(text.empty() ? "1ms" : text);
+            return std::chrono::duration_cast<Duration>(std::chrono::duration<double>{seconds});
+        });
+    return pause ? std::chrono::duration<double>(*pause).count() : 0.0;
+}
+
+[[nodiscard]] inline std::size_t num_streams_from_options(config::Options options) {
+    return options.get<std::size_t>("num_streams", [](std::string const& text) {
+        auto const number = text.empty() ? 16 : config::parse_bytes(text);
+        RAPIDSMPF_EXPECTS(
+            number > 0, "num_streams must be greater than 0, not '" + text + "'", std::invalid_argument);
+        return static_cast<std::size_t>(number);
+    });
 }
 
 [[nodiscard]] inline bool device_is_cuda() {
@@ -152,6 +152,13 @@ inline void copy_to_host(Buffer const& buffer, void* destination) {
     }
     if (buffer.is_host_accessible()) {
         std::memcpy(destination, buffer.host_bytes().data(), buffer.size());
+        return;
+    }
+    if (buffer.mem_type() == MemoryType::DISK) {
+        auto& br = *buffer.resource();
+        auto reservation = br.reserve(MemoryType::HOST, buffer.size(), AllowOverbooking::yes).first;
+        auto const read = br.copy(buffer, 0, buffer.size(), reservation);
+        std::memcpy(destination, read->host_bytes().data(), buffer.size());
         return;
     }
     buffer.synchronize();

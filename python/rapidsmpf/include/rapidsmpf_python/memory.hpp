@@ -70,8 +70,8 @@ inline void set_streams(Settings& settings, std::vector<std::uintptr_t> const& a
 inline void set_periodic_spill_check(Settings& settings, double seconds) {
     settings.periodic_spill_check.reset();
     if (seconds > 0) {
-        settings.periodic_spill_check = std::chrono::duration_cast<BufferResource::Duration>(
-            std::chrono::duration<double>{seconds});
+        settings.periodic_spill_check =
+            std::chrono::duration_cast<BufferResource::Duration>(std::chrono::duration<double>{seconds});
     }
 }
 

@@ -90,12 +90,12 @@ void allocate_and_deallocate(benchmark::State& state) {
     }
 }
 
-BENCHMARK(allocate_and_deallocate<Kind::upstream>)->Name("upstream")->ThreadRange(1, 2);
-BENCHMARK(allocate_and_deallocate<Kind::mutex>)->Name("mutex")->ThreadRange(1, 2);
-BENCHMARK(allocate_and_deallocate<Kind::adaptor>)->Name("adaptor")->ThreadRange(1, 2);
+BENCHMARK(allocate_and_deallocate<Kind::upstream>)->Name("upstream")->ThreadRange(1, 8);
+BENCHMARK(allocate_and_deallocate<Kind::mutex>)->Name("mutex")->ThreadRange(1, 8);
+BENCHMARK(allocate_and_deallocate<Kind::adaptor>)->Name("adaptor")->ThreadRange(1, 8);
 BENCHMARK(allocate_and_deallocate<Kind::adaptor_with_fallback>)
     ->Name("adaptor_with_fallback")
-    ->ThreadRange(1, 2);
-BENCHMARK(allocate_and_deallocate<Kind::adaptor_in_scope>)->Name("adaptor_in_scope")->ThreadRange(1, 2);
+    ->ThreadRange(1, 8);
+BENCHMARK(allocate_and_deallocate<Kind::adaptor_in_scope>)->Name("adaptor_in_scope")->ThreadRange(1, 8);
 
 }  // namespace

@@ -1,21 +1,14 @@
 #include <rapidsmpf/memory/available_memory.hpp>
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
 
 namespace rapidsmpf {
-
-namespace {
-
-constexpr auto unlimited = std::numeric_limits<std::int64_t>::max();
-
-}  // namespace
 
 LimitAvailableMemory::LimitAvailableMemory(std::shared_ptr<RmmResourceAdaptor const> mr, std::int64_t limit)
     : mr_{std::move(mr)}, limit_{limit} {
@@ -27,17 +20,14 @@ LimitAvailableMemory::LimitAvailableMemory(std::shared_ptr<RmmResourceAdaptor co
 AvailableMemoryMap available_memory_from_options(
     std::shared_ptr<RmmResourceAdaptor const> mr, config::Options options) {
     auto& device = Device::current();
-    auto const limit = options.get<std::int64_t>("spill_device_limit", [&](std::string const& text) {
-        return config::is_disabled(text)
-                   ? unlimited
-                   : config::parse_bytes_or_percent(text.empty() ? "80%" : text, device.total_memory());
-    });
+    auto const limit = config::get_optional_share(
+        options, "spill_device_limit", [&device] { return device.total_memory(); });
     AvailableMemoryMap map;
-    if (limit == unlimited) {
+    if (!limit) {
         return map;
     }
     auto& entry = map[static_cast<std::size_t>(MemoryType::DEVICE)];
-    LimitAvailableMemory by_adaptor{std::move(mr), limit};
+    LimitAvailableMemory by_adaptor{std::move(mr), *limit};
     if (device.kind() == DeviceKind::cpu) {
         entry = [by_adaptor = std::move(by_adaptor), &device] {
             return std::min(by_adaptor(), by_adaptor.limit() - device.used_memory());

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 
 #include "pinned_pool.hpp"
 
@@ -59,25 +60,17 @@ std::shared_ptr<PinnedMemoryResource> PinnedMemoryResource::make_if_available(Pr
 }
 
 PinnedMemoryResource::Properties PinnedMemoryResource::properties_from_options(config::Options options) {
-    auto const size_of = [&](std::string const& key) {
-        auto const bytes = options.get<std::int64_t>(key, [&](std::string const& text) {
-            return text.empty() || config::is_disabled(text)
-                       ? std::int64_t{0}
-                       : config::parse_bytes_or_percent(text, host_memory());
-        });
-        RAPIDSMPF_EXPECTS(bytes >= 0, "the option " + key + " must not be negative", std::invalid_argument);
-        return static_cast<std::size_t>(bytes);
-    };
     Properties properties;
-    properties.initial_pool_size = size_of("pinned_initial_pool_size");
-    properties.max_pool_size = size_of("pinned_max_pool_size");
+    properties.initial_pool_size =
+        static_cast<std::size_t>(config::get_share(options, "pinned_initial_pool_size", host_memory));
+    properties.max_pool_size = static_cast<std::size_t>(
+        config::get_optional_share(options, "pinned_max_pool_size", host_memory).value_or(0));
     return properties;
 }
 
 std::shared_ptr<PinnedMemoryResource> PinnedMemoryResource::from_options(config::Options options) {
-    auto const wanted = options.get<bool>(
-        "pinned_memory", [](std::string const& text) { return !text.empty() && config::parse_bool(text); });
-    return wanted ? make_if_available(properties_from_options(options)) : nullptr;
+    return config::get_bool(options, "pinned_memory") ? make_if_available(properties_from_options(options))
+                                                      : nullptr;
 }
 
 bool PinnedMemoryResource::is_available() {

@@ -89,7 +89,7 @@ cdef class PinnedMemoryResource:
         ----------
         options
             ``pinned_memory``: whether to have one (default no); ``pinned_initial_pool_size`` (default 0) and
-            ``pinned_max_pool_size`` (default: no limit), in bytes or as a share of the host's memory.
+            ``pinned_max_pool_size`` (default "80%"), in bytes or as a share of the host's memory.
 
         Raises
         ------

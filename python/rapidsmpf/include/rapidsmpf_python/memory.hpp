@@ -8,7 +8,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -18,7 +17,7 @@
 #include <rapidsmpf_python/callbacks.hpp>
 
 #include <rapidsmpf/core/config.hpp>
-#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 #include <rapidsmpf/device/device.hpp>
 #include <rapidsmpf/memory/available_memory.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
@@ -75,28 +74,13 @@ inline void set_periodic_spill_check(Settings& settings, double seconds) {
     }
 }
 
-// In seconds; zero: none. What is read has the type that BufferResource::settings_from_options() asks for, so that
-// either may come first.
-[[nodiscard]] inline double periodic_spill_check_from_options(config::Options options) {
-    using Duration = BufferResource::Duration;
-    auto const& pause = options.get<std::optional<Duration>>(
-        "periodic_spill_check", [](std::string const& text) -> std::optional<Duration> {
-            if (config::is_disabled(text)) {
-                return std::nullopt;
-            }
-            auto const seconds = config::parse_duration(text.empty() ? "1ms" : text);
-            return std::chrono::duration_cast<Duration>(std::chrono::duration<double>{seconds});
-        });
-    return pause ? std::chrono::duration<double>(*pause).count() : 0.0;
+// In seconds; zero: none.
+[[nodiscard]] inline double periodic_spill_check_from_options(config::Options const& options) {
+    return config::get_optional_seconds(options, "periodic_spill_check").value_or(0.0);
 }
 
-[[nodiscard]] inline std::size_t num_streams_from_options(config::Options options) {
-    return options.get<std::size_t>("num_streams", [](std::string const& text) {
-        auto const number = text.empty() ? 16 : config::parse_bytes(text);
-        RAPIDSMPF_EXPECTS(
-            number > 0, "num_streams must be greater than 0, not '" + text + "'", std::invalid_argument);
-        return static_cast<std::size_t>(number);
-    });
+[[nodiscard]] inline std::size_t num_streams_from_options(config::Options const& options) {
+    return static_cast<std::size_t>(config::get_count(options, "num_streams"));
 }
 
 [[nodiscard]] inline bool device_is_cuda() {

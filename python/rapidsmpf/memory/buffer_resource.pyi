@@ -1,29 +1,47 @@
 from collections.abc import Callable, Mapping
-from typing import Self
+from typing import Protocol, Self
 
 from rapidsmpf.config import Options
 from rapidsmpf.memory.buffer import MemoryType
 from rapidsmpf.memory.memory_reservation import MemoryReservation
+from rapidsmpf.memory.pinned_memory_resource import PinnedMemoryResource
 from rapidsmpf.memory.spill_manager import SpillManager
+from rapidsmpf.memory.stream_pool import StreamPool
+from rapidsmpf.rmm_resource_adaptor import RmmResourceAdaptor
 from rapidsmpf.statistics import Statistics
+from rmm.mr import DeviceMemoryResource
+from rmm.pylibrmm.cuda_stream_pool import CudaStreamPool
+
+class _StreamPool(Protocol):
+    def get_pool_size(self) -> int: ...
+
+class LimitAvailableMemory:
+    def __init__(self, mr: RmmResourceAdaptor, limit: int) -> None: ...
+    def __call__(self) -> int: ...
+
+class AvailableMemoryMap:
+    @classmethod
+    def from_options(cls, mr: RmmResourceAdaptor, options: Options) -> Self: ...
 
 class BufferResource:
     def __init__(
         self,
-        device_mr: None = None,
+        device_mr: DeviceMemoryResource | None = None,
         *,
-        pinned_mr: None = None,
-        memory_available: Mapping[MemoryType, Callable[[], int]] | None = None,
+        pinned_mr: PinnedMemoryResource | None = None,
+        memory_available: Mapping[MemoryType, Callable[[], int]] | AvailableMemoryMap | None = None,
         periodic_spill_check: float | None = 1e-3,
-        stream_pool: None = None,
+        stream_pool: _StreamPool | None = None,
         statistics: Statistics | None = None,
     ) -> None: ...
     @classmethod
-    def from_options(cls, mr: None, options: Options, *, statistics: Statistics | None = None) -> Self: ...
+    def from_options(
+        cls, mr: RmmResourceAdaptor | None, options: Options, *, statistics: Statistics | None = None
+    ) -> Self: ...
     @property
-    def device_mr(self) -> None: ...
+    def device_mr(self) -> DeviceMemoryResource | None: ...
     @property
-    def pinned_mr(self) -> None: ...
+    def pinned_mr(self) -> PinnedMemoryResource | None: ...
     @property
     def statistics(self) -> Statistics: ...
     @property
@@ -35,5 +53,7 @@ class BufferResource:
     ) -> tuple[MemoryReservation, int]: ...
     def reserve_device_memory_and_spill(self, size: int, *, allow_overbooking: bool) -> MemoryReservation: ...
     def release(self, reservation: MemoryReservation, size: int) -> int: ...
+    def stream_pool_size(self) -> int: ...
 
 def periodic_spill_check_from_options(options: Options) -> float | None: ...
+def stream_pool_from_options(options: Options) -> StreamPool | CudaStreamPool: ...

@@ -1,10 +1,18 @@
-from typing import Self
+from typing import Any, Protocol, Self
 
 from rapidsmpf.memory.buffer import MemoryType
 from rapidsmpf.memory.buffer_resource import BufferResource
+from rmm.pylibrmm.stream import Stream
 from typing_extensions import Buffer
 
+class _PackedColumns(Protocol):
+    def release(self) -> tuple[Buffer, Any]: ...
+
 class PackedData:
+    @classmethod
+    def from_cudf_packed_columns(
+        cls, packed_columns: _PackedColumns, stream: Stream | None, br: BufferResource
+    ) -> Self: ...
     @classmethod
     def from_host_bytes(cls, data: Buffer, br: BufferResource) -> Self: ...
     @classmethod

@@ -1,10 +1,14 @@
 """What travels between ranks: a small blob that says what the bytes are, and the bytes."""
 
+import math
+
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdint cimport uintptr_t
 from libcpp.utility cimport move
 
 from rapidsmpf.memory.buffer_resource cimport BufferResource, cpp_BufferResource
+from rapidsmpf.memory.memory_resource cimport cpp_Stream, stream_of
 
 from rapidsmpf.memory.buffer import MemoryType
 
@@ -14,6 +18,11 @@ cdef extern from "<rapidsmpf_python/memory.hpp>" namespace "rapidsmpf::python" n
         vector[uint8_t], const void*, size_t, cpp_BufferResource&
     ) except +translate_exception
     void copy_to_host(const cpp_Buffer&, void*) except +translate_exception
+
+cdef extern from "<rapidsmpf_python/memory.hpp>" namespace "rapidsmpf::python":
+    unique_ptr[cpp_PackedData] adopt_packed(
+        vector[uint8_t], uintptr_t, size_t, object, cpp_Stream, cpp_BufferResource&
+    ) except +translate_exception
 
 __all__ = ["PackedData"]
 
@@ -36,6 +45,21 @@ cdef unique_ptr[cpp_PackedData] _pack(bytes metadata, object data, BufferResourc
     return move(handle)
 
 
+def _place_of(data):
+    """Return the address and size in bytes of device memory that an object holds."""
+    if hasattr(data, "ptr"):
+        return data.ptr, data.nbytes if hasattr(data, "nbytes") else data.size
+    interface = getattr(data, "__cuda_array_interface__", None)
+    if interface is None:
+        raise TypeError(
+            "the data of packed columns must be device memory with ptr and size (an rmm.DeviceBuffer, say) or "
+            f"__cuda_array_interface__, got {type(data).__name__}"
+        )
+    if interface.get("strides") is not None or interface["typestr"][1:] not in ("u1", "i1"):
+        raise TypeError("the data of packed columns must be contiguous bytes")
+    return interface["data"][0] or 0, math.prod(interface["shape"])
+
+
 cdef class PackedData:
     """Metadata and one buffer. What takes it (a shuffle, unpacking) leaves it empty."""
 
@@ -56,6 +80,48 @@ cdef class PackedData:
         if self._handle.get() == NULL:
             raise ValueError("this PackedData is empty: its data has been taken already")
         return move(self._handle)
+
+    @classmethod
+    def from_cudf_packed_columns(cls, packed_columns, stream, BufferResource br not None):
+        """Return packed data made of what libcudf has packed, without a copy.
+
+        Parameters
+        ----------
+        packed_columns
+            A ``pylibcudf.contiguous_split.PackedColumns``. It is released: its data belongs to the result.
+        stream
+            The stream on which the data was written.
+        br
+            What the memory is accounted to.
+
+        Raises
+        ------
+        ValueError
+            If the packed columns are empty: they have been released already.
+        TypeError
+            If they are not packed columns.
+        """
+        cdef vector[uint8_t] blob
+        cdef const uint8_t* begin
+        cdef Py_buffer view
+        cdef cpp_Stream on = stream_of(stream)
+        if not callable(getattr(packed_columns, "release", None)):
+            raise TypeError(
+                f"packed_columns must be a pylibcudf PackedColumns, got {type(packed_columns).__name__}"
+            )
+        metadata, data = packed_columns.release()
+        if metadata is None or data is None:
+            raise ValueError("the packed columns are empty: they have been released already")
+        PyObject_GetBuffer(metadata, &view, PyBUF_SIMPLE)
+        try:
+            begin = <const uint8_t*> view.buf
+            blob.assign(begin, begin + view.len)
+        finally:
+            PyBuffer_Release(&view)
+        address, size = _place_of(data)
+        return PackedData.from_handle(
+            adopt_packed(move(blob), address, size, data, on, br._handle.get()[0])
+        )
 
     @classmethod
     def from_host_bytes(cls, data, BufferResource br not None):

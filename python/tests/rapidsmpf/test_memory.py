@@ -10,9 +10,14 @@ from rapidsmpf.communicator import single
 from rapidsmpf.config import Options
 from rapidsmpf.error import ReservationError
 from rapidsmpf.memory.buffer import MemoryType
-from rapidsmpf.memory.buffer_resource import BufferResource, periodic_spill_check_from_options
+from rapidsmpf.memory.buffer_resource import (
+    BufferResource,
+    periodic_spill_check_from_options,
+    stream_pool_from_options,
+)
 from rapidsmpf.memory.memory_reservation import MemoryReservation, opaque_memory_usage
 from rapidsmpf.memory.packed_data import PackedData
+from rapidsmpf.memory.stream_pool import StreamPool
 from rapidsmpf.shuffler import Shuffler
 from rapidsmpf.statistics import Statistics
 from rapidsmpf.table import pack
@@ -163,9 +168,20 @@ def test_availability_must_be_callable():
 
 
 @pytest.mark.parametrize("name", ["device_mr", "pinned_mr", "stream_pool"])
-def test_what_is_not_there_yet_says_so(name):
-    with pytest.raises(NotImplementedError, match=name):
+def test_arguments_of_another_type_are_refused(name):
+    with pytest.raises(TypeError, match=r"resource|pinned_mr|stream_pool"):
         BufferResource(**{name: object()})
+
+
+def test_nothing_is_given_by_default():
+    br = BufferResource()
+    assert br.device_mr is None
+    assert br.pinned_mr is None
+    assert br.stream_pool_size() == 16
+
+
+def test_stream_pool_gives_its_size():
+    assert BufferResource(stream_pool=StreamPool(3)).stream_pool_size() == 3
 
 
 def test_periodic_spill_check_must_be_positive():
@@ -176,6 +192,31 @@ def test_periodic_spill_check_must_be_positive():
 def test_from_options_limits_device_memory():
     br = BufferResource.from_options(None, Options({"spill_device_limit": "100 KiB"}))
     assert br.memory_available(MemoryType.DEVICE) <= 100 * KIB
+
+
+def test_from_options_reads_all_of_them():
+    options = Options({"num_streams": "5", "statistics": "on", "periodic_spill_check": "off"})
+    br = BufferResource.from_options(None, options)
+    assert br.stream_pool_size() == 5
+    assert br.statistics.enabled
+    assert br.pinned_mr is None
+
+
+def test_stream_pool_from_options():
+    assert stream_pool_from_options(Options()).get_pool_size() == 16
+    pool = stream_pool_from_options(Options({"num_streams": "2"}))
+    assert pool.get_pool_size() == 2
+    version, _ = pool.get_stream().__cuda_stream__()
+    assert version == 0
+    assert pool.get_stream(0) == pool.get_stream(2)
+
+
+@pytest.mark.parametrize("text", ["0", "-1"])
+def test_stream_pool_needs_streams(text):
+    with pytest.raises(ValueError, match="must be greater than 0"):
+        stream_pool_from_options(Options({"num_streams": text}))
+    with pytest.raises(ValueError, match="must be greater than 0"):
+        StreamPool(int(text))
 
 
 def test_statistics_are_those_given():

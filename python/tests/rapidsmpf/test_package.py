@@ -51,6 +51,18 @@ assert dict(os.environ) == before
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_what_needs_no_rmm_does_not_import_it():
+    # It takes a good part of a second.
+    code = """
+import sys
+import rapidsmpf.memory.buffer_resource, rapidsmpf.memory.packed_data, rapidsmpf.shuffler, rapidsmpf.statistics
+from rapidsmpf.config import Options
+br = rapidsmpf.memory.buffer_resource.BufferResource.from_options(None, Options())
+assert not [name for name in sys.modules if name.split(".")[0] == "rmm"]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "RAPIDSMPF_DEVICE": "cpu"})
+
+
 def test_there_are_stubs():
     assert STUBS
 

@@ -1,0 +1,41 @@
+#include <rapidsmpf/memory/available_memory.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/memory/memory_type.hpp>
+
+namespace rapidsmpf {
+
+LimitAvailableMemory::LimitAvailableMemory(std::shared_ptr<RmmResourceAdaptor const> mr, std::int64_t limit)
+    : mr_{std::move(mr)}, limit_{limit} {
+    RAPIDSMPF_EXPECTS(
+        mr_ != nullptr, "a limit on available memory needs a resource adaptor that counts",
+        std::invalid_argument);
+}
+
+AvailableMemoryMap available_memory_from_options(
+    std::shared_ptr<RmmResourceAdaptor const> mr, config::Options options) {
+    auto& device = Device::current();
+    auto const limit = config::get_optional_share(
+        options, "spill_device_limit", [&device] { return device.total_memory(); });
+    AvailableMemoryMap map;
+    if (!limit) {
+        return map;
+    }
+    auto& entry = map[static_cast<std::size_t>(MemoryType::DEVICE)];
+    LimitAvailableMemory by_adaptor{std::move(mr), *limit};
+    if (device.kind() == DeviceKind::cpu) {
+        entry = [by_adaptor = std::move(by_adaptor), &device] {
+            return std::min(by_adaptor(), by_adaptor.limit() - device.used_memory());
+        };
+    } else {
+        entry = std::move(by_adaptor);
+    }
+    return map;
+}
+
+}  // namespace rapidsmpf

@@ -1,0 +1,3 @@
+from rapidsmpf.memory.memory_resource import MemoryResourceHandle
+
+def handle_of(mr: object) -> MemoryResourceHandle: ...

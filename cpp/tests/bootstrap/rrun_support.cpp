@@ -1,9 +1,11 @@
 #include "bootstrap/rrun_support.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <sstream>
 #include <stdexcept>
 #include <tuple>
 
@@ -137,6 +139,20 @@ Outcome run_rrun(
     std::string const& input) {
     Child child{rrun_command(arguments), environment, input};
     return child.wait();
+}
+
+std::vector<std::string> sorted_lines(std::string const& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream{text};
+    for (std::string line; std::getline(stream, line);) {
+        lines.push_back(line);
+    }
+    std::sort(lines.begin(), lines.end());
+    return lines;
+}
+
+bool contains(std::string const& text, std::string const& part) {
+    return text.find(part) != std::string::npos;
 }
 
 bool has_ended(pid_t pid) {

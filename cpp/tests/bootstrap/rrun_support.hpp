@@ -34,6 +34,7 @@ class Child {
     // or 30 seconds pass, before that.
     void read_until(std::string const& text, int times = 1);
     [[nodiscard]] std::string const& out() const noexcept { return outcome_.out; }
+    [[nodiscard]] std::string const& err() const noexcept { return outcome_.err; }
     // Collects output until its end, and waits for it; kills it and throws after 60 seconds.
     [[nodiscard]] Outcome wait();
 
@@ -53,6 +54,9 @@ class Child {
     std::vector<std::string> arguments, std::vector<std::string> const& environment = {},
     std::string const& input = "");
 [[nodiscard]] std::vector<std::string> rrun_command(std::vector<std::string> const& arguments);
+
+[[nodiscard]] std::vector<std::string> sorted_lines(std::string const& text);
+[[nodiscard]] bool contains(std::string const& text, std::string const& part);
 
 // Waits until a process that is not a child has ended; false after 10 seconds.
 [[nodiscard]] bool has_ended(pid_t pid);

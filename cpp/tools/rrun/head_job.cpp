@@ -152,8 +152,8 @@ class HeadJob {
         launch.capture = Capture::yes;
         launch.standard_input = Stdin::pipe;
         launch.signal_mask = signals_.before();
+        launch.guardian = guardian_.fd();
         auto started = start_process(launch);
-        guardian_.watch(started.pid);
         host.pid = started.pid;
         host.orders_pipe = std::move(started.in);
         host.orders.emplace(host.orders_pipe.get());
@@ -344,6 +344,8 @@ class HeadJob {
             host.process_ended = ExitStatus{info.si_code, info.si_status};
             serve();  // what it said before
             if (is_done(host)) {
+                host.orders.reset();
+                host.orders_pipe.reset();
                 continue;
             }
             lost_host_ = true;
@@ -356,6 +358,8 @@ class HeadJob {
                 host.node ? program + " " + host.process_ended->str() + " while its ranks ran"
                           : "rrun did not start there: " + program + " " + host.process_ended->str(),
                 no_rrun && !host.node ? code : EXIT_FAILURE);
+            host.orders.reset();
+            host.orders_pipe.reset();
         }
     }
 

@@ -162,6 +162,11 @@ class NodeJob {
             return;
         }
         lifeline_cut_ = true;
+        if (link_ && !exit_code_) {
+            // Before the ends of its ranks, which would look like the cause.
+            link_->send(
+                bootstrap::NodeFailed{EXIT_FAILURE, "what rrun was started by there (ssh) is gone"}.encode());
+        }
         give_up("the rrun that started this one is gone; ending the ranks");
     }
 

@@ -54,6 +54,11 @@ int become(Launch const& launch, Prepared& prepared, int in, int out, int err) n
     if (::getppid() != prepared.parent) {
         ::_exit(128 + SIGKILL);  // rrun died before the line above
     }
+    if (launch.guardian >= 0) {
+        // If someone killed the guardian, this process is merely less well guarded.
+        pid_t const group = ::getpid();
+        [[maybe_unused]] auto const written = ::write(launch.guardian, &group, sizeof(group));
+    }
     // A share that cannot be bound to is no reason not to run.
     static_cast<void>(topology::bind_to_cpus(launch.cpus));
     static_cast<void>(topology::prefer_memory_of(launch.memory));

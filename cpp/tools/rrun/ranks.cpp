@@ -104,8 +104,8 @@ void Ranks::start(
         auto const rank = first_rank_ + index;
         launch.standard_input = rank == 0 ? rank_zero : Stdin::none;
         launch.signal_mask = mask;
+        launch.guardian = guardian_.fd();
         auto started = start_process(launch);
-        guardian_.watch(started.pid);
         processes_.push_back(Process{started.pid, std::nullopt});
         if (launch.capture == Capture::yes) {
             auto const tag = "[" + std::to_string(rank) + "] ";

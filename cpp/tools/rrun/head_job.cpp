@@ -255,7 +255,7 @@ class HeadJob {
 
     void on(Said const& said) {
         auto* const host = host_of(said.id);
-        if (host == nullptr) {
+        if (host == nullptr || host->given_up) {
             return;
         }
         try {

@@ -219,8 +219,8 @@ TEST(CoordinatorFuzz, StrangersDisturbNobody) {
     }
     EXPECT_FALSE(server.failure()) << server.failure()->reason;
     EXPECT_GE(log.size(), 16U);
-    EXPECT_LE(log.size(), 1200U) << "a flood at the port is not one of messages";
-    EXPECT_EQ(joined, inputs / 10);
+    EXPECT_LE(log.size(), 64U) << "a flood at the port is not one of messages";
+    EXPECT_GT(joined, 0U);
     EXPECT_LE(lost, joined);
 }
 

@@ -97,7 +97,7 @@ bool Child::read_some(double seconds) {
 }
 
 void Child::read_until(std::string const& text, int times) {
-    auto const deadline = now() + 30;
+    auto const deadline = now() + 60;
     auto const found = [&] {
         int count = 0;
         for (auto at = outcome_.out.find(text); at != std::string::npos;
@@ -114,7 +114,7 @@ void Child::read_until(std::string const& text, int times) {
 }
 
 Outcome Child::wait() {
-    auto const deadline = now() + 60;
+    auto const deadline = now() + 120;
     while (read_some(1)) {
         if (now() > deadline) {
             throw std::runtime_error{"still running: " + outcome_.out + outcome_.err};
@@ -161,7 +161,7 @@ bool has_ended(pid_t pid) {
         return errno == ESRCH;
     }
     pollfd ended{process.get(), POLLIN, 0};
-    return ::poll(&ended, 1, 10'000) == 1;
+    return ::poll(&ended, 1, 60'000) == 1;
 }
 
 }  // namespace rapidsmpf::test

@@ -56,8 +56,8 @@ bootstrap::Bytes read_exactly(int fd, std::size_t size) {
 
 bootstrap::Bytes Orders::encode() const {
     ByteWriter body;
-    body.text(address, longest_text).text(token, longest_text).integer(node_rank).integer(nnodes);
-    body.integer(seats.first).integer(seats.count).integer(seats.on_host).text(directory, longest_text);
+    write_texts(body, {address, token, directory});
+    body.integer(node_rank).integer(nnodes).integer(seats.first).integer(seats.count).integer(seats.on_host);
     write_texts(body, environment);
     write_texts(body, variables);
     write_texts(body, arguments);
@@ -76,14 +76,16 @@ Orders Orders::read_from(int fd) {
     auto const body = read_exactly(fd, size);
     ByteReader reader{body};
     Orders orders;
-    orders.address = reader.text(longest_text);
-    orders.token = reader.text(longest_text);
+    auto const texts = read_texts(reader);
+    RAPIDSMPF_EXPECTS(texts.size() == 3, "the orders have not three texts", FormatError);
+    orders.address = texts[0];
+    orders.token = texts[1];
+    orders.directory = texts[2];
     orders.node_rank = reader.integer<std::int32_t>();
     orders.nnodes = reader.integer<std::int32_t>();
     orders.seats.first = reader.integer<std::int32_t>();
     orders.seats.count = reader.integer<std::int32_t>();
     orders.seats.on_host = reader.integer<std::int32_t>();
-    orders.directory = reader.text(longest_text);
     orders.environment = read_texts(reader);
     orders.variables = read_texts(reader);
     orders.arguments = read_texts(reader);

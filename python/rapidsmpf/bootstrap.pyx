@@ -28,6 +28,7 @@ cdef extern from * nogil:
 
 cdef extern from "<rapidsmpf/bootstrap/bootstrap.hpp>" namespace "rapidsmpf::bootstrap" nogil:
     cpp_bool cpp_is_running "rapidsmpf::bootstrap::is_running_with_rrun"()
+    cpp_bool cpp_is_slurm "rapidsmpf::bootstrap::is_running_with_slurm"()
     int32_t cpp_get_rank "rapidsmpf::bootstrap::get_rank"() except +translate_exception
     int32_t cpp_get_nranks "rapidsmpf::bootstrap::get_nranks"() except +translate_exception
     void cpp_report_abort "rapidsmpf::bootstrap::report_abort"(string)
@@ -38,6 +39,7 @@ __all__ = [
     "get_nranks",
     "get_rank",
     "is_running_with_rrun",
+    "is_running_with_slurm",
     "report_abort",
 ]
 
@@ -48,7 +50,7 @@ class BackendType(IntEnum):
     AUTO = 0
     """At whatever the launcher offers."""
     SOCKET = 1
-    """At the coordinator inside ``rrun``."""
+    """At the coordinator inside ``rrun``, or inside rank 0 of a batch system's step."""
 
 
 def is_running_with_rrun():
@@ -56,8 +58,19 @@ def is_running_with_rrun():
     return cpp_is_running()
 
 
+def is_running_with_slurm():
+    """Whether this process is a task of Slurm that was started without ``rrun``."""
+    return cpp_is_slurm()
+
+
 def get_rank():
-    """Return this process's rank; RuntimeError when it was not started by a launcher."""
+    """Return this process's rank: ``RRUN_RANK``, ``PMIX_RANK`` or ``SLURM_PROCID``, whichever is set first.
+
+    Raises
+    ------
+    RuntimeError
+        If this process was not started by a launcher.
+    """
     cdef int32_t rank
     with nogil:
         rank = cpp_get_rank()
@@ -65,7 +78,13 @@ def get_rank():
 
 
 def get_nranks():
-    """Return the number of ranks; RuntimeError when this process was not started by a launcher."""
+    """Return the number of ranks.
+
+    Raises
+    ------
+    RuntimeError
+        If this process was not started by a launcher.
+    """
     cdef int32_t nranks
     with nogil:
         nranks = cpp_get_nranks()
@@ -76,7 +95,7 @@ def report_abort(str reason not None):
     """Tell the other ranks of the job that this one gives up.
 
     Their pending and later waits raise RankFailedError with the reason. Needs no communicator, never raises, and does
-    nothing when this process was not started by ``rrun``.
+    nothing when this process was not started by a launcher.
 
     Parameters
     ----------
@@ -109,7 +128,9 @@ def create_ucxx_comm(
 ):
     """Return a communicator of all ranks of the job: rank k of the launcher is rank k of the communicator.
 
-    Every rank has to call this; the n-th call on each rank makes one communicator. From then on an exception that
+    Under ``rrun`` the ranks meet at its coordinator. Without it, the processes of a batch system's step (``srun``,
+    ``mpirun``) meet at one in rank 0, which they find through PMIx, or through Slurm's variables with a secret in
+    ``RRUN_TOKEN``. Every rank has to call this; the n-th call on each rank makes one communicator. From then on an exception that
     ends this process is reported to the other ranks, so that their errors say the reason.
 
     Parameters
@@ -124,7 +145,8 @@ def create_ucxx_comm(
     Raises
     ------
     RuntimeError
-        If this process was not started by ``rrun``.
+        If this process was not started by a launcher, or its ranks cannot find each other; the message says what is
+        missing.
     TimeoutError
         If some ranks did not come in time; the message names them.
     RankFailedError
@@ -140,7 +162,7 @@ def create_ucxx_comm(
     cdef shared_ptr[cpp_Communicator] handle
     if progress_thread is not None:
         thread = progress_thread._handle
-    if cpp_is_running() and not getattr(sys.excepthook, "reports_to_rrun", False):
+    if (cpp_is_running() or cpp_is_slurm()) and not getattr(sys.excepthook, "reports_to_rrun", False):
         sys.excepthook = _report_uncaught(sys.excepthook)
     with nogil:
         handle = make_job_communicator(opts, thread)

@@ -87,16 +87,6 @@ std::string required_variable(char const* name) {
     return value;
 }
 
-Rank rank_variable(char const* name) {
-    auto const text = required_variable(name);
-    Rank value = 0;
-    auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || stop != text.data() + text.size() || value < 0) {
-        throw std::runtime_error{std::string{name} + "=" + text + " is not a rank"};
-    }
-    return value;
-}
-
 FileDescriptor greet(Membership const& membership, Role role, std::chrono::milliseconds timeout) {
     auto socket = connect_to(membership.address, timeout);
     Hello const hello{membership.token, role, membership.rank, membership.nranks, ::getpid(), host_name()};
@@ -107,6 +97,16 @@ FileDescriptor greet(Membership const& membership, Role role, std::chrono::milli
 }
 
 }  // namespace
+
+Rank rank_variable(char const* name) {
+    auto const text = required_variable(name);
+    Rank value = 0;
+    auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || stop != text.data() + text.size() || value < 0) {
+        throw std::runtime_error{std::string{name} + "=" + text + " is not a rank"};
+    }
+    return value;
+}
 
 Membership Membership::from_environment() {
     Membership membership{

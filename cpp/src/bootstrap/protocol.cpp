@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <concepts>
 #include <string_view>
 
 #include <sys/random.h>
 
 #include <rapidsmpf/core/byte_codec.hpp>
+
+#include "frame_writer.hpp"
 
 namespace rapidsmpf::bootstrap {
 
@@ -17,45 +18,7 @@ constexpr std::size_t size_bytes = sizeof(std::uint32_t);
 
 using Reader = ByteReader;
 
-// A frame: fields are appended, done() puts the size in front.
-class Writer {
-  public:
-    explicit Writer(MessageType type) {
-        bytes_.integer(std::uint32_t{0}).integer(static_cast<std::uint8_t>(type));
-    }
-
-    template <std::integral T>
-    Writer& integer(T value) {
-        bytes_.integer(value);
-        return *this;
-    }
-    Writer& raw(std::span<std::uint8_t const> value) {
-        bytes_.raw(value);
-        return *this;
-    }
-    Writer& blob(std::span<std::uint8_t const> value) {
-        bytes_.blob(value);
-        return *this;
-    }
-    Writer& text(std::string_view value, std::size_t max_size) {
-        bytes_.text(value, max_size);
-        return *this;
-    }
-    [[nodiscard]] Bytes done() {
-        auto frame = bytes_.take();
-        auto const size = frame.size() - size_bytes;
-        RAPIDSMPF_EXPECTS(size <= max_frame_size, "message too large for the coordinator", FormatError);
-        for (std::size_t i = 0; i < size_bytes; ++i) {
-            frame[i] = static_cast<std::uint8_t>(size >> (8 * i));
-        }
-        return frame;
-    }
-
-  private:
-    ByteWriter bytes_;
-};
-
-constexpr std::size_t max_host_size = 255;
+using Writer = FrameWriter;
 
 std::uint8_t hex_digit(char c) {
     if (c >= '0' && c <= '9') {
@@ -133,7 +96,7 @@ Hello Hello::decode(std::span<std::uint8_t const> payload) {
     auto const token_bytes = reader.raw(Token::size);
     std::copy(token_bytes.begin(), token_bytes.end(), token.begin());
     auto const role = reader.integer<std::uint8_t>();
-    RAPIDSMPF_EXPECTS(role <= static_cast<std::uint8_t>(Role::reporter), "unknown role", FormatError);
+    RAPIDSMPF_EXPECTS(role <= static_cast<std::uint8_t>(Role::node), "unknown role", FormatError);
     auto const rank = reader.integer<std::int32_t>();
     auto const nranks = reader.integer<std::int32_t>();
     auto const pid = reader.integer<std::int64_t>();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <utility>
 
@@ -21,6 +22,7 @@ constexpr std::uint64_t listener_id = 0;
 // Connections that have not shown the token, beyond one per rank.
 constexpr std::size_t most_strangers = 64;
 constexpr std::chrono::milliseconds accept_pause{200};
+constexpr std::size_t max_node_frame_size = std::size_t{64} << 10;
 
 std::string seconds_text(std::chrono::milliseconds duration) {
     auto const ms = duration.count();
@@ -34,7 +36,7 @@ CoordinatorServer::CoordinatorServer(std::int32_t nranks, Token token, Events ev
       token_{token},
       events_{std::move(events)},
       settings_{settings},
-      listener_{listen_on_loopback()},
+      listener_{listen_on(settings_.listen)},
       address_{bound_address(listener_)},
       epoll_{::epoll_create1(EPOLL_CLOEXEC)},
       sessions_opened_(static_cast<std::size_t>(nranks), 0) {
@@ -42,6 +44,11 @@ CoordinatorServer::CoordinatorServer(std::int32_t nranks, Token token, Events ev
         throw SystemError{"the coordinator cannot wait for its sockets", errno};
     }
     watch(listener_.get(), listener_id, EPOLLIN, EPOLL_CTL_ADD);
+}
+
+void CoordinatorServer::set_nranks(std::int32_t nranks) {
+    nranks_ = nranks;
+    sessions_opened_.resize(static_cast<std::size_t>(nranks), 0);
 }
 
 void CoordinatorServer::watch(int fd, ConnectionId id, std::uint32_t events, int operation) {
@@ -117,6 +124,7 @@ void CoordinatorServer::accept_all() {
         }
         int const on = 1;
         ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        notice_lost_host(socket);
         auto const strangers = static_cast<std::size_t>(std::count_if(
             connections_.begin(), connections_.end(),
             [](auto const& entry) { return entry.second.stage == Stage::greeting; }));
@@ -124,7 +132,7 @@ void CoordinatorServer::accept_all() {
             auto const oldest = std::find_if(connections_.begin(), connections_.end(), [](auto const& entry) {
                 return entry.second.stage == Stage::greeting;
             });
-            log("too many connections without a greeting: closed the oldest");
+            log_stranger("too many connections without a greeting: closed the oldest");
             drop(oldest->first);
         }
         auto const id = next_id_++;
@@ -176,10 +184,13 @@ bool CoordinatorServer::read_from(ConnectionId id) {
             }
         } catch (FormatError const& error) {
             if (connections_.at(id).stage == Stage::greeting) {
-                log(std::string{"closed a connection that is not a rank's: "} + error.what());
+                log_stranger(std::string{"closed a connection that is not a rank's: "} + error.what());
                 drop(id);
             } else {
-                log("rank " + std::to_string(connections_.at(id).rank) + ": " + error.what());
+                auto const& who = connections_.at(id);
+                log_stranger(
+                    (who.stage == Stage::node ? "launcher " : "rank ") + std::to_string(who.rank) + ": "
+                    + error.what());
                 connection_lost(id);
             }
             return false;
@@ -193,6 +204,10 @@ bool CoordinatorServer::dispatch(ConnectionId id, Frame const& frame) {
         RAPIDSMPF_EXPECTS(frame.type == MessageType::hello, "no greeting", FormatError);
         return greet(id, Hello::decode(frame.payload));
     }
+    if (connection.stage == Stage::node) {
+        events_.node_said(id, frame);
+        return connections_.contains(id);
+    }
     if (frame.type == MessageType::abort) {
         auto const reason = Abort::decode(frame.payload).reason;
         fail(Failure{connection.rank, connection.host, connection.pid, reason});
@@ -205,21 +220,9 @@ bool CoordinatorServer::dispatch(ConnectionId id, Frame const& frame) {
     }
     RAPIDSMPF_EXPECTS(connection.stage == Stage::member, "a reporter asked for something", FormatError);
     switch (frame.type) {
-        case MessageType::put: {
-            auto put = Put::decode(frame.payload);
-            auto& session = sessions_[connection.session];
-            auto const [first, last] = session.gets.equal_range(put.key);
-            std::vector<Waiting> waiting;
-            for (auto entry = first; entry != last; ++entry) {
-                waiting.push_back(entry->second);
-            }
-            session.gets.erase(first, last);
-            for (auto const& waiter : waiting) {
-                send(waiter.connection, Reply{waiter.request, std::vector<Bytes>{put.value}}.encode());
-            }
-            session.values.insert_or_assign(std::move(put.key), std::move(put.value));
+        case MessageType::put:
+            on_put(connection, Put::decode(frame.payload));
             break;
-        }
         case MessageType::get:
             on_get(id, connection, Get::decode(frame.payload));
             break;
@@ -236,9 +239,12 @@ bool CoordinatorServer::greet(ConnectionId id, Hello const& hello) {
     auto& connection = connections_.at(id);
     if (!hello.token.matches(token_)) {
         // Whoever it is learns nothing more.
-        log("closed a connection with a wrong token");
+        log_stranger("closed a connection with a wrong token");
         drop(id);
         return false;
+    }
+    if (hello.role == Role::node) {
+        return greet_node(id, hello);
     }
     if (hello.rank < 0 || hello.rank >= nranks_ || hello.nranks != nranks_) {
         reject(
@@ -266,97 +272,18 @@ bool CoordinatorServer::greet(ConnectionId id, Hello const& hello) {
     return connections_.contains(id);
 }
 
-void CoordinatorServer::on_get(ConnectionId id, Connection& connection, Get get) {
-    auto& session = sessions_[connection.session];
-    if (auto const found = session.values.find(get.key); found != session.values.end()) {
-        send(id, Reply{get.request, std::vector<Bytes>{found->second}}.encode());
-        return;
+bool CoordinatorServer::greet_node(ConnectionId id, Hello const& hello) {
+    auto& connection = connections_.at(id);
+    if (!events_.node_joined || !events_.node_said || !events_.node_lost) {
+        reject(id, "this job has no other launchers");
+        return connections_.contains(id);
     }
-    session.gets.emplace(
-        std::move(get.key),
-        Waiting{id, get.request, Clock::now() + std::chrono::milliseconds{get.timeout_ms}});
-}
-
-void CoordinatorServer::on_gather(ConnectionId id, Connection& connection, Gather gather) {
-    auto& session = sessions_[connection.session];
-    auto const number = connection.gathers++;
-    auto& gathering = session.gathers[number];
-    gathering.values.insert_or_assign(connection.rank, std::move(gather.value));
-    gathering.waiting.emplace_back(
-        id, gather.request, Clock::now() + std::chrono::milliseconds{gather.timeout_ms});
-    finish_gather(session, number);
-    // Copied: settling may drop connections, and with the last of them nothing else changes here.
-    auto const left = session.left;
-    for (auto const rank : left) {
-        settle_gathers_without(session, rank);
-    }
-}
-
-void CoordinatorServer::finish_gather(Session& session, std::uint64_t number) {
-    auto const found = session.gathers.find(number);
-    if (found == session.gathers.end() || found->second.values.size() < static_cast<std::size_t>(nranks_)) {
-        return;
-    }
-    auto const gathering = std::move(found->second);
-    session.gathers.erase(found);
-    std::vector<Bytes> values;
-    for (auto const& [rank, value] : gathering.values) {
-        values.push_back(value);
-    }
-    for (auto const& waiter : gathering.waiting) {
-        Bytes reply;
-        try {
-            reply = Reply{waiter.request, values}.encode();
-        } catch (FormatError const&) {
-            reply =
-                Reply{
-                    waiter.request, Reply::Status::impossible,
-                    "the values of all ranks together are too large"}
-                    .encode();
-        }
-        send(waiter.connection, reply);
-    }
-}
-
-void CoordinatorServer::settle_gathers_without(Session& session, std::int32_t rank) {
-    for (auto& [number, gathering] : session.gathers) {
-        if (gathering.values.contains(rank)) {
-            continue;
-        }
-        auto const waiting = std::exchange(gathering.waiting, {});
-        for (auto const& waiter : waiting) {
-            send(
-                waiter.connection,
-                Reply{
-                    waiter.request, Reply::Status::impossible,
-                    "rank " + std::to_string(rank) + " has closed its communicator and will not take part"}
-                    .encode());
-        }
-    }
-}
-
-void CoordinatorServer::on_bye(ConnectionId id, Connection& connection) {
-    if (connection.stage == Stage::member) {
-        auto const rank = connection.rank;
-        auto const index = connection.session;
-        auto& session = sessions_[index];
-        session.left.insert(rank);
-        connection.stage = Stage::closing;
-        std::vector<ConnectionId> others;
-        for (auto const& [other, peer] : connections_) {
-            if (peer.stage == Stage::member && peer.session == index) {
-                others.push_back(other);
-            }
-        }
-        for (auto const other : others) {
-            send(other, Left{rank}.encode());
-        }
-        settle_gathers_without(session, rank);
-        if (session.left.size() == static_cast<std::size_t>(nranks_)) {
-            sessions_.erase(index);
-        }
-    }
-    close_gently(id);
+    connection.in.set_max_size(max_node_frame_size);
+    connection.stage = Stage::node;
+    connection.rank = hello.rank;
+    connection.host = hello.host;
+    events_.node_joined(id, hello);
+    return connections_.contains(id);
 }
 
 void CoordinatorServer::send(ConnectionId id, Bytes const& bytes) {
@@ -427,7 +354,7 @@ void CoordinatorServer::drop(ConnectionId id) {
 }
 
 void CoordinatorServer::reject(ConnectionId id, std::string const& reason) {
-    log("refused a rank: " + reason);
+    log_stranger("refused a rank: " + reason);
     send(id, Rejected{reason}.encode());
     close_gently(id);
 }
@@ -435,11 +362,15 @@ void CoordinatorServer::reject(ConnectionId id, std::string const& reason) {
 void CoordinatorServer::connection_lost(ConnectionId id) {
     auto const& connection = connections_.at(id);
     bool const was_member = connection.stage == Stage::member;
+    bool const was_node = connection.stage == Stage::node;
     Failure failure{
         connection.rank, connection.host, connection.pid,
         "it closed its connection to the coordinator without a goodbye (the process ended, was killed, or "
         "left its communicator open)"};
     drop(id);
+    if (was_node) {
+        events_.node_lost(id);
+    }
     if (!was_member || failure_) {
         return;
     }
@@ -519,41 +450,12 @@ void CoordinatorServer::expire() {
     }
     for (auto const id : silent) {
         if (connections_.at(id).stage == Stage::greeting) {
-            log("closed a connection that sent no greeting within " + seconds_text(settings_.hello_timeout));
+            log_stranger(
+                "closed a connection that sent no greeting within " + seconds_text(settings_.hello_timeout));
         }
         drop(id);
     }
-    for (auto& [index, session] : sessions_) {
-        std::vector<std::pair<ConnectionId, Bytes>> replies;
-        std::erase_if(session.gets, [&](auto const& entry) {
-            if (entry.second.deadline > now) {
-                return false;
-            }
-            replies.emplace_back(
-                entry.second.connection,
-                Reply{
-                    entry.second.request, Reply::Status::timeout,
-                    "no rank has put the key '" + entry.first + "'"}
-                    .encode());
-            return true;
-        });
-        for (auto& [number, gathering] : session.gathers) {
-            auto const missing = missing_from(gathering);
-            std::erase_if(gathering.waiting, [&](Waiting const& waiter) {
-                if (waiter.deadline > now) {
-                    return false;
-                }
-                replies.emplace_back(
-                    waiter.connection,
-                    Reply{waiter.request, Reply::Status::timeout, list_ranks(missing) + " did not come"}
-                        .encode());
-                return true;
-            });
-        }
-        for (auto const& [id, bytes] : replies) {
-            send(id, bytes);
-        }
-    }
+    expire_requests(now);
     if (!failure_) {
         for (auto const& [rank, lost] : lost_) {
             if (lost.deadline <= now) {
@@ -564,14 +466,15 @@ void CoordinatorServer::expire() {
     }
 }
 
-std::vector<std::int32_t> CoordinatorServer::missing_from(Gathering const& gathering) const {
-    std::vector<std::int32_t> missing;
-    for (std::int32_t rank = 0; rank < nranks_; ++rank) {
-        if (!gathering.values.contains(rank)) {
-            missing.push_back(rank);
-        }
+// Whoever reaches the port can cause these: after the first ones, only every doubling of their number is told.
+void CoordinatorServer::log_stranger(std::string const& message) {
+    constexpr std::uint64_t told_each = 16;
+    ++strangers_logged_;
+    if (strangers_logged_ <= told_each) {
+        log(message);
+    } else if (std::has_single_bit(strangers_logged_)) {
+        log(message + " (" + std::to_string(strangers_logged_) + " such connections so far)");
     }
-    return missing;
 }
 
 void CoordinatorServer::log(std::string const& message) const {

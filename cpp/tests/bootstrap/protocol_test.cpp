@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <rapidsmpf/bootstrap/node_protocol.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::bootstrap {
@@ -29,6 +30,12 @@ std::vector<Bytes> one_of_each() {
         Reply{9, std::vector<Bytes>{Bytes{1}, Bytes{}, Bytes{2, 3}}}.encode(),
         Failure{1, "host", 12, "killed"}.encode(),
         Left{2}.encode(),
+        Begin{2, 5}.encode(),
+        PassSignal{15}.encode(),
+        Stop{std::chrono::milliseconds{2000}}.encode(),
+        Finish{3}.encode(),
+        RankEnded{4, 4711, "host", 137, "was killed"}.encode(),
+        NodeFailed{127, "not found"}.encode(),
     };
 }
 
@@ -66,6 +73,24 @@ void decode(Frame const& frame) {
             return;
         case MessageType::left:
             static_cast<void>(Left::decode(frame.payload));
+            return;
+        case MessageType::begin:
+            static_cast<void>(Begin::decode(frame.payload));
+            return;
+        case MessageType::pass_signal:
+            static_cast<void>(PassSignal::decode(frame.payload));
+            return;
+        case MessageType::stop:
+            static_cast<void>(Stop::decode(frame.payload));
+            return;
+        case MessageType::finish:
+            static_cast<void>(Finish::decode(frame.payload));
+            return;
+        case MessageType::rank_ended:
+            static_cast<void>(RankEnded::decode(frame.payload));
+            return;
+        case MessageType::node_failed:
+            static_cast<void>(NodeFailed::decode(frame.payload));
             return;
     }
     throw FormatError{"unknown type"};
@@ -116,6 +141,14 @@ TEST(Protocol, FieldsSurvive) {
     EXPECT_EQ(failure.rank, 1);
     EXPECT_EQ(failure.pid, 12);
     EXPECT_EQ(failure.reason, "killed");
+    auto const begin = Begin::decode(only_frame(one_of_each()[11]).payload);
+    EXPECT_EQ(begin.first_rank, 2);
+    EXPECT_EQ(begin.nranks, 5);
+    auto const ended = RankEnded::decode(only_frame(one_of_each()[15]).payload);
+    EXPECT_EQ(ended.rank, 4);
+    EXPECT_EQ(ended.pid, 4711);
+    EXPECT_EQ(ended.exit_code, 137);
+    EXPECT_EQ(ended.how, "was killed");
 }
 
 TEST(Protocol, EveryCutIsAFormatErrorAndEveryLongerOneToo) {

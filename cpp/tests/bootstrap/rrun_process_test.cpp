@@ -16,24 +16,12 @@ namespace rapidsmpf {
 namespace {
 
 using test::Child;
+using test::contains;
 using test::has_ended;
 using test::Outcome;
 using test::rrun_command;
 using test::run_rrun;
-
-std::vector<std::string> sorted_lines(std::string const& text) {
-    std::vector<std::string> lines;
-    std::istringstream stream{text};
-    for (std::string line; std::getline(stream, line);) {
-        lines.push_back(line);
-    }
-    std::sort(lines.begin(), lines.end());
-    return lines;
-}
-
-bool contains(std::string const& text, std::string const& part) {
-    return text.find(part) != std::string::npos;
-}
+using test::sorted_lines;
 
 std::vector<std::string> shell(std::string const& n, std::string const& script) {
     return {"-n", n, "sh", "-c", script};
@@ -42,6 +30,9 @@ std::vector<std::string> shell(std::string const& n, std::string const& script) 
 TEST(RrunCommandLine, MistakesAreToldAndGiveTwo) {
     for (auto const& [arguments, part] : std::vector<std::pair<std::vector<std::string>, std::string>>{
              {{}, "-n N"},
+             {{"-n", "2", "--node-rank", "0", "--nnodes", "2", "--coordinator", "localhost:1", "true"},
+              "RRUN_TOKEN"},
+             {{"--slurm", "true"}, "SLURM_PROCID"},
              {{"true"}, "-n N"},
              {{"-n"}, "needs a value"},
              {{"-n", "0", "true"}, "not '0'"},
@@ -92,29 +83,29 @@ TEST(RrunStart, ArgumentsAfterTheProgramAreItsOwn) {
     EXPECT_EQ(outcome.out, "b c||-n --tag-output\n");
 }
 
-TEST(RrunStart, CoresAreSharedAndPolarsIsTold) {
+TEST(RrunStart, CoresAreShared) {
     cpu_set_t mine;
     CPU_ZERO(&mine);
     ASSERT_EQ(::sched_getaffinity(0, sizeof(mine), &mine), 0);
     auto const cores = static_cast<unsigned>(CPU_COUNT(&mine));
     // nproc counts the CPUs that the process may use.
-    auto const alone = run_rrun(shell("1", "echo $(nproc) $POLARS_MAX_THREADS"), {"OMP_NUM_THREADS="});
-    EXPECT_EQ(alone.out, std::to_string(cores) + " " + std::to_string(cores) + "\n");
-    auto const crowded = run_rrun(shell(std::to_string(cores + 1), "echo $(nproc) $POLARS_MAX_THREADS"));
-    EXPECT_EQ(sorted_lines(crowded.out), std::vector<std::string>(cores + 1, "1 1"));
-    if (cores >= 2) {
-        auto const two = run_rrun(shell("2", "echo $POLARS_MAX_THREADS"));
-        auto const lines = sorted_lines(two.out);
-        ASSERT_EQ(lines.size(), 2U);
-        EXPECT_EQ(std::stoul(lines[0]) + std::stoul(lines[1]), cores);
-    }
+    std::vector<std::string> const no_limit{"OMP_NUM_THREADS="};
+    auto const alone = run_rrun(shell("1", "nproc"), no_limit);
+    EXPECT_EQ(alone.out, std::to_string(cores) + "\n");
+    auto const crowded = run_rrun(shell(std::to_string(cores + 1), "nproc"), no_limit);
+    EXPECT_EQ(sorted_lines(crowded.out), std::vector<std::string>(cores + 1, "1"));
+    auto const unbound = run_rrun({"-n", "2", "--bind-to", "none", "nproc"}, no_limit);
+    EXPECT_EQ(sorted_lines(unbound.out), std::vector<std::string>(2, std::to_string(cores)));
 }
 
-TEST(RrunStart, ThreadsOfPolarsSetByTheUserStay) {
-    EXPECT_EQ(run_rrun(shell("1", "echo $POLARS_MAX_THREADS"), {"POLARS_MAX_THREADS=77"}).out, "77\n");
-    EXPECT_EQ(
-        run_rrun({"-n", "1", "-x", "POLARS_MAX_THREADS=5", "sh", "-c", "echo $POLARS_MAX_THREADS"}).out,
-        "5\n");
+TEST(RrunStart, GpusOfTheCommandLineAreWhatRanksSee) {
+    std::vector<std::string> const all_visible{"CUDA_VISIBLE_DEVICES=4,5,6"};
+    auto const outcome =
+        run_rrun({"-n", "3", "-g", "2,0", "sh", "-c", "echo $RRUN_RANK $CUDA_VISIBLE_DEVICES"}, all_visible);
+    EXPECT_EQ(sorted_lines(outcome.out), (std::vector<std::string>{"0 6", "1 4", "2 6"})) << outcome.err;
+    auto const missing = run_rrun({"-g", "3", "true"}, all_visible);
+    EXPECT_EQ(missing.exit_code, 2);
+    EXPECT_TRUE(contains(missing.err, "-g 3: CUDA_VISIBLE_DEVICES=4,5,6 shows 3 GPUs")) << missing.err;
 }
 
 TEST(RrunOutput, LinesAreTaggedWhole) {

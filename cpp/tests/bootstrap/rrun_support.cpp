@@ -1,9 +1,11 @@
 #include "bootstrap/rrun_support.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <sstream>
 #include <stdexcept>
 #include <tuple>
 
@@ -95,7 +97,7 @@ bool Child::read_some(double seconds) {
 }
 
 void Child::read_until(std::string const& text, int times) {
-    auto const deadline = now() + 30;
+    auto const deadline = now() + 60;
     auto const found = [&] {
         int count = 0;
         for (auto at = outcome_.out.find(text); at != std::string::npos;
@@ -112,7 +114,7 @@ void Child::read_until(std::string const& text, int times) {
 }
 
 Outcome Child::wait() {
-    auto const deadline = now() + 60;
+    auto const deadline = now() + 120;
     while (read_some(1)) {
         if (now() > deadline) {
             throw std::runtime_error{"still running: " + outcome_.out + outcome_.err};
@@ -139,13 +141,27 @@ Outcome run_rrun(
     return child.wait();
 }
 
+std::vector<std::string> sorted_lines(std::string const& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream{text};
+    for (std::string line; std::getline(stream, line);) {
+        lines.push_back(line);
+    }
+    std::sort(lines.begin(), lines.end());
+    return lines;
+}
+
+bool contains(std::string const& text, std::string const& part) {
+    return text.find(part) != std::string::npos;
+}
+
 bool has_ended(pid_t pid) {
     FileDescriptor const process{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))};
     if (!process.is_open()) {
         return errno == ESRCH;
     }
     pollfd ended{process.get(), POLLIN, 0};
-    return ::poll(&ended, 1, 10'000) == 1;
+    return ::poll(&ended, 1, 60'000) == 1;
 }
 
 }  // namespace rapidsmpf::test

@@ -31,10 +31,11 @@ class Child {
 
     [[nodiscard]] pid_t pid() const noexcept { return pid_; }
     // Collects output until `text` is in its standard output `times` times; throws std::runtime_error when it ends,
-    // or 30 seconds pass, before that.
+    // or 60 seconds pass, before that.
     void read_until(std::string const& text, int times = 1);
     [[nodiscard]] std::string const& out() const noexcept { return outcome_.out; }
-    // Collects output until its end, and waits for it; kills it and throws after 60 seconds.
+    [[nodiscard]] std::string const& err() const noexcept { return outcome_.err; }
+    // Collects output until its end, and waits for it; kills it and throws after 120 seconds.
     [[nodiscard]] Outcome wait();
 
   private:
@@ -54,7 +55,10 @@ class Child {
     std::string const& input = "");
 [[nodiscard]] std::vector<std::string> rrun_command(std::vector<std::string> const& arguments);
 
-// Waits until a process that is not a child has ended; false after 10 seconds.
+[[nodiscard]] std::vector<std::string> sorted_lines(std::string const& text);
+[[nodiscard]] bool contains(std::string const& text, std::string const& part);
+
+// Waits until a process that is not a child has ended; false after 60 seconds.
 [[nodiscard]] bool has_ended(pid_t pid);
 
 }  // namespace rapidsmpf::test

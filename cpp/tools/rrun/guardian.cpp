@@ -66,15 +66,11 @@ Guardian::Guardian() {
 }
 
 Guardian::~Guardian() {
-    watch(all_is_well);
+    // If someone killed the guardian, there is nobody to tell.
+    [[maybe_unused]] auto const written = ::write(pipe_.get(), &all_is_well, sizeof(all_is_well));
     pipe_.reset();
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
-}
-
-void Guardian::watch(pid_t group) const noexcept {
-    // If someone killed the guardian, the ranks are merely less well guarded.
-    [[maybe_unused]] auto const written = ::write(pipe_.get(), &group, sizeof(group));
 }
 
 }  // namespace rapidsmpf::rrun

@@ -19,8 +19,9 @@ class Guardian {
     Guardian(Guardian const&) = delete;
     Guardian& operator=(Guardian const&) = delete;
 
-    // From now on this process group ends with rrun.
-    void watch(pid_t group) const noexcept;
+    // A new process writes its group (a pid_t) here before it runs anything, and its group ends with rrun from then on.
+    // If rrun wrote it, it could be killed before that, when the program has started others already.
+    [[nodiscard]] int fd() const noexcept { return pipe_.get(); }
     [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 
   private:

@@ -11,8 +11,7 @@
 #include <unistd.h>
 
 #include <rapidsmpf/core/error.hpp>
-
-#include "cpu_share.hpp"
+#include <rapidsmpf/topology/cpus.hpp>
 
 namespace rapidsmpf::rrun {
 
@@ -49,14 +48,20 @@ struct Prepared {
 };
 
 // In the child. Returns only when it fails, with the error number.
-int become(Launch const& launch, Prepared& prepared, int out, int err) noexcept {
+int become(Launch const& launch, Prepared& prepared, int in, int out, int err) noexcept {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (::getppid() != prepared.parent) {
         ::_exit(128 + SIGKILL);  // rrun died before the line above
     }
+    if (launch.guardian >= 0) {
+        // If someone killed the guardian, this process is merely less well guarded.
+        pid_t const group = ::getpid();
+        [[maybe_unused]] auto const written = ::write(launch.guardian, &group, sizeof(group));
+    }
     // A share that cannot be bound to is no reason not to run.
-    static_cast<void>(bind_to_cpus(launch.cpus));
+    static_cast<void>(topology::bind_to_cpus(launch.cpus));
+    static_cast<void>(topology::prefer_memory_of(launch.memory));
     if (launch.standard_input == Stdin::none) {
         int const null = ::open("/dev/null", O_RDONLY);
         if (null < 0 || ::dup2(null, STDIN_FILENO) < 0) {
@@ -65,6 +70,9 @@ int become(Launch const& launch, Prepared& prepared, int out, int err) noexcept 
         if (null != STDIN_FILENO) {
             ::close(null);
         }
+    }
+    if (in >= 0 && ::dup2(in, STDIN_FILENO) < 0) {
+        return errno;
     }
     if ((out >= 0 && ::dup2(out, STDOUT_FILENO) < 0) || (err >= 0 && ::dup2(err, STDERR_FILENO) < 0)) {
         return errno;
@@ -108,12 +116,16 @@ Started start_process(Launch const& launch) {
         out = make_pipe();
         err = make_pipe();
     }
+    Pipe in;
+    if (launch.standard_input == Stdin::pipe) {
+        in = make_pipe();
+    }
     pid_t const pid = ::fork();
     if (pid < 0) {
         throw SystemError{"cannot start a process", errno};
     }
     if (pid == 0) {
-        int const error = become(launch, prepared, out.writing.get(), err.writing.get());
+        int const error = become(launch, prepared, in.reading.get(), out.writing.get(), err.writing.get());
         [[maybe_unused]] auto const written = ::write(trouble.writing.get(), &error, sizeof(error));
         ::_exit(127);
     }
@@ -137,15 +149,16 @@ Started start_process(Launch const& launch) {
         }
         throw ExecError{"cannot execute " + program + ": " + std::strerror(error), 126};
     }
-    for (auto* reading : {&out.reading, &err.reading}) {
-        if (reading->is_open()) {
-            ::fcntl(reading->get(), F_SETFL, O_NONBLOCK);
+    for (auto* ours : {&out.reading, &err.reading, &in.writing}) {
+        if (ours->is_open()) {
+            ::fcntl(ours->get(), F_SETFL, O_NONBLOCK);
         }
     }
     Started started;
     started.pid = pid;
     started.out = std::move(out.reading);
     started.err = std::move(err.reading);
+    started.in = std::move(in.writing);
     return started;
 }
 

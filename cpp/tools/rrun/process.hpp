@@ -2,6 +2,7 @@
 #pragma once
 
 #include <csignal>
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -11,6 +12,7 @@
 #include <sys/types.h>
 
 #include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/topology/memory_policy.hpp>
 
 namespace rapidsmpf::rrun {
 
@@ -40,15 +42,17 @@ class Environment {
 };
 
 enum class Capture : bool { no = false, yes = true };
-enum class Stdin : bool { inherit, none };
+enum class Stdin : std::uint8_t { inherit, none, pipe };
 
 struct Launch {
     std::vector<std::string> command;
     Environment environment;
-    std::vector<int> cpus;  // empty: leave as it is
+    std::vector<int> cpus;      // empty: leave as it is
+    topology::NodeMask memory;  // empty: leave as it is
     Capture capture{Capture::no};
     Stdin standard_input{Stdin::none};
     sigset_t signal_mask{};  // what the process starts with
+    int guardian{-1};        // Guardian::fd(): told of the process before its program runs
 };
 
 struct Started {
@@ -56,6 +60,8 @@ struct Started {
     // The reading ends, non-blocking, when captured.
     FileDescriptor out;
     FileDescriptor err;
+    // The writing end of its standard input, non-blocking, when that is a pipe.
+    FileDescriptor in;
 };
 
 // Starts a process in a group of its own that is killed when this one dies; returns when its program runs.

@@ -1,4 +1,12 @@
-# The coordinator's server is shared with the library, but a launcher links none of the library's rooms above core.
-list(APPEND sources ${CMAKE_CURRENT_SOURCE_DIR}/../src/bootstrap/protocol.cpp
-     ${CMAKE_CURRENT_SOURCE_DIR}/../src/bootstrap/server.cpp
-     ${CMAKE_CURRENT_SOURCE_DIR}/../src/bootstrap/socket.cpp)
+# The coordinator's server is shared with the library, but a launcher links none of the library's rooms above topology.
+set(bootstrap_sources ${CMAKE_CURRENT_SOURCE_DIR}/../src/bootstrap)
+list(
+  APPEND
+  sources
+  ${bootstrap_sources}/node_protocol.cpp
+  ${bootstrap_sources}/pmix.cpp
+  ${bootstrap_sources}/protocol.cpp
+  ${bootstrap_sources}/server.cpp
+  ${bootstrap_sources}/server_sessions.cpp
+  ${bootstrap_sources}/slurm.cpp
+  ${bootstrap_sources}/socket.cpp)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Job", "find_rrun", "run_ranks", "start_ranks"]
+__all__ = ["Job", "find_rrun", "find_tool", "run_ranks", "start_ranks"]
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,18 @@ class Job:
         return self
 
 
+def find_tool(name: str) -> str:
+    """Return the path of one of our programs; skip the test when it is not installed."""
+    beside = Path(sysconfig.get_path("scripts")) / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed: build and install the package first")
+    return found
+
+
 def find_rrun() -> str:
     """Return the path of rrun; skip the test when it is not installed."""
-    beside = Path(sysconfig.get_path("scripts")) / "rrun"
-    found = str(beside) if beside.exists() else shutil.which("rrun")
-    if found is None:
-        pytest.skip("rrun is not installed: build and install the package first")
-    return found
+    return find_tool("rrun")
 
 
 def start_ranks(

@@ -2,7 +2,8 @@
 // communicator that joins its processes.
 //
 // rrun sets RRUN_RANK, RRUN_NRANKS, RRUN_LOCAL_RANK, RRUN_LOCAL_NRANKS and, for its coordinator,
-// RRUN_SOCKET_ADDR and RRUN_SOCKET_TOKEN.
+// RRUN_SOCKET_ADDR and RRUN_SOCKET_TOKEN. Without rrun, the processes of a batch system's step (srun, mpirun) meet
+// through PMIx or Slurm's variables, see batch_job.hpp.
 #pragma once
 
 #include <memory>
@@ -17,13 +18,16 @@ namespace rapidsmpf::bootstrap {
 
 // Whether this process was started by rrun.
 [[nodiscard]] bool is_running_with_rrun();
-// This process's rank, and how many there are. Throw std::runtime_error when not started by rrun.
+// Whether this process is a task of Slurm that was started without rrun.
+[[nodiscard]] bool is_running_with_slurm();
+// This process's rank, and how many there are: of RRUN_RANK, PMIX_RANK or SLURM_PROCID, whichever is set first. Throw
+// std::runtime_error when this process was started by none of them.
 [[nodiscard]] Rank get_rank();
 [[nodiscard]] Rank get_nranks();
 
 // A communicator of all ranks of the job: rank k of the launcher is rank k of the communicator. Every rank has
 // to call it (the n-th call on each rank makes one communicator); blocks until all have. Throws
-// std::runtime_error when not started by rrun, RankFailedError when a rank died, TimeoutError naming the
+// std::runtime_error when not started by a launcher, RankFailedError when a rank died, TimeoutError naming the
 // ranks that did not come within the option "bootstrap_timeout" (default 120 s).
 // A null progress thread: a new one is made.
 [[nodiscard]] std::shared_ptr<UcxxCommunicator> create_ucxx_comm(

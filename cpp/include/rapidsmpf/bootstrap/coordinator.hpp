@@ -33,6 +33,9 @@ struct Membership {
     Rank nranks;
 };
 
+// The value of a variable that holds a rank or a number of ranks. Throws std::runtime_error.
+[[nodiscard]] Rank rank_variable(char const* name);
+
 class Coordinator final : public Liveness {
   public:
     // Connects and waits to be let in. Throws SystemError, TimeoutError, or std::runtime_error when refused.

@@ -21,13 +21,14 @@ namespace rapidsmpf::bootstrap {
 using Bytes = std::vector<std::uint8_t>;
 
 inline constexpr std::uint32_t protocol_magic = 0x4e52'5652;  // "RVRN"
-inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::uint16_t protocol_version = 2;
 // The largest frame of a peer that has not shown the token, and of one that has.
 inline constexpr std::size_t max_hello_size = 1024;
 inline constexpr std::size_t max_frame_size = std::size_t{256} << 20;
 inline constexpr std::size_t max_key_size = 1024;
 inline constexpr std::size_t max_value_size = std::size_t{16} << 20;
 inline constexpr std::size_t max_reason_size = 4096;
+inline constexpr std::size_t max_host_size = 255;
 
 // 256 random bits that all processes of a job share.
 class Token {
@@ -57,16 +58,25 @@ enum class MessageType : std::uint8_t {
     gather = 4,
     bye = 5,
     abort = 6,
+    // node to head, see node_protocol.hpp
+    rank_ended = 7,
+    node_failed = 8,
     // coordinator to rank
     welcome = 32,
     rejected = 33,
     reply = 34,
     failure = 35,
     left = 36,
+    // head to node
+    begin = 37,
+    pass_signal = 38,
+    stop = 39,
+    finish = 40,
 };
 
-// Whether a connection takes part as a rank's communicator, or only reports something.
-enum class Role : std::uint8_t { member = 0, reporter = 1 };
+// Whether a connection takes part as a rank's communicator, only reports something, or is a launcher on another host
+// (then `rank` and `nranks` of its Hello are its number and the number of its ranks).
+enum class Role : std::uint8_t { member = 0, reporter = 1, node = 2 };
 
 struct Hello {
     Hello(

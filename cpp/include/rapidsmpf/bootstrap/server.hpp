@@ -27,20 +27,28 @@ namespace rapidsmpf::bootstrap {
 
 class CoordinatorServer {
   public:
+    // A connection to another launcher (node_protocol.hpp).
+    using NodeId = std::uint64_t;
     struct Events {
         // A rank's connection ended without Bye. Call fail() with the reason if it is known.
         std::function<void(std::int32_t rank)> lost;
         // The first failure, whoever reported it.
         std::function<void(Failure const&)> failed;
+        // Another launcher of the job came, said something, and went. Without these there are no others.
+        std::function<void(NodeId, Hello const&)> node_joined;
+        std::function<void(NodeId, Frame const&)> node_said;  // may throw FormatError
+        std::function<void(NodeId)> node_lost;
         // For people.
         std::function<void(std::string const&)> log;
     };
     struct Settings {
         std::chrono::milliseconds disconnect_grace{500};
         std::chrono::milliseconds hello_timeout{10000};
+        // Where to listen; port 0: one that the kernel picks.
+        SocketAddress listen{"127.0.0.1", 0};
     };
 
-    // Listens on the loopback interface.
+    // Listens. With no ranks yet, set_nranks() has to follow before one comes.
     CoordinatorServer(std::int32_t nranks, Token token, Events events, Settings settings);
     CoordinatorServer(std::int32_t nranks, Token token, Events events)
         : CoordinatorServer{nranks, token, std::move(events), Settings{}} {}
@@ -56,6 +64,12 @@ class CoordinatorServer {
     // Does everything that can be done now; never blocks.
     void process();
 
+    // How many ranks there are, once that is known.
+    void set_nranks(std::int32_t nranks);
+    void send_to_node(NodeId id, Bytes const& message) { send(id, message); }
+    // Closes the connection; no event follows.
+    void drop_node(NodeId id) { drop(id); }
+
     // Tells every other rank that this one failed. Only the first failure counts.
     void fail(Failure failure);
     // The process of a rank ended in good order (exit code 0). That is a failure if it did not say Bye, or if
@@ -65,9 +79,9 @@ class CoordinatorServer {
 
   private:
     using Clock = std::chrono::steady_clock;
-    using ConnectionId = std::uint64_t;
+    using ConnectionId = NodeId;
 
-    enum class Stage : std::uint8_t { greeting, member, reporter, closing };
+    enum class Stage : std::uint8_t { greeting, member, reporter, node, closing };
     struct Connection {
         Connection(FileDescriptor socket_, Clock::time_point deadline_)
             : socket{std::move(socket_)}, deadline{deadline_} {}
@@ -116,6 +130,8 @@ class CoordinatorServer {
     bool read_from(ConnectionId id);
     bool dispatch(ConnectionId id, Frame const& frame);
     bool greet(ConnectionId id, Hello const& hello);
+    bool greet_node(ConnectionId id, Hello const& hello);
+    void on_put(Connection const& connection, Put put);
     void on_get(ConnectionId id, Connection& connection, Get get);
     void on_gather(ConnectionId id, Connection& connection, Gather gather);
     void on_bye(ConnectionId id, Connection& connection);
@@ -131,7 +147,9 @@ class CoordinatorServer {
     void connection_lost(ConnectionId id);
     void check_absent_ranks();
     void expire();
+    void expire_requests(Clock::time_point now);
     [[nodiscard]] std::vector<std::int32_t> missing_from(Gathering const& gathering) const;
+    void log_stranger(std::string const& message);
     void log(std::string const& message) const;
 
     std::int32_t nranks_;
@@ -148,6 +166,7 @@ class CoordinatorServer {
     std::map<std::int32_t, Lost> lost_;           // by rank: waits for the owner's fail()
     std::map<std::int32_t, Failure> ended_;       // ranks whose process ended in good order
     std::optional<Failure> failure_;
+    std::uint64_t strangers_logged_{0};
     std::optional<Clock::time_point> accept_again_;  // out of file descriptors until then
 };
 

@@ -1,0 +1,108 @@
+#include <rapidsmpf/topology/cpus.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <memory>
+
+#include <sched.h>
+
+#include <rapidsmpf/core/error.hpp>
+
+namespace rapidsmpf::topology {
+
+namespace {
+
+struct FreeCpuSet {
+    void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
+};
+using CpuSet = std::unique_ptr<cpu_set_t, FreeCpuSet>;
+
+// More than any kernel is built for.
+constexpr int most_cpus = 1 << 16;
+
+}  // namespace
+
+std::string format_list(std::vector<int> numbers) {
+    std::sort(numbers.begin(), numbers.end());
+    std::string text;
+    for (std::size_t i = 0; i < numbers.size();) {
+        auto last = i;
+        while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) {
+            ++last;
+        }
+        text += (text.empty() ? "" : ",") + std::to_string(numbers[i]);
+        if (last > i) {
+            text += "-" + std::to_string(numbers[last]);
+        }
+        i = last + 1;
+    }
+    return text;
+}
+
+std::vector<int> parse_list(std::string_view text) {
+    std::vector<int> numbers;
+    while (!text.empty()) {
+        auto const end = text.find_first_of(",\n");
+        auto const range = text.substr(0, end);
+        text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+        int first = 0;
+        auto const* const stop = range.data() + range.size();
+        auto const [after, error] = std::from_chars(range.data(), stop, first);
+        if (error != std::errc{} || first < 0) {
+            continue;
+        }
+        int last = first;
+        if (after != stop && (*after != '-' || std::from_chars(after + 1, stop, last).ec != std::errc{})) {
+            continue;
+        }
+        for (int number = first; number <= last && number < most_cpus; ++number) {
+            numbers.push_back(number);
+        }
+    }
+    std::sort(numbers.begin(), numbers.end());
+    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+    return numbers;
+}
+
+std::vector<int> usable_cpus() {
+    // The kernel refuses a set smaller than its own: grow until it takes it.
+    for (int count = 1024; count <= most_cpus; count *= 2) {
+        CpuSet const set{CPU_ALLOC(static_cast<unsigned>(count))};
+        auto const size = CPU_ALLOC_SIZE(static_cast<unsigned>(count));
+        CPU_ZERO_S(size, set.get());
+        if (::sched_getaffinity(0, size, set.get()) != 0) {
+            if (errno == EINVAL) {
+                continue;
+            }
+            break;
+        }
+        std::vector<int> cpus;
+        for (int cpu = 0; cpu < count; ++cpu) {
+            if (CPU_ISSET_S(static_cast<unsigned>(cpu), size, set.get())) {
+                cpus.push_back(cpu);
+            }
+        }
+        return cpus;
+    }
+    throw SystemError{"cannot ask which CPUs may be used", errno};
+}
+
+int bind_to_cpus(std::span<int const> cpus) noexcept {
+    if (cpus.empty()) {
+        return 0;
+    }
+    auto const count = static_cast<unsigned>(*std::max_element(cpus.begin(), cpus.end()) + 1);
+    CpuSet const set{CPU_ALLOC(count)};
+    if (!set) {
+        return ENOMEM;
+    }
+    auto const size = CPU_ALLOC_SIZE(count);
+    CPU_ZERO_S(size, set.get());
+    for (auto const cpu : cpus) {
+        CPU_SET_S(static_cast<unsigned>(cpu), size, set.get());
+    }
+    return ::sched_setaffinity(0, size, set.get()) == 0 ? 0 : errno;
+}
+
+}  // namespace rapidsmpf::topology

@@ -1,0 +1,111 @@
+#include "orders.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+
+#include <unistd.h>
+
+#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/core/error.hpp>
+
+namespace rapidsmpf::rrun {
+
+namespace {
+
+constexpr std::size_t longest_text = std::size_t{1} << 20;
+constexpr std::size_t largest_orders = std::size_t{64} << 20;
+constexpr std::uint32_t magic = 0x4452'5252;  // "RRRD"
+
+void write_texts(ByteWriter& writer, std::vector<std::string> const& texts) {
+    writer.integer(static_cast<std::uint32_t>(texts.size()));
+    for (auto const& text : texts) {
+        writer.text(text, longest_text);
+    }
+}
+
+std::vector<std::string> read_texts(ByteReader& reader) {
+    std::vector<std::string> texts;
+    auto const count = reader.integer<std::uint32_t>();
+    for (std::uint32_t i = 0; i < count; ++i) {
+        texts.push_back(reader.text(longest_text));
+    }
+    return texts;
+}
+
+bootstrap::Bytes read_exactly(int fd, std::size_t size) {
+    bootstrap::Bytes bytes(size);
+    for (std::size_t done = 0; done < size;) {
+        auto const got = ::read(fd, bytes.data() + done, size - done);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            throw std::runtime_error{"the rrun that started this one is gone"};
+        }
+        done += static_cast<std::size_t>(got);
+    }
+    return bytes;
+}
+
+}  // namespace
+
+bootstrap::Bytes Orders::encode() const {
+    ByteWriter body;
+    write_texts(body, {address, token, directory});
+    body.integer(node_rank).integer(nnodes).integer(seats.first).integer(seats.count).integer(seats.on_host);
+    write_texts(body, environment);
+    write_texts(body, variables);
+    write_texts(body, arguments);
+    auto const bytes = body.take();
+    return ByteWriter{}.integer(magic).blob(bytes).take();
+}
+
+Orders Orders::read_from(int fd) {
+    auto const head = read_exactly(fd, 2 * sizeof(std::uint32_t));
+    ByteReader header{head};
+    auto const found = header.integer<std::uint32_t>();
+    auto const size = header.integer<std::uint32_t>();
+    RAPIDSMPF_EXPECTS(
+        found == magic && size <= largest_orders,
+        "what came on standard input are no orders of an rrun of this version", FormatError);
+    auto const body = read_exactly(fd, size);
+    ByteReader reader{body};
+    Orders orders;
+    auto const texts = read_texts(reader);
+    RAPIDSMPF_EXPECTS(texts.size() == 3, "the orders have not three texts", FormatError);
+    orders.address = texts[0];
+    orders.token = texts[1];
+    orders.directory = texts[2];
+    orders.node_rank = reader.integer<std::int32_t>();
+    orders.nnodes = reader.integer<std::int32_t>();
+    orders.seats.first = reader.integer<std::int32_t>();
+    orders.seats.count = reader.integer<std::int32_t>();
+    orders.seats.on_host = reader.integer<std::int32_t>();
+    orders.environment = read_texts(reader);
+    orders.variables = read_texts(reader);
+    orders.arguments = read_texts(reader);
+    reader.end();
+    return orders;
+}
+
+std::vector<std::string> environment_for_other_hosts() {
+    constexpr std::array<std::string_view, 14> prefixes{
+        "PATH=", "LD_LIBRARY_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX=", "LANG=",   "PYTHON",  "RAPIDSMPF_",
+        "UCX_",  "CUDF_POLARS_",     "POLARS_",      "OMP_",          "KVIKIO_", "LIBCUDF", "NCCL_"};
+    std::vector<std::string> chosen;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        std::string_view const text{*entry};
+        if (std::any_of(
+                prefixes.begin(), prefixes.end(), [&](auto prefix) { return text.starts_with(prefix); })) {
+            chosen.emplace_back(text);
+        }
+    }
+    return chosen;
+}
+
+}  // namespace rapidsmpf::rrun

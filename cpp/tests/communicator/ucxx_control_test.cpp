@@ -36,12 +36,14 @@ std::vector<Example> one_of_each() {
 TEST(UcxxTag, SenderAndTagAreKeptApart) {
     Tag const tag{Tag::max_op_id, 7};
     EXPECT_EQ(sender_of(ucx_tag(tag, 12345)), 12345);
+    EXPECT_EQ(sender_of(ucx_tag(tag.in_context(Tag::max_context), max_ranks - 1)), max_ranks - 1);
+    EXPECT_NE(ucx_tag(tag, 1) & tag_mask, ucx_tag(tag.in_context(1), 1) & tag_mask);
     EXPECT_EQ(ucx_tag(tag, 1) & tag_mask, ucx_tag(tag, 2) & tag_mask);
     EXPECT_NE(ucx_tag(Tag{1, 0}, 0) & tag_mask, ucx_tag(Tag{0, 1}, 0) & tag_mask);
 }
 
 TEST(UcxxTag, ControlMessagesLookLikeNoOthers) {
-    EXPECT_EQ(ucx_tag(Tag{Tag::max_op_id, 7}, 0) & control_bit, 0U);
+    EXPECT_EQ(ucx_tag(Tag{Tag::max_op_id, 7}.in_context(Tag::max_context), 0) & control_bit, 0U);
     EXPECT_NE(ucx_control_tag(3) & control_bit, 0U);
     EXPECT_EQ(sender_of(ucx_control_tag(3)), 3);
     EXPECT_EQ(sender_of(ucx_control_tag(-1)), -1);

@@ -3,9 +3,12 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <memory>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -46,16 +49,36 @@ SocketAddress SocketAddress::parse(std::string const& text) {
 }
 
 FileDescriptor listen_on_loopback() {
+    return listen_on("127.0.0.1");
+}
+
+std::optional<std::string> network_address() {
+    ifaddrs* first = nullptr;
+    if (::getifaddrs(&first) != 0) {
+        return std::nullopt;
+    }
+    std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> const interfaces{first, &::freeifaddrs};
+    for (auto const* entry = first; entry != nullptr; entry = entry->ifa_next) {
+        if (entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == AF_INET
+            && (entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_LOOPBACK) == 0) {
+            std::array<char, INET_ADDRSTRLEN> text{};
+            auto const* const address = reinterpret_cast<sockaddr_in const*>(entry->ifa_addr);
+            ::inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size());
+            return std::string{text.data()};
+        }
+    }
+    return std::nullopt;
+}
+
+FileDescriptor listen_on(std::string const& host) {
     FileDescriptor listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
     if (!listener.is_open()) {
         throw SystemError{"cannot make the coordinator's socket", errno};
     }
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto const address = to_sockaddr(SocketAddress{host, 0});
     if (::bind(listener.get(), reinterpret_cast<sockaddr const*>(&address), sizeof(address)) != 0
         || ::listen(listener.get(), SOMAXCONN) != 0) {
-        throw SystemError{"the coordinator cannot listen on 127.0.0.1", errno};
+        throw SystemError{"the coordinator cannot listen on " + host, errno};
     }
     return listener;
 }

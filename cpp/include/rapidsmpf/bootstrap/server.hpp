@@ -40,8 +40,10 @@ class CoordinatorServer {
         std::chrono::milliseconds hello_timeout{10000};
     };
 
-    // Listens on the loopback interface.
-    CoordinatorServer(std::int32_t nranks, Token token, Events events, Settings settings);
+    // Listens on the loopback interface, or takes a listening, non-blocking socket.
+    CoordinatorServer(
+        std::int32_t nranks, Token token, Events events, Settings settings,
+        FileDescriptor listener = listen_on_loopback());
     CoordinatorServer(std::int32_t nranks, Token token, Events events)
         : CoordinatorServer{nranks, token, std::move(events), Settings{}} {}
     ~CoordinatorServer() = default;
@@ -62,6 +64,8 @@ class CoordinatorServer {
     // others are in a session that it never joined.
     void rank_ended(Failure as_failure);
     [[nodiscard]] std::optional<Failure> const& failure() const noexcept { return failure_; }
+    // Whether anybody is connected.
+    [[nodiscard]] bool has_connections() const noexcept { return !connections_.empty(); }
 
   private:
     using Clock = std::chrono::steady_clock;

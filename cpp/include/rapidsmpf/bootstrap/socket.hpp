@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,10 @@ struct SocketAddress {
 
 // A non-blocking listening socket on the loopback interface, on a port that the kernel picks.
 [[nodiscard]] FileDescriptor listen_on_loopback();
+// The same on the interface with this IPv4 address. Throws SystemError, std::invalid_argument.
+[[nodiscard]] FileDescriptor listen_on(std::string const& host);
+// The IPv4 address of the first interface that is up and no loopback; none: there is no such interface.
+[[nodiscard]] std::optional<std::string> network_address();
 [[nodiscard]] SocketAddress bound_address(FileDescriptor const& socket);
 // A blocking, connected socket without Nagle's delay. Throws SystemError, or TimeoutError.
 [[nodiscard]] FileDescriptor connect_to(SocketAddress const& address, std::chrono::milliseconds timeout);

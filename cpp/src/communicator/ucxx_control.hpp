@@ -56,10 +56,12 @@ struct JoinMessage {
 };
 
 struct AssignMessage {
-    explicit AssignMessage(Rank rank_) : rank{rank_} {}
+    AssignMessage(Rank rank_, std::vector<std::uint8_t> invitation_)
+        : rank{rank_}, invitation{std::move(invitation_)} {}
     [[nodiscard]] std::vector<std::uint8_t> encode() const;
     [[nodiscard]] static AssignMessage decode(std::span<std::uint8_t const> message);
     Rank rank;
+    std::vector<std::uint8_t> invitation;  // see JoinLiveness
 };
 
 struct RefuseMessage {

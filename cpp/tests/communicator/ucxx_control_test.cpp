@@ -22,7 +22,8 @@ std::vector<Example> one_of_each() {
     return {
         {JoinMessage{3, Bytes{1, 2, 3}}.encode(),
          [](Bytes const& b) { static_cast<void>(JoinMessage::decode(b)); }},
-        {AssignMessage{2}.encode(), [](Bytes const& b) { static_cast<void>(AssignMessage::decode(b)); }},
+        {AssignMessage{2, Bytes{9, 8}}.encode(),
+         [](Bytes const& b) { static_cast<void>(AssignMessage::decode(b)); }},
         {RefuseMessage{"no"}.encode(), [](Bytes const& b) { static_cast<void>(RefuseMessage::decode(b)); }},
         {TableMessage{{Bytes{1}, Bytes{2, 3}}}.encode(),
          [](Bytes const& b) { static_cast<void>(TableMessage::decode(b)); }},
@@ -55,6 +56,9 @@ TEST(UcxxControl, FieldsSurvive) {
     EXPECT_EQ(join.address, (Bytes{1, 2, 3}));
     auto const table = TableMessage::decode(one_of_each()[3].bytes);
     EXPECT_EQ(table.addresses, (std::vector<Bytes>{Bytes{1}, Bytes{2, 3}}));
+    auto const assign = AssignMessage::decode(one_of_each()[1].bytes);
+    EXPECT_EQ(assign.rank, 2);
+    EXPECT_EQ(assign.invitation, (Bytes{9, 8}));
     auto const abort = AbortMessage::decode(one_of_each()[5].bytes).failure;
     EXPECT_EQ(abort.rank, 1);
     EXPECT_EQ(abort.host, "host");

@@ -98,7 +98,7 @@ class Reservation {
 
 std::shared_ptr<Communicator> split(
     std::shared_ptr<Communicator> const& parent, std::optional<std::int32_t> color, std::int32_t key,
-    std::optional<std::chrono::milliseconds> timeout) {
+    std::optional<std::chrono::milliseconds> timeout, std::stop_token const& stop) {
     RAPIDSMPF_EXPECTS(parent != nullptr, "split() needs a communicator", std::invalid_argument);
     SplitDesk::Deadline deadline;
     if (timeout) {
@@ -127,7 +127,7 @@ std::shared_ptr<Communicator> split(
         mine.taken = contexts->taken();
         std::vector<std::tuple<std::int32_t, Rank>> group;  // key, rank in the parent
         ContextSet taken;
-        auto const wishes = desk->gather(*parent, mine.encode(), deadline);
+        auto const wishes = desk->gather(*parent, mine.encode(), deadline, stop);
         for (std::size_t rank = 0; rank < wishes.size(); ++rank) {
             auto const wish = Wish::decode(wishes[rank]);
             taken |= wish.taken;
@@ -138,7 +138,7 @@ std::shared_ptr<Communicator> split(
         // One context for all colours: they have no member in common.
         Reservation reservation{contexts, choose(taken, start)};
         // Meanwhile another thread may have taken it on some rank: all have to have it.
-        auto const answers = desk->gather(*parent, {std::uint8_t{reservation.is_held()}}, deadline);
+        auto const answers = desk->gather(*parent, {std::uint8_t{reservation.is_held()}}, deadline, stop);
         if (std::any_of(
                 answers.begin(), answers.end(), [](auto const& answer) { return answer.at(0) == 0; })) {
             continue;

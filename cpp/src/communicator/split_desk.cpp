@@ -39,7 +39,9 @@ struct SplitDesk::Round {
     std::exception_ptr error;
     std::optional<Clock::time_point> absence_noticed;
 
-    [[nodiscard]] bool is_over() const { return missing == 0 || failure || error; }
+    bool stopped{false};
+
+    [[nodiscard]] bool is_over() const { return missing == 0 || failure || error || stopped; }
 };
 
 // On the progress thread. Returns whether something came.
@@ -92,7 +94,8 @@ bool SplitDesk::take_in(Communicator& comm, Round& round) {
     return any;
 }
 
-std::vector<SplitDesk::Bytes> SplitDesk::gather(Communicator& comm, Bytes mine, Deadline deadline) {
+std::vector<SplitDesk::Bytes> SplitDesk::gather(
+    Communicator& comm, Bytes mine, Deadline deadline, std::stop_token const& stop) {
     Rank const me = comm.rank();
     auto const nranks = static_cast<std::size_t>(comm.nranks());
     auto const round = std::make_shared<Round>(rounds_++, nranks);
@@ -109,6 +112,11 @@ std::vector<SplitDesk::Bytes> SplitDesk::gather(Communicator& comm, Bytes mine, 
         round->failure = failure;
         round->changed.notify_all();
     });
+    std::stop_callback const on_stop{stop, [round] {
+                                         std::lock_guard const lock{round->mutex};
+                                         round->stopped = true;
+                                         round->changed.notify_all();
+                                     }};
     auto const function = comm.progress_thread()->add_function([this, &comm, round] {
         return take_in(comm, *round) ? ProgressThread::Progress::busy : ProgressThread::Progress::idle;
     });
@@ -140,7 +148,10 @@ std::vector<SplitDesk::Bytes> SplitDesk::gather(Communicator& comm, Bytes mine, 
         }
     }
     if (!missing.empty()) {
-        throw TimeoutError{"split() was not called in time by rank(s) " + missing};
+        throw TimeoutError{
+            (round->stopped ? "split() was interrupted; it was not called yet by rank(s) "
+                            : "split() was not called in time by rank(s) ")
+            + missing};
     }
     return values;
 }

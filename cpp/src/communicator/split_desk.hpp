@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
@@ -30,7 +31,8 @@ class SplitDesk {
     [[nodiscard]] std::uint64_t next_split() noexcept { return splits_++; }
     // The bytes of all ranks of `comm`, by rank; all of them have to call it. Call with the turn. Throws
     // TimeoutError naming the missing, RankFailedError.
-    [[nodiscard]] std::vector<Bytes> gather(Communicator& comm, Bytes mine, Deadline deadline);
+    [[nodiscard]] std::vector<Bytes> gather(
+        Communicator& comm, Bytes mine, Deadline deadline, std::stop_token const& stop);
 
     // Contexts that may not be given out: live ones, and those freed lately, for which messages may be on their
     // way.

@@ -167,6 +167,13 @@ TEST(Failure, ASplitNamesTheMissing) {
     }
 }
 
+TEST(Failure, ASplitCanBeStopped) {
+    LoopbackCluster const cluster{2};
+    std::stop_source stop;
+    stop.request_stop();
+    EXPECT_THROW((void)split(cluster[0], 0, 0, std::nullopt, stop.get_token()), TimeoutError);
+}
+
 TEST(Failure, ARankThatRaisesEndsTheOthers) {
     LoopbackCluster const cluster{3};
     auto const endings = run_ranks(cluster.communicators(), [](std::shared_ptr<Communicator> const& comm) {

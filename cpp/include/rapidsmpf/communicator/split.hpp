@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 
 #include <rapidsmpf/communicator/communicator.hpp>
 
@@ -20,9 +21,10 @@ namespace rapidsmpf {
 // with a negative one, the rank takes part but gets null.
 //
 // Throws RankFailedError; TimeoutError naming the ranks that did not come within `timeout` (none: no limit), after
-// which the parent cannot be split again; std::runtime_error when there are too many communicators (thousands live).
+// which the parent cannot be split again, and the same once `stop` is requested; std::runtime_error when there are too
+// many communicators (thousands live).
 [[nodiscard]] std::shared_ptr<Communicator> split(
     std::shared_ptr<Communicator> const& parent, std::optional<std::int32_t> color, std::int32_t key = 0,
-    std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+    std::optional<std::chrono::milliseconds> timeout = std::nullopt, std::stop_token const& stop = {});
 
 }  // namespace rapidsmpf

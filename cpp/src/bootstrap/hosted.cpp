@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <exception>
 #include <utility>
 
@@ -24,6 +25,18 @@ constexpr std::size_t max_text = 1024;
 // How long the host waits for the others' goodbyes.
 constexpr std::chrono::milliseconds farewell{1000};
 
+CoordinatorServer::Events logged_by(HostedCoordinator::Log const& log) {
+    CoordinatorServer::Events events;
+    events.log = log;
+    return events;
+}
+
+CoordinatorServer::Settings listening_on(std::string const& interface) {
+    CoordinatorServer::Settings settings;
+    settings.listen.host = interface;
+    return settings;
+}
+
 // The connection of a rank to the coordinator that rank 0 hosts.
 class HostedLiveness final : public Liveness {
   public:
@@ -35,7 +48,13 @@ class HostedLiveness final : public Liveness {
           host_{std::move(host)},
           coordinator_{std::make_unique<Coordinator>(
               Membership{invitation.address, invitation.token, rank, nranks}, timeout)} {}
-    ~HostedLiveness() override { coordinator_.reset(); }  // before the host: says goodbye to it
+    ~HostedLiveness() override {
+        coordinator_.reset();  // before the host: says goodbye to it
+        if (owner_ != ::getpid()) {
+            // A fork has the object but not the thread: it stays, for the life of the fork.
+            static_cast<void>(host_.release());
+        }
+    }
 
     void start(Events events) override {
         auto const host_left = std::make_shared<std::atomic<bool>>(false);
@@ -66,6 +85,7 @@ class HostedLiveness final : public Liveness {
   private:
     std::string host_name_;
     std::int64_t host_pid_;
+    pid_t owner_{::getpid()};
     std::unique_ptr<HostedCoordinator> host_;
     std::unique_ptr<Coordinator> coordinator_;
 };
@@ -97,9 +117,7 @@ bool Invitation::reaches_this_host() const {
 
 HostedCoordinator::HostedCoordinator(Rank nranks, std::string const& interface, Log log)
     : log_{std::move(log)},
-      server_{
-          nranks, token_, CoordinatorServer::Events{nullptr, nullptr, log_}, CoordinatorServer::Settings{},
-          listen_on(interface)},
+      server_{nranks, token_, logged_by(log_), listening_on(interface)},
       invitation_{server_.address(), token_, host_name(), ::getpid()} {
     thread_ = std::thread{[this] { run(); }};
 }
@@ -110,6 +128,10 @@ HostedCoordinator::~HostedCoordinator() {
 }
 
 void HostedCoordinator::run() noexcept {
+    // Signals are the process's business.
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
     std::array waiting{pollfd{server_.fd(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
     std::optional<Clock::time_point> deadline;
     try {

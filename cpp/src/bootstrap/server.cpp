@@ -29,13 +29,12 @@ std::string seconds_text(std::chrono::milliseconds duration) {
 
 }  // namespace
 
-CoordinatorServer::CoordinatorServer(
-    std::int32_t nranks, Token token, Events events, Settings settings, FileDescriptor listener)
+CoordinatorServer::CoordinatorServer(std::int32_t nranks, Token token, Events events, Settings settings)
     : nranks_{nranks},
       token_{token},
       events_{std::move(events)},
       settings_{settings},
-      listener_{std::move(listener)},
+      listener_{listen_on(settings_.listen)},
       address_{bound_address(listener_)},
       epoll_{::epoll_create1(EPOLL_CLOEXEC)},
       sessions_opened_(static_cast<std::size_t>(nranks), 0) {

@@ -132,6 +132,7 @@ std::vector<SplitDesk::Bytes> SplitDesk::gather(
     comm.progress_thread()->remove_function(function);
     comm.remove_failure_listener(listener);
 
+    std::lock_guard const lock{round->mutex};  // a request to stop may still come
     if (round->error) {
         std::rethrow_exception(round->error);
     }

@@ -100,17 +100,10 @@ bool is_on_one_host(MPI_Comm comm) {
 std::string interface_for(bool one_host, config::Options& options) {
     auto const asked =
         options.get<std::string>("coordinator_host", [](std::string const& text) { return text; });
-    if (!asked.empty() || one_host) {
-        return asked.empty() ? "127.0.0.1" : asked;
+    if (asked.empty()) {
+        return one_host ? "127.0.0.1" : bootstrap::own_address();
     }
-    auto found = bootstrap::network_address();
-    RAPIDSMPF_EXPECTS(
-        found.has_value(),
-        "the ranks are on several hosts, but this one has no network interface with an IPv4 address: name "
-        "one "
-        "with the option coordinator_host",
-        std::runtime_error);
-    return *found;
+    return asked;
 }
 
 // Every rank learns whether all succeeded: none is left waiting for one that gave up.

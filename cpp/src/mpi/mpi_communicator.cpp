@@ -119,6 +119,9 @@ MpiCommunicator::~MpiCommunicator() {
 
 int MpiCommunicator::on_finalize(MPI_Comm /*comm*/, int /*keyval*/, void* attribute, void* /*extra*/) {
     auto& comm = *static_cast<MpiCommunicator*>(attribute);
+    if (std::exchange(comm.finalize_keyval_, MPI_KEYVAL_INVALID) == MPI_KEYVAL_INVALID) {
+        return MPI_SUCCESS;  // close() deletes it
+    }
     comm.close();
     // For what still waits, or is tried later.
     comm.fail(RankFailure{comm.rank(), host_name(), ::getpid(), "MPI was finalised"});
@@ -157,7 +160,7 @@ void MpiCommunicator::close() noexcept {
         transport_->close(parted ? MpiTransport::Parted::yes : MpiTransport::Parted::no);
         liveness_.reset();
     });
-    // Not in the middle of MPI_Finalize, which has deleted it already.
+    // MPI_Finalize deletes it by itself.
     int finalized = 0;
     if (MPI_Finalized(&finalized) == MPI_SUCCESS && finalized == 0
         && finalize_keyval_ != MPI_KEYVAL_INVALID) {
@@ -186,12 +189,25 @@ void MpiCommunicator::posted() {
     progress_thread()->wake();
 }
 
+// What MPI refuses never completes: it ends with the failure that becomes known of it.
+MpiOperationPtr MpiCommunicator::or_never(Rank peer, std::function<MpiOperationPtr()> const& post) {
+    try {
+        return post();
+    } catch (MpiError const& error) {
+        trouble_->suspect(peer, error.what());
+        posted();
+        return std::make_shared<MpiOperation>(MpiOperation::Kind::send, peer, 0, 0, nullptr);
+    }
+}
+
 std::unique_ptr<Communicator::Request> MpiCommunicator::send_bytes(
     void const* bytes, std::size_t size, std::shared_ptr<void const> keep_alive, Rank destination, Tag tag) {
     MpiOperationPtr operation;
     // A rank that left wants no more messages.
     if (!left(destination)) {
-        operation = transport_->send(destination, tag.value(), bytes, size, std::move(keep_alive));
+        operation = or_never(destination, [&] {
+            return transport_->send(destination, tag.value(), bytes, size, std::move(keep_alive));
+        });
     }
     return std::make_unique<MpiRequest>(transport_, trouble_, std::move(operation));
 }
@@ -233,11 +249,13 @@ std::unique_ptr<Communicator::Request> MpiCommunicator::recv(
     if (buffer->is_host_accessible()) {
         std::byte* data = nullptr;
         buffer->write([&](std::byte* bytes, Stream /*stream*/) { data = bytes + offset; });
-        operation = transport_->receive(source, tag.value(), data, size, std::move(buffer));
+        operation = or_never(
+            source, [&] { return transport_->receive(source, tag.value(), data, size, std::move(buffer)); });
     } else {
         auto staged = std::make_shared<std::vector<std::byte>>(size);
         auto* const data = staged->data();
-        operation = transport_->receive(source, tag.value(), data, size, staged);
+        operation =
+            or_never(source, [&] { return transport_->receive(source, tag.value(), data, size, staged); });
         arrived = [buffer = std::move(buffer), staged, offset] {
             buffer->write([&](std::byte* bytes, Stream stream) {
                 buffer->resource()->device().copy(bytes + offset, staged->data(), staged->size(), stream);
@@ -255,7 +273,12 @@ std::unique_ptr<Communicator::Request> MpiCommunicator::recv(
 }
 
 std::optional<Communicator::Arrived> MpiCommunicator::recv_any(Tag tag) {
-    return transport_->take_any(tag.value());
+    try {
+        return transport_->take_any(tag.value());
+    } catch (MpiError const& error) {
+        trouble_->suspect(-1, error.what());
+        return std::nullopt;
+    }
 }
 
 bool MpiCommunicator::progress() {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -50,6 +51,7 @@ class MpiCommunicator final : public Communicator {
     [[nodiscard]] std::unique_ptr<Request> send_bytes(
         void const* bytes, std::size_t size, std::shared_ptr<void const> keep_alive, Rank destination,
         Tag tag);
+    [[nodiscard]] MpiOperationPtr or_never(Rank peer, std::function<MpiOperationPtr()> const& post);
     void check_peer(Rank peer) const;
     [[nodiscard]] bool left(Rank rank) const;
     void on_left(Rank rank);

@@ -35,7 +35,8 @@ __all__ = ["new_communicator"]
 
 def _same_library() -> bool:
     """Whether mpi4py and the compiled part use one MPI library: an MPI communicator has no meaning to another."""
-    return MPI.Get_library_version().strip("\0 \n") == _mpi.library_version().strip("\0 \n")
+    theirs: str = MPI.Get_library_version()
+    return theirs.strip("\0 \n") == _mpi.library_version().strip("\0 \n")
 
 
 def _report_uncaught() -> None:

@@ -38,12 +38,12 @@ class CoordinatorServer {
     struct Settings {
         std::chrono::milliseconds disconnect_grace{500};
         std::chrono::milliseconds hello_timeout{10000};
+        // Where to listen; port 0: one that the kernel picks.
+        SocketAddress listen{"127.0.0.1", 0};
     };
 
-    // Listens on the loopback interface, or takes a listening, non-blocking socket.
-    CoordinatorServer(
-        std::int32_t nranks, Token token, Events events, Settings settings,
-        FileDescriptor listener = listen_on_loopback());
+    // Listens.
+    CoordinatorServer(std::int32_t nranks, Token token, Events events, Settings settings);
     CoordinatorServer(std::int32_t nranks, Token token, Events events)
         : CoordinatorServer{nranks, token, std::move(events), Settings{}} {}
     ~CoordinatorServer() = default;

@@ -1,9 +1,8 @@
-// TCP sockets. Used by the coordinator's client and server, and by rrun.
+// TCP sockets (IPv4). Used by the coordinator's client and server, and by rrun.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -21,13 +20,22 @@ struct SocketAddress {
     std::uint16_t port;
 };
 
-// A non-blocking listening socket on the loopback interface, on a port that the kernel picks.
-[[nodiscard]] FileDescriptor listen_on_loopback();
-// The same on the interface with this IPv4 address. Throws SystemError, std::invalid_argument.
-[[nodiscard]] FileDescriptor listen_on(std::string const& host);
-// The IPv4 address of the first interface that is up and no loopback; none: there is no such interface.
-[[nodiscard]] std::optional<std::string> network_address();
+// The IPv4 address of a host by its name or address. Throws std::runtime_error when there is none.
+[[nodiscard]] std::string resolve_host(std::string const& host);
+// The address by which this machine reaches another one. Throws SystemError.
+[[nodiscard]] std::string local_address_towards(std::string const& ipv4);
+
+// An address of this machine that others may reach: its name's, or that of its first interface which is no loopback, or
+// 127.0.0.1 if there is none.
+[[nodiscard]] std::string own_address();
+
+// A non-blocking listening socket; with port 0 on one that the kernel picks. Throws SystemError.
+[[nodiscard]] FileDescriptor listen_on(SocketAddress const& address);
 [[nodiscard]] SocketAddress bound_address(FileDescriptor const& socket);
 // A blocking, connected socket without Nagle's delay. Throws SystemError, or TimeoutError.
 [[nodiscard]] FileDescriptor connect_to(SocketAddress const& address, std::chrono::milliseconds timeout);
+// Makes a connection to another host end when that host is not heard of for 3 seconds (switched off, unplugged). The
+// kernels ask and answer, so that a process that is slow or stopped is not taken for a lost one.
+void notice_lost_host(FileDescriptor const& socket) noexcept;
+
 }  // namespace rapidsmpf::bootstrap

@@ -4,9 +4,17 @@ set(wheel_siblings
     "$ORIGIN/../../librmm/lib64;$ORIGIN/../../rapids_logger/lib64;$ORIGIN/../../libucxx/lib64;$ORIGIN/../../libucx/lib")
 set_target_properties(rapidsmpf PROPERTIES INSTALL_RPATH "$ORIGIN;${wheel_siblings}")
 set(prefix rapidsmpf)
+if(RAPIDSMPF_HAVE_MPI)
+  # As a rule MPI is in the process already; else it is where it was at build time, or in the environment's lib.
+  set_target_properties(
+    rapidsmpf_mpi PROPERTIES INSTALL_RPATH "$ORIGIN;${wheel_siblings};${mpi_library_folder};$ORIGIN/../../../..")
+endif()
 # Not lib64, where CMake does not look on Debian.
 set(cmake_files ${prefix}/lib/cmake/rapidsmpf)
 install(TARGETS rapidsmpf EXPORT rapidsmpf-targets LIBRARY DESTINATION ${prefix}/lib64)
+if(RAPIDSMPF_HAVE_MPI)
+  install(TARGETS rapidsmpf_mpi EXPORT rapidsmpf-targets LIBRARY DESTINATION ${prefix}/lib64)
+endif()
 install(DIRECTORY include/rapidsmpf DESTINATION ${prefix}/include)
 set_target_properties(rapidsmpf PROPERTIES EXPORT_NAME rapidsmpf)
 install(

@@ -6,7 +6,10 @@ loads the libraries of the wheels that ``librapidsmpf`` rests on (RMM and UCXX).
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import importlib.metadata
+from pathlib import Path
 
 
 def _load_dependencies() -> None:
@@ -14,13 +17,27 @@ def _load_dependencies() -> None:
 
     The loaders honour ``RAPIDS_LIBUCX_PREFER_SYSTEM_LIBRARY=true`` and its siblings: then the system's library
     goes before the wheel's. Without the wheels the libraries are looked for by their run path.
+
+    A process has one UCX. When another package has loaded its own before, as the Open MPI of PyPI does that
+    ``mpi4py.MPI`` imports, the UCX of the wheel cannot be loaded beside it, and libucxx goes with the
+    one that is there.
     """
     for name in ("librmm", "libucxx"):
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError:
             continue
-        module.load_library()
+        try:
+            module.load_library()
+        except OSError:
+            library = Path(module.__file__ or "").parent / "lib64" / f"{name}.so"
+            try:
+                ctypes.CDLL(str(library))
+            except OSError as error:
+                raise ImportError(
+                    f"{name} cannot be loaded ({error}). If something imported before brings a UCX of its own "
+                    "(mpi4py.MPI does, with the Open MPI of PyPI), import rapidsmpf first"
+                ) from error
 
 
 _load_dependencies()

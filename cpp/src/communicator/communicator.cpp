@@ -6,14 +6,24 @@
 #include <thread>
 #include <utility>
 
+#include "split_desk.hpp"
+
 namespace rapidsmpf {
 
-Tag::Tag(OpId op, std::uint32_t stage) : value_{(static_cast<std::uint32_t>(op) << stage_bits) | stage} {
+Tag::Tag(OpId op, std::uint32_t stage) : value_{(static_cast<std::uint64_t>(op) << stage_bits) | stage} {
     RAPIDSMPF_EXPECTS(
         op >= 0 && op <= max_op_id,
         "operation id " + std::to_string(op) + " is not between 0 and " + std::to_string(max_op_id),
         std::invalid_argument);
     RAPIDSMPF_EXPECTS(stage < (1U << stage_bits), "stage out of range", std::invalid_argument);
+}
+
+Tag Tag::in_context(ContextId context) const {
+    RAPIDSMPF_EXPECTS(
+        context <= max_context && this->context() == 0, "a context out of range", std::invalid_argument);
+    Tag tag = *this;
+    tag.value_ |= static_cast<std::uint64_t>(context) << (stage_bits + op_bits);
+    return tag;
 }
 
 struct Communicator::State {
@@ -33,6 +43,7 @@ struct Communicator::State {
     std::set<Rank> left;
     std::mutex companion_mutex;  // held while it is made: making may use this object
     std::shared_ptr<void> companion;
+    std::shared_ptr<detail::SplitDesk> split_desk;
 };
 
 Communicator::Communicator(config::Options options, std::shared_ptr<ProgressThread> progress_thread)
@@ -122,6 +133,11 @@ bool Communicator::has_left(Rank rank) const {
     return state_->left.contains(rank);
 }
 
+std::optional<Rank> Communicator::first_left() const {
+    std::lock_guard lock{state_->mutex};
+    return state_->left.empty() ? std::nullopt : std::optional{*state_->left.begin()};
+}
+
 void Communicator::note_left(Rank rank) {
     std::lock_guard lock{state_->mutex};
     state_->left.insert(rank);
@@ -139,6 +155,14 @@ void Communicator::claim_op(OpId op) {
         state_->ops.insert(op).second,
         "operation id " + std::to_string(op) + " is in use by another collective of this communicator",
         std::invalid_argument);
+}
+
+std::shared_ptr<detail::SplitDesk> Communicator::split_desk() {
+    std::lock_guard lock{state_->mutex};
+    if (!state_->split_desk) {
+        state_->split_desk = std::make_shared<detail::SplitDesk>();
+    }
+    return state_->split_desk;
 }
 
 void Communicator::release_op(OpId op) noexcept {

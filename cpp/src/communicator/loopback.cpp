@@ -202,7 +202,7 @@ class Wires {
   private:
     struct End {
         std::shared_ptr<ProgressThread> progress_thread;  // null: not attached
-        std::map<std::pair<std::uint32_t, Rank>, Stream> streams;
+        std::map<std::pair<std::uint64_t, Rank>, Stream> streams;
         std::uint64_t tick{0};
         std::uint64_t sent{0};
         std::size_t pending{0};  // messages in streams

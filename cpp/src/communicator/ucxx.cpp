@@ -9,6 +9,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
 
+#include "ucxx_address.hpp"
 #include "ucxx_impl.hpp"
 
 namespace rapidsmpf {
@@ -20,8 +21,34 @@ std::chrono::milliseconds join_timeout(config::Options const& options) {
     return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>{seconds});
 }
 
+UcxxCommunicator::ProgressMode parse_progress_mode(config::Options& options) {
+    auto const mode = options.get<std::string>("ucxx_progress_mode", [](std::string const& text) {
+        std::string word = config::Options::normalise(text);
+        return word.empty() ? std::string{"thread-blocking"} : word;
+    });
+    if (mode == "thread-blocking") {
+        return UcxxCommunicator::ProgressMode::blocking;
+    }
+    if (mode == "thread-polling") {
+        return UcxxCommunicator::ProgressMode::polling;
+    }
+    auto const why = mode == "blocking" || mode == "polling"
+                         ? " would need a caller that drives the worker, but here the progress thread does"
+                         : " is no progress mode";
+    throw std::invalid_argument{
+        "ucxx_progress_mode: '" + mode + "'" + why + "; use thread-blocking or thread-polling"};
+}
+
 ucs_memory_type_t memory_type_of(Buffer const& buffer) {
     return buffer.is_host_accessible() ? UCS_MEMORY_TYPE_HOST : UCS_MEMORY_TYPE_CUDA;
+}
+
+void check_nranks(Rank nranks) {
+    RAPIDSMPF_EXPECTS(
+        nranks >= 1 && nranks <= detail::max_ranks,
+        "a communicator has between 1 and " + std::to_string(detail::max_ranks) + " ranks, not "
+            + std::to_string(nranks),
+        std::invalid_argument);
 }
 
 void check_range(Buffer const& buffer, std::size_t offset, std::size_t size) {
@@ -55,7 +82,11 @@ std::vector<std::uint8_t> ucxx_worker_address(::ucxx::Worker& worker) {
 
 UcxxCommunicator::UcxxCommunicator(
     Key /*key*/, config::Options options, std::shared_ptr<ProgressThread> progress_thread)
-    : Communicator{std::move(options), std::move(progress_thread)} {}
+    : Communicator{options, std::move(progress_thread)}, progress_mode_{parse_progress_mode(options)} {}
+
+bool is_sealed_ucxx_address(std::span<std::uint8_t const> bytes) {
+    return detail::is_sealed(bytes);
+}
 
 std::shared_ptr<UcxxCommunicator> UcxxCommunicator::connect(
     Rank rank, std::vector<Address> const& addresses, std::shared_ptr<::ucxx::Worker> worker,
@@ -64,6 +95,7 @@ std::shared_ptr<UcxxCommunicator> UcxxCommunicator::connect(
     auto const nranks = static_cast<Rank>(addresses.size());
     RAPIDSMPF_EXPECTS(rank >= 0 && rank < nranks, "no address of the rank itself", std::invalid_argument);
     RAPIDSMPF_EXPECTS(worker != nullptr, "a worker is needed", std::invalid_argument);
+    check_nranks(nranks);
     auto comm = std::make_shared<UcxxCommunicator>(Key{}, std::move(options), std::move(progress_thread));
     comm->impl_ = std::make_unique<Impl>(*comm, rank, nranks, std::move(worker));
     comm->impl_->connect_all(addresses);
@@ -73,21 +105,27 @@ std::shared_ptr<UcxxCommunicator> UcxxCommunicator::connect(
 
 std::shared_ptr<UcxxCommunicator> UcxxCommunicator::join(
     Rank nranks, std::shared_ptr<::ucxx::Worker> worker, std::optional<Address> const& root_address,
-    config::Options options, std::shared_ptr<ProgressThread> progress_thread) {
-    RAPIDSMPF_EXPECTS(nranks >= 1, "a communicator has at least one rank", std::invalid_argument);
+    config::Options options, std::shared_ptr<ProgressThread> progress_thread, JoinLiveness const& liveness) {
+    check_nranks(nranks);
     RAPIDSMPF_EXPECTS(
         !root_address || nranks > 1, "a communicator of one rank has only the root", std::invalid_argument);
     auto const timeout = join_timeout(options);
     if (!worker) {
         worker = make_ucxx_worker();
     }
+    Address const root =
+        root_address ? detail::checked_address(*root_address, ucxx_worker_address(*worker)) : Address{};
     auto comm = std::make_shared<UcxxCommunicator>(Key{}, std::move(options), std::move(progress_thread));
     comm->impl_ = std::make_unique<Impl>(
         *comm, root_address ? detail::no_rank : detail::root, nranks, std::move(worker));
+    auto invitation = liveness.invitation;
     if (root_address) {
-        comm->impl_->ask_to_join(*root_address, timeout);
+        invitation = comm->impl_->ask_to_join(root, timeout);
+    } else {
+        comm->impl_->invite_with(invitation);
     }
-    comm->start(nullptr);
+    comm->start(
+        liveness.accept && !invitation.empty() ? liveness.accept(comm->impl_->rank(), invitation) : nullptr);
     return comm;
 }
 
@@ -165,7 +203,7 @@ void UcxxCommunicator::barrier(std::optional<std::chrono::milliseconds> timeout)
 }
 
 UcxxCommunicator::Address UcxxCommunicator::worker_address() const {
-    return ucxx_worker_address(*impl_->transport().worker());
+    return detail::seal_address(ucxx_worker_address(*impl_->transport().worker()));
 }
 
 std::shared_ptr<::ucxx::Worker> UcxxCommunicator::worker() const {

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::size_t max_address_size = std::size_t{1} << 20;
 constexpr std::size_t max_text_size = 4096;
+constexpr std::size_t max_invitation_size = 65536;
 
 ByteWriter begin(ControlKind kind) {
     ByteWriter writer;
@@ -46,14 +47,15 @@ JoinMessage JoinMessage::decode(std::span<std::uint8_t const> message) {
 }
 
 std::vector<std::uint8_t> AssignMessage::encode() const {
-    return begin(ControlKind::assign).integer(rank).take();
+    return begin(ControlKind::assign).integer(rank).blob(invitation).take();
 }
 
 AssignMessage AssignMessage::decode(std::span<std::uint8_t const> message) {
     auto reader = read(message, ControlKind::assign);
-    AssignMessage const assign{reader.integer<Rank>()};
+    auto const rank = reader.integer<Rank>();
+    auto invitation = reader.blob(max_invitation_size);
     reader.end();
-    return assign;
+    return AssignMessage{rank, std::move(invitation)};
 }
 
 std::vector<std::uint8_t> RefuseMessage::encode() const {

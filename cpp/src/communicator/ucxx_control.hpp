@@ -14,21 +14,22 @@ namespace rapidsmpf::detail {
 inline constexpr Rank root = 0;
 inline constexpr Rank no_rank = -1;
 
-// A 64-bit UCX tag: one bit that marks control messages, 31 bits of our Tag, and the sender's rank.
+// A 64-bit UCX tag: one bit that marks control messages, our Tag, and the sender's rank.
 inline constexpr std::uint64_t control_bit = std::uint64_t{1} << 63;
-inline constexpr int tag_shift = 32;
-inline constexpr std::uint64_t sender_mask = 0xffff'ffff;
+inline constexpr int tag_shift = 63 - Tag::bits;
+inline constexpr std::uint64_t sender_mask = (std::uint64_t{1} << tag_shift) - 1;
 inline constexpr std::uint64_t tag_mask = ~sender_mask;
+// A sender without a rank has all bits set.
+inline constexpr Rank max_ranks = static_cast<Rank>(sender_mask);
 
 [[nodiscard]] inline std::uint64_t ucx_tag(Tag tag, Rank sender) noexcept {
-    return (std::uint64_t{tag.value()} << tag_shift) | static_cast<std::uint32_t>(sender);
+    return (tag.value() << tag_shift) | (static_cast<std::uint64_t>(sender) & sender_mask);
 }
-// A sender without a rank is -1.
 [[nodiscard]] constexpr std::uint64_t ucx_control_tag(Rank sender) noexcept {
-    return control_bit | static_cast<std::uint32_t>(sender);
+    return control_bit | (static_cast<std::uint64_t>(sender) & sender_mask);
 }
 [[nodiscard]] constexpr Rank sender_of(std::uint64_t ucx_tag) noexcept {
-    return static_cast<Rank>(static_cast<std::uint32_t>(ucx_tag & sender_mask));
+    return (ucx_tag & sender_mask) == sender_mask ? no_rank : static_cast<Rank>(ucx_tag & sender_mask);
 }
 
 enum class ControlKind : std::uint8_t {
@@ -55,10 +56,12 @@ struct JoinMessage {
 };
 
 struct AssignMessage {
-    explicit AssignMessage(Rank rank_) : rank{rank_} {}
+    AssignMessage(Rank rank_, std::vector<std::uint8_t> invitation_)
+        : rank{rank_}, invitation{std::move(invitation_)} {}
     [[nodiscard]] std::vector<std::uint8_t> encode() const;
     [[nodiscard]] static AssignMessage decode(std::span<std::uint8_t const> message);
     Rank rank;
+    std::vector<std::uint8_t> invitation;  // see JoinLiveness
 };
 
 struct RefuseMessage {

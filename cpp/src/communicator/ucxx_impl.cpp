@@ -43,8 +43,9 @@ void UcxxCommunicator::Impl::start(std::unique_ptr<Liveness> liveness) {
         changed_.notify_all();
     });
     liveness_ = std::move(liveness);
-    function_ = owner_.progress_thread()->add_function([this] {
-        return owner_.progress() ? ProgressThread::Progress::busy : ProgressThread::Progress::idle;
+    bool const polling = owner_.progress_mode() == ProgressMode::polling;
+    function_ = owner_.progress_thread()->add_function([this, polling] {
+        return owner_.progress() || polling ? ProgressThread::Progress::busy : ProgressThread::Progress::idle;
     });
     source_ = owner_.progress_thread()->add_event_source(
         transport_->event_descriptor(), [transport = transport_.get()] { return transport->arm(); });

@@ -41,7 +41,10 @@ class UcxxCommunicator::Impl {
     [[nodiscard]] detail::UcxTransport& transport() noexcept { return *transport_; }
 
     void connect_all(std::vector<Address> const& addresses);
-    void ask_to_join(Address const& root_address, std::chrono::milliseconds timeout);
+    // Returns the root's invitation.
+    [[nodiscard]] Address ask_to_join(Address const& root_address, std::chrono::milliseconds timeout);
+    // On the root, before start().
+    void invite_with(std::vector<std::uint8_t> invitation) { invitation_ = std::move(invitation); }
     void start(std::unique_ptr<Liveness> liveness);
     void finish() noexcept;
 
@@ -92,6 +95,7 @@ class UcxxCommunicator::Impl {
     std::vector<Address> joined_;
     bool connected_{false};
     std::string refused_;
+    std::vector<std::uint8_t> invitation_;  // the root's, to all
     // Barriers are numbered from 1.
     std::uint64_t barriers_{0};
     std::uint64_t released_{0};

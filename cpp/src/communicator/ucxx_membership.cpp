@@ -26,7 +26,8 @@ void UcxxCommunicator::Impl::connect_all(std::vector<Address> const& addresses) 
 }
 
 // As a rank other than the root, before start(): this thread drives the worker.
-void UcxxCommunicator::Impl::ask_to_join(Address const& root_address, std::chrono::milliseconds timeout) {
+UcxxCommunicator::Address UcxxCommunicator::Impl::ask_to_join(
+    Address const& root_address, std::chrono::milliseconds timeout) {
     transport_->connect(detail::root, root_address);
     send_control(
         detail::root, detail::JoinMessage{nranks_, ucxx_worker_address(*transport_->worker())}.encode());
@@ -43,6 +44,8 @@ void UcxxCommunicator::Impl::ask_to_join(Address const& root_address, std::chron
         "the root of the communicator did not answer within " + std::to_string(timeout.count())
             + " ms: is its process alive, and its address the right one?",
         TimeoutError);
+    std::lock_guard const lock{mutex_};
+    return invitation_;
 }
 
 void UcxxCommunicator::Impl::send_control(Rank destination, std::vector<std::uint8_t> message) {
@@ -80,12 +83,14 @@ void UcxxCommunicator::Impl::on_control(Rank source, std::vector<std::uint8_t> c
             on_join(detail::JoinMessage::decode(message));
             return;
         case ControlKind::assign: {
-            auto const assigned = detail::AssignMessage::decode(message).rank;
+            auto assign = detail::AssignMessage::decode(message);
+            auto const assigned = assign.rank;
             RAPIDSMPF_EXPECTS(
                 assigned > detail::root && assigned < nranks_, "rank out of range", FormatError);
             std::lock_guard const lock{mutex_};
             RAPIDSMPF_EXPECTS(rank_ == detail::no_rank, "a second rank", FormatError);
             rank_ = assigned;
+            invitation_ = std::move(assign.invitation);
             return;
         }
         case ControlKind::refuse: {
@@ -149,7 +154,7 @@ void UcxxCommunicator::Impl::on_join(detail::JoinMessage const& join) {
             table.emplace(joined_);
         }
     }
-    send_control(assigned, detail::AssignMessage{assigned}.encode());
+    send_control(assigned, detail::AssignMessage{assigned, invitation_}.encode());
     if (table) {
         for (Rank peer = 0; peer < nranks_; ++peer) {
             if (peer != rank_) {

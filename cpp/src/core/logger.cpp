@@ -1,7 +1,10 @@
 #include <rapidsmpf/core/logger.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <ctime>
 #include <stdexcept>
@@ -16,7 +19,24 @@ namespace rapidsmpf {
 
 namespace {
 constexpr std::array<std::string_view, 6> level_names{"NONE", "PRINT", "WARN", "INFO", "DEBUG", "TRACE"};
+
+// What a pipe takes as a whole, so that threads and processes that share one cannot interleave within a line.
+constexpr std::size_t longest_line = PIPE_BUF;
+
+void write_line(std::string_view line) {
+    while (!line.empty()) {
+        auto const written = ::write(STDERR_FILENO, line.data(), line.size());
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return;
+        }
+        line.remove_prefix(static_cast<std::size_t>(written));
+    }
 }
+
+}  // namespace
 
 LogLevel parse_log_level(std::string_view text) {
     std::string word;
@@ -57,19 +77,16 @@ void Logger::log(LogLevel level, std::string_view message) const {
     std::snprintf(
         prefix.data(), prefix.size(), "[%s:%s:%ld:%s.%03ld] ", std::string{to_string(level)}.c_str(),
         rank < 0 ? "-" : std::to_string(rank).c_str(), thread, clock.data(), now.tv_nsec / 1'000'000);
-    std::string line{prefix.data()};
-    line += message;
-    line += '\n';
-    // One write for the whole line: threads and processes that share a pipe cannot interleave within it.
-    auto const* rest = line.data();
-    auto left = line.size();
-    while (left > 0) {
-        auto const written = ::write(STDERR_FILENO, rest, left);
-        if (written <= 0) {
-            return;
+    std::string_view const head{prefix.data()};
+    for (bool first = true; first || !message.empty(); first = false) {
+        auto const longest = longest_line - head.size() - 1;
+        auto const end = std::min(message.find('\n'), message.size());
+        auto const piece = message.substr(0, std::min(end, longest));
+        write_line(std::string{head}.append(piece).append(1, '\n'));
+        message.remove_prefix(piece.size());
+        if (message.starts_with('\n')) {
+            message.remove_prefix(1);
         }
-        rest += written;
-        left -= static_cast<std::size_t>(written);
     }
 }
 

@@ -12,6 +12,7 @@
 
 #include <rapidsmpf/bootstrap/bootstrap.hpp>
 #include <rapidsmpf/bootstrap/coordinator.hpp>
+#include <rapidsmpf/bootstrap/join.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 #include "bootstrap/ranks.hpp"
@@ -321,13 +322,12 @@ TEST(UcxxProcess, BarrierTimesOutAndNamesTheMissing) {
 // The way that Python's new_communicator takes: the root's address travels by other means.
 std::shared_ptr<UcxxCommunicator> join_by_hand(bootstrap::Coordinator& coordinator) {
     if (coordinator.rank() == 0) {
-        auto comm =
-            UcxxCommunicator::join(coordinator.nranks(), nullptr, std::nullopt, config::Options{}, nullptr);
+        auto comm = bootstrap::join_ucxx_comm(coordinator.nranks(), nullptr, std::nullopt);
         coordinator.put("root", comm->worker_address());
         return comm;
     }
     auto const address = coordinator.get("root", patience);
-    return UcxxCommunicator::join(coordinator.nranks(), nullptr, address, config::Options{}, nullptr);
+    return bootstrap::join_ucxx_comm(coordinator.nranks(), nullptr, address);
 }
 
 TEST(UcxxProcess, RanksJoinARootByItsAddress) {
@@ -369,6 +369,55 @@ TEST(UcxxProcess, RootRefusesAnotherNumberOfRanks) {
                 coordinator.nranks() + 1, nullptr, address, config::Options{}, nullptr)),
             std::invalid_argument);
         coordinator.barrier(patience);
+    }
+}
+
+TEST(UcxxProcess, DamagedAddressesAreRefused) {
+    auto const root =
+        UcxxCommunicator::join(2, nullptr, std::nullopt, config::Options{}, nullptr)->worker_address();
+    EXPECT_TRUE(is_sealed_ucxx_address(root));
+    auto const refused = [&](UcxxCommunicator::Address const& address) {
+        EXPECT_THROW(
+            static_cast<void>(UcxxCommunicator::join(2, nullptr, address, config::Options{}, nullptr)),
+            std::invalid_argument);
+    };
+    refused({});
+    refused(UcxxCommunicator::Address(200, 0));
+    auto changed = root;
+    changed[root.size() / 2] ^= 1U;
+    refused(changed);
+    refused({root.begin() + 1, root.end()});
+}
+
+TEST(UcxxProcess, UnknownProgressModesAreRefused) {
+    for (auto const* const mode : {"blocking", "polling", "often"}) {
+        config::Options const options{config::Strings{{"ucxx_progress_mode", mode}}};
+        EXPECT_THROW(
+            static_cast<void>(UcxxCommunicator::join(1, nullptr, std::nullopt, options, nullptr)),
+            std::invalid_argument);
+    }
+    for (auto const* const mode : {"thread-blocking", "Thread-Polling", ""}) {
+        config::Options const options{config::Strings{{"ucxx_progress_mode", mode}}};
+        EXPECT_EQ(UcxxCommunicator::join(1, nullptr, std::nullopt, options, nullptr)->rank(), 0);
+    }
+}
+
+// Who leaves in good order, the root too, is no failure to those that stay.
+TEST(UcxxProcess, RanksThatJoinedByHandNoticeWhoLeaves) {
+    bootstrap::Coordinator coordinator{bootstrap::Membership::from_environment(), patience};
+    auto comm = join_by_hand(coordinator);
+    comm->barrier(patience);
+    coordinator.barrier(patience);
+    Rank const last = comm->nranks() - 1;
+    if (comm->rank() == 0) {
+        comm.reset();
+    } else {
+        wait_on_progress(*comm, [&] { return comm->has_left(0); });
+        EXPECT_FALSE(comm->failure());
+    }
+    coordinator.barrier(patience);
+    if (comm && comm->rank() == last) {
+        EXPECT_FALSE(comm->failure());
     }
 }
 

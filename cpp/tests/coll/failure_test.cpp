@@ -5,6 +5,7 @@
 
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/communicator/single.hpp>
+#include <rapidsmpf/communicator/split.hpp>
 
 #include "coll/lifetime_suite.hpp"
 #include "coll/loopback_ranks.hpp"
@@ -101,6 +102,76 @@ TEST(Failure, PendingAndLaterCallsRaise) {
         shuffler.shutdown();
     };
     EXPECT_EQ(errors_of(run_ranks(cluster.communicators(), body)), "");
+}
+
+// A part of a communicator fails with it: a member by its rank in the part, anyone else by what the reason says.
+TEST(Failure, ReachesThePartsOfACommunicator) {
+    LoopbackCluster cluster{4};
+    std::atomic<int> waiting{0};
+    auto const endings = run_ranks(cluster.communicators(), [&](std::shared_ptr<Communicator> const& comm) {
+        auto const part = split(comm, comm->rank() / 2, -comm->rank(), patience);
+        coll::barrier(part, 1, patience);
+        if (comm->rank() == 3) {
+            while (waiting.load() < 3) {
+                waiting.wait(waiting.load());
+            }
+            cluster.kill(3, "out of patience");
+            return;
+        }
+        auto const br = BufferResource::make();
+        Shuffler shuffler{part, 1, 6, br};
+        ++waiting;
+        waiting.notify_all();
+        (void)shuffler.wait_any(patience);
+    });
+    // Rank 2 is in a part with rank 3, which has rank 0 there.
+    EXPECT_EQ(endings[2].error, "rank 0 failed: out of patience");
+    for (std::size_t const rank : {0, 1}) {
+        EXPECT_TRUE(endings[rank].rank_failed);
+        EXPECT_NE(
+            endings[rank].error.find(
+                "rank 3 of the communicator that this one was split from: out of patience"),
+            std::string::npos)
+            << endings[rank].error;
+    }
+}
+
+TEST(Failure, ASplitEndsWhenARankDies) {
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+        LoopbackFaults faults;
+        faults.seed = seed;
+        faults.delay_probability = seed % 2 == 0 ? 0.0 : 0.6;
+        faults.dying_rank = static_cast<Rank>(seed % 3);
+        faults.dies_after = mix(seed) % 30;
+        LoopbackCluster const cluster{3, faults};
+        auto const endings =
+            run_ranks(cluster.communicators(), [](std::shared_ptr<Communicator> const& comm) {
+                for (;;) {
+                    auto const part = split(comm, comm->rank() % 2, 0, patience);
+                    SUITE_CHECK(part != nullptr);
+                }
+            });
+        for (auto const& ending : endings) {
+            ASSERT_TRUE(ending.rank_failed) << "schedule " << seed << ": " << ending.error;
+        }
+    }
+}
+
+TEST(Failure, ASplitNamesTheMissing) {
+    LoopbackCluster const cluster{3};
+    try {
+        (void)split(cluster[0], 0, 0, std::chrono::milliseconds{1});
+        FAIL() << "nobody else called it";
+    } catch (TimeoutError const& error) {
+        EXPECT_NE(std::string{error.what()}.find("rank(s) 1, 2"), std::string::npos) << error.what();
+    }
+}
+
+TEST(Failure, ASplitCanBeStopped) {
+    LoopbackCluster const cluster{2};
+    std::stop_source stop;
+    stop.request_stop();
+    EXPECT_THROW((void)split(cluster[0], 0, 0, std::nullopt, stop.get_token()), TimeoutError);
 }
 
 TEST(Failure, ARankThatRaisesEndsTheOthers) {

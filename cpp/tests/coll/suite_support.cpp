@@ -5,6 +5,7 @@
 #include "coll/allgather_suite.hpp"
 #include "coll/lifetime_suite.hpp"
 #include "coll/shuffler_suite.hpp"
+#include "coll/split_suite.hpp"
 
 namespace rapidsmpf::suite {
 
@@ -78,7 +79,7 @@ Label check_chunk(PackedData const& chunk) {
 std::vector<Body> const& bodies() {
     static std::vector<Body> const all = [] {
         std::vector<Body> list;
-        for (auto const& part : {shuffler_bodies(), allgather_bodies(), lifetime_bodies()}) {
+        for (auto const& part : {shuffler_bodies(), allgather_bodies(), lifetime_bodies(), split_bodies()}) {
             list.insert(list.end(), part.begin(), part.end());
         }
         return list;

@@ -22,7 +22,8 @@ std::vector<Example> one_of_each() {
     return {
         {JoinMessage{3, Bytes{1, 2, 3}}.encode(),
          [](Bytes const& b) { static_cast<void>(JoinMessage::decode(b)); }},
-        {AssignMessage{2}.encode(), [](Bytes const& b) { static_cast<void>(AssignMessage::decode(b)); }},
+        {AssignMessage{2, Bytes{9, 8}}.encode(),
+         [](Bytes const& b) { static_cast<void>(AssignMessage::decode(b)); }},
         {RefuseMessage{"no"}.encode(), [](Bytes const& b) { static_cast<void>(RefuseMessage::decode(b)); }},
         {TableMessage{{Bytes{1}, Bytes{2, 3}}}.encode(),
          [](Bytes const& b) { static_cast<void>(TableMessage::decode(b)); }},
@@ -36,12 +37,14 @@ std::vector<Example> one_of_each() {
 TEST(UcxxTag, SenderAndTagAreKeptApart) {
     Tag const tag{Tag::max_op_id, 7};
     EXPECT_EQ(sender_of(ucx_tag(tag, 12345)), 12345);
+    EXPECT_EQ(sender_of(ucx_tag(tag.in_context(Tag::max_context), max_ranks - 1)), max_ranks - 1);
+    EXPECT_NE(ucx_tag(tag, 1) & tag_mask, ucx_tag(tag.in_context(1), 1) & tag_mask);
     EXPECT_EQ(ucx_tag(tag, 1) & tag_mask, ucx_tag(tag, 2) & tag_mask);
     EXPECT_NE(ucx_tag(Tag{1, 0}, 0) & tag_mask, ucx_tag(Tag{0, 1}, 0) & tag_mask);
 }
 
 TEST(UcxxTag, ControlMessagesLookLikeNoOthers) {
-    EXPECT_EQ(ucx_tag(Tag{Tag::max_op_id, 7}, 0) & control_bit, 0U);
+    EXPECT_EQ(ucx_tag(Tag{Tag::max_op_id, 7}.in_context(Tag::max_context), 0) & control_bit, 0U);
     EXPECT_NE(ucx_control_tag(3) & control_bit, 0U);
     EXPECT_EQ(sender_of(ucx_control_tag(3)), 3);
     EXPECT_EQ(sender_of(ucx_control_tag(-1)), -1);
@@ -53,6 +56,9 @@ TEST(UcxxControl, FieldsSurvive) {
     EXPECT_EQ(join.address, (Bytes{1, 2, 3}));
     auto const table = TableMessage::decode(one_of_each()[3].bytes);
     EXPECT_EQ(table.addresses, (std::vector<Bytes>{Bytes{1}, Bytes{2, 3}}));
+    auto const assign = AssignMessage::decode(one_of_each()[1].bytes);
+    EXPECT_EQ(assign.rank, 2);
+    EXPECT_EQ(assign.invitation, (Bytes{9, 8}));
     auto const abort = AbortMessage::decode(one_of_each()[5].bytes).failure;
     EXPECT_EQ(abort.rank, 1);
     EXPECT_EQ(abort.host, "host");

@@ -9,9 +9,13 @@ import importlib.util
 
 COMMUNICATORS: tuple[str, ...] = tuple(
     name
-    for name, needs in (("single", None), ("ucxx", "libucxx"))
-    if not needs or importlib.util.find_spec(needs)
+    for name, needs in (
+        ("single", ()),
+        ("ucxx", ("libucxx",)),
+        ("mpi", ("rapidsmpf.communicator._mpi", "mpi4py")),
+    )
+    if all(importlib.util.find_spec(module) for module in needs)
 )
-"""The backends that can be used here."""
+"""The backends that can be used here: ``mpi`` when Riverrun was built where an MPI is, and mpi4py is installed."""
 
 __all__ = ["COMMUNICATORS"]

@@ -2,9 +2,16 @@
 
 from enum import IntEnum
 
+from libc.stdint cimport int32_t
 from libcpp.utility cimport move
 
 from rapidsmpf.progress_thread cimport ProgressThread
+
+
+cdef extern from "<rapidsmpf_python/communicators.hpp>" namespace "rapidsmpf::python" nogil:
+    shared_ptr[cpp_Communicator] split_interruptibly(
+        shared_ptr[cpp_Communicator], int32_t, int32_t, double
+    ) except +translate_exception
 
 __all__ = ["LOG_LEVEL", "Communicator", "Logger"]
 
@@ -22,6 +29,9 @@ class LOG_LEVEL(IntEnum):
 
 cdef class Logger:
     """Writes log lines of a rank to stderr. Comes from :attr:`Communicator.logger`.
+
+    A line is ``[LEVEL:rank:thread:time] message``, written whole: those of threads, and of ranks that share a
+    terminal, never mix. A message of several lines is written as several log lines.
 
     The option ``log`` (environment: ``RAPIDSMPF_LOG``) sets the level: NONE, PRINT, WARN (default), INFO, DEBUG or
     TRACE.
@@ -41,23 +51,53 @@ cdef class Logger:
             self._comm.get().logger().log(<cpp_LogLevel> level, text)
 
     def print(self, str msg not None):
-        """Write a message at level PRINT."""
+        """Write a message at level PRINT.
+
+        Parameters
+        ----------
+        msg
+            The message.
+        """
         self._log(LOG_LEVEL.PRINT, msg)
 
     def warn(self, str msg not None):
-        """Write a message at level WARN."""
+        """Write a message at level WARN.
+
+        Parameters
+        ----------
+        msg
+            The message.
+        """
         self._log(LOG_LEVEL.WARN, msg)
 
     def info(self, str msg not None):
-        """Write a message at level INFO."""
+        """Write a message at level INFO.
+
+        Parameters
+        ----------
+        msg
+            The message.
+        """
         self._log(LOG_LEVEL.INFO, msg)
 
     def debug(self, str msg not None):
-        """Write a message at level DEBUG."""
+        """Write a message at level DEBUG.
+
+        Parameters
+        ----------
+        msg
+            The message.
+        """
         self._log(LOG_LEVEL.DEBUG, msg)
 
     def trace(self, str msg not None):
-        """Write a message at level TRACE."""
+        """Write a message at level TRACE.
+
+        Parameters
+        ----------
+        msg
+            The message.
+        """
         self._log(LOG_LEVEL.TRACE, msg)
 
 
@@ -128,6 +168,46 @@ cdef class Communicator:
         cdef string text = reason.encode("utf-8", "replace")
         with nogil:
             self._handle.get().abort(text)
+
+    def split(self, color, int32_t key=0, *, timeout=None):
+        """Make communicators of some of the ranks.
+
+        Every rank of this communicator has to call it, in the same order among its calls. Ranks with the same colour
+        get a communicator together, in which they are numbered by key, then by rank here. Its messages meet none of
+        this one's, and it keeps this one alive. When this communicator fails, it fails as well: a member by its rank
+        there, any other rank as -1.
+
+        Parameters
+        ----------
+        color
+            Which communicator this rank wants to be in, at least 0; None or a negative number: in none.
+        key
+            Where in it.
+        timeout
+            Seconds to wait for the other ranks; None: no limit. After a timeout this communicator cannot be split
+            any more.
+
+        Returns
+        -------
+        The new communicator; None without a colour.
+
+        Raises
+        ------
+        TimeoutError
+            If some ranks did not come in time; the message names them.
+        RankFailedError
+            If a rank failed or has left.
+        OverflowError
+            If the colour or the key has more than 32 bits.
+        """
+        cdef int32_t wanted = -1
+        if color is not None and color >= 0:
+            wanted = color
+        cdef double seconds = -1 if timeout is None else max(0.0, timeout)
+        cdef shared_ptr[cpp_Communicator] handle
+        with nogil:
+            handle = split_interruptibly(self._handle, wanted, key, seconds)
+        return Communicator.from_handle(handle) if handle else None
 
     def __repr__(self):
         return self.get_str()

@@ -16,7 +16,7 @@ from rapidsmpf.progress_thread cimport ProgressThread, cpp_ProgressThread
 
 cdef extern from "<rapidsmpf_python/ucxx.hpp>" namespace "rapidsmpf::python" nogil:
     shared_ptr[cpp_Communicator] join_ucxx(
-        Rank, uintptr_t, cpp_bool, vector[uint8_t], cpp_Options, shared_ptr[cpp_ProgressThread]
+        Rank, uintptr_t, cpp_bool, cpp_bool, vector[uint8_t], cpp_Options, shared_ptr[cpp_ProgressThread]
     ) except +translate_exception
     vector[uint8_t] ucxx_address(shared_ptr[cpp_Communicator]) except +translate_exception
     void ucxx_barrier(shared_ptr[cpp_Communicator], double) except +translate_exception
@@ -49,10 +49,13 @@ def new_communicator(
     ucx_worker
         A ``ucxx`` worker to use (``ucxx._lib.libucxx.UCXWorker``); None: a new one.
     root_ucxx_address
-        Address of the root, as a ``ucxx`` address or as bytes; None on the root itself. UCX trusts it: it ends the
-        process when it cannot read the bytes.
+        Address of the root: the bytes of :func:`get_root_ucxx_address`, or a ``ucxx`` address made of them or of the
+        root's worker; None on the root itself. Damaged bytes are refused, but UCX trusts an address of a worker: it
+        may end the process when that is none.
     options
-        The options; ``ucxx_join_timeout`` (default 120 s) limits the wait for the root.
+        The options: ``ucxx_join_timeout`` (default 120 s) limits the wait for the root; ``ucxx_progress_mode`` is
+        ``thread-blocking`` (default) or ``thread-polling``; ``coordinator_host`` is the IPv4 address of the interface
+        on which the root listens for the ends of ranks (default 127.0.0.1; needed for ranks on several hosts).
     progress_thread
         The thread that drives it; None: one of its own.
 
@@ -61,7 +64,7 @@ def new_communicator(
     TimeoutError
         If the root does not answer.
     ValueError
-        If ``nranks`` is less than 1, or the root has all its ranks.
+        If ``nranks`` is less than 1, the root has all its ranks, the address is damaged, or an option is wrong.
     TypeError
         If the worker or the address is of another type.
     """
@@ -73,6 +76,7 @@ def new_communicator(
         worker = ucx_worker.ucxx_ptr
     cdef vector[uint8_t] root
     cdef const uint8_t* begin
+    cdef cpp_bool is_ours = isinstance(root_ucxx_address, bytes)
     if root_ucxx_address is not None:
         address_class = _ucxx_class("UCXAddress")
         if address_class is not None and isinstance(root_ucxx_address, address_class):
@@ -91,12 +95,19 @@ def new_communicator(
     if progress_thread is not None:
         thread = progress_thread._handle
     with nogil:
-        handle = join_ucxx(nranks, worker, has_root, move(root), opts, thread)
+        handle = join_ucxx(nranks, worker, has_root, is_ours, move(root), opts, thread)
     return Communicator.from_handle(handle)
 
 
 def get_root_ucxx_address(Communicator comm not None):
     """Return the bytes by which other processes reach a rank's UCXX worker (the root's, on the root).
+
+    They are an address for UCX, too: what follows UCX's own bytes, by which damage is noticed, UCX does not look at.
+
+    Parameters
+    ----------
+    comm
+        A UCXX communicator, not one of a split.
 
     Raises
     ------

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from rapidsmpf.coll.allgather import allgather_bytes
 from rapidsmpf.communicator import COMMUNICATORS, loopback, single
 from rapidsmpf.communicator.communicator import LOG_LEVEL, Communicator, Logger
 from rapidsmpf.config import Options
@@ -55,6 +57,63 @@ def test_abort_reaches_every_rank():
     with pytest.raises(RankFailedError, match="no more") as error:
         comms[1].check()
     assert error.value.rank == 1
+
+
+def on_every_rank(comms, work):
+    """Call ``work(comm)`` for each rank in a thread of its own; return the results by rank."""
+    with ThreadPoolExecutor(len(comms)) as pool:
+        return list(pool.map(work, comms))
+
+
+def test_split_by_colour_and_key():
+    comms = loopback.new_cluster(5)
+    parts = on_every_rank(comms, lambda comm: comm.split(comm.rank % 2, -comm.rank, timeout=60))
+    assert [(part.rank, part.nranks) for part in parts] == [(2, 3), (1, 2), (1, 3), (0, 2), (0, 3)]
+    gathered = on_every_rank(
+        list(zip(comms, parts, strict=True)),
+        lambda both: allgather_bytes(both[1], 1, b"%d" % both[0].rank, timeout=60),
+    )
+    assert gathered == [[b"4", b"2", b"0"], [b"3", b"1"]] * 2 + [[b"4", b"2", b"0"]]
+
+
+def test_split_without_a_colour():
+    comms = loopback.new_cluster(3)
+    parts = on_every_rank(comms, lambda comm: comm.split([0, None, -7][comm.rank], timeout=60))
+    assert parts[0].nranks == 1
+    assert parts[1:] == [None, None]
+
+
+def test_split_of_one_rank_needs_nobody():
+    part = single.new_communicator(Options()).split(3).split(0)
+    assert (part.rank, part.nranks) == (0, 1)
+    assert "Sub" in part.get_str()
+
+
+def test_split_names_the_missing():
+    comms = loopback.new_cluster(3)
+    with pytest.raises(TimeoutError, match="1, 2"):
+        comms[0].split(0, timeout=0.01)
+
+
+@pytest.mark.parametrize("arguments", [(2**31,), (0, 2**31)])
+def test_split_takes_32_bits(arguments):
+    with pytest.raises(OverflowError):
+        single.new_communicator(Options()).split(*arguments)
+
+
+def test_split_fails_with_its_parent():
+    comms = loopback.new_cluster(3)
+    parts = on_every_rank(comms, lambda comm: comm.split(comm.rank // 2, -comm.rank, timeout=60))
+    comms[0].abort("no more")
+    for comm in comms:
+        with pytest.raises(RankFailedError):
+            allgather_bytes(comm, 1, b"", timeout=60)
+    errors = []
+    for part in parts:
+        with pytest.raises(RankFailedError, match="no more") as error:
+            part.check()
+        errors.append(error.value.rank)
+    assert errors == [1, 1, -1]
 
 
 @pytest.mark.parametrize("level", list(LOG_LEVEL))

@@ -76,6 +76,8 @@ class CoordinatorServer {
     // others are in a session that it never joined.
     void rank_ended(Failure as_failure);
     [[nodiscard]] std::optional<Failure> const& failure() const noexcept { return failure_; }
+    // Whether anybody is connected.
+    [[nodiscard]] bool has_connections() const noexcept { return !connections_.empty(); }
 
   private:
     using Clock = std::chrono::steady_clock;

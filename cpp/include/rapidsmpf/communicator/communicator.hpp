@@ -2,7 +2,8 @@
 //
 // This is the transport seam under exchange/: point-to-point messages, matched by (source, tag), never
 // overtaking each other per (source, tag). It knows nothing of chunks, credits or partitions. Backends:
-// single (one rank), loopback (N ranks as threads of one process, with injected faults, for tests), ucxx.
+// single (one rank), loopback (N ranks as threads of one process, with injected faults, for tests), ucxx, and mpi,
+// which is a library of its own. split.hpp makes communicators of some of the ranks of another.
 //
 // Threading: every method may be called from any thread; a backend that is not thread-safe inside takes its
 // own lock. Messages move only while someone calls progress(), which the communicator's ProgressThread does.
@@ -24,25 +25,43 @@
 
 namespace rapidsmpf {
 
+namespace detail {
+class SplitDesk;
+}
+
 using Rank = std::int32_t;
 // Names a collective operation; the same on all ranks that take part.
 using OpId = std::int32_t;
+// Keeps the messages of the communicators that share a transport apart: 0 is the transport's own communicator, the
+// others are what split() made of it.
+using ContextId = std::uint16_t;
 
-// What a message belongs to: the operation and, within it, a stage (kind of message).
+// What a message belongs to: the operation and, within it, a stage (kind of message). The operation max_op_id is
+// the library's own: its stages are 0 control messages of exchange/, 1 split(), 2 the farewell of a
+// sub-communicator.
 class Tag {
   public:
     static constexpr int stage_bits = 3;
     static constexpr int op_bits = 28;
+    static constexpr int context_bits = 12;
+    // All that a transport has to carry of value().
+    static constexpr int bits = stage_bits + op_bits + context_bits;
     static constexpr OpId max_op_id = (OpId{1} << op_bits) - 1;
+    static constexpr ContextId max_context = (ContextId{1} << context_bits) - 1;
 
     // Throws std::invalid_argument when op or stage is out of range.
     Tag(OpId op, std::uint32_t stage);
-    [[nodiscard]] std::uint32_t value() const noexcept { return value_; }
-    [[nodiscard]] OpId op() const noexcept { return static_cast<OpId>(value_ >> stage_bits); }
+    // The same tag in another context; this one has to be in context 0. Throws std::invalid_argument.
+    [[nodiscard]] Tag in_context(ContextId context) const;
+    [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
+    [[nodiscard]] OpId op() const noexcept { return static_cast<OpId>((value_ >> stage_bits) & max_op_id); }
+    [[nodiscard]] ContextId context() const noexcept {
+        return static_cast<ContextId>(value_ >> (stage_bits + op_bits));
+    }
     friend bool operator==(Tag, Tag) noexcept = default;
 
   private:
-    std::uint32_t value_;
+    std::uint64_t value_;
 };
 
 // Why a communicator became unusable.
@@ -111,7 +130,7 @@ class Communicator {
     }
 
     // The failure that made this communicator unusable, if any.
-    [[nodiscard]] std::optional<RankFailure> failure() const;
+    [[nodiscard]] virtual std::optional<RankFailure> failure() const;
     // Throws RankFailedError if the communicator failed.
     void check() const;
     // Records that a rank failed (the first report counts), tells the listeners and wakes the progress thread.
@@ -132,12 +151,17 @@ class Communicator {
     [[nodiscard]] std::shared_ptr<void> companion(std::function<std::shared_ptr<void>()> const& make);
 
     // Whether a rank has closed its communicator in good order, as far as this one has heard.
-    [[nodiscard]] bool has_left(Rank rank) const;
+    [[nodiscard]] virtual bool has_left(Rank rank) const;
+    // Some rank that has, if any.
+    [[nodiscard]] virtual std::optional<Rank> first_left() const;
 
     // Operation ids in use on this rank: claiming one that is in use throws std::invalid_argument, and claiming any
     // after another rank has left throws RankFailedError, because a collective needs all ranks.
     void claim_op(OpId op);
     void release_op(OpId op) noexcept;
+
+    // What split() knows of its earlier calls on this communicator; made by the first call.
+    [[nodiscard]] std::shared_ptr<detail::SplitDesk> split_desk();
 
   protected:
     // For backends: another rank has closed its communicator in good order.

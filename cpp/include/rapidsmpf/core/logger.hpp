@@ -1,5 +1,6 @@
 // Log lines with level, rank, thread and time, written whole to stderr: lines of threads and of processes
-// that share a pipe never interleave.
+// that share a pipe never interleave. A message that has several lines, or is longer than a pipe takes as a whole, is
+// written as several log lines.
 #pragma once
 
 #include <atomic>

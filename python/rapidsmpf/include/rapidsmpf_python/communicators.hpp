@@ -2,17 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
 #include <Python.h>
+#include <rapidsmpf_python/interrupt.hpp>
 
 #include <rapidsmpf/communicator/communicator.hpp>
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/communicator/single.hpp>
+#include <rapidsmpf/communicator/split.hpp>
 
 namespace rapidsmpf::python {
 
@@ -34,6 +38,22 @@ namespace rapidsmpf::python {
         faults.dies_after = dies_after;
     }
     return LoopbackCluster{nranks, faults, std::move(options)}.communicators();
+}
+
+// color < 0: none. seconds < 0: no limit. The caller does not hold the GIL.
+[[nodiscard]] inline std::shared_ptr<Communicator> split_interruptibly(
+    std::shared_ptr<Communicator> const& parent, std::int32_t color, std::int32_t key, double seconds) {
+    std::stop_source stop;
+    auto future = std::async(
+        std::launch::async, [&] { return split(parent, color, key, to_timeout(seconds), stop.get_token()); });
+    while (future.wait_for(detail::slice) != std::future_status::ready) {
+        if (auto const error = detail::raised_by_signal()) {
+            stop.request_stop();
+            future.wait();
+            throw PythonError{*error};
+        }
+    }
+    return future.get();
 }
 
 }  // namespace rapidsmpf::python

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include <rapidsmpf_python/interrupt.hpp>
 #include <ucxx/api.h>
 
+#include <rapidsmpf/bootstrap/join.hpp>
 #include <rapidsmpf/communicator/ucxx.hpp>
 
 namespace rapidsmpf::python {
@@ -29,14 +31,20 @@ using Bytes = std::vector<std::uint8_t>;
     return std::dynamic_pointer_cast<::ucxx::Worker>(worker->shared_from_this());
 }
 
+// must_be_ours: the address has to be one that get_root_ucxx_address() gave, not UCX's bare one.
 [[nodiscard]] inline std::shared_ptr<Communicator> join_ucxx(
-    Rank nranks, std::uintptr_t worker, bool has_root, Bytes root_address, config::Options options,
-    std::shared_ptr<ProgressThread> progress_thread) {
+    Rank nranks, std::uintptr_t worker, bool has_root, bool must_be_ours, Bytes root_address,
+    config::Options options, std::shared_ptr<ProgressThread> progress_thread) {
     std::optional<Bytes> root;
     if (has_root) {
+        RAPIDSMPF_EXPECTS(
+            !must_be_ours || is_sealed_ucxx_address(root_address),
+            "these " + std::to_string(root_address.size())
+                + " bytes are not the address of a root: use what get_root_ucxx_address() gives",
+            std::invalid_argument);
         root = std::move(root_address);
     }
-    return UcxxCommunicator::join(
+    return bootstrap::join_ucxx_comm(
         nranks, worker_at(worker), root, std::move(options), std::move(progress_thread));
 }
 

@@ -1,0 +1,185 @@
+#include "split_desk.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/core/error.hpp>
+
+namespace rapidsmpf::detail {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint32_t split_stage = 1;
+// How many freed contexts are not given out again yet.
+constexpr std::size_t most_resting = Tag::max_context / 2;
+// How long the last messages of a rank that left in good order may be on their way.
+constexpr std::chrono::milliseconds left_grace{2000};
+
+Tag split_tag() {
+    return Tag{Tag::max_op_id, split_stage};
+}
+
+}  // namespace
+
+// One gather, shared by the thread that waits and the progress thread.
+struct SplitDesk::Round {
+    Round(std::uint64_t number_, std::size_t nranks) : number{number_}, values(nranks) {}
+
+    std::uint64_t const number;
+    std::mutex mutex;  // guards what follows
+    std::condition_variable changed;
+    std::vector<std::optional<Bytes>> values;
+    std::size_t missing{0};
+    std::optional<RankFailure> failure;
+    std::exception_ptr error;
+    std::optional<Clock::time_point> absence_noticed;
+
+    bool stopped{false};
+
+    [[nodiscard]] bool is_over() const { return missing == 0 || failure || error || stopped; }
+};
+
+// On the progress thread. Returns whether something came.
+bool SplitDesk::take_in(Communicator& comm, Round& round) {
+    bool any = false;
+    auto const accept = [&](Rank source, Bytes bytes) {
+        ByteReader reader{bytes};
+        auto const number = reader.integer<std::uint64_t>();
+        if (number > round.number) {
+            early_[source].push_back(std::move(bytes));
+            return;
+        }
+        auto& value = round.values.at(static_cast<std::size_t>(source));
+        // An earlier round's belongs to a gather that was given up.
+        if (number == round.number && !value) {
+            value = Bytes(bytes.begin() + sizeof(number), bytes.end());
+            --round.missing;
+        }
+    };
+    std::lock_guard const lock{round.mutex};
+    if (round.is_over()) {
+        return false;
+    }
+    try {
+        for (auto& [source, queue] : std::exchange(early_, {})) {
+            for (auto& bytes : queue) {
+                accept(source, std::move(bytes));
+            }
+        }
+        while (auto arrived = comm.recv_any(split_tag())) {
+            any = true;
+            accept(arrived->source, std::move(arrived->bytes));
+        }
+        for (std::size_t i = 0; i < round.values.size(); ++i) {
+            auto const rank = static_cast<Rank>(i);
+            if (!round.values[i] && rank != comm.rank() && comm.has_left(rank)) {
+                auto const now = Clock::now();
+                if (now >= round.absence_noticed.value_or(now) + left_grace) {
+                    throw RankFailedError{rank, "", 0, "it closed its communicator before a split of it"};
+                }
+                round.absence_noticed = round.absence_noticed.value_or(now);
+            }
+        }
+    } catch (...) {
+        round.error = std::current_exception();
+    }
+    if (round.is_over()) {
+        round.changed.notify_all();
+    }
+    return any;
+}
+
+std::vector<SplitDesk::Bytes> SplitDesk::gather(
+    Communicator& comm, Bytes mine, Deadline deadline, std::stop_token const& stop) {
+    Rank const me = comm.rank();
+    auto const nranks = static_cast<std::size_t>(comm.nranks());
+    auto const round = std::make_shared<Round>(rounds_++, nranks);
+    round->missing = nranks - 1;
+    auto const message = ByteWriter{}.integer(round->number).raw(mine).take();
+    round->values[static_cast<std::size_t>(me)] = std::move(mine);
+    for (Rank peer = 0; peer < comm.nranks(); ++peer) {
+        if (peer != me) {
+            static_cast<void>(comm.send(message, peer, split_tag()));
+        }
+    }
+    auto const listener = comm.add_failure_listener([round](RankFailure const& failure) {
+        std::lock_guard const lock{round->mutex};
+        round->failure = failure;
+        round->changed.notify_all();
+    });
+    std::stop_callback const on_stop{stop, [round] {
+                                         std::lock_guard const lock{round->mutex};
+                                         round->stopped = true;
+                                         round->changed.notify_all();
+                                     }};
+    auto const function = comm.progress_thread()->add_function([this, &comm, round] {
+        return take_in(comm, *round) ? ProgressThread::Progress::busy : ProgressThread::Progress::idle;
+    });
+    {
+        std::unique_lock lock{round->mutex};
+        auto const over = [&] { return round->is_over(); };
+        if (deadline) {
+            round->changed.wait_until(lock, *deadline, over);
+        } else {
+            round->changed.wait(lock, over);
+        }
+    }
+    comm.progress_thread()->remove_function(function);
+    comm.remove_failure_listener(listener);
+
+    std::lock_guard const lock{round->mutex};  // a request to stop may still come
+    if (round->error) {
+        std::rethrow_exception(round->error);
+    }
+    if (round->missing > 0 && round->failure) {
+        round->failure->raise();
+    }
+    std::vector<Bytes> values;
+    std::string missing;
+    for (std::size_t rank = 0; rank < nranks; ++rank) {
+        if (auto& value = round->values[rank]) {
+            values.push_back(std::move(*value));
+        } else {
+            missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+        }
+    }
+    if (!missing.empty()) {
+        throw TimeoutError{
+            (round->stopped ? "split() was interrupted; it was not called yet by rank(s) "
+                            : "split() was not called in time by rank(s) ")
+            + missing};
+    }
+    return values;
+}
+
+ContextSet SplitDesk::taken() const {
+    std::lock_guard const lock{contexts_mutex_};
+    return taken_;
+}
+
+bool SplitDesk::reserve(ContextId context) {
+    std::lock_guard const lock{contexts_mutex_};
+    bool const was_free = !taken_[context];
+    taken_.set(context);
+    return was_free;
+}
+
+void SplitDesk::release(ContextId context, Used used) {
+    std::lock_guard const lock{contexts_mutex_};
+    if (used == Used::no) {
+        taken_.reset(context);
+        return;
+    }
+    resting_.push_back(context);
+    if (resting_.size() > most_resting) {
+        taken_.reset(resting_.front());
+        resting_.pop_front();
+    }
+}
+
+}  // namespace rapidsmpf::detail

@@ -1,0 +1,9 @@
+from rapidsmpf.communicator.communicator import Communicator
+from rapidsmpf.config import Options
+from rapidsmpf.progress_thread import ProgressThread
+
+def library_version() -> str: ...
+def new_communicator(
+    handle: int, options: Options, progress_thread: ProgressThread | None = None
+) -> Communicator: ...
+def abort_all(reason: str) -> None: ...

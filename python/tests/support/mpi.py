@@ -1,0 +1,67 @@
+"""Runs Python scripts as ranks of a job, under mpirun."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from rapidsmpf.communicator import COMMUNICATORS
+
+from support.ranks import Job
+
+__all__ = ["needs_mpi", "run_mpi_ranks"]
+
+needs_mpi = pytest.mark.skipif(
+    "mpi" not in COMMUNICATORS, reason="built without MPI, or mpi4py is not installed"
+)
+
+# Of Open MPI: more ranks than cores, as root, without binding each to a core, nothing but the loopback interface.
+# Others do not know these and need none of them.
+_ENVIRONMENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_btl_tcp_if_include": "lo",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+
+
+def run_mpi_ranks(
+    nranks: int, script: str, *arguments: str, options: tuple[str, ...] = (), timeout: float = 120
+) -> Job:
+    """Run a script as ``nranks`` ranks; skip the test when there is no mpirun.
+
+    Parameters
+    ----------
+    nranks
+        Number of ranks.
+    script
+        The Python code.
+    arguments
+        What ``sys.argv[1:]`` is to be.
+    options
+        Options of mpirun.
+    timeout
+        Seconds after which the job is killed and the test fails.
+    """
+    beside = Path(sys.executable).parent / "mpirun"
+    mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
+    if mpirun is None:
+        pytest.skip("mpirun is not installed")
+    done = subprocess.run(
+        [mpirun, *options, "-n", str(nranks), sys.executable, "-c", textwrap.dedent(script), *arguments],
+        env=os.environ | _ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    return Job(done.returncode, done.stdout, done.stderr)

@@ -90,6 +90,8 @@ class Executor {
     // Throws SystemError when the operating system gives no more threads.
     [[nodiscard]] BlockingAwaiter enter_blocking() noexcept { return BlockingAwaiter{*this}; }
 
+    [[nodiscard]] LeaveBlockingAwaiter leave_blocking() noexcept { return LeaveBlockingAwaiter{*this}; }
+
     // Runs function() where blocking is allowed, and continues with its result on a coroutine thread.
     // Pass a named function object with std::move (see CONTRIBUTING on g++ 12).
     template <typename Function>
@@ -103,7 +105,7 @@ class Executor {
             } catch (...) {
                 error = std::current_exception();
             }
-            co_await LeaveBlockingAwaiter{*this};
+            co_await leave_blocking();
             if (error) {
                 std::rethrow_exception(std::move(error));
             }
@@ -114,7 +116,7 @@ class Executor {
             } catch (...) {
                 error = std::current_exception();
             }
-            co_await LeaveBlockingAwaiter{*this};
+            co_await leave_blocking();
             if (error) {
                 std::rethrow_exception(std::move(error));
             }

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -318,11 +319,11 @@ class Killed : public testing::TestWithParam<Naming> {
 };
 
 TEST_P(Killed, LeavesNothing) {
-    // The child runs this test anew, up to the statement.
+    // The child runs this test anew, up to the statement; nobody would remove a folder that it makes.
     GTEST_FLAG_SET(death_test_style, "threadsafe");
-    TemporaryFolder const folder;
+    std::optional<TemporaryFolder> folder;
     if (std::getenv(variable) == nullptr) {
-        ::setenv(variable, folder.path().c_str(), 1);
+        ::setenv(variable, folder.emplace().path().c_str(), 1);
     }
     std::filesystem::path const watched = std::getenv(variable);
     EXPECT_EXIT(write_and_be_killed(GetParam()), testing::KilledBySignal(SIGKILL), "");

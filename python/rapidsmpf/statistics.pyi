@@ -2,9 +2,11 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import Self, TypedDict
 
 from rapidsmpf.config import Options
+from rapidsmpf.memory.scoped_memory_record import ScopedMemoryRecord
+from rapidsmpf.rmm_resource_adaptor import RmmResourceAdaptor
 
 class _Stat(TypedDict):
     count: int
@@ -23,12 +25,12 @@ def registered_statistics() -> list[StatisticInfo]: ...
 
 @dataclass
 class MemoryRecord:
-    scoped: Any
+    scoped: ScopedMemoryRecord
     global_peak: int
     num_calls: int
 
 class MemoryRecorder:
-    def __init__(self, stats: Statistics, mr: None, name: str) -> None: ...
+    def __init__(self, stats: Statistics, mr: RmmResourceAdaptor | None, name: str) -> None: ...
     def __enter__(self) -> None: ...
     def __exit__(
         self,
@@ -38,9 +40,9 @@ class MemoryRecorder:
     ) -> bool: ...
 
 class Statistics:
-    def __init__(self, enable: bool, *, mr: None = None) -> None: ...
+    def __init__(self, enable: bool, *, mr: RmmResourceAdaptor | None = None) -> None: ...
     @classmethod
-    def from_options(cls, mr: None, options: Options) -> Self: ...
+    def from_options(cls, mr: RmmResourceAdaptor | None, options: Options) -> Self: ...
     @property
     def enabled(self) -> bool: ...
     @property

@@ -10,6 +10,8 @@ from libcpp.memory cimport make_shared
 from libcpp.utility cimport move
 
 from rapidsmpf.config cimport Options, cpp_Options
+from rapidsmpf.memory.memory_resource cimport adaptor_of, cpp_RmmResourceAdaptor
+from rapidsmpf.memory.scoped_memory_record cimport ScopedMemoryRecord
 
 
 cdef extern from * nogil:
@@ -114,6 +116,8 @@ class MemoryRecord:
 class MemoryRecorder:
     """The context manager that :meth:`Statistics.memory_profiling` returns.
 
+    It is entered and left on one thread. It may be entered again, also while it is active.
+
     Parameters
     ----------
     stats
@@ -124,15 +128,32 @@ class MemoryRecorder:
         The scope's name.
     """
 
-    def __init__(self, stats, mr, name):
+    def __init__(self, Statistics stats not None, mr, str name not None):
+        if mr is not None:
+            adaptor_of(mr)  # checks its type
         self._stats = stats
-        self._mr = mr
+        self._mr = mr if stats.memory_profiling_enabled else None
         self._name = name
 
     def __enter__(self):
-        return None
+        cdef shared_ptr[cpp_RmmResourceAdaptor] adaptor
+        if self._mr is not None:
+            adaptor = adaptor_of(self._mr)
+            with nogil:
+                adaptor.get().begin_scoped_memory_record()
 
     def __exit__(self, exc_type, exc_value, traceback):
+        cdef shared_ptr[cpp_RmmResourceAdaptor] adaptor
+        cdef cpp_ScopeMeasurement measured
+        cdef string name
+        cdef Statistics stats
+        if self._mr is not None:
+            stats = self._stats
+            name = self._name.encode()
+            adaptor = adaptor_of(self._mr)
+            with nogil:
+                measured = adaptor.get().end_scope()
+                stats._profile.get().add(name, measured)
         return False
 
 
@@ -144,19 +165,22 @@ cdef class Statistics:
     enable
         Whether to collect; operations on disabled statistics do nothing.
     mr
-        A memory resource to profile. Only None (no memory profiling) in this version.
+        An :class:`~rapidsmpf.rmm_resource_adaptor.RmmResourceAdaptor` whose allocations
+        :meth:`memory_profiling` records; None: no memory profiling.
 
     Raises
     ------
-    NotImplementedError
-        If ``mr`` is given.
+    TypeError
+        If ``mr`` is another memory resource.
     """
 
     def __init__(self, bint enable, *, mr=None):
-        if mr is not None:
-            raise NotImplementedError("memory profiling is not in this version: mr must be None")
-        self._mr = mr
         cdef cpp_Enabled enabled = cpp_Enabled.yes if enable else cpp_Enabled.no
+        if mr is not None:
+            adaptor_of(mr)  # checks its type
+            if enable:
+                self._profile = make_shared[cpp_MemoryProfile]()
+        self._mr = mr
         with nogil:
             self._handle = make_shared[cpp_Statistics](enabled)
 
@@ -192,7 +216,7 @@ cdef class Statistics:
     @property
     def memory_profiling_enabled(self):
         """Whether memory profiling is enabled."""
-        return self._mr is not None
+        return self._profile.get() != NULL
 
     def add_stat(self, str name not None, double value):
         """Add a value to a statistic.
@@ -308,30 +332,64 @@ cdef class Statistics:
         return _restore, (self.enabled, self.serialize())
 
     def get_memory_records(self):
-        """Return the records of memory profiling by the names of their scopes."""
-        return {}
+        """Return the :class:`MemoryRecord` of each scope of memory profiling, by its name."""
+        cdef cpp_map[string, cpp_MemoryProfileRecord] records
+        if self._profile.get() == NULL:
+            return {}
+        with nogil:
+            records = self._profile.get().records()
+        return {
+            (<bytes> item.first).decode(): MemoryRecord(
+                ScopedMemoryRecord.from_record(item.second.scoped),
+                item.second.global_peak,
+                item.second.num_calls,
+            )
+            for item in records
+        }
 
     def memory_profiling(self, str name not None):
         """Return a context manager that profiles the memory of a block.
 
-        It does nothing when memory profiling is not enabled.
+        What the block's thread allocates through the memory resource is added to the record of that name. Blocks
+        nest: an outer one holds what the inner ones allocate. It does nothing when memory profiling is not enabled.
 
         Parameters
         ----------
         name
             The scope's name: the key in :meth:`get_memory_records`.
+
+        Returns
+        -------
+        The :class:`MemoryRecorder`.
+
+        Examples
+        --------
+        >>> mr = RmmResourceAdaptor(HostMemoryResource())  # doctest: +SKIP
+        >>> stats = Statistics(True, mr=mr)  # doctest: +SKIP
+        >>> with stats.memory_profiling("load"):  # doctest: +SKIP
+        ...     load()
+        >>> stats.get_memory_records()["load"].scoped.peak()  # doctest: +SKIP
+        1024
         """
         return MemoryRecorder(self, self._mr, name)
 
     def report(self):
-        """Return a table of the statistics for people."""
+        """Return a table of the statistics for people, and of memory profiling when that is enabled."""
         cdef string text
+        cdef string profile
         with nogil:
             text = self._handle.get().report()
-        return text.decode()
+            if self._profile.get() != NULL:
+                profile = self._profile.get().report()
+        return text.decode() + profile.decode()
 
     def write_json_string(self):
-        """Return the statistics as JSON: ``{"statistics": {name: {"count", "value", "max"}}}``.
+        """Return the statistics as JSON.
+
+        Returns
+        -------
+        ``{"statistics": {name: {"count", "value", "max"}}}``, and, when there are memory records,
+        ``"memory_records": {name: {"num_calls", "peak_bytes", "total_bytes", "global_peak_bytes"}}``.
 
         Raises
         ------
@@ -341,6 +399,8 @@ cdef class Statistics:
         cdef string more
         cdef string text
         with nogil:
+            if self._profile.get() != NULL:
+                more = self._profile.get().json_member()
             text = self._handle.get().snapshot().to_json(more)
         return text.decode()
 

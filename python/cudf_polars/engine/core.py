@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import polars as pl
 from polars.lazyframe.query_result import SingleNodeQueryResult
+from rapidsmpf.statistics import Statistics
 
 from cudf_polars.engine.options import StreamingOptions
 
@@ -161,6 +162,10 @@ class StreamingEngine(pl.Engine):
         """Run a query and write its rows."""
 
     @abstractmethod
+    def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
+        """Return each rank's statistics, by rank; called with the lock held."""
+
+    @abstractmethod
     def _close(self) -> None:
         """Free what the engine made."""
 
@@ -188,6 +193,38 @@ class StreamingEngine(pl.Engine):
         """
         self._check_open("cluster information")
         return list(self._cluster_info)
+
+    def gather_statistics(self, *, clear: bool = False) -> list[Statistics]:
+        """Return copies of the statistics of every rank, by rank; see docs/statistics.md.
+
+        They are empty unless the option ``statistics`` is on. Where each rank runs the script (SPMD), every rank has to
+        call this, between the same queries.
+
+        Parameters
+        ----------
+        clear
+            Whether to begin anew afterwards.
+
+        Raises
+        ------
+        RuntimeError
+            If the engine was shut down.
+        RankFailedError
+            If a rank is lost.
+        """
+        with self._lock:
+            self._check_open("statistics")
+            return self._statistics_of_ranks(clear=clear)
+
+    def global_statistics(self, *, clear: bool = False) -> Statistics:
+        """Return the statistics of all ranks as one: sums of counts and sums, the largest of maxima and peaks.
+
+        Parameters
+        ----------
+        clear
+            As for :meth:`gather_statistics`, which also says who has to call this.
+        """
+        return Statistics.merge(self.gather_statistics(clear=clear))
 
     def shutdown(self) -> None:
         """Free the engine's resources; idempotent. A query on a closed engine raises RuntimeError."""

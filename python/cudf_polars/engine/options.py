@@ -112,14 +112,12 @@ class StreamingOptions:
         "rapidsmpf", True, "Whether a reservation may exceed the limit after that wait.", effective=False
     )
     pinned_memory: bool | Unspecified = _option(
-        "rapidsmpf", False, "Use page-locked host memory as a spill tier.", effective=False
+        "rapidsmpf", False, "Use page-locked host memory as a spill tier."
     )
     pinned_initial_pool_size: int | Unspecified = _option(
-        "rapidsmpf", 0, "Bytes of page-locked memory to start with.", effective=False
+        "rapidsmpf", 0, "Bytes of page-locked memory to start with."
     )
-    pinned_max_pool_size: str | Unspecified = _option(
-        "rapidsmpf", "80%", "Limit of the page-locked pool.", effective=False
-    )
+    pinned_max_pool_size: str | Unspecified = _option("rapidsmpf", "80%", "Limit of the page-locked pool.")
     spill_device_limit: str | Unspecified = _option(
         "rapidsmpf", "80%", "Memory of the compute device to use: bytes, or a share such as 80%."
     )

@@ -164,6 +164,13 @@ class SPMDEngine(StreamingEngine):
             transport.abort_if_used(error)
             raise
 
+    def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
+        mine = self.context.statistics()
+        values = mine.serialize()
+        if clear:
+            mine.clear()
+        return [Statistics.deserialize(v) for v in self._transport().allgather_bytes(values, op=0)]
+
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
         transport = self._transport()
         outcome = self._on_ranks(

@@ -173,6 +173,26 @@ with SPMDEngine() as engine:
     assert len(job.stdout.splitlines()) == 2
 
 
+def test_statistics_of_all_ranks(table):
+    run_ranks(
+        2,
+        PRELUDE
+        + """
+from cudf_polars.engine.options import StreamingOptions
+with SPMDEngine.from_options(StreamingOptions(statistics=True)) as engine:
+    check(engine, pl.scan_parquet(sys.argv[1]).group_by("k").agg(pl.len()).sort("k"))
+    ranks = engine.gather_statistics()
+    assert len(ranks) == 2
+    total = engine.global_statistics(clear=True)
+    name = "shuffle-payload-recv" if "shuffle-payload-recv" in total.list_stat_names() else "allgather-payload-recv"
+    assert total.get_stat(name)["value"] >= sum(r.get_stat(name)["value"] for r in ranks) > 0
+    # Cleared; what gathering itself moves is counted again, and the query's shuffles are not.
+    assert "shuffle-payload-recv" not in engine.global_statistics().list_stat_names()
+""",
+        str(table),
+    ).check()
+
+
 def test_communicator_is_reused(table):
     run_ranks(
         2,

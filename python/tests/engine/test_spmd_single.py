@@ -122,6 +122,20 @@ def test_cluster_info_by_attribute_and_by_subscript(engine):
         info["no_such_field"]
 
 
+def test_statistics_are_empty_unless_switched_on(engine):
+    assert [stats.list_stat_names() for stats in engine.gather_statistics()] == [[]]
+
+
+def test_statistics_are_copies_and_can_be_cleared():
+    with SPMDEngine.from_options(StreamingOptions(statistics=True)) as engine:
+        engine.context.statistics().add_stat("mine", 2.0)
+        before = engine.global_statistics(clear=True)
+        assert before.get_stat("mine")["value"] == 2.0
+        assert "mine" not in engine.global_statistics().list_stat_names()
+    with pytest.raises(RuntimeError, match="shutdown"):
+        engine.gather_statistics()
+
+
 def test_closed_engine_refuses_everything():
     engine = SPMDEngine()
     engine.shutdown()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from support.ranks import find_rrun
 
 SCRIPT = textwrap.dedent(
     """
+    import signal
     import sys
     from rapidsmpf import bootstrap
     from rapidsmpf.communicator import ucxx
@@ -29,11 +31,7 @@ SCRIPT = textwrap.dedent(
     ucxx.barrier(comm)
     print("ready", comm.rank, comm.nranks, flush=True)
     if "stay" in sys.argv:
-        try:
-            ucxx.barrier(comm) if comm.rank else sys.stdin.read() or __import__("signal").pause()
-        except Exception as error:
-            print(type(error).__name__, flush=True)
-            sys.exit(9)
+        signal.pause()
     """
 )
 
@@ -79,6 +77,26 @@ def ip(*args: str) -> None:
     subprocess.run(["ip", *args], check=True, capture_output=True, text=True, timeout=60)
 
 
+def wait_until_up(name: str) -> None:
+    """Wait for the kernel to call the interface running, which it may do a second after it is set up.
+
+    UCX takes no notice of one that is not.
+    """
+    deadline = time.monotonic() + 60
+    while True:
+        shown = subprocess.run(
+            ["ip", "-n", name, "-o", "link", "show", name],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        if " state UP " in shown.stdout:
+            return
+        if time.monotonic() > deadline:
+            pytest.skip(f"the interface does not come up: {shown.stdout}")
+
+
 @pytest.fixture
 def namespaces() -> Iterator[tuple[Ends, tuple[str, str]]]:
     """Make two network namespaces joined by a cable."""
@@ -115,6 +133,8 @@ def namespaces() -> Iterator[tuple[Ends, tuple[str, str]]]:
             ip("-n", name, "addr", "add", f"{address}/24", "dev", name)
             ip("-n", name, "link", "set", name, "up")
             ip("-n", name, "link", "set", "lo", "up")
+        for name in names:
+            wait_until_up(name)
         prefixes = tuple(("ip", "netns", "exec", name) for name in names)
         yield Ends((prefixes[0], prefixes[1]), f"{addresses[0]}:7077"), names
     finally:

@@ -92,6 +92,8 @@ def new_communicator(
     """
     if not isinstance(comm, MPI.Intracomm):
         raise TypeError(f"comm must be an mpi4py.MPI.Intracomm, got {type(comm).__name__}")
+    if MPI.Is_finalized():
+        raise RuntimeError("MPI is finalised already")
     if not _same_library():
         raise RuntimeError(
             "mpi4py uses another MPI than Riverrun was built with: "

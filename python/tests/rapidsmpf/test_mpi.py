@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -74,10 +75,11 @@ assert "Open MPI" not in MPI.Get_library_version() or "Open MPI" in comm.get_str
 @needs_mpi
 def test_uncaught_exception_reaches_the_others():
     script = """
-allgather_bytes(comm, 1, b"", timeout=60)  # every rank has its communicator
 if comm.rank == 1:
+    allgather_bytes(comm, 1, b"", timeout=60)  # every rank has its communicator
     raise LookupError("nothing found")
 try:
+    allgather_bytes(comm, 1, b"", timeout=60)  # the end may come as early as this
     allgather_bytes(comm, 1, b"", timeout=60)
 except RankFailedError as error:
     say(f"{error.rank} {error.reason}")
@@ -89,20 +91,28 @@ except RankFailedError as error:
 
 @needs_mpi
 @pytest.mark.parametrize("victim", [0, 1])
-def test_death_of_a_rank(victim):
+def test_death_of_a_rank(victim, tmp_path):
     # Where mpirun does not end the job itself.
     script = """
-import os, signal, time
-allgather_bytes(comm, 1, b"", timeout=60)
+import os, signal
 if comm.rank == int(sys.argv[1]):
+    allgather_bytes(comm, 1, b"", timeout=60)
     os.kill(os.getpid(), signal.SIGKILL)
 try:
+    allgather_bytes(comm, 1, b"", timeout=60)  # the end may come as early as this
     allgather_bytes(comm, 1, b"", timeout=60)
 except RankFailedError as error:
     say(f"{error.rank} {error.pid > 0}")
+if sys.argv[1] == "1":
+    # Rank 0 hosts the coordinator, and goes when rank 2 has heard of it.
+    with open(sys.argv[2], "r" if comm.rank == 0 else "w") as fifo:
+        if comm.rank == 0:
+            fifo.read()
 os._exit(0)  # MPI_Finalize would wait for the dead
 """
-    job = run_mpi_ranks(3, PRELUDE + script, str(victim), options=("--enable-recovery",))
+    fifo = tmp_path / "heard"
+    os.mkfifo(fifo)
+    job = run_mpi_ranks(3, PRELUDE + script, str(victim), str(fifo), options=("--enable-recovery",))
     if "unrecognized" in job.stderr.lower() or "unrecognised" in job.stderr.lower():
         pytest.skip("this mpirun cannot go on without a rank")
     assert job.stdout.splitlines() == [f"{victim} True"] * 2, job.stderr

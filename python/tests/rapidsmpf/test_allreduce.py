@@ -111,7 +111,7 @@ def test_function_that_raises():
             with pytest.raises(Refused, match="that is too much"):
                 allreduce(comm, 1, comm.rank, refuse, timeout=WAIT)
         else:
-            text = "abandoned allreduce 1: a Python function raised Refused: that is too much"
+            text = r"abandoned allreduce 1: a Python function raised Refused: that is too much"
             with pytest.raises(RuntimeError, match=text):
                 allreduce(comm, 1, comm.rank, refuse, timeout=WAIT)
         return allreduce(comm, 1, 1, timeout=WAIT)

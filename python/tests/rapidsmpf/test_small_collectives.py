@@ -91,7 +91,7 @@ def test_sparse_alltoall():
 def test_sparse_alltoall_misuse(br):
     comm = single.new_communicator(Options())
     for srcs, dsts in (([1], []), ([], [0, 0]), ([-1], [])):
-        with pytest.raises(ValueError, match="source|destination"):
+        with pytest.raises(ValueError, match=r"source|destination"):
             SparseAlltoall(comm, 1, br, srcs, dsts)
     exchange = SparseAlltoall(comm, 1, br, [0], [0])
     chunk = PackedData.from_host_bytes(b"x", br)

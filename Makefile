@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: build quickstart test test-cpp test-python test-asan lint format bench clean help
+.PHONY: build quickstart test test-cpp test-python test-asan test-long lint format bench clean help
 
 PYTHON ?= python3
 SCALE ?= 1
@@ -31,6 +31,7 @@ help:
 	@echo "make lint format  check, mend the form of the sources"
 	@echo "make bench        PDS-H and the C++ benchmarks; SCALE=1 RANKS=1,2"
 	@echo "make test-asan    C++ tests of the protocol and of streaming under ASan and UBSan"
+	@echo "make test-long    many more random programs of collectives: PROGRAMS=20000"
 
 # The virtual environment with everything that building, testing and linting need.
 $(VENV)/.ready: pyproject.toml scripts/requirements.py
@@ -87,6 +88,15 @@ test-asan: $(VENV)/.ready
 	    echo; echo "*** THE SANITIZER TESTS WERE SKIPPED: GoogleTest is missing (see above) ***"; echo; \
 	    printf '<testsuite><testcase classname="asan" name="all sanitizer tests"><skipped/></testcase></testsuite>' > $(RESULTS)/asan.xml; \
 	fi
+
+# More schedules of the collectives than the tests take time for.
+PROGRAMS ?= 20000
+test-long: $(VENV)/.ready
+	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
+	cmake -S . -B build/long $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Release -DRAPIDSMPF_BUILD_TESTS=ON > build/long-configure.log \
+	    || { cat build/long-configure.log; exit 1; }
+	cmake --build build/long -j $(JOBS) --target test_coll
+	RAPIDSMPF_TEST_PROGRAMS=$(PROGRAMS) build/long/cpp/test_coll --gtest_filter='*Programs*'
 
 lint: $(VENV)/.ready
 	@$(BIN)/python scripts/lint.py --junit $(RESULTS)/lint.xml

@@ -70,7 +70,7 @@ cdef class Shuffler:
         If the id is in use or out of range, or there are no partitions.
     """
 
-    max_concurrent_shuffles = max_op_id + 1
+    max_concurrent_shuffles = max_op_id  # the largest id is the exchange's own
 
     def __init__(
         self,

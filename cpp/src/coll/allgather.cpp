@@ -3,8 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/operation.hpp>
+#include "per_rank.hpp"
 
 namespace rapidsmpf::coll {
 
@@ -14,14 +13,9 @@ AllGather::AllGather(
     std::shared_ptr<Communicator> comm, OpId op, std::shared_ptr<BufferResource> br,
     exchange::Settings const& settings)
     : comm_{std::move(comm)}, op_{op} {
-    RAPIDSMPF_EXPECTS(comm_ != nullptr, "an all-gather needs a communicator", std::invalid_argument);
-    exchange::Operation::Plan plan;
-    plan.kind = "allgather";
-    plan.op = op;
-    plan.total = static_cast<PartitionId>(comm_->nranks());
-    plan.owner = [](PartitionId partition) { return static_cast<Rank>(partition); };
-    plan.settings = settings;
-    operation_ = exchange::Operation::open(*comm_, std::move(br), std::move(plan));
+    auto& ranks = require_comm(comm_, "an all-gather");
+    operation_ =
+        exchange::Operation::open(ranks, std::move(br), plan_per_rank(ranks, "allgather", op, settings));
 }
 
 AllGather::~AllGather() {
@@ -41,6 +35,7 @@ void AllGather::insert_finished() {
 std::vector<PackedData> AllGather::wait_and_extract(Ordered ordered, Timeout timeout) {
     (void)ordered;  // order costs nothing here: chunks come sorted
     operation_->wait_complete(static_cast<PartitionId>(comm_->rank()), timeout);
+    operation_->release_id();
     return extract_ready();
 }
 
@@ -68,12 +63,6 @@ std::vector<std::vector<std::uint8_t>> allgather_bytes(
         gathered.push_back(std::move(chunk.metadata));
     }
     return gathered;
-}
-
-void barrier(std::shared_ptr<Communicator> const& comm, OpId op, Timeout timeout) {
-    AllGather gather{comm, op, BufferResource::make()};
-    gather.insert_finished();
-    (void)gather.wait_and_extract(Ordered::no, timeout);
 }
 
 }  // namespace rapidsmpf::coll

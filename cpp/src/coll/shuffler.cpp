@@ -9,16 +9,14 @@
 
 namespace rapidsmpf::coll {
 
-namespace {
-
-Rank owner_of(PartitionId partition, PartitionId total, Rank nranks, PartitionAssignment assignment) {
+Rank partition_owner(
+    PartitionId partition, std::uint32_t total, Rank nranks, PartitionAssignment assignment) noexcept {
     if (assignment == PartitionAssignment::round_robin) {
         return static_cast<Rank>(partition % static_cast<PartitionId>(nranks));
     }
+    // In 64 bits: the product of two large numbers does not fit into the type of either.
     return static_cast<Rank>(std::uint64_t{partition} * static_cast<std::uint64_t>(nranks) / total);
 }
-
-}  // namespace
 
 Shuffler::Shuffler(
     std::shared_ptr<Communicator> comm, OpId op, std::uint32_t total_partitions,
@@ -30,7 +28,7 @@ Shuffler::Shuffler(
     plan.op = op;
     plan.total = total_;
     plan.owner = [total = total_, nranks = comm_->nranks(), assignment](PartitionId partition) {
-        return owner_of(partition, total, nranks, assignment);
+        return partition_owner(partition, total, nranks, assignment);
     };
     plan.settings = settings;
     operation_ = exchange::Operation::open(*comm_, std::move(br), std::move(plan));
@@ -90,7 +88,7 @@ Rank Shuffler::owner(PartitionId partition) const {
         operation_->str() + " has " + std::to_string(total_) + " partitions, there is no partition "
             + std::to_string(partition),
         std::out_of_range);
-    return owner_of(partition, total_, comm_->nranks(), assignment_);
+    return partition_owner(partition, total_, comm_->nranks(), assignment_);
 }
 
 std::size_t Shuffler::spill(std::optional<std::size_t> amount) {

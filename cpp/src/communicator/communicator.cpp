@@ -1,5 +1,6 @@
 #include <rapidsmpf/communicator/communicator.hpp>
 
+#include <atomic>
 #include <condition_variable>
 #include <list>
 #include <set>
@@ -41,7 +42,8 @@ struct Communicator::State {
     std::thread::id running_thread;
     std::set<OpId> ops;
     std::set<Rank> left;
-    std::mutex companion_mutex;  // held while it is made: making may use this object
+    std::atomic<bool> any_left{false};  // spares idle ticks the lock
+    std::mutex companion_mutex;         // held while it is made: making may use this object
     std::shared_ptr<void> companion;
     std::shared_ptr<detail::SplitDesk> split_desk;
 };
@@ -129,6 +131,9 @@ void Communicator::retire() noexcept {
 }
 
 bool Communicator::has_left(Rank rank) const {
+    if (!state_->any_left.load(std::memory_order_acquire)) {
+        return false;
+    }
     std::lock_guard lock{state_->mutex};
     return state_->left.contains(rank);
 }
@@ -139,18 +144,16 @@ std::optional<Rank> Communicator::first_left() const {
 }
 
 void Communicator::note_left(Rank rank) {
-    std::lock_guard lock{state_->mutex};
-    state_->left.insert(rank);
+    {
+        std::lock_guard lock{state_->mutex};
+        state_->left.insert(rank);
+        state_->any_left.store(true, std::memory_order_release);
+    }
+    progress_thread_->wake();
 }
 
 void Communicator::claim_op(OpId op) {
     std::lock_guard lock{state_->mutex};
-    if (!state_->left.empty()) {
-        throw RankFailedError{
-            *state_->left.begin(), "", 0,
-            "it has closed its communicator and takes part in no more collectives (do all ranks run the same "
-            "ones?)"};
-    }
     RAPIDSMPF_EXPECTS(
         state_->ops.insert(op).second,
         "operation id " + std::to_string(op) + " is in use by another collective of this communicator",

@@ -83,6 +83,20 @@ class Wires {
         std::lock_guard lock{mutex_};
         lose_messages(end(rank));
         end(rank).progress_thread.reset();
+        if (end(rank).dead) {
+            return;
+        }
+        for (Rank other = 0; other < nranks(); ++other) {
+            auto& stays = end(other);
+            if (other != rank && stays.progress_thread) {
+                // The news takes its own time: it may overtake messages, or come long after them.
+                auto const bits =
+                    mix(mix(mix(faults_.seed) ^ static_cast<std::uint64_t>(rank))
+                        ^ static_cast<std::uint64_t>(other));
+                stays.departures.emplace_back(rank, stays.tick + delay(bits));
+                stays.progress_thread->wake();
+            }
+        }
     }
 
     std::shared_ptr<Transfer> send(Rank source, Rank destination, Tag tag, Message message) {
@@ -156,17 +170,30 @@ class Wires {
         return std::nullopt;
     }
 
-    // One tick of a rank. `failure` receives what this rank is to be told now.
-    bool progress(Rank rank, std::optional<RankFailure>& failure) {
+    // What a rank is to be told now.
+    struct News {
+        std::optional<RankFailure> failure;
+        std::vector<Rank> left;
+    };
+
+    // One tick of a rank.
+    bool progress(Rank rank, News& news) {
         std::lock_guard lock{mutex_};
         auto& here = end(rank);
         ++here.tick;
-        bool busy = false;
+        bool busy = !here.departures.empty();
+        std::erase_if(here.departures, [&](auto const& departure) {
+            if (departure.second > here.tick) {
+                return false;
+            }
+            news.left.push_back(departure.first);
+            return true;
+        });
         if (here.failure && !here.told) {
             busy = true;
             if (here.tick >= here.tell_at) {
                 here.told = true;
-                failure = here.failure;
+                news.failure = here.failure;
             }
         }
         if (here.pending == 0) {
@@ -211,6 +238,7 @@ class Wires {
         std::optional<RankFailure> failure;
         std::uint64_t tell_at{0};
         bool told{false};
+        std::vector<std::pair<Rank, std::uint64_t>> departures;  // who has left, and the tick to say so
     };
 
     [[nodiscard]] End& end(Rank rank) { return ends_.at(static_cast<std::size_t>(rank)); }
@@ -273,9 +301,6 @@ class SendRequest final : public Communicator::Request {
   public:
     explicit SendRequest(std::shared_ptr<Transfer> transfer) : transfer_{std::move(transfer)} {}
     [[nodiscard]] bool test() override { return transfer_->done; }
-    [[nodiscard]] std::unique_ptr<Buffer> take_buffer() override {
-        throw std::logic_error{"a send has no buffer to take"};
-    }
 
   private:
     std::shared_ptr<Transfer> transfer_;
@@ -296,9 +321,6 @@ class RecvRequest final : public Communicator::Request {
                 "message from rank " + std::to_string(source_) + ": " + transfer_->error};
         }
         return true;
-    }
-    [[nodiscard]] std::unique_ptr<Buffer> take_buffer() override {
-        throw std::logic_error{"the bytes were received into the caller's buffer"};
     }
 
   private:
@@ -369,10 +391,13 @@ class LoopbackCommunicator final : public Communicator {
     [[nodiscard]] std::optional<Arrived> recv_any(Tag tag) override { return wires_->take(rank_, tag); }
 
     bool progress() override {
-        std::optional<RankFailure> failed;
-        bool const busy = wires_->progress(rank_, failed);
-        if (failed) {
-            fail(std::move(*failed));
+        loopback::Wires::News news;
+        bool const busy = wires_->progress(rank_, news);
+        for (auto const rank : news.left) {
+            note_left(rank);
+        }
+        if (news.failure) {
+            fail(std::move(*news.failure));
         }
         return busy;
     }

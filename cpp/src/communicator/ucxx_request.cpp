@@ -53,11 +53,4 @@ bool UcxRequest::test() {
     return true;
 }
 
-std::unique_ptr<Buffer> UcxRequest::take_buffer() {
-    throw std::logic_error{
-        operation_ && operation_->kind() == UcxOperation::Kind::receive
-            ? "the bytes were received into the caller's buffer"
-            : "a send has no buffer to take"};
-}
-
 }  // namespace rapidsmpf::detail

@@ -31,8 +31,6 @@ class UcxRequest final : public Communicator::Request {
     // Throws RankFailedError when the communicator failed before it was complete, and std::runtime_error when the
     // message has another size.
     [[nodiscard]] bool test() override;
-    // Throws std::logic_error: bytes are received into the caller's buffer.
-    [[nodiscard]] std::unique_ptr<Buffer> take_buffer() override;
 
   private:
     std::weak_ptr<UcxTransport> transport_;

@@ -13,13 +13,16 @@ namespace rapidsmpf::exchange {
 namespace {
 // How long a communicator that is destroyed waits for operations whose data is not sent yet.
 constexpr std::chrono::seconds longest_farewell{3};
+// After the news that a rank has left: how long its last messages may be on their way, if there is no farewell.
+constexpr std::chrono::seconds departure_grace{2};
 }  // namespace
 
 std::shared_ptr<Hub> Hub::of(Communicator& comm) {
     return std::static_pointer_cast<Hub>(comm.companion([&] { return std::make_shared<Hub>(comm); }));
 }
 
-Hub::Hub(Communicator& comm) : comm_{comm}, control_tag_{control_op, 0} {
+Hub::Hub(Communicator& comm)
+    : comm_{comm}, control_tag_{control_op, 0}, departures_(static_cast<std::size_t>(comm.nranks())) {
     listener_ = comm_.add_failure_listener([this](RankFailure const& failure) { on_failure(failure); });
     function_ = comm_.progress_thread()->add_function([this] { return tick(); });
 }
@@ -28,22 +31,60 @@ Hub::~Hub() {
     auto const& progress = *comm_.progress_thread();
     {
         std::unique_lock lock{mutex_};
-        closing_ = true;
         if (!all_.empty() && thread_ != std::this_thread::get_id() && progress.is_running()) {
-            lock.unlock();
-            comm_.progress_thread()->wake();
-            lock.lock();
-            if (!changed_.wait_for(lock, longest_farewell, [&] { return flushed_; })) {
-                comm_.logger().warn(
-                    "the communicator is destroyed while data of finished operations still waits for other "
-                    "ranks");
-            }
+            wait_until_flushed(lock);
         }
     }
     comm_.progress_thread()->remove_function(function_);
+    say_farewell();
     comm_.remove_failure_listener(listener_);
     for (auto const& operation : all_) {
         operation->cut_off(RankFailure{comm_.rank(), "", 0, "its communicator was destroyed"});
+    }
+}
+
+void Hub::wait_until_flushed(std::unique_lock<std::mutex>& lock) {
+    closing_ = true;
+    auto const operations = all_;
+    lock.unlock();
+    for (auto const& operation : operations) {
+        operation->stop_granting();
+    }
+    lock.lock();
+    auto const flushed = [&] {
+        lock.unlock();
+        comm_.progress_thread()->wake();
+        lock.lock();
+        return changed_.wait_for(lock, longest_farewell, [&] { return flushed_; });
+    };
+    if (flushed()) {
+        return;
+    }
+    comm_.logger().warn(
+        "the communicator is destroyed while data of finished operations still waits for other ranks");
+    lock.unlock();
+    for (auto const& operation : operations) {
+        if (!operation->flushed()) {
+            operation->abandon("its communicator was destroyed before everything was sent");
+        }
+    }
+    lock.lock();
+    (void)flushed();  // a tick: that is what it takes to say so
+}
+
+void Hub::say_farewell() noexcept {
+    if (failed_) {
+        return;
+    }
+    for (Rank peer = 0; peer < comm_.nranks(); ++peer) {
+        if (peer == comm_.rank() || comm_.has_left(peer)) {
+            continue;
+        }
+        try {
+            (void)comm_.send(MessageWriter{control_op}.take(), peer, control_tag_);
+        } catch (std::exception const& error) {
+            comm_.logger().debug(std::string{"no farewell: "} + error.what());
+        }
     }
 }
 
@@ -84,6 +125,7 @@ ProgressThread::Progress Hub::tick() {
     try {
         busy = take_opened();
         busy = route_arrived() || busy;
+        busy = look_for_departures() || busy;
         busy = drive() || busy;
         note_flushed();
     } catch (std::exception const& error) {
@@ -127,7 +169,12 @@ bool Hub::route_arrived() {
 
 void Hub::route(Communicator::Arrived arrived) {
     auto const op = read_op(arrived.bytes);
-    RAPIDSMPF_EXPECTS(op != control_op, "a reserved operation id", FormatError);
+    if (op == control_op) {
+        RAPIDSMPF_EXPECTS(
+            arrived.bytes == MessageWriter{control_op}.take(), "a farewell and more", FormatError);
+        on_left(arrived.source);
+        return;
+    }
     auto& line = lines_[op];
     if (!line.operations.empty() && !line.operations.front()->final_received(arrived.source)) {
         line.operations.front()->receive(arrived.source, arrived.bytes);
@@ -144,6 +191,38 @@ void Hub::feed(Line& line) {
             line.early.push_back(std::move(arrived));
         } else {
             active.receive(arrived.source, arrived.bytes);
+        }
+    }
+    for (auto const rank : gone_) {
+        active.on_left(rank);
+    }
+}
+
+bool Hub::look_for_departures() {
+    bool any = false;
+    for (Rank rank = 0; rank < comm_.nranks(); ++rank) {
+        auto& departure = departures_[static_cast<std::size_t>(rank)];
+        if (departure.gone || !comm_.has_left(rank)) {
+            continue;
+        }
+        auto const now = std::chrono::steady_clock::now();
+        departure.heard = departure.heard.value_or(now);
+        if (now - *departure.heard >= departure_grace) {
+            on_left(rank);
+            any = true;
+        }
+    }
+    return any;
+}
+
+void Hub::on_left(Rank rank) {
+    auto& departure = departures_[static_cast<std::size_t>(rank)];
+    if (!std::exchange(departure.gone, true)) {
+        gone_.push_back(rank);
+    }
+    for (auto& [op, line] : lines_) {
+        if (!line.operations.empty()) {
+            line.operations.front()->on_left(rank);
         }
     }
 }

@@ -112,6 +112,9 @@ void Operation::check_usable() const {
     if (error_) {
         std::rethrow_exception(error_);
     }
+    if (abandoned_ && abandoned_->kind == FinalKind::left) {
+        throw RankFailedError{abandoned_->origin, "", 0, abandoned_->reason};
+    }
     if (abandoned_) {
         throw std::runtime_error{
             "rank " + std::to_string(abandoned_->origin) + " abandoned " + plan_.kind + " "
@@ -163,7 +166,7 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
             br_->statistics()->add(ids_.payload_send, static_cast<double>(payload->size));
             if (owner == rank_) {
                 store_payload(rank_, partition, sequence, std::move(payload));
-            } else {
+            } else if (!peer(owner).gone) {
                 payload->destinations = 1;
                 peer(owner).outbox.push(Outbox::Piece{partition, sequence, std::move(payload)});
             }
@@ -185,12 +188,14 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
         }
         auto const payload =
             std::make_shared<Payload>(std::move(chunk), next_use_in_outbox(sequence), weak_from_this());
-        payload->destinations = static_cast<std::uint32_t>(peers_.size()) - 1;
+        auto const wanted_by = [&](Peer const& other) { return other.rank != rank_ && !other.gone; };
+        payload->destinations =
+            static_cast<std::uint32_t>(std::count_if(peers_.begin(), peers_.end(), wanted_by));
         payload->keep_as = sequence;
         br_->statistics()->add(
             ids_.payload_send, static_cast<double>(payload->size) * static_cast<double>(peers_.size()));
         for (auto& other : peers_) {
-            if (other.rank != rank_) {
+            if (wanted_by(other)) {
                 other.outbox.push(Outbox::Piece{static_cast<PartitionId>(other.rank), sequence, payload});
             }
         }
@@ -331,11 +336,11 @@ void Operation::wait_complete(PartitionId partition, Timeout timeout) {
     check_usable();
 }
 
-std::vector<Operation::Chunk> Operation::extract(PartitionId partition) {
+std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::optional<Rank> source) {
     Lock lock{mutex_};
     check_usable();
     auto const index = require_local(partition);
-    auto pieces = store_.extract(index);
+    auto pieces = store_.extract(index, source);
     changed_.notify_all();
     lock.unlock();
     std::stable_sort(pieces.begin(), pieces.end(), [](auto const& a, auto const& b) {
@@ -348,6 +353,12 @@ std::vector<Operation::Chunk> Operation::extract(PartitionId partition) {
         chunks.emplace_back(piece.source, piece.sequence, piece.payload->release());
     }
     return chunks;
+}
+
+std::vector<std::uint64_t> Operation::received(PartitionId partition) const {
+    Lock const lock{mutex_};
+    check_usable();
+    return store_.received(require_local(partition));
 }
 
 bool Operation::all_complete() const {
@@ -371,20 +382,28 @@ bool Operation::flushed_locked() const {
         return true;
     }
     return std::all_of(peers_.begin(), peers_.end(), [&](Peer const& other) {
-        return other.rank == rank_
+        return other.rank == rank_ || other.gone
                || (abandoned_ ? other.final_sent : other.unfinished == 0 && other.outbox.empty());
     });
 }
 
 bool Operation::flushed() const {
     Lock const lock{mutex_};
-    return flushed_locked();
+    return flushed_locked()
+           && (cut_off_ || abandoned_ || std::none_of(peers_.begin(), peers_.end(), [](Peer const& other) {
+                   return other.inbox.in_flight();
+               }));
+}
+
+void Operation::stop_granting() {
+    Lock const lock{mutex_};
+    no_grants_ = true;
 }
 
 std::string Operation::describe_backlog() const {
     std::string text;
     for (auto const& other : peers_) {
-        if (other.rank != rank_ && !other.outbox.empty()) {
+        if (other.rank != rank_ && !other.gone && !other.outbox.empty()) {
             text += (text.empty() ? "" : ", ") + plural(other.outbox.backlog(), "chunk") + " for rank "
                     + std::to_string(other.rank);
         }
@@ -421,13 +440,14 @@ void Operation::shutdown(Timeout timeout) {
     }
 }
 
-void Operation::abandon_locked(Rank origin, std::string const& reason, std::exception_ptr error) {
+void Operation::abandon_locked(
+    Rank origin, std::string const& reason, std::exception_ptr error, FinalKind kind) {
     if (abandoned_ || cut_off_) {
         return;
     }
     error_ = std::move(error);
     abandoned_.emplace();
-    abandoned_->kind = FinalKind::abandoned;
+    abandoned_->kind = kind;
     abandoned_->origin = origin;
     abandoned_->reason = reason;
     frames_.clear();
@@ -472,7 +492,13 @@ void Operation::release() noexcept {
         changed_.notify_all();
     }
     wake();
-    comm_.release_op(plan_.op);
+    release_id();
+}
+
+void Operation::release_id() noexcept {
+    if (!id_released_.exchange(true)) {
+        comm_.release_op(plan_.op);
+    }
 }
 
 }  // namespace rapidsmpf::exchange

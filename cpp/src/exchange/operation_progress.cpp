@@ -75,8 +75,8 @@ void Operation::apply(Peer& from, Message const& message) {
     }
     if (message.final) {
         from.inbox.on_final(*message.final);
-        if (message.final->kind == FinalKind::abandoned) {
-            abandon_locked(message.final->origin, message.final->reason, nullptr);
+        if (message.final->kind != FinalKind::finished) {
+            abandon_locked(message.final->origin, message.final->reason, nullptr, message.final->kind);
         } else if (!abandoned_) {
             RAPIDSMPF_EXPECTS(
                 store_.all_announced(from.rank) && from.unfinished == 0,
@@ -107,12 +107,66 @@ void Operation::sent(std::shared_ptr<Payload> const& payload) {
     }
 }
 
+void Operation::on_left(Rank source) {
+    guarded([&] {
+        Lock const lock{mutex_};
+        auto& gone = peer(source);
+        if (cut_off_ || gone.gone) {
+            return;
+        }
+        gone.gone = true;
+        gone.outbox.drop([&](auto const& payload) { sent(payload); });
+        check_departures();
+        dirty_ = true;
+        changed_.notify_all();
+    });
+}
+
+void Operation::check_departures() {
+    for (auto const& other : peers_) {
+        // What it sent before it left may still be arriving.
+        if (other.gone && !abandoned_ && !store_.drained(other.rank) && !other.inbox.in_flight()) {
+            abandon_locked(
+                other.rank,
+                "it left before " + plan_.kind + " " + std::to_string(plan_.op)
+                    + " was complete: it has closed its communicator (do all ranks run the same "
+                      "collectives?)",
+                nullptr, FinalKind::left);
+        }
+    }
+}
+
 Operation::Tick Operation::tick() {
     Tick result;
     if (dirty_.exchange(false) || active_) {
         guarded([&] { drive(result); });
+        tell_completed(result);
     }
     return result;
+}
+
+void Operation::tell_completed(Tick& result) {
+    if (!plan_.completed) {
+        return;
+    }
+    std::vector<PartitionId> completed;
+    {
+        Lock const lock{mutex_};
+        if (cut_off_ || abandoned_ || released_) {
+            return;
+        }
+        completed = store_.take_completed();
+    }
+    for (auto const partition : completed) {
+        result.did_something = true;
+        try {
+            plan_.completed(*this, partition);
+        } catch (std::exception const& error) {
+            Lock const lock{mutex_};
+            abandon_locked(rank_, error.what(), std::current_exception());
+            dirty_ = true;
+        }
+    }
 }
 
 void Operation::drive(Tick& result) {
@@ -130,6 +184,7 @@ void Operation::drive(Tick& result) {
     }
     ScopedTimer const timer{statistics, ids_.loop_total};
     poll(result);
+    check_departures();
     if (!abandoned_) {
         {
             ScopedTimer const part{statistics, ids_.post_receives};
@@ -196,7 +251,8 @@ std::optional<MemoryReservation> Operation::memory_for(WaitingFrame& waiting) {
 bool Operation::grant_frames() {
     bool any = false;
     waits_for_memory_ = false;
-    while (!frames_.empty() && frames_.front().frame.ticket.try_grant(plan_.settings.receive_limit)) {
+    while (!no_grants_ && !frames_.empty()
+           && frames_.front().frame.ticket.try_grant(plan_.settings.receive_limit)) {
         auto memory = memory_for(frames_.front());
         if (!memory) {
             waits_for_memory_ = true;
@@ -212,7 +268,7 @@ bool Operation::grant_frames() {
 }
 
 bool Operation::compose(Peer& to) {
-    if (to.final_sent) {
+    if (to.final_sent || to.gone) {
         return false;
     }
     MessageWriter writer{plan_.op};
@@ -253,8 +309,8 @@ bool Operation::is_closed() const {
     return (abandoned_ || unfinished_ == 0)
            && std::all_of(peers_.begin(), peers_.end(), [&](Peer const& other) {
                   return other.rank == rank_
-                         || (other.final_sent && other.inbox.final_received() && !other.inbox.in_flight()
-                             && !other.outbox.in_flight());
+                         || ((other.gone || (other.final_sent && other.inbox.final_received()))
+                             && !other.inbox.in_flight() && !other.outbox.in_flight());
               });
 }
 

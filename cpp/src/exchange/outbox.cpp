@@ -234,4 +234,21 @@ void Outbox::clear() {
     announced_bytes_ = 0;
 }
 
+void Outbox::drop(Sent const& sent) {
+    auto const waiting = std::exchange(waiting_, {});
+    auto const announced = std::exchange(announced_, {});
+    auto const granted = std::exchange(granted_, {});
+    clear();
+    for (auto const& piece : waiting) {
+        sent(piece.payload);
+    }
+    for (auto const* frames : {&announced, &granted}) {
+        for (auto const& frame : *frames) {
+            for (auto const& piece : frame.pieces) {
+                sent(piece.payload);
+            }
+        }
+    }
+}
+
 }  // namespace rapidsmpf::exchange

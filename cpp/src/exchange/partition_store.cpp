@@ -1,6 +1,7 @@
 #include <rapidsmpf/exchange/partition_store.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
@@ -68,6 +69,7 @@ void PartitionStore::close_if_done(Index index, Rank rank) {
     if (--entries_[index].open_sources == 0) {
         ++complete_;
         ready_.push_back(index);
+        completed_.push_back(local_[index]);
     }
 }
 
@@ -96,7 +98,23 @@ std::optional<PartitionStore::Index> PartitionStore::first_ready() {
     return ready_.front();
 }
 
-std::vector<PartitionStore::Piece> PartitionStore::extract(Index index) {
+std::vector<std::uint64_t> PartitionStore::received(Index index) const {
+    std::vector<std::uint64_t> chunks(nranks_);
+    for (std::size_t rank = 0; rank < nranks_; ++rank) {
+        chunks[rank] = source(index, static_cast<Rank>(rank)).received;
+    }
+    return chunks;
+}
+
+std::vector<PartitionStore::Piece> PartitionStore::extract(Index index, std::optional<Rank> source) {
+    if (source) {
+        auto& pieces = entries_[index].pieces;
+        auto const others = std::stable_partition(
+            pieces.begin(), pieces.end(), [&](Piece const& piece) { return piece.source != *source; });
+        std::vector<Piece> found(std::make_move_iterator(others), std::make_move_iterator(pieces.end()));
+        pieces.erase(others, pieces.end());
+        return found;
+    }
     if (is_complete(index) && !std::exchange(entries_[index].extracted, true)) {
         ++extracted_;
     }

@@ -92,7 +92,7 @@ void read_pieces(Reader& reader, PieceList& list, WithData with_data) {
 Final read_final(Reader& reader) {
     Final final;
     auto const kind = reader.get<std::uint8_t>();
-    RAPIDSMPF_EXPECTS(kind <= 1, "an unknown kind of last message", FormatError);
+    RAPIDSMPF_EXPECTS(kind <= 2, "an unknown kind of last message", FormatError);
     final.kind = static_cast<FinalKind>(kind);
     final.payload_messages = reader.get<std::uint64_t>();
     final.origin = reader.get<Rank>();

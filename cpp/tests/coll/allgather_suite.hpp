@@ -2,6 +2,7 @@
 #pragma once
 
 #include <set>
+#include <thread>
 
 #include <rapidsmpf/coll/allgather.hpp>
 
@@ -88,6 +89,45 @@ inline void gather_as_it_comes(std::shared_ptr<Communicator> comm) {
     SUITE_CHECK(seen.size() == expected);
 }
 
+// The id is free as soon as everything has been taken, though the handle lives.
+inline void gather_with_the_same_id(std::shared_ptr<Communicator> comm) {
+    auto const br = BufferResource::make();
+    std::vector<std::unique_ptr<AllGather>> kept;
+    for (int round = 0; round < 5; ++round) {
+        kept.push_back(
+            std::make_unique<AllGather>(
+                comm, 2, br, round % 2 == 0 ? tiny_settings() : exchange::Settings()));
+        give_all(*kept.back(), *br, 900);
+        check_gathered(kept.back()->wait_and_extract(Ordered::yes, patience), comm->nranks());
+    }
+}
+
+inline void gather_from_many_threads(std::shared_ptr<Communicator> comm) {
+    auto const br = BufferResource::make();
+    AllGather gather{comm, 2, br};
+    constexpr std::uint64_t inserters = 3;
+    constexpr std::uint64_t each = 10;
+    std::vector<std::thread> threads;
+    for (std::uint64_t t = 0; t < inserters; ++t) {
+        threads.emplace_back([&, t] {
+            for (std::uint64_t i = t; i < inserters * each; i += inserters) {
+                gather.insert(i, make_chunk(*br, 20, comm->rank(), 0, i, 200));
+            }
+        });
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    gather.insert_finished();
+    auto const chunks = gather.wait_and_extract(Ordered::yes, patience);
+    SUITE_CHECK(chunks.size() == inserters * each * static_cast<std::size_t>(comm->nranks()));
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+        auto const label = check_chunk(chunks[i]);
+        SUITE_CHECK(static_cast<std::size_t>(label.source) == i / (inserters * each));
+        SUITE_CHECK(label.index == i % (inserters * each));
+    }
+}
+
 inline void gather_misuse(std::shared_ptr<Communicator> comm) {
     auto const br = BufferResource::make();
     AllGather gather{comm, 2, br};
@@ -119,6 +159,8 @@ inline std::vector<Body> allgather_bodies() {
         {"gather_large", gather_large},
         {"gather_nothing", gather_nothing},
         {"gather_as_it_comes", gather_as_it_comes},
+        {"gather_with_the_same_id", gather_with_the_same_id},
+        {"gather_from_many_threads", gather_from_many_threads},
         {"gather_misuse", gather_misuse},
         {"gather_bytes", gather_bytes},
     };

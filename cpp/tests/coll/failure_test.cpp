@@ -7,8 +7,11 @@
 #include <rapidsmpf/communicator/single.hpp>
 #include <rapidsmpf/communicator/split.hpp>
 
+#include "coll/allreduce_suite.hpp"
 #include "coll/lifetime_suite.hpp"
 #include "coll/loopback_ranks.hpp"
+#include "coll/small_suite.hpp"
+#include "coll/sparse_alltoall_suite.hpp"
 
 namespace rapidsmpf::suite {
 namespace {
@@ -25,6 +28,9 @@ void work_until_failure(std::shared_ptr<Communicator> const& comm) {
         }
         shuffle(comm, c);
         gather_with_tiny_settings(comm);
+        reduce_arrays(comm);
+        sparse_exchange(comm, 4, round, 2'000, tiny_settings());
+        (void)coll::broadcast_bytes(comm, 4, 0, std::vector<std::uint8_t>(200), patience);
     }
 }
 

@@ -45,6 +45,35 @@ inline std::vector<Ending> run_ranks(
     return endings;
 }
 
+// As run_ranks, but each thread owns its communicator: a body that drops the reference makes its rank leave, and
+// ranks leave as soon as their body returns.
+inline std::vector<Ending> run_owning_ranks(
+    std::vector<std::shared_ptr<Communicator>> comms,
+    std::function<void(std::shared_ptr<Communicator>&)> const& body) {
+    std::vector<Ending> endings(comms.size());
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < comms.size(); ++rank) {
+        threads.emplace_back([&ending = endings[rank], &body, comm = std::move(comms[rank])]() mutable {
+            try {
+                body(comm);
+            } catch (RankFailedError const& error) {
+                ending.rank_failed = true;
+                ending.error = error.what();
+            } catch (std::exception const& error) {
+                ending.error = error.what();
+                if (comm) {
+                    comm->abort(error.what());
+                }
+            }
+            comm.reset();
+        });
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    return endings;
+}
+
 // "rank 1: ..." for each rank that did not return; what caused the rest comes first.
 inline std::string errors_of(std::vector<Ending> const& endings) {
     std::string text;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include <rapidsmpf/coll/allgather.hpp>
+#include <rapidsmpf/coll/barrier.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
 
 #include "coll/suite_support.hpp"
@@ -425,6 +426,51 @@ inline void shuffle_misuse(std::shared_ptr<Communicator> comm) {
     SUITE_THROWS(std::logic_error, shuffler.insert(mine, chunk(mine)));
 }
 
+inline void shuffle_owners(std::shared_ptr<Communicator> comm) {
+    auto const br = BufferResource::make();
+    for (auto const assignment : {PartitionAssignment::round_robin, PartitionAssignment::contiguous}) {
+        Shuffler shuffler{comm, 3, 9, br, assignment};
+        std::vector<PartitionId> mine;
+        for (PartitionId p = 0; p < shuffler.total_partitions(); ++p) {
+            SUITE_CHECK(shuffler.owner(p) == coll::partition_owner(p, 9, comm->nranks(), assignment));
+            if (shuffler.owner(p) == comm->rank()) {
+                mine.push_back(p);
+            }
+        }
+        SUITE_CHECK(shuffler.local_partitions() == mine);
+        shuffler.insert_finished();
+    }
+    // Products that do not fit into 32 bits.
+    constexpr std::uint32_t many = 4'000'000'000U;
+    auto const contiguous = PartitionAssignment::contiguous;
+    SUITE_CHECK(coll::partition_owner(many - 1, many, 5'000, contiguous) == 4'999);
+    SUITE_CHECK(coll::partition_owner(many / 2, many, 5'000, contiguous) == 2'500);
+    SUITE_CHECK(coll::partition_owner(many - 1, many, 5'000, PartitionAssignment::round_robin) == 4'999);
+}
+
+// What was said of waiting with a timeout: it changes nothing, and zero is a look.
+inline void shuffle_waits_that_time_out(std::shared_ptr<Communicator> comm) {
+    auto const br = BufferResource::make();
+    auto const n = static_cast<PartitionId>(comm->nranks());
+    auto const mine = static_cast<PartitionId>(comm->rank());
+    Shuffler shuffler{comm, 3, 2 * n, br};
+    std::chrono::milliseconds const no_time{0};
+    for (int i = 0; i < 3; ++i) {
+        SUITE_THROWS(TimeoutError, shuffler.wait_on(mine, no_time));
+        SUITE_THROWS(TimeoutError, shuffler.wait_any(no_time));
+        SUITE_CHECK(shuffler.extract(mine).empty());
+    }
+    shuffler.insert(mine, make_chunk(*br, 1, comm->rank(), mine, 0, 50));
+    shuffler.insert_finished({mine, n + mine});
+    SUITE_CHECK(!shuffler.finished());
+    shuffler.insert_finished();
+    std::set<PartitionId> seen{shuffler.wait_any(patience), shuffler.wait_any(patience)};
+    SUITE_CHECK(seen == (std::set<PartitionId>{mine, n + mine}));
+    SUITE_CHECK(shuffler.extract(mine).size() == 1);
+    SUITE_CHECK(shuffler.extract(n + mine).empty());
+    SUITE_CHECK(shuffler.finished());
+}
+
 inline std::vector<Body> shuffler_bodies() {
     return {
         {"shuffle_round_trip", shuffle_round_trip},
@@ -446,6 +492,8 @@ inline std::vector<Body> shuffler_bodies() {
         {"shuffle_spills", shuffle_spills},
         {"shuffle_counts_payload_bytes", shuffle_counts_payload_bytes},
         {"shuffle_misuse", shuffle_misuse},
+        {"shuffle_owners", shuffle_owners},
+        {"shuffle_waits_that_time_out", shuffle_waits_that_time_out},
     };
 }
 

@@ -3,8 +3,11 @@
 #include <cstring>
 
 #include "coll/allgather_suite.hpp"
+#include "coll/allreduce_suite.hpp"
 #include "coll/lifetime_suite.hpp"
 #include "coll/shuffler_suite.hpp"
+#include "coll/small_suite.hpp"
+#include "coll/sparse_alltoall_suite.hpp"
 #include "coll/split_suite.hpp"
 
 namespace rapidsmpf::suite {
@@ -79,7 +82,9 @@ Label check_chunk(PackedData const& chunk) {
 std::vector<Body> const& bodies() {
     static std::vector<Body> const all = [] {
         std::vector<Body> list;
-        for (auto const& part : {shuffler_bodies(), allgather_bodies(), lifetime_bodies(), split_bodies()}) {
+        for (auto const& part :
+             {shuffler_bodies(), allgather_bodies(), allreduce_bodies(), sparse_alltoall_bodies(),
+              small_bodies(), lifetime_bodies(), split_bodies()}) {
             list.insert(list.end(), part.begin(), part.end());
         }
         return list;

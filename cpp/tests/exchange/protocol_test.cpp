@@ -299,6 +299,54 @@ TEST_F(Protocol, WhatFollowsALastMessageBelongsToTheNextOperation) {
     }
 }
 
+TEST_F(Protocol, AFarewellEndsWhatTheRankWasNeededFor) {
+    open();
+    operation->insert_finished();
+    say(MessageWriter{Hub::control_op});
+    try {
+        operation->wait_on(0, patience);
+        FAIL() << "nothing was thrown";
+    } catch (RankFailedError const& error) {
+        EXPECT_EQ(error.rank(), 1);
+        EXPECT_EQ(error.reason().find("it left before shuffle 7 was complete"), 0U);
+    }
+    EXPECT_FALSE(cluster[0]->failure());  // of this operation only
+}
+
+TEST_F(Protocol, WhatCameBeforeAFarewellCounts) {
+    open();
+    MessageWriter announce{7};
+    announce.frame(std::vector{PieceHeader{0, 0, 1, 400}}, 64, 1 << 20);
+    announce.append(Bytes{9});
+    announce.counts(std::vector{PartitionCount{0, 1}});
+    say(std::move(announce));
+    EXPECT_EQ(hear().grants, 1U);
+    say(MessageWriter{Hub::control_op});
+    // Its chunk was on its way.
+    std::shared_ptr<Buffer> const data = br->allocate(MemoryType::HOST, 400);
+    (void)cluster[1]->send(data, 0, 400, 0, payload);
+    // What is for the rank that left is dropped.
+    insert(1, 100'000);
+    operation->insert_finished();
+    operation->wait_on(0, patience);
+    EXPECT_EQ(operation->extract(0).size(), 1U);
+    operation->shutdown(patience);
+}
+
+TEST_F(Protocol, AFarewellCountsForOperationsThatBeginLater) {
+    MessageWriter early{7};
+    early.counts(std::vector{PartitionCount{0, 0}});
+    say(std::move(early));
+    say(MessageWriter{Hub::control_op});
+    open();
+    operation->insert_finished();
+    operation->wait_on(0, patience);  // it has said all that this rank needs
+    operation->release();
+    operation.reset();
+    open();
+    EXPECT_THROW(operation->wait_on(0, patience), RankFailedError);
+}
+
 // Each of these must end as the failure of rank 1, whatever the sanitizers watch.
 class Malformed : public Protocol {
   protected:
@@ -315,6 +363,14 @@ TEST_F(Malformed, Garbage) {
     say(Bytes{1, 2, 3});
     EXPECT_EQ(failure(), "rank 1: it sent a malformed message: the message ends too early");
     EXPECT_THROW(operation->insert_finished(), RankFailedError);
+}
+
+TEST_F(Malformed, AFarewellAndMore) {
+    open();
+    MessageWriter writer{Hub::control_op};
+    writer.grants(1);
+    say(std::move(writer));
+    EXPECT_EQ(failure(), "rank 1: it sent a malformed message: a farewell and more");
 }
 
 TEST_F(Malformed, GrantsOfNothing) {

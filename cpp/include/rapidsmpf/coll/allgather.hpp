@@ -1,7 +1,7 @@
 // Every rank gives any number of chunks and gets those of all ranks.
 //
 // Life time, threading and errors are those of the Shuffler (see there): the handle never blocks when it is
-// destroyed, and an id may be used again once the handle is gone.
+// destroyed. An id may be used again once wait_and_extract() has returned or the handle is gone.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,5 @@ class AllGather {
 [[nodiscard]] std::vector<std::vector<std::uint8_t>> allgather_bytes(
     std::shared_ptr<Communicator> const& comm, OpId op, std::vector<std::uint8_t> bytes,
     Timeout timeout = {});
-
-// Returns when every rank has called it.
-void barrier(std::shared_ptr<Communicator> const& comm, OpId op, Timeout timeout = {});
 
 }  // namespace rapidsmpf::coll

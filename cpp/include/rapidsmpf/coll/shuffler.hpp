@@ -50,6 +50,10 @@ enum class PartitionAssignment : std::uint8_t {
     contiguous,   // p * r / n: rank order is partition order
 };
 
+// partition < total, nranks > 0.
+[[nodiscard]] Rank partition_owner(
+    PartitionId partition, std::uint32_t total, Rank nranks, PartitionAssignment assignment) noexcept;
+
 class Shuffler {
   public:
     // Throws std::invalid_argument when the operation id is in use on this rank or out of range, or

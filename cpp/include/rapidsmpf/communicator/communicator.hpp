@@ -85,8 +85,6 @@ class Communicator {
         // Whether it is complete; after true the bytes are sent or received. Throws std::runtime_error when the
         // transport failed.
         [[nodiscard]] virtual bool test() = 0;
-        // Takes the received buffer out; only after test() returned true, once, and only for receives.
-        [[nodiscard]] virtual std::unique_ptr<Buffer> take_buffer() = 0;
     };
 
     // A message that arrived unasked (see recv_any).
@@ -150,13 +148,13 @@ class Communicator {
     // makes it; it lives until the communicator retires.
     [[nodiscard]] std::shared_ptr<void> companion(std::function<std::shared_ptr<void>()> const& make);
 
-    // Whether a rank has closed its communicator in good order, as far as this one has heard.
+    // Whether a rank has closed its communicator in good order, as far as this one has heard. Its last messages
+    // may still be on their way.
     [[nodiscard]] virtual bool has_left(Rank rank) const;
     // Some rank that has, if any.
     [[nodiscard]] virtual std::optional<Rank> first_left() const;
 
-    // Operation ids in use on this rank: claiming one that is in use throws std::invalid_argument, and claiming any
-    // after another rank has left throws RankFailedError, because a collective needs all ranks.
+    // Operation ids in use on this rank: claiming one that is in use throws std::invalid_argument.
     void claim_op(OpId op);
     void release_op(OpId op) noexcept;
 

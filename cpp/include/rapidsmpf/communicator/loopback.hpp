@@ -4,7 +4,7 @@
 // Delays are counted in calls of the receiver's progress(), not in time, and are a function of the seed and
 // of the message's place in its (source, destination, tag) stream: so a schedule depends on the seed and on
 // how threads happen to run, never on how fast they do. Messages never overtake each other within a stream;
-// across streams they do.
+// across streams they do. The news that a rank has left in good order is delayed like a message.
 //
 // Ownership: the communicators share the cluster's wires; either may be destroyed first.
 #pragma once

@@ -5,17 +5,24 @@
 // handle is gone, until both ends of every pair have sent their last message; what a peer sends after its
 // last message belongs to the next operation with the same id, and waits for that one to begin.
 //
+// The hub of a communicator that closes in good order says farewell to every rank, behind all its other messages. So
+// whoever has read that knows that nothing of that rank is on its way any more, and that operations that lack
+// something of it fail. (A rank that never had a hub says nothing: then the communicator's news that it has left
+// counts, some time after it came.)
+//
 // Ownership: the communicator keeps the hub (Communicator::companion), the hub keeps the operations. A single
 // tag carries the control messages of all operations, so an idle tick is one look at the transport.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -36,7 +43,7 @@ class Hub {
     [[nodiscard]] static std::shared_ptr<Hub> of(Communicator& comm);
 
     explicit Hub(Communicator& comm);
-    // Gives operations that are finished but not sent yet a bounded time, then drops them.
+    // Gives operations that are finished but not sent yet a bounded time, then drops them. Says farewell.
     ~Hub();
     Hub(Hub const&) = delete;
     Hub& operator=(Hub const&) = delete;
@@ -62,6 +69,11 @@ class Hub {
     void route(Communicator::Arrived arrived);
     // The active operation of a line takes in what has come early for it.
     void feed(Line& line);
+    // Looks for ranks that have left without a farewell.
+    bool look_for_departures();
+    void on_left(Rank rank);
+    void wait_until_flushed(std::unique_lock<std::mutex>& lock);
+    void say_farewell() noexcept;
     [[nodiscard]] bool drive();
     void on_failure(RankFailure const& failure);
     void note_flushed();
@@ -72,7 +84,15 @@ class Hub {
     ProgressThread::FunctionId function_{0};
     Communicator::ListenerId listener_{0};
 
-    std::map<OpId, Line> lines_;  // touched by the progress thread only
+    // A rank, as far as it is about to leave or has left.
+    struct Departure {
+        std::optional<std::chrono::steady_clock::time_point> heard;  // from the communicator
+        bool gone{false};                                            // nothing of it is on its way
+    };
+
+    std::map<OpId, Line> lines_;         // touched by the progress thread only
+    std::vector<Departure> departures_;  // by rank; touched by the progress thread only
+    std::vector<Rank> gone_;             // in the order of their going: the first is to blame; likewise
 
     mutable std::mutex mutex_;  // guards everything below
     std::condition_variable changed_;

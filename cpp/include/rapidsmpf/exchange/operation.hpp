@@ -17,6 +17,10 @@
 // operation that is abandoned (its handle was destroyed early, an exception inside it) sends a last message
 // that says so: the other ranks' operations raise that and pass it on, so every rank ends, and every id is free.
 //
+// A rank that closes its communicator in good order has sent all that its finished operations held. Who still
+// lacks something of it then (it never began the operation) raises RankFailedError, and passes that on in the same
+// way. What others still had for it is dropped: it does not want it any more.
+//
 // Memory. Chunks are SpillableBuffers: the arbiter of the buffer resource moves them down, to disk in the end,
 // while they wait to be sent or to be extracted. A frame is granted when there is memory for it; when there is
 // none it waits in line while others' chunks are spilled. Who inserts waits, too, while memory is overbooked.
@@ -64,6 +68,9 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
         OpId op{0};
         PartitionId total{0};
         std::function<Rank(PartitionId)> owner;
+        // If set, called once for each partition of this rank when it is complete: on the progress thread, without
+        // the lock, not after release() has begun. It may insert and extract. What it throws fails the operation.
+        std::function<void(Operation&, PartitionId)> completed;
         Settings settings;
     };
     // A chunk as it is extracted.
@@ -95,8 +102,10 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
     void wait_on(PartitionId partition, Timeout timeout);
     // Waits without marking the partition as waited for.
     void wait_complete(PartitionId partition, Timeout timeout);
-    // What is there, by (source, sequence).
-    [[nodiscard]] std::vector<Chunk> extract(PartitionId partition);
+    // What is there (of one source, or of all), by (source, sequence).
+    [[nodiscard]] std::vector<Chunk> extract(PartitionId partition, std::optional<Rank> source = {});
+    // How many chunks have come from each rank so far.
+    [[nodiscard]] std::vector<std::uint64_t> received(PartitionId partition) const;
     [[nodiscard]] bool all_complete() const;
     [[nodiscard]] bool all_extracted() const;
     [[nodiscard]] std::vector<PartitionId> const& local_partitions() const noexcept { return store_.local(); }
@@ -110,6 +119,8 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
     void shutdown(Timeout timeout);
     // The handle is going: lets the operation end by itself, or abandons it. Never blocks on other ranks.
     void release() noexcept;
+    // The id may be used by another operation from now on; release() implies it. Only for what is complete.
+    void release_id() noexcept;
     // Every later call here and on the other ranks raises `reason`.
     void abandon(std::string const& reason);
 
@@ -125,7 +136,12 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
     // Whether `source` has sent its last message: what follows belongs to another operation.
     [[nodiscard]] bool final_received(Rank source) const;
     [[nodiscard]] OpId op() const noexcept { return plan_.op; }
-    // Whether nothing that was inserted is still to be sent (or never will be).
+    // `source` has closed its communicator; all that it sent has been received here.
+    void on_left(Rank source);
+    // Before the communicator closes: asks for nothing more from other ranks.
+    void stop_granting();
+    // Whether nothing that was inserted is still to be sent (or never will be), and nothing that was asked for is
+    // still to come.
     [[nodiscard]] bool flushed() const;
     // The communicator is gone or has failed: stores the error, drops what the transport knows of.
     void cut_off(RankFailure const& failure);
@@ -140,6 +156,7 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
         Inbox inbox;
         std::size_t unfinished{0};  // partitions of the peer that this rank has not finished
         bool final_sent{false};
+        bool gone{false};  // has closed its communicator
     };
     struct WaitingFrame {
         WaitingFrame(Rank source_, AnnouncedFrame frame_) : source{source_}, frame{std::move(frame_)} {}
@@ -183,6 +200,7 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
     void drive(Tick& result);
     void poll(Tick& result);
     bool grant_frames();
+    void tell_completed(Tick& result);
     // Memory for the first waiting frame; nothing while it has to wait for it.
     [[nodiscard]] std::optional<MemoryReservation> memory_for(WaitingFrame& waiting);
     bool compose(Peer& peer);
@@ -194,7 +212,11 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
     void store_payload(
         Rank source, PartitionId partition, std::uint64_t sequence, std::shared_ptr<Payload> payload);
     void sent(std::shared_ptr<Payload> const& payload);
-    void abandon_locked(Rank origin, std::string const& reason, std::exception_ptr error);
+    void abandon_locked(
+        Rank origin, std::string const& reason, std::exception_ptr error,
+        FinalKind kind = FinalKind::abandoned);
+    // Gives up when something will not come any more because its sender has left.
+    void check_departures();
     [[nodiscard]] bool is_closed() const;
     [[nodiscard]] bool flushed_locked() const;
     [[nodiscard]] std::string describe_backlog() const;
@@ -222,6 +244,7 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
     bool shut_down_{false};
     bool cut_off_{false};
     bool waits_for_memory_{false};  // the first frame does, and says when it has it
+    bool no_grants_{false};         // the communicator closes
     bool blocked_{false};           // a piece waits for a write in flight
     bool active_{false};            // something is in flight: tick() must look even if nobody said so
     Rank speaker_{0};               // whose bytes are being handled
@@ -231,6 +254,7 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
 
     std::atomic<bool> dirty_{true};  // tick() has something to look at
     std::atomic<bool> released_{false};
+    std::atomic<bool> id_released_{false};
 };
 
 }  // namespace rapidsmpf::exchange

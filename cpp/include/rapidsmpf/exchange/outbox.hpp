@@ -67,6 +67,8 @@ class Outbox {
     [[nodiscard]] std::uint64_t payload_messages() const noexcept { return payload_messages_; }
     // Forgets what the transport does not have yet; poll() goes on with the rest.
     void clear();
+    // The peer has left and wants nothing more: what the transport does not have yet counts as sent.
+    void drop(Sent const& sent);
     // Forgets everything, on the progress thread.
     void cut_off() {
         clear();

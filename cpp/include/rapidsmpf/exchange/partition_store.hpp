@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rapidsmpf/exchange/payload.hpp>
@@ -59,8 +60,12 @@ class PartitionStore {
 
     // The chunks that are there now, not extracted yet.
     [[nodiscard]] std::vector<Piece>& pieces(Index index) { return entries_[index].pieces; }
-    // Takes out what is there.
-    [[nodiscard]] std::vector<Piece> extract(Index index);
+    // Takes out what is there, of one source or of all.
+    [[nodiscard]] std::vector<Piece> extract(Index index, std::optional<Rank> source = {});
+    // Chunks that have come, by rank.
+    [[nodiscard]] std::vector<std::uint64_t> received(Index index) const;
+    // The partitions that have become complete since the last call.
+    [[nodiscard]] std::vector<PartitionId> take_completed() { return std::exchange(completed_, {}); }
     [[nodiscard]] bool all_extracted() const noexcept { return extracted_ == entries_.size(); }
 
     // From now on drops chunks as they come, and those that are there.
@@ -98,6 +103,7 @@ class PartitionStore {
     std::vector<Source> sources_;               // by (index, rank)
     std::vector<std::size_t> open_partitions_;  // by rank
     std::deque<Index> ready_;
+    std::vector<PartitionId> completed_;
     std::size_t complete_{0};
     std::size_t taken_{0};
     std::size_t extracted_{0};

@@ -9,6 +9,9 @@
 //   frame    u64 gather_limit, u64 split_bytes, pieces, metadata     I have these; ask for the data
 //   final    u8 kind, u64 payload messages, i32 origin, text         my last message in this operation
 //
+// A header alone, with the operation id that no operation has, is a farewell: the sender closes its communicator and
+// sends nothing more.
+//
 // where pieces = u32 n, n x (u32 partition, u64 sequence, u64 metadata size, u64 data size), and metadata and
 // data are those of the pieces, one after the other. The payload of a frame is the data of its pieces with at
 // most gather_limit bytes as one run of bytes, then that of each larger piece; each run is cut into messages
@@ -51,12 +54,16 @@ struct PartitionCount {
     std::uint64_t chunks;
 };
 
-enum class FinalKind : std::uint8_t { finished = 0, abandoned = 1 };
+enum class FinalKind : std::uint8_t {
+    finished = 0,
+    abandoned = 1,  // by a rank, for a reason
+    left = 2,       // for want of a rank that has left
+};
 
 struct Final {
     FinalKind kind{FinalKind::finished};
     std::uint64_t payload_messages{0};  // that the sender has sent to this receiver in the whole operation
-    Rank origin{0};                     // of an abandonment: who began it
+    Rank origin{0};                     // of an abandonment: who began it, or who has left
     std::string reason;
 };
 

@@ -1,17 +1,24 @@
-// Collectives for Python: waits that Ctrl-C ends (see interrupt.hpp). None of these needs the GIL.
+// Collectives for Python: waits that Ctrl-C ends (see interrupt.hpp). None of these needs the GIL, unless it says so.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <Python.h>
 #include <rapidsmpf_python/interrupt.hpp>
+#include <rapidsmpf_python/reductions.hpp>
 
 #include <rapidsmpf/coll/allgather.hpp>
+#include <rapidsmpf/coll/allreduce.hpp>
+#include <rapidsmpf/coll/barrier.hpp>
+#include <rapidsmpf/coll/broadcast.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
+#include <rapidsmpf/coll/sparse_alltoall.hpp>
 
 namespace rapidsmpf::python {
 
@@ -102,6 +109,63 @@ inline void insert_chunk(coll::AllGather& gather, std::uint64_t sequence, std::u
         gathered.push_back(std::move(chunk->metadata));
     }
     return gathered;
+}
+
+inline void barrier(std::shared_ptr<Communicator> const& comm, OpId op, double seconds) {
+    coll::Barrier barrier{comm, op};
+    wait_interruptibly([&](coll::Timeout timeout) { barrier.wait(timeout); }, seconds);
+}
+
+[[nodiscard]] inline std::vector<std::uint8_t> broadcast_bytes(
+    std::shared_ptr<Communicator> const& comm, OpId op, Rank root, std::vector<std::uint8_t> const& bytes,
+    double seconds) {
+    coll::Broadcast broadcast{comm, op, root, bytes};
+    return wait_interruptibly(
+        [&](coll::Timeout timeout) { return broadcast.wait_and_extract(timeout); }, seconds);
+}
+
+[[nodiscard]] inline std::shared_ptr<coll::SparseAlltoall> make_sparse_alltoall(
+    std::shared_ptr<Communicator> comm, OpId op, std::shared_ptr<BufferResource> br,
+    std::vector<Rank> sources, std::vector<Rank> destinations, exchange::Settings const& settings) {
+    return std::make_shared<coll::SparseAlltoall>(
+        std::move(comm), op, std::move(br), std::move(sources), std::move(destinations), settings);
+}
+
+inline void insert_for_rank(
+    coll::SparseAlltoall& exchange, Rank destination, std::unique_ptr<PackedData> chunk) {
+    exchange.insert(destination, std::move(*chunk));
+}
+
+inline void wait_for_sources(coll::SparseAlltoall& exchange, double seconds) {
+    wait_interruptibly([&](coll::Timeout timeout) { exchange.wait(timeout); }, seconds);
+}
+
+[[nodiscard]] inline PackedList extract_from(coll::SparseAlltoall& exchange, Rank source) {
+    return to_pointers(exchange.extract(source));
+}
+
+// Bytes are strings here, as Cython converts them.
+[[nodiscard]] inline std::shared_ptr<coll::AllReduce> make_named_allreduce(
+    std::shared_ptr<Communicator> comm, OpId op, std::string const& value, std::string const& name,
+    std::string const& format, exchange::Settings const& settings) {
+    return std::make_shared<coll::AllReduce>(
+        std::move(comm), op, std::as_bytes(std::span{value}), named_reduction(name, format), settings);
+}
+
+// The caller holds the GIL; it is given up meanwhile.
+[[nodiscard]] inline std::shared_ptr<coll::AllReduce> make_callable_allreduce(
+    std::shared_ptr<Communicator> comm, OpId op, std::string const& value, PyObject* function,
+    exchange::Settings const& settings) {
+    auto reduction = callable_reduction(function);
+    WithoutGil unlocked;
+    return std::make_shared<coll::AllReduce>(
+        std::move(comm), op, std::as_bytes(std::span{value}), std::move(reduction), settings);
+}
+
+[[nodiscard]] inline std::string reduced(coll::AllReduce& reduce, double seconds) {
+    auto const bytes =
+        wait_interruptibly([&](coll::Timeout timeout) { return reduce.wait_and_extract(timeout); }, seconds);
+    return {reinterpret_cast<char const*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace rapidsmpf::python

@@ -1,0 +1,39 @@
+// Gives every rank the bytes of one of them, the root. For small things: a plan, a few options.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <rapidsmpf/coll/shuffler.hpp>
+
+namespace rapidsmpf::coll {
+
+// Life time and errors are those of the Shuffler.
+class Broadcast {
+  public:
+    // `bytes`: the root's; those of the others are not looked at. Throws std::invalid_argument when the operation
+    // id is in use on this rank or out of range, or there is no such rank as the root.
+    Broadcast(std::shared_ptr<Communicator> comm, OpId op, Rank root, std::vector<std::uint8_t> const& bytes);
+    ~Broadcast();
+    Broadcast(Broadcast const&) = delete;
+    Broadcast& operator=(Broadcast const&) = delete;
+
+    // Waits until every rank has begun it, not only the root: so ranks that disagree about the root all throw
+    // std::invalid_argument. Once: std::logic_error after it has returned. Throws TimeoutError naming the ranks that
+    // are missing, RankFailedError.
+    [[nodiscard]] std::vector<std::uint8_t> wait_and_extract(Timeout timeout = {});
+
+  private:
+    std::shared_ptr<Communicator> comm_;
+    Rank root_;
+    std::shared_ptr<BufferResource> br_;
+    std::shared_ptr<exchange::Operation> operation_;
+    bool extracted_{false};
+};
+
+[[nodiscard]] std::vector<std::uint8_t> broadcast_bytes(
+    std::shared_ptr<Communicator> const& comm, OpId op, Rank root, std::vector<std::uint8_t> const& bytes,
+    Timeout timeout = {});
+
+}  // namespace rapidsmpf::coll

@@ -1,0 +1,58 @@
+#include <rapidsmpf/coll/broadcast.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "per_rank.hpp"
+
+namespace rapidsmpf::coll {
+
+Broadcast::Broadcast(
+    std::shared_ptr<Communicator> comm, OpId op, Rank root, std::vector<std::uint8_t> const& bytes)
+    : comm_{std::move(comm)}, root_{root}, br_{BufferResource::make()} {
+    auto& ranks = require_comm(comm_, "a broadcast");
+    require_rank(ranks, root, "the root of a broadcast,");
+    operation_ =
+        exchange::Operation::open(ranks, br_, plan_per_rank(ranks, "broadcast", op, exchange::Settings()));
+    if (comm_->rank() == root) {
+        // Metadata marks the chunk: there is one even without bytes.
+        operation_->insert_for_all(0, PackedData{{1}, host_copy(*br_, std::as_bytes(std::span{bytes}))});
+    }
+    operation_->insert_finished();
+}
+
+Broadcast::~Broadcast() {
+    operation_->release();
+}
+
+std::vector<std::uint8_t> Broadcast::wait_and_extract(Timeout timeout) {
+    auto const mine = static_cast<PartitionId>(comm_->rank());
+    operation_->wait_complete(mine, timeout);
+    RAPIDSMPF_EXPECTS(
+        !std::exchange(extracted_, true), "the bytes of " + operation_->str() + " have been taken",
+        std::logic_error);
+    auto chunks = operation_->extract(mine);
+    if (chunks.size() != 1 || chunks.front().source != root_) {
+        std::string senders;
+        for (auto const& chunk : chunks) {
+            senders += (senders.empty() ? "" : ", ") + std::to_string(chunk.source);
+        }
+        throw std::invalid_argument{
+            "the ranks disagree about the root of " + operation_->str() + ": here it is rank "
+            + std::to_string(root_) + ", but "
+            + (senders.empty() ? "no rank takes itself for it" : "for itself it is rank " + senders)};
+    }
+    auto const data = to_host(*br_, std::move(chunks.front().data.data));
+    auto const bytes = data->host_bytes();
+    auto const* const begin = reinterpret_cast<std::uint8_t const*>(bytes.data());
+    return {begin, begin + bytes.size()};
+}
+
+std::vector<std::uint8_t> broadcast_bytes(
+    std::shared_ptr<Communicator> const& comm, OpId op, Rank root, std::vector<std::uint8_t> const& bytes,
+    Timeout timeout) {
+    return Broadcast{comm, op, root, bytes}.wait_and_extract(timeout);
+}
+
+}  // namespace rapidsmpf::coll

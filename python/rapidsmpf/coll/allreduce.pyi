@@ -1,0 +1,32 @@
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+from rapidsmpf.communicator.communicator import Communicator
+from rapidsmpf.config import Options
+
+T = TypeVar("T")
+_Name = Literal["sum", "prod", "min", "max"]
+
+class AllReduce:
+    def __init__(
+        self,
+        comm: Communicator,
+        op_id: int,
+        value: Any,
+        reduction: _Name | Callable[[Any, Any], Any] = "sum",
+        *,
+        options: Options | None = None,
+    ) -> None: ...
+    @property
+    def comm(self) -> Communicator: ...
+    def finished(self) -> bool: ...
+    def wait_and_extract(self, *, timeout: float | None = None) -> Any: ...
+
+def allreduce(
+    comm: Communicator,
+    op_id: int,
+    value: T,
+    reduction: _Name | Callable[[T, T], T | None] = "sum",
+    *,
+    timeout: float | None = None,
+) -> T: ...

@@ -1,0 +1,6 @@
+from rapidsmpf.communicator.communicator import Communicator
+
+def barrier(comm: Communicator, op_id: int, *, timeout: float | None = None) -> None: ...
+def broadcast_bytes(
+    comm: Communicator, op_id: int, value: bytes | None, root: int = 0, *, timeout: float | None = None
+) -> bytes: ...

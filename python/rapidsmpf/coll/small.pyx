@@ -1,0 +1,91 @@
+"""Small collectives in one call: a barrier, and a broadcast of a few bytes."""
+
+from libc.stdint cimport int32_t, uint8_t
+from libcpp.memory cimport shared_ptr
+from libcpp.utility cimport move
+from libcpp.vector cimport vector
+
+from rapidsmpf.communicator.communicator cimport Communicator, cpp_Communicator
+from rapidsmpf.error cimport translate_exception
+
+
+cdef extern from "<rapidsmpf_python/collectives.hpp>" namespace "rapidsmpf::python" nogil:
+    void cpp_barrier "rapidsmpf::python::barrier"(
+        shared_ptr[cpp_Communicator], int32_t, double
+    ) except +translate_exception
+    vector[uint8_t] cpp_broadcast_bytes "rapidsmpf::python::broadcast_bytes"(
+        shared_ptr[cpp_Communicator], int32_t, int32_t, vector[uint8_t], double
+    ) except +translate_exception
+
+__all__ = ["barrier", "broadcast_bytes"]
+
+
+def barrier(Communicator comm not None, int32_t op_id, *, timeout=None):
+    """Return when every rank has called this.
+
+    Parameters
+    ----------
+    comm
+        The ranks.
+    op_id
+        The operation's id, the same on all ranks and used by no other operation that is in progress.
+    timeout
+        Seconds; None: no limit.
+
+    Raises
+    ------
+    ValueError
+        If the id is in use or out of range.
+    TimeoutError
+        If the time is up; the message names the ranks that are missing.
+    RankFailedError
+        If a rank failed, or left without having called this.
+    """
+    cdef double seconds = -1 if timeout is None else max(0.0, timeout)
+    with nogil:
+        cpp_barrier(comm._handle, op_id, seconds)
+
+
+def broadcast_bytes(Communicator comm not None, int32_t op_id, value, int32_t root=0, *, timeout=None):
+    """Give every rank the bytes of one of them.
+
+    Parameters
+    ----------
+    comm
+        The ranks.
+    op_id
+        The operation's id, the same on all ranks and used by no other operation that is in progress.
+    value
+        The root's bytes: something small. Those of the other ranks are not looked at, and may be None.
+    root
+        The rank whose bytes they are, the same on all ranks.
+    timeout
+        Seconds; None: no limit.
+
+    Returns
+    -------
+    The root's bytes.
+
+    Raises
+    ------
+    TypeError
+        If the root's value is not bytes.
+    ValueError
+        If the ranks disagree about the root, there is no such rank, or the id is in use or out of range.
+    TimeoutError
+        If the time is up; the message names the ranks that are missing: all ranks have to call this.
+    RankFailedError
+        If a rank failed, or left without having called this.
+    """
+    cdef double seconds = -1 if timeout is None else max(0.0, timeout)
+    cdef vector[uint8_t] mine
+    cdef vector[uint8_t] result
+    cdef const uint8_t* begin
+    if comm.rank == root:
+        if not isinstance(value, bytes):
+            raise TypeError(f"the root broadcasts bytes, not {type(value).__name__}")
+        begin = <const uint8_t*> <const char*> (<bytes> value)
+        mine.assign(begin, begin + len(value))
+    with nogil:
+        result = cpp_broadcast_bytes(comm._handle, op_id, root, move(mine), seconds)
+    return (<char*> result.data())[:result.size()]

@@ -1,0 +1,29 @@
+from collections.abc import Iterable
+
+from rapidsmpf.communicator.communicator import Communicator
+from rapidsmpf.config import Options
+from rapidsmpf.memory.buffer_resource import BufferResource
+from rapidsmpf.memory.packed_data import PackedData
+
+class SparseAlltoall:
+    def __init__(
+        self,
+        comm: Communicator,
+        op_id: int,
+        br: BufferResource,
+        srcs: Iterable[int],
+        dsts: Iterable[int],
+        *,
+        options: Options | None = None,
+    ) -> None: ...
+    @property
+    def comm(self) -> Communicator: ...
+    @property
+    def srcs(self) -> list[int]: ...
+    @property
+    def dsts(self) -> list[int]: ...
+    def insert(self, dst: int, packed_data: PackedData) -> None: ...
+    def insert_finished(self) -> None: ...
+    def finished(self) -> bool: ...
+    def wait(self, *, timeout: float | None = None) -> None: ...
+    def extract(self, src: int) -> list[PackedData]: ...

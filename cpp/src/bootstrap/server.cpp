@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <functional>
 #include <utility>
 
 #include <netinet/in.h>
@@ -392,13 +393,15 @@ void CoordinatorServer::fail(Failure failure) {
     failure_ = std::move(failure);
     lost_.clear();
     auto const bytes = failure_->encode();
-    std::vector<ConnectionId> members;
+    std::vector<std::pair<std::int32_t, ConnectionId>> members;
     for (auto const& [id, connection] : connections_) {
         if (connection.stage == Stage::member && connection.rank != failure_->rank) {
-            members.push_back(id);
+            members.emplace_back(connection.rank, id);
         }
     }
-    for (auto const id : members) {
+    // Rank 0, which may host this and end as soon as it knows, hears of it last.
+    std::sort(members.begin(), members.end(), std::greater<>{});
+    for (auto const& [rank, id] : members) {
         send(id, bytes);
     }
     if (events_.failed) {

@@ -7,6 +7,7 @@
 
 #include <rapidsmpf/bootstrap/hosted.hpp>
 #include <rapidsmpf/core/logger.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 
 namespace rapidsmpf::bootstrap {
 
@@ -14,9 +15,9 @@ namespace {
 
 constexpr std::chrono::seconds connect_timeout{30};
 
-std::string coordinator_host(config::Options& options) {
-    return options.get<std::string>(
-        "coordinator_host", [](std::string const& text) { return text.empty() ? "127.0.0.1" : text; });
+std::string coordinator_host(config::Options const& options) {
+    auto const host = config::get_text(options, "coordinator_host");
+    return host.empty() ? "127.0.0.1" : host;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <rapidsmpf/bootstrap/hosted.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/logger.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 
 #include "mpi_check.hpp"
 #include "mpi_communicator.hpp"
@@ -25,12 +26,9 @@ using bootstrap::HostedCoordinator;
 using bootstrap::Invitation;
 
 constexpr std::chrono::seconds connect_timeout{30};
-constexpr std::size_t default_chunk_bytes = std::size_t{1} << 30;
 
-std::size_t chunk_bytes(config::Options& options) {
-    auto const bytes = options.get<std::int64_t>("mpi_chunk_bytes", [](std::string const& text) {
-        return text.empty() ? static_cast<std::int64_t>(default_chunk_bytes) : config::parse_bytes(text);
-    });
+std::size_t chunk_bytes(config::Options const& options) {
+    auto const bytes = config::get_bytes(options, "mpi_chunk_bytes");
     RAPIDSMPF_EXPECTS(
         bytes > 0 && bytes <= std::numeric_limits<int>::max(),
         "mpi_chunk_bytes must be between 1 and 2147483647, not " + std::to_string(bytes),
@@ -97,9 +95,8 @@ bool is_on_one_host(MPI_Comm comm) {
     return one == 1;
 }
 
-std::string interface_for(bool one_host, config::Options& options) {
-    auto const asked =
-        options.get<std::string>("coordinator_host", [](std::string const& text) { return text; });
+std::string interface_for(bool one_host, config::Options const& options) {
+    auto const asked = config::get_text(options, "coordinator_host");
     if (asked.empty()) {
         return one_host ? "127.0.0.1" : bootstrap::own_address();
     }

@@ -128,7 +128,7 @@ class StreamingOptions:
         "rapidsmpf", "disabled", "Keep what was read from files in memory (for benchmarks).", effective=False
     )
     ucxx_progress_mode: Literal["polling", "thread-blocking", "thread-polling"] | Unspecified = _option(
-        "rapidsmpf", "thread-blocking", "How the communication thread waits.", effective=False
+        "rapidsmpf", "thread-blocking", "How the communication thread waits."
     )
 
     num_py_executors: int | Unspecified = _option(

@@ -112,8 +112,12 @@ inline constexpr auto option_table = [] {
          "How long ranks wait for each other at the start.", {}},
         {"ucxx_join_timeout", duration, never_off, "120 s", full,
          "How long a rank waits to be connected to all others.", {}},
-        {"ucxx_progress_mode", text, never_off, "thread-blocking", none, "How the communication thread waits.",
-         "blocking|polling|thread-blocking|thread-polling"},
+        {"ucxx_progress_mode", text, never_off, "thread-blocking", full,
+         "Whether the communication thread sleeps while nothing arrives.", "thread-blocking|thread-polling"},
+        {"coordinator_host", text, never_off, "", full,
+         "Address at which rank 0 takes the others' liveness connections; not set: `127.0.0.1`, under MPI over "
+         "several hosts this host's own.", {}},
+        {"mpi_chunk_bytes", bytes, never_off, "1 GiB", full, "Longer messages are split for MPI.", {}},
         // Of other integrations.
         {"unbounded_file_read_cache", text, never_off, "disabled", none,
          "Keep what was read from files in memory.", {}},

@@ -61,13 +61,16 @@ def test_slurm_without_a_secret_says_what_to_do(monkeypatch):
 
 
 BATCH_SCRIPT = """
+import sys
+
 from rapidsmpf import bootstrap
 from rapidsmpf.communicator import ucxx
 
 for _ in range(2):
     comm = bootstrap.create_ucxx_comm()
     ucxx.barrier(comm)
-    print("rank", comm.rank, "of", comm.nranks, flush=True)
+    sys.stdout.write(f"rank {comm.rank} of {comm.nranks}\\n")  # in one piece: lines must not mix
+    sys.stdout.flush()
     del comm
 """
 

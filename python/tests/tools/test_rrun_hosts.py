@@ -29,7 +29,9 @@ SCRIPT = textwrap.dedent(
     comm = bootstrap.create_ucxx_comm(progress_thread=ProgressThread())
     assert comm.rank == bootstrap.get_rank() and comm.nranks == bootstrap.get_nranks()
     ucxx.barrier(comm)
-    print("ready", comm.rank, comm.nranks, flush=True)
+    # In one piece, so that the ranks' lines do not mix.
+    sys.stdout.write(f"ready {comm.rank} {comm.nranks}\\n")
+    sys.stdout.flush()
     if "stay" in sys.argv:
         signal.pause()
     """

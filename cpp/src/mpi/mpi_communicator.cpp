@@ -73,9 +73,6 @@ class MpiRequest final : public Communicator::Request {
         }
         return true;
     }
-    [[nodiscard]] std::unique_ptr<Buffer> take_buffer() override {
-        throw std::logic_error{"the bytes were received into the caller's buffer"};
-    }
 
   private:
     std::weak_ptr<MpiTransport> transport_;

@@ -127,12 +127,19 @@ AllReduce::AllReduce(
     plan.total = 2 * n;
     plan.owner = [n](PartitionId partition) { return static_cast<Rank>(partition % n); };
     plan.settings = settings;
-    plan.completed = [layout, reduction = std::move(reduction), br = br_, me](
-                         Operation& operation, PartitionId partition) {
-        if (partition == me) {
-            reduce(operation, partition, layout, reduction, *br);
-        }
+    auto const runs_on = reduction.runs_on;
+    auto run = [layout, reduction = std::move(reduction), br = br_, me](Operation& operation) {
+        reduce(operation, me, layout, reduction, *br);
     };
+    if (runs_on == RunsOn::waiting_thread) {
+        reduce_ = std::move(run);
+    } else {
+        plan.completed = [run = std::move(run), me](Operation& operation, PartitionId partition) {
+            if (partition == me) {
+                run(operation);
+            }
+        };
+    }
     operation_ = Operation::open(ranks, br_, std::move(plan));
     try {
         std::vector<std::pair<PartitionId, PackedData>> segments;
@@ -162,6 +169,22 @@ AllReduce::~AllReduce() {
     operation_->release();
 }
 
+void AllReduce::reduce_here() {
+    std::function<void(exchange::Operation&)> reduce;
+    {
+        std::lock_guard const lock{mutex_};
+        reduce = std::exchange(reduce_, nullptr);
+    }
+    if (reduce) {
+        try {
+            reduce(*operation_);
+        } catch (std::exception const& error) {
+            operation_->abandon(error.what());
+            throw;
+        }
+    }
+}
+
 std::vector<std::byte> AllReduce::wait_and_extract(Timeout timeout) {
     RAPIDSMPF_EXPECTS(
         !extracted_, "the result of " + operation_->str() + " has been taken", std::logic_error);
@@ -170,6 +193,7 @@ std::vector<std::byte> AllReduce::wait_and_extract(Timeout timeout) {
     auto const begin = std::chrono::steady_clock::now();
     // First the values, because that wait can name the ranks that have not come.
     operation_->wait_complete(me, timeout);
+    reduce_here();
     if (timeout) {
         auto const passed =
             std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);

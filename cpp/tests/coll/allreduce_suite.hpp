@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include <rapidsmpf/coll/allreduce.hpp>
 #include <rapidsmpf/coll/barrier.hpp>
@@ -71,25 +72,27 @@ inline void reduce_as_a_whole(std::shared_ptr<Communicator> comm) {
             a[2] * b[1] + a[3] * b[3]};
     };
     auto const of_rank = [](Rank rank) { return Matrix{rank + 1, 1, 1, 0}; };
-    Reduction const reduction{[&](std::span<std::byte> sum, std::span<std::byte const> next) {
+    auto const combine = [&](std::span<std::byte> sum, std::span<std::byte const> next) {
         Matrix a;
         Matrix b;
         std::memcpy(&a, sum.data(), sizeof a);
         std::memcpy(&b, next.data(), sizeof b);
         a = product(a, b);
         std::memcpy(sum.data(), &a, sizeof a);
-    }};
+    };
     auto const mine = of_rank(comm->rank());
     auto expected = of_rank(0);
     for (Rank rank = 1; rank < comm->nranks(); ++rank) {
         expected = product(expected, of_rank(rank));
     }
-    AllReduce reduce{comm, 2, std::as_bytes(std::span{mine}), reduction};
-    auto const bytes = reduce.wait_and_extract(patience);
-    SUITE_CHECK(reduce.finished());
-    SUITE_CHECK(bytes.size() == sizeof expected);
-    SUITE_CHECK(std::memcmp(bytes.data(), expected.data(), bytes.size()) == 0);
-    SUITE_THROWS(std::logic_error, reduce.wait_and_extract(patience));
+    for (auto const runs_on : {coll::RunsOn::progress_thread, coll::RunsOn::waiting_thread}) {
+        AllReduce reduce{comm, 2, std::as_bytes(std::span{mine}), Reduction{combine, 0, runs_on}};
+        auto const bytes = reduce.wait_and_extract(patience);
+        SUITE_CHECK(reduce.finished());
+        SUITE_CHECK(bytes.size() == sizeof expected);
+        SUITE_CHECK(std::memcmp(bytes.data(), expected.data(), bytes.size()) == 0);
+        SUITE_THROWS(std::logic_error, reduce.wait_and_extract(patience));
+    }
 }
 
 // Nobody has to wait for the others to go on: even ranks wait for the first one first, odd ones for the last.
@@ -169,6 +172,31 @@ inline void reduce_that_throws(std::shared_ptr<Communicator> comm) {
     }
 }
 
+// The same for a function that runs where rank 0 waits.
+inline void reduce_that_throws_where_it_is_waited_for(std::shared_ptr<Communicator> comm) {
+    if (comm->nranks() == 1) {
+        return;
+    }
+    struct Refused : std::runtime_error {
+        using std::runtime_error::runtime_error;
+    };
+    auto const waiting = std::this_thread::get_id();
+    Reduction const refuse{
+        [&](std::span<std::byte>, std::span<std::byte const>) {
+            throw Refused{waiting == std::this_thread::get_id() ? "that is too much" : "in another thread"};
+        },
+        0, coll::RunsOn::waiting_thread};
+    std::array<std::byte, 8> const mine{};
+    AllReduce reduce{comm, 2, mine, refuse};
+    if (comm->rank() == 0) {
+        SUITE_CHECK(SUITE_THROWS(Refused, reduce.wait_and_extract(patience)) == "that is too much");
+    } else {
+        auto const text = SUITE_THROWS(std::runtime_error, reduce.wait_and_extract(patience));
+        SUITE_CHECK(text.find("rank 0 abandoned allreduce 2: that is too much") != std::string::npos);
+    }
+    SUITE_THROWS(std::runtime_error, reduce.wait_and_extract(patience));
+}
+
 inline void reduce_misuse(std::shared_ptr<Communicator> comm) {
     std::array<std::byte, 6> const bytes{};
     SUITE_THROWS(
@@ -231,6 +259,7 @@ inline std::vector<Body> allreduce_bodies() {
         {"reduce_several_in_any_order", reduce_several_in_any_order},
         {"reduce_with_the_same_id", reduce_with_the_same_id},
         {"reduce_that_throws", reduce_that_throws},
+        {"reduce_that_throws_where_it_is_waited_for", reduce_that_throws_where_it_is_waited_for},
         {"reduce_misuse", reduce_misuse},
         {"reduce_timeout_names_who_is_missing", reduce_timeout_names_who_is_missing},
     };

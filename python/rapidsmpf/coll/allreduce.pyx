@@ -45,8 +45,8 @@ cdef class AllReduce:
     reduction
         The same on every rank: ``"sum"``, ``"prod"``, ``"min"`` or ``"max"`` of each element (integers wrap around, a
         NaN is minimum and maximum), or a function of two values like ``value``, that of the ranks so far and that of
-        the next. It returns the result, or None after it has changed its first argument, an array. It runs in a
-        thread of the communicator, on one of the ranks: it should be quick, and must not use the communicator.
+        the next. It returns the result, or None after it has changed its first argument, an array. It runs on
+        rank 0, in :meth:`wait_and_extract`: the other ranks wait for that call.
     options
         Options of the exchange (``exchange_frame_bytes`` and so on); None: the defaults.
 

@@ -9,7 +9,9 @@
 // its array (a reduce-scatter, then an all-gather), and all ranks work.
 //
 // The function runs on the communicator's progress thread, as soon as the values are there, whether or not anyone
-// waits: any order of waits is fine. It should be quick, and must not use the communicator.
+// waits: any order of waits is fine. It should be quick, and must not use the communicator. One that may not run there
+// (Python, whose garbage collector may destroy anything anywhere) runs in wait_and_extract() of the rank that reduces:
+// then the others wait for that call.
 //
 // Ownership: the input is copied by the constructor. Life time and errors are those of the Shuffler (see there);
 // when the handle of the rank that reduces is destroyed before the operation is done, the others raise an error.
@@ -17,9 +19,11 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -29,17 +33,21 @@
 
 namespace rapidsmpf::coll {
 
+// Who calls the function.
+enum class RunsOn : std::uint8_t { progress_thread, waiting_thread };
+
 struct Reduction {
     // combine(sum, next): sum becomes sum + next, whatever + is; both have the same size and are aligned for any
     // scalar.
     std::function<void(std::span<std::byte>, std::span<std::byte const>)> combine;
     // The value is an array of elements of this size that may be combined one by one; 0: only as a whole.
     std::size_t element_size{0};
+    RunsOn runs_on{RunsOn::progress_thread};
 
     Reduction(
         std::function<void(std::span<std::byte>, std::span<std::byte const>)> combine_,
-        std::size_t element_size_ = 0)
-        : combine{std::move(combine_)}, element_size{element_size_} {}
+        std::size_t element_size_ = 0, RunsOn runs_on_ = RunsOn::progress_thread)
+        : combine{std::move(combine_)}, element_size{element_size_}, runs_on{runs_on_} {}
 };
 
 // Arrays of T, combined by function(T sum, T next) -> T for each element.
@@ -84,11 +92,16 @@ class AllReduce {
     [[nodiscard]] OpId op() const noexcept { return op_; }
 
   private:
+    // On a waiting thread: reduces, if this rank has to and nobody has done it.
+    void reduce_here();
+
     std::shared_ptr<Communicator> comm_;
     OpId op_;
     std::shared_ptr<BufferResource> br_;
     std::shared_ptr<exchange::Operation> operation_;
     std::size_t size_;
+    std::mutex mutex_;  // guards reduce_
+    std::function<void(exchange::Operation&)> reduce_;
     std::atomic<bool> extracted_{false};
 };
 

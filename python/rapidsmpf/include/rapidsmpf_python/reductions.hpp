@@ -82,7 +82,7 @@ template <typename T>
     }
 }
 
-// callable(sum: bytearray, next: bytes), which changes `sum`. The caller holds the GIL.
+// callable(sum: bytearray, next: bytes), which changes `sum`; in the thread that waits. The caller holds the GIL.
 [[nodiscard]] inline coll::Reduction callable_reduction(PyObject* callable) {
     return coll::Reduction{
         [callable = share(callable)](std::span<std::byte> sum, std::span<std::byte const> next) {
@@ -106,7 +106,8 @@ template <typename T>
             if (!sum.empty()) {
                 std::memcpy(sum.data(), PyByteArray_AsString(accumulated), sum.size());
             }
-        }};
+        },
+        0, coll::RunsOn::waiting_thread};
 }
 
 }  // namespace rapidsmpf::python

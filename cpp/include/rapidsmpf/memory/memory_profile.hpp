@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,7 +27,7 @@ class MemoryProfile {
         std::int64_t global_peak{0};
         std::uint64_t num_calls{0};
     };
-    using Records = std::map<std::string, Record, std::less<>>;
+    using Records = std::map<std::string, Record>;
 
     void add(std::string_view name, ScopeMeasurement const& measured);
     [[nodiscard]] Records records() const;

@@ -19,13 +19,14 @@ TEST(Settings, DefaultsOfTheOptionsAreThoseOfTheStruct) {
 }
 
 TEST(Settings, EveryOptionIsRead) {
-    auto const settings = Settings::from_options(config::Options{
-        {{"exchange_gather_limit", "1"},
-         {"exchange_frame_bytes", "2"},
-         {"exchange_eager_bytes", "3"},
-         {"exchange_announce_bytes", "4"},
-         {"exchange_split_bytes", "5"},
-         {"exchange_receive_limit", "6 KiB"}}});
+    auto const settings = Settings::from_options(
+        config::Options{
+            {{"exchange_gather_limit", "1"},
+             {"exchange_frame_bytes", "2"},
+             {"exchange_eager_bytes", "3"},
+             {"exchange_announce_bytes", "4"},
+             {"exchange_split_bytes", "5"},
+             {"exchange_receive_limit", "6 KiB"}}});
     EXPECT_EQ(settings.gather_limit, 1U);
     EXPECT_EQ(settings.frame_bytes, 2U);
     EXPECT_EQ(settings.eager_bytes, 3U);

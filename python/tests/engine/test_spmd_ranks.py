@@ -181,11 +181,14 @@ def test_statistics_of_all_ranks(table):
 from cudf_polars.engine.options import StreamingOptions
 with SPMDEngine.from_options(StreamingOptions(statistics=True)) as engine:
     check(engine, pl.scan_parquet(sys.argv[1]).group_by("k").agg(pl.len()).sort("k"))
+    def received(stats):
+        names = [name for name in stats.list_stat_names() if name.endswith("-payload-recv")]
+        return sum(stats.get_stat(name)["value"] for name in names)
+
     ranks = engine.gather_statistics()
-    assert len(ranks) == 2
     total = engine.global_statistics(clear=True)
-    name = "shuffle-payload-recv" if "shuffle-payload-recv" in total.list_stat_names() else "allgather-payload-recv"
-    assert total.get_stat(name)["value"] >= sum(r.get_stat(name)["value"] for r in ranks) > 0
+    assert len(ranks) == 2
+    assert received(total) >= sum(received(rank) for rank in ranks) > 0  # not every rank need receive something
     # Cleared; what gathering itself moves is counted again, and the query's shuffles are not.
     assert "shuffle-payload-recv" not in engine.global_statistics().list_stat_names()
 """,

@@ -6,6 +6,7 @@ loads the libraries of the wheels that ``librapidsmpf`` rests on (RMM and UCXX).
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import importlib
 import importlib.metadata
@@ -41,6 +42,9 @@ def _load_dependencies() -> None:
 
 
 _load_dependencies()
+
+# Threads of the library must not wait for an interpreter that ends.
+atexit.register(importlib.import_module("rapidsmpf._callbacks").end_callbacks)
 
 try:
     __version__ = importlib.metadata.version("riverrun")

@@ -4,7 +4,7 @@ from typing import Any, Literal, TypeVar
 from rapidsmpf.communicator.communicator import Communicator
 from rapidsmpf.config import Options
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _Name = Literal["sum", "prod", "min", "max"]
 
 class AllReduce:
@@ -25,8 +25,8 @@ class AllReduce:
 def allreduce(
     comm: Communicator,
     op_id: int,
-    value: T,
-    reduction: _Name | Callable[[T, T], T | None] = "sum",
+    value: _T,
+    reduction: _Name | Callable[[_T, _T], _T | None] = "sum",
     *,
     timeout: float | None = None,
-) -> T: ...
+) -> _T: ...

@@ -44,10 +44,10 @@ inline std::int64_t call_for_integer(PyObject* callable, PyObject* arguments) {
 [[nodiscard]] inline std::function<std::int64_t()> integer_function(
     PyObject* callable, std::int64_t otherwise) {
     return [callable = share(callable), otherwise]() -> std::int64_t {
-        if (!may_use_python()) {
+        WithGil const gil;
+        if (!gil) {
             return otherwise;
         }
-        WithGil gil;
         return detail::call_for_integer(callable.get(), PyTuple_New(0));
     };
 }
@@ -55,10 +55,10 @@ inline std::int64_t call_for_integer(PyObject* callable, PyObject* arguments) {
 // callable(amount) -> int, the bytes that it freed. The caller holds the GIL.
 [[nodiscard]] inline std::function<std::size_t(std::size_t)> spill_function(PyObject* callable) {
     return [callable = share(callable)](std::size_t amount) -> std::size_t {
-        if (!may_use_python()) {
+        WithGil const gil;
+        if (!gil) {
             return 0;
         }
-        WithGil gil;
         auto const freed = detail::call_for_integer(
             callable.get(), Py_BuildValue("(K)", static_cast<unsigned long long>(amount)));
         return freed < 0 ? 0 : static_cast<std::size_t>(freed);

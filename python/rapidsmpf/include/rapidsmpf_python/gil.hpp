@@ -5,6 +5,8 @@
 
 #include <Python.h>
 
+#include <rapidsmpf/core/callback_gate.hpp>
+
 // Public in every CPython since 3.4, but left out of the headers of the limited API.
 extern "C" int PyGILState_Check(void);
 
@@ -16,22 +18,33 @@ namespace rapidsmpf::python {
     return PyGILState_GetThisThreadState() != nullptr && PyGILState_Check() != 0;
 }
 
-// Whether this thread may run Python code: it holds the GIL, or the interpreter is alive so that it may take it.
-// Taking it while the interpreter ends would end the thread instead, in the middle of C++ frames.
-[[nodiscard]] inline bool may_use_python() noexcept {
-    return holds_gil() || Py_IsInitialized() != 0;
-}
-
-// Holds the GIL for the life of the object; only after may_use_python().
+// Holds the GIL for the life of the object, unless the interpreter is ending: taking it then would end the thread
+// instead, in the middle of C++ frames. To be tested before Python is used.
 class WithGil {
   public:
-    WithGil() noexcept : state_{PyGILState_Ensure()} {}
-    ~WithGil() { PyGILState_Release(state_); }
+    WithGil() noexcept
+        : entered_{!holds_gil() && CallbackGate::instance().enter()},
+          held_{entered_ ? Py_IsInitialized() != 0 : holds_gil()} {
+        if (held_) {
+            state_ = PyGILState_Ensure();
+        }
+    }
+    ~WithGil() {
+        if (held_) {
+            PyGILState_Release(state_);
+        }
+        if (entered_) {
+            CallbackGate::instance().leave();
+        }
+    }
     WithGil(WithGil const&) = delete;
     WithGil& operator=(WithGil const&) = delete;
+    [[nodiscard]] explicit operator bool() const noexcept { return held_; }
 
   private:
-    PyGILState_STATE state_;
+    bool entered_;
+    bool held_;
+    PyGILState_STATE state_{};
 };
 
 // Gives the GIL up for the life of the object if this thread holds it.
@@ -58,8 +71,7 @@ using SharedObject = std::shared_ptr<PyObject>;
 [[nodiscard]] inline SharedObject share(PyObject* object) {
     Py_INCREF(object);
     return SharedObject{object, [](PyObject* held) {
-                            if (may_use_python()) {
-                                WithGil gil;
+                            if (WithGil const gil; gil) {
                                 Py_DECREF(held);
                             }
                         }};

@@ -37,10 +37,10 @@ inline constexpr std::chrono::milliseconds slice{200};
 
 // What a signal handler raised, if signals came. Nothing in a daemon thread that outlives the interpreter.
 [[nodiscard]] inline std::optional<PythonError> raised_by_signal() {
-    if (!may_use_python()) {
+    WithGil const gil;
+    if (!gil) {
         return std::nullopt;
     }
-    WithGil gil;
     if (PyErr_CheckSignals() == 0) {
         return std::nullopt;
     }

@@ -11,6 +11,7 @@
 #include <rapidsmpf_python/gil.hpp>
 
 #include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::python {
 
@@ -97,7 +98,10 @@ template <typename T>
 T get_option(config::Options& options, std::string const& key, PyObject* factory) {
     try {
         return options.get<T>(key, [factory](std::string const& text) -> T {
-            WithGil gil;
+            WithGil const gil;
+            RAPIDSMPF_EXPECTS(
+                static_cast<bool>(gil), "the interpreter has ended: an option cannot be read any more",
+                std::runtime_error);
             PyObject* const result = detail::checked(detail::call_with_text(factory, text));
             try {
                 T value = detail::FromPython<T>::convert(result);

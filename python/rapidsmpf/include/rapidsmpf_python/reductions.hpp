@@ -86,10 +86,10 @@ template <typename T>
 [[nodiscard]] inline coll::Reduction callable_reduction(PyObject* callable) {
     return coll::Reduction{
         [callable = share(callable)](std::span<std::byte> sum, std::span<std::byte const> next) {
+            WithGil const gil;
             RAPIDSMPF_EXPECTS(
-                may_use_python(), "the reduction is a Python function, and the interpreter has ended",
+                static_cast<bool>(gil), "the reduction is a Python function, and the interpreter has ended",
                 std::runtime_error);
-            WithGil gil;
             auto const chars = [](std::byte const* bytes) { return reinterpret_cast<char const*>(bytes); };
             PyObject* const accumulated = detail::checked(
                 PyByteArray_FromStringAndSize(chars(sum.data()), static_cast<Py_ssize_t>(sum.size())));

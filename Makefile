@@ -74,7 +74,7 @@ test-python: build
 	$(BIN)/python -m pytest -q --junitxml=$(RESULTS)/pytest.xml
 
 # The rooms where memory and threads are at stake, with the sanitizers; the rest of the tests is not built.
-ASAN_ROOMS := $(foreach room,communicator exchange coll streaming,$(if $(wildcard cpp/tests/$(room)/*_test.cpp),$(room)))
+ASAN_ROOMS := $(foreach room,memory communicator exchange coll streaming,$(if $(wildcard cpp/tests/$(room)/*_test.cpp),$(room)))
 test-asan: $(VENV)/.ready
 	@mkdir -p $(RESULTS); rm -f $(RESULTS)/asan.xml
 	@if scripts/ensure_packages.sh gtest/gtest.h libgtest-dev; then \

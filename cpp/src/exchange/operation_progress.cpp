@@ -9,6 +9,11 @@
 
 namespace rapidsmpf::exchange {
 
+namespace {
+// How long a frame waits for memory while nothing comes free.
+constexpr std::chrono::milliseconds longest_memory_wait{10};
+}  // namespace
+
 void Operation::guarded(std::function<void()> const& body) {
     try {
         body();
@@ -240,7 +245,10 @@ std::optional<MemoryReservation> Operation::memory_for(WaitingFrame& waiting) {
                 self->wake();
             }
         };
-        waiting.memory = br_->request(tiers[count - 1], bytes, AllowOverbooking::yes, std::move(on_done));
+        // What is held by others may never come free, and their query needs these chunks to go on.
+        waiting.memory = br_->request(
+            tiers[count - 1], bytes, AllowOverbooking::yes, std::move(on_done),
+            std::min<BufferResource::Duration>(br_->reserve_timeout(), longest_memory_wait));
     }
     if (!waiting.memory->is_done()) {
         return std::nullopt;

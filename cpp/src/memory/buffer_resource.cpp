@@ -369,7 +369,8 @@ std::unique_ptr<Buffer> BufferResource::move_to_host_access(std::unique_ptr<Buff
     if (buffer->is_host_accessible()) {
         return buffer;
     }
-    auto reservation = reserve_or_wait(type_to_read_into(), buffer->size(), AllowOverbooking::yes);
+    auto reservation =
+        reserve_or_wait(type_to_read_into(), buffer->size(), AllowOverbooking::yes, Duration::zero());
     return move(std::move(buffer), reservation);
 }
 

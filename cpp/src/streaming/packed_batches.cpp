@@ -43,7 +43,7 @@ void PackedBatches::read_ahead() {
 
 PackedData PackedBatches::take_first() {
     auto& first = chunks_.front();
-    (void)first.data.pin();  // waits until it is back
+    first.data.fetch();  // take() waits until it is back
     PackedData packed{std::move(first.metadata), resource_->move_to_host_access(first.data.take())};
     chunks_.pop_front();
     packed.data->synchronize();
@@ -53,7 +53,9 @@ PackedData PackedBatches::take_first() {
 Table PackedBatches::put_together(std::vector<PackedData> group) {
     std::string text;
     try {
-        auto table = unpack_and_concat(std::move(group), *resource_);
+        // Handing rows out frees memory in the end: refusing it would stop the query.
+        auto table =
+            unpack_and_concat(std::move(group), *resource_, ValidateData::bounds, AllowOverbooking::yes);
         text = difference(*schema_, *table.schema());
         if (text.empty()) {
             return table;

@@ -27,7 +27,8 @@ TableBatch::TableBatch(std::vector<Table> tables) : tables_{std::move(tables)}, 
 TableBatch::TableBatch(Table table) : TableBatch{one(std::move(table))} {}
 
 Table TableBatch::combine(BufferResource& resource) const {
-    return tables_.size() == 1 ? tables_.front() : concat(tables_, resource);
+    // Who works on a batch frees memory in the end: refusing it would stop the query.
+    return tables_.size() == 1 ? tables_.front() : concat(tables_, resource, AllowOverbooking::yes);
 }
 
 void BatchSizes::validate() const {

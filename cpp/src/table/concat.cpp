@@ -16,7 +16,8 @@ namespace {
 
 // Tables with rows that have the same columns. Each is dropped when its rows have been copied.
 Table concat_owned(
-    std::shared_ptr<Schema const> schema, std::vector<std::optional<Table>> tables, BufferResource& br) {
+    std::shared_ptr<Schema const> schema, std::vector<std::optional<Table>> tables, BufferResource& br,
+    AllowOverbooking allow) {
     if (tables.empty()) {
         return Table::empty(std::move(schema));
     }
@@ -36,7 +37,7 @@ Table concat_owned(
         sources.push_back(&*table);
     }
     packer.unify_dictionaries(sources);
-    packer.allocate({}, br, AllowOverbooking::no);
+    packer.allocate({}, br, allow);
     packer.write_dictionaries();
     for (std::size_t i = 0; i < tables.size(); ++i) {
         packer.start_source(i, *tables[i]);
@@ -56,7 +57,8 @@ void expect_same(Schema const& first, Schema const& other) {
 
 }  // namespace
 
-Table unpack_and_concat(std::vector<PackedData>&& parts, BufferResource& br, ValidateData validate) {
+Table unpack_and_concat(
+    std::vector<PackedData>&& parts, BufferResource& br, ValidateData validate, AllowOverbooking allow) {
     auto taken = std::exchange(parts, {});  // whatever happens, the caller's list is empty
     std::shared_ptr<Schema const> schema;
     std::vector<std::uint8_t> schema_bytes;  // of the first part; most others have the same
@@ -91,10 +93,10 @@ Table unpack_and_concat(std::vector<PackedData>&& parts, BufferResource& br, Val
         schema != nullptr, "cannot put together no parts: nothing says what columns there are",
         std::invalid_argument);
     taken.clear();
-    return concat_owned(std::move(schema), std::move(tables), br);
+    return concat_owned(std::move(schema), std::move(tables), br, allow);
 }
 
-Table concat(std::span<Table const> tables, BufferResource& br) {
+Table concat(std::span<Table const> tables, BufferResource& br, AllowOverbooking allow) {
     RAPIDSMPF_EXPECTS(
         !tables.empty(), "cannot put together no tables: nothing says what columns there are",
         std::invalid_argument);
@@ -105,7 +107,7 @@ Table concat(std::span<Table const> tables, BufferResource& br) {
             with_rows.emplace_back(table);
         }
     }
-    return concat_owned(tables[0].schema(), std::move(with_rows), br);
+    return concat_owned(tables[0].schema(), std::move(with_rows), br, allow);
 }
 
 }  // namespace rapidsmpf

@@ -247,3 +247,52 @@ with SPMDEngine() as engine:
 """,
         str(table),
     ).check()
+
+
+SPILLING = """
+import os
+os.environ["RAPIDSMPF_SPILL_DEVICE_LIMIT"] = "1 MiB"  # less than the process takes: all that waits is spilled
+os.environ["RAPIDSMPF_STATISTICS"] = "true"
+"""
+
+
+@pytest.mark.parametrize("nranks", RANKS)
+def test_queries_equal_polars_when_everything_is_spilled(nranks, table):
+    run_ranks(
+        nranks,
+        SPILLING
+        + PRELUDE
+        + """
+t = pl.scan_parquet(sys.argv[1])
+c = pl.col
+with SPMDEngine() as engine:
+    check(engine, t.group_by("v").agg(c("k").sum(), c("s").first()), check_row_order=False)
+    check(engine, t.sort("s", "v", nulls_last=True))
+    check(engine, t.join(t.select("v", w="k"), on="v"), check_row_order=False)
+    total = engine.global_statistics()
+    assert total.get_stat("spill-bytes-device-to-disk")["value"] > 0, total.report()
+    assert total.get_stat("spill-bytes-disk-to-device")["value"] > 0, total.report()
+""",
+        str(table),
+    ).check()
+
+
+def test_a_full_disk_is_said_on_every_rank(table):
+    job = run_ranks(
+        2,
+        SPILLING
+        + """
+os.environ["RAPIDSMPF_SPILL_DISK_LIMIT"] = "64 KiB"
+"""
+        + PRELUDE
+        + """
+t = pl.scan_parquet(sys.argv[1])
+with SPMDEngine() as engine:
+    t.group_by("v", "s").agg(pl.len()).collect(engine=engine)
+""",
+        str(table),
+    )
+    assert job.returncode != 0
+    assert "SpillError: cannot spill" in job.stderr
+    assert "64.00 KiB" in job.stderr
+    assert "Raise spill_disk_limit" in job.stderr

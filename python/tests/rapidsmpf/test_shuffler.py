@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 
+import polars as pl
 import pytest
+from rapidsmpf import table
 from rapidsmpf.communicator import loopback, single
 from rapidsmpf.config import Options
-from rapidsmpf.error import RankFailedError
+from rapidsmpf.error import RankFailedError, SpillError
 from rapidsmpf.memory.buffer_resource import BufferResource
 from rapidsmpf.memory.packed_data import PackedData
 from rapidsmpf.shuffler import PartitionAssignment, Shuffler
@@ -238,3 +240,24 @@ def test_death_in_the_middle_of_messages(dies_after):
         3, work, seed=dies_after, delay_probability=0.3, dying_rank=2, dies_after=dies_after
     )[:2]
     assert survivors == [2, 2]
+
+
+def test_a_full_disk_fails_a_shuffle_and_not_the_next(comm):
+    # Less memory than the process takes: all that waits is spilled.
+    br = BufferResource.from_options(
+        None, Options({"spill_device_limit": "1 MiB", "spill_disk_limit": "64 KiB"})
+    )
+
+    def shuffle(frame):
+        shuffler = Shuffler(comm, 0, 1, br)
+        shuffler.insert_chunks({0: table.pack(frame, br)})
+        shuffler.insert_finished(0)
+        shuffler.wait_on(0, timeout=WAIT)
+        got = pl.DataFrame(table.unpack_and_concat(shuffler.extract(0), br))
+        shuffler.shutdown(timeout=WAIT)
+        return got
+
+    with pytest.raises(SpillError, match="Raise spill_disk_limit"):
+        shuffle(pl.DataFrame({"a": range(100_000)}))
+    small = pl.DataFrame({"a": range(1000)})
+    assert shuffle(small).equals(small)

@@ -167,6 +167,7 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
         return pinned_mr_;
     }
     [[nodiscard]] std::size_t num_streams() const noexcept { return num_streams_; }
+    [[nodiscard]] Duration reserve_timeout() const noexcept { return reserve_timeout_; }
     // A stream for work that was given none.
     [[nodiscard]] Stream next_stream() const;
     // The files of the DISK tier; made when it is first asked for.

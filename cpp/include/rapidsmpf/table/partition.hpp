@@ -48,11 +48,14 @@ namespace rapidsmpf {
 // The rows of all parts, in this order. Dictionaries that differ are unified. One part with rows comes back as views
 // of its bytes. Parts that are empty (PackedData::empty()) are ignored, parts without rows only give their schema.
 // Each part's memory is freed as soon as its rows are copied. Throws std::invalid_argument when there is no part that
-// says the schema or when schemas differ (naming the column), FormatError for malformed parts, ReservationError.
+// says the schema or when schemas differ (naming the column), FormatError for malformed parts, ReservationError when
+// there is no memory and overbooking is not allowed.
 [[nodiscard]] Table unpack_and_concat(
-    std::vector<PackedData>&& parts, BufferResource& br, ValidateData validate = ValidateData::bounds);
+    std::vector<PackedData>&& parts, BufferResource& br, ValidateData validate = ValidateData::bounds,
+    AllowOverbooking allow = AllowOverbooking::no);
 
 // The rows of all tables, in this order; as above.
-[[nodiscard]] Table concat(std::span<Table const> tables, BufferResource& br);
+[[nodiscard]] Table concat(
+    std::span<Table const> tables, BufferResource& br, AllowOverbooking allow = AllowOverbooking::no);
 
 }  // namespace rapidsmpf

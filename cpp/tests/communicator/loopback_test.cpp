@@ -1,6 +1,7 @@
 #include <rapidsmpf/communicator/loopback.hpp>
 
 #include <cstring>
+#include <latch>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -61,16 +62,27 @@ TEST(Loopback, SmallMessagesArriveInOrderPerSource) {
 // Without this the schedules would test nothing.
 TEST(Loopback, DelaysReorderAcrossStreams) {
     LoopbackCluster const cluster{3, delays(1)};
-    // In pairs, so that the two streams are under way together however the threads are scheduled.
-    for (std::uint8_t i = 0; i < 200; ++i) {
-        (void)cluster[0]->send({i}, 2, Tag{1, 0});
-        (void)cluster[1]->send({i}, 2, Tag{1, 0});
+    // Delays are counted by the receiver: while it is held everything gets under way, whoever runs when.
+    std::latch held{1};
+    std::latch sent{1};
+    cluster[2]->progress_thread()->add_function([&] {
+        held.count_down();
+        sent.wait();
+        return ProgressThread::Progress::done;
+    });
+    held.wait();
+    for (Rank const source : {0, 1}) {
+        for (std::uint8_t i = 0; i < 100; ++i) {
+            (void)cluster[source]->send({i}, 2, Tag{1, 0});
+        }
     }
+    sent.count_down();
     bool overtaken = false;
-    int ahead = 0;  // messages of the first rank, which sends first, less those of the second
-    for (int i = 0; i < 400; ++i) {
-        ahead += next(*cluster[2], Tag{1, 0}).source == 0 ? 1 : -1;
-        overtaken = overtaken || ahead < 0;
+    int from_first = 0;
+    for (int i = 0; i < 200; ++i) {
+        auto const arrived = next(*cluster[2], Tag{1, 0});
+        from_first += arrived.source == 0 ? 1 : 0;
+        overtaken = overtaken || (arrived.source == 1 && from_first < 100);
     }
     EXPECT_TRUE(overtaken);
 }

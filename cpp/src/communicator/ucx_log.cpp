@@ -1,6 +1,7 @@
 #include "ucx_log.hpp"
 
 #include <atomic>
+#include <cerrno>
 #include <cstdarg>
 #include <mutex>
 #include <string_view>
@@ -16,11 +17,21 @@ std::atomic<int>& teardowns() {
     return count;
 }
 
+bool is_segment_of_dead_peer(std::string_view source, std::string_view format) {
+    if (source.ends_with("mm_sysv.c") && format.starts_with("shmat(")) {
+        return errno == EINVAL || errno == EIDRM;
+    }
+    return source.ends_with("mm_posix.c") && format.starts_with("%s(file_name=") && errno == ENOENT;
+}
+
 ucs_log_func_rc_t filter(
     char const* file, unsigned /*line*/, char const* /*function*/, ucs_log_level_t level,
-    ucs_log_component_config_t const* /*component*/, char const* /*message*/, va_list /*arguments*/) {
+    ucs_log_component_config_t const* /*component*/, char const* format, va_list /*arguments*/) {
     std::string_view const source{file};
     if (level == UCS_LOG_LEVEL_FATAL && source.ends_with("cma_ep.c")) {
+        return UCS_LOG_FUNC_RC_STOP;
+    }
+    if (level == UCS_LOG_LEVEL_ERROR && is_segment_of_dead_peer(source, format)) {
         return UCS_LOG_FUNC_RC_STOP;
     }
     if (teardowns().load(std::memory_order_relaxed) > 0) {

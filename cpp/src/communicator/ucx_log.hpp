@@ -2,7 +2,9 @@
 //
 // UCX logs through a stack of handlers of the process, and a message of level FATAL ends the process: by default,
 // when it reads by CMA the memory of a peer that has just died. A handler in front of UCX's own turns that one
-// into nothing; the transfer then fails as any other. The state is the process's because UCX's is.
+// into nothing; the transfer then fails as any other. The same handler drops the complaint that the shared memory of
+// a peer is gone before a connection reached it: why the peer has ended is told by the job. The state is the
+// process's because UCX's is.
 #pragma once
 
 namespace rapidsmpf::detail {

@@ -7,13 +7,13 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
+#include "spill_registry.hpp"
+
 namespace rapidsmpf {
 
 namespace detail {
 
 namespace {
-// Freed in one go: enough to keep a disk busy, little enough that those who wait are served meanwhile.
-constexpr std::size_t spill_batch = 64UL << 20U;
 // How long to leave a failing disk alone unless somebody waits.
 constexpr std::chrono::milliseconds retry_pause{100};
 constexpr std::array served_tiers{MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST};
@@ -172,7 +172,7 @@ bool Arbiter::serve(Lock& lock, std::shared_ptr<BufferResource> const& br) {
                 break;
             }
             line.front()->reservation_ = std::move(reservation);
-            finish(lock, line);
+            finish(lock, *br, line);
             any = true;
         }
     }
@@ -183,6 +183,7 @@ bool Arbiter::spill(Lock& lock, std::shared_ptr<BufferResource> const& br) {
     if (retry_ && num_waiting_ == 0 && Clock::now() < *retry_) {
         return false;
     }
+    retry_.reset();
     bool freed = false;
     for (auto const type : served_tiers) {
         lock.unlock();
@@ -196,7 +197,9 @@ bool Arbiter::spill(Lock& lock, std::shared_ptr<BufferResource> const& br) {
             error = std::current_exception();
         }
         lock.lock();
-        retry_ = error ? std::optional{Clock::now() + retry_pause} : std::nullopt;
+        if (error) {
+            retry_ = Clock::now() + retry_pause;
+        }
         spill_errors_[static_cast<std::size_t>(type)] = std::move(error);
         if (bytes > 0) {
             freed = true;
@@ -241,19 +244,17 @@ bool Arbiter::expire(Lock& lock, std::shared_ptr<BufferResource> const& br) {
             }
             first.error_ = std::make_exception_ptr(ReservationError{text});
         }
-        finish(lock, line);
+        finish(lock, *br, line);
         any = true;
     }
     return any;
 }
 
-void Arbiter::finish(Lock& lock, Queue& line) {
+void Arbiter::finish(Lock& lock, BufferResource& br, Queue& line) {
     auto& request = *line.front();
     line.pop_front();
     --num_waiting_;
-    if (auto const br = br_.lock()) {
-        br->add_waiting(request.type_, -static_cast<std::int64_t>(request.size_));
-    }
+    br.add_waiting(request.type_, -static_cast<std::int64_t>(request.size_));
     request.done_ = true;
     if (!line.empty()) {
         line.front()->since_ = Clock::now();

@@ -64,7 +64,7 @@ class Arbiter : public std::enable_shared_from_this<Arbiter> {
     [[nodiscard]] bool spill(Lock& lock, std::shared_ptr<BufferResource> const& br);
     // Nothing can be freed now: ends the first request of each tier if its time is up.
     [[nodiscard]] bool expire(Lock& lock, std::shared_ptr<BufferResource> const& br);
-    void finish(Lock& lock, Queue& queue);
+    void finish(Lock& lock, BufferResource& br, Queue& queue);
     void withdraw(MemoryRequest& request);
     [[nodiscard]] std::optional<Clock::time_point> next_look(BufferResource& br) const;
     [[nodiscard]] Queue& queue(MemoryType type) { return queues_[static_cast<std::size_t>(type)]; }

@@ -1,7 +1,6 @@
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -20,9 +19,6 @@
 namespace rapidsmpf {
 
 namespace {
-
-// Moved in one go: enough to keep a disk busy, little enough that memory comes free soon.
-constexpr std::size_t spill_batch = 64UL << 20U;
 
 std::string bytes_text(std::int64_t bytes) {
     return config::format_bytes(static_cast<double>(bytes));
@@ -218,7 +214,7 @@ void BufferResource::note_spillable() noexcept {
     auto const is_watched = [&](MemoryType type) { return budget_->is_measured(type); };
     if (std::any_of(memory_types.begin(), memory_types.end(), is_watched)) {
         arbiter_->notify(weak_from_this(), detail::Arbiter::Change::pressure);
-    } else if (!spill_manager_.empty() || registry_->has_victims(MemoryType::DEVICE)) {
+    } else {
         note_pressure(MemoryType::DEVICE);
     }
 }
@@ -433,7 +429,7 @@ DiskSpace& BufferResource::disk() {
     std::call_once(disk_once_, [&] {
         if (!disk_) {
             DiskSpace::Settings settings;
-            settings.limit = disk_limit_ == unlimited ? DiskSpace::unlimited : disk_limit_;
+            settings.limit = disk_limit_;
             settings.statistics = statistics_;
             disk_ = DiskSpace::make(std::move(settings));
         }
@@ -535,7 +531,7 @@ std::size_t BufferResource::spill(MemoryType type, std::size_t amount) {
 std::size_t BufferResource::spill_buffers(MemoryType type, std::size_t amount) {
     std::size_t freed = 0;
     while (freed < amount) {
-        auto const bytes = registry_->spill(*this, type, std::min(amount - freed, spill_batch));
+        auto const bytes = registry_->spill(*this, type, std::min(amount - freed, detail::spill_batch));
         if (bytes == 0) {
             break;
         }

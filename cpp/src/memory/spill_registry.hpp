@@ -23,6 +23,9 @@ class BufferResource;
 
 namespace detail {
 
+// Moved in one go: enough to keep a disk busy, little enough that those who wait for memory are served meanwhile.
+inline constexpr std::size_t spill_batch = 64UL << 20U;
+
 struct SpillEntry : std::enable_shared_from_this<SpillEntry> {
     std::unique_ptr<Buffer> buffer;  // null once taken
     std::unique_ptr<Buffer> lower;   // the same bytes further down, left there by a fetch

@@ -7,11 +7,13 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
 #include <rapidsmpf/core/progress_thread.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
 
 namespace rapidsmpf::test {
 
@@ -87,5 +89,23 @@ class Pattern {
   private:
     std::vector<std::uint8_t> period_;
 };
+
+// Buffers and messages with these bytes.
+inline std::shared_ptr<Buffer> patterned(
+    std::shared_ptr<BufferResource> const& br, std::size_t size, Rank from, Rank to, std::uint64_t number) {
+    std::shared_ptr<Buffer> buffer = br->allocate(MemoryType::HOST, size);
+    Pattern{from, to, number}.fill(buffer->mutable_host_bytes().data(), size);
+    return buffer;
+}
+
+inline bool has_pattern(std::span<std::byte const> bytes, Rank from, Rank to, std::uint64_t number) {
+    return Pattern{from, to, number}.is_in(bytes.data(), bytes.size());
+}
+
+inline std::vector<std::uint8_t> small_message(Rank from, Rank to, std::uint64_t number, std::size_t size) {
+    std::vector<std::uint8_t> bytes(size);
+    Pattern{from, to, number}.fill(bytes.data(), size);
+    return bytes;
+}
 
 }  // namespace rapidsmpf::test

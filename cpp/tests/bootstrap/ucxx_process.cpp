@@ -21,7 +21,10 @@ namespace rapidsmpf {
 namespace {
 
 using bootstrap::create_ucxx_comm;
+using test::has_pattern;
 using test::Pattern;
+using test::patterned;
+using test::small_message;
 using test::wait;
 using test::wait_all;
 using test::wait_any;
@@ -30,23 +33,6 @@ using test::wait_on_progress;
 using Requests = std::vector<std::unique_ptr<Communicator::Request>>;
 
 constexpr std::chrono::seconds patience{60};
-
-std::shared_ptr<Buffer> patterned(
-    std::shared_ptr<BufferResource> const& br, std::size_t size, Rank from, Rank to, std::uint64_t number) {
-    std::shared_ptr<Buffer> buffer = br->allocate(MemoryType::HOST, size);
-    Pattern{from, to, number}.fill(buffer->mutable_host_bytes().data(), size);
-    return buffer;
-}
-
-bool has_pattern(std::span<std::byte const> bytes, Rank from, Rank to, std::uint64_t number) {
-    return Pattern{from, to, number}.is_in(bytes.data(), bytes.size());
-}
-
-std::vector<std::uint8_t> small_message(Rank from, Rank to, std::uint64_t number, std::size_t size) {
-    std::vector<std::uint8_t> bytes(size);
-    Pattern{from, to, number}.fill(bytes.data(), size);
-    return bytes;
-}
 
 TEST(UcxxProcess, RankIsTheLaunchersRank) {
     auto const comm = create_ucxx_comm();

@@ -15,7 +15,10 @@
 namespace rapidsmpf {
 namespace {
 
+using test::has_pattern;
 using test::Pattern;
+using test::patterned;
+using test::small_message;
 using test::wait;
 using test::wait_all;
 using test::wait_any;
@@ -49,23 +52,6 @@ bool is_alone() {
     if (is_alone()) { \
         return;       \
     }
-
-std::shared_ptr<Buffer> patterned(
-    std::shared_ptr<BufferResource> const& br, std::size_t size, Rank from, Rank to, std::uint64_t number) {
-    std::shared_ptr<Buffer> buffer = br->allocate(MemoryType::HOST, size);
-    Pattern{from, to, number}.fill(buffer->mutable_host_bytes().data(), size);
-    return buffer;
-}
-
-bool has_pattern(std::span<std::byte const> bytes, Rank from, Rank to, std::uint64_t number) {
-    return Pattern{from, to, number}.is_in(bytes.data(), bytes.size());
-}
-
-std::vector<std::uint8_t> message(Rank from, Rank to, std::uint64_t number, std::size_t size) {
-    std::vector<std::uint8_t> bytes(size);
-    Pattern{from, to, number}.fill(bytes.data(), size);
-    return bytes;
-}
 
 TEST(MpiProcess, RanksAreThoseOfMpi) {
     auto const comm = make_comm();
@@ -148,7 +134,7 @@ TEST(MpiProcess, UnaskedMessagesComeInOrderPerSourceWhateverTheirSize) {
     for (std::uint64_t n = 0; n < count; ++n) {
         for (Rank peer = 0; peer < comm->nranks(); ++peer) {
             if (peer != me) {
-                (void)comm->send(message(me, peer, n, size_of(n)), peer, Tag{3, 1});
+                (void)comm->send(small_message(me, peer, n, size_of(n)), peer, Tag{3, 1});
             }
         }
     }
@@ -156,7 +142,7 @@ TEST(MpiProcess, UnaskedMessagesComeInOrderPerSourceWhateverTheirSize) {
     for (std::uint64_t n = 0; n < count * static_cast<std::uint64_t>(comm->nranks() - 1); ++n) {
         auto const arrived = wait_any(*comm, Tag{3, 1});
         auto& number = expected[static_cast<std::size_t>(arrived.source)];
-        EXPECT_EQ(arrived.bytes, message(arrived.source, me, number, size_of(number)));
+        EXPECT_EQ(arrived.bytes, small_message(arrived.source, me, number, size_of(number)));
         ++number;
     }
     EXPECT_FALSE(comm->recv_any(Tag{3, 1}).has_value());
@@ -170,10 +156,10 @@ TEST(MpiProcess, TagsDoNotMix) {
         Tag{1, 0}, Tag{1, 1}, Tag{Tag::max_op_id, 7}, Tag{1, 0}.in_context(1),
         Tag{1, 0}.in_context(Tag::max_context)};
     for (std::size_t i = 0; i < tags.size(); ++i) {
-        (void)comm->send(message(me, next_of(*comm), i, 100), next_of(*comm), tags[i]);
+        (void)comm->send(small_message(me, next_of(*comm), i, 100), next_of(*comm), tags[i]);
     }
     for (std::size_t i = tags.size(); i-- > 0;) {
-        EXPECT_EQ(wait_any(*comm, tags[i]).bytes, message(previous_of(*comm), me, i, 100)) << i;
+        EXPECT_EQ(wait_any(*comm, tags[i]).bytes, small_message(previous_of(*comm), me, i, 100)) << i;
     }
 }
 
@@ -221,8 +207,8 @@ TEST(MpiProcess, MessageOfAnotherSizeIsAnError) {
         EXPECT_THROW(wait(*comm, *receiving), std::runtime_error);
         wait(*comm, *sending);
     }
-    (void)comm->send(message(me, next_of(*comm), 4, 50), next_of(*comm), Tag{1, 0});
-    EXPECT_EQ(wait_any(*comm, Tag{1, 0}).bytes, message(previous_of(*comm), me, 4, 50));
+    (void)comm->send(small_message(me, next_of(*comm), 4, 50), next_of(*comm), Tag{1, 0});
+    EXPECT_EQ(wait_any(*comm, Tag{1, 0}).bytes, small_message(previous_of(*comm), me, 4, 50));
 }
 
 TEST(MpiProcess, WrongPeersAndRangesAreRefused) {

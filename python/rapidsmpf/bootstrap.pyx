@@ -6,10 +6,12 @@ from enum import IntEnum
 from libc.stdint cimport int32_t
 from libcpp cimport bool as cpp_bool
 from libcpp.memory cimport shared_ptr
+from libcpp.optional cimport optional
 from libcpp.string cimport string
 
 from rapidsmpf.communicator.communicator cimport Communicator, cpp_Communicator
 from rapidsmpf.config cimport Options, cpp_Options
+from rapidsmpf.error import RankFailedError
 from rapidsmpf.error cimport translate_exception
 from rapidsmpf.progress_thread cimport ProgressThread, cpp_ProgressThread
 
@@ -31,7 +33,7 @@ cdef extern from "<rapidsmpf/bootstrap/bootstrap.hpp>" namespace "rapidsmpf::boo
     cpp_bool cpp_is_slurm "rapidsmpf::bootstrap::is_running_with_slurm"()
     int32_t cpp_get_rank "rapidsmpf::bootstrap::get_rank"() except +translate_exception
     int32_t cpp_get_nranks "rapidsmpf::bootstrap::get_nranks"() except +translate_exception
-    void cpp_report_abort "rapidsmpf::bootstrap::report_abort"(string)
+    void cpp_report_abort "rapidsmpf::bootstrap::report_abort"(string, optional[int32_t])
 
 __all__ = [
     "BackendType",
@@ -91,7 +93,7 @@ def get_nranks():
     return nranks
 
 
-def report_abort(str reason not None):
+def report_abort(str reason not None, *, culprit=None):
     """Tell the other ranks of the job that this one gives up.
 
     Their pending and later waits raise RankFailedError with the reason. Needs no communicator, never raises, and does
@@ -101,10 +103,15 @@ def report_abort(str reason not None):
     ----------
     reason
         Why, such as "ValueError: no such column".
+    culprit
+        The rank that is to blame, if it is another: its error is the job's then.
     """
     cdef string text = reason.encode("utf-8", "replace")
+    cdef optional[int32_t] rank
+    if culprit is not None:
+        rank = <int32_t> culprit
     with nogil:
-        cpp_report_abort(text)
+        cpp_report_abort(text, rank)
 
 
 def _report_uncaught(previous):
@@ -116,7 +123,10 @@ def _report_uncaught(previous):
         except Exception:
             message = "<its text cannot be read>"
         name = exception_type.__name__
-        report_abort(f"{name}: {message}" if message else name)
+        if isinstance(exception, RankFailedError) and exception.rank >= 0:
+            report_abort(exception.reason, culprit=exception.rank)
+        else:
+            report_abort(f"{name}: {message}" if message else name)
         previous(exception_type, exception, traceback)
 
     hook.reports_to_rrun = True

@@ -49,7 +49,8 @@ class OptionTypeError(TypeError, ValueError):
 class RankFailedError(RuntimeError):
     """A rank died, left or raised: a collective that waits for it can never finish.
 
-    The communicator is unusable from then on: every pending and later wait raises this error.
+    When a rank has died, or has given up its communicator, that is unusable from then on: every pending and later wait
+    raises this error. When only a collective was given up, or those of one query, others go on working.
 
     Parameters
     ----------

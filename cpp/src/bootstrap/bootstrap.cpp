@@ -97,12 +97,12 @@ std::shared_ptr<UcxxCommunicator> create_ucxx_comm(
     return comm;
 }
 
-void report_abort(std::string const& reason) noexcept {
+void report_abort(std::string const& reason, std::optional<Rank> culprit) noexcept {
     try {
         if (is_running_with_rrun()) {
-            Coordinator::report_abort(Membership::from_environment(), reason, report_timeout);
+            Coordinator::report_abort(Membership::from_environment(), reason, report_timeout, culprit);
         } else if (auto const job = BatchJob::if_known()) {
-            Coordinator::report_abort(job->membership(), reason, report_timeout);
+            Coordinator::report_abort(job->membership(), reason, report_timeout, culprit);
         }
     } catch (std::exception const&) {
         // The launcher sees this process end anyway, if without the reason.

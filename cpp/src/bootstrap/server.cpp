@@ -210,8 +210,18 @@ bool CoordinatorServer::dispatch(ConnectionId id, Frame const& frame) {
         return connections_.contains(id);
     }
     if (frame.type == MessageType::abort) {
-        auto const reason = Abort::decode(frame.payload).reason;
-        fail(Failure{connection.rank, connection.host, connection.pid, reason});
+        auto failure =
+            Failure{connection.rank, connection.host, connection.pid, Abort::decode(frame.payload).reason};
+        if (failure.pid == 0) {
+            // Another rank reports it.
+            for (auto const& [other_id, other] : connections_) {
+                if (other.stage == Stage::member && other.rank == failure.rank) {
+                    failure.pid = other.pid;
+                    failure.host = other.host;
+                }
+            }
+        }
+        fail(std::move(failure));
         return connections_.contains(id);
     }
     if (frame.type == MessageType::bye) {

@@ -15,6 +15,9 @@ namespace {
 constexpr std::chrono::seconds longest_farewell{3};
 // After the news that a rank has left: how long its last messages may be on their way, if there is no farewell.
 constexpr std::chrono::seconds departure_grace{2};
+// Ranges that were abandoned are remembered, so that ranks that come late learn of it. They come within a few
+// queries: the first collective of each joins all ranks.
+constexpr std::size_t most_abandoned = 64;
 }  // namespace
 
 std::shared_ptr<Hub> Hub::of(Communicator& comm) {
@@ -91,6 +94,9 @@ void Hub::say_farewell() noexcept {
 void Hub::open(std::shared_ptr<Operation> operation) {
     {
         std::lock_guard lock{mutex_};
+        if (auto const* const range = find_abandoned_locked(operation->op())) {
+            throw RankFailedError{range->origin, "", 0, range->reason};
+        }
         opened_.push_back(operation);
         all_.push_back(operation);
     }
@@ -99,6 +105,57 @@ void Hub::open(std::shared_ptr<Operation> operation) {
         operation->cut_off(*failure);
     }
     comm_.progress_thread()->wake();
+}
+
+void Hub::abandon(AbandonedRange const& range) {
+    std::vector<std::shared_ptr<Operation>> operations;
+    {
+        std::lock_guard lock{mutex_};
+        if (!remember_abandoned_locked(range)) {
+            return;
+        }
+        operations = all_;
+    }
+    for (auto const& operation : operations) {
+        if (range.contains(operation->op())) {
+            operation->abandon(range);
+        }
+    }
+    for (Rank peer = 0; peer < comm_.nranks(); ++peer) {
+        if (peer != comm_.rank() && !comm_.has_left(peer)) {
+            MessageWriter writer{control_op};
+            writer.abandon(range);
+            (void)comm_.send(std::move(writer).take(), peer, control_tag_);
+        }
+    }
+    comm_.progress_thread()->wake();
+}
+
+AbandonedRange const* Hub::find_abandoned_locked(OpId op) const {
+    auto const found = std::find_if(
+        abandoned_.begin(), abandoned_.end(), [&](auto const& range) { return range.contains(op); });
+    return found == abandoned_.end() ? nullptr : &*found;
+}
+
+std::optional<AbandonedRange> Hub::abandoned_range_of(OpId op) const {
+    std::lock_guard lock{mutex_};
+    auto const* const range = find_abandoned_locked(op);
+    return range == nullptr ? std::nullopt : std::optional{*range};
+}
+
+bool Hub::remember_abandoned_locked(AbandonedRange const& range) {
+    bool const known = std::any_of(abandoned_.begin(), abandoned_.end(), [&](auto const& other) {
+        return other.contains(range.first) && other.contains(range.last);
+    });
+    if (known) {
+        return false;
+    }
+    abandoned_.push_back(range);
+    if (abandoned_.size() > most_abandoned) {
+        abandoned_.pop_front();
+    }
+    to_abandon_.push_back(range);
+    return true;
 }
 
 std::size_t Hub::open_operations() const {
@@ -125,6 +182,7 @@ ProgressThread::Progress Hub::tick() {
     try {
         busy = take_opened();
         busy = route_arrived() || busy;
+        busy = take_abandoned() || busy;
         busy = look_for_departures() || busy;
         busy = drive() || busy;
         note_flushed();
@@ -152,6 +210,42 @@ bool Hub::take_opened() {
     return !opened.empty();
 }
 
+bool Hub::take_abandoned() {
+    std::vector<AbandonedRange> ranges;
+    {
+        std::lock_guard lock{mutex_};
+        ranges.swap(to_abandon_);
+    }
+    if (ranges.empty()) {
+        return false;
+    }
+    // What was opened before the range was known is in the lines then, and nothing comes after it.
+    (void)take_opened();
+    for (auto const& range : ranges) {
+        for (auto line = lines_.lower_bound(range.first); line != lines_.end() && range.contains(line->first);
+             ++line) {
+            refuse(line->first, line->second, range);
+        }
+    }
+    return true;
+}
+
+void Hub::refuse(OpId op, Line& line, AbandonedRange const& range) {
+    for (auto const& operation : line.operations) {
+        operation->abandon(range);
+    }
+    if (!line.operations.empty() || line.refusal) {
+        return;
+    }
+    line.refusal.emplace(comm_, control_tag_, op, range);
+    for (auto const rank : gone_) {
+        line.refusal->done(rank);
+    }
+    for (auto const& arrived : std::exchange(line.early, {})) {
+        line.refusal->receive(arrived.source, arrived.bytes);
+    }
+}
+
 bool Hub::route_arrived() {
     bool any = false;
     while (auto arrived = comm_.recv_any(control_tag_)) {
@@ -170,16 +264,31 @@ bool Hub::route_arrived() {
 void Hub::route(Communicator::Arrived arrived) {
     auto const op = read_op(arrived.bytes);
     if (op == control_op) {
-        RAPIDSMPF_EXPECTS(
-            arrived.bytes == MessageWriter{control_op}.take(), "a farewell and more", FormatError);
-        on_left(arrived.source);
+        if (auto const range = read_abandoned_range(arrived.bytes)) {
+            RAPIDSMPF_EXPECTS(
+                0 <= range->origin && range->origin < comm_.nranks(), "a rank that does not exist",
+                FormatError);
+            std::lock_guard lock{mutex_};
+            (void)remember_abandoned_locked(*range);
+        } else {
+            on_left(arrived.source);
+        }
         return;
     }
     auto& line = lines_[op];
-    if (!line.operations.empty() && !line.operations.front()->final_received(arrived.source)) {
+    if (line.refusal) {
+        line.refusal->receive(arrived.source, arrived.bytes);
+    } else if (!line.operations.empty() && !line.operations.front()->final_received(arrived.source)) {
         line.operations.front()->receive(arrived.source, arrived.bytes);
     } else {
         line.early.push_back(std::move(arrived));
+        if (auto const range = line.operations.empty() ? abandoned_range_of(op) : std::nullopt) {
+            // One that was opened before the range was known may not be in its line yet: it speaks for itself.
+            (void)take_opened();
+            if (line.operations.empty()) {
+                refuse(op, line, *range);
+            }
+        }
     }
 }
 
@@ -221,6 +330,9 @@ void Hub::on_left(Rank rank) {
         gone_.push_back(rank);
     }
     for (auto& [op, line] : lines_) {
+        if (line.refusal) {
+            line.refusal->done(rank);
+        }
         if (!line.operations.empty()) {
             line.operations.front()->on_left(rank);
         }
@@ -246,6 +358,13 @@ bool Hub::drive() {
             if (!operations.empty()) {
                 feed(line->second);
             }
+        }
+        if (line->second.refusal && line->second.refusal->is_closed()) {
+            line->second.refusal.reset();
+        }
+        if (line->second.refusal && !failed_) {
+            ++line;
+            continue;
         }
         bool const unused = operations.empty() && (line->second.early.empty() || failed_);
         line = unused ? lines_.erase(line) : std::next(line);

@@ -112,13 +112,11 @@ void Operation::check_usable() const {
     if (error_) {
         std::rethrow_exception(error_);
     }
-    if (abandoned_ && abandoned_->kind == FinalKind::left) {
-        throw RankFailedError{abandoned_->origin, "", 0, abandoned_->reason};
-    }
     if (abandoned_) {
-        throw std::runtime_error{
-            "rank " + std::to_string(abandoned_->origin) + " abandoned " + plan_.kind + " "
-            + std::to_string(plan_.op) + ": " + abandoned_->reason};
+        auto const what = abandoned_->kind == FinalKind::abandoned
+                              ? "it abandoned " + plan_.kind + " " + std::to_string(plan_.op) + ": "
+                              : std::string{};
+        throw RankFailedError{abandoned_->origin, "", 0, what + abandoned_->reason};
     }
 }
 
@@ -463,6 +461,14 @@ void Operation::abandon(std::string const& reason) {
     {
         Lock const lock{mutex_};
         abandon_locked(rank_, reason, nullptr);
+    }
+    wake();
+}
+
+void Operation::abandon(AbandonedRange const& range) {
+    {
+        Lock const lock{mutex_};
+        abandon_locked(range.origin, range.reason, nullptr, FinalKind::failed);
     }
     wake();
 }

@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "the wire format is li
 constexpr std::uint32_t magic = 0x31585252;  // "RRX1"
 constexpr std::size_t header_size = 8;
 
-enum class Section : std::uint8_t { grants = 1, credit, counts, eager, frame, final };
+enum class Section : std::uint8_t { grants = 1, credit, counts, eager, frame, final, abandon };
 
 template <typename T>
 void put(std::vector<std::uint8_t>& out, T value) {
@@ -89,15 +89,20 @@ void read_pieces(Reader& reader, PieceList& list, WithData with_data) {
     }
 }
 
+std::string read_text(Reader& reader) {
+    auto const text = reader.view(reader.count(1));
+    return {text.begin(), text.end()};
+}
+
 Final read_final(Reader& reader) {
     Final final;
     auto const kind = reader.get<std::uint8_t>();
-    RAPIDSMPF_EXPECTS(kind <= 2, "an unknown kind of last message", FormatError);
+    RAPIDSMPF_EXPECTS(
+        kind <= static_cast<std::uint8_t>(FinalKind::failed), "an unknown kind of last message", FormatError);
     final.kind = static_cast<FinalKind>(kind);
     final.payload_messages = reader.get<std::uint64_t>();
     final.origin = reader.get<Rank>();
-    auto const text = reader.view(reader.count(1));
-    final.reason.assign(text.begin(), text.end());
+    final.reason = read_text(reader);
     return final;
 }
 
@@ -158,14 +163,25 @@ void MessageWriter::append(std::span<std::uint8_t const> bytes) {
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
 }
 
+void MessageWriter::text(std::string const& text) {
+    put(bytes_, static_cast<std::uint32_t>(text.size()));
+    append({reinterpret_cast<std::uint8_t const*>(text.data()), text.size()});
+}
+
 void MessageWriter::final(Final const& final) {
     put(bytes_, Section::final);
     put(bytes_, final.kind);
     put(bytes_, final.payload_messages);
     put(bytes_, final.origin);
-    put(bytes_, static_cast<std::uint32_t>(final.reason.size()));
-    auto const* const text = reinterpret_cast<std::uint8_t const*>(final.reason.data());
-    append({text, final.reason.size()});
+    text(final.reason);
+}
+
+void MessageWriter::abandon(AbandonedRange const& range) {
+    put(bytes_, Section::abandon);
+    put(bytes_, range.first);
+    put(bytes_, range.last);
+    put(bytes_, range.origin);
+    text(range.reason);
 }
 
 OpId read_op(std::span<std::uint8_t const> bytes) {
@@ -223,6 +239,26 @@ Message read_message(std::span<std::uint8_t const> bytes) {
         }
     }
     return message;
+}
+
+std::optional<AbandonedRange> read_abandoned_range(std::span<std::uint8_t const> bytes) {
+    (void)read_op(bytes);
+    Reader reader{bytes.subspan(header_size)};
+    if (reader.at_end()) {
+        return std::nullopt;
+    }
+    RAPIDSMPF_EXPECTS(
+        static_cast<Section>(reader.get<std::uint8_t>()) == Section::abandon, "an unknown section",
+        FormatError);
+    auto const first = reader.get<OpId>();
+    auto const last = reader.get<OpId>();
+    RAPIDSMPF_EXPECTS(
+        0 <= first && first <= last && last < Tag::max_op_id, "a range of operations that cannot be",
+        FormatError);
+    auto const origin = reader.get<Rank>();
+    AbandonedRange range{first, last, origin, read_text(reader)};
+    RAPIDSMPF_EXPECTS(reader.at_end(), "something follows the last section", FormatError);
+    return range;
 }
 
 }  // namespace rapidsmpf::exchange

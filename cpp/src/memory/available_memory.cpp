@@ -17,11 +17,16 @@ LimitAvailableMemory::LimitAvailableMemory(std::shared_ptr<RmmResourceAdaptor co
         std::invalid_argument);
 }
 
+std::int64_t device_memory_from_options(config::Options options, Device& device) {
+    auto const limit = config::get_optional_bytes(options, "memory_limit");
+    return limit && device.kind() == DeviceKind::cpu ? *limit : device.total_memory();
+}
+
 AvailableMemoryMap available_memory_from_options(
     std::shared_ptr<RmmResourceAdaptor const> mr, config::Options options) {
     auto& device = Device::current();
     auto const limit = config::get_optional_share(
-        options, "spill_device_limit", [&device] { return device.total_memory(); });
+        options, "spill_device_limit", [&] { return device_memory_from_options(options, device); });
     AvailableMemoryMap map;
     if (!limit) {
         return map;

@@ -8,6 +8,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
 #include <rapidsmpf/core/statistic_names.hpp>
+#include <rapidsmpf/memory/available_memory.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 #include <rapidsmpf/memory/memory_resource.hpp>
 #include <rapidsmpf/memory/pinned_memory_resource.hpp>
@@ -41,9 +42,14 @@ std::shared_ptr<BufferResource> BufferResource::make(Settings settings) {
 BufferResource::Settings BufferResource::settings_from_options(
     config::Options options, std::shared_ptr<Statistics> statistics) {
     Settings settings;
-    auto const total = Device::current().total_memory();
-    settings.limits[0] =
-        config::get_optional_share(options, "spill_device_limit", [&] { return total; }).value_or(unlimited);
+    auto& device = Device::current();
+    auto const total = [&] { return device_memory_from_options(options, device); };
+    settings.limits[static_cast<std::size_t>(MemoryType::DEVICE)] =
+        config::get_optional_share(options, "spill_device_limit", total).value_or(unlimited);
+    if (device.kind() != DeviceKind::cpu) {
+        settings.limits[static_cast<std::size_t>(MemoryType::HOST)] =
+            config::get_optional_bytes(options, "memory_limit").value_or(unlimited);
+    }
     settings.high_water = config::get_fraction(options, "spill_high_water");
     auto const given = options.get_strings();
     settings.low_water = config::get_fraction(options, "spill_low_water");

@@ -304,6 +304,20 @@ TEST(Coordinator, ReportOfAnAbortNeedsNoMembership) {
     EXPECT_EQ(ears.failure().rank, 1);
 }
 
+TEST(Coordinator, RankThatEndsBecauseOfAnotherNamesThat) {
+    ServerThread server{3};
+    Ears ears;
+    auto const a = server.join(0);
+    a->start(ears.events());
+    auto const culprit = raw_member(server.member(1));
+    Coordinator::report_abort(server.member(2), "KeyError: 'x'", patience, Rank{1});
+    auto const failure = ears.failure();
+    EXPECT_EQ(failure.reason, "KeyError: 'x'");
+    EXPECT_EQ(failure.rank, 1);
+    EXPECT_EQ(failure.host, "there");
+    EXPECT_EQ(failure.pid, 4711);
+}
+
 TEST(Coordinator, LateComerHearsOfTheFailure) {
     ServerThread server{2};
     Coordinator::report_abort(server.member(1), "gone", patience);

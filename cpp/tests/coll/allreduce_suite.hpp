@@ -192,7 +192,8 @@ inline void reduce_that_throws_where_it_is_waited_for(std::shared_ptr<Communicat
         SUITE_CHECK(SUITE_THROWS(Refused, reduce.wait_and_extract(patience)) == "that is too much");
     } else {
         auto const text = SUITE_THROWS(std::runtime_error, reduce.wait_and_extract(patience));
-        SUITE_CHECK(text.find("rank 0 abandoned allreduce 2: that is too much") != std::string::npos);
+        SUITE_CHECK(
+            text.find("rank 0 failed: it abandoned allreduce 2: that is too much") != std::string::npos);
     }
     SUITE_THROWS(std::runtime_error, reduce.wait_and_extract(patience));
 }

@@ -151,7 +151,7 @@ inline void given_up_by_one_rank(std::shared_ptr<Communicator> comm) {
                 } catch (std::runtime_error const& error) {
                     SUITE_CHECK(
                         std::string{error.what()}.find(
-                            "rank " + std::to_string(quitter) + " abandoned shuffle 5")
+                            "rank " + std::to_string(quitter) + " failed: it abandoned shuffle 5")
                         != std::string::npos);
                     SUITE_THROWS(std::runtime_error, shuffler.insert_finished());
                 }

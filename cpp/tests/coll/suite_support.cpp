@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "coll/abandon_suite.hpp"
 #include "coll/allgather_suite.hpp"
 #include "coll/allreduce_suite.hpp"
 #include "coll/lifetime_suite.hpp"
@@ -84,7 +85,7 @@ std::vector<Body> const& bodies() {
         std::vector<Body> list;
         for (auto const& part :
              {shuffler_bodies(), allgather_bodies(), allreduce_bodies(), sparse_alltoall_bodies(),
-              small_bodies(), lifetime_bodies(), split_bodies()}) {
+              small_bodies(), lifetime_bodies(), abandon_bodies(), split_bodies()}) {
             list.insert(list.end(), part.begin(), part.end());
         }
         return list;

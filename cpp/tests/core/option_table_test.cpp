@@ -78,7 +78,7 @@ TEST(OptionTable, UnsetOptionsHaveTheirDefaults) {
     EXPECT_DOUBLE_EQ(get_fraction(options, "spill_high_water"), 0.9);
     EXPECT_DOUBLE_EQ(get_seconds(options, "memory_reserve_timeout"), 0.1);
     EXPECT_EQ(get_optional_seconds(options, "periodic_spill_check"), 1e-3);
-    EXPECT_EQ(get_text(options, "spill_compression"), "automatic");
+    EXPECT_EQ(get_text(options, "log"), "WARN");
     EXPECT_EQ(get_text(options, "spill_directory"), "");
 }
 
@@ -97,7 +97,7 @@ TEST(OptionTable, GivenOptionsAreRead) {
          {"spill_low_water", "25 %"},
          {"memory_reserve_timeout", "2"},
          {"periodic_spill_check", "5 ms"},
-         {"spill_compression", "LZ4"}}};
+         {"log", "debug"}}};
     EXPECT_TRUE(get_bool(options, "statistics"));
     EXPECT_EQ(get_count(options, "num_streams"), 3);
     EXPECT_EQ(get_bytes(options, "exchange_frame_bytes"), 1024);
@@ -110,7 +110,7 @@ TEST(OptionTable, GivenOptionsAreRead) {
     EXPECT_DOUBLE_EQ(get_fraction(options, "spill_low_water"), 0.25);
     EXPECT_DOUBLE_EQ(get_seconds(options, "memory_reserve_timeout"), 2);
     EXPECT_EQ(get_optional_seconds(options, "periodic_spill_check"), 5e-3);
-    EXPECT_EQ(get_text(options, "spill_compression"), "lz4");
+    EXPECT_EQ(get_text(options, "log"), "DEBUG");
 }
 
 TEST(OptionTable, OffIsNothing) {
@@ -156,8 +156,7 @@ TEST(OptionTable, UnreadableValuesNameTheOptionAndTheText) {
             return get_seconds(o, "memory_reserve_timeout");
         });
     }
-    expect_refused(
-        "spill_compression", "gzip", [](Options const& o) { return get_text(o, "spill_compression"); });
+    expect_refused("log", "gzip", [](Options const& o) { return get_text(o, "log"); });
 }
 
 TEST(OptionTable, AnOptionReadWithAnotherTypeIsRefused) {

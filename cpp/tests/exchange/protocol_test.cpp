@@ -342,6 +342,32 @@ TEST_F(Protocol, AFarewellCountsForOperationsThatBeginLater) {
     EXPECT_THROW(operation->wait_on(0, patience), RankFailedError);
 }
 
+TEST_F(Protocol, AnAbandonedRangeEndsWhatIsOpenAndRefusesTheRest) {
+    open();
+    MessageWriter writer{Hub::control_op};
+    writer.abandon(AbandonedRange{5, 9, 1, "as planned"});
+    say(std::move(writer));
+    try {
+        operation->wait_on(0, patience);
+        FAIL() << "nothing was thrown";
+    } catch (RankFailedError const& error) {
+        EXPECT_EQ(error.rank(), 1);
+        EXPECT_EQ(error.reason(), "as planned");
+    }
+    auto const last = hear();
+    ASSERT_TRUE(last.final);
+    EXPECT_EQ(last.final->kind, FinalKind::failed);
+    EXPECT_EQ(last.final->reason, "as planned");
+    // Operation 8 was begun elsewhere and never here: it gets a last message all the same.
+    MessageWriter begun{8};
+    begun.counts(std::vector{PartitionCount{0, 0}});
+    say(std::move(begun));
+    auto const refusal = hear();
+    ASSERT_TRUE(refusal.final);
+    EXPECT_EQ(refusal.final->kind, FinalKind::failed);
+    EXPECT_FALSE(cluster[0]->failure());
+}
+
 // Each of these must end as the failure of rank 1, whatever the sanitizers watch.
 class Malformed : public Protocol {
   protected:
@@ -365,7 +391,15 @@ TEST_F(Malformed, AFarewellAndMore) {
     MessageWriter writer{Hub::control_op};
     writer.grants(1);
     say(std::move(writer));
-    EXPECT_EQ(failure(), "rank 1: it sent a malformed message: a farewell and more");
+    EXPECT_EQ(failure(), "rank 1: it sent a malformed message: an unknown section");
+}
+
+TEST_F(Malformed, ARangeBlamedOnNobody) {
+    open();
+    MessageWriter writer{Hub::control_op};
+    writer.abandon(AbandonedRange{5, 9, 2, "x"});
+    say(std::move(writer));
+    EXPECT_EQ(failure(), "rank 1: it sent a malformed message: a rank that does not exist");
 }
 
 TEST_F(Malformed, GrantsOfNothing) {

@@ -55,6 +55,27 @@ TEST(Wire, AMessageComesBackAsItWasWritten) {
     EXPECT_EQ(message.final->reason, "tired");
 }
 
+TEST(Wire, AnAbandonedRangeComesBackAsItWasWritten) {
+    MessageWriter writer{9};
+    EXPECT_FALSE(read_abandoned_range(MessageWriter{9}.take()));
+    writer.abandon(AbandonedRange{4096, 8191, 3, "ValueError: no"});
+    auto const bytes = std::move(writer).take();
+    auto const range = read_abandoned_range(bytes);
+    ASSERT_TRUE(range);
+    EXPECT_EQ(range->first, 4096);
+    EXPECT_EQ(range->last, 8191);
+    EXPECT_EQ(range->origin, 3);
+    EXPECT_EQ(range->reason, "ValueError: no");
+    EXPECT_TRUE(range->contains(4096) && range->contains(8191));
+    EXPECT_FALSE(range->contains(4095) || range->contains(8192));
+    for (std::size_t size = 9; size < bytes.size(); ++size) {
+        EXPECT_THROW((void)read_abandoned_range(std::span{bytes}.first(size)), FormatError) << size;
+    }
+    MessageWriter backwards{9};
+    backwards.abandon(AbandonedRange{5, 4, 0, ""});
+    EXPECT_THROW((void)read_abandoned_range(std::move(backwards).take()), FormatError);
+}
+
 TEST(Wire, AWriterKnowsWhetherItHasSomethingToSay) {
     MessageWriter writer{1};
     EXPECT_FALSE(writer.has_sections());

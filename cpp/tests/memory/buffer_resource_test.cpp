@@ -196,6 +196,9 @@ TEST(BufferResource, LimitComesFromTheOptions) {
     EXPECT_LE(br->memory_available(MemoryType::DEVICE), std::int64_t{1} << 30U);
     auto const off =
         BufferResource::from_options(config::Options{config::Strings{{"spill_device_limit", "off"}}});
+    auto const share = BufferResource::from_options(
+        config::Options{config::Strings{{"memory_limit", "1 GiB"}, {"spill_device_limit", "50%"}}});
+    EXPECT_EQ(share->memory_limit(MemoryType::DEVICE), std::int64_t{1} << 29U);
     EXPECT_EQ(off->memory_available(MemoryType::DEVICE), BufferResource::unlimited);
 }
 

@@ -157,11 +157,11 @@ class SPMDEngine(StreamingEngine):
         return RapidsmpfTransport(self.context, next_op_ids())
 
     def _on_ranks(self, transport: RapidsmpfTransport, work: Callable[[], QueryOutcome]) -> QueryOutcome:
-        """Run ``work``; if it fails here after others began to wait for this rank, tell them why."""
+        """Run ``work``; if it fails here, the others' part of it fails too, and the engine goes on."""
         try:
             return work()
         except BaseException as error:
-            transport.abort_if_used(error)
+            transport.abandon(error)
             raise
 
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:

@@ -6,10 +6,12 @@ that the next fragment scans. Python sees neither.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rapidsmpf.coll.allgather import AllGather, allgather_bytes
+from rapidsmpf.coll.small import abandon_operations
 from rapidsmpf.error import RankFailedError
 from rapidsmpf.shuffler import Shuffler
 from rapidsmpf.streaming.exchange import (
@@ -47,7 +49,6 @@ class RapidsmpfTransport:
         self._context = context
         self._comm: Communicator = context.comm()
         self._op_ids = op_ids
-        self._used = False
 
     @property
     def rank(self) -> int:
@@ -83,22 +84,28 @@ class RapidsmpfTransport:
             return [value]
         return allgather_bytes(self._comm, self._id(op), value)
 
-    def abort_if_used(self, error: BaseException) -> None:
-        """Tell the other ranks that this one failed, if they may be waiting for it.
+    def abandon(self, error: BaseException) -> None:
+        """Tell the other ranks that this query failed here.
 
-        An error before the first collective of the query is one that every rank finds by itself (a column that
-        does not exist), and a mismatch is raised by all: neither needs telling.
+        Their collectives of this query raise; the next query finds the ranks as if nothing had been. A rank that
+        finds an error of its own (a column that does not exist, say, is missed by all) raises that; a mismatch is
+        raised by all.
         """
-        if self._used:
-            self.abort(error)
+        if self.nranks == 1 or self._op_ids is None or isinstance(error, QueryMismatchError):
+            return
+        first, last = self._op_ids.range
+        with contextlib.suppress(RankFailedError):  # the communicator is lost: all ranks know
+            if isinstance(error, RankFailedError) and 0 <= error.rank < self.nranks:
+                abandon_operations(self._comm, first, last, error.reason, origin=error.rank)
+            else:
+                abandon_operations(self._comm, first, last, f"{type(error).__name__}: {error}")
 
     def abort(self, error: BaseException) -> None:
-        """Tell the other ranks that this one gives up, unless they know the error themselves."""
+        """Tell the other ranks that this one gives up altogether, unless they know the error themselves."""
         if self.nranks > 1 and not isinstance(error, QueryMismatchError | RankFailedError):
             self._comm.abort(f"{type(error).__name__}: {error}")
 
     def _id(self, op: int) -> int:
-        self._used = True
         return op if self._op_ids is None else self._op_ids.id(op)
 
     def _route(self, source: ArrowStream, routing: RowRouting, op: int) -> ArrowStream:

@@ -1,5 +1,8 @@
 from rapidsmpf.communicator.communicator import Communicator
 
+def abandon_operations(
+    comm: Communicator, first: int, last: int, reason: str, *, origin: int | None = None
+) -> None: ...
 def barrier(comm: Communicator, op_id: int, *, timeout: float | None = None) -> None: ...
 def broadcast_bytes(
     comm: Communicator, op_id: int, value: bytes | None, root: int = 0, *, timeout: float | None = None

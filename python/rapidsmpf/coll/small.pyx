@@ -1,7 +1,8 @@
-"""Small collectives in one call: a barrier, and a broadcast of a few bytes."""
+"""Small collectives in one call: a barrier, a broadcast of a few bytes, and giving up a range of collectives."""
 
 from libc.stdint cimport int32_t, uint8_t
 from libcpp.memory cimport shared_ptr
+from libcpp.string cimport string
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
@@ -16,8 +17,42 @@ cdef extern from "<rapidsmpf_python/collectives.hpp>" namespace "rapidsmpf::pyth
     vector[uint8_t] cpp_broadcast_bytes "rapidsmpf::python::broadcast_bytes"(
         shared_ptr[cpp_Communicator], int32_t, int32_t, vector[uint8_t], double
     ) except +translate_exception
+    void cpp_abandon_operations "rapidsmpf::python::abandon_operations"(
+        shared_ptr[cpp_Communicator], int32_t, int32_t, string, int32_t
+    ) except +translate_exception
 
-__all__ = ["barrier", "broadcast_bytes"]
+__all__ = ["abandon_operations", "barrier", "broadcast_bytes"]
+
+
+def abandon_operations(Communicator comm not None, int32_t first, int32_t last, str reason not None, *, origin=None):
+    """End all collectives of a range of ids on every rank; the communicator stays usable.
+
+    For work of several collectives that one rank cannot finish: the other ranks need not know which of them it would
+    have come to. Pending and later calls of those that are not complete raise RankFailedError with the reason, on every
+    rank, and their ids cannot be used from then on. One rank that calls this is enough. Returns at once.
+
+    Parameters
+    ----------
+    comm
+        The ranks.
+    first, last
+        The first and the last id.
+    reason
+        Why, such as "ValueError: no such column".
+    origin
+        The rank that is to blame; None: this one.
+
+    Raises
+    ------
+    ValueError
+        If there is no such range or rank.
+    RankFailedError
+        If the communicator is unusable already.
+    """
+    cdef string text = reason.encode("utf-8", "replace")
+    cdef int32_t culprit = comm.rank if origin is None else origin
+    with nogil:
+        cpp_abandon_operations(comm._handle, first, last, text, culprit)
 
 
 def barrier(Communicator comm not None, int32_t op_id, *, timeout=None):

@@ -159,6 +159,63 @@ except RankFailedError as error:
     assert job.stdout.count("survivor saw it") == 2, job
 
 
+# A column that only rank 1 cannot convert.
+ONE_RANK_FAILS = """
+def failing(rank):
+    local = pl.DataFrame({"s": ["1", "2", "x" if rank == 1 else "3"]})
+    return local.lazy().select(k=pl.col("s").cast(pl.Int64)).group_by("k").agg(n=pl.len())
+"""
+
+
+@pytest.mark.parametrize("nranks", RANKS)
+def test_a_query_that_fails_on_one_rank_fails_everywhere_and_the_next_works(nranks, table):
+    run_ranks(
+        nranks,
+        PRELUDE
+        + ONE_RANK_FAILS
+        + """
+from rapidsmpf.error import RankFailedError
+t = pl.scan_parquet(sys.argv[1])
+with SPMDEngine() as engine:
+    for _ in range(5):
+        try:
+            failing(engine.rank).collect(engine=engine)
+        except RankFailedError as error:
+            assert engine.rank != 1
+            assert error.rank == 1, error
+            assert "conversion from `str` to `i64` failed" in error.reason, error
+        except Exception as error:
+            assert engine.rank == 1
+            assert "conversion from `str` to `i64` failed" in str(error), error
+        else:
+            raise AssertionError("the query did not fail")
+        check(engine, t.group_by("k").agg(pl.sum("v")).sort("k"))
+        # What every rank misses is an error of each.
+        try:
+            t.select("no such column").collect(engine=engine)
+        except pl.exceptions.ColumnNotFoundError:
+            pass
+""",
+        str(table),
+    ).check()
+
+
+def test_the_job_ends_with_the_error_of_the_rank_that_raised():
+    job = run_ranks(
+        3,
+        PRELUDE
+        + ONE_RANK_FAILS
+        + """
+engine = SPMDEngine()
+failing(engine.rank).collect(engine=engine)
+""",
+    )
+    assert job.returncode == 1, job
+    (line,) = [line for line in job.stderr.splitlines() if line.startswith("rrun: ")]
+    assert line.startswith("rrun: rank 1 (pid "), job
+    assert "conversion from `str` to `i64` failed" in job.stderr, job
+
+
 def test_cluster_info_on_one_rank_alone():
     job = run_ranks(
         2,
@@ -296,3 +353,30 @@ with SPMDEngine() as engine:
     assert "SpillError: cannot spill" in job.stderr
     assert "64.00 KiB" in job.stderr
     assert "Raise spill_disk_limit" in job.stderr
+
+
+def test_after_a_full_disk_the_next_query_works(table):
+    run_ranks(
+        2,
+        SPILLING
+        + """
+os.environ["RAPIDSMPF_SPILL_DISK_LIMIT"] = "64 KiB"
+"""
+        + PRELUDE
+        + """
+from rapidsmpf.error import RankFailedError, SpillError
+t = pl.scan_parquet(sys.argv[1])
+with SPMDEngine() as engine:
+    for _ in range(3):
+        try:
+            t.group_by("v", "s").agg(pl.len()).collect(engine=engine)
+        except RankFailedError as error:
+            assert "SpillError: cannot spill" in error.reason, error
+        except (SpillError, pl.exceptions.PolarsError) as error:
+            assert "cannot spill" in str(error), error
+        else:
+            raise AssertionError("64 KiB were enough")
+        check(engine, t.group_by("k").agg(n=pl.len()).sort("k"))
+""",
+        str(table),
+    ).check()

@@ -35,7 +35,8 @@ namespace rapidsmpf::bootstrap {
 
 // Tells the coordinator that this rank gives up because of `reason` ("ValueError: ..."): pending and future
 // waits of all other ranks raise RankFailedError with it. For the handler of an uncaught exception; needs no
-// communicator, never throws, and does nothing when not started by rrun.
-void report_abort(std::string const& reason) noexcept;
+// communicator, never throws, and does nothing when not started by rrun. A rank that ends because another one failed names
+// that as the culprit: the job's error is then that rank's, whichever process ends first.
+void report_abort(std::string const& reason, std::optional<Rank> culprit = {}) noexcept;
 
 }  // namespace rapidsmpf::bootstrap

@@ -61,9 +61,11 @@ class Coordinator final : public Liveness {
     void abort(std::string const& reason) override;
     void leave(std::chrono::milliseconds patience) override;
 
-    // Reports, on a connection of its own, that this rank gives up. Throws SystemError or TimeoutError.
+    // Reports, on a connection of its own, that this rank gives up, or that it has to because of another. Throws
+    // SystemError or TimeoutError.
     static void report_abort(
-        Membership const& membership, std::string const& reason, std::chrono::milliseconds timeout);
+        Membership membership, std::string const& reason, std::chrono::milliseconds timeout,
+        std::optional<Rank> culprit = {});
 
   private:
     struct State;

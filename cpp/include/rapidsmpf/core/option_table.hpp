@@ -65,8 +65,8 @@ inline constexpr auto option_table = [] {
         {"num_streams", count, never_off, "16", full,
          "Size of the pool of streams of the compute device.", {}},
         // Memory.
-        {"memory_limit", bytes, or_off, "off", none,
-         "Memory that this process may use; off: what its cgroup or the machine has, over the ranks on the "
+        {"memory_limit", bytes, or_off, "off", full,
+         "Host memory that this process may use; off: what its cgroup or the machine has, over the ranks on the "
          "host.", {}},
         {"spill_device_limit", share, or_off, "80%", full,
          "Memory of the compute device to use, in bytes or as a share of what this process may use; off: "
@@ -92,8 +92,6 @@ inline constexpr auto option_table = [] {
          "Folder of the spill files; not set: `TMPDIR`, else `/tmp`.", {}},
         {"spill_disk_limit", share, or_off, "off", full,
          "The most bytes in spill files, or a share of their file system; off: unlimited.", {}},
-        {"spill_compression", text, never_off, "automatic", none,
-         "Compression of spill files.", "off|lz4|zstd|automatic"},
         {"spill_io_threads", count, never_off, "8", full, "Threads that read and write spill files.", {}},
         // Exchange.
         {"exchange_gather_limit", bytes, never_off, "64 KiB", full,

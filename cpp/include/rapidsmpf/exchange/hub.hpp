@@ -10,6 +10,10 @@
 // something of it fail. (A rank that never had a hub says nothing: then the communicator's news that it has left
 // counts, some time after it came.)
 //
+// A rank can abandon a range of operation ids (those of a query that failed there), whether anyone has begun them
+// or not: the hub tells all others. Operations of the range that are not closed end everywhere with RankFailedError,
+// later ones cannot be opened, and for those that only others have begun a Refusal stands in. The communicator goes on.
+//
 // Ownership: the communicator keeps the hub (Communicator::companion), the hub keeps the operations. A single
 // tag carries the control messages of all operations, so an idle tick is one look at the transport.
 #pragma once
@@ -29,6 +33,8 @@
 #include <rapidsmpf/communicator/communicator.hpp>
 #include <rapidsmpf/core/progress_thread.hpp>
 #include <rapidsmpf/exchange/receive_budget.hpp>
+#include <rapidsmpf/exchange/refusal.hpp>
+#include <rapidsmpf/exchange/wire.hpp>
 
 namespace rapidsmpf::exchange {
 
@@ -48,8 +54,11 @@ class Hub {
     Hub(Hub const&) = delete;
     Hub& operator=(Hub const&) = delete;
 
-    // Begins an operation, or queues it behind one with the same id that is still closing.
+    // Begins an operation, or queues it behind one with the same id that is still closing. Throws RankFailedError if
+    // its id was abandoned.
     void open(std::shared_ptr<Operation> operation);
+    // Ends the operations of a range on every rank. Does nothing if an abandonment of it is known already.
+    void abandon(AbandonedRange const& range);
     [[nodiscard]] ReceiveBudget& budget() noexcept { return budget_; }
     [[nodiscard]] Tag control_tag() const noexcept { return control_tag_; }
 
@@ -61,12 +70,20 @@ class Hub {
     struct Line {
         std::deque<std::shared_ptr<Operation>> operations;
         std::deque<Communicator::Arrived> early;  // for an operation behind the active one
+        std::optional<Refusal> refusal;           // in place of operations
     };
 
     [[nodiscard]] ProgressThread::Progress tick();
     bool take_opened();
     bool route_arrived();
     void route(Communicator::Arrived arrived);
+    bool take_abandoned();
+    // Ends what is in a line whose id was abandoned, or stands in for it.
+    void refuse(OpId op, Line& line, AbandonedRange const& range);
+    [[nodiscard]] std::optional<AbandonedRange> abandoned_range_of(OpId op) const;
+    [[nodiscard]] AbandonedRange const* find_abandoned_locked(OpId op) const;
+    // Whether it was not known yet.
+    bool remember_abandoned_locked(AbandonedRange const& range);
     // The active operation of a line takes in what has come early for it.
     void feed(Line& line);
     // Looks for ranks that have left without a farewell.
@@ -98,6 +115,8 @@ class Hub {
     std::condition_variable changed_;
     std::vector<std::shared_ptr<Operation>> opened_;  // not in lines_ yet
     std::vector<std::shared_ptr<Operation>> all_;     // opened and not closed
+    std::deque<AbandonedRange> abandoned_;            // the latest of them
+    std::vector<AbandonedRange> to_abandon_;          // of these, lines_ knows nothing yet
     bool closing_{false};                             // the destructor waits for flushed_
     bool flushed_{false};                             // nothing inserted is still to be sent
     std::thread::id thread_;                          // that drives this

@@ -123,6 +123,8 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
     void release_id() noexcept;
     // Every later call here and on the other ranks raises `reason`.
     void abandon(std::string const& reason);
+    // The same for an operation of a range that was given up. Finished operations are left alone.
+    void abandon(AbandonedRange const& range);
 
     // For the hub, on the progress thread.
     struct Tick {

@@ -9,8 +9,10 @@
 //   frame    u64 gather_limit, u64 split_bytes, pieces, metadata     I have these; ask for the data
 //   final    u8 kind, u64 payload messages, i32 origin, text         my last message in this operation
 //
-// A header alone, with the operation id that no operation has, is a farewell: the sender closes its communicator and
-// sends nothing more.
+// Messages with the operation id that no operation has (Hub::control_op) are about all of them. A header alone is a
+// farewell: the sender closes its communicator and sends nothing more. Otherwise one section follows:
+//
+//   abandon  i32 first, i32 last, i32 origin, text    nothing comes of the operations with these ids any more
 //
 // where pieces = u32 n, n x (u32 partition, u64 sequence, u64 metadata size, u64 data size), and metadata and
 // data are those of the pieces, one after the other. The payload of a frame is the data of its pieces with at
@@ -25,6 +27,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
@@ -58,13 +61,25 @@ enum class FinalKind : std::uint8_t {
     finished = 0,
     abandoned = 1,  // by a rank, for a reason
     left = 2,       // for want of a rank that has left
+    failed = 3,     // with all operations of its range: `origin` gave up what they belong to
 };
 
 struct Final {
     FinalKind kind{FinalKind::finished};
     std::uint64_t payload_messages{0};  // that the sender has sent to this receiver in the whole operation
-    Rank origin{0};                     // of an abandonment: who began it, or who has left
+    Rank origin{0};                     // of an abandonment: who began it, or who has left or failed
     std::string reason;
+};
+
+// Operations that a rank gave up together, whether it had begun them or not: those of one query.
+struct AbandonedRange {
+    AbandonedRange(OpId first_, OpId last_, Rank origin_, std::string reason_)
+        : first{first_}, last{last_}, origin{origin_}, reason{std::move(reason_)} {}
+    OpId first;
+    OpId last;  // the last one, too
+    Rank origin;
+    std::string reason;
+    [[nodiscard]] bool contains(OpId op) const noexcept { return first <= op && op <= last; }
 };
 
 // The pieces of a section; metadata and data are views into the message.
@@ -88,12 +103,14 @@ class MessageWriter {
     void frame(std::span<PieceHeader const> pieces, std::uint64_t gather_limit, std::uint64_t split_bytes);
     void append(std::span<std::uint8_t const> bytes);
     void final(Final const& final);
+    void abandon(AbandonedRange const& range);
 
     [[nodiscard]] bool has_sections() const noexcept;
     [[nodiscard]] std::vector<std::uint8_t> take() && { return std::move(bytes_); }
 
   private:
     void pieces(std::span<PieceHeader const> pieces);
+    void text(std::string const& text);
     std::vector<std::uint8_t> bytes_;
 };
 
@@ -111,5 +128,7 @@ struct Message {
 [[nodiscard]] OpId read_op(std::span<std::uint8_t const> bytes);
 // Throws FormatError.
 [[nodiscard]] Message read_message(std::span<std::uint8_t const> bytes);
+// What a message about all operations says; nothing if it is a farewell. Throws FormatError.
+[[nodiscard]] std::optional<AbandonedRange> read_abandoned_range(std::span<std::uint8_t const> bytes);
 
 }  // namespace rapidsmpf::exchange

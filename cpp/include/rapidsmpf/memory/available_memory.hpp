@@ -27,7 +27,11 @@ class LimitAvailableMemory {
 // By MemoryType; an empty function means unlimited.
 using AvailableMemoryMap = std::array<std::function<std::int64_t()>, 4>;
 
-// DEVICE: spill_device_limit (default "80%" of the device's memory) less what goes through `mr`, and on a CPU
+// What this process may use of the device's memory: all that there is, and on a CPU the option memory_limit if it is
+// given.
+[[nodiscard]] std::int64_t device_memory_from_options(config::Options options, Device& device);
+
+// DEVICE: spill_device_limit (default "80%" of device_memory_from_options()) less what goes through `mr`, and on a CPU
 // no more than the limit less the process's resident memory, for there others allocate beside the adaptor.
 [[nodiscard]] AvailableMemoryMap available_memory_from_options(
     std::shared_ptr<RmmResourceAdaptor const> mr, config::Options options);

@@ -82,7 +82,7 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     // Throws std::invalid_argument unless 0 < low_water <= high_water <= 1.
     [[nodiscard]] static std::shared_ptr<BufferResource> make(Settings settings);
     [[nodiscard]] static std::shared_ptr<BufferResource> make() { return make(Settings()); }
-    // spill_device_limit ("80%" of Device::total_memory()), spill_high_water, spill_low_water, periodic_spill_check,
+    // spill_device_limit (by default 80 % of device_memory_from_options()), memory_limit, spill_high_water, spill_low_water, periodic_spill_check,
     // memory_reserve_timeout, those of DiskSpace.
     [[nodiscard]] static Settings settings_from_options(
         config::Options options, std::shared_ptr<Statistics> statistics = nullptr);

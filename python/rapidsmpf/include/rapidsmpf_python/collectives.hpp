@@ -13,6 +13,7 @@
 #include <rapidsmpf_python/interrupt.hpp>
 #include <rapidsmpf_python/reductions.hpp>
 
+#include <rapidsmpf/coll/abandon.hpp>
 #include <rapidsmpf/coll/allgather.hpp>
 #include <rapidsmpf/coll/allreduce.hpp>
 #include <rapidsmpf/coll/barrier.hpp>
@@ -109,6 +110,12 @@ inline void insert_chunk(coll::AllGather& gather, std::uint64_t sequence, std::u
         gathered.push_back(std::move(chunk->metadata));
     }
     return gathered;
+}
+
+inline void abandon_operations(
+    std::shared_ptr<Communicator> const& comm, OpId first, OpId last, std::string const& reason,
+    Rank origin) {
+    coll::abandon_operations(*comm, first, last, reason, origin);
 }
 
 inline void barrier(std::shared_ptr<Communicator> const& comm, OpId op, double seconds) {

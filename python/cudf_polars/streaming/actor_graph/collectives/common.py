@@ -44,6 +44,11 @@ class OpIds:
             raise ValueError(f"a query has at most {1 << NODE_BITS} exchanges, asked for number {node}")
         return (self.epoch << NODE_BITS) | node
 
+    @property
+    def range(self) -> tuple[int, int]:
+        """The first and the last id of this query."""
+        return self.epoch << NODE_BITS, ((self.epoch + 1) << NODE_BITS) - 1
+
 
 _epochs = itertools.count()
 _lock = threading.Lock()

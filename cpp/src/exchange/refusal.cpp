@@ -1,0 +1,33 @@
+#include <rapidsmpf/exchange/refusal.hpp>
+
+#include <algorithm>
+
+namespace rapidsmpf::exchange {
+
+Refusal::Refusal(Communicator& comm, Tag control_tag, OpId op, AbandonedRange const& range)
+    : done_(static_cast<std::size_t>(comm.nranks()), false) {
+    done(comm.rank());
+    Final last;
+    last.kind = FinalKind::failed;
+    last.origin = range.origin;
+    last.reason = range.reason;
+    for (Rank peer = 0; peer < comm.nranks(); ++peer) {
+        if (peer != comm.rank() && !comm.has_left(peer)) {
+            MessageWriter writer{op};
+            writer.final(last);
+            (void)comm.send(std::move(writer).take(), peer, control_tag);
+        }
+    }
+}
+
+void Refusal::receive(Rank source, std::span<std::uint8_t const> bytes) {
+    if (read_message(bytes).final) {
+        done(source);
+    }
+}
+
+bool Refusal::is_closed() const {
+    return std::all_of(done_.begin(), done_.end(), [](bool is_done) { return is_done; });
+}
+
+}  // namespace rapidsmpf::exchange

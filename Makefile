@@ -58,9 +58,10 @@ test: build
 	@status=0; $(MAKE) test-cpp || status=1; $(MAKE) test-python || status=1; exit $$status
 
 test-cpp: $(VENV)/.ready
-	@mkdir -p $(RESULTS); rm -f $(RESULTS)/ctest.xml
+	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/ctest.xml $(RESULTS)/ctest
 	@if scripts/ensure_packages.sh gtest/gtest.h libgtest-dev; then \
-	    cmake -S . -B build/tests $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON > build/tests-configure.log \
+	    cmake -S . -B build/tests $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON \
+	        -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/ctest > build/tests-configure.log \
 	        || { cat build/tests-configure.log; exit 1; }; \
 	    cmake --build build/tests -j $(JOBS); \
 	    ctest --test-dir build/tests/cpp -j $(JOBS) --output-on-failure --output-junit $(RESULTS)/ctest.xml --no-tests=error; \
@@ -75,14 +76,15 @@ test-python: build
 
 # The rooms where memory and threads are at stake, with the sanitizers; the rest of the tests is not built.
 ASAN_ROOMS := $(foreach room,memory communicator exchange coll streaming,$(if $(wildcard cpp/tests/$(room)/*_test.cpp),$(room)))
+EMPTY :=
 test-asan: $(VENV)/.ready
-	@mkdir -p $(RESULTS); rm -f $(RESULTS)/asan.xml
+	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/asan.xml $(RESULTS)/asan
 	@if scripts/ensure_packages.sh gtest/gtest.h libgtest-dev; then \
 	    cmake -S . -B build/asan $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON \
-	        -DRAPIDSMPF_SANITIZE=address,undefined > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }; \
+	        -DRAPIDSMPF_SANITIZE=address,undefined -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/asan > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }; \
 	    cmake --build build/asan -j $(JOBS) --target $(ASAN_ROOMS:%=test_%); \
 	    ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	        ctest --test-dir build/asan/cpp -j $(JOBS) -E '_NOT_BUILT|_process[.]' --output-on-failure \
+	        ctest --test-dir build/asan/cpp -j $(JOBS) -R '^test_($(subst $(EMPTY) $(EMPTY),|,$(ASAN_ROOMS)))[.]' --output-on-failure \
 	        --output-junit $(RESULTS)/asan.xml --no-tests=error; \
 	else \
 	    echo; echo "*** THE SANITIZER TESTS WERE SKIPPED: GoogleTest is missing (see above) ***"; echo; \

@@ -2,6 +2,9 @@
 
     python scripts/count_tests.py build/results/lint.xml build/results/pytest.xml
 
+A test of ctest that is a program with cases of its own (GoogleTest) has those in ``<file without .xml>/<test>.xml``:
+then they count, and the test itself only if it failed otherwise (it crashed, or a sanitizer complained at its end).
+
 A file that is missing or cannot be read counts as one failure: its step did not come to its end. The
 exit status is 1 if anything failed or nothing passed.
 """
@@ -39,13 +42,20 @@ def count(path: Path) -> Count:
         return Count(failed=1)
     total = Count()
     for case in root.iter("testcase"):
-        # ctest says it in an attribute, pytest in a child.
+        # ctest says it in an attribute, the others in a child.
         status = case.get("status", "")
+        cases = path.with_suffix("") / f"{case.get('name')}.xml"
+        if cases.exists():
+            inside = count(cases)
+            total += inside
+            if status != "fail" or inside.failed:
+                continue
         if case.find("failure") is not None or case.find("error") is not None or status == "fail":
             total += Count(failed=1)
             print(f"failed: {case.get('classname')} {case.get('name')}", file=sys.stderr)
         elif case.find("skipped") is not None or status in {"notrun", "disabled"}:
             total += Count(skipped=1)
+            print(f"skipped: {case.get('classname')} {case.get('name')}", file=sys.stderr)
         else:
             total += Count(passed=1)
     return total

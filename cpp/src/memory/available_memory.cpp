@@ -25,8 +25,8 @@ std::int64_t device_memory_from_options(config::Options options, Device& device)
 AvailableMemoryMap available_memory_from_options(
     std::shared_ptr<RmmResourceAdaptor const> mr, config::Options options) {
     auto& device = Device::current();
-    auto const limit = config::get_optional_share(
-        options, "spill_device_limit", [&] { return device_memory_from_options(options, device); });
+    auto const total = device_memory_from_options(options, device);
+    auto const limit = config::get_optional_share(options, "spill_device_limit", [&] { return total; });
     AvailableMemoryMap map;
     if (!limit) {
         return map;

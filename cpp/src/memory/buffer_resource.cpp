@@ -43,9 +43,9 @@ BufferResource::Settings BufferResource::settings_from_options(
     config::Options options, std::shared_ptr<Statistics> statistics) {
     Settings settings;
     auto& device = Device::current();
-    auto const total = [&] { return device_memory_from_options(options, device); };
+    auto const total = device_memory_from_options(options, device);
     settings.limits[static_cast<std::size_t>(MemoryType::DEVICE)] =
-        config::get_optional_share(options, "spill_device_limit", total).value_or(unlimited);
+        config::get_optional_share(options, "spill_device_limit", [&] { return total; }).value_or(unlimited);
     if (device.kind() != DeviceKind::cpu) {
         settings.limits[static_cast<std::size_t>(MemoryType::HOST)] =
             config::get_optional_bytes(options, "memory_limit").value_or(unlimited);

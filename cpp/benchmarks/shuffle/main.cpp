@@ -8,14 +8,33 @@
 #include <string>
 
 #include <rapidsmpf/bootstrap/bootstrap.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 
 #include "cases.hpp"
+
+namespace {
+
+// The ways in which payloads travel that this build can be told to take, one a line.
+void print_transports() {
+    std::cout << "messages\n";
+    for (auto const& info : rapidsmpf::config::option_table) {
+        if (info.key == "peer_memory") {
+            std::cout << "peer_memory\n";
+        }
+    }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
     using namespace rapidsmpf;
     using namespace rapidsmpf::bench;
     try {
         Arguments const arguments{argc, argv};
+        if (arguments.name() == "transports") {
+            print_transports();
+            return 0;
+        }
         std::map<std::string, std::function<void(Job&, Arguments const&)>> const cases{
             {"packed", packed}, {"table", table}, {"latency", latency},
             {"wait", wait},     {"skew", skew},   {"pattern", pattern},

@@ -7,8 +7,7 @@
 Rates are GB for each second of processor time, of all threads of all ranks, and in brackets by the clock for each
 core: the first hardly depends on what else runs on the machine. Every run copies the same bytes with memcpy in
 between, on all ranks at once. Bytes are all that is inserted, a rank's own share included. All that comes out is
-checked, outside
-of what is timed. Cases:
+checked, outside of what is timed. Cases:
 
 packed     the C++ Shuffler on buffers that are there: the exchange alone
 table      tables of 32 bytes a row in C++: partition and pack, shuffle, unpack; and the exchange of the pieces alone

@@ -77,7 +77,10 @@ void skew(Job& job, Arguments const& arguments) {
     record.series("all", series);
     record.numbers("base_resident", job.of_all_ranks(base));
     record.numbers("peak_resident", job.of_all_ranks(peak_resident()));
-    auto const spilled = static_cast<std::uint64_t>(statistics->get("spill-bytes-device-to-disk").value);
+    auto const values = statistics->snapshot();
+    auto const found = values.entries().find("spill-bytes-device-to-disk");
+    auto const spilled =
+        found == values.entries().end() ? 0 : static_cast<std::uint64_t>(found->second.stat.value);
     record.numbers("spilled", job.of_all_ranks(spilled));
     job.write(record);
 }

@@ -154,10 +154,7 @@ class Runner:
         """Small things, between two ranks."""
         count = 2_000 if self._arguments.quick else 20_000
         for transport in self._transports:
-            command = [
-                *(self._arguments.program, "latency", "--count", str(count)),
-                *("--repeats", str(self._arguments.repeats)),
-            ]
+            command = [self._arguments.program, "latency", "--count", str(count)]
             self._note(
                 lambda c=command, t=transport: rrun(2, c, of_transport(t)),  # type: ignore[misc]
                 case="latency",

@@ -89,9 +89,11 @@ def render(record: Record) -> str:
         transport = f" [{record['transport']}]" if record.get("transport") else ""
         return f"{head}{transport}{cell}: " + ", ".join(parts)
     if case == "latency":
-        each = statistics.median(record["all_seconds"]) / record["count"] * 1e6
-        least = min(record["all_seconds"]) / record["count"] * 1e6
-        return f"{record['what']} [{record['transport']}]: {each:.2f} us, at best {least:.2f}"
+        low, high = record["microseconds_10_percent"], record["microseconds_90_percent"]
+        return (
+            f"{record['what']} [{record['transport']}]: {record['microseconds_median']:.2f} us, "
+            f"most {low:.2f} to {high:.2f}"
+        )
     if case == "ucx_perftest":
         return f"UCX's own {record['test']}: {record['microseconds_median']:.2f} us"
     if case == "idle_engine":

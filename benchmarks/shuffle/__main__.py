@@ -262,8 +262,19 @@ def main() -> int:
             runner.grid(case)
         else:
             getattr(runner, case)()
-    summary = kept(runner.records)
-    for entry in summary:
+        if arguments.output is not None:  # after each: a long run that is ended leaves what it has
+            arguments.output.parent.mkdir(parents=True, exist_ok=True)
+            report = {
+                "command": shlex.join(["python", *sys.orig_argv[1:]]),
+                "hardware": machine,
+                "versions": versions(),
+                "load_average_before_and_after": [load, os.getloadavg()],
+                "seconds": round(time.time() - start),
+                "kept_with_the_smallest_chunks": kept(runner.records),
+                "records": runner.records,
+            }
+            arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+    for entry in kept(runner.records):
         parts = [
             f"{what} {entry[f'{what}_kept']:.0%}"
             for what in ("end_to_end", "exchange")
@@ -273,18 +284,6 @@ def main() -> int:
             f"{entry['case']} on {entry['ranks']} [{entry['transport']}] x {entry['partitions_per_rank']}: "
             f"left with the smallest chunks: {', '.join(parts)}"
         )
-    if arguments.output is not None:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        report = {
-            "command": shlex.join(["python", *sys.orig_argv[1:]]),
-            "hardware": machine,
-            "versions": versions(),
-            "load_average_before_and_after": [load, os.getloadavg()],
-            "seconds": round(time.time() - start),
-            "kept_with_the_smallest_chunks": summary,
-            "records": runner.records,
-        }
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
     others = {"alltoallv", "sockets", "dask_p2p", "ucx_perftest"}
     return 1 if any("error" in r and r["case"] not in others for r in runner.records) else 0
 

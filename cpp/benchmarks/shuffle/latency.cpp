@@ -170,10 +170,14 @@ void latency(Job& job, Arguments const& arguments) {
 void wait(Job& job, Arguments const& arguments) {
     auto const seconds = arguments.size("seconds", "10");
     arguments.check_all_used();
-    auto const br = BufferResource::make();
+    auto const br = BufferResource::from_options(job.options());
     Series series;
     series.add(job.measure([&] {
         coll::Shuffler shuffler{job.comm(), op, static_cast<coll::PartitionId>(job.nranks()), br};
+        // Something that could be spilled, as there is while an engine waits: memory is watched then.
+        shuffler.insert(
+            static_cast<coll::PartitionId>(job.rank()),
+            PackedData{std::vector<std::uint8_t>(8), br->allocate(MemoryType::DEVICE, 4096)});
         if (job.rank() == 1) {
             std::this_thread::sleep_for(std::chrono::seconds{seconds});
         }

@@ -62,9 +62,12 @@ Chunks make_chunks(
     return chunks;
 }
 
+// `least`: bytes of each rank, or more: as many chunks for each rank as for the others.
 void run_cell(
-    Job& job, BufferResource& br, std::size_t bytes, std::size_t size, std::size_t per_rank, int warm_up,
+    Job& job, BufferResource& br, std::size_t least, std::size_t size, std::size_t per_rank, int warm_up,
     int repeats) {
+    auto const for_each_rank = size * job.nranks();
+    auto const bytes = (least + for_each_rank - 1) / for_each_rank * for_each_rank;
     auto const partitions = static_cast<std::uint32_t>(per_rank * job.nranks());
     std::vector<std::byte> pattern(size);
     for (std::size_t at = 0; at + 8 <= size; at += 8) {
@@ -113,7 +116,7 @@ void run_cell(
     record.number("ranks", std::uint64_t{job.nranks()});
     record.number("chunk_bytes", std::uint64_t{size});
     record.number("partitions_per_rank", std::uint64_t{per_rank});
-    record.number("bytes", std::uint64_t{(bytes + size - 1) / size * size * job.nranks()});
+    record.number("bytes", std::uint64_t{bytes * job.nranks()});
     record.series("exchange", shuffle);
     record.number("memcpy_bytes", std::uint64_t{bytes * job.nranks()});
     record.series("memcpy", memcpy);

@@ -29,7 +29,7 @@ help:
 	@echo "make test         C++ and Python tests"
 	@echo "make build        build and install into .venv; seconds when little has changed"
 	@echo "make lint format  check, mend the form of the sources"
-	@echo "make bench        PDS-H and the C++ benchmarks; SCALE=1 RANKS=1,2"
+	@echo "make bench        a short version of every benchmark; SCALE=1 RANKS=1,2"
 	@echo "make test-asan    C++ tests of the protocol and of streaming under ASan and UBSan"
 	@echo "make test-long    many more random programs of collectives: PROGRAMS=20000"
 
@@ -109,16 +109,26 @@ format: $(VENV)/.ready
 	find cpp examples/cpp python/rapidsmpf \( -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' \) \
 	    -print0 | xargs -0 $(BIN)/clang-format -i
 
+# A short version of every benchmark; each prints what it finds and writes JSON into build/results. What they are
+# compared with (Dask) comes into the virtual environment.
 bench: build
-	$(BIN)/python -m benchmarks.pdsh --scale $(SCALE) --ranks $(RANKS) --output build/results/pdsh.json
-	@if scripts/ensure_packages.sh benchmark/benchmark.h libbenchmark-dev; then \
-	    cmake -S . -B build/bench $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Release -DRAPIDSMPF_BUILD_BENCHMARKS=ON > build/bench-configure.log \
-	        || { cat build/bench-configure.log; exit 1; }; \
-	    cmake --build build/bench -j $(JOBS); \
-	    for program in build/bench/cpp/bench_*; do "$$program"; done; \
-	else \
-	    echo "*** THE C++ BENCHMARKS WERE SKIPPED: Google Benchmark is missing (see above) ***"; \
+	@$(BIN)/python scripts/requirements.py bench > $(VENV)/requirements-bench.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r $(VENV)/requirements-bench.txt
+	$(BIN)/python -m benchmarks.pdsh --scale $(SCALE) --ranks $(RANKS) --output $(RESULTS)/pdsh.json
+	@scripts/ensure_packages.sh benchmark/benchmark.h libbenchmark-dev \
+	    || echo "*** SOME C++ BENCHMARKS ARE SKIPPED: Google Benchmark is missing (see above) ***"
+	@cmake -S . -B build/bench $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Release -DRAPIDSMPF_BUILD_BENCHMARKS=ON > build/bench-configure.log \
+	    || { cat build/bench-configure.log; exit 1; }
+	cmake --build build/bench -j $(JOBS)
+	$(BIN)/python -m benchmarks.shuffle --quick --output $(RESULTS)/shuffle.json
+	@if [ -x build/bench/cpp/bench_memory_spill ]; then \
+	    $(BIN)/python -m benchmarks.spill --mib 1024 --rounds 1 --output $(RESULTS)/spill.json; \
 	fi
+	@for program in $(filter-out %_memory_spill,$(patsubst cpp/benchmarks/%.cpp,build/bench/cpp/bench_%,$(wildcard cpp/benchmarks/*.cpp))); do \
+	    if [ -x $$program ]; then \
+	        $$program --benchmark_min_time=0.05 --benchmark_out_format=json --benchmark_out=$(RESULTS)/$${program##*/}.json; \
+	    fi; \
+	done
 
 clean:
 	rm -rf build $(VENV)/.installed

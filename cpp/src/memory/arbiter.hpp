@@ -30,7 +30,8 @@ class Arbiter : public std::enable_shared_from_this<Arbiter> {
   public:
     using Clock = std::chrono::steady_clock;
 
-    // `period`: how often to look while there is something to spill; none: only when told.
+    // `period`: how often to look while there is something to spill, less often where there is plenty of room; none:
+    // only when told.
     explicit Arbiter(std::optional<Clock::duration> period) : period_{period} {}
 
     // A request at the end of the line.

@@ -155,6 +155,21 @@ bool Budget::is_measured(MemoryType type) const {
     return entry.resident || entry.function;
 }
 
+std::int64_t Budget::room_for_others() const {
+    std::lock_guard const lock{mutex_};
+    auto room = unlimited;
+    for (auto const& entry : tiers_) {
+        if (entry.function) {
+            return 0;
+        }
+        if (entry.resident) {
+            auto const above_mark = entry.limit - share(entry.limit, marks_.high);
+            room = std::min(room, free_locked(entry, unlimited) - above_mark);
+        }
+    }
+    return std::max<std::int64_t>(room, 0);
+}
+
 std::int64_t Budget::held_by_others() const {
     std::lock_guard const lock{mutex_};
     if (!tiers_[0].resident) {

@@ -60,6 +60,9 @@ class Budget {
     [[nodiscard]] bool under_pressure(MemoryType type) const;
     // Whether what is available changes without our doing.
     [[nodiscard]] bool is_measured(MemoryType type) const;
+    // How many more bytes others may allocate before a tier whose use is measured passes its high-water mark; 0 where
+    // a function says what is available, for that may change at any speed.
+    [[nodiscard]] std::int64_t room_for_others() const;
     // Bytes of this process's memory that are not in our buffers; 0 where nothing is measured.
     [[nodiscard]] std::int64_t held_by_others() const;
 

@@ -94,7 +94,7 @@ inline constexpr auto option_table = [] {
          "The most bytes in spill files, or a share of their file system; off: unlimited.", {}},
         {"spill_io_threads", count, never_off, "8", full, "Threads that read and write spill files.", {}},
         // Exchange.
-        {"exchange_gather_limit", bytes, never_off, "64 KiB", full,
+        {"exchange_gather_limit", bytes, never_off, "16 KiB", full,
          "Chunks up to this size travel together with others of their frame; 0: none do.", {}},
         {"exchange_frame_bytes", bytes, never_off, "4 MiB", full, "Size at which a frame is closed.", {}},
         {"exchange_eager_bytes", bytes, never_off, "64 KiB", full,

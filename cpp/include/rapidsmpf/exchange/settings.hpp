@@ -13,7 +13,7 @@ struct Settings {
 
     // Pieces with at most this many bytes of data are gathered into one payload per frame, or travel inside
     // the message that lists them; larger ones are sent straight from their own buffers.
-    std::size_t gather_limit{std::size_t{64} << 10U};
+    std::size_t gather_limit{std::size_t{16} << 10U};
     // A frame is closed once its metadata and data reach this size; a larger piece is a frame of its own.
     std::size_t frame_bytes{std::size_t{4} << 20U};
     // What a sender may have under way to one peer without having been asked for: pieces inside messages.

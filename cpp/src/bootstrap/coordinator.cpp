@@ -400,6 +400,14 @@ void Coordinator::barrier(std::chrono::milliseconds timeout) {
 }
 
 void Coordinator::abort(std::string const& reason) {
+    give_up(Abort{reason});
+}
+
+void Coordinator::convict(Rank culprit, std::string const& reason) {
+    give_up(Abort{reason, culprit});
+}
+
+void Coordinator::give_up(Abort const& message) {
     {
         std::lock_guard const lock{state_->mutex};
         if (state_->said != State::Said::nothing) {
@@ -407,7 +415,7 @@ void Coordinator::abort(std::string const& reason) {
         }
         state_->said = State::Said::abort;
     }
-    state_->say(Abort{reason}.encode());
+    state_->say(message.encode());
 }
 
 void Coordinator::leave(std::chrono::milliseconds patience) {

@@ -80,6 +80,7 @@ class HostedLiveness final : public Liveness {
     }
     void stop() override { coordinator_->stop(); }
     void abort(std::string const& reason) override { coordinator_->abort(reason); }
+    void convict(Rank culprit, std::string const& reason) override { coordinator_->convict(culprit, reason); }
     void leave(std::chrono::milliseconds patience) override { coordinator_->leave(patience); }
 
   private:

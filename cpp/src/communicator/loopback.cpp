@@ -407,6 +407,11 @@ class LoopbackCommunicator final : public Communicator {
         fail(RankFailure{rank_, "loopback", 0, reason});
     }
 
+    void convict(Rank culprit, std::string const& reason) override {
+        wires_->kill(culprit, reason);
+        fail(RankFailure{culprit, "loopback", 0, reason});
+    }
+
   private:
     void check_peer(Rank peer) const {
         RAPIDSMPF_EXPECTS(

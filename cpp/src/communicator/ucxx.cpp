@@ -194,6 +194,10 @@ bool UcxxCommunicator::progress() {
     return impl_->progress();
 }
 
+void UcxxCommunicator::convict(Rank culprit, std::string const& reason) {
+    impl_->convict(culprit, reason);
+}
+
 void UcxxCommunicator::abort(std::string const& reason) {
     impl_->abort(reason);
 }

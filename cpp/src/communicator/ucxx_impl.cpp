@@ -209,16 +209,33 @@ void UcxxCommunicator::Impl::abort(std::string const& reason) {
     RankFailure const failure{rank_, host_name(), ::getpid(), reason};
     if (liveness_) {
         liveness_->abort(reason);
-    } else if (!trouble_->is_set()) {
-        told_by_message_.store(true, std::memory_order_release);
-        auto const message = detail::AbortMessage{failure}.encode();
-        for (Rank peer = 0; peer < nranks_; ++peer) {
-            if (peer != rank_ && transport_->is_connected(peer)) {
-                send_control(peer, message);
-            }
-        }
+    } else {
+        tell_by_message(failure);
     }
     owner_.fail(failure);
+}
+
+void UcxxCommunicator::Impl::convict(Rank culprit, std::string const& reason) {
+    RankFailure const failure{culprit, "", 0, reason};
+    if (liveness_) {
+        liveness_->convict(culprit, reason);
+    } else {
+        tell_by_message(failure);
+    }
+    owner_.fail(failure);
+}
+
+void UcxxCommunicator::Impl::tell_by_message(RankFailure const& failure) {
+    if (trouble_->is_set()) {
+        return;
+    }
+    told_by_message_.store(true, std::memory_order_release);
+    auto const message = detail::AbortMessage{failure}.encode();
+    for (Rank peer = 0; peer < nranks_; ++peer) {
+        if (peer != rank_ && transport_->is_connected(peer)) {
+            send_control(peer, message);
+        }
+    }
 }
 
 std::vector<std::string> UcxxCommunicator::Impl::transports() const {

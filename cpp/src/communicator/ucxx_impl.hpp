@@ -57,11 +57,14 @@ class UcxxCommunicator::Impl {
     [[nodiscard]] std::optional<Arrived> receive_any(Tag tag);
     bool progress();
     void abort(std::string const& reason);
+    void convict(Rank culprit, std::string const& reason);
     void barrier(std::optional<std::chrono::milliseconds> timeout);
     [[nodiscard]] std::vector<std::string> transports() const;
 
   private:
     void check_peer(Rank peer) const;
+    // Without a liveness channel: tells all ranks of a failure that this one has found.
+    void tell_by_message(RankFailure const& failure);
     void send_control(Rank destination, std::vector<std::uint8_t> message);
     bool handle_control();
     void on_control(Rank source, std::vector<std::uint8_t> const& message);
@@ -85,7 +88,7 @@ class UcxxCommunicator::Impl {
 
     std::vector<std::atomic<bool>> left_;  // by rank
     std::atomic<bool> look_at_left_{false};
-    std::atomic<bool> told_by_message_{false};  // of this rank's abort
+    std::atomic<bool> told_by_message_{false};
 
     std::mutex mutable mutex_;  // guards what follows
     std::condition_variable changed_;

@@ -254,8 +254,7 @@ bool Hub::route_arrived() {
         try {
             route(std::move(*arrived));
         } catch (FormatError const& error) {
-            comm_.fail(
-                RankFailure{source, "", 0, std::string{"it sent a malformed message: "} + error.what()});
+            comm_.convict(source, std::string{"it sent a malformed message: "} + error.what());
         }
     }
     return any;

@@ -284,7 +284,7 @@ bool MpiCommunicator::progress() {
         try {
             moved = transport_->progress();
         } catch (MpiProtocolError const& error) {
-            fail(RankFailure{error.peer(), "", 0, error.what()});
+            convict(error.peer(), error.what());
         } catch (MpiError const& error) {
             // MPI does not say whose fault it is; the news of a dead rank may be on its way.
             trouble_->suspect(-1, error.what());
@@ -353,6 +353,13 @@ void MpiCommunicator::abort(std::string const& reason) {
         liveness_->abort(reason);
     }
     fail(RankFailure{rank(), host_name(), ::getpid(), reason});
+}
+
+void MpiCommunicator::convict(Rank culprit, std::string const& reason) {
+    if (liveness_) {
+        liveness_->convict(culprit, reason);
+    }
+    fail(RankFailure{culprit, "", 0, reason});
 }
 
 }  // namespace rapidsmpf::detail

@@ -46,6 +46,7 @@ class MpiCommunicator final : public Communicator {
     [[nodiscard]] std::optional<Arrived> recv_any(Tag tag) override;
     bool progress() override;
     void abort(std::string const& reason) override;
+    void convict(Rank culprit, std::string const& reason) override;
 
   private:
     [[nodiscard]] std::unique_ptr<Request> send_bytes(

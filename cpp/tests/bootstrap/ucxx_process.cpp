@@ -429,6 +429,44 @@ TEST(UcxxProcess, AbortReachesRanksThatJoinedByHand) {
     coordinator.barrier(patience);
 }
 
+// The last rank finds rank 0 at fault: all are told, by the liveness channel or, where there is none, by messages.
+void convict_rank_zero(UcxxCommunicator& comm) {
+    auto const br = BufferResource::make();
+    if (comm.rank() == comm.nranks() - 1) {
+        comm.convict(0, "it sent nonsense");
+    }
+    std::shared_ptr<Buffer> in = br->allocate(MemoryType::HOST, 10);
+    auto const receiving = comm.recv(in, 0, 10, (comm.rank() + 1) % comm.nranks(), Tag{1, 0});
+    try {
+        wait(comm, *receiving);
+        ADD_FAILURE() << "nobody sent anything";
+    } catch (RankFailedError const& error) {
+        EXPECT_EQ(error.rank(), 0);
+        EXPECT_EQ(error.reason().find("it sent nonsense"), 0U) << error.reason();
+    }
+}
+
+TEST(UcxxProcess, ConvictionReachesAllRanks) {
+    bootstrap::Coordinator coordinator{bootstrap::Membership::from_environment(), patience};
+    auto const comm = join_by_hand(coordinator);
+    comm->barrier(patience);
+    coordinator.barrier(patience);
+    convict_rank_zero(*comm);
+    coordinator.barrier(patience);
+}
+
+TEST(UcxxProcess, ConvictionReachesAllRanksWithoutLiveness) {
+    bootstrap::Coordinator coordinator{bootstrap::Membership::from_environment(), patience};
+    auto const worker = make_ucxx_worker();
+    auto const addresses = coordinator.gather(ucxx_worker_address(*worker), patience);
+    auto const comm =
+        UcxxCommunicator::connect(coordinator.rank(), addresses, worker, nullptr, config::Options{}, nullptr);
+    comm->barrier(patience);
+    coordinator.barrier(patience);
+    convict_rank_zero(*comm);
+    coordinator.barrier(patience);
+}
+
 TEST(UcxxProcess, WorkerFromOutsideLivesOn) {
     auto const worker = make_ucxx_worker();
     for (int round = 0; round < 2; ++round) {

@@ -94,7 +94,7 @@ void Communicator::abort(std::string const& reason) {
 }
 
 void Communicator::convict(Rank culprit, std::string const& reason) {
-    fail(RankFailure{culprit, "", 0, reason});
+    fail(RankFailure{culprit < 0 ? rank() : culprit, "", 0, reason});
 }
 
 Communicator::ListenerId Communicator::add_failure_listener(FailureListener listener) {

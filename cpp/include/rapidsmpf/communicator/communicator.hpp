@@ -137,6 +137,7 @@ class Communicator {
     // Tells the other ranks that this one gives up, as far as the backend can; then fails locally.
     virtual void abort(std::string const& reason);
     // The same when another rank is at fault, by what it sent: all ranks, that one too, fail with `culprit` named.
+    // A negative one is nobody: then it is abort().
     virtual void convict(Rank culprit, std::string const& reason);
 
     // Called once with the failure, from whatever thread reports it; at once if there is one already.

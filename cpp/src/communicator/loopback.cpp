@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <rapidsmpf/communicator/lifetime.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 namespace rapidsmpf {
@@ -436,7 +437,7 @@ LoopbackCluster::LoopbackCluster(Rank nranks, LoopbackFaults const& faults, conf
     RAPIDSMPF_EXPECTS(nranks >= 1, "a cluster needs at least one rank", std::invalid_argument);
     wires_ = std::make_shared<loopback::Wires>(nranks, faults);
     for (Rank rank = 0; rank < nranks; ++rank) {
-        comms_.push_back(std::make_shared<loopback::LoopbackCommunicator>(wires_, rank, options));
+        comms_.push_back(detail::make_communicator<loopback::LoopbackCommunicator>(wires_, rank, options));
     }
 }
 

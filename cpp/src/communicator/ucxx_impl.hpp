@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,7 +60,7 @@ class UcxxCommunicator::Impl {
     bool progress();
     void abort(std::string const& reason);
     void convict(Rank culprit, std::string const& reason);
-    void barrier(std::optional<std::chrono::milliseconds> timeout);
+    void barrier(std::optional<std::chrono::milliseconds> timeout, std::stop_token const& stop);
     [[nodiscard]] std::vector<std::string> transports() const;
 
   private:

@@ -391,16 +391,15 @@ void CoordinatorServer::on_abort(Connection const& connection, Abort const& abor
         return;
     }
     RAPIDSMPF_EXPECTS(abort.culprit >= 0 && abort.culprit < nranks_, "no such rank is at fault", FormatError);
-    Failure failure{
-        abort.culprit, "", 0, abort.reason + " (says rank " + std::to_string(connection.rank) + ")"};
+    Failure failure{abort.culprit, "", 0, abort.reason};
     for (auto const& [id, other] : connections_) {
         if (other.stage == Stage::member && other.rank == abort.culprit) {
             failure.host = other.host;
             failure.pid = other.pid;
         }
     }
-    // It does not know of its own fault.
-    fail(std::move(failure), Tell::everyone);
+    // Who is convicted does not know of its own fault; who only came first knows.
+    fail(std::move(failure), connection.stage == Stage::member ? Tell::everyone : Tell::others);
 }
 
 void CoordinatorServer::fail(Failure failure, Tell whom) {

@@ -173,7 +173,7 @@ std::optional<std::size_t> find_gpu(Topology const& topology, std::string const&
         return number < topology.gpus.size() ? std::optional{number} : std::nullopt;
     }
     auto const found = std::find_if(topology.gpus.begin(), topology.gpus.end(), [&](Gpu const& gpu) {
-        return !gpu.uuid.empty() && gpu.uuid.starts_with(name);
+        return !name.empty() && gpu.uuid.starts_with(name);
     });
     if (found == topology.gpus.end()) {
         return std::nullopt;
@@ -184,8 +184,7 @@ std::optional<std::size_t> find_gpu(Topology const& topology, std::string const&
 std::optional<Binding> plan_own_binding(
     Topology const& topology, std::vector<int> const& usable, char const* visible) {
     std::string const all = visible == nullptr ? "0" : visible;
-    auto const first = all.substr(0, all.find(','));
-    auto const gpu = first.empty() ? std::nullopt : find_gpu(topology, first);
+    auto const gpu = find_gpu(topology, all.substr(0, all.find(',')));
     if (!gpu) {
         return std::nullopt;
     }

@@ -65,7 +65,7 @@ class Coordinator final : public Liveness {
     // Reports, on a connection of its own, that this rank gives up, or that it has to because of another. Throws
     // SystemError or TimeoutError.
     static void report_abort(
-        Membership membership, std::string const& reason, std::chrono::milliseconds timeout,
+        Membership const& membership, std::string const& reason, std::chrono::milliseconds timeout,
         std::optional<Rank> culprit = {});
 
   private:

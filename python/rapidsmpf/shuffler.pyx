@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 
+from libc.stdint cimport int64_t
 from libcpp.utility cimport move
 
 from rapidsmpf.config cimport Options
@@ -21,6 +22,7 @@ cdef extern from "<rapidsmpf_python/collectives.hpp>" namespace "rapidsmpf::pyth
     void cpp_wait_on "rapidsmpf::python::wait_on"(
         cpp_Shuffler&, uint32_t, double
     ) except +translate_exception
+    size_t cpp_spill "rapidsmpf::python::spill"(cpp_Shuffler&, int64_t) except +translate_exception
     void shut_down(cpp_Shuffler&, double) except +translate_exception
     vector[unique_ptr[cpp_PackedData]] cpp_extract "rapidsmpf::python::extract"(
         cpp_Shuffler&, uint32_t
@@ -276,6 +278,37 @@ cdef class Shuffler:
         """Return the partitions that this rank owns, ascending."""
         cdef shared_ptr[cpp_Shuffler] handle = self.open()
         return list(handle.get().local_partitions())
+
+    def spill(self, amount=None):
+        """Move chunks that wait to be sent or extracted out of device memory.
+
+        The memory manager does so by itself when memory is short (see ``BufferResource``).
+
+        Parameters
+        ----------
+        amount
+            Bytes to free; None: all that can be.
+
+        Returns
+        -------
+        How many bytes of device memory were freed: less than asked for if there was no more, more if the last chunk
+        was larger.
+
+        Raises
+        ------
+        ValueError
+            If the amount is negative.
+        SpillError
+            If there is no room for them elsewhere.
+        """
+        cdef shared_ptr[cpp_Shuffler] handle = self.open()
+        if amount is not None and amount < 0:
+            raise ValueError(f"the amount to spill must not be negative, got {amount}")
+        cdef int64_t wanted = -1 if amount is None else amount
+        cdef size_t freed
+        with nogil:
+            freed = cpp_spill(handle.get()[0], wanted)
+        return freed
 
     def shutdown(self, *, timeout=None):
         """End the use of this object; nothing happens the second time.

@@ -1,6 +1,7 @@
 #include <rapidsmpf/bootstrap/batch_job.hpp>
 
 #include <cstdlib>
+#include <iostream>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +26,10 @@ struct BatchJob::State {
 };
 
 namespace {
+
+void say_on_standard_error(std::string const& message) {
+    std::cerr << "rapidsmpf coordinator: " + message + "\n" << std::flush;
+}
 
 // "address token", as PMIx carries it.
 Membership parse_meeting(std::string const& text, Rank rank, Rank nranks) {
@@ -69,7 +74,8 @@ std::shared_ptr<BatchJob> BatchJob::of_this_process() {
         if (pmix.rank() == 0) {
             auto const token = Token::random();
             state->coordinator = std::make_unique<CoordinatorThread>(
-                pmix.nranks(), token, SocketAddress{state->on_one_host ? "127.0.0.1" : own_address(), 0});
+                pmix.nranks(), token, SocketAddress{state->on_one_host ? "127.0.0.1" : own_address(), 0},
+                say_on_standard_error);
             meeting = state->coordinator->address().str() + " " + token.hex();
         }
         state->membership =
@@ -95,7 +101,8 @@ std::shared_ptr<BatchJob> BatchJob::of_this_process() {
         state->on_one_host = step->tasks_on_host == step->tasks;
         SocketAddress const address{resolve_host(step->first_host), step->port};
         if (step->task == 0) {
-            state->coordinator = std::make_unique<CoordinatorThread>(step->tasks, *token, address);
+            state->coordinator =
+                std::make_unique<CoordinatorThread>(step->tasks, *token, address, say_on_standard_error);
         }
         state->membership.emplace(address, *token, step->task, step->tasks);
     }

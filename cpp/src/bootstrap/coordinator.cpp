@@ -87,17 +87,9 @@ std::string required_variable(char const* name) {
     return value;
 }
 
-// Who speaks for another rank knows neither its process nor its host.
-enum class Speaker : std::uint8_t { the_rank, another };
-
-FileDescriptor greet(
-    Membership const& membership, Role role, std::chrono::milliseconds timeout,
-    Speaker speaker = Speaker::the_rank) {
+FileDescriptor greet(Membership const& membership, Role role, std::chrono::milliseconds timeout) {
     auto socket = connect_to(membership.address, timeout);
-    bool const own = speaker == Speaker::the_rank;
-    Hello const hello{membership.token,     role,
-                      membership.rank,      membership.nranks,
-                      own ? ::getpid() : 0, own ? host_name() : std::string{}};
+    Hello const hello{membership.token, role, membership.rank, membership.nranks, ::getpid(), host_name()};
     if (!send_all(socket, hello.encode())) {
         throw std::runtime_error{"the coordinator at " + membership.address.str() + " closed the connection"};
     }
@@ -400,6 +392,14 @@ void Coordinator::barrier(std::chrono::milliseconds timeout) {
 }
 
 void Coordinator::abort(std::string const& reason) {
+    give_up(Abort{reason});
+}
+
+void Coordinator::convict(Rank culprit, std::string const& reason) {
+    give_up(Abort{reason, culprit});
+}
+
+void Coordinator::give_up(Abort const& message) {
     {
         std::lock_guard const lock{state_->mutex};
         if (state_->said != State::Said::nothing) {
@@ -407,7 +407,7 @@ void Coordinator::abort(std::string const& reason) {
         }
         state_->said = State::Said::abort;
     }
-    state_->say(Abort{reason}.encode());
+    state_->say(message.encode());
 }
 
 void Coordinator::leave(std::chrono::milliseconds patience) {
@@ -437,14 +437,13 @@ void Coordinator::leave(std::chrono::milliseconds patience) {
 }
 
 void Coordinator::report_abort(
-    Membership membership, std::string const& reason, std::chrono::milliseconds timeout,
+    Membership const& membership, std::string const& reason, std::chrono::milliseconds timeout,
     std::optional<Rank> culprit) {
     auto const deadline = Clock::now() + timeout;
-    auto const speaker =
-        culprit.value_or(membership.rank) == membership.rank ? Speaker::the_rank : Speaker::another;
-    membership.rank = culprit.value_or(membership.rank);
-    auto const socket = greet(membership, Role::reporter, timeout, speaker);
-    if (!send_all(socket, Abort{reason}.encode()) || !send_all(socket, Bye::encode())) {
+    auto const socket = greet(membership, Role::reporter, timeout);
+    auto const at_fault = culprit.value_or(membership.rank);
+    Abort const message{reason, at_fault == membership.rank ? Abort::myself : at_fault};
+    if (!send_all(socket, message.encode()) || !send_all(socket, Bye::encode())) {
         throw std::runtime_error{"the coordinator closed the connection"};
     }
     // Its end says that it has read everything.

@@ -1,10 +1,10 @@
 #include <rapidsmpf/bootstrap/coordinator_thread.hpp>
 
+#include <algorithm>
 #include <array>
-#include <atomic>
 #include <csignal>
-#include <iostream>
-#include <string>
+#include <exception>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -17,48 +17,75 @@ namespace rapidsmpf::bootstrap {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 CoordinatorServer::Settings listening_at(SocketAddress const& address) {
     CoordinatorServer::Settings settings;
     settings.listen = address;
     return settings;
 }
 
-CoordinatorServer::Events told_on_standard_error() {
+CoordinatorServer::Events logged_by(CoordinatorThread::Log const& log) {
     CoordinatorServer::Events events;
-    events.log = [](std::string const& message) {
-        std::cerr << "rapidsmpf coordinator: " + message + "\n" << std::flush;
-    };
+    events.log = log;
     return events;
 }
 
 }  // namespace
 
 struct CoordinatorThread::State {
-    State(std::int32_t nranks, Token token, SocketAddress const& listen)
-        : server{nranks, token, told_on_standard_error(), listening_at(listen)} {}
+    State(
+        std::int32_t nranks, Token const& token, SocketAddress const& listen, Log log_,
+        std::chrono::milliseconds farewell_)
+        : log{std::move(log_)},
+          farewell{farewell_},
+          server{nranks, token, logged_by(log), listening_at(listen)} {}
 
-    void run() {
+    void run() noexcept {
         // Signals are the process's business.
         sigset_t all;
         ::sigfillset(&all);
         ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
-        std::array waiting{pollfd{server.fd(), POLLIN, 0}, pollfd{stop.get(), POLLIN, 0}};
-        while (!stopped.load()) {
-            auto const timeout = server.timeout();
-            ::poll(waiting.data(), waiting.size(), timeout ? static_cast<int>(timeout->count()) : -1);
-            server.process();
+        try {
+            serve();
+        } catch (std::exception const& error) {
+            log(std::string{"the coordinator of this communicator ends: "} + error.what());
         }
     }
 
-    CoordinatorServer server;
+    void serve() {
+        std::array waiting{pollfd{server.fd(), POLLIN, 0}, pollfd{stop.get(), POLLIN, 0}};
+        std::optional<Clock::time_point> deadline;
+        while (!deadline || (server.has_connections() && Clock::now() < *deadline)) {
+            auto timeout = server.timeout();
+            if (deadline) {
+                auto const left = std::max(
+                    std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()),
+                    std::chrono::milliseconds{0});
+                timeout = timeout ? std::min(*timeout, left) : left;
+            }
+            ::poll(waiting.data(), waiting.size(), timeout ? static_cast<int>(timeout->count()) : -1);
+            server.process();
+            if (!deadline && (waiting[1].revents & POLLIN) != 0) {
+                deadline = Clock::now() + farewell;
+                waiting[1].fd = -1;  // it stays readable
+            }
+        }
+    }
+
+    Log const log;
+    std::chrono::milliseconds const farewell;
+    CoordinatorServer server;  // the thread's, once that runs
     EventDescriptor stop;
-    std::atomic<bool> stopped{false};
     pid_t owner{::getpid()};
     std::thread thread;
 };
 
-CoordinatorThread::CoordinatorThread(std::int32_t nranks, Token token, SocketAddress const& listen)
-    : state_{std::make_unique<State>(nranks, token, listen)} {
+CoordinatorThread::CoordinatorThread(
+    std::int32_t nranks, Token const& token, SocketAddress const& listen, Log log,
+    std::chrono::milliseconds farewell)
+    : state_{std::make_unique<State>(nranks, token, listen, std::move(log), farewell)},
+      address_{state_->server.address()} {
     state_->thread = std::thread{[state = state_.get()] { state->run(); }};
 }
 
@@ -68,13 +95,8 @@ CoordinatorThread::~CoordinatorThread() {
         static_cast<void>(state_.release());
         return;
     }
-    state_->stopped = true;
     state_->stop.signal();
     state_->thread.join();
-}
-
-SocketAddress CoordinatorThread::address() const {
-    return state_->server.address();
 }
 
 }  // namespace rapidsmpf::bootstrap

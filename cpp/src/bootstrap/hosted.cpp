@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <csignal>
-#include <exception>
 #include <utility>
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <rapidsmpf/bootstrap/coordinator.hpp>
@@ -19,22 +16,14 @@ namespace rapidsmpf::bootstrap {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::size_t max_text = 1024;
 // How long the host waits for the others' goodbyes.
 constexpr std::chrono::milliseconds farewell{1000};
 
-CoordinatorServer::Events logged_by(HostedCoordinator::Log const& log) {
-    CoordinatorServer::Events events;
-    events.log = log;
-    return events;
-}
-
-CoordinatorServer::Settings listening_on(std::string const& interface) {
+SocketAddress any_port_of(std::string const& interface) {
     CoordinatorServer::Settings settings;
     settings.listen.host = interface;
-    return settings;
+    return settings.listen;
 }
 
 // The connection of a rank to the coordinator that rank 0 hosts.
@@ -48,13 +37,6 @@ class HostedLiveness final : public Liveness {
           host_{std::move(host)},
           coordinator_{std::make_unique<Coordinator>(
               Membership{invitation.address, invitation.token, rank, nranks}, timeout)} {}
-    ~HostedLiveness() override {
-        coordinator_.reset();  // before the host: says goodbye to it
-        if (owner_ != ::getpid()) {
-            // A fork has the object but not the thread: it stays, for the life of the fork.
-            static_cast<void>(host_.release());
-        }
-    }
 
     void start(Events events) override {
         auto const host_left = std::make_shared<std::atomic<bool>>(false);
@@ -80,14 +62,14 @@ class HostedLiveness final : public Liveness {
     }
     void stop() override { coordinator_->stop(); }
     void abort(std::string const& reason) override { coordinator_->abort(reason); }
+    void convict(Rank culprit, std::string const& reason) override { coordinator_->convict(culprit, reason); }
     void leave(std::chrono::milliseconds patience) override { coordinator_->leave(patience); }
 
   private:
     std::string host_name_;
     std::int64_t host_pid_;
-    pid_t owner_{::getpid()};
     std::unique_ptr<HostedCoordinator> host_;
-    std::unique_ptr<Coordinator> coordinator_;
+    std::unique_ptr<Coordinator> coordinator_;  // goes first: it says goodbye to the host
 };
 
 }  // namespace
@@ -115,45 +97,9 @@ bool Invitation::reaches_this_host() const {
     return !address.host.starts_with("127.") || host == host_name();
 }
 
-HostedCoordinator::HostedCoordinator(Rank nranks, std::string const& interface, Log log)
-    : log_{std::move(log)},
-      server_{nranks, token_, logged_by(log_), listening_on(interface)},
-      invitation_{server_.address(), token_, host_name(), ::getpid()} {
-    thread_ = std::thread{[this] { run(); }};
-}
-
-HostedCoordinator::~HostedCoordinator() {
-    stop_.signal();
-    thread_.join();
-}
-
-void HostedCoordinator::run() noexcept {
-    // Signals are the process's business.
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
-    std::array waiting{pollfd{server_.fd(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
-    std::optional<Clock::time_point> deadline;
-    try {
-        while (!deadline || (server_.has_connections() && Clock::now() < *deadline)) {
-            auto timeout = server_.timeout();
-            if (deadline) {
-                auto const left = std::max(
-                    std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()),
-                    std::chrono::milliseconds{0});
-                timeout = timeout ? std::min(*timeout, left) : left;
-            }
-            ::poll(waiting.data(), waiting.size(), timeout ? static_cast<int>(timeout->count()) : -1);
-            server_.process();
-            if (!deadline && (waiting[1].revents & POLLIN) != 0) {
-                deadline = Clock::now() + farewell;
-                waiting[1].fd = -1;  // it stays readable
-            }
-        }
-    } catch (std::exception const& error) {
-        log_(std::string{"the coordinator of this communicator ends: "} + error.what());
-    }
-}
+HostedCoordinator::HostedCoordinator(Rank nranks, std::string const& interface, CoordinatorThread::Log log)
+    : coordinator_{nranks, token_, any_port_of(interface), std::move(log), farewell},
+      invitation_{coordinator_.address(), token_, host_name(), ::getpid()} {}
 
 std::unique_ptr<Liveness> accept_invitation(
     Invitation const& invitation, Rank rank, Rank nranks, std::unique_ptr<HostedCoordinator> host,

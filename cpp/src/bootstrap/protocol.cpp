@@ -202,12 +202,13 @@ void Bye::decode(std::span<std::uint8_t const> payload) {
 }
 
 Bytes Abort::encode() const {
-    return Writer{MessageType::abort}.text(reason, max_reason_size).done();
+    return Writer{MessageType::abort}.integer(culprit).text(reason, max_reason_size).done();
 }
 
 Abort Abort::decode(std::span<std::uint8_t const> payload) {
     Reader reader{payload};
-    Abort abort{reader.text(max_reason_size)};
+    auto const culprit = reader.integer<std::int32_t>();
+    Abort abort{reader.text(max_reason_size), culprit};
     reader.end();
     return abort;
 }

@@ -210,18 +210,7 @@ bool CoordinatorServer::dispatch(ConnectionId id, Frame const& frame) {
         return connections_.contains(id);
     }
     if (frame.type == MessageType::abort) {
-        auto failure =
-            Failure{connection.rank, connection.host, connection.pid, Abort::decode(frame.payload).reason};
-        if (failure.pid == 0) {
-            // Another rank reports it.
-            for (auto const& [other_id, other] : connections_) {
-                if (other.stage == Stage::member && other.rank == failure.rank) {
-                    failure.pid = other.pid;
-                    failure.host = other.host;
-                }
-            }
-        }
-        fail(std::move(failure));
+        on_abort(connection, Abort::decode(frame.payload));
         return connections_.contains(id);
     }
     if (frame.type == MessageType::bye) {
@@ -396,7 +385,24 @@ void CoordinatorServer::connection_lost(ConnectionId id) {
     }
 }
 
-void CoordinatorServer::fail(Failure failure) {
+void CoordinatorServer::on_abort(Connection const& connection, Abort const& abort) {
+    if (abort.culprit == Abort::myself) {
+        fail(Failure{connection.rank, connection.host, connection.pid, abort.reason});
+        return;
+    }
+    RAPIDSMPF_EXPECTS(abort.culprit >= 0 && abort.culprit < nranks_, "no such rank is at fault", FormatError);
+    Failure failure{abort.culprit, "", 0, abort.reason};
+    for (auto const& [id, other] : connections_) {
+        if (other.stage == Stage::member && other.rank == abort.culprit) {
+            failure.host = other.host;
+            failure.pid = other.pid;
+        }
+    }
+    // Who is convicted does not know of its own fault; who only came first knows.
+    fail(std::move(failure), connection.stage == Stage::member ? Tell::everyone : Tell::others);
+}
+
+void CoordinatorServer::fail(Failure failure, Tell whom) {
     if (failure_) {
         return;
     }
@@ -405,7 +411,8 @@ void CoordinatorServer::fail(Failure failure) {
     auto const bytes = failure_->encode();
     std::vector<std::pair<std::int32_t, ConnectionId>> members;
     for (auto const& [id, connection] : connections_) {
-        if (connection.stage == Stage::member && connection.rank != failure_->rank) {
+        if (connection.stage == Stage::member
+            && (whom == Tell::everyone || connection.rank != failure_->rank)) {
             members.emplace_back(connection.rank, id);
         }
     }

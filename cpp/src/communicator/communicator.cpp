@@ -93,6 +93,10 @@ void Communicator::abort(std::string const& reason) {
     fail(RankFailure{rank(), "", 0, reason});
 }
 
+void Communicator::convict(Rank culprit, std::string const& reason) {
+    fail(RankFailure{culprit < 0 ? rank() : culprit, "", 0, reason});
+}
+
 Communicator::ListenerId Communicator::add_failure_listener(FailureListener listener) {
     std::unique_lock lock{state_->mutex};
     auto const id = state_->next_listener++;

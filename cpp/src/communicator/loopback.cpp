@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <rapidsmpf/communicator/lifetime.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 namespace rapidsmpf {
@@ -407,6 +408,11 @@ class LoopbackCommunicator final : public Communicator {
         fail(RankFailure{rank_, "loopback", 0, reason});
     }
 
+    void convict(Rank culprit, std::string const& reason) override {
+        wires_->kill(culprit, reason);
+        fail(RankFailure{culprit, "loopback", 0, reason});
+    }
+
   private:
     void check_peer(Rank peer) const {
         RAPIDSMPF_EXPECTS(
@@ -431,7 +437,7 @@ LoopbackCluster::LoopbackCluster(Rank nranks, LoopbackFaults const& faults, conf
     RAPIDSMPF_EXPECTS(nranks >= 1, "a cluster needs at least one rank", std::invalid_argument);
     wires_ = std::make_shared<loopback::Wires>(nranks, faults);
     for (Rank rank = 0; rank < nranks; ++rank) {
-        comms_.push_back(std::make_shared<loopback::LoopbackCommunicator>(wires_, rank, options));
+        comms_.push_back(detail::make_communicator<loopback::LoopbackCommunicator>(wires_, rank, options));
     }
 }
 

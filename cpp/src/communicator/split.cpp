@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <rapidsmpf/communicator/lifetime.hpp>
 #include <rapidsmpf/core/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 
@@ -155,7 +156,7 @@ std::shared_ptr<Communicator> split(
             }
             members.push_back(parent_view != nullptr ? parent_view->member(parent_rank) : parent_rank);
         }
-        return std::make_shared<detail::SubCommunicator>(
+        return detail::make_communicator<detail::SubCommunicator>(
             transport, std::move(members), rank, reservation.use());
     }
 }

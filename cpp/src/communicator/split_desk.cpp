@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include <rapidsmpf/communicator/departures.hpp>
 #include <rapidsmpf/core/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 
@@ -17,8 +18,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t split_stage = 1;
 // How many freed contexts are not given out again yet.
 constexpr std::size_t most_resting = Tag::max_context / 2;
-// How long the last messages of a rank that left in good order may be on their way.
-constexpr std::chrono::milliseconds left_grace{2000};
 
 Tag split_tag() {
     return Tag{Tag::max_op_id, split_stage};
@@ -79,7 +78,7 @@ bool SplitDesk::take_in(Communicator& comm, Round& round) {
             auto const rank = static_cast<Rank>(i);
             if (!round.values[i] && rank != comm.rank() && comm.has_left(rank)) {
                 auto const now = Clock::now();
-                if (now >= round.absence_noticed.value_or(now) + left_grace) {
+                if (now >= round.absence_noticed.value_or(now) + departure_grace) {
                     throw RankFailedError{rank, "", 0, "it closed its communicator before a split of it"};
                 }
                 round.absence_noticed = round.absence_noticed.value_or(now);

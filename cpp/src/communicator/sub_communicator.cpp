@@ -108,9 +108,8 @@ std::optional<Communicator::Arrived> SubCommunicator::recv_any(Tag tag) {
     if (arrived) {
         auto const source = rank_of(arrived->source);
         if (!source) {
-            transport_->fail(
-                RankFailure{
-                    arrived->source, "", 0, "it sent a message in a communicator that it is no member of"});
+            transport_->convict(
+                arrived->source, "it sent a message in a communicator that it is no member of");
             return std::nullopt;
         }
         arrived->source = *source;
@@ -129,6 +128,10 @@ std::optional<RankFailure> SubCommunicator::failure() const {
 
 void SubCommunicator::abort(std::string const& reason) {
     transport_->abort(reason);
+}
+
+void SubCommunicator::convict(Rank culprit, std::string const& reason) {
+    transport_->convict(member(culprit), reason);
 }
 
 bool SubCommunicator::has_left(Rank rank) const {

@@ -41,6 +41,7 @@ class SubCommunicator final : public Communicator {
 
     [[nodiscard]] std::optional<RankFailure> failure() const override;
     void abort(std::string const& reason) override;
+    void convict(Rank culprit, std::string const& reason) override;
     [[nodiscard]] bool has_left(Rank rank) const override;
     [[nodiscard]] std::optional<Rank> first_left() const override;
 

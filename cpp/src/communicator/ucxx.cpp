@@ -6,6 +6,7 @@
 
 #include <ucxx/api.h>
 
+#include <rapidsmpf/communicator/lifetime.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
 
@@ -96,7 +97,8 @@ std::shared_ptr<UcxxCommunicator> UcxxCommunicator::connect(
     RAPIDSMPF_EXPECTS(rank >= 0 && rank < nranks, "no address of the rank itself", std::invalid_argument);
     RAPIDSMPF_EXPECTS(worker != nullptr, "a worker is needed", std::invalid_argument);
     check_nranks(nranks);
-    auto comm = std::make_shared<UcxxCommunicator>(Key{}, std::move(options), std::move(progress_thread));
+    auto comm =
+        detail::make_communicator<UcxxCommunicator>(Key{}, std::move(options), std::move(progress_thread));
     comm->impl_ = std::make_unique<Impl>(*comm, rank, nranks, std::move(worker));
     comm->impl_->connect_all(addresses);
     comm->start(std::move(liveness));
@@ -115,7 +117,8 @@ std::shared_ptr<UcxxCommunicator> UcxxCommunicator::join(
     }
     Address const root =
         root_address ? detail::checked_address(*root_address, ucxx_worker_address(*worker)) : Address{};
-    auto comm = std::make_shared<UcxxCommunicator>(Key{}, std::move(options), std::move(progress_thread));
+    auto comm =
+        detail::make_communicator<UcxxCommunicator>(Key{}, std::move(options), std::move(progress_thread));
     comm->impl_ = std::make_unique<Impl>(
         *comm, root_address ? detail::no_rank : detail::root, nranks, std::move(worker));
     auto invitation = liveness.invitation;
@@ -194,12 +197,17 @@ bool UcxxCommunicator::progress() {
     return impl_->progress();
 }
 
+void UcxxCommunicator::convict(Rank culprit, std::string const& reason) {
+    impl_->convict(culprit, reason);
+}
+
 void UcxxCommunicator::abort(std::string const& reason) {
     impl_->abort(reason);
 }
 
-void UcxxCommunicator::barrier(std::optional<std::chrono::milliseconds> timeout) {
-    impl_->barrier(timeout);
+void UcxxCommunicator::barrier(
+    std::optional<std::chrono::milliseconds> timeout, std::stop_token const& stop) {
+    impl_->barrier(timeout, stop);
 }
 
 UcxxCommunicator::Address UcxxCommunicator::worker_address() const {

@@ -22,10 +22,6 @@ constexpr std::chrono::milliseconds farewell{5000};
 constexpr std::chrono::milliseconds last_words{500};
 // How long it waits, when it used a network, for the others to leave as well.
 constexpr std::chrono::milliseconds network_patience{1000};
-// After a rank has left in good order: how long its last messages may be on their way.
-constexpr std::chrono::milliseconds left_grace{2000};
-// How long a broken transfer waits for the news of what became of its peer.
-constexpr std::chrono::milliseconds suspicion_grace{2000};
 
 }  // namespace
 
@@ -64,10 +60,7 @@ void UcxxCommunicator::Impl::finish() noexcept {
     try {
         if (!trouble_->is_set()) {
             bool const delivered = transport_->drain(
-                Clock::now() + farewell,
-                [this](Rank peer) {
-                    return left_[static_cast<std::size_t>(peer)].load(std::memory_order_acquire);
-                },
+                Clock::now() + farewell, [this](Rank peer) { return departures_.has(peer); },
                 [this] { return trouble_->is_set(); });
             if (!delivered && !trouble_->is_set()) {
                 owner_.logger().warn(
@@ -118,7 +111,7 @@ std::unique_ptr<Communicator::Request> UcxxCommunicator::Impl::send(
     check_peer(destination);
     UcxOperationPtr operation;
     // A rank that left wants no more messages; UCX would write them where nobody reads.
-    if (!left_[static_cast<std::size_t>(destination)].load(std::memory_order_acquire)) {
+    if (!departures_.has(destination)) {
         operation = transport_->send(
             destination, detail::ucx_tag(tag, rank_), bytes, size, memory_type, std::move(keep_alive));
     }
@@ -131,11 +124,8 @@ std::unique_ptr<Communicator::Request> UcxxCommunicator::Impl::receive(
     check_peer(source);
     auto operation = transport_->receive(
         source, detail::ucx_tag(tag, source), bytes, size, memory_type, std::move(keep_alive));
-    if (left_[static_cast<std::size_t>(source)].load(std::memory_order_acquire)) {
-        // Its message may be here already, in UCX's queue; if not, it will not come.
-        std::lock_guard const lock{mutex_};
-        left_until_.try_emplace(source, Clock::now() + left_grace);
-        look_at_left_.store(true, std::memory_order_release);
+    if (departures_.has(source)) {
+        departures_.expect_from(source);
     }
     return std::make_unique<detail::UcxRequest>(transport_, trouble_, std::move(operation), size);
 }
@@ -152,14 +142,11 @@ std::optional<Communicator::Arrived> UcxxCommunicator::Impl::receive_any(Tag tag
 bool UcxxCommunicator::Impl::progress() {
     bool moved = transport_->progress();
     moved = handle_control() || moved;
-    if (look_at_left_.load(std::memory_order_acquire)) {
-        check_left();
+    if (auto failure = departures_.missed([this](Rank rank) { return transport_->in_flight_with(rank); })) {
+        owner_.fail(std::move(*failure));
     }
-    if (auto const suspicion = trouble_->suspicion()) {
-        auto const patience = liveness_ ? suspicion_grace : std::chrono::milliseconds{0};
-        if (Clock::now() >= suspicion->since + patience) {
-            owner_.fail(RankFailure{suspicion->peer, "", 0, suspicion->what});
-        }
+    if (auto const suspicion = trouble_->confirmed(liveness_ != nullptr)) {
+        owner_.convict(suspicion->peer, suspicion->what);
     }
     return moved;
 }
@@ -168,57 +155,46 @@ void UcxxCommunicator::Impl::on_left(Rank rank) {
     if (rank < 0 || rank >= nranks_ || rank == rank_) {
         return;
     }
-    left_[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
+    departures_.note(rank);
     owner_.note_left(rank);
-    {
-        std::lock_guard const lock{mutex_};
-        left_until_.try_emplace(rank, Clock::now() + left_grace);
-        look_at_left_.store(true, std::memory_order_release);
-    }
     owner_.progress_thread()->wake();
-}
-
-void UcxxCommunicator::Impl::check_left() {
-    std::vector<Rank> due;
-    {
-        std::lock_guard const lock{mutex_};
-        auto const now = Clock::now();
-        std::erase_if(left_until_, [&](auto const& entry) {
-            if (entry.second > now) {
-                return false;
-            }
-            due.push_back(entry.first);
-            return true;
-        });
-        look_at_left_.store(!left_until_.empty(), std::memory_order_release);
-    }
-    for (auto const rank : due) {
-        if (transport_->in_flight_with(rank) > 0) {
-            owner_.fail(
-                RankFailure{
-                    rank, "", 0,
-                    "it closed its communicator while this rank still exchanged messages with it (do all "
-                    "ranks "
-                    "run the same collectives?)"});
-            return;
-        }
-    }
 }
 
 void UcxxCommunicator::Impl::abort(std::string const& reason) {
     RankFailure const failure{rank_, host_name(), ::getpid(), reason};
     if (liveness_) {
         liveness_->abort(reason);
-    } else if (!trouble_->is_set()) {
-        told_by_message_.store(true, std::memory_order_release);
-        auto const message = detail::AbortMessage{failure}.encode();
-        for (Rank peer = 0; peer < nranks_; ++peer) {
-            if (peer != rank_ && transport_->is_connected(peer)) {
-                send_control(peer, message);
-            }
-        }
+    } else {
+        tell_by_message(failure);
     }
     owner_.fail(failure);
+}
+
+void UcxxCommunicator::Impl::convict(Rank culprit, std::string const& reason) {
+    if (culprit < 0) {
+        abort(reason);  // nobody knows whose fault it is
+        return;
+    }
+    RankFailure const failure{culprit, "", 0, reason};
+    if (liveness_) {
+        liveness_->convict(culprit, reason);
+    } else {
+        tell_by_message(failure);
+    }
+    owner_.fail(failure);
+}
+
+void UcxxCommunicator::Impl::tell_by_message(RankFailure const& failure) {
+    if (trouble_->is_set()) {
+        return;
+    }
+    told_by_message_.store(true, std::memory_order_release);
+    auto const message = detail::AbortMessage{failure}.encode();
+    for (Rank peer = 0; peer < nranks_; ++peer) {
+        if (peer != rank_ && transport_->is_connected(peer)) {
+            send_control(peer, message);
+        }
+    }
 }
 
 std::vector<std::string> UcxxCommunicator::Impl::transports() const {

@@ -12,10 +12,12 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <rapidsmpf/communicator/departures.hpp>
 #include <rapidsmpf/communicator/ucxx.hpp>
 
 #include "ucxx_control.hpp"
@@ -34,7 +36,7 @@ class UcxxCommunicator::Impl {
           transport_{std::make_shared<detail::UcxTransport>(
               std::move(worker), nranks, [&owner] { owner.progress_thread()->wake(); })},
           inbox_{*transport_},
-          left_(static_cast<std::size_t>(nranks)) {}
+          departures_{nranks} {}
 
     [[nodiscard]] Rank rank() const noexcept { return rank_; }
     [[nodiscard]] Rank nranks() const noexcept { return nranks_; }
@@ -57,18 +59,20 @@ class UcxxCommunicator::Impl {
     [[nodiscard]] std::optional<Arrived> receive_any(Tag tag);
     bool progress();
     void abort(std::string const& reason);
-    void barrier(std::optional<std::chrono::milliseconds> timeout);
+    void convict(Rank culprit, std::string const& reason);
+    void barrier(std::optional<std::chrono::milliseconds> timeout, std::stop_token const& stop);
     [[nodiscard]] std::vector<std::string> transports() const;
 
   private:
     void check_peer(Rank peer) const;
+    // Without a liveness channel: tells all ranks of a failure that this one has found.
+    void tell_by_message(RankFailure const& failure);
     void send_control(Rank destination, std::vector<std::uint8_t> message);
     bool handle_control();
     void on_control(Rank source, std::vector<std::uint8_t> const& message);
     void on_join(detail::JoinMessage const& join);
     void on_table(detail::TableMessage const& table);
     void on_left(Rank rank);
-    void check_left();
     [[nodiscard]] std::chrono::milliseconds departure_patience() const;
     [[nodiscard]] std::string missing_at_barrier(std::uint64_t number) const;
 
@@ -83,14 +87,11 @@ class UcxxCommunicator::Impl {
     ProgressThread::FunctionId function_{0};
     ProgressThread::SourceId source_{0};
 
-    std::vector<std::atomic<bool>> left_;  // by rank
-    std::atomic<bool> look_at_left_{false};
-    std::atomic<bool> told_by_message_{false};  // of this rank's abort
+    detail::Departures departures_;
+    std::atomic<bool> told_by_message_{false};
 
     std::mutex mutable mutex_;  // guards what follows
     std::condition_variable changed_;
-    std::map<Rank, std::chrono::steady_clock::time_point>
-        left_until_;  // when a rank that left must have nothing in flight
     // Joining. The root collects addresses; the others wait for their rank, then for the table.
     std::vector<Address> joined_;
     bool connected_{false};

@@ -187,7 +187,8 @@ std::string UcxxCommunicator::Impl::missing_at_barrier(std::uint64_t number) con
     return "not reached by rank(s) " + missing;
 }
 
-void UcxxCommunicator::Impl::barrier(std::optional<std::chrono::milliseconds> timeout) {
+void UcxxCommunicator::Impl::barrier(
+    std::optional<std::chrono::milliseconds> timeout, std::stop_token const& stop) {
     std::uint64_t number = 0;
     {
         std::lock_guard const lock{mutex_};
@@ -200,9 +201,13 @@ void UcxxCommunicator::Impl::barrier(std::optional<std::chrono::milliseconds> ti
     if (rank_ != detail::root) {
         send_control(detail::root, detail::BarrierMessage{ControlKind::arrive, number}.encode());
     }
+    std::stop_callback const on_stop{stop, [this] {
+                                         std::lock_guard const lock{mutex_};
+                                         changed_.notify_all();
+                                     }};
     {
         std::unique_lock lock{mutex_};
-        auto const done = [&] {
+        auto const reached = [&] {
             if (trouble_->is_set()) {
                 return true;
             }
@@ -213,12 +218,16 @@ void UcxxCommunicator::Impl::barrier(std::optional<std::chrono::milliseconds> ti
             return connected_ && arrived != arrived_.end()
                    && arrived->second.size() == static_cast<std::size_t>(nranks_) - 1;
         };
+        auto const over = [&] { return reached() || stop.stop_requested(); };
         if (!timeout) {
-            changed_.wait(lock, done);
-        } else if (!changed_.wait_for(lock, *timeout, done)) {
+            changed_.wait(lock, over);
+        } else if (!changed_.wait_for(lock, *timeout, over)) {
             throw TimeoutError{
                 "the barrier did not finish within " + std::to_string(timeout->count())
                 + " ms: " + missing_at_barrier(number)};
+        }
+        if (!reached()) {
+            throw TimeoutError{"the barrier was interrupted: " + missing_at_barrier(number)};
         }
         arrived_.erase(number);
     }

@@ -31,7 +31,7 @@ void ProgressThread::stop() {
         stop_ = true;
     }
     wake();
-    if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) {
+    if (thread_.joinable() && !is_current()) {
         thread_.join();
     }
     running_ = false;
@@ -59,7 +59,7 @@ void ProgressThread::remove_function(FunctionId id) {
         }
     };
     take(added_);
-    if (std::this_thread::get_id() == thread_.get_id()) {
+    if (is_current()) {
         if (running_id_ != id) {
             take(functions_);
         }
@@ -96,7 +96,7 @@ ProgressThread::SourceId ProgressThread::add_event_source(int descriptor, std::f
 void ProgressThread::remove_event_source(SourceId id) {
     std::unique_lock lock{mutex_};
     std::erase_if(sources_, [&](auto const& source) { return source->id == id; });
-    if (std::this_thread::get_id() == thread_.get_id()) {
+    if (is_current()) {
         return;
     }
     // A park in progress may still use it.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include <rapidsmpf/communicator/departures.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/exchange/operation.hpp>
 #include <rapidsmpf/exchange/wire.hpp>
@@ -13,8 +14,6 @@ namespace rapidsmpf::exchange {
 namespace {
 // How long a communicator that is destroyed waits for operations whose data is not sent yet.
 constexpr std::chrono::seconds longest_farewell{3};
-// After the news that a rank has left: how long its last messages may be on their way, if there is no farewell.
-constexpr std::chrono::seconds departure_grace{2};
 // Ranges that were abandoned are remembered, so that ranks that come late learn of it. They come within a few
 // queries: the first collective of each joins all ranks.
 constexpr std::size_t most_abandoned = 64;
@@ -254,8 +253,7 @@ bool Hub::route_arrived() {
         try {
             route(std::move(*arrived));
         } catch (FormatError const& error) {
-            comm_.fail(
-                RankFailure{source, "", 0, std::string{"it sent a malformed message: "} + error.what()});
+            comm_.convict(source, std::string{"it sent a malformed message: "} + error.what());
         }
     }
     return any;
@@ -316,7 +314,8 @@ bool Hub::look_for_departures() {
         }
         auto const now = std::chrono::steady_clock::now();
         departure.heard = departure.heard.value_or(now);
-        if (now - *departure.heard >= departure_grace) {
+        // Unless it has said farewell.
+        if (now - *departure.heard >= detail::departure_grace) {
             on_left(rank);
             any = true;
         }

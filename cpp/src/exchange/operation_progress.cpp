@@ -18,11 +18,9 @@ void Operation::guarded(std::function<void()> const& body) {
     try {
         body();
     } catch (FormatError const& error) {
-        comm_.fail(
-            RankFailure{
-                speaker_, "", 0,
-                "it sent a malformed message for " + plan_.kind + " " + std::to_string(plan_.op) + ": "
-                    + error.what()});
+        comm_.convict(
+            speaker_, "it sent a malformed message for " + plan_.kind + " " + std::to_string(plan_.op) + ": "
+                          + error.what());
     } catch (std::exception const& error) {
         // When the communicator has failed this is only a consequence.
         if (auto const failure = comm_.failure()) {

@@ -11,6 +11,7 @@
 #include <mpi.h>
 
 #include <rapidsmpf/bootstrap/hosted.hpp>
+#include <rapidsmpf/communicator/lifetime.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/logger.hpp>
 #include <rapidsmpf/core/option_table.hpp>
@@ -159,7 +160,7 @@ std::shared_ptr<Communicator> make_mpi_communicator(
     int nranks = 0;
     RAPIDSMPF_MPI(Comm_size, duplicate.get(), &nranks);
     auto liveness = nranks > 1 ? make_liveness(duplicate.get(), options) : nullptr;
-    return std::make_shared<detail::MpiCommunicator>(
+    return detail::make_communicator<detail::MpiCommunicator>(
         duplicate.take(), chunk, std::move(liveness), std::move(options), std::move(progress_thread));
 }
 

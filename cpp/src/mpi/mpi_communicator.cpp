@@ -22,10 +22,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds farewell{5000};
 // How long it then waits for the others to leave as well: only then can its duplicate be freed.
 constexpr std::chrono::milliseconds parting{1000};
-// After a rank has left in good order: how long its last messages may be on their way.
-constexpr std::chrono::milliseconds left_grace{2000};
-// How long a broken transfer waits for the news of what became of its peer.
-constexpr std::chrono::milliseconds suspicion_grace{2000};
 
 void check_range(Buffer const& buffer, std::size_t offset, std::size_t size) {
     RAPIDSMPF_EXPECTS(
@@ -89,7 +85,7 @@ MpiCommunicator::MpiCommunicator(
     : Communicator{std::move(options), std::move(progress_thread)},
       transport_{std::make_shared<MpiTransport>(comm, chunk_bytes, [this] { posted(); })},
       liveness_{std::move(liveness)},
-      left_(static_cast<std::size_t>(transport_->nranks())) {
+      departures_{transport_->nranks()} {
     logger_.set_rank(rank());
     // MPI_Finalize begins by deleting the attributes of MPI_COMM_SELF.
     RAPIDSMPF_MPI(
@@ -133,7 +129,7 @@ void MpiCommunicator::close() noexcept {
             auto const failed = [this] { return trouble_->is_set(); };
             if (!failed()) {
                 bool const delivered = transport_->drain(
-                    Clock::now() + farewell, [this](Rank peer) { return left(peer); }, failed);
+                    Clock::now() + farewell, [this](Rank peer) { return departures_.has(peer); }, failed);
                 if (!delivered && !failed()) {
                     logger().warn(
                         "the communicator is destroyed with messages that other ranks have not received");
@@ -201,7 +197,7 @@ std::unique_ptr<Communicator::Request> MpiCommunicator::send_bytes(
     void const* bytes, std::size_t size, std::shared_ptr<void const> keep_alive, Rank destination, Tag tag) {
     MpiOperationPtr operation;
     // A rank that left wants no more messages.
-    if (!left(destination)) {
+    if (!departures_.has(destination)) {
         operation = or_never(destination, [&] {
             return transport_->send(destination, tag.value(), bytes, size, std::move(keep_alive));
         });
@@ -260,11 +256,8 @@ std::unique_ptr<Communicator::Request> MpiCommunicator::recv(
             buffer->synchronize();
         };
     }
-    if (left(source)) {
-        // Its message may be here already; if not, it will not come.
-        std::lock_guard const lock{left_mutex_};
-        left_until_.try_emplace(source, Clock::now() + left_grace);
-        look_at_left_.store(true, std::memory_order_release);
+    if (departures_.has(source)) {
+        departures_.expect_from(source);
     }
     return std::make_unique<MpiRequest>(transport_, trouble_, std::move(operation), std::move(arrived));
 }
@@ -284,68 +277,29 @@ bool MpiCommunicator::progress() {
         try {
             moved = transport_->progress();
         } catch (MpiProtocolError const& error) {
-            fail(RankFailure{error.peer(), "", 0, error.what()});
+            convict(error.peer(), error.what());
         } catch (MpiError const& error) {
             // MPI does not say whose fault it is; the news of a dead rank may be on its way.
             trouble_->suspect(-1, error.what());
         }
         pace_.looked(moved);
     }
-    if (look_at_left_.load(std::memory_order_acquire)) {
-        check_left();
+    if (auto failure = departures_.missed([this](Rank rank) { return transport_->in_flight_with(rank); })) {
+        fail(std::move(*failure));
     }
-    if (auto const suspicion = trouble_->suspicion()) {
-        auto const patience = liveness_ ? suspicion_grace : std::chrono::milliseconds{0};
-        if (Clock::now() >= suspicion->since + patience) {
-            fail(RankFailure{suspicion->peer, "", 0, suspicion->what});
-        }
+    if (auto const suspicion = trouble_->confirmed(liveness_ != nullptr)) {
+        convict(suspicion->peer, suspicion->what);
     }
     return moved;
-}
-
-bool MpiCommunicator::left(Rank rank) const {
-    return left_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire);
 }
 
 void MpiCommunicator::on_left(Rank rank) {
     if (rank < 0 || rank >= nranks() || rank == this->rank()) {
         return;
     }
-    left_[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
+    departures_.note(rank);
     note_left(rank);
-    {
-        std::lock_guard const lock{left_mutex_};
-        left_until_.try_emplace(rank, Clock::now() + left_grace);
-        look_at_left_.store(true, std::memory_order_release);
-    }
     posted();
-}
-
-void MpiCommunicator::check_left() {
-    std::vector<Rank> due;
-    {
-        std::lock_guard const lock{left_mutex_};
-        auto const now = Clock::now();
-        std::erase_if(left_until_, [&](auto const& entry) {
-            if (entry.second > now) {
-                return false;
-            }
-            due.push_back(entry.first);
-            return true;
-        });
-        look_at_left_.store(!left_until_.empty(), std::memory_order_release);
-    }
-    for (auto const rank : due) {
-        if (transport_->in_flight_with(rank) > 0) {
-            fail(
-                RankFailure{
-                    rank, "", 0,
-                    "it closed its communicator while this rank still exchanged messages with it (do all "
-                    "ranks "
-                    "run the same collectives?)"});
-            return;
-        }
-    }
 }
 
 void MpiCommunicator::abort(std::string const& reason) {
@@ -353,6 +307,17 @@ void MpiCommunicator::abort(std::string const& reason) {
         liveness_->abort(reason);
     }
     fail(RankFailure{rank(), host_name(), ::getpid(), reason});
+}
+
+void MpiCommunicator::convict(Rank culprit, std::string const& reason) {
+    if (culprit < 0) {
+        abort(reason);  // nobody knows whose fault it is
+        return;
+    }
+    if (liveness_) {
+        liveness_->convict(culprit, reason);
+    }
+    fail(RankFailure{culprit, "", 0, reason});
 }
 
 }  // namespace rapidsmpf::detail

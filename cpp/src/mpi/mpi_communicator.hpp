@@ -2,10 +2,7 @@
 // the ranks come together.
 #pragma once
 
-#include <atomic>
-#include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,6 +12,7 @@
 #include <mpi.h>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/communicator/departures.hpp>
 #include <rapidsmpf/communicator/liveness.hpp>
 #include <rapidsmpf/communicator/trouble.hpp>
 
@@ -46,6 +44,7 @@ class MpiCommunicator final : public Communicator {
     [[nodiscard]] std::optional<Arrived> recv_any(Tag tag) override;
     bool progress() override;
     void abort(std::string const& reason) override;
+    void convict(Rank culprit, std::string const& reason) override;
 
   private:
     [[nodiscard]] std::unique_ptr<Request> send_bytes(
@@ -53,9 +52,7 @@ class MpiCommunicator final : public Communicator {
         Tag tag);
     [[nodiscard]] MpiOperationPtr or_never(Rank peer, std::function<MpiOperationPtr()> const& post);
     void check_peer(Rank peer) const;
-    [[nodiscard]] bool left(Rank rank) const;
     void on_left(Rank rank);
-    void check_left();
     void posted();
     // Ends all that has to do with MPI; the second call does nothing. By the destructor, or by MPI_Finalize.
     void close() noexcept;
@@ -71,11 +68,7 @@ class MpiCommunicator final : public Communicator {
     int finalize_keyval_{MPI_KEYVAL_INVALID};
     std::once_flag closed_;
 
-    std::vector<std::atomic<bool>> left_;  // by rank
-    std::atomic<bool> look_at_left_{false};
-    std::mutex left_mutex_;
-    std::map<Rank, std::chrono::steady_clock::time_point>
-        left_until_;  // when a rank that left must have nothing in flight
+    Departures departures_;
 };
 
 }  // namespace rapidsmpf::detail

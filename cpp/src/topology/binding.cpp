@@ -1,6 +1,7 @@
 #include <rapidsmpf/topology/binding.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <limits>
 #include <map>
@@ -162,6 +163,32 @@ std::vector<Binding> plan_bindings(
                                                                            : nearest_network(topology, nodes);
     }
     return bindings;
+}
+
+std::optional<std::size_t> find_gpu(Topology const& topology, std::string const& name) {
+    std::size_t number = 0;
+    auto const* const end = name.data() + name.size();
+    auto const [stop, error] = std::from_chars(name.data(), end, number);
+    if (error == std::errc{} && stop == end) {
+        return number < topology.gpus.size() ? std::optional{number} : std::nullopt;
+    }
+    auto const found = std::find_if(topology.gpus.begin(), topology.gpus.end(), [&](Gpu const& gpu) {
+        return !name.empty() && gpu.uuid.starts_with(name);
+    });
+    if (found == topology.gpus.end()) {
+        return std::nullopt;
+    }
+    return static_cast<std::size_t>(found - topology.gpus.begin());
+}
+
+std::optional<Binding> plan_own_binding(
+    Topology const& topology, std::vector<int> const& usable, char const* visible) {
+    std::string const all = visible == nullptr ? "0" : visible;
+    auto const gpu = find_gpu(topology, all.substr(0, all.find(',')));
+    if (!gpu) {
+        return std::nullopt;
+    }
+    return plan_bindings(topology, usable, {gpu}).front();
 }
 
 }  // namespace rapidsmpf::topology

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <system_error>
 
 #include <sched.h>
 
@@ -88,7 +91,10 @@ std::vector<int> usable_cpus() {
     throw SystemError{"cannot ask which CPUs may be used", errno};
 }
 
-int bind_to_cpus(std::span<int const> cpus) noexcept {
+namespace {
+
+// `thread` 0: the calling one.
+int bind_thread(pid_t thread, std::span<int const> cpus) noexcept {
     if (cpus.empty()) {
         return 0;
     }
@@ -102,7 +108,28 @@ int bind_to_cpus(std::span<int const> cpus) noexcept {
     for (auto const cpu : cpus) {
         CPU_SET_S(static_cast<unsigned>(cpu), size, set.get());
     }
-    return ::sched_setaffinity(0, size, set.get()) == 0 ? 0 : errno;
+    return ::sched_setaffinity(thread, size, set.get()) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+int bind_to_cpus(std::span<int const> cpus) noexcept {
+    return bind_thread(0, cpus);
+}
+
+int bind_process_to_cpus(std::span<int const> cpus) {
+    // The calling thread first: what it starts from now on is bound already.
+    if (auto const error = bind_to_cpus(cpus)) {
+        return error;
+    }
+    std::error_code ignored;
+    for (auto const& entry : std::filesystem::directory_iterator{"/proc/self/task", ignored}) {
+        auto const error = bind_thread(static_cast<pid_t>(std::stol(entry.path().filename())), cpus);
+        if (error != 0 && error != ESRCH) {  // a thread may have ended
+            return error;
+        }
+    }
+    return 0;
 }
 
 }  // namespace rapidsmpf::topology

@@ -283,6 +283,37 @@ TEST(Coordinator, AbortReachesTheOthersWithItsReason) {
     EXPECT_THROW(static_cast<void>(a->get("key", patience)), RankFailedError);
 }
 
+TEST(Coordinator, ConvictionReachesAllRanksTheCulpritToo) {
+    ServerThread server{3};
+    Ears ears0;
+    Ears ears1;
+    auto const a = server.join(0);
+    auto const b = server.join(1);
+    auto const c = server.join(2);
+    a->start(ears0.events());
+    b->start(ears1.events());
+    c->convict(0, "it sent nonsense");
+    c->abort("of no consequence");
+    for (auto* const ears : {&ears0, &ears1}) {
+        auto const failure = ears->failure();
+        EXPECT_EQ(failure.rank, 0);
+        EXPECT_EQ(failure.reason, "it sent nonsense");
+        EXPECT_EQ(failure.pid, ::getpid());
+    }
+}
+
+TEST(Coordinator, ConvictionOfNobodyIsNotUnderstood) {
+    CoordinatorServer::Settings settings;
+    settings.disconnect_grace = 1ms;
+    ServerThread server{2, settings};
+    Ears ears;
+    auto const a = server.join(0);
+    auto const b = server.join(1);
+    a->start(ears.events());
+    b->convict(7, "it sent nonsense");
+    EXPECT_EQ(ears.failure().rank, 1);
+}
+
 TEST(Coordinator, FailureBeforeStartIsReportedAtStart) {
     ServerThread server{2};
     auto const a = server.join(0);

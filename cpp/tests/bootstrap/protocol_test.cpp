@@ -188,6 +188,8 @@ TEST(Protocol, FlippedBitsAreDecodedOrRefusedButNothingElse) {
 TEST(Protocol, LongTextsAreCutNotRefused) {
     auto const abort = Abort::decode(only_frame(Abort{std::string(100'000, 'x')}.encode()).payload);
     EXPECT_EQ(abort.reason.size(), max_reason_size);
+    EXPECT_EQ(abort.culprit, Abort::myself);
+    EXPECT_EQ(Abort::decode(only_frame(Abort{"x", 3}.encode()).payload).culprit, 3);
 }
 
 TEST(FrameBuffer, FramesComeOutWhateverTheCuts) {

@@ -429,6 +429,69 @@ TEST(UcxxProcess, AbortReachesRanksThatJoinedByHand) {
     coordinator.barrier(patience);
 }
 
+// As the capture of a function that is done: the end, which needs that thread, is another's business.
+TEST(UcxxProcess, LastReferenceMayGoOnTheProgressThread) {
+    bootstrap::Coordinator coordinator{bootstrap::Membership::from_environment(), patience};
+    std::shared_ptr<UcxxCommunicator> comm = bootstrap::create_ucxx_comm();
+    if (comm->rank() == 0) {
+        // Not delivered yet, most likely.
+        auto const br = BufferResource::make();
+        constexpr std::size_t size = 8 << 20;
+        for (Rank peer = 1; peer < comm->nranks(); ++peer) {
+            (void)comm->send(patterned(br, size, 0, peer, 7), 0, size, peer, Tag{1, 0});
+        }
+        auto const progress_thread = comm->progress_thread();
+        progress_thread->add_function([last = std::move(comm)] { return ProgressThread::Progress::done; });
+    } else {
+        wait_on_progress(*comm, [&] { return comm->has_left(0); });
+        auto const br = BufferResource::make();
+        constexpr std::size_t size = 8 << 20;
+        std::shared_ptr<Buffer> in = br->allocate(MemoryType::HOST, size);
+        wait(*comm, *comm->recv(in, 0, size, 0, Tag{1, 0}));
+        EXPECT_TRUE(has_pattern(in->host_bytes(), 0, comm->rank(), 7));
+        EXPECT_FALSE(comm->failure());
+    }
+    coordinator.barrier(patience);
+}
+
+// The last rank finds rank 0 at fault: all are told, by the liveness channel or, where there is none, by messages.
+void convict_rank_zero(UcxxCommunicator& comm) {
+    auto const br = BufferResource::make();
+    if (comm.rank() == comm.nranks() - 1) {
+        comm.convict(0, "it sent nonsense");
+    }
+    std::shared_ptr<Buffer> in = br->allocate(MemoryType::HOST, 10);
+    auto const receiving = comm.recv(in, 0, 10, (comm.rank() + 1) % comm.nranks(), Tag{1, 0});
+    try {
+        wait(comm, *receiving);
+        ADD_FAILURE() << "nobody sent anything";
+    } catch (RankFailedError const& error) {
+        EXPECT_EQ(error.rank(), 0);
+        EXPECT_EQ(error.reason().find("it sent nonsense"), 0U) << error.reason();
+    }
+}
+
+TEST(UcxxProcess, ConvictionReachesAllRanks) {
+    bootstrap::Coordinator coordinator{bootstrap::Membership::from_environment(), patience};
+    auto const comm = join_by_hand(coordinator);
+    comm->barrier(patience);
+    coordinator.barrier(patience);
+    convict_rank_zero(*comm);
+    coordinator.barrier(patience);
+}
+
+TEST(UcxxProcess, ConvictionReachesAllRanksWithoutLiveness) {
+    bootstrap::Coordinator coordinator{bootstrap::Membership::from_environment(), patience};
+    auto const worker = make_ucxx_worker();
+    auto const addresses = coordinator.gather(ucxx_worker_address(*worker), patience);
+    auto const comm =
+        UcxxCommunicator::connect(coordinator.rank(), addresses, worker, nullptr, config::Options{}, nullptr);
+    comm->barrier(patience);
+    coordinator.barrier(patience);
+    convict_rank_zero(*comm);
+    coordinator.barrier(patience);
+}
+
 TEST(UcxxProcess, WorkerFromOutsideLivesOn) {
     auto const worker = make_ucxx_worker();
     for (int round = 0; round < 2; ++round) {

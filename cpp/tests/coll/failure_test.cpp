@@ -6,6 +6,7 @@
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/communicator/single.hpp>
 #include <rapidsmpf/communicator/split.hpp>
+#include <rapidsmpf/exchange/hub.hpp>
 
 #include "coll/allreduce_suite.hpp"
 #include "coll/lifetime_suite.hpp"
@@ -190,6 +191,31 @@ TEST(Failure, ARankThatRaisesEndsTheOthers) {
     });
     EXPECT_EQ(endings[0].error, "rank 2 failed: no such column: x");
     EXPECT_EQ(endings[1].error, "rank 2 failed: no such column: x");
+}
+
+// Only one rank receives it; all are told whose fault it is, that rank itself too.
+TEST(Failure, AMalformedMessageEndsAllRanks) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        LoopbackFaults faults;
+        faults.seed = seed;
+        faults.delay_probability = seed % 2 == 0 ? 0.0 : 0.6;
+        LoopbackCluster const cluster{3, faults};
+        auto const endings =
+            run_ranks(cluster.communicators(), [](std::shared_ptr<Communicator> const& comm) {
+                coll::barrier(comm, 1, patience);
+                auto const br = BufferResource::make();
+                Shuffler shuffler{comm, 2, 6, br};
+                if (comm->rank() == 1) {
+                    (void)comm->send({1, 2, 3}, 2, Tag{exchange::Hub::control_op, 0});
+                }
+                (void)shuffler.wait_any(patience);
+            });
+        for (auto const& ending : endings) {
+            ASSERT_TRUE(ending.rank_failed) << "schedule " << seed;
+            ASSERT_EQ(ending.error, "rank 1 failed: it sent a malformed message: the message ends too early")
+                << "schedule " << seed;
+        }
+    }
 }
 
 TEST(Failure, MemoryOfInterruptedOperationsComesBack) {

@@ -161,5 +161,24 @@ TEST(Loopback, TheDeadAreReportedToAll) {
     EXPECT_EQ(cluster.messages_sent(1), 2U);
 }
 
+// As the capture of a function that is done: the end, which needs that thread, is another's business.
+TEST(Loopback, LastReferenceMayGoOnItsOwnProgressThread) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        auto comms = LoopbackCluster{2, delays(seed)}.communicators();
+        auto& leaver = comms.front();
+        // Not the last one: it has to be there until add_function() has returned.
+        auto const progress_thread = leaver->progress_thread();
+        EXPECT_FALSE(progress_thread->is_current());
+        progress_thread->add_function([last = std::move(leaver)] {
+            EXPECT_TRUE(last->progress_thread()->is_current());
+            return ProgressThread::Progress::done;
+        });
+        comms.erase(comms.begin());
+        while (!comms.front()->has_left(0)) {
+            std::this_thread::yield();
+        }
+    }
+}
+
 }  // namespace
 }  // namespace rapidsmpf

@@ -269,22 +269,22 @@ TEST_F(Protocol, MessagesBeforeTheBeginningAreKept) {
 TEST_F(Protocol, WhatFollowsALastMessageBelongsToTheNextOperation) {
     open();
     operation->insert_finished();
-    MessageWriter last{7};
-    last.counts(std::vector{PartitionCount{0, 0}});
-    last.final(Final());
-    say(std::move(last));
-    for (std::uint64_t chunks : {1U, 0U}) {
-        // Of the next two operations, before the first is gone here.
+    MessageWriter first{7};
+    first.counts(std::vector{PartitionCount{0, 0}});
+    say(std::move(first));
+    for (std::uint64_t chunks : {0U, 1U, 0U}) {
+        // A last message comes when its receiver has finished, too; all of the next operation's others may come before
+        // this one is gone here.
+        MessageWriter last{7};
+        last.final(Final());
+        say(std::move(last));
         MessageWriter early{7};
-        if (chunks > 0) {
+        if (chunks == 0) {
             early.eager(std::vector{PieceHeader{0, 0, 1, 1}});
             early.append(Bytes{1, 2});
         }
-        early.counts(std::vector{PartitionCount{0, chunks}});
-        early.final(Final());
+        early.counts(std::vector{PartitionCount{0, 1 - chunks}});
         say(std::move(early));
-    }
-    for (std::size_t chunks : {0U, 1U, 0U}) {
         operation->wait_on(0, patience);
         EXPECT_EQ(operation->extract(0).size(), chunks);
         operation->release();

@@ -278,6 +278,24 @@ TEST(MpiProcess, AbortReachesEveryRank) {
     }
 }
 
+TEST(MpiProcess, ConvictionReachesAllRanks) {
+    NEEDS_PEERS();
+    auto const comm = make_comm();
+    auto const br = BufferResource::make();
+    if (comm->rank() == comm->nranks() - 1) {
+        comm->convict(0, "it sent nonsense");
+    }
+    std::shared_ptr<Buffer> in = br->allocate(MemoryType::HOST, 10);
+    auto const receiving = comm->recv(in, 0, 10, next_of(*comm), Tag{1, 0});
+    try {
+        wait(*comm, *receiving);
+        ADD_FAILURE() << "nobody sent anything";
+    } catch (RankFailedError const& error) {
+        EXPECT_EQ(error.rank(), 0);
+        EXPECT_EQ(error.reason().find("it sent nonsense"), 0U) << error.reason();
+    }
+}
+
 TEST(MpiProcess, ManyCommunicatorsOneAfterTheOtherAndOnOneProgressThread) {
     auto const progress_thread = std::make_shared<ProgressThread>();
     for (int round = 0; round < 5; ++round) {

@@ -2,8 +2,10 @@
 #include <rapidsmpf/topology/binding.hpp>
 
 #include <algorithm>
+#include <latch>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -145,6 +147,49 @@ TEST(MemoryPolicy, PreferredNodesAreWhatTheKernelTells) {
     auto const current = current_memory_policy();
     EXPECT_TRUE(current.policy == MemoryPolicy::preferred_many || current.policy == MemoryPolicy::preferred);
     EXPECT_EQ(current.nodes, std::vector<int>{0});
+}
+
+TEST(OwnBinding, IsWhatIsNearToTheFirstVisibleGpu) {
+    OnMachine const dgx{test::make_dgx};
+    auto const all = plan_own_binding(dgx.topology, dgx.usable, nullptr);
+    ASSERT_TRUE(all);
+    EXPECT_EQ(all->cpus, dgx.plan(1, {0}).front().cpus);
+    EXPECT_EQ(all->memory_nodes, std::vector<int>{0});
+    EXPECT_EQ(all->network_devices.size(), 1U);
+    auto const last = plan_own_binding(dgx.topology, dgx.usable, "7,0");
+    ASSERT_TRUE(last);
+    EXPECT_EQ(last->cpus, dgx.plan(1, {7}).front().cpus);
+    EXPECT_EQ(last->memory_nodes, std::vector<int>{1});
+    EXPECT_NE(last->network_devices, all->network_devices);
+}
+
+TEST(OwnBinding, IsNothingWithoutAGpu) {
+    OnMachine const dgx{test::make_dgx};
+    for (auto const* const visible : {"", "8", "-1", "MIG-1234", "nonsense"}) {
+        EXPECT_FALSE(plan_own_binding(dgx.topology, dgx.usable, visible)) << visible;
+    }
+    OnMachine const laptop{test::make_laptop};
+    EXPECT_FALSE(plan_own_binding(laptop.topology, laptop.usable, nullptr));
+}
+
+TEST(OwnBinding, ReachesThreadsThatRunAlready) {
+    auto const before = usable_cpus();
+    std::latch ready{1};
+    std::latch bound{1};
+    std::vector<int> seen;
+    std::thread other{[&] {
+        ready.count_down();
+        bound.wait();
+        seen = usable_cpus();
+    }};
+    ready.wait();
+    EXPECT_EQ(bind_process_to_cpus(std::vector{before.front()}), 0);
+    bound.count_down();
+    other.join();
+    EXPECT_EQ(seen, std::vector{before.front()});
+    EXPECT_EQ(usable_cpus(), std::vector{before.front()});
+    EXPECT_NE(bind_process_to_cpus(std::vector{(1 << 16) - 1}), 0) << "there is no such CPU";
+    EXPECT_EQ(bind_process_to_cpus(before), 0);
 }
 
 }  // namespace

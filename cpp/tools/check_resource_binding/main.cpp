@@ -70,15 +70,6 @@ std::string join(std::vector<std::string> const& parts) {
     return text;
 }
 
-topology::Gpu const* find_gpu(topology::Topology const& machine, std::string const& id) {
-    for (auto const& gpu : machine.gpus) {
-        if (id == std::to_string(gpu.index) || (!gpu.uuid.empty() && gpu.uuid == id)) {
-            return &gpu;
-        }
-    }
-    return nullptr;
-}
-
 Check check_cpus(topology::Topology const& machine, topology::Gpu const* gpu, std::vector<int> const& mine) {
     std::vector<int> near;
     for (auto const& cpu : machine.cpus) {
@@ -128,7 +119,8 @@ int check_all(Arguments const& arguments) {
     auto const machine = topology::read_topology(sysfs, names);
     auto const visible = variable("CUDA_VISIBLE_DEVICES");
     auto const id = arguments.gpu.value_or(visible.substr(0, visible.find(',')));
-    auto const* const gpu = id.empty() ? nullptr : find_gpu(machine, id);
+    auto const found = topology::find_gpu(machine, id);
+    auto const* const gpu = found ? &machine.gpus[*found] : nullptr;
     auto const mine = topology::usable_cpus();
     std::vector<Check> checks;
     if (arguments.gpu && gpu == nullptr) {

@@ -22,20 +22,6 @@ std::optional<std::size_t> as_number(std::string const& text) {
     return value;
 }
 
-// The GPU of this name in the topology; none for what has no place there, such as a part of a GPU (MIG).
-std::optional<std::size_t> find_gpu(topology::Topology const& machine, std::string const& name) {
-    if (auto const number = as_number(name)) {
-        return *number < machine.gpus.size() ? number : std::nullopt;
-    }
-    auto const found = std::find_if(machine.gpus.begin(), machine.gpus.end(), [&](topology::Gpu const& gpu) {
-        return !gpu.uuid.empty() && gpu.uuid.starts_with(name);
-    });
-    if (found == machine.gpus.end()) {
-        return std::nullopt;
-    }
-    return static_cast<std::size_t>(found - machine.gpus.begin());
-}
-
 bool is_cpu_job(CommandLine const& command_line) {
     auto const* const here = std::getenv("RAPIDSMPF_DEVICE");
     std::string device = here == nullptr ? "" : here;
@@ -99,7 +85,7 @@ std::vector<Seat> place_ranks(CommandLine const& command_line, LocalSeats const&
         auto const machine = topology::read_topology("/sys", existing);
         topology::RankGpus near(on_host);
         for (std::size_t rank = 0; rank < on_host && !gpus.empty(); ++rank) {
-            near[rank] = find_gpu(machine, gpus[rank % gpus.size()]);
+            near[rank] = topology::find_gpu(machine, gpus[rank % gpus.size()]);
         }
         bindings = topology::plan_bindings(machine, topology::usable_cpus(), near);
     }

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 import polars as pl
 from rapidsmpf import bootstrap
 from rapidsmpf.communicator import single
-from rapidsmpf.config import Options, get_environment_variables
+from rapidsmpf.config import Options, get_environment_variables, registered_options
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
 from rapidsmpf.streaming.core.context import Context
+from rapidsmpf.utils.string import parse_duration
 
 from cudf_polars.engine.core import ClusterInfo, StreamingEngine, check_reserved
+from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.sinks import SinkTarget
 from cudf_polars.execute.exchange import RapidsmpfTransport
@@ -52,6 +54,11 @@ class SPMDEngine(StreamingEngine):
         If an option is unknown, reserved or has the wrong type.
     RankFailedError
         If another rank fails while the engine starts.
+    TimeoutError
+        If a rank does not start its engine within the option ``bootstrap_timeout``; the message names it.
+    RuntimeError
+        If this process cannot be bound to the hardware near its device, and ``hardware_binding`` says that this is an
+        error.
 
     Examples
     --------
@@ -95,6 +102,7 @@ class SPMDEngine(StreamingEngine):
         return engine
 
     def _start(self, comm: Communicator | None, options: StreamingOptions, texts: dict[str, str]) -> None:
+        bind_to_device(options.get("hardware_binding"))
         cpp_options = Options(texts)
         cpp_options.insert_if_absent(get_environment_variables())
         statistics = Statistics(bool(options.get("statistics")))
@@ -110,7 +118,8 @@ class SPMDEngine(StreamingEngine):
         self.last_query: QueryOutcome | None = None
         transport = RapidsmpfTransport(self._context, next_op_ids())
         local = json.dumps(asdict(ClusterInfo.local(_device_memory()))).encode()
-        infos = [ClusterInfo(**json.loads(v)) for v in transport.allgather_bytes(local, op=0)]
+        everyone = transport.allgather_bytes(local, op=0, timeout=_bootstrap_timeout(cpp_options))
+        infos = [ClusterInfo(**json.loads(v)) for v in everyone]
         super().__init__(options, infos)
         self._execution_options = ExecutionOptions(
             fallback_mode=options.get("fallback_mode"),
@@ -199,6 +208,13 @@ class SPMDEngine(StreamingEngine):
             return outcome
 
         self.last_query = self._on_ranks(transport, work)
+
+
+def _bootstrap_timeout(options: Options) -> float:
+    default = next(o.default for o in registered_options() if o.key == "bootstrap_timeout")
+    return options.get(
+        "bootstrap_timeout", return_type=float, factory=lambda text: parse_duration(text or default)
+    )
 
 
 def _device_memory() -> int | None:

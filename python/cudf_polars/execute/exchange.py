@@ -78,11 +78,11 @@ class RapidsmpfTransport:
         schema = drain_into_allgather(source, gathering, self._context)
         return allgather_output_stream(gathering, schema, self._context)
 
-    def allgather_bytes(self, value: bytes, *, op: int) -> list[bytes]:
-        """Give every rank the ``value`` of each rank, by rank."""
+    def allgather_bytes(self, value: bytes, *, op: int, timeout: float | None = None) -> list[bytes]:
+        """Give every rank the ``value`` of each rank, by rank; TimeoutError after ``timeout`` seconds."""
         if self.nranks == 1:
             return [value]
-        return allgather_bytes(self._comm, self._id(op), value)
+        return allgather_bytes(self._comm, self._id(op), value, timeout=timeout)
 
     def abandon(self, error: BaseException) -> None:
         """Tell the other ranks that this query failed here.

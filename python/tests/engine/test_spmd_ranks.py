@@ -380,3 +380,21 @@ with SPMDEngine() as engine:
 """,
         str(table),
     ).check()
+
+
+def test_a_rank_that_starts_no_engine_is_named():
+    job = run_ranks(
+        2,
+        """
+import signal
+from cudf_polars.engine.spmd import SPMDEngine
+from rapidsmpf import bootstrap
+comm = bootstrap.create_ucxx_comm()
+if comm.rank == 1:
+    signal.pause()
+SPMDEngine(comm=comm, rapidsmpf_options={"bootstrap_timeout": "500 ms"})
+""",
+    )
+    assert job.returncode == 1, job
+    assert "TimeoutError" in job.stderr, job
+    assert "rank 1 has not finished it" in job.stderr, job

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-from pathlib import Path
 
 import pytest
 
+from support.leftovers import Places
 from support.ranks import run_ranks
 
 SCRIPT = """
@@ -32,7 +31,7 @@ try:
     for turn in range(4):
         shuffler.insert_chunks({p: PackedData.from_host_bytes(bytes(10_000_000), br) for p in range(3)})
     if comm.rank == 1:
-        say(f"killed {time.time()}")
+        say(f"killed {time.monotonic()}")
         os.kill(os.getpid(), signal.SIGKILL)
     shuffler.insert_finished()
     while True:
@@ -40,7 +39,7 @@ try:
 except RankFailedError as error:
     assert error.rank == 1, error
     assert error.pid > 0 and error.host, error
-    say(f"raised {time.time()}")
+    say(f"raised {time.monotonic()}")
 try:
     shuffler.wait_any()
 except RankFailedError:
@@ -50,28 +49,10 @@ if sys.argv[1] == "raise":
 """
 
 
-def unmapped_shared_memory() -> set[str]:
-    """Names in /dev/shm that no process maps: left behind by processes that are gone."""
-    there = {str(path) for path in Path("/dev/shm").iterdir() if path.is_file()}
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        try:
-            text = maps.read_text()
-        except OSError:  # the process has ended
-            continue
-        there -= set(re.findall(r"/dev/shm/\S+", text))
-    return there
-
-
-def shared_segments_of(pids: set[int]) -> list[str]:
-    """System V segments that were made by some processes."""
-    lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
-    return [line for line in lines if int(line.split()[4]) in pids]
-
-
 @pytest.mark.parametrize("afterwards", ["raise", "return"])
 def test_kill_in_the_middle_of_a_shuffle(tmp_path, afterwards):
-    before = unmapped_shared_memory()
-    job = run_ranks(3, SCRIPT, afterwards, timeout=60, env={"TMPDIR": str(tmp_path)})
+    places = Places(tmp_path)
+    job = run_ranks(3, SCRIPT, afterwards, timeout=60, env=places.env)
     assert job.returncode == 128 + signal.SIGKILL, job.stderr
     assert re.search(r"rank 1 .*SIGKILL", job.stderr), job.stderr
 
@@ -84,7 +65,4 @@ def test_kill_in_the_middle_of_a_shuffle(tmp_path, afterwards):
 
     pids = {int(value[1]) for value in words if value[0] == "pid"}
     assert len(pids) == 3
-    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
-    assert shared_segments_of(pids) == []
-    assert unmapped_shared_memory() - before == set()
-    assert list(tmp_path.iterdir()) == []
+    places.check(pids)

@@ -261,3 +261,22 @@ def test_a_full_disk_fails_a_shuffle_and_not_the_next(comm):
         shuffle(pl.DataFrame({"a": range(100_000)}))
     small = pl.DataFrame({"a": range(1000)})
     assert shuffle(small).equals(small)
+
+
+def test_spill_frees_device_memory(comm):
+    br = BufferResource()
+    shuffler = Shuffler(comm, 1, 2, br)
+    shuffler.insert_chunks({pid: PackedData.from_host_bytes(bytes(100_000), br) for pid in range(2)})
+    with pytest.raises(ValueError, match="must not be negative"):
+        shuffler.spill(-1)
+    assert shuffler.spill(0) == 0
+    assert 0 < shuffler.spill(1) <= 200_000
+    shuffler.spill()
+    assert shuffler.spill() == 0  # there is no more
+    shuffler.insert_finished()
+    for _ in range(2):
+        (chunk,) = shuffler.extract(shuffler.wait_any(timeout=WAIT))
+        assert chunk.to_host_bytes() == bytes(100_000)
+    shuffler.shutdown(timeout=WAIT)
+    with pytest.raises(RuntimeError, match="shut down"):
+        shuffler.spill()

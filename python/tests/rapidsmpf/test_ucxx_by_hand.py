@@ -135,3 +135,21 @@ def test_other_communicators_have_no_ucxx_address():
         ucxx.get_root_ucxx_address(comm)
     with pytest.raises(ValueError, match="UCXX"):
         ucxx.barrier(comm)
+
+
+def test_interrupt_ends_a_barrier():
+    # Nobody else ever joins. By a signal of its own, so that a slow machine cannot stop the test run.
+    comm = ucxx.new_communicator(2, None, None, Options(), None)
+
+    def interrupted_barrier():
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        ucxx.barrier(comm)
+
+    former = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted_barrier()
+    finally:
+        signal.signal(signal.SIGALRM, former)
+    with pytest.raises(TimeoutError, match=r"not reached by rank\(s\) 1"):
+        ucxx.barrier(comm, timeout=0)

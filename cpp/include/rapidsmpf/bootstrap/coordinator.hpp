@@ -59,16 +59,18 @@ class Coordinator final : public Liveness {
     void start(Events events) override;
     void stop() override;
     void abort(std::string const& reason) override;
+    void convict(Rank culprit, std::string const& reason) override;
     void leave(std::chrono::milliseconds patience) override;
 
     // Reports, on a connection of its own, that this rank gives up, or that it has to because of another. Throws
     // SystemError or TimeoutError.
     static void report_abort(
-        Membership membership, std::string const& reason, std::chrono::milliseconds timeout,
+        Membership const& membership, std::string const& reason, std::chrono::milliseconds timeout,
         std::optional<Rank> culprit = {});
 
   private:
     struct State;
+    void give_up(Abort const& message);
     [[nodiscard]] std::vector<Bytes> ask(
         std::uint64_t request, Bytes const& message, std::string const& what,
         std::chrono::milliseconds timeout);

@@ -1,7 +1,10 @@
-// A coordinator in a thread of its own, for jobs without rrun.
+// A coordinator in a thread of its own, for ranks without rrun.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include <rapidsmpf/bootstrap/server.hpp>
 
@@ -10,17 +13,23 @@ namespace rapidsmpf::bootstrap {
 // Serves until it is destroyed. In a fork of its process it does nothing, and destroying it there has no effect.
 class CoordinatorThread {
   public:
-    // Throws SystemError when it cannot listen there.
-    CoordinatorThread(std::int32_t nranks, Token token, SocketAddress const& listen);
+    using Log = std::function<void(std::string const&)>;
+
+    // `log` is called from the thread. `farewell`: how long its end waits for those who are still connected to say
+    // goodbye, so that they know that it went in good order. Throws SystemError when it cannot listen there.
+    CoordinatorThread(
+        std::int32_t nranks, Token const& token, SocketAddress const& listen, Log log,
+        std::chrono::milliseconds farewell = std::chrono::milliseconds{0});
     ~CoordinatorThread();
     CoordinatorThread(CoordinatorThread const&) = delete;
     CoordinatorThread& operator=(CoordinatorThread const&) = delete;
 
-    [[nodiscard]] SocketAddress address() const;
+    [[nodiscard]] SocketAddress const& address() const noexcept { return address_; }
 
   private:
     struct State;
     std::unique_ptr<State> state_;
+    SocketAddress address_;
 };
 
 }  // namespace rapidsmpf::bootstrap

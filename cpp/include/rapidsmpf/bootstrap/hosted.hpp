@@ -8,18 +8,13 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
-#include <vector>
 
+#include <rapidsmpf/bootstrap/coordinator_thread.hpp>
 #include <rapidsmpf/bootstrap/protocol.hpp>
-#include <rapidsmpf/bootstrap/server.hpp>
 #include <rapidsmpf/bootstrap/socket.hpp>
 #include <rapidsmpf/communicator/liveness.hpp>
-#include <rapidsmpf/core/file_descriptor.hpp>
 
 namespace rapidsmpf::bootstrap {
 
@@ -41,27 +36,16 @@ struct Invitation {
 
 class HostedCoordinator {
   public:
-    using Log = std::function<void(std::string const&)>;
-
-    // Listens on the interface with this IPv4 address. `log` is called from the host's thread.
-    // Throws SystemError, std::invalid_argument.
-    HostedCoordinator(Rank nranks, std::string const& interface, Log log);
-    // Waits a moment for the others to say goodbye: then they know that rank 0 went in good order.
-    ~HostedCoordinator();
-    HostedCoordinator(HostedCoordinator const&) = delete;
-    HostedCoordinator& operator=(HostedCoordinator const&) = delete;
+    // Listens on the interface with this IPv4 address. `log` is called from the host's thread. Its end waits a moment
+    // for the others to say goodbye. Throws SystemError, std::invalid_argument.
+    HostedCoordinator(Rank nranks, std::string const& interface, CoordinatorThread::Log log);
 
     [[nodiscard]] Invitation const& invitation() const noexcept { return invitation_; }
 
   private:
-    void run() noexcept;
-
     Token token_{Token::random()};
-    Log log_;
-    CoordinatorServer server_;  // the thread's, once that runs
+    CoordinatorThread coordinator_;
     Invitation invitation_;
-    EventDescriptor stop_;
-    std::thread thread_;
 };
 
 // The liveness of a rank that follows an invitation; `host` is given on rank 0 and null elsewhere. Throws

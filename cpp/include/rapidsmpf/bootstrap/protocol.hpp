@@ -21,7 +21,7 @@ namespace rapidsmpf::bootstrap {
 using Bytes = std::vector<std::uint8_t>;
 
 inline constexpr std::uint32_t protocol_magic = 0x4e52'5652;  // "RVRN"
-inline constexpr std::uint16_t protocol_version = 2;
+inline constexpr std::uint16_t protocol_version = 3;
 // The largest frame of a peer that has not shown the token, and of one that has.
 inline constexpr std::size_t max_hello_size = 1024;
 inline constexpr std::size_t max_frame_size = std::size_t{256} << 20;
@@ -166,12 +166,15 @@ struct Bye {
     static void decode(std::span<std::uint8_t const> payload);
 };
 
-// The rank gives up.
+// The rank gives up: itself, or another that has broken the protocol between them.
 struct Abort {
-    explicit Abort(std::string reason_) : reason{std::move(reason_)} {}
+    static constexpr std::int32_t myself = -1;
+    explicit Abort(std::string reason_, std::int32_t culprit_ = myself)
+        : culprit{culprit_}, reason{std::move(reason_)} {}
     [[nodiscard]] Bytes encode() const;
     [[nodiscard]] static Abort decode(std::span<std::uint8_t const> payload);
 
+    std::int32_t culprit;
     std::string reason;
 };
 

@@ -70,8 +70,9 @@ class CoordinatorServer {
     // Closes the connection; no event follows.
     void drop_node(NodeId id) { drop(id); }
 
-    // Tells every other rank that this one failed. Only the first failure counts.
-    void fail(Failure failure);
+    // Tells every other rank, or this one too, that it failed. Only the first failure counts.
+    enum class Tell : std::uint8_t { others, everyone };
+    void fail(Failure failure, Tell whom = Tell::others);
     // The process of a rank ended in good order (exit code 0). That is a failure if it did not say Bye, or if
     // others are in a session that it never joined.
     void rank_ended(Failure as_failure);
@@ -137,6 +138,7 @@ class CoordinatorServer {
     void on_get(ConnectionId id, Connection& connection, Get get);
     void on_gather(ConnectionId id, Connection& connection, Gather gather);
     void on_bye(ConnectionId id, Connection& connection);
+    void on_abort(Connection const& connection, Abort const& abort);
     void finish_gather(Session& session, std::uint64_t number);
     void settle_gathers_without(Session& session, std::int32_t rank);
 

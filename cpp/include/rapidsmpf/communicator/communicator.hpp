@@ -132,10 +132,13 @@ class Communicator {
     // Throws RankFailedError if the communicator failed.
     void check() const;
     // Records that a rank failed (the first report counts), tells the listeners and wakes the progress thread.
-    // Called by the backend, by bootstrap's liveness channel, and by exchange on a malformed frame.
+    // Called by the backend and by bootstrap's liveness channel.
     void fail(RankFailure failure);
     // Tells the other ranks that this one gives up, as far as the backend can; then fails locally.
     virtual void abort(std::string const& reason);
+    // The same when another rank is at fault, by what it sent: all ranks, that one too, fail with `culprit` named.
+    // A negative one is nobody: then it is abort().
+    virtual void convict(Rank culprit, std::string const& reason);
 
     // Called once with the failure, from whatever thread reports it; at once if there is one already.
     using FailureListener = std::function<void(RankFailure const&)>;

@@ -49,15 +49,20 @@ class Trouble {
             suspected_.store(true, std::memory_order_release);
         }
     }
-    [[nodiscard]] std::optional<Suspicion> suspicion() const {
+    // A suspicion for which nothing better has become known in time; without a liveness channel, in no time.
+    [[nodiscard]] std::optional<Suspicion> confirmed(bool has_liveness) const {
         if (is_set() || !suspected_.load(std::memory_order_acquire)) {
             return std::nullopt;
         }
         std::lock_guard const lock{mutex_};
-        return suspicion_;
+        bool const waits = has_liveness && std::chrono::steady_clock::now() < suspicion_->since + patience;
+        return waits ? std::nullopt : suspicion_;
     }
 
   private:
+    // How long a broken transfer waits for the news of what became of its peer.
+    static constexpr std::chrono::milliseconds patience{2000};
+
     std::atomic<bool> set_{false};
     std::atomic<bool> suspected_{false};
     mutable std::mutex mutex_;

@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -105,10 +106,12 @@ class UcxxCommunicator final : public Communicator {
     bool progress() override;
     [[nodiscard]] ProgressMode progress_mode() const noexcept { return progress_mode_; }
     void abort(std::string const& reason) override;
+    void convict(Rank culprit, std::string const& reason) override;
 
     // Returns when every rank has called it. Throws RankFailedError, or TimeoutError (which on the root names the
-    // missing ranks).
-    void barrier(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+    // missing ranks), at once when `stop` is requested.
+    void barrier(
+        std::optional<std::chrono::milliseconds> timeout = std::nullopt, std::stop_token const& stop = {});
 
     // The bytes by which others join() here: UCX's, and a seal behind them that shows when they were damaged.
     [[nodiscard]] Address worker_address() const;

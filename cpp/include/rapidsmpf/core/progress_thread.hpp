@@ -59,6 +59,8 @@ class ProgressThread {
     // Stops for good; idempotent. Called by the destructor.
     void stop();
     [[nodiscard]] bool is_running() const noexcept { return running_; }
+    // Whether the caller is a function that this thread runs.
+    [[nodiscard]] bool is_current() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
 
   private:
     struct Entry {

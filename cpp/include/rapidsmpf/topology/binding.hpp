@@ -32,6 +32,15 @@ using RankGpus = std::vector<std::optional<std::size_t>>;
 // Ranks take the GPUs `chosen` (indices) in turn.
 [[nodiscard]] RankGpus share_gpus(std::size_t nranks, std::vector<std::size_t> const& chosen);
 
+// The GPU that CUDA_VISIBLE_DEVICES names so: by its number, its UUID or the beginning of that. None for what has no place
+// in the topology, such as a part of a GPU (MIG).
+[[nodiscard]] std::optional<std::size_t> find_gpu(Topology const& topology, std::string const& name);
+
+// For a process that no launcher has placed: what is near its GPU, the first of `visible` (CUDA_VISIBLE_DEVICES; null: all
+// are). None without a GPU: then nothing is nearer than the rest.
+[[nodiscard]] std::optional<Binding> plan_own_binding(
+    Topology const& topology, std::vector<int> const& usable, char const* visible);
+
 // UCX's names of the InfiniBand devices that are nearest to a place: behind the same PCI switch, or else on the nearest
 // NUMA node.
 [[nodiscard]] std::vector<std::string> nearest_network(Topology const& topology, PciPlace const& place);

@@ -19,4 +19,7 @@ namespace rapidsmpf::topology {
 // Restricts the calling thread. Returns 0 or an error number. Safe to call between fork and exec.
 [[nodiscard]] int bind_to_cpus(std::span<int const> cpus) noexcept;
 
+// Restricts all threads that this process has now, and those that they will start. Returns 0 or an error number.
+[[nodiscard]] int bind_process_to_cpus(std::span<int const> cpus);
+
 }  // namespace rapidsmpf::topology

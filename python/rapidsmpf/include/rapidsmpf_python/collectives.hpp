@@ -74,6 +74,11 @@ inline void shut_down(coll::Shuffler& shuffler, double seconds) {
     wait_interruptibly([&](coll::Timeout timeout) { shuffler.shutdown(timeout); }, seconds);
 }
 
+// amount < 0: all.
+[[nodiscard]] inline std::size_t spill(coll::Shuffler& shuffler, std::int64_t amount) {
+    return shuffler.spill(amount < 0 ? std::nullopt : std::optional{static_cast<std::size_t>(amount)});
+}
+
 [[nodiscard]] inline PackedList extract(coll::Shuffler& shuffler, coll::PartitionId partition) {
     return to_pointers(shuffler.extract(partition));
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <future>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -43,17 +42,8 @@ namespace rapidsmpf::python {
 // color < 0: none. seconds < 0: no limit. The caller does not hold the GIL.
 [[nodiscard]] inline std::shared_ptr<Communicator> split_interruptibly(
     std::shared_ptr<Communicator> const& parent, std::int32_t color, std::int32_t key, double seconds) {
-    std::stop_source stop;
-    auto future = std::async(
-        std::launch::async, [&] { return split(parent, color, key, to_timeout(seconds), stop.get_token()); });
-    while (future.wait_for(detail::slice) != std::future_status::ready) {
-        if (auto const error = detail::raised_by_signal()) {
-            stop.request_stop();
-            future.wait();
-            throw PythonError{*error};
-        }
-    }
-    return future.get();
+    return run_until_stopped(
+        [&](std::stop_token const& stop) { return split(parent, color, key, to_timeout(seconds), stop); });
 }
 
 }  // namespace rapidsmpf::python

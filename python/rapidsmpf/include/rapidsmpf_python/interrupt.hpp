@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <future>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -83,21 +84,31 @@ auto wait_interruptibly(Wait&& wait, double seconds) {
     }
 }
 
-// Calls work(cancelled) in a thread of its own until it ends, and returns what it returns. When a signal handler
-// raises, sets `cancelled`, waits for the end, which work() is to bring about then, and throws PythonError. The caller
-// does not hold the GIL.
+// Calls work(stop) in a thread of its own until it ends, and returns what it returns. When a signal handler raises,
+// requests a stop, waits for the end, which work() is to bring about then, and throws PythonError. The caller does not
+// hold the GIL.
 template <typename Work>
-auto run_interruptibly(Work&& work) {
-    std::atomic<bool> cancelled{false};
-    auto future = std::async(std::launch::async, [&] { return work(cancelled); });
+auto run_until_stopped(Work&& work) {
+    std::stop_source stop;
+    auto future = std::async(std::launch::async, [&] { return work(stop.get_token()); });
     while (future.wait_for(detail::slice) != std::future_status::ready) {
         if (auto const error = detail::raised_by_signal()) {
-            cancelled = true;
+            stop.request_stop();
             future.wait();
             throw PythonError{*error};
         }
     }
     return future.get();
+}
+
+// The same for work(cancelled) that looks at a flag.
+template <typename Work>
+auto run_interruptibly(Work&& work) {
+    std::atomic<bool> cancelled{false};
+    return run_until_stopped([&](std::stop_token const& stop) {
+        std::stop_callback const on_stop{stop, [&] { cancelled = true; }};
+        return work(cancelled);
+    });
 }
 
 }  // namespace rapidsmpf::python

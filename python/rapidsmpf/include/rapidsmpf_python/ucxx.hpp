@@ -59,9 +59,10 @@ using Bytes = std::vector<std::uint8_t>;
     return as_ucxx(comm).worker_address();
 }
 
+// The caller does not hold the GIL.
 inline void ucxx_barrier(std::shared_ptr<Communicator> const& comm, double seconds) {
     auto& ucxx = as_ucxx(comm);
-    ucxx.barrier(to_timeout(seconds));
+    run_until_stopped([&](std::stop_token const& stop) { ucxx.barrier(to_timeout(seconds), stop); });
 }
 
 }  // namespace rapidsmpf::python

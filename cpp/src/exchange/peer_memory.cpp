@@ -124,14 +124,16 @@ using Blocks = std::vector<std::shared_ptr<device::SharedBlock>>;
 // Where the pieces of a frame go; none when there is no address space left.
 struct Layout {
     Layout(AnnouncedFrame const& frame, device::SharedMemory& memory) {
+        std::size_t small_pieces = 0;
         for (auto const& piece : frame.pieces) {
-            auto const size = static_cast<std::size_t>(piece.header.data_size);
-            if (is_small(frame, size)) {
-                small_bytes += size;
+            if (is_small(frame, piece)) {
+                small_bytes += piece.header.data_size;
+                ++small_pieces;
             }
         }
+        bool const together = small_pieces > 1;
         std::uint64_t small_offset = 0;
-        if (small_bytes > 0) {
+        if (together) {
             small = memory.allocate(small_bytes);
             complete = small != nullptr;
             small_offset = small ? small->offset() : 0;
@@ -139,7 +141,7 @@ struct Layout {
         blocks.resize(frame.pieces.size());
         for (std::size_t i = 0; i < frame.pieces.size() && complete; ++i) {
             auto const size = static_cast<std::size_t>(frame.pieces[i].header.data_size);
-            if (is_small(frame, size)) {
+            if (together && is_small(frame, frame.pieces[i])) {
                 places.push_back(Place{0, small_offset});
                 small_offset += size;
             } else if (size > 0) {
@@ -150,14 +152,14 @@ struct Layout {
         }
     }
 
-    static bool is_small(AnnouncedFrame const& frame, std::size_t size) {
-        return size > 0 && size < PeerMemory::small_piece && size <= frame.gather_limit;
+    static bool is_small(AnnouncedFrame const& frame, AnnouncedFrame::Piece const& piece) {
+        return frame.is_small(piece) && piece.header.data_size < PeerMemory::small_piece;
     }
 
     bool complete{true};
     std::vector<Place> places;
     std::size_t small_bytes{0};
-    std::shared_ptr<device::SharedBlock> small;  // of all small pieces; null: there are none
+    std::shared_ptr<device::SharedBlock> small;  // of the small pieces, if there are several
     Blocks blocks;                               // by piece; null: in `small`, or no data
 };
 

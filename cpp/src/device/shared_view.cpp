@@ -67,11 +67,19 @@ std::shared_ptr<SharedView> map_view(SharedMemoryTicket const& ticket, std::stri
         return fail("process " + std::to_string(ticket.pid) + " cannot be watched (pidfd_open)", errno);
     }
     auto const path = "/proc/" + std::to_string(ticket.pid) + "/fd/" + std::to_string(ticket.fd);
+    struct stat found {};
+    if (::stat(path.c_str(), &found) != 0) {
+        return fail("memory of process " + std::to_string(ticket.pid) + " cannot be opened", errno);
+    }
+    if (!S_ISREG(found.st_mode)) {
+        // To open a device may be to do something.
+        reason = path + " is not the memory that was offered";
+        return nullptr;
+    }
     Descriptor const file{::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
     if (file.get() < 0) {
         return fail("memory of process " + std::to_string(ticket.pid) + " cannot be opened", errno);
     }
-    struct stat found {};
     if (::fstat(file.get(), &found) != 0) {
         return fail("fstat", errno);
     }

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -223,6 +224,33 @@ class SharedMemory::Pool {
         return bytes;
     }
 
+    [[nodiscard]] std::unique_ptr<SharedWord> make_word() {
+        std::uint64_t value = 0;
+        if (::getrandom(&value, sizeof(value), 0) != static_cast<ssize_t>(sizeof(value))) {
+            throw std::runtime_error{"no random bytes for a word of shared memory: " + system_text(errno)};
+        }
+        std::lock_guard const lock{mutex_};
+        auto offset = next_word_;
+        if (!free_words_.empty()) {
+            offset = free_words_.back();
+            free_words_.pop_back();
+        } else if (next_word_ < first_offset) {
+            next_word_ += sizeof(std::uint64_t);
+        } else {
+            throw std::runtime_error{"too many communicators of this process use peer memory"};
+        }
+        return std::make_unique<SharedWord>(base_ + offset, offset, value | 1U);
+    }
+
+    void put_word(std::uint64_t offset) noexcept {
+        try {
+            std::lock_guard const lock{mutex_};
+            free_words_.push_back(offset);
+        } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
+            // Then it is not used again.
+        }
+    }
+
     [[nodiscard]] std::size_t resident() const noexcept {
         struct stat now {};
         return ::fstat(ticket_.fd, &now) == 0 ? static_cast<std::size_t>(now.st_blocks) * 512 : 0;
@@ -294,6 +322,8 @@ class SharedMemory::Pool {
     detail::SharedExtents extents_;
     std::array<std::deque<Kept>, class_count> kept_;
     std::size_t hand_{0};
+    std::uint64_t next_word_{first_word};
+    std::vector<std::uint64_t> free_words_;
 
     std::mutex quarantine_mutex_;
     std::vector<Suspect> quarantine_;
@@ -433,6 +463,9 @@ std::byte* SharedMemory::base() const noexcept {
 std::shared_ptr<SharedBlock> SharedMemory::allocate(std::size_t bytes) {
     return pool_->allocate(bytes);
 }
+std::unique_ptr<SharedWord> SharedMemory::make_word() {
+    return pool_->make_word();
+}
 void SharedMemory::quarantine(std::shared_ptr<SharedBlock> block, std::function<bool()> is_safe) {
     pool_->quarantine(std::move(block), std::move(is_safe));
 }
@@ -469,6 +502,20 @@ void SharedMemory::set_cache_limit(std::size_t bytes) noexcept {
 
 SharedBlock::~SharedBlock() {
     SharedMemory::pool()->put(*this);
+}
+
+SharedWord::SharedWord(std::byte* address, std::uint64_t offset, std::uint64_t value) noexcept
+    : address_{address}, offset_{offset}, value_{value} {
+    detail::word_at(address_).store(value_, std::memory_order_release);
+}
+
+SharedWord::~SharedWord() {
+    clear();
+    SharedMemory::pool()->put_word(offset_);
+}
+
+void SharedWord::clear() noexcept {
+    detail::word_at(address_).store(0, std::memory_order_release);
 }
 
 bool uses_shared_memory() noexcept {

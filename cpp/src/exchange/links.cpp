@@ -29,14 +29,11 @@ std::optional<Offer> Links::take_offer(Rank to) {
     if (!peer_memory_ || useless || std::exchange(entry.offered, true)) {
         return std::nullopt;
     }
-    return Offer{TransportKind::peer_memory, peer_memory_->offer(to)};
+    return Offer{TransportKind::peer_memory, peer_memory_->offer()};
 }
 
 void Links::on_other(Rank source) {
     if (peer(source).stage == Stage::silent) {
-        if (peer_memory_) {
-            peer_memory_->set_declined(source);
-        }
         decide(source, TransportKind::messages, "");
     }
 }
@@ -64,7 +61,6 @@ void Links::on_answer(Rank source, Answer const& answer) {
         peer_memory_ && entry.offered && entry.stage == Stage::answering, "it answered what nobody asked",
         FormatError);
     if (answer.kind != TransportKind::peer_memory) {
-        peer_memory_->set_declined(source);
         decide(source, TransportKind::messages, "rank " + std::to_string(source) + " says: " + answer.reason);
     } else {
         decide(

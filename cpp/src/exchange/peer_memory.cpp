@@ -21,41 +21,19 @@ constexpr std::size_t slice_bytes = std::size_t{1} << 20U;
 
 namespace detail {
 
-namespace {
-using Gate = std::uint32_t;
-constexpr Gate gate_open = 0;
-constexpr Gate gate_closed = 1;
-
-std::atomic_ref<Gate> gate_at(std::byte* address) {
-    return std::atomic_ref<Gate>{*reinterpret_cast<Gate*>(address)};
-}
-}  // namespace
-
 // A peer, as it writes to this rank's memory.
 class Writer {
   public:
-    // The gates of all peers are in one block; this one's is at `offset` in it.
-    Writer(std::shared_ptr<device::SharedBlock> gates, std::size_t offset)
-        : gates_{std::move(gates)}, gate_{gates_->data() + offset}, gate_offset_{gates_->offset() + offset} {
-        gate_at(gate_).store(gate_open, std::memory_order_relaxed);
-    }
-
-    [[nodiscard]] std::uint64_t gate_offset() const noexcept { return gate_offset_; }
-    void set_invited(bool invited) noexcept { invited_ = invited; }
-    // Whose memory shows whether its process is alive. Before anything is granted.
-    void set_view(std::shared_ptr<device::SharedView> view) { view_ = std::move(view); }
-
+    Writer(std::shared_ptr<device::SharedView> view, std::uint64_t word, std::uint64_t value)
+        : view_{std::move(view)}, word_{word}, value_{value} {}
     [[nodiscard]] bool may_write() const noexcept {
-        return invited_ && gate_at(gate_).load(std::memory_order_acquire) != gate_closed
-               && (!view_ || view_->owner_is_alive());
+        return view_->has_word(word_, value_) && view_->owner_is_alive();
     }
 
   private:
-    std::shared_ptr<device::SharedBlock> gates_;
-    std::byte* gate_;
-    std::uint64_t gate_offset_;
-    std::atomic<bool> invited_{false};
-    std::shared_ptr<device::SharedView> view_;
+    std::shared_ptr<device::SharedView> view_;  // of its memory
+    std::uint64_t word_;
+    std::uint64_t value_;
 };
 
 // The pieces of one frame, on their way into a peer's memory.
@@ -260,61 +238,33 @@ std::unique_ptr<PeerMemory> PeerMemory::make(Communicator const& comm, std::stri
     if (memory == nullptr) {
         return nullptr;
     }
-    auto const peers = static_cast<std::size_t>(comm.nranks());
-    auto gates = memory->allocate(peers * sizeof(detail::Gate));
-    if (!gates) {
-        reason = "no address space is left in this process's shared memory";
-        return nullptr;
-    }
-    return std::make_unique<PeerMemory>(comm, *memory, std::move(gates));
+    return std::make_unique<PeerMemory>(comm, *memory);
 }
 
-PeerMemory::PeerMemory(
-    Communicator const& comm, device::SharedMemory& memory, std::shared_ptr<device::SharedBlock> gates)
-    : memory_{memory}, gates_{std::move(gates)} {
-    peers_.resize(static_cast<std::size_t>(comm.nranks()));
-    for (std::size_t i = 0; i < peers_.size(); ++i) {
-        peers_[i].writer = std::make_shared<detail::Writer>(gates_, i * sizeof(detail::Gate));
-    }
-}
+PeerMemory::PeerMemory(Communicator const& comm, device::SharedMemory& memory)
+    : memory_{memory}, writing_{memory.make_word()}, peers_(static_cast<std::size_t>(comm.nranks())) {}
 
 PeerMemory::~PeerMemory() {
     close();
-    std::vector<std::shared_ptr<detail::Writer const>> writers;
-    for (auto const& entry : peers_) {
-        writers.push_back(entry.writer);
-    }
-    memory_.quarantine(std::move(gates_), [writers = std::move(writers)] {
-        return std::none_of(
-            writers.begin(), writers.end(), [](auto const& writer) { return writer->may_write(); });
-    });
 }
 
-std::vector<std::uint8_t> PeerMemory::offer(Rank to) {
-    auto& writer = *peer(to).writer;
-    writer.set_invited(true);
-    return detail::write_offer(detail::PeerOffer{memory_.ticket(), writer.gate_offset()});
+std::vector<std::uint8_t> PeerMemory::offer() const {
+    return detail::write_offer(detail::PeerOffer{memory_.ticket(), writing_->offset(), writing_->value()});
 }
 
 std::string PeerMemory::accept(Rank from, std::vector<std::uint8_t> const& offered) {
     auto const offer = detail::read_offer(offered);
+    RAPIDSMPF_EXPECTS(
+        device::SharedView::contains_word(offer.word), "its word is outside of its memory", FormatError);
     std::string reason;
     auto view = closed_ ? nullptr : device::SharedView::open(offer.ticket, reason);
     if (!view) {
         return closed_ ? "this rank closes its communicator" : reason;
     }
-    RAPIDSMPF_EXPECTS(
-        view->contains(offer.gate, sizeof(detail::Gate)) && offer.gate % sizeof(detail::Gate) == 0,
-        "its gate is outside of its memory", FormatError);
     auto& entry = peer(from);
-    entry.view = view;
-    entry.gate = offer.gate;
-    entry.writer->set_view(std::move(view));
+    entry.writer = std::make_shared<detail::Writer>(view, offer.word, offer.value);
+    entry.view = std::move(view);
     return {};
-}
-
-void PeerMemory::set_declined(Rank rank) {
-    peer(rank).writer->set_invited(false);
 }
 
 bool PeerMemory::is_open(Rank rank) const noexcept {
@@ -350,10 +300,8 @@ void PeerMemory::close() noexcept {
             write->stop();
         }
         entry.queue.clear();
-        if (entry.view) {
-            detail::gate_at(entry.view->at(entry.gate)).store(detail::gate_closed, std::memory_order_release);
-        }
     }
+    writing_->clear();
 }
 
 std::unique_ptr<Landing> PeerMemory::grant(

@@ -12,19 +12,20 @@ namespace {
 struct Fixed {
     std::int64_t pid;
     std::uint64_t size;
-    std::uint64_t gate;
+    std::uint64_t word;
+    std::uint64_t value;
     std::array<std::uint8_t, 16> secret;
     std::int32_t fd;
     std::uint32_t host_size;
 };
-static_assert(sizeof(Fixed) == 48, "no padding: it travels as it is");
+static_assert(sizeof(Fixed) == 56, "no padding: it travels as it is");
 
 }  // namespace
 
 std::vector<std::uint8_t> write_offer(PeerOffer const& offer) {
     auto const& ticket = offer.ticket;
-    Fixed const fixed{ticket.pid,    ticket.size, offer.gate,
-                      ticket.secret, ticket.fd,   static_cast<std::uint32_t>(ticket.host.size())};
+    Fixed const fixed{ticket.pid,    ticket.size, offer.word, offer.value,
+                      ticket.secret, ticket.fd, static_cast<std::uint32_t>(ticket.host.size())};
     std::vector<std::uint8_t> bytes(sizeof(Fixed) + ticket.host.size());
     std::memcpy(bytes.data(), &fixed, sizeof(Fixed));
     std::memcpy(bytes.data() + sizeof(Fixed), ticket.host.data(), ticket.host.size());
@@ -43,7 +44,8 @@ PeerOffer read_offer(std::span<std::uint8_t const> bytes) {
     offer.ticket.fd = fixed.fd;
     offer.ticket.size = fixed.size;
     offer.ticket.secret = fixed.secret;
-    offer.gate = fixed.gate;
+    offer.word = fixed.word;
+    offer.value = fixed.value;
     return offer;
 }
 

@@ -11,7 +11,9 @@ namespace rapidsmpf::exchange::detail {
 
 struct PeerOffer {
     device::SharedMemoryTicket ticket;
-    std::uint64_t gate{0};  // where the receiver of the offer says that it writes no more
+    // The word in it that has this value as long as the rank may write to others' memory.
+    std::uint64_t word{0};
+    std::uint64_t value{0};
 };
 
 [[nodiscard]] std::vector<std::uint8_t> write_offer(PeerOffer const& offer);

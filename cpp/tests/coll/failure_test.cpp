@@ -216,7 +216,7 @@ TEST_P(FailureByKind, MemoryOfInterruptedOperationsComesBack) {
     EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 0);
     EXPECT_EQ(br->memory_reserved(MemoryType::DEVICE), 0);
     EXPECT_EQ(br->spill_manager().spill(1), 0U);
-    EXPECT_EQ(device::SharedMemory::quarantined(), 0U);  // all have closed their gates
+    EXPECT_EQ(device::SharedMemory::quarantined(), 0U);  // nobody writes any more
 }
 
 // The last handle of a communicator goes right after the insertions: the chunks still arrive.

@@ -70,7 +70,7 @@ class PeerMemoryTest : public testing::Test {
     }
     // Both ranks map each other's memory.
     void agree() {
-        offer(mine->offer(0));
+        offer(mine->offer());
         auto const theirs = hear();
         EXPECT_EQ(mine->accept(0, theirs.offer.value().memory), "");
         EXPECT_EQ(hear().answer.value().kind, TransportKind::peer_memory);
@@ -205,7 +205,7 @@ TEST_F(PeerMemoryTest, AChunkInABlockIsSpilledAsAnyOther) {
 }
 
 TEST_F(PeerMemoryTest, NothingIsGrantedBeforeTheAnswer) {
-    offer(mine->offer(0));
+    offer(mine->offer());
     auto const theirs = hear();
     EXPECT_EQ(mine->accept(0, theirs.offer.value().memory), "");
     (void)hear();  // its answer
@@ -223,7 +223,7 @@ TEST_F(PeerMemoryTest, NothingIsGrantedBeforeTheAnswer) {
 }
 
 TEST_F(PeerMemoryTest, WhoDoesNotMapTheMemoryGetsMessages) {
-    offer(mine->offer(0));
+    offer(mine->offer());
     (void)hear();
     (void)hear();
     answer(TransportKind::messages, "not today");
@@ -234,14 +234,13 @@ TEST_F(PeerMemoryTest, WhoDoesNotMapTheMemoryGetsMessages) {
 }
 
 TEST_F(PeerMemoryTest, WhoCannotBeMappedGetsMessages) {
-    auto memory = mine->offer(0);
+    auto memory = mine->offer();
     memory.back() ^= 1U;  // in the name of the host
     offer(std::move(memory));
     EXPECT_EQ(mine->accept(0, hear().offer.value().memory), "");
     auto const said = hear().answer.value();
     EXPECT_EQ(said.kind, TransportKind::messages);
     EXPECT_EQ(said.reason, "it is on another host, or in another pid namespace");
-    mine->set_declined(0);
     answer(TransportKind::peer_memory);
     announce({100'000});
     EXPECT_TRUE(hear().grants.at(0).places.empty());
@@ -275,8 +274,8 @@ TEST_F(PeerMemoryTest, AnAbandonedFrameGivesItsBlocksBack) {
     EXPECT_EQ(SharedMemory::quarantined(), 0U);
 }
 
-// After a failure nobody listens: whether the peer still writes shows at its gate only.
-TEST_F(PeerMemoryTest, ABlockIsOutOfUseUntilTheGateIsClosed) {
+// After a failure nobody listens: whether the peer still writes shows in its memory only.
+TEST_F(PeerMemoryTest, ABlockIsOutOfUseUntilThePeerWritesNoMore) {
     agree();
     announce({100'000});
     auto const place = hear().grants.at(0).places.at(0);
@@ -298,7 +297,7 @@ TEST_F(PeerMemoryTest, ABlockIsOutOfUseUntilTheGateIsClosed) {
     EXPECT_EQ(SharedMemory::quarantined(), 0U);
 }
 
-TEST_F(PeerMemoryTest, AfterAFailureItsOwnGateIsClosed) {
+TEST_F(PeerMemoryTest, AfterAFailureItShowsThatItWritesNoMore) {
     agree();
     announce({100'000});
     (void)hear();
@@ -408,8 +407,8 @@ TEST_F(MalformedPeer, PlacesThatWereNotOffered) {
 }
 
 TEST_F(MalformedPeer, TwoOffers) {
-    offer(mine->offer(0));
-    offer(mine->offer(0));
+    offer(mine->offer());
+    offer(mine->offer());
     expect("it offered its memory too late");
 }
 
@@ -423,11 +422,11 @@ TEST_F(MalformedPeer, AnOfferOfAnyBytes) {
     expect("an offer of memory ends too early");
 }
 
-TEST_F(MalformedPeer, AGateOutsideOfItsMemory) {
-    auto memory = mine->offer(0);
+TEST_F(MalformedPeer, AWordOutsideOfItsMemory) {
+    auto memory = mine->offer();
     std::fill(memory.begin() + 16, memory.begin() + 24, std::uint8_t{0xff});
     offer(std::move(memory));
-    expect("its gate is outside of its memory");
+    expect("its word is outside of its memory");
 }
 
 // Whatever is offered, it ends with an answer or a failure, and nothing is touched that is not shared memory.
@@ -437,15 +436,12 @@ TEST(AnyOffer, IsAnsweredOrRefused) {
     std::string reason;
     auto const good = PeerMemory::make(*cluster[1], reason);
     ASSERT_NE(good, nullptr) << reason;
-    auto const original = good->offer(0);
-    good->set_declined(0);
+    auto const original = good->offer();
     auto const under_attack = PeerMemory::make(*cluster[0], reason);
     for (int round = 0; round < 500; ++round) {
         auto bytes = original;
         for (auto flips = 1 + random() % 3; flips > 0; --flips) {
-            // But for the gate: where that is, is the peer's own business.
-            auto at = random() % bytes.size();
-            bytes[at >= 16 && at < 24 ? 0 : at] = static_cast<std::uint8_t>(random());
+            bytes[random() % bytes.size()] = static_cast<std::uint8_t>(random());
         }
         try {
             (void)under_attack->accept(1, bytes);

@@ -44,6 +44,25 @@ class SharedBlock {
     std::size_t size_;
 };
 
+// A word of the memory by which its owner shows others that something goes on: it has a value that no other such word has
+// until it is cleared, which its destructor does, too.
+class SharedWord {
+  public:
+    SharedWord(std::byte* address, std::uint64_t offset, std::uint64_t value) noexcept;
+    SharedWord(SharedWord const&) = delete;
+    SharedWord& operator=(SharedWord const&) = delete;
+    ~SharedWord();
+
+    void clear() noexcept;
+    [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
+    [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
+
+  private:
+    std::byte* address_;
+    std::uint64_t offset_;
+    std::uint64_t value_;
+};
+
 // What another process needs to find the memory.
 struct SharedMemoryTicket {
     // Boot id and pid namespace: processes that differ in them cannot find each other.
@@ -61,11 +80,14 @@ class SharedMemory {
 
     [[nodiscard]] SharedMemoryTicket const& ticket() const noexcept;
     [[nodiscard]] std::byte* base() const noexcept;
-    // Blocks begin at or behind this offset.
+    // Words lie between the one offset and the other, blocks behind the other.
+    static constexpr std::uint64_t first_word = 4096;
     static constexpr std::uint64_t first_offset = std::uint64_t{2} << 20U;
 
     // A block aligned to a page, its bytes of any value; null when there is no address space left.
     [[nodiscard]] std::shared_ptr<SharedBlock> allocate(std::size_t bytes);
+    // Throws std::runtime_error when there are a quarter of a million of them.
+    [[nodiscard]] std::unique_ptr<SharedWord> make_word();
     // Holds on to a block until `is_safe` says so: others may still write to it. Asked at once, then whenever a block
     // is asked for.
     void quarantine(std::shared_ptr<SharedBlock> block, std::function<bool()> is_safe);
@@ -87,6 +109,7 @@ class SharedMemory {
 
   private:
     friend class SharedBlock;
+    friend class SharedWord;
     class Pool;  // the implementation
     explicit SharedMemory(std::unique_ptr<Pool> pool);
     ~SharedMemory();  // never called

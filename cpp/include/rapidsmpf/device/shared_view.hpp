@@ -4,6 +4,7 @@
 // process share one view per owner. The pages count as the owner's memory, not as this process's.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +13,12 @@
 #include <rapidsmpf/device/shared_memory.hpp>
 
 namespace rapidsmpf::device {
+
+namespace detail {
+[[nodiscard]] inline std::atomic_ref<std::uint64_t> word_at(std::byte* address) noexcept {
+    return std::atomic_ref<std::uint64_t>{*reinterpret_cast<std::uint64_t*>(address)};
+}
+}  // namespace detail
 
 class SharedView {
   public:
@@ -30,6 +37,13 @@ class SharedView {
         return offset >= SharedMemory::first_offset && offset <= size_ && bytes <= size_ - offset;
     }
     [[nodiscard]] std::byte* at(std::uint64_t offset) const noexcept { return base_ + offset; }
+    // Whether a word may lie there, and whether one that had a value still has it.
+    [[nodiscard]] static bool contains_word(std::uint64_t offset) noexcept {
+        return offset >= SharedMemory::first_word && offset < SharedMemory::first_offset && offset % 8 == 0;
+    }
+    [[nodiscard]] bool has_word(std::uint64_t offset, std::uint64_t value) const noexcept {
+        return detail::word_at(at(offset)).load(std::memory_order_acquire) == value;
+    }
     // Whether the owner's process is still running.
     [[nodiscard]] bool owner_is_alive() const noexcept;
 

@@ -6,8 +6,9 @@
 // at a time, so that the progress thread stays responsive.
 //
 // Who stops. A sender that gives a frame up says so by its last message in the operation. When the communicator has failed no
-// message counts any more: then each rank closes its *gates*, words in the memory of those whose memory it has mapped, once it writes no more.
-// A block that was granted and not written is kept out of use until the peer's gate is closed or its process is gone.
+// message counts any more. So each rank has a word in its own memory that it clears once it writes no more, and that its peers
+// can see. A block that was granted and not written is kept out of use until the peer's word is cleared, or its process
+// is gone.
 //
 // Threading: progress thread only, but for the destructors of what it makes.
 #pragma once
@@ -35,17 +36,13 @@ class PeerMemory final : public Transport {
     // Null, with the reason, where this process cannot have shared memory.
     [[nodiscard]] static std::unique_ptr<PeerMemory> make(Communicator const& comm, std::string& reason);
 
-    // `gates`: a word for each rank of the communicator.
-    PeerMemory(
-        Communicator const& comm, device::SharedMemory& memory, std::shared_ptr<device::SharedBlock> gates);
+    PeerMemory(Communicator const& comm, device::SharedMemory& memory);
     ~PeerMemory() override;
 
-    // What `peer` needs to know of this rank's memory. From then on it may close its gate there.
-    [[nodiscard]] std::vector<std::uint8_t> offer(Rank peer);
+    // What peers need to know of this rank's memory.
+    [[nodiscard]] std::vector<std::uint8_t> offer() const;
     // Maps what `peer` has offered; returns why that cannot be, else nothing. Throws FormatError.
     [[nodiscard]] std::string accept(Rank peer, std::vector<std::uint8_t> const& offered);
-    // The peer does not map this rank's memory.
-    void set_declined(Rank peer);
     // Whether `peer` has been accepted.
     [[nodiscard]] bool is_open(Rank peer) const noexcept;
 
@@ -68,14 +65,13 @@ class PeerMemory final : public Transport {
   private:
     struct Peer {
         std::shared_ptr<device::SharedView> view;             // of its memory; null: not accepted
-        std::uint64_t gate{0};                                // in its memory, for this rank to close
-        std::shared_ptr<detail::Writer> writer;               // the peer, as it writes to this rank's memory
+        std::shared_ptr<detail::Writer const> writer;         // the peer, as it writes to this rank's memory
         std::deque<std::shared_ptr<detail::PeerWrite>> queue;  // first come, first written
     };
     [[nodiscard]] Peer& peer(Rank rank) { return peers_.at(static_cast<std::size_t>(rank)); }
 
     device::SharedMemory& memory_;
-    std::shared_ptr<device::SharedBlock> gates_;
+    std::unique_ptr<device::SharedWord> writing_;  // set until this rank writes no more
     std::vector<Peer> peers_;
     std::size_t next_{0};  // whose turn it is
     bool closed_{false};

@@ -62,7 +62,7 @@ class SharedExtents {
         by_begin_.erase(entry);
     }
 
-    std::map<std::uint64_t, std::uint64_t> by_begin_;                // begin -> end
+    std::map<std::uint64_t, std::uint64_t> by_begin_;              // begin -> end
     std::set<std::pair<std::uint64_t, std::uint64_t>> by_length_;  // length, begin
 };
 

@@ -80,8 +80,9 @@ std::string system_text(int error) {
 }
 
 // The bytes that free blocks are not to be touched under AddressSanitizer.
-void set_accessible([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t size,
-                    [[maybe_unused]] bool accessible) noexcept {
+void set_accessible(
+    [[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t size,
+    [[maybe_unused]] bool accessible) noexcept {
 #if defined(RAPIDSMPF_ADDRESS_SANITIZER)
     if (accessible) {
         ASAN_UNPOISON_MEMORY_REGION(data, size);
@@ -99,7 +100,7 @@ std::atomic<bool>& any_shared_memory() {
 std::optional<std::string> host_identity() {
     std::ifstream file{"/proc/sys/kernel/random/boot_id"};
     std::string boot;
-    struct stat space {};
+    struct stat space{};
     if (!std::getline(file, boot) || ::stat("/proc/self/ns/pid", &space) != 0) {
         return std::nullopt;
     }
@@ -252,7 +253,7 @@ class SharedMemory::Pool {
     }
 
     [[nodiscard]] std::size_t resident() const noexcept {
-        struct stat now {};
+        struct stat now{};
         return ::fstat(ticket_.fd, &now) == 0 ? static_cast<std::size_t>(now.st_blocks) * 512 : 0;
     }
     [[nodiscard]] std::size_t used() const noexcept { return used_; }
@@ -333,8 +334,7 @@ class SharedMemory::Pool {
 namespace {
 
 // A limit of a resource of this process, as far as it stands against `wanted` bytes.
-std::optional<std::string> obstacle(
-    decltype(RLIMIT_AS) resource, char const* name, std::uint64_t wanted) {
+std::optional<std::string> obstacle(decltype(RLIMIT_AS) resource, char const* name, std::uint64_t wanted) {
     rlimit limit{};
     if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < wanted) {
         return std::string{"the limit "} + name + " of this process is " + std::to_string(limit.rlim_cur)
@@ -398,7 +398,8 @@ std::optional<Made> make_memory(std::string& reason) {
     }
     made.base = static_cast<std::byte*>(mapped);
     // A wish, not a need: the first touch of a huge page costs a fraction of that of 512 pages.
-    ::madvise(made.base + SharedMemory::first_offset, made.ticket.size - SharedMemory::first_offset, MADV_HUGEPAGE);
+    ::madvise(
+        made.base + SharedMemory::first_offset, made.ticket.size - SharedMemory::first_offset, MADV_HUGEPAGE);
     detail::write_secret(made.base, made.ticket);
     return made;
 }

@@ -67,7 +67,7 @@ std::shared_ptr<SharedView> map_view(SharedMemoryTicket const& ticket, std::stri
         return fail("process " + std::to_string(ticket.pid) + " cannot be watched (pidfd_open)", errno);
     }
     auto const path = "/proc/" + std::to_string(ticket.pid) + "/fd/" + std::to_string(ticket.fd);
-    struct stat found {};
+    struct stat found{};
     if (::stat(path.c_str(), &found) != 0) {
         return fail("memory of process " + std::to_string(ticket.pid) + " cannot be opened", errno);
     }

@@ -25,7 +25,10 @@ std::shared_ptr<Hub> Hub::of(Communicator& comm) {
 }
 
 Hub::Hub(Communicator& comm)
-    : comm_{comm}, control_tag_{control_op, 0}, links_{comm}, departures_(static_cast<std::size_t>(comm.nranks())) {
+    : comm_{comm},
+      control_tag_{control_op, 0},
+      links_{comm},
+      departures_(static_cast<std::size_t>(comm.nranks())) {
     listener_ = comm_.add_failure_listener([this](RankFailure const& failure) { on_failure(failure); });
     function_ = comm_.progress_thread()->add_function([this] { return tick(); });
 }

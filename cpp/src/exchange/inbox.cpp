@@ -116,7 +116,8 @@ void Inbox::cancel_unmatched() {
     }
     // Frames are granted and sent in one order, so what was never sent is at the end.
     while (!receiving_.empty()
-           && receiving_.back().first_message + receiving_.back().landing->messages() > final_->payload_messages) {
+           && receiving_.back().first_message + receiving_.back().landing->messages()
+                  > final_->payload_messages) {
         receiving_.pop_back();
     }
 }

@@ -64,8 +64,7 @@ void Links::on_answer(Rank source, Answer const& answer) {
         decide(source, TransportKind::messages, "rank " + std::to_string(source) + " says: " + answer.reason);
     } else {
         decide(
-            source,
-            peer_memory_->is_open(source) ? TransportKind::peer_memory : TransportKind::messages, "");
+            source, peer_memory_->is_open(source) ? TransportKind::peer_memory : TransportKind::messages, "");
     }
 }
 
@@ -92,15 +91,15 @@ Transport* Links::incoming(Rank from) noexcept {
     if (entry.stage != Stage::decided) {
         return nullptr;
     }
-    return entry.kind == TransportKind::peer_memory ? static_cast<Transport*>(peer_memory_.get()) : &messages_;
+    return entry.kind == TransportKind::peer_memory ? static_cast<Transport*>(peer_memory_.get())
+                                                    : &messages_;
 }
 
 Transport& Links::outgoing(std::span<Place const> places) {
     if (places.empty()) {
         return messages_;
     }
-    RAPIDSMPF_EXPECTS(
-        peer_memory_ != nullptr, "it gave places to a rank that does not write", FormatError);
+    RAPIDSMPF_EXPECTS(peer_memory_ != nullptr, "it gave places to a rank that does not write", FormatError);
     return *peer_memory_;
 }
 

@@ -23,9 +23,8 @@ class MessageLanding final : public Landing {
         Communicator& comm, Transport::Lane const& lane, AnnouncedFrame announced, MemoryReservation memory)
         : announced_{std::move(announced)}, br_{lane.br}, memory_{std::move(memory)} {
         auto& pieces = announced_.pieces;
-        auto const small = std::count_if(pieces.begin(), pieces.end(), [&](auto const& piece) {
-            return announced_.is_small(piece);
-        });
+        auto const small = std::count_if(
+            pieces.begin(), pieces.end(), [&](auto const& piece) { return announced_.is_small(piece); });
         std::size_t gathered = 0;
         direct_.resize(pieces.size());
         for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -92,8 +91,7 @@ class MessageLanding final : public Landing {
 
 class MessageSending final : public Sending {
   public:
-    MessageSending(
-        Communicator& comm, Transport::Lane const& lane, Pieces pieces, Settings const& settings)
+    MessageSending(Communicator& comm, Transport::Lane const& lane, Pieces pieces, Settings const& settings)
         : comm_{comm},
           peer_{lane.peer},
           tag_{lane.tag},

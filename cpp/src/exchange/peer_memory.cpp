@@ -212,7 +212,7 @@ class PeerLanding final : public Landing {
     std::shared_ptr<BufferResource> br_;
     Layout layout_;
     AnnouncedFrame frame_;
-    MemoryReservation memory_;  // for what is copied out of small_
+    MemoryReservation memory_;                      // for what is copied out of small_
     std::vector<std::unique_ptr<Buffer>> buffers_;  // by piece
     std::unique_ptr<Buffer> small_;
     bool written_{false};
@@ -322,8 +322,8 @@ std::unique_ptr<Sending> PeerMemory::write(
     Lane const& lane, Sending::Pieces pieces, std::vector<Place> places, Settings const& /*settings*/) {
     auto& entry = peer(lane.peer);
     RAPIDSMPF_EXPECTS(entry.view != nullptr, "it gave places in memory that it has not offered", FormatError);
-    auto write = std::make_shared<detail::PeerWrite>(
-        entry.view, lane.br->statistics(), std::move(pieces), places);
+    auto write =
+        std::make_shared<detail::PeerWrite>(entry.view, lane.br->statistics(), std::move(pieces), places);
     if (!closed_) {
         entry.queue.push_back(write);
     }

@@ -24,8 +24,14 @@ static_assert(sizeof(Fixed) == 56, "no padding: it travels as it is");
 
 std::vector<std::uint8_t> write_offer(PeerOffer const& offer) {
     auto const& ticket = offer.ticket;
-    Fixed const fixed{ticket.pid,    ticket.size, offer.word, offer.value,
-                      ticket.secret, ticket.fd, static_cast<std::uint32_t>(ticket.host.size())};
+    Fixed const fixed{
+        ticket.pid,
+        ticket.size,
+        offer.word,
+        offer.value,
+        ticket.secret,
+        ticket.fd,
+        static_cast<std::uint32_t>(ticket.host.size())};
     std::vector<std::uint8_t> bytes(sizeof(Fixed) + ticket.host.size());
     std::memcpy(bytes.data(), &fixed, sizeof(Fixed));
     std::memcpy(bytes.data() + sizeof(Fixed), ticket.host.data(), ticket.host.size());

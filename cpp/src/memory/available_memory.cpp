@@ -41,8 +41,7 @@ AvailableMemoryMap available_memory_from_options(
     if (device.kind() == DeviceKind::cpu) {
         entry = [by_adaptor = std::move(by_adaptor), &device] {
             return std::min(
-                by_adaptor(),
-                by_adaptor.limit() - device::measure_host_memory(device, by_adaptor.limit()));
+                by_adaptor(), by_adaptor.limit() - device::measure_host_memory(device, by_adaptor.limit()));
         };
     } else {
         entry = std::move(by_adaptor);

@@ -57,8 +57,7 @@ std::pair<std::size_t, std::size_t> exchange(std::shared_ptr<Communicator> const
         SUITE_CHECK(check_chunk(chunk).partition == mine);
     }
     shuffler.shutdown(patience);
-    return {
-        moved(*statistics, "exchange-peer-memory-bytes"), moved(*statistics, "exchange-message-bytes")};
+    return {moved(*statistics, "exchange-peer-memory-bytes"), moved(*statistics, "exchange-message-bytes")};
 }
 
 std::string both() {

@@ -55,9 +55,7 @@ class PeerMemoryTest : public testing::Test {
             std::this_thread::yield();
         }
     }
-    void say(MessageWriter writer) {
-        (void)cluster[1]->send(std::move(writer).take(), 0, control);
-    }
+    void say(MessageWriter writer) { (void)cluster[1]->send(std::move(writer).take(), 0, control); }
     void offer(Bytes memory) {
         MessageWriter writer{Hub::control_op};
         writer.offer(Offer{TransportKind::peer_memory, std::move(memory)});

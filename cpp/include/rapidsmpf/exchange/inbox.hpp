@@ -35,8 +35,7 @@ class Inbox {
     void take_eager(PieceList const& list, BufferResource& br, Received const& received);
     // Makes room for a frame whose ticket is granted, by the transport that the peer uses. `memory` holds
     // frame.memory_needed() bytes.
-    void grant(
-        AnnouncedFrame frame, Links& links, Transport::Lane const& lane, MemoryReservation memory);
+    void grant(AnnouncedFrame frame, Links& links, Transport::Lane const& lane, MemoryReservation memory);
     // The peer has written so many frames to where they were granted. Throws FormatError.
     void on_written(std::uint32_t frames);
     // Hands on what has come. Returns whether anything has.

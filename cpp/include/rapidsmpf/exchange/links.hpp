@@ -51,8 +51,8 @@ class Links {
 
   private:
     enum class Stage : std::uint8_t {
-        silent,    // nothing has come from the peer
-        answering, // its offer has come, its answer has not
+        silent,     // nothing has come from the peer
+        answering,  // its offer has come, its answer has not
         decided,
     };
     struct Peer {

@@ -64,8 +64,8 @@ class PeerMemory final : public Transport {
 
   private:
     struct Peer {
-        std::shared_ptr<device::SharedView> view;             // of its memory; null: not accepted
-        std::shared_ptr<detail::Writer const> writer;         // the peer, as it writes to this rank's memory
+        std::shared_ptr<device::SharedView> view;              // of its memory; null: not accepted
+        std::shared_ptr<detail::Writer const> writer;          // the peer, as it writes to this rank's memory
         std::deque<std::shared_ptr<detail::PeerWrite>> queue;  // first come, first written
     };
     [[nodiscard]] Peer& peer(Rank rank) { return peers_.at(static_cast<std::size_t>(rank)); }

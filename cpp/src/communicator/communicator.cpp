@@ -49,7 +49,8 @@ struct Communicator::State {
 };
 
 Communicator::Communicator(config::Options options, std::shared_ptr<ProgressThread> progress_thread)
-    : logger_{std::move(options)},
+    : logger_{options},
+      options_{std::move(options)},
       progress_thread_{progress_thread ? std::move(progress_thread) : std::make_shared<ProgressThread>()},
       state_{std::make_shared<State>()} {}
 

@@ -19,15 +19,17 @@ Tag farewell_tag() {
     return Tag{Tag::max_op_id, farewell_stage};
 }
 
-config::Options same_log_level(Communicator const& comm) {
-    return config::Options{config::Strings{{"log", std::string{to_string(comm.logger().verbosity_level())}}}};
+config::Options same_options(Communicator const& comm) {
+    auto options = comm.options().get_strings();
+    options["log"] = std::string{to_string(comm.logger().verbosity_level())};
+    return config::Options{std::move(options)};
 }
 
 }  // namespace
 
 SubCommunicator::SubCommunicator(
     std::shared_ptr<Communicator> transport, std::vector<Rank> members, Rank rank, ContextId context)
-    : Communicator{same_log_level(*transport), transport->progress_thread()},
+    : Communicator{same_options(*transport), transport->progress_thread()},
       transport_{std::move(transport)},
       members_{std::move(members)},
       rank_{rank},

@@ -1,6 +1,8 @@
 // The CPU as compute device: RAM, and work that is done when the call returns.
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -8,10 +10,12 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include <unistd.h>
 
 #include <rapidsmpf/device/device.hpp>
+#include <rapidsmpf/device/shared_memory.hpp>
 
 namespace rapidsmpf::device {
 
@@ -68,6 +72,35 @@ std::optional<std::int64_t> cgroup_limit() {
     return smallest;
 }
 
+// The resident pages of files (libraries, mapped data). To ask for them takes longer than all the rest, and they change
+// slowly: so they are asked for now and then.
+class FilePages {
+  public:
+    [[nodiscard]] std::int64_t bytes() {
+        constexpr std::int64_t age = 100'000'000;
+        auto const now = std::chrono::steady_clock::now().time_since_epoch().count();
+        if (now - measured_at_.load(std::memory_order_relaxed) > age) {
+            bytes_ = measure();
+            measured_at_ = now;
+        }
+        return bytes_;
+    }
+
+  private:
+    static std::int64_t measure() {
+        constexpr std::string_view field = "RssFile:";
+        std::ifstream status{"/proc/self/status"};
+        for (std::string line; std::getline(status, line);) {
+            if (line.starts_with(field)) {
+                return std::atoll(line.c_str() + field.size()) * 1024;
+            }
+        }
+        return 0;
+    }
+    std::atomic<std::int64_t> measured_at_{std::numeric_limits<std::int64_t>::min() / 2};
+    std::atomic<std::int64_t> bytes_{0};
+};
+
 class DoneEvent final : public Event {
   public:
     void record(Stream /*stream*/) override {}
@@ -88,8 +121,16 @@ class CpuDevice final : public Device {
         std::ifstream statm{"/proc/self/statm"};
         std::int64_t size{0};
         std::int64_t resident{0};
-        statm >> size >> resident;
-        return resident * ::sysconf(_SC_PAGESIZE);
+        std::int64_t shared{0};
+        statm >> size >> resident >> shared;
+        auto const page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
+        if (!uses_shared_memory()) {
+            return resident * page;
+        }
+        // `shared` is files and shared memory. What of that is mapped of other processes is theirs; what is this
+        // process's own counts whoever touched it.
+        return (resident - shared) * page + file_pages_.bytes()
+               + static_cast<std::int64_t>(SharedMemory::resident());
     }
 
     [[nodiscard]] void* allocate(std::size_t bytes, Stream /*stream*/) override {
@@ -118,6 +159,7 @@ class CpuDevice final : public Device {
     }
 
     std::int64_t total_;
+    mutable FilePages file_pages_;
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/device/device.hpp>
+#include <rapidsmpf/device/shared_memory.hpp>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define RAPIDSMPF_ADDRESS_SANITIZER 1
@@ -283,6 +284,23 @@ void set_host_memory_cache_limit(std::size_t bytes) noexcept {
         free_blocks().set_limit(bytes);
         free_blocks().trim(bytes);
     }
+}
+
+std::int64_t measure_host_memory(Device const& device, std::int64_t high) {
+    auto const resident = device.used_memory();
+    auto const kept = static_cast<std::int64_t>(cached_host_memory());
+    auto const kept_shared = static_cast<std::int64_t>(SharedMemory::cached());
+    if (auto over = resident - high; over > 0) {
+        // Shared memory last: it is the more expensive to get again.
+        if (kept > 0) {
+            over -= static_cast<std::int64_t>(
+                trim_host_memory(static_cast<std::size_t>(std::max<std::int64_t>(kept - over, 0))));
+        }
+        if (kept_shared > 0 && over > 0) {
+            SharedMemory::trim(static_cast<std::size_t>(std::max<std::int64_t>(kept_shared - over, 0)));
+        }
+    }
+    return resident - kept - kept_shared;
 }
 
 }  // namespace rapidsmpf::device

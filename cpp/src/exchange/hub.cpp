@@ -24,7 +24,10 @@ std::shared_ptr<Hub> Hub::of(Communicator& comm) {
 }
 
 Hub::Hub(Communicator& comm)
-    : comm_{comm}, control_tag_{control_op, 0}, departures_(static_cast<std::size_t>(comm.nranks())) {
+    : comm_{comm},
+      control_tag_{control_op, 0},
+      links_{comm},
+      departures_(static_cast<std::size_t>(comm.nranks())) {
     listener_ = comm_.add_failure_listener([this](RankFailure const& failure) { on_failure(failure); });
     function_ = comm_.progress_thread()->add_function([this] { return tick(); });
 }
@@ -38,6 +41,7 @@ Hub::~Hub() {
         }
     }
     comm_.progress_thread()->remove_function(function_);
+    links_.close();
     say_farewell();
     comm_.remove_failure_listener(listener_);
     for (auto const& operation : all_) {
@@ -183,7 +187,11 @@ ProgressThread::Progress Hub::tick() {
         busy = route_arrived() || busy;
         busy = take_abandoned() || busy;
         busy = look_for_departures() || busy;
+        busy = links_.progress() || busy;
         busy = drive() || busy;
+        if (failed_) {
+            links_.close();
+        }
         note_flushed();
     } catch (std::exception const& error) {
         // Not of one operation: this rank cannot go on.
@@ -236,7 +244,7 @@ void Hub::refuse(OpId op, Line& line, AbandonedRange const& range) {
     if (!line.operations.empty() || line.refusal) {
         return;
     }
-    line.refusal.emplace(comm_, control_tag_, op, range);
+    line.refusal.emplace(comm_, *this, op, range);
     for (auto const rank : gone_) {
         line.refusal->done(rank);
     }
@@ -262,7 +270,9 @@ bool Hub::route_arrived() {
 void Hub::route(Communicator::Arrived arrived) {
     auto const op = read_op(arrived.bytes);
     if (op == control_op) {
-        if (auto const range = read_abandoned_range(arrived.bytes)) {
+        if (is_about_links(arrived.bytes)) {
+            negotiate(arrived.source, read_message(arrived.bytes));
+        } else if (auto const range = read_abandoned_range(arrived.bytes)) {
             RAPIDSMPF_EXPECTS(
                 0 <= range->origin && range->origin < comm_.nranks(), "a rank that does not exist",
                 FormatError);
@@ -273,6 +283,7 @@ void Hub::route(Communicator::Arrived arrived) {
         }
         return;
     }
+    links_.on_other(arrived.source);
     auto& line = lines_[op];
     if (line.refusal) {
         line.refusal->receive(arrived.source, arrived.bytes);
@@ -288,6 +299,27 @@ void Hub::route(Communicator::Arrived arrived) {
             }
         }
     }
+}
+
+void Hub::negotiate(Rank source, Message const& message) {
+    if (message.offer) {
+        if (auto const answer = links_.on_offer(source, *message.offer)) {
+            MessageWriter writer{control_op};
+            writer.answer(*answer);
+            send(source, std::move(writer).take());
+        }
+    } else if (message.answer) {
+        links_.on_answer(source, *message.answer);
+    }
+}
+
+void Hub::send(Rank destination, std::vector<std::uint8_t> message) {
+    if (auto const offer = links_.take_offer(destination)) {
+        MessageWriter writer{control_op};
+        writer.offer(*offer);
+        (void)comm_.send(std::move(writer).take(), destination, control_tag_);
+    }
+    (void)comm_.send(std::move(message), destination, control_tag_);
 }
 
 void Hub::feed(Line& line) {

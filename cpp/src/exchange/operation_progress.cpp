@@ -54,9 +54,12 @@ void Operation::apply(Peer& from, Message const& message) {
     if (cut_off_) {
         return;
     }
+    from.inbox.on_written(message.written);
     if (!abandoned_) {
         from.outbox.on_credit(message.credit);
-        from.outbox.on_grants(message.grants);
+        for (auto const& grant : message.grants) {
+            from.outbox.on_grant(grant);
+        }
         for (auto const& list : message.eager) {
             from.inbox.take_eager(list, *br_, [&](PieceHeader const& header, PackedData chunk) {
                 store(from.rank, header, std::move(chunk));
@@ -119,6 +122,7 @@ void Operation::on_left(Rank source) {
         }
         gone.gone = true;
         gone.outbox.drop([&](auto const& payload) { sent(payload); });
+        gone.inbox.drop_unwritten();
         check_departures();
         dirty_ = true;
         changed_.notify_all();
@@ -195,7 +199,9 @@ void Operation::drive(Tick& result) {
         }
         ScopedTimer const part{statistics, ids_.start_sends};
         for (auto& other : peers_) {
-            result.did_something = other.outbox.start(comm_, payload_tag_, *br_) || result.did_something;
+            speaker_ = other.rank;
+            result.did_something =
+                other.outbox.start(hub_.links(), lane_to(other.rank)) || result.did_something;
         }
     }
     {
@@ -208,7 +214,7 @@ void Operation::drive(Tick& result) {
         }
     }
     result.in_flight = blocked_ || std::any_of(peers_.begin(), peers_.end(), [](Peer const& other) {
-                           return other.outbox.in_flight() || other.inbox.in_flight();
+                           return other.outbox.in_flight() || other.inbox.has_to_look();
                        });
     active_ = result.in_flight || (!frames_.empty() && !waits_for_memory_);
     result.closed = is_closed();
@@ -222,7 +228,7 @@ void Operation::poll(Tick& result) {
     for (auto& other : peers_) {
         speaker_ = other.rank;
         bool const left = other.outbox.poll([&](auto const& payload) { sent(payload); });
-        bool const came = other.inbox.poll(*br_, [&](PieceHeader const& header, PackedData chunk) {
+        bool const came = other.inbox.poll([&](PieceHeader const& header, PackedData chunk) {
             store(other.rank, header, std::move(chunk));
         });
         result.did_something = result.did_something || left || came;
@@ -257,7 +263,7 @@ std::optional<MemoryReservation> Operation::memory_for(WaitingFrame& waiting) {
 bool Operation::grant_frames() {
     bool any = false;
     waits_for_memory_ = false;
-    while (!no_grants_ && !frames_.empty()
+    while (!no_grants_ && !frames_.empty() && hub_.links().incoming(frames_.front().source) != nullptr
            && frames_.front().frame.ticket.try_grant(plan_.settings.receive_limit)) {
         auto memory = memory_for(frames_.front());
         if (!memory) {
@@ -267,7 +273,7 @@ bool Operation::grant_frames() {
         auto const source = frames_.front().source;
         auto frame = std::move(frames_.front().frame);
         frames_.pop_front();
-        peer(source).inbox.grant(std::move(frame), comm_, payload_tag_, *br_, std::move(*memory));
+        peer(source).inbox.grant(std::move(frame), hub_.links(), lane_to(source), std::move(*memory));
         any = true;
     }
     return any;
@@ -281,11 +287,15 @@ bool Operation::compose(Peer& to) {
     if (abandoned_) {
         auto last = *abandoned_;
         last.payload_messages = to.outbox.payload_messages();
+        to.outbox.stop_writing();
         writer.final(last);
         to.final_sent = true;
     } else {
-        if (auto const grants = to.inbox.take_grants(); grants > 0) {
-            writer.grants(grants);
+        for (auto const& grant : to.inbox.take_grants()) {
+            grant.places.empty() ? writer.grants(grant.frames) : writer.places(grant.places);
+        }
+        if (auto const written = to.outbox.take_written(); written > 0) {
+            writer.written(written);
         }
         blocked_ = to.outbox.compose(writer, [&](auto const& payload) { sent(payload); }) || blocked_;
         // Credit alone is worth a message only when there is much of it: without credit the peer uses frames.
@@ -307,7 +317,7 @@ bool Operation::compose(Peer& to) {
     // The transport owns the bytes: nobody has to look at the request again.
     auto message = std::move(writer).take();
     br_->statistics()->add(ids_.control_bytes, static_cast<double>(message.size()));
-    (void)comm_.send(std::move(message), to.rank, hub_.control_tag());
+    hub_.send(to.rank, std::move(message));
     return true;
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/transfer.hpp>
 
 namespace rapidsmpf::exchange {
 
@@ -108,19 +107,21 @@ void Outbox::on_credit(std::uint64_t bytes) {
     credit_ += bytes;
 }
 
-void Outbox::on_grants(std::uint32_t frames) {
-    RAPIDSMPF_EXPECTS(frames <= announced_.size(), "it granted more frames than were announced", FormatError);
-    for (std::uint32_t i = 0; i < frames; ++i) {
+void Outbox::on_grant(Grant const& grant) {
+    RAPIDSMPF_EXPECTS(
+        grant.frames <= announced_.size(), "it granted more frames than were announced", FormatError);
+    for (std::uint32_t i = 0; i < grant.frames; ++i) {
         announced_bytes_ -= announced_.front().bytes;
         for (auto const& piece : announced_.front().pieces) {
             piece.payload->data.fetch();  // what lies on disk will be needed in this order
         }
+        announced_.front().places = grant.places;
         granted_.push_back(std::move(announced_.front()));
         announced_.pop_front();
     }
 }
 
-bool Outbox::prepare(Frame& frame, BufferResource& br) const {
+bool Outbox::prepare(Frame& frame) {
     // Pins what is in memory and has the rest read back; the operation hears when that is done.
     frame.pins.resize(frame.pieces.size());
     bool complete = true;
@@ -134,64 +135,28 @@ bool Outbox::prepare(Frame& frame, BufferResource& br) const {
             }
         }
     }
-    if (!complete) {
-        return false;
-    }
-    if (!frame.prepared) {
-        frame.prepared = true;
-        std::size_t total = 0;
-        std::size_t gathered = 0;
-        for (auto const& piece : frame.pieces) {
-            if (is_gathered(piece) && piece.payload->size > 0) {
-                total += piece.payload->size;
-                ++gathered;
-            }
-        }
-        if (gathered > 1) {
-            frame.gathered = allocate_anywhere(br, total);
-            frame.gathered->write([&](std::byte* bytes, Stream stream) {
-                for (std::size_t i = 0; i < frame.pieces.size(); ++i) {
-                    auto const size = frame.pieces[i].payload->size;
-                    if (is_gathered(frame.pieces[i]) && size > 0) {
-                        br.device().copy(bytes, frame.pins[i]->data(), size, stream);
-                        bytes += size;
-                    }
-                }
-            });
-        }
-    }
-    return (!frame.gathered || frame.gathered->is_ready())
-           && std::all_of(
-               frame.pins.begin(), frame.pins.end(), [](auto const& data) { return data->is_ready(); });
+    return complete && std::all_of(frame.pins.begin(), frame.pins.end(), [](auto const& data) {
+               return data->is_ready();
+           });
 }
 
-void Outbox::post(Frame& frame, Communicator& comm, Tag tag) {
-    auto const send = [&](std::shared_ptr<Buffer const> const& buffer) {
-        for_each_part(buffer->size(), settings_.split_bytes, [&](std::size_t offset, std::size_t size) {
-            frame.requests.push_back(comm.send(buffer, offset, size, peer_, tag));
-            ++payload_messages_;
-        });
-    };
-    if (frame.gathered) {
-        send(frame.gathered);
-    }
-    // Without a gathered buffer there is at most one small piece, and it goes first.
-    for (bool const small_ones : {true, false}) {
-        for (std::size_t i = 0; i < frame.pieces.size(); ++i) {
-            bool const is_small = is_gathered(frame.pieces[i]);
-            if (is_small == small_ones && !(is_small && frame.gathered)) {
-                send(frame.pins[i]);
-            }
-        }
-    }
-}
-
-bool Outbox::start(Communicator& comm, Tag tag, BufferResource& br) {
+bool Outbox::start(Links& links, Transport::Lane const& lane) {
     bool started = false;
     // In the order of the grants: the peer has posted its receives in that order.
-    while (!granted_.empty() && prepare(granted_.front(), br)) {
-        post(granted_.front(), comm, tag);
-        sending_.push_back(std::move(granted_.front()));
+    while (!granted_.empty()) {
+        auto& frame = granted_.front();
+        if (!frame.sending) {
+            if (!prepare(frame)) {
+                break;
+            }
+            frame.sending = links.outgoing(frame.places)
+                                .write(lane, std::move(frame.pins), std::move(frame.places), settings_);
+        }
+        if (!frame.sending->start()) {
+            break;
+        }
+        payload_messages_ += frame.sending->messages();
+        sending_.push_back(std::move(frame));
         granted_.pop_front();
         started = true;
     }
@@ -201,12 +166,12 @@ bool Outbox::start(Communicator& comm, Tag tag, BufferResource& br) {
 bool Outbox::poll(Sent const& sent) {
     bool any = false;
     for (auto frame = sending_.begin(); frame != sending_.end();) {
-        std::erase_if(frame->requests, [](auto const& request) { return request->test(); });
-        if (!frame->requests.empty()) {
+        if (!frame->sending->poll()) {
             ++frame;
             continue;
         }
-        frame->pins.clear();
+        written_ += frame->sending->needs_notice() ? 1 : 0;
+        frame->sending.reset();
         for (auto const& piece : frame->pieces) {
             sent(piece.payload);
         }
@@ -214,6 +179,10 @@ bool Outbox::poll(Sent const& sent) {
         any = true;
     }
     return any;
+}
+
+void Outbox::stop_writing() {
+    std::erase_if(sending_, [](Frame const& frame) { return frame.sending->needs_notice(); });
 }
 
 std::size_t Outbox::backlog() const noexcept {

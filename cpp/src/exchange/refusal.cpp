@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include <rapidsmpf/exchange/hub.hpp>
+
 namespace rapidsmpf::exchange {
 
-Refusal::Refusal(Communicator& comm, Tag control_tag, OpId op, AbandonedRange const& range)
+Refusal::Refusal(Communicator& comm, Hub& hub, OpId op, AbandonedRange const& range)
     : done_(static_cast<std::size_t>(comm.nranks()), false) {
     done(comm.rank());
     Final last;
@@ -15,7 +17,7 @@ Refusal::Refusal(Communicator& comm, Tag control_tag, OpId op, AbandonedRange co
         if (peer != comm.rank() && !comm.has_left(peer)) {
             MessageWriter writer{op};
             writer.final(last);
-            (void)comm.send(std::move(writer).take(), peer, control_tag);
+            hub.send(peer, std::move(writer).take());
         }
     }
 }

@@ -18,7 +18,19 @@ static_assert(std::endian::native == std::endian::little, "the wire format is li
 constexpr std::uint32_t magic = 0x31585252;  // "RRX1"
 constexpr std::size_t header_size = 8;
 
-enum class Section : std::uint8_t { grants = 1, credit, counts, eager, frame, final, abandon };
+enum class Section : std::uint8_t {
+    grants = 1,
+    credit,
+    counts,
+    eager,
+    frame,
+    final,
+    abandon,
+    places,
+    written,
+    offer,
+    answer,
+};
 
 template <typename T>
 void put(std::vector<std::uint8_t>& out, T value) {
@@ -94,6 +106,12 @@ std::string read_text(Reader& reader) {
     return {text.begin(), text.end()};
 }
 
+TransportKind read_kind(Reader& reader) {
+    auto const kind = reader.get<std::uint8_t>();
+    RAPIDSMPF_EXPECTS(kind <= 1, "an unknown kind of transport", FormatError);
+    return static_cast<TransportKind>(kind);
+}
+
 Final read_final(Reader& reader) {
     Final final;
     auto const kind = reader.get<std::uint8_t>();
@@ -120,6 +138,33 @@ bool MessageWriter::has_sections() const noexcept {
 void MessageWriter::grants(std::uint32_t frames) {
     put(bytes_, Section::grants);
     put(bytes_, frames);
+}
+
+void MessageWriter::places(std::span<Place const> places) {
+    put(bytes_, Section::places);
+    put(bytes_, static_cast<std::uint32_t>(places.size()));
+    for (auto const& place : places) {
+        put(bytes_, place.region);
+        put(bytes_, place.offset);
+    }
+}
+
+void MessageWriter::written(std::uint32_t frames) {
+    put(bytes_, Section::written);
+    put(bytes_, frames);
+}
+
+void MessageWriter::offer(Offer const& offer) {
+    put(bytes_, Section::offer);
+    put(bytes_, offer.kind);
+    put(bytes_, static_cast<std::uint32_t>(offer.memory.size()));
+    append(offer.memory);
+}
+
+void MessageWriter::answer(Answer const& answer) {
+    put(bytes_, Section::answer);
+    put(bytes_, answer.kind);
+    text(answer.reason);
 }
 
 void MessageWriter::credit(std::uint64_t bytes) {
@@ -184,6 +229,24 @@ void MessageWriter::abandon(AbandonedRange const& range) {
     text(range.reason);
 }
 
+std::uint64_t Message::granted() const noexcept {
+    std::uint64_t frames = 0;
+    for (auto const& grant : grants) {
+        frames += grant.frames;
+    }
+    return frames;
+}
+
+bool is_about_links(std::span<std::uint8_t const> bytes) {
+    (void)read_op(bytes);
+    Reader reader{bytes.subspan(header_size)};
+    if (reader.at_end()) {
+        return false;
+    }
+    auto const section = static_cast<Section>(reader.get<std::uint8_t>());
+    return section == Section::offer || section == Section::answer;
+}
+
 OpId read_op(std::span<std::uint8_t const> bytes) {
     Reader reader{bytes};
     RAPIDSMPF_EXPECTS(
@@ -202,10 +265,42 @@ Message read_message(std::span<std::uint8_t const> bytes) {
         switch (static_cast<Section>(reader.get<std::uint8_t>())) {
             case Section::grants: {
                 auto const frames = reader.get<std::uint32_t>();
+                message.grants.push_back(Grant{frames, {}});
+                break;
+            }
+            case Section::places: {
+                auto const n = reader.count(Place::wire_size);
+                RAPIDSMPF_EXPECTS(n > 0, "a grant without places", FormatError);
+                Grant grant{1, {}};
+                grant.places.reserve(n);
+                for (std::uint32_t i = 0; i < n; ++i) {
+                    auto const region = reader.get<std::uint32_t>();
+                    grant.places.push_back(Place{region, reader.get<std::uint64_t>()});
+                }
+                message.grants.push_back(std::move(grant));
+                break;
+            }
+            case Section::written: {
+                auto const frames = reader.get<std::uint32_t>();
                 RAPIDSMPF_EXPECTS(
-                    frames <= std::numeric_limits<std::uint32_t>::max() - message.grants, "too many grants",
-                    FormatError);
-                message.grants += frames;
+                    frames <= std::numeric_limits<std::uint32_t>::max() - message.written,
+                    "too many frames written", FormatError);
+                message.written += frames;
+                break;
+            }
+            case Section::offer: {
+                Offer offer;
+                offer.kind = read_kind(reader);
+                auto const memory = reader.view(reader.count(1));
+                offer.memory.assign(memory.begin(), memory.end());
+                message.offer = std::move(offer);
+                break;
+            }
+            case Section::answer: {
+                Answer answer;
+                answer.kind = read_kind(reader);
+                answer.reason = read_text(reader);
+                message.answer = std::move(answer);
                 break;
             }
             case Section::credit:

@@ -6,6 +6,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/device/shared_memory.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
 
 namespace rapidsmpf {
@@ -22,6 +23,10 @@ std::int64_t device_memory_from_options(config::Options options, Device& device)
     return limit && device.kind() == DeviceKind::cpu ? *limit : device.total_memory();
 }
 
+std::int64_t LimitAvailableMemory::operator()() const noexcept {
+    return limit_ - mr_->current_allocated() - static_cast<std::int64_t>(device::SharedMemory::used());
+}
+
 AvailableMemoryMap available_memory_from_options(
     std::shared_ptr<RmmResourceAdaptor const> mr, config::Options options) {
     auto& device = Device::current();
@@ -35,7 +40,8 @@ AvailableMemoryMap available_memory_from_options(
     LimitAvailableMemory by_adaptor{std::move(mr), *limit};
     if (device.kind() == DeviceKind::cpu) {
         entry = [by_adaptor = std::move(by_adaptor), &device] {
-            return std::min(by_adaptor(), by_adaptor.limit() - device.used_memory());
+            return std::min(
+                by_adaptor(), by_adaptor.limit() - device::measure_host_memory(device, by_adaptor.limit()));
         };
     } else {
         entry = std::move(by_adaptor);

@@ -44,15 +44,9 @@ std::int64_t Budget::in_memory_locked() const {
 void Budget::measure_if_old_locked() const {
     auto const now = Clock::now();
     if (now - measured_at_ >= measurement_age) {
-        auto const resident = device_.used_memory();
-        auto const kept = static_cast<std::int64_t>(device::cached_host_memory());
-        measured_ = resident - kept;
+        auto const high = share(tier(MemoryType::DEVICE).limit, marks_.high);
+        measured_ = device::measure_host_memory(device_, high);
         in_buffers_ = in_memory_locked();
-        // Kept blocks count as available, so they must not be what takes the process over the limit.
-        auto const over = resident - share(tier(MemoryType::DEVICE).limit, marks_.high);
-        if (kept > 0 && over > 0) {
-            device::trim_host_memory(static_cast<std::size_t>(std::max<std::int64_t>(kept - over, 0)));
-        }
         measured_at_ = now;
     }
 }

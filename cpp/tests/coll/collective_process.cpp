@@ -49,7 +49,8 @@ void one_rank_leaves(std::shared_ptr<Communicator> comm) {
 }
 
 int run(std::vector<std::string> const& names) {
-    std::shared_ptr<Communicator> comm = bootstrap::create_ucxx_comm();
+    std::shared_ptr<Communicator> comm =
+        bootstrap::create_ucxx_comm(config::Options{config::get_environment_variables()});
     auto const code = run_bodies(comm, names);
     if (code == 0 && names.empty()) {
         one_rank_leaves(std::move(comm));

@@ -51,7 +51,7 @@ TEST_P(DelayedCollective, IsRightOnEverySchedule) {
         faults.seed = mix(seed * 31 + static_cast<std::uint64_t>(nranks()));
         faults.delay_probability = seed % 2 == 0 ? 0.3 : 0.9;
         faults.longest_delay = seed % 4 < 2 ? 10 : 200;
-        LoopbackCluster const cluster{nranks(), faults};
+        LoopbackCluster const cluster{nranks(), faults, kind_of_payloads(seed / 4)};
         ASSERT_EQ(errors_of(run_ranks(cluster.communicators(), body().run)), "") << "schedule " << seed;
     }
 }

@@ -6,6 +6,7 @@
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/communicator/single.hpp>
 #include <rapidsmpf/communicator/split.hpp>
+#include <rapidsmpf/device/shared_memory.hpp>
 #include <rapidsmpf/exchange/hub.hpp>
 
 #include "coll/allreduce_suite.hpp"
@@ -45,7 +46,7 @@ TEST_P(Death, EverySurvivorRaisesOnEverySchedule) {
         faults.delay_probability = seed % 2 == 0 ? 0.0 : 0.6;
         faults.dying_rank = static_cast<Rank>(mix(seed) % static_cast<std::uint64_t>(nranks));
         faults.dies_after = mix(seed ^ 77U) % 200;
-        LoopbackCluster const cluster{nranks, faults};
+        LoopbackCluster const cluster{nranks, faults, kind_of_payloads(seed / 2)};
         auto const endings = run_ranks(cluster.communicators(), work_until_failure);
         for (std::size_t rank = 0; rank < endings.size(); ++rank) {
             ASSERT_TRUE(endings[rank].rank_failed)
@@ -218,13 +219,16 @@ TEST(Failure, AMalformedMessageEndsAllRanks) {
     }
 }
 
-TEST(Failure, MemoryOfInterruptedOperationsComesBack) {
+class FailureByKind : public testing::TestWithParam<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, FailureByKind, testing::Values(0, 1));
+
+TEST_P(FailureByKind, MemoryOfInterruptedOperationsComesBack) {
     auto const br = BufferResource::make();
     {
         LoopbackFaults faults;
         faults.dying_rank = 1;
         faults.dies_after = 20;
-        LoopbackCluster const cluster{3, faults};
+        LoopbackCluster const cluster{3, faults, kind_of_payloads(GetParam())};
         (void)run_ranks(cluster.communicators(), [&](std::shared_ptr<Communicator> const& comm) {
             ShuffleCase c;
             c.largest = 100'000;
@@ -238,6 +242,7 @@ TEST(Failure, MemoryOfInterruptedOperationsComesBack) {
     EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 0);
     EXPECT_EQ(br->memory_reserved(MemoryType::DEVICE), 0);
     EXPECT_EQ(br->spill_manager().spill(1), 0U);
+    EXPECT_EQ(device::SharedMemory::quarantined(), 0U);  // nobody writes any more
 }
 
 // The last handle of a communicator goes right after the insertions: the chunks still arrive.

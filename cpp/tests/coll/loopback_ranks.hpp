@@ -1,6 +1,7 @@
 // Runs a body on every rank of an in-process cluster, a thread for each.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -9,9 +10,16 @@
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::suite {
+
+// Options of a communicator whose payloads travel through peer memory, or as messages: by turns, so that a test of many
+// schedules is one of both.
+inline config::Options kind_of_payloads(std::uint64_t turn) {
+    return config::Options{config::Strings{{"peer_memory", turn % 2 == 0 ? "auto" : "off"}}};
+}
 
 // How a rank ended: with no text when it returned, else with what it threw.
 struct Ending {

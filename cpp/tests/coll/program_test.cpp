@@ -129,7 +129,8 @@ struct Program {
 
 // The cluster's object goes: each communicator has one owner.
 std::vector<std::shared_ptr<Communicator>> make_ranks(Program const& program) {
-    return LoopbackCluster{program.nranks, program.faults}.communicators();
+    return LoopbackCluster{program.nranks, program.faults, kind_of_payloads(program.seed / shards)}
+        .communicators();
 }
 
 class Programs : public testing::TestWithParam<std::uint64_t> {};

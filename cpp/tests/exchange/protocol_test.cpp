@@ -17,6 +17,8 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 constexpr std::chrono::milliseconds patience{60'000};
+// Payloads as messages: peer_memory_test.cpp plays the other kind.
+config::Options const by_messages{config::Strings{{"peer_memory", "off"}}};
 Tag const control{Hub::control_op, 0};
 Tag const payload{7, 1};
 
@@ -76,7 +78,7 @@ class Protocol : public testing::Test {
     }
 
     std::shared_ptr<BufferResource> br = BufferResource::make();
-    LoopbackCluster cluster{2};
+    LoopbackCluster cluster{2, LoopbackFaults(), by_messages};
     std::shared_ptr<Operation> operation;
 
   private:
@@ -136,7 +138,7 @@ TEST_F(Protocol, LargeChunksWaitForTheirGrant) {
 
 // A chunk for all ranks: the transport reads it for one of them, while another has not asked for it yet.
 TEST(SharedChunk, WhatIsBeingSentIsNotSpilled) {
-    LoopbackCluster cluster{3};
+    LoopbackCluster cluster{3, LoopbackFaults(), by_messages};
     auto const br = BufferResource::make();
     auto plan = plan_of(7);
     plan.total = 3;
@@ -191,13 +193,13 @@ TEST_F(Protocol, GrantsAreBoundedByTheReceiveLimit) {
         announce.append(Bytes{9});
     }
     say(std::move(announce));
-    EXPECT_EQ(hear().grants, 2U);
+    EXPECT_EQ(hear().granted(), 2U);
     EXPECT_EQ(Hub::of(*cluster[0])->budget().in_flight(), 800U);
     EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 800);
     // The third is granted when the first has come, though nobody has extracted it.
     std::shared_ptr<Buffer> const data = br->allocate(MemoryType::HOST, 400);
     (void)cluster[1]->send(data, 0, 400, 0, payload);
-    EXPECT_EQ(hear().grants, 1U);
+    EXPECT_EQ(hear().granted(), 1U);
     EXPECT_EQ(operation->extract(0).size(), 1U);
 }
 
@@ -209,7 +211,7 @@ TEST_F(Protocol, AFrameOverTheLimitIsGrantedAlone) {
     announce.frame(std::vector{PieceHeader{0, 0, 1, 400}}, 64, 1 << 20);
     announce.append(Bytes{9});
     say(std::move(announce));
-    EXPECT_EQ(hear().grants, 1U);
+    EXPECT_EQ(hear().granted(), 1U);
 }
 
 TEST_F(Protocol, CreditComesBackForWhatWasTakenIn) {
@@ -234,7 +236,7 @@ TEST_F(Protocol, AFrameIsGrantedWhenSpillingHasMadeRoomForIt) {
     announce.frame(std::vector{PieceHeader{0, 0, 1, 400}}, 64, 1 << 20);
     announce.append(Bytes{9});
     say(std::move(announce));
-    EXPECT_EQ(hear().grants, 1U);
+    EXPECT_EQ(hear().granted(), 1U);
     EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 400);
     EXPECT_EQ(held.mem_type(), br->spill_targets(MemoryType::DEVICE).front());
 }
@@ -251,7 +253,7 @@ TEST_F(Protocol, AFrameForWhichThereNeverIsMemoryIsGrantedAllTheSame) {
     announce.frame(std::vector{PieceHeader{0, 0, 1, 400}}, 64, 1 << 20);
     announce.append(Bytes{9});
     say(std::move(announce));
-    EXPECT_EQ(hear().grants, 1U);
+    EXPECT_EQ(hear().granted(), 1U);
 }
 
 TEST_F(Protocol, MessagesBeforeTheBeginningAreKept) {
@@ -315,7 +317,7 @@ TEST_F(Protocol, WhatCameBeforeAFarewellCounts) {
     announce.append(Bytes{9});
     announce.counts(std::vector{PartitionCount{0, 1}});
     say(std::move(announce));
-    EXPECT_EQ(hear().grants, 1U);
+    EXPECT_EQ(hear().granted(), 1U);
     say(MessageWriter{Hub::control_op});
     // Its chunk was on its way.
     std::shared_ptr<Buffer> const data = br->allocate(MemoryType::HOST, 400);
@@ -459,7 +461,7 @@ TEST_F(Malformed, AnyBytesAtAll) {
     writer.final(Final());
     auto const original = std::move(writer).take();
     for (int round = 0; round < 300; ++round) {
-        LoopbackCluster const pair{2};
+        LoopbackCluster const pair{2, LoopbackFaults(), by_messages};
         auto const under_attack = Operation::open(*pair[0], br, plan_of(7));
         for (int message = 0; message < 5; ++message) {
             auto bytes = original;

@@ -35,7 +35,7 @@ TEST(Wire, AMessageComesBackAsItWasWritten) {
     auto const bytes = full_message();
     EXPECT_EQ(read_op(bytes), 42);
     auto const message = read_message(bytes);
-    EXPECT_EQ(message.grants, 3U);
+    EXPECT_EQ(message.granted(), 3U);
     EXPECT_EQ(message.credit, 1000U);
     ASSERT_EQ(message.counts.size(), 2U);
     EXPECT_EQ(message.counts[1].partition, 9U);

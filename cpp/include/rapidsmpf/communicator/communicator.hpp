@@ -123,6 +123,8 @@ class Communicator {
     virtual bool progress() = 0;
 
     [[nodiscard]] Logger const& logger() const noexcept { return logger_; }
+    // What it was made with.
+    [[nodiscard]] config::Options const& options() const noexcept { return options_; }
     [[nodiscard]] std::shared_ptr<ProgressThread> const& progress_thread() const noexcept {
         return progress_thread_;
     }
@@ -175,6 +177,7 @@ class Communicator {
 
   private:
     struct State;
+    config::Options options_;
     std::shared_ptr<ProgressThread> progress_thread_;
     std::shared_ptr<State> state_;
 };

@@ -105,6 +105,9 @@ inline constexpr auto option_table = [] {
          "Longer payloads travel as several messages.", {}},
         {"exchange_receive_limit", bytes, never_off, "128 MiB", full,
          "Memory granted to other ranks for what has not arrived yet.", {}},
+        {"peer_memory", text, never_off, "auto", full,
+         "Whether ranks on one host write payloads straight into each other's memory: auto, where the system "
+         "allows it; off, payloads always travel as messages.", "auto|off"},
         // Starting.
         {"bootstrap_timeout", duration, never_off, "120 s", full,
          "How long ranks wait for each other at the start.", {}},

@@ -138,6 +138,11 @@ inline constexpr auto others = [] {
         {"exchange-control-bytes", bytes, sum, {}, collective,
          "Bytes of control messages to other ranks: announcements, grants, and the small chunks that travel "
          "in them."},
+        {"exchange-message-bytes", bytes, sum, {}, collective,
+         "Bytes of payload sent to other ranks as messages, the small chunks in control messages aside."},
+        {"exchange-peer-memory-bytes", bytes, sum, "exchange-peer-memory-time", collective,
+         "Bytes of payload written straight into the memory of other ranks."},
+        {"exchange-peer-memory-time", seconds, sum, {}, collective, "Time that writing them took."},
         {"exchange-grant-wait-time", seconds, sum, {}, collective,
          "Time that announced frames waited until this rank had set memory aside to receive them."},
         {"event-loop-total", seconds, sum, {}, loop, "The whole round."},

@@ -10,6 +10,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+
+namespace rapidsmpf {
+class Device;
+}
 
 namespace rapidsmpf::device {
 
@@ -27,5 +32,9 @@ std::size_t trim_host_memory(std::size_t keep) noexcept;
 // not over 1 GiB. What is over is given back at once.
 [[nodiscard]] std::size_t host_memory_cache_limit() noexcept;
 void set_host_memory_cache_limit(std::size_t bytes) noexcept;
+
+// The memory that this process uses, less the free blocks that it keeps, here and in shared memory. What is kept must not
+// be what takes the process over a limit: above `high` bytes as much of it is given back as that takes.
+[[nodiscard]] std::int64_t measure_host_memory(Device const& device, std::int64_t high);
 
 }  // namespace rapidsmpf::device

@@ -32,6 +32,7 @@
 
 #include <rapidsmpf/communicator/communicator.hpp>
 #include <rapidsmpf/core/progress_thread.hpp>
+#include <rapidsmpf/exchange/links.hpp>
 #include <rapidsmpf/exchange/receive_budget.hpp>
 #include <rapidsmpf/exchange/refusal.hpp>
 #include <rapidsmpf/exchange/wire.hpp>
@@ -60,7 +61,9 @@ class Hub {
     // Ends the operations of a range on every rank. Does nothing if an abandonment of it is known already.
     void abandon(AbandonedRange const& range);
     [[nodiscard]] ReceiveBudget& budget() noexcept { return budget_; }
-    [[nodiscard]] Tag control_tag() const noexcept { return control_tag_; }
+    [[nodiscard]] Links& links() noexcept { return links_; }
+    // Sends a control message; on the progress thread.
+    void send(Rank destination, std::vector<std::uint8_t> message);
 
     // Operations that are not closed.
     [[nodiscard]] std::size_t open_operations() const;
@@ -84,6 +87,8 @@ class Hub {
     [[nodiscard]] AbandonedRange const* find_abandoned_locked(OpId op) const;
     // Whether it was not known yet.
     bool remember_abandoned_locked(AbandonedRange const& range);
+    // What ranks agree on beside all operations.
+    void negotiate(Rank source, Message const& message);
     // The active operation of a line takes in what has come early for it.
     void feed(Line& line);
     // Looks for ranks that have left without a farewell.
@@ -98,6 +103,7 @@ class Hub {
     Communicator& comm_;
     Tag control_tag_;
     ReceiveBudget budget_;
+    Links links_;
     ProgressThread::FunctionId function_{0};
     Communicator::ListenerId listener_{0};
 

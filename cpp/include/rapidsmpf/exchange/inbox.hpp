@@ -2,8 +2,8 @@
 // to be told about it.
 //
 // A frame that was announced waits in the operation (all peers' in order of arrival) until the receive budget
-// has room; then grant() allocates memory for its pieces and posts the receives. Not thread-safe: the
-// operation's lock guards it.
+// has room; then grant() has the transport make room for its pieces. Not thread-safe: the operation's lock guards
+// it.
 #pragma once
 
 #include <cstddef>
@@ -15,41 +15,17 @@
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
-#include <rapidsmpf/exchange/payload.hpp>
-#include <rapidsmpf/exchange/receive_budget.hpp>
+#include <rapidsmpf/exchange/announced_frame.hpp>
+#include <rapidsmpf/exchange/links.hpp>
+#include <rapidsmpf/exchange/transport.hpp>
 #include <rapidsmpf/exchange/wire.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 namespace rapidsmpf::exchange {
 
-// A frame that a peer has announced: its pieces with their metadata, and what is needed to receive the rest.
-struct AnnouncedFrame {
-    struct Piece {
-        Piece(PieceHeader header_, std::vector<std::uint8_t> metadata_)
-            : header{header_}, metadata{std::move(metadata_)} {}
-        PieceHeader header;
-        std::vector<std::uint8_t> metadata;
-    };
-    // Throws FormatError when the frame would take an absurd number of messages.
-    AnnouncedFrame(PieceList const& list, ReceiveBudget& budget);
-
-    // Whether a piece travels with others in one message, if there are others.
-    [[nodiscard]] bool is_small(Piece const& piece) const noexcept {
-        return piece.header.data_size > 0 && piece.header.data_size <= gather_limit;
-    }
-    // Bytes to allocate for it: its data, and what is gathered a second time.
-    [[nodiscard]] std::size_t memory_needed() const;
-
-    std::vector<Piece> pieces;
-    std::uint64_t gather_limit;
-    std::size_t split_bytes;
-    ReceiveBudget::Ticket ticket;
-};
-
 class Inbox {
   public:
-    // Called for each chunk that has come whole.
-    using Received = std::function<void(PieceHeader const&, PackedData)>;
+    using Received = Landing::Received;
 
     explicit Inbox(Rank peer) : peer_{peer} {}
     Inbox(Inbox&&) = default;
@@ -57,15 +33,16 @@ class Inbox {
 
     // Takes in pieces that came inside a message.
     void take_eager(PieceList const& list, BufferResource& br, Received const& received);
-    // Allocates memory for a frame whose ticket is granted, and posts its receives. `memory` holds
+    // Makes room for a frame whose ticket is granted, by the transport that the peer uses. `memory` holds
     // frame.memory_needed() bytes.
-    void grant(
-        AnnouncedFrame frame, Communicator& comm, Tag tag, BufferResource& br, MemoryReservation memory);
-    // Looks at the posted receives and hands on what has come. Returns whether anything has.
-    bool poll(BufferResource& br, Received const& received);
+    void grant(AnnouncedFrame frame, Links& links, Transport::Lane const& lane, MemoryReservation memory);
+    // The peer has written so many frames to where they were granted. Throws FormatError.
+    void on_written(std::uint32_t frames);
+    // Hands on what has come. Returns whether anything has.
+    bool poll(Received const& received);
 
     // What to tell the peer; forgotten once asked for.
-    [[nodiscard]] std::uint32_t take_grants() noexcept { return std::exchange(grants_, 0); }
+    [[nodiscard]] std::vector<Grant> take_grants() noexcept { return std::exchange(grants_, {}); }
     [[nodiscard]] std::uint64_t take_credit() noexcept { return std::exchange(credit_, 0); }
 
     [[nodiscard]] std::uint64_t credit() const noexcept { return credit_; }
@@ -75,28 +52,28 @@ class Inbox {
     void on_final(Final const& final);
     [[nodiscard]] bool final_received() const noexcept { return final_.has_value(); }
     [[nodiscard]] bool in_flight() const noexcept { return !receiving_.empty(); }
+    // Whether messages are awaited, which come only to who looks for them; of what is written a message tells.
+    [[nodiscard]] bool has_to_look() const noexcept;
+    // The peer has left, and writes no more.
+    void drop_unwritten();
     // From now on what comes is dropped; receives that will not be matched are cancelled once that is known.
     void discard();
 
   private:
     struct Frame {
-        Frame(AnnouncedFrame announced_, MemoryReservation memory_)
-            : announced{std::move(announced_)}, memory{std::move(memory_)} {}
-        AnnouncedFrame announced;
-        std::shared_ptr<Buffer> gathered;                 // of the small pieces, if more than one has data
-        std::vector<std::shared_ptr<PackedData>> direct;  // by piece; null: in `gathered`, or no data
-        MemoryReservation memory;                         // for what is copied out of `gathered`
-        std::vector<std::unique_ptr<Communicator::Request>> requests;
-        std::uint64_t first_message{0};
-        std::uint64_t messages{0};
+        Frame(std::unique_ptr<Landing> landing_, std::uint64_t first_message_)
+            : landing{std::move(landing_)}, first_message{first_message_} {}
+        std::unique_ptr<Landing> landing;
+        std::uint64_t first_message;
+        bool written{false};
+        [[nodiscard]] bool is_unwritten() const noexcept { return !landing->places().empty() && !written; }
     };
-    void deliver(Frame& frame, BufferResource& br, Received const& received);
     void cancel_unmatched();
 
     Rank peer_;
     std::deque<Frame> receiving_;
     std::uint64_t payload_messages_{0};  // receives posted
-    std::uint32_t grants_{0};
+    std::vector<Grant> grants_;
     std::uint64_t credit_{0};
     std::optional<Final> final_;
     bool discard_{false};

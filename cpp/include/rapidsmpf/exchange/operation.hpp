@@ -6,8 +6,9 @@
 //   2. On its next tick A sends B one control message with everything it has for it. Small chunks travel in it
 //      as long as A's eager credit lasts; others are announced in frames: sizes and metadata only.
 //   3. B queues the frame. When the receive budget has room B allocates memory for it in the best tier that
-//      has room, posts the receives and grants the frame. Until then A's chunks may be spilled.
-//   4. A gathers the small chunks of the frame, sends them as one payload, and large ones from where they are.
+//      has room, and grants the frame. Until then A's chunks may be spilled.
+//   4. The payload travels by the transport that the two ranks use (transport.hpp): A writes it to where B granted
+//      it and says so; or it sends messages, the small chunks of the frame gathered in one.
 //   5. B puts the chunks into its store, where they may be spilled, and gives the budget back. It does not wait
 //      for anyone to extract them: so no rank's progress depends on what a user does, and nothing deadlocks.
 // insert_finished() sends the number of chunks of each partition: B knows when it has them all.
@@ -206,6 +207,7 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
     // Memory for the first waiting frame; nothing while it has to wait for it.
     [[nodiscard]] std::optional<MemoryReservation> memory_for(WaitingFrame& waiting);
     bool compose(Peer& peer);
+    [[nodiscard]] Transport::Lane lane_to(Rank rank) const { return {rank, payload_tag_, br_}; }
     void apply(Peer& peer, Message const& message);
     // Runs body(): turns FormatError into the failure of the rank whose bytes were being handled (speaker_),
     // other exceptions into an error of this operation. Called without the lock.

@@ -14,11 +14,14 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/exchange/links.hpp>
 #include <rapidsmpf/exchange/payload.hpp>
 #include <rapidsmpf/exchange/settings.hpp>
+#include <rapidsmpf/exchange/transport.hpp>
 #include <rapidsmpf/exchange/wire.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
@@ -49,18 +52,23 @@ class Outbox {
     // The peer has taken in so many bytes of eager pieces, has memory for so many frames. Throws FormatError
     // when it cannot be.
     void on_credit(std::uint64_t bytes);
-    void on_grants(std::uint32_t frames);
+    void on_grant(Grant const& grant);
 
-    // Hands granted frames to the transport. Returns whether it did.
-    bool start(Communicator& comm, Tag tag, BufferResource& br);
+    // Hands granted frames to their transport. Returns whether it did. Throws FormatError when a frame cannot go
+    // where the peer wants it.
+    bool start(Links& links, Transport::Lane const& lane);
     // Looks at what the transport has; returns whether something has left.
     bool poll(Sent const& sent);
 
     // Whether frames are granted or with the transport: the progress thread must not park.
     [[nodiscard]] bool in_flight() const noexcept { return !granted_.empty() || !sending_.empty(); }
-    // Whether everything pushed has left.
+    // Frames that were written into the peer's memory, and of which it does not know that yet.
+    [[nodiscard]] std::uint32_t take_written() noexcept { return std::exchange(written_, 0); }
+    // Stops writing into the peer's memory.
+    void stop_writing();
+    // Whether everything pushed has left, and the peer has been told.
     [[nodiscard]] bool empty() const noexcept {
-        return waiting_.empty() && counts_.empty() && announced_.empty() && !in_flight();
+        return waiting_.empty() && counts_.empty() && announced_.empty() && !in_flight() && written_ == 0;
     }
     // Chunks that wait for the peer.
     [[nodiscard]] std::size_t backlog() const noexcept;
@@ -79,15 +87,14 @@ class Outbox {
     struct Frame {
         std::vector<Piece> pieces;
         std::uint64_t bytes{0};
-        std::vector<std::shared_ptr<Buffer const>> pins;  // by piece: its data, once granted and in memory
-        std::shared_ptr<Buffer> gathered;                 // the small pieces' data, once prepared
-        std::vector<std::unique_ptr<Communicator::Request>> requests;
-        bool prepared{false};
+        std::vector<Place> places;         // where the peer wants it, once granted; none: as messages
+        Sending::Pieces pins;              // by piece: its data, once granted and in memory
+        std::unique_ptr<Sending> sending;  // once all are
     };
     void compose_eager(MessageWriter& writer, Sent const& sent);
     bool compose_frames(MessageWriter& writer);
-    [[nodiscard]] bool prepare(Frame& frame, BufferResource& br) const;
-    void post(Frame& frame, Communicator& comm, Tag tag);
+    // Whether the pieces of a frame are in memory and can be read.
+    [[nodiscard]] static bool prepare(Frame& frame);
     [[nodiscard]] bool is_gathered(Piece const& piece) const noexcept {
         return piece.payload->size <= settings_.gather_limit;
     }
@@ -102,6 +109,7 @@ class Outbox {
     std::uint64_t announced_bytes_{0};
     std::uint64_t credit_;
     std::uint64_t payload_messages_{0};
+    std::uint32_t written_{0};
 };
 
 }  // namespace rapidsmpf::exchange

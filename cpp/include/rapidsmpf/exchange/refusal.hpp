@@ -14,10 +14,12 @@
 
 namespace rapidsmpf::exchange {
 
+class Hub;
+
 class Refusal {
   public:
     // Sends the last messages.
-    Refusal(Communicator& comm, Tag control_tag, OpId op, AbandonedRange const& range);
+    Refusal(Communicator& comm, Hub& hub, OpId op, AbandonedRange const& range);
 
     // A control message of `source`. Throws FormatError.
     void receive(Rank source, std::span<std::uint8_t const> bytes);

@@ -2,7 +2,9 @@
 //
 // A message is a header (magic, operation id) and any number of sections, little endian, no padding:
 //
-//   grants   u32 n                    send the payloads of the next n frames that you announced
+//   grants   u32 n                    send the payloads of the next n frames that you announced, as messages
+//   places   u32 n, n x (u32 region, u64 offset)   write the pieces with data of the next frame there
+//   written  u32 n                    the next n frames for which you gave places have been written
 //   credit   u64 bytes                so much of what you sent unasked has been taken in
 //   counts   u32 n, n x (u32 partition, u64 chunks)   I have inserted so many, and will insert no more
 //   eager    pieces, metadata, data   pieces that travel inside the message
@@ -10,9 +12,12 @@
 //   final    u8 kind, u64 payload messages, i32 origin, text         my last message in this operation
 //
 // Messages with the operation id that no operation has (Hub::control_op) are about all of them. A header alone is a
-// farewell: the sender closes its communicator and sends nothing more. Otherwise one section follows:
+// farewell: the sender closes its communicator and sends nothing more. Otherwise one section follows; by
+// the last two ranks agree on how payloads travel between them (links.hpp):
 //
 //   abandon  i32 first, i32 last, i32 origin, text    nothing comes of the operations with these ids any more
+//   offer    u8 kind, u32 n, n bytes  you may write to my memory, which is this
+//   answer   u8 kind, u32 n, text     I will (kind), or (messages) why not
 //
 // where pieces = u32 n, n x (u32 partition, u64 sequence, u64 metadata size, u64 data size), and metadata and
 // data are those of the pieces, one after the other. The payload of a frame is the data of its pieces with at
@@ -57,6 +62,36 @@ struct PartitionCount {
     std::uint64_t chunks;
 };
 
+// How payloads travel between two ranks.
+enum class TransportKind : std::uint8_t {
+    messages = 0,
+    peer_memory = 1,
+};
+
+// Where a piece is to be written: in which of the regions of the receiver's memory, and where in that.
+struct Place {
+    std::uint32_t region{0};
+    std::uint64_t offset{0};
+    static constexpr std::size_t wire_size = 4 + 8;
+    friend bool operator==(Place const&, Place const&) = default;
+};
+
+// Leave to send the next frames: as messages, or one of them to these places.
+struct Grant {
+    std::uint32_t frames{0};
+    std::vector<Place> places;
+};
+
+struct Offer {
+    TransportKind kind{TransportKind::messages};
+    std::vector<std::uint8_t> memory;
+};
+
+struct Answer {
+    TransportKind kind{TransportKind::messages};
+    std::string reason;
+};
+
 enum class FinalKind : std::uint8_t {
     finished = 0,
     abandoned = 1,  // by a rank, for a reason
@@ -96,6 +131,8 @@ class MessageWriter {
     explicit MessageWriter(OpId op);
 
     void grants(std::uint32_t frames);
+    void places(std::span<Place const> places);
+    void written(std::uint32_t frames);
     void credit(std::uint64_t bytes);
     void counts(std::span<PartitionCount const> counts);
     // Begin a section with pieces; their metadata follows by append(), in order, then the data of eager ones.
@@ -104,6 +141,8 @@ class MessageWriter {
     void append(std::span<std::uint8_t const> bytes);
     void final(Final const& final);
     void abandon(AbandonedRange const& range);
+    void offer(Offer const& offer);
+    void answer(Answer const& answer);
 
     [[nodiscard]] bool has_sections() const noexcept;
     [[nodiscard]] std::vector<std::uint8_t> take() && { return std::move(bytes_); }
@@ -116,14 +155,22 @@ class MessageWriter {
 
 // A message that was read. Views into the bytes it was read from.
 struct Message {
-    std::uint32_t grants{0};
+    std::vector<Grant> grants;  // in their order
+    std::uint32_t written{0};
     std::uint64_t credit{0};
     std::vector<PartitionCount> counts;
     std::vector<PieceList> eager;
     std::vector<PieceList> frames;
     std::optional<Final> final;
+    std::optional<Offer> offer;
+    std::optional<Answer> answer;
+
+    // How many frames are granted in all.
+    [[nodiscard]] std::uint64_t granted() const noexcept;
 };
 
+// Whether a message about all operations is an offer or an answer. Throws FormatError.
+[[nodiscard]] bool is_about_links(std::span<std::uint8_t const> bytes);
 // The operation that a message belongs to. Throws FormatError.
 [[nodiscard]] OpId read_op(std::span<std::uint8_t const> bytes);
 // Throws FormatError.

@@ -11,12 +11,13 @@
 
 namespace rapidsmpf {
 
-// A limit less what goes through an adaptor: negative when more is in use than that.
+// A limit less what goes through an adaptor, and less the shared memory of this process, in which collectives receive
+// beside it: negative when more is in use than that.
 class LimitAvailableMemory {
   public:
     // Throws std::invalid_argument without an adaptor.
     LimitAvailableMemory(std::shared_ptr<RmmResourceAdaptor const> mr, std::int64_t limit);
-    [[nodiscard]] std::int64_t operator()() const noexcept { return limit_ - mr_->current_allocated(); }
+    [[nodiscard]] std::int64_t operator()() const noexcept;
     [[nodiscard]] std::int64_t limit() const noexcept { return limit_; }
 
   private:

@@ -1,0 +1,112 @@
+#include <rapidsmpf/exchange/links.hpp>
+
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
+
+namespace rapidsmpf::exchange {
+
+Links::Links(Communicator& comm)
+    : comm_{comm}, messages_{comm}, peers_(static_cast<std::size_t>(comm.nranks())) {
+    // Between GPUs payloads do not lie in the host's memory.
+    bool const wanted = config::get_text(comm.options(), "peer_memory") == "auto" && comm.nranks() > 1
+                        && Device::current().kind() == DeviceKind::cpu;
+    if (!wanted) {
+        return;
+    }
+    std::string why_not;
+    peer_memory_ = PeerMemory::make(comm, why_not);
+    if (!peer_memory_) {
+        explain("this process cannot have shared memory: " + why_not);
+    }
+}
+
+std::optional<Offer> Links::take_offer(Rank to) {
+    auto& entry = peer(to);
+    // A peer that has begun with something else does not use it.
+    bool const useless = entry.stage == Stage::decided && entry.kind == TransportKind::messages;
+    if (!peer_memory_ || useless || std::exchange(entry.offered, true)) {
+        return std::nullopt;
+    }
+    return Offer{TransportKind::peer_memory, peer_memory_->offer()};
+}
+
+void Links::on_other(Rank source) {
+    if (peer(source).stage == Stage::silent) {
+        decide(source, TransportKind::messages, "");
+    }
+}
+
+std::optional<Answer> Links::on_offer(Rank source, Offer const& offer) {
+    auto& entry = peer(source);
+    RAPIDSMPF_EXPECTS(entry.stage == Stage::silent, "it offered its memory too late", FormatError);
+    if (!peer_memory_ || offer.kind != TransportKind::peer_memory) {
+        // It waits for nothing: what this rank says next is no offer.
+        decide(source, TransportKind::messages, "");
+        return std::nullopt;
+    }
+    auto const why_not = peer_memory_->accept(source, offer.memory);
+    entry.stage = Stage::answering;
+    if (why_not.empty()) {
+        return Answer{TransportKind::peer_memory, ""};
+    }
+    explain("rank " + std::to_string(source) + ": " + why_not);
+    return Answer{TransportKind::messages, why_not};
+}
+
+void Links::on_answer(Rank source, Answer const& answer) {
+    auto& entry = peer(source);
+    RAPIDSMPF_EXPECTS(
+        peer_memory_ && entry.offered && entry.stage == Stage::answering, "it answered what nobody asked",
+        FormatError);
+    if (answer.kind != TransportKind::peer_memory) {
+        decide(source, TransportKind::messages, "rank " + std::to_string(source) + " says: " + answer.reason);
+    } else {
+        decide(
+            source, peer_memory_->is_open(source) ? TransportKind::peer_memory : TransportKind::messages, "");
+    }
+}
+
+void Links::decide(Rank rank, TransportKind kind, std::string const& why_not) {
+    auto& entry = peer(rank);
+    entry.stage = Stage::decided;
+    entry.kind = kind;
+    if (!why_not.empty()) {
+        explain(why_not);
+    }
+    comm_.logger().debug(
+        "payloads between this rank and rank " + std::to_string(rank) + " travel "
+        + (kind == TransportKind::peer_memory ? "through peer memory" : "as messages"));
+}
+
+void Links::explain(std::string const& why_not) {
+    if (!std::exchange(explained_, true)) {
+        comm_.logger().info("payloads travel as messages, not through peer memory: " + why_not);
+    }
+}
+
+Transport* Links::incoming(Rank from) noexcept {
+    auto const& entry = peers_[static_cast<std::size_t>(from)];
+    if (entry.stage != Stage::decided) {
+        return nullptr;
+    }
+    return entry.kind == TransportKind::peer_memory ? static_cast<Transport*>(peer_memory_.get())
+                                                    : &messages_;
+}
+
+Transport& Links::outgoing(std::span<Place const> places) {
+    if (places.empty()) {
+        return messages_;
+    }
+    RAPIDSMPF_EXPECTS(peer_memory_ != nullptr, "it gave places to a rank that does not write", FormatError);
+    return *peer_memory_;
+}
+
+void Links::close() noexcept {
+    if (peer_memory_) {
+        peer_memory_->close();
+    }
+}
+
+}  // namespace rapidsmpf::exchange

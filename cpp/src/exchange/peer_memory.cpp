@@ -1,0 +1,333 @@
+#include <rapidsmpf/exchange/peer_memory.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/statistic_names.hpp>
+#include <rapidsmpf/exchange/transfer.hpp>
+
+#include "peer_offer.hpp"
+
+namespace rapidsmpf::exchange {
+
+namespace {
+// What is copied at a time: long enough that a look at the transport in between costs nothing, short enough that
+// what arrives meanwhile hardly waits.
+constexpr std::size_t slice_bytes = std::size_t{1} << 20U;
+}  // namespace
+
+namespace detail {
+
+// A peer, as it writes to this rank's memory.
+class Writer {
+  public:
+    Writer(std::shared_ptr<device::SharedView> view, std::uint64_t word, std::uint64_t value)
+        : view_{std::move(view)}, word_{word}, value_{value} {}
+    [[nodiscard]] bool may_write() const noexcept {
+        return view_->has_word(word_, value_) && view_->owner_is_alive();
+    }
+
+  private:
+    std::shared_ptr<device::SharedView> view_;  // of its memory
+    std::uint64_t word_;
+    std::uint64_t value_;
+};
+
+// The pieces of one frame, on their way into a peer's memory.
+class PeerWrite {
+  public:
+    PeerWrite(
+        std::shared_ptr<device::SharedView> view, std::shared_ptr<Statistics> statistics,
+        Sending::Pieces pieces, std::vector<Place> const& places)
+        : view_{std::move(view)}, statistics_{std::move(statistics)}, pieces_{std::move(pieces)} {
+        std::erase_if(pieces_, [](auto const& piece) { return piece->size() == 0; });
+        RAPIDSMPF_EXPECTS(
+            places.size() == pieces_.size(),
+            "it gave " + std::to_string(places.size()) + " places for " + std::to_string(pieces_.size())
+                + " pieces",
+            FormatError);
+        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+            RAPIDSMPF_EXPECTS(
+                places[i].region == 0 && view_->contains(places[i].offset, pieces_[i]->size()),
+                "it gave a place outside of its memory", FormatError);
+            to_.push_back(view_->at(places[i].offset));
+        }
+    }
+
+    // Copies at most `budget` bytes; returns how many.
+    std::size_t copy(std::size_t budget) {
+        ScopedTimer const timer{*statistics_, statistic::id("exchange-peer-memory-time")};
+        std::size_t copied = 0;
+        while (piece_ < pieces_.size() && copied < budget) {
+            auto const size = std::min(budget - copied, pieces_[piece_]->size() - offset_);
+            std::memcpy(to_[piece_] + offset_, pieces_[piece_]->data() + offset_, size);
+            copied += size;
+            offset_ += size;
+            if (offset_ == pieces_[piece_]->size()) {
+                ++piece_;
+                offset_ = 0;
+            }
+        }
+        if (piece_ == pieces_.size()) {
+            // Before the message that says so.
+            std::atomic_thread_fence(std::memory_order_release);
+            ended_ = true;
+        }
+        statistics_->add(statistic::id("exchange-peer-memory-bytes"), static_cast<double>(copied));
+        return copied;
+    }
+
+    void stop() noexcept { ended_ = true; }
+    [[nodiscard]] bool has_ended() const noexcept { return ended_; }
+
+  private:
+    std::shared_ptr<device::SharedView> view_;
+    std::shared_ptr<Statistics> statistics_;
+    Sending::Pieces pieces_;
+    std::vector<std::byte*> to_;
+    std::size_t piece_{0};
+    std::size_t offset_{0};
+    std::atomic<bool> ended_{false};  // written, or stopped
+};
+
+}  // namespace detail
+
+namespace {
+
+using Blocks = std::vector<std::shared_ptr<device::SharedBlock>>;
+
+// Where the pieces of a frame go; none when there is no address space left.
+struct Layout {
+    Layout(AnnouncedFrame const& frame, device::SharedMemory& memory) {
+        std::size_t small_pieces = 0;
+        for (auto const& piece : frame.pieces) {
+            if (is_small(frame, piece)) {
+                small_bytes += piece.header.data_size;
+                ++small_pieces;
+            }
+        }
+        bool const together = small_pieces > 1;
+        std::uint64_t small_offset = 0;
+        if (together) {
+            small = memory.allocate(small_bytes);
+            complete = small != nullptr;
+            small_offset = small ? small->offset() : 0;
+        }
+        blocks.resize(frame.pieces.size());
+        for (std::size_t i = 0; i < frame.pieces.size() && complete; ++i) {
+            auto const size = static_cast<std::size_t>(frame.pieces[i].header.data_size);
+            if (together && is_small(frame, frame.pieces[i])) {
+                places.push_back(Place{0, small_offset});
+                small_offset += size;
+            } else if (size > 0) {
+                blocks[i] = memory.allocate(size);
+                complete = blocks[i] != nullptr;
+                places.push_back(Place{0, complete ? blocks[i]->offset() : 0});
+            }
+        }
+    }
+
+    static bool is_small(AnnouncedFrame const& frame, AnnouncedFrame::Piece const& piece) {
+        return frame.is_small(piece) && piece.header.data_size < PeerMemory::small_piece;
+    }
+
+    bool complete{true};
+    std::vector<Place> places;
+    std::size_t small_bytes{0};
+    std::shared_ptr<device::SharedBlock> small;  // of the small pieces, if there are several
+    Blocks blocks;                               // by piece; null: in `small`, or no data
+};
+
+class PeerLanding final : public Landing {
+  public:
+    PeerLanding(
+        device::SharedMemory& shared, std::shared_ptr<detail::Writer const> writer,
+        std::shared_ptr<BufferResource> br, Layout layout, AnnouncedFrame frame, MemoryReservation memory)
+        : shared_{shared},
+          writer_{std::move(writer)},
+          br_{std::move(br)},
+          layout_{std::move(layout)},
+          frame_{std::move(frame)},
+          memory_{std::move(memory)} {
+        buffers_.resize(layout_.blocks.size());
+        for (std::size_t i = 0; i < buffers_.size(); ++i) {
+            if (layout_.blocks[i]) {
+                buffers_[i] = take(layout_.blocks[i], frame_.pieces[i].header.data_size);
+            }
+        }
+        if (layout_.small) {
+            small_ = take(layout_.small, layout_.small_bytes);
+        }
+    }
+
+    ~PeerLanding() override {
+        if (ended_) {
+            return;
+        }
+        layout_.blocks.push_back(layout_.small);
+        for (auto& block : layout_.blocks) {
+            if (block) {
+                shared_.quarantine(std::move(block), [writer = writer_] { return !writer->may_write(); });
+            }
+        }
+    }
+
+    [[nodiscard]] std::span<Place const> places() const noexcept override { return layout_.places; }
+    [[nodiscard]] bool poll() override { return written_; }
+    void set_written() noexcept override { written_ = ended_ = true; }
+    void set_abandoned() noexcept override { ended_ = true; }
+
+    void deliver(Received const& received) override {
+        std::size_t offset = 0;
+        for (std::size_t i = 0; i < frame_.pieces.size(); ++i) {
+            auto& piece = frame_.pieces[i];
+            auto buffer = std::move(buffers_[i]);
+            layout_.blocks[i].reset();
+            if (!buffer) {
+                std::size_t const size = piece.header.data_size;
+                buffer = br_->allocate(size, memory_);
+                if (size > 0) {
+                    std::memcpy(buffer->mutable_host_bytes().data(), small_->data() + offset, size);
+                    offset += size;
+                }
+            }
+            received(piece.header, PackedData{std::move(piece.metadata), std::move(buffer)});
+        }
+    }
+
+  private:
+    // A buffer out of the reservation that lies in a block.
+    [[nodiscard]] std::unique_ptr<Buffer> take(
+        std::shared_ptr<device::SharedBlock> const& block, std::size_t size) {
+        auto buffer = br_->adopt(memory_.mem_type(), block->data(), size, block);
+        br_->release(memory_, size);
+        return buffer;
+    }
+
+    device::SharedMemory& shared_;
+    std::shared_ptr<detail::Writer const> writer_;
+    std::shared_ptr<BufferResource> br_;
+    Layout layout_;
+    AnnouncedFrame frame_;
+    MemoryReservation memory_;                      // for what is copied out of small_
+    std::vector<std::unique_ptr<Buffer>> buffers_;  // by piece
+    std::unique_ptr<Buffer> small_;
+    bool written_{false};
+    bool ended_{false};  // the peer writes to it no more
+};
+
+class PeerSending final : public Sending {
+  public:
+    explicit PeerSending(std::shared_ptr<detail::PeerWrite> write) : write_{std::move(write)} {}
+    ~PeerSending() override { write_->stop(); }
+    [[nodiscard]] bool start() override { return true; }
+    [[nodiscard]] bool poll() override { return write_->has_ended(); }
+    [[nodiscard]] bool needs_notice() const noexcept override { return true; }
+
+  private:
+    std::shared_ptr<detail::PeerWrite> write_;
+};
+
+}  // namespace
+
+std::unique_ptr<PeerMemory> PeerMemory::make(Communicator const& comm, std::string& reason) {
+    auto* const memory = device::SharedMemory::current(reason);
+    if (memory == nullptr) {
+        return nullptr;
+    }
+    return std::make_unique<PeerMemory>(comm, *memory);
+}
+
+PeerMemory::PeerMemory(Communicator const& comm, device::SharedMemory& memory)
+    : memory_{memory}, writing_{memory.make_word()}, peers_(static_cast<std::size_t>(comm.nranks())) {}
+
+PeerMemory::~PeerMemory() {
+    close();
+}
+
+std::vector<std::uint8_t> PeerMemory::offer() const {
+    return detail::write_offer(detail::PeerOffer{memory_.ticket(), writing_->offset(), writing_->value()});
+}
+
+std::string PeerMemory::accept(Rank from, std::vector<std::uint8_t> const& offered) {
+    auto const offer = detail::read_offer(offered);
+    RAPIDSMPF_EXPECTS(
+        device::SharedView::contains_word(offer.word), "its word is outside of its memory", FormatError);
+    std::string reason;
+    auto view = closed_ ? nullptr : device::SharedView::open(offer.ticket, reason);
+    if (!view) {
+        return closed_ ? "this rank closes its communicator" : reason;
+    }
+    auto& entry = peer(from);
+    entry.writer = std::make_shared<detail::Writer>(view, offer.word, offer.value);
+    entry.view = std::move(view);
+    return {};
+}
+
+bool PeerMemory::is_open(Rank rank) const noexcept {
+    return peers_[static_cast<std::size_t>(rank)].view != nullptr && !closed_;
+}
+
+bool PeerMemory::progress() {
+    std::size_t copied = 0;
+    bool any = false;
+    for (std::size_t idle = 0; idle < peers_.size() && copied < slice_bytes;) {
+        auto& queue = peers_[next_].queue;
+        next_ = (next_ + 1) % peers_.size();
+        while (!queue.empty() && queue.front()->has_ended()) {
+            queue.pop_front();
+        }
+        if (queue.empty()) {
+            ++idle;
+            continue;
+        }
+        idle = 0;
+        any = true;
+        copied += queue.front()->copy(slice_bytes - copied);
+    }
+    return any;
+}
+
+void PeerMemory::close() noexcept {
+    if (std::exchange(closed_, true)) {
+        return;
+    }
+    for (auto& entry : peers_) {
+        for (auto const& write : entry.queue) {
+            write->stop();
+        }
+        entry.queue.clear();
+    }
+    writing_->clear();
+}
+
+std::unique_ptr<Landing> PeerMemory::grant(
+    Lane const& lane, AnnouncedFrame& frame, MemoryReservation& memory) {
+    auto& entry = peer(lane.peer);
+    if (closed_ || !entry.view || lane.br->device().kind() != DeviceKind::cpu) {
+        return nullptr;
+    }
+    Layout layout{frame, memory_};
+    if (!layout.complete || layout.places.empty()) {
+        return nullptr;
+    }
+    return std::make_unique<PeerLanding>(
+        memory_, entry.writer, lane.br, std::move(layout), std::move(frame), std::move(memory));
+}
+
+std::unique_ptr<Sending> PeerMemory::write(
+    Lane const& lane, Sending::Pieces pieces, std::vector<Place> places, Settings const& /*settings*/) {
+    auto& entry = peer(lane.peer);
+    RAPIDSMPF_EXPECTS(entry.view != nullptr, "it gave places in memory that it has not offered", FormatError);
+    auto write =
+        std::make_shared<detail::PeerWrite>(entry.view, lane.br->statistics(), std::move(pieces), places);
+    if (!closed_) {
+        entry.queue.push_back(write);
+    }
+    return std::make_unique<PeerSending>(std::move(write));
+}
+
+}  // namespace rapidsmpf::exchange

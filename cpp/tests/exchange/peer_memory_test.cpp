@@ -1,0 +1,453 @@
+// Peer memory with one side played by hand: who may write where, when, and what becomes of a block that was granted and
+// not written.
+#include <rapidsmpf/exchange/peer_memory.hpp>
+
+#include <cstring>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <rapidsmpf/communicator/loopback.hpp>
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/exchange/hub.hpp>
+#include <rapidsmpf/exchange/operation.hpp>
+
+namespace rapidsmpf::exchange {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+using device::SharedMemory;
+constexpr std::chrono::milliseconds patience{60'000};
+constexpr std::size_t KiB = 1024;
+Tag const control{Hub::control_op, 0};
+
+Operation::Plan plan_of(OpId op, Settings const& settings = Settings()) {
+    Operation::Plan plan;
+    plan.kind = "shuffle";
+    plan.op = op;
+    plan.total = 2;
+    plan.owner = [](PartitionId partition) { return static_cast<Rank>(partition); };
+    plan.settings = settings;
+    return plan;
+}
+
+// Rank 0 is an operation, rank 1 is this test.
+class PeerMemoryTest : public testing::Test {
+  protected:
+    PeerMemoryTest() {
+        std::string reason;
+        mine = PeerMemory::make(*cluster[1], reason);
+        if (!mine) {
+            throw std::runtime_error{reason};
+        }
+        operation = Operation::open(*cluster[0], br, plan_of(7));
+    }
+    ~PeerMemoryTest() override { operation->release(); }
+
+    Message hear() {
+        for (;;) {
+            if (auto arrived = cluster[1]->recv_any(control)) {
+                heard_ = std::move(arrived->bytes);
+                return read_message(heard_);
+            }
+            std::this_thread::yield();
+        }
+    }
+    void say(MessageWriter writer) { (void)cluster[1]->send(std::move(writer).take(), 0, control); }
+    void offer(Bytes memory) {
+        MessageWriter writer{Hub::control_op};
+        writer.offer(Offer{TransportKind::peer_memory, std::move(memory)});
+        say(std::move(writer));
+    }
+    void answer(TransportKind kind, std::string reason = "") {
+        MessageWriter writer{Hub::control_op};
+        writer.answer(Answer{kind, std::move(reason)});
+        say(std::move(writer));
+    }
+    // Both ranks map each other's memory.
+    void agree() {
+        offer(mine->offer());
+        auto const theirs = hear();
+        EXPECT_EQ(mine->accept(0, theirs.offer.value().memory), "");
+        EXPECT_EQ(hear().answer.value().kind, TransportKind::peer_memory);
+        answer(TransportKind::peer_memory);
+    }
+    void announce(std::vector<std::uint64_t> const& sizes) {
+        std::vector<PieceHeader> pieces;
+        for (auto const size : sizes) {
+            pieces.emplace_back(0, announced_++, 1, size);
+        }
+        MessageWriter writer{7};
+        writer.frame(pieces, 64 * KiB, 1 << 20);
+        writer.append(Bytes(sizes.size(), 9));
+        say(std::move(writer));
+    }
+    void written(std::uint32_t frames) {
+        MessageWriter writer{7};
+        writer.written(frames);
+        say(std::move(writer));
+    }
+    [[nodiscard]] std::shared_ptr<Buffer const> filled(std::size_t size, int value) const {
+        auto buffer = br->allocate(MemoryType::DEVICE, size);
+        std::memset(buffer->mutable_host_bytes().data(), value, size);
+        return buffer;
+    }
+    // Writes pieces of these sizes, the bytes of piece i being first + i; without a word about it.
+    void write(std::vector<std::uint64_t> const& sizes, std::vector<Place> places, int first) {
+        Sending::Pieces pieces;
+        for (auto const size : sizes) {
+            pieces.push_back(filled(size, first++));
+        }
+        auto const sending = mine->write(lane(), std::move(pieces), std::move(places), Settings());
+        EXPECT_TRUE(sending->start());
+        EXPECT_TRUE(sending->needs_notice());
+        while (!sending->poll()) {
+            EXPECT_TRUE(mine->progress());
+        }
+    }
+    [[nodiscard]] Transport::Lane lane() const { return {0, Tag{7, 1}, br}; }
+    std::string failure() {
+        for (;;) {
+            if (auto const failed = cluster[0]->failure()) {
+                return "rank " + std::to_string(failed->rank) + ": " + failed->reason;
+            }
+            std::this_thread::yield();
+        }
+    }
+
+    static BufferResource::Settings counting() {
+        BufferResource::Settings settings;
+        settings.statistics = std::make_shared<Statistics>();
+        return settings;
+    }
+
+    std::shared_ptr<BufferResource> br = BufferResource::make(counting());
+    LoopbackCluster cluster{2};
+    std::unique_ptr<PeerMemory> mine;
+    std::shared_ptr<Operation> operation;
+
+  private:
+    Bytes heard_;
+    std::uint64_t announced_{0};
+};
+
+TEST_F(PeerMemoryTest, PiecesAreWrittenToWhereTheyAreGranted) {
+    agree();
+    std::vector<std::uint64_t> const sizes{100'000, 10, 0, 3'000'000, 5'000, 20'000, 1};
+    announce(sizes);
+    auto const granted = hear();
+    ASSERT_EQ(granted.grants.size(), 1U);
+    ASSERT_EQ(granted.grants[0].places.size(), 6U);
+    write(sizes, granted.grants[0].places, 1);
+    written(1);
+    MessageWriter counts{7};
+    counts.counts(std::vector{PartitionCount{0, sizes.size()}});
+    say(std::move(counts));
+    operation->insert_finished();
+    operation->wait_on(0, patience);
+    auto const chunks = operation->extract(0);
+    ASSERT_EQ(chunks.size(), sizes.size());
+    auto const in_place = SharedMemory::used();
+    EXPECT_GT(in_place, 3'100'000U);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+        auto const bytes = chunks[i].data.data->host_bytes();
+        ASSERT_EQ(bytes.size(), sizes[i]);
+        EXPECT_EQ(chunks[i].data.data->mem_type(), MemoryType::DEVICE);
+        EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [&](std::byte byte) {
+            return byte == static_cast<std::byte>(i + 1);
+        })) << i;
+    }
+    EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 3'125'011);  // the pieces, once
+    EXPECT_EQ(br->memory_reserved(MemoryType::DEVICE), 0);
+}
+
+TEST_F(PeerMemoryTest, ABlockIsReusedWhenItsChunkIsGone) {
+    agree();
+    std::optional<Place> first;
+    for (int round = 0; round < 5; ++round) {
+        announce({200'000});
+        auto message = hear();
+        while (message.grants.empty()) {
+            message = hear();
+        }
+        auto const places = message.grants[0].places;
+        first = first.value_or(places.at(0));
+        EXPECT_EQ(places.at(0), *first);
+        write({200'000}, places, round);
+        written(1);
+        while (operation->extract(0).empty()) {
+            std::this_thread::yield();
+        }
+    }
+}
+
+TEST_F(PeerMemoryTest, AChunkInABlockIsSpilledAsAnyOther) {
+    agree();
+    announce({200'000});
+    auto const places = hear().grants.at(0).places;
+    write({200'000}, places, 5);
+    auto const used = SharedMemory::used();
+    written(1);
+    while (operation->spill(1) == 0) {
+        std::this_thread::yield();
+    }
+    EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 0);
+    EXPECT_LT(SharedMemory::used(), used);
+    auto const chunks = operation->extract(0);
+    ASSERT_EQ(chunks.size(), 1U);
+    auto memory = br->reserve(MemoryType::DEVICE, 200'000, AllowOverbooking::yes).first;
+    auto const back = br->copy(*chunks[0].data.data, 0, 200'000, memory);
+    EXPECT_EQ(back->host_bytes()[199'999], std::byte{5});
+}
+
+TEST_F(PeerMemoryTest, NothingIsGrantedBeforeTheAnswer) {
+    offer(mine->offer());
+    auto const theirs = hear();
+    EXPECT_EQ(mine->accept(0, theirs.offer.value().memory), "");
+    (void)hear();  // its answer
+    announce({100'000});
+    MessageWriter eager{7};
+    eager.eager(std::vector{PieceHeader{0, 9, 1, 1}});
+    eager.append(Bytes{1, 2});
+    say(std::move(eager));
+    while (operation->extract(0).empty()) {  // it has read what was announced
+        std::this_thread::yield();
+    }
+    EXPECT_FALSE(cluster[1]->recv_any(control));
+    answer(TransportKind::peer_memory);
+    EXPECT_EQ(hear().grants.at(0).places.size(), 1U);
+}
+
+TEST_F(PeerMemoryTest, WhoDoesNotMapTheMemoryGetsMessages) {
+    offer(mine->offer());
+    (void)hear();
+    (void)hear();
+    answer(TransportKind::messages, "not today");
+    announce({100'000});
+    auto const granted = hear();
+    ASSERT_EQ(granted.granted(), 1U);
+    EXPECT_TRUE(granted.grants[0].places.empty());
+}
+
+TEST_F(PeerMemoryTest, WhoCannotBeMappedGetsMessages) {
+    auto memory = mine->offer();
+    memory.back() ^= 1U;  // in the name of the host
+    offer(std::move(memory));
+    EXPECT_EQ(mine->accept(0, hear().offer.value().memory), "");
+    auto const said = hear().answer.value();
+    EXPECT_EQ(said.kind, TransportKind::messages);
+    EXPECT_EQ(said.reason, "it is on another host, or in another pid namespace");
+    answer(TransportKind::peer_memory);
+    announce({100'000});
+    EXPECT_TRUE(hear().grants.at(0).places.empty());
+}
+
+TEST_F(PeerMemoryTest, WhoBeginsWithSomethingElseGetsMessages) {
+    announce({100'000});
+    auto const granted = hear();
+    EXPECT_FALSE(granted.offer);  // there is no use in it
+    EXPECT_TRUE(granted.grants.at(0).places.empty());
+}
+
+TEST_F(PeerMemoryTest, AnAbandonedFrameGivesItsBlocksBack) {
+    agree();
+    announce({100'000, 200'000});
+    ASSERT_EQ(hear().grants.at(0).places.size(), 2U);
+    auto const used = SharedMemory::used();
+    Final last;
+    last.kind = FinalKind::abandoned;
+    last.origin = 1;
+    last.reason = "enough";
+    MessageWriter writer{7};
+    writer.final(last);
+    say(std::move(writer));
+    EXPECT_THROW(operation->wait_on(0, patience), std::runtime_error);
+    while (!hear().final) {
+    }
+    while (SharedMemory::used() >= used) {
+        std::this_thread::yield();
+    }
+    EXPECT_EQ(SharedMemory::quarantined(), 0U);
+}
+
+// After a failure nobody listens: whether the peer still writes shows in its memory only.
+TEST_F(PeerMemoryTest, ABlockIsOutOfUseUntilThePeerWritesNoMore) {
+    agree();
+    announce({100'000});
+    auto const place = hear().grants.at(0).places.at(0);
+    cluster.kill(1, "killed by the test");
+    EXPECT_THROW(operation->wait_on(0, patience), RankFailedError);
+    while (SharedMemory::quarantined() == 0) {
+        std::this_thread::yield();
+    }
+    EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 0);  // it is not theirs any more
+    std::string reason;
+    auto& memory = *SharedMemory::current(reason);
+    std::vector<std::shared_ptr<device::SharedBlock>> others;
+    for (int i = 0; i < 20; ++i) {
+        others.push_back(memory.allocate(100'000));
+        EXPECT_NE(others.back()->offset(), place.offset);
+    }
+    others.clear();
+    mine->close();
+    EXPECT_EQ(SharedMemory::quarantined(), 0U);
+}
+
+TEST_F(PeerMemoryTest, AfterAFailureItShowsThatItWritesNoMore) {
+    agree();
+    announce({100'000});
+    (void)hear();
+    // What this rank has granted to rank 0.
+    MessageWriter list{7};
+    list.frame(std::vector{PieceHeader{1, 0, 1, 50'000}}, 64, 1 << 20);
+    list.append(Bytes{9});
+    auto const bytes = std::move(list).take();
+    auto const message = read_message(bytes);
+    ReceiveBudget budget;
+    AnnouncedFrame frame{message.frames.at(0), budget};
+    auto memory = br->reserve(MemoryType::DEVICE, frame.memory_needed(), AllowOverbooking::yes).first;
+    auto landing = mine->grant(lane(), frame, memory);
+    ASSERT_NE(landing, nullptr);
+    landing.reset();
+    EXPECT_GT(SharedMemory::quarantined(), 0U);
+    cluster.kill(1, "killed by the test");
+    mine->close();
+    while (SharedMemory::quarantined() > 0) {
+        std::this_thread::yield();
+    }
+}
+
+TEST_F(PeerMemoryTest, AWriteGoesInSlicesAndStopsWhenNobodyWantsIt) {
+    agree();
+    announce({5'000'000});
+    auto const places = hear().grants.at(0).places;
+    Sending::Pieces pieces;
+    pieces.push_back(filled(5'000'000, 1));
+    auto sending = mine->write(lane(), std::move(pieces), places, Settings());
+    EXPECT_TRUE(mine->progress());
+    EXPECT_FALSE(sending->poll());
+    sending.reset();  // stops it
+    EXPECT_FALSE(mine->progress());
+    EXPECT_EQ(br->statistics()->get("exchange-peer-memory-bytes").value, 1 << 20);
+}
+
+// Each of these must end as the failure of rank 1.
+class MalformedPeer : public PeerMemoryTest {
+  protected:
+    void expect(std::string const& why) {
+        auto const said = failure();
+        EXPECT_EQ(said.find("rank 1: it sent a malformed message"), 0U) << said;
+        EXPECT_NE(said.find(why), std::string::npos) << said;
+        EXPECT_THROW(operation->insert_finished(), RankFailedError);
+    }
+    void insert(std::size_t size) {
+        std::vector<std::pair<PartitionId, PackedData>> chunks;
+        chunks.emplace_back(1, PackedData{{1}, br->allocate(MemoryType::DEVICE, size)});
+        operation->insert(std::move(chunks));
+    }
+    void grant(std::vector<Place> const& places) {
+        agree();
+        insert(100'000);
+        EXPECT_EQ(hear().frames.size(), 1U);
+        MessageWriter writer{7};
+        writer.places(places);
+        say(std::move(writer));
+    }
+};
+
+TEST_F(MalformedPeer, WrittenWithoutPlaces) {
+    agree();
+    written(1);
+    expect("it wrote more frames than it was given places for");
+}
+
+TEST_F(MalformedPeer, FinishedWithoutWriting) {
+    agree();
+    announce({100'000});
+    (void)hear();
+    MessageWriter writer{7};
+    writer.final(Final());
+    say(std::move(writer));
+    expect("it did not write all frames that it was given places for");
+}
+
+TEST_F(MalformedPeer, PlacesOutsideOfItsMemory) {
+    std::string reason;
+    grant({Place{0, SharedMemory::current(reason)->ticket().size - 10}});
+    expect("it gave a place outside of its memory");
+}
+
+TEST_F(MalformedPeer, PlacesInTheFirstPages) {
+    grant({Place{0, 4096}});
+    expect("it gave a place outside of its memory");
+}
+
+TEST_F(MalformedPeer, PlacesInAnotherRegion) {
+    grant({Place{1, SharedMemory::first_offset}});
+    expect("it gave a place outside of its memory");
+}
+
+TEST_F(MalformedPeer, TooManyPlaces) {
+    grant({Place{0, SharedMemory::first_offset}, Place{0, SharedMemory::first_offset}});
+    expect("it gave 2 places for 1 pieces");
+}
+
+TEST_F(MalformedPeer, PlacesThatWereNotOffered) {
+    insert(100'000);
+    EXPECT_TRUE(hear().offer);
+    EXPECT_EQ(hear().frames.size(), 1U);
+    MessageWriter writer{7};
+    writer.places(std::vector{Place{0, SharedMemory::first_offset}});
+    say(std::move(writer));
+    expect("it gave places in memory that it has not offered");
+}
+
+TEST_F(MalformedPeer, TwoOffers) {
+    offer(mine->offer());
+    offer(mine->offer());
+    expect("it offered its memory too late");
+}
+
+TEST_F(MalformedPeer, AnAnswerToNothing) {
+    answer(TransportKind::peer_memory);
+    expect("it answered what nobody asked");
+}
+
+TEST_F(MalformedPeer, AnOfferOfAnyBytes) {
+    offer(Bytes{1, 2, 3});
+    expect("an offer of memory ends too early");
+}
+
+TEST_F(MalformedPeer, AWordOutsideOfItsMemory) {
+    auto memory = mine->offer();
+    std::fill(memory.begin() + 16, memory.begin() + 24, std::uint8_t{0xff});
+    offer(std::move(memory));
+    expect("its word is outside of its memory");
+}
+
+// Whatever is offered, it ends with an answer or a failure, and nothing is touched that is not shared memory.
+TEST(AnyOffer, IsAnsweredOrRefused) {
+    std::mt19937_64 random{5};
+    LoopbackCluster const cluster{2};
+    std::string reason;
+    auto const good = PeerMemory::make(*cluster[1], reason);
+    ASSERT_NE(good, nullptr) << reason;
+    auto const original = good->offer();
+    auto const under_attack = PeerMemory::make(*cluster[0], reason);
+    for (int round = 0; round < 500; ++round) {
+        auto bytes = original;
+        for (auto flips = 1 + random() % 3; flips > 0; --flips) {
+            bytes[random() % bytes.size()] = static_cast<std::uint8_t>(random());
+        }
+        try {
+            (void)under_attack->accept(1, bytes);
+        } catch (FormatError const&) {  // NOLINT(bugprone-empty-catch)
+        }
+    }
+    EXPECT_EQ(under_attack->accept(1, original), "");
+}
+
+}  // namespace
+}  // namespace rapidsmpf::exchange

@@ -347,7 +347,7 @@ bool Hub::look_for_departures() {
         auto const now = std::chrono::steady_clock::now();
         departure.heard = departure.heard.value_or(now);
         // Unless it has said farewell.
-        if (now - *departure.heard >= detail::departure_grace) {
+        if (now - *departure.heard >= ::rapidsmpf::detail::departure_grace) {
             on_left(rank);
             any = true;
         }

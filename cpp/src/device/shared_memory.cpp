@@ -155,7 +155,7 @@ class SharedMemory::Pool {
         }
         try {
             std::lock_guard const lock{mutex_};
-            kept_[where.index].push_back({block.offset(), block.size()});
+            kept_[where.index].push_back({block.offset(), block.size(), ++puts_});
             kept_bytes_ += block.size();
         } catch (std::bad_alloc const&) {
             give_back(block.offset(), block.size());
@@ -164,28 +164,25 @@ class SharedMemory::Pool {
         trim(limit_);
     }
 
-    // Takes from all sizes in turn, the oldest block first, so that sizes that nobody asks for any more go, too.
+    // The block that has been kept longest goes first, so that those of sizes that nobody asks for any more do not drive
+    // out those that are in use.
     std::size_t trim(std::size_t keep) noexcept {
         std::size_t freed = 0;
         if (::getpid() != process_) {
             return freed;
         }
-        for (std::size_t without = 0; kept_bytes_ > keep && without < class_count;) {
-            Kept block{0, 0};
+        while (kept_bytes_ > keep) {
+            Kept block;
             {
                 std::lock_guard const lock{mutex_};
-                auto& entry = kept_[hand_++ % class_count];
-                if (!entry.empty()) {
-                    block = entry.front();
-                    entry.pop_front();
-                    kept_bytes_ -= block.size;
+                auto* const entry = oldest();
+                if (entry == nullptr) {
+                    break;
                 }
+                block = entry->front();
+                entry->pop_front();
+                kept_bytes_ -= block.size;
             }
-            if (block.size == 0) {
-                ++without;
-                continue;
-            }
-            without = 0;
             freed += block.size;
             give_back(block.offset, block.size);
         }
@@ -266,8 +263,9 @@ class SharedMemory::Pool {
 
   private:
     struct Kept {
-        std::uint64_t offset;
-        std::size_t size;
+        std::uint64_t offset{0};
+        std::size_t size{0};
+        std::uint64_t put{0};  // which one it was of all that came back
     };
     using Suspect = std::pair<std::shared_ptr<SharedBlock>, std::function<bool()>>;
 
@@ -286,6 +284,17 @@ class SharedMemory::Pool {
             used_ += wanted.size;
         }
         return offset;
+    }
+
+    // The blocks of the size of which one has been kept longest; null when there are none.
+    [[nodiscard]] std::deque<Kept>* oldest() {
+        std::deque<Kept>* found = nullptr;
+        for (auto& entry : kept_) {
+            if (!entry.empty() && (found == nullptr || entry.front().put < found->front().put)) {
+                found = &entry;
+            }
+        }
+        return found;
     }
 
     void punch(std::uint64_t begin, std::uint64_t end) const noexcept {
@@ -322,7 +331,7 @@ class SharedMemory::Pool {
     std::mutex mutex_;  // guards everything up to the next
     detail::SharedExtents extents_;
     std::array<std::deque<Kept>, class_count> kept_;
-    std::size_t hand_{0};
+    std::uint64_t puts_{0};
     std::uint64_t next_word_{first_word};
     std::vector<std::uint64_t> free_words_;
 

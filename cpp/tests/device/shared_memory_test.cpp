@@ -115,6 +115,26 @@ TEST_F(SharedMemoryTest, WhatIsKeptIsBounded) {
     EXPECT_EQ(SharedMemory::cached(), 4 * MiB);
 }
 
+TEST_F(SharedMemoryTest, WhatWasKeptLongestGoesFirst) {
+    SharedMemory::set_cache_limit(8 * MiB);
+    std::vector<std::shared_ptr<SharedBlock>> blocks;
+    for (int i = 0; i < 64; ++i) {
+        blocks.push_back(memory.allocate(64 * KiB));
+    }
+    blocks.clear();
+    for (int i = 0; i < 2; ++i) {
+        blocks.push_back(memory.allocate(4 * MiB));
+    }
+    auto const last = blocks.back()->offset();
+    auto const first = blocks.front()->offset();
+    blocks.clear();
+    EXPECT_EQ(SharedMemory::cached(), 8 * MiB);  // of the large ones: the small ones are gone
+    blocks.push_back(memory.allocate(4 * MiB));
+    blocks.push_back(memory.allocate(4 * MiB));
+    EXPECT_EQ(SharedMemory::cached(), 0U);
+    EXPECT_EQ(blocks[0]->offset() + blocks[1]->offset(), first + last);
+}
+
 TEST_F(SharedMemoryTest, MoreThanThereIsIsRefused) {
     EXPECT_EQ(memory.allocate(memory.ticket().size), nullptr);
     EXPECT_EQ(used(), 0U);

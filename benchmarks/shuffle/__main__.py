@@ -191,7 +191,9 @@ class Runner:
             )
             record = self.records[-1]
             if "error" not in record:
-                record["peak_of_limit"] = [peak / limit for peak in record["peak_resident"]]
+                # The kernel's peak counts what a sender has mapped of the receiver's memory for the sender, too.
+                record["peak_of_limit"] = [peak / limit for peak in record["peak_measured"]]
+                record["kernel_peak_of_limit"] = [peak / limit for peak in record["peak_resident"]]
                 print(
                     "  peak of limit: " + ", ".join(f"{p:.2f}" for p in record["peak_of_limit"]), flush=True
                 )

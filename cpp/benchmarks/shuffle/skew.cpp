@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <unordered_map>
@@ -35,6 +36,9 @@ void skew(Job& job, Arguments const& arguments) {
     RowCheck came;
     auto const base = resident();
     reset_peak_resident();
+    // As the library measures it: without what a sender has mapped of the receiver's memory.
+    std::int64_t measured = 0;
+    auto const look = [&] { measured = std::max(measured, br->device().used_memory()); };
     Series series;
     series.add(job.measure([&] {
         coll::Shuffler shuffler{
@@ -56,12 +60,15 @@ void skew(Job& job, Arguments const& arguments) {
                 // Partition p * nranks is one of rank 0.
                 pieces.emplace(static_cast<coll::PartitionId>(p) * nranks, std::move(packed[p]));
             }
+            look();
             shuffler.insert(std::move(pieces));
+            look();
         }
         shuffler.insert_finished();
         for (auto const partition : shuffler.local_partitions()) {
             shuffler.wait_on(partition);
             auto parts = shuffler.extract(partition);
+            look();
             if (!parts.empty()) {
                 came.add(
                     unpack_and_concat(std::move(parts), *br, ValidateData::bounds, AllowOverbooking::yes));
@@ -76,6 +83,7 @@ void skew(Job& job, Arguments const& arguments) {
     record.number("limit", std::uint64_t{limit});
     record.series("all", series);
     record.numbers("base_resident", job.of_all_ranks(base));
+    record.numbers("peak_measured", job.of_all_ranks(static_cast<std::uint64_t>(measured)));
     record.numbers("peak_resident", job.of_all_ranks(peak_resident()));
     auto const values = statistics->snapshot();
     auto const found = values.entries().find("spill-bytes-device-to-disk");

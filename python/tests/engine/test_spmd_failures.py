@@ -25,7 +25,7 @@ def say(line):
     os.write(1, f"{line}\\n".encode())  # at once: ranks share a pipe
 
 def end(column):
-    if engine.rank == victim:
+    if rank == victim:
         say(f"ends {time.monotonic()}")
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -35,11 +35,12 @@ def end(column):
 
 t = pl.scan_parquet(path)
 with SPMDEngine() as engine:
+    rank = engine.rank  # the function takes no engine along: that cannot be serialised
     # A whole query first: the next one finds everything in use.
     t.group_by("k").agg(pl.sum("v")).collect(engine=engine)
     say(f"pid {os.getpid()} {time.monotonic() - begin}")
     # The victim ends where it makes its rows; the others wait for them.
-    rows = t.with_columns(pl.col("v").map_batches(end, return_dtype=pl.Float64))
+    rows = t.with_columns(pl.col("v").map_batches(end, return_dtype=pl.Float64, is_elementwise=True))
     try:
         rows.group_by("s").agg(pl.sum("v")).sort("s").collect(engine=engine)
         say("no failure")

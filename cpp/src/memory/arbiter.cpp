@@ -193,6 +193,9 @@ bool Arbiter::spill(Lock& lock, std::shared_ptr<BufferResource> const& br) {
     retry_.reset();
     bool freed = false;
     for (auto const type : served_tiers) {
+        for (auto* const request : queue(type)) {
+            request->spilled_for_ = true;
+        }
         lock.unlock();
         std::exception_ptr error;
         std::size_t bytes = 0;
@@ -226,6 +229,10 @@ bool Arbiter::expire(Lock& lock, std::shared_ptr<BufferResource> const& br) {
             continue;
         }
         auto& first = *line.front();
+        if (!first.spilled_for_) {
+            any = true;  // it came in the middle of this round: the next one spills for it
+            continue;
+        }
         // Who is not ready to wait wants to hear that it does not fit.
         bool const alone = first.timeout_ > Clock::duration::zero()
                            && br->is_larger_than_limit(type, first.size_) && br->is_idle(type);

@@ -59,6 +59,7 @@ class MemoryRequest {
     // Guarded by the arbiter's mutex.
     bool done_{false};
     Clock::time_point since_;  // made, or the last time that memory was freed for it
+    bool spilled_for_{false};  // a round of spilling knew of it
     std::optional<MemoryReservation> reservation_;
     std::exception_ptr error_;
 };

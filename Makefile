@@ -105,7 +105,7 @@ test-tsan: $(VENV)/.ready
 	    -DRAPIDSMPF_ENABLE_CUDA=OFF -DRAPIDSMPF_SANITIZE=thread -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/tsan > build/tsan-configure.log \
 	    || { cat build/tsan-configure.log; exit 1; }
 	cmake --build build/tsan -j $(JOBS) --target $(TSAN_ROOMS:%=test_%)
-	TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 UCX_MEM_EVENTS=n UCX_MEM_MMAP_HOOK_MODE=none GTEST_FILTER='-$(PROCESS_TESTS)' \
+	TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$(ROOT)/cpp/tests/tsan.supp UCX_MEM_EVENTS=n UCX_MEM_MMAP_HOOK_MODE=none GTEST_FILTER='-$(PROCESS_TESTS)' \
 	    ctest --test-dir build/tsan/cpp -j $(JOBS) -R '^test_($(subst $(EMPTY) $(EMPTY),|,$(TSAN_ROOMS)))[.]' --output-on-failure \
 	    --output-junit $(RESULTS)/tsan.xml --no-tests=error
 

@@ -91,7 +91,9 @@ class PeerMemoryTest : public testing::Test {
     }
     [[nodiscard]] std::shared_ptr<Buffer const> filled(std::size_t size, int value) const {
         auto buffer = br->allocate(MemoryType::DEVICE, size);
-        std::memset(buffer->mutable_host_bytes().data(), value, size);
+        if (size > 0) {
+            std::memset(buffer->mutable_host_bytes().data(), value, size);
+        }
         return buffer;
     }
     // Writes pieces of these sizes, the bytes of piece i being first + i; without a word about it.

@@ -11,6 +11,7 @@
 #include <rmm/mr/cuda_async_memory_resource.hpp>
 
 #include <rapidsmpf/device/gather_copy.hpp>
+#include <rapidsmpf/memory/pinned_memory_resource.hpp>
 #include <rapidsmpf/memory/rmm_resource.hpp>
 #include <rapidsmpf/table/partition.hpp>
 
@@ -22,8 +23,11 @@ using namespace rapidsmpf;
 std::shared_ptr<BufferResource> const& resource() {
     static auto const br = [] {
         BufferResource::Settings settings;
-        settings.device_mr = std::make_shared<RmmResource>(rmm::mr::cuda_async_memory_resource{});
-        settings.pinned_mr = PinnedMemoryResource::make_if_available({.initial_pool_size = 64UL << 20U});
+        rmm::mr::cuda_async_memory_resource pool{};
+        settings.device_mr = std::make_shared<RmmResource>(rmm::device_async_resource_ref{pool});
+        PinnedMemoryResource::Properties pinned;
+        pinned.initial_pool_size = 64UL << 20U;
+        settings.pinned_mr = PinnedMemoryResource::make_if_available(pinned);
         return BufferResource::make(std::move(settings));
     }();
     return br;

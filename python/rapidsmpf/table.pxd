@@ -6,6 +6,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from rapidsmpf.error cimport translate_exception
+from rapidsmpf.memory.buffer_resource cimport BufferResource
 
 
 cdef extern from "<rapidsmpf_python/tables.hpp>" namespace "rapidsmpf" nogil:
@@ -35,6 +36,8 @@ cdef class Table:
     cdef Table from_handle(shared_ptr[const cpp_Table] handle)
 
 
+# The table that an object is or gives; on a GPU it is ordered on the stream.
+cdef shared_ptr[const cpp_Table] read_table(object source, BufferResource br, object on_stream) except *
 cdef cpp_ArrowStream open_table_stream(object source) except *
 cdef object stream_to_capsule(cpp_ArrowStream stream)
 cdef object schema_to_capsule(shared_ptr[const cpp_Schema] schema)

@@ -1,12 +1,14 @@
-"""Tables in host memory: in and out through the Arrow C interface, into packed partitions and back.
+"""Tables: in and out through the Arrow C interface, into packed partitions and back.
 
-A table comes from anything that speaks the Arrow PyCapsule interface (Polars, pyarrow, pandas and others). No function
-here needs a GPU, and none holds the GIL while it works.
+A table comes from anything that speaks the Arrow PyCapsule interface (Polars, pyarrow, pandas, pylibcudf and others). No
+function here needs a GPU, and none holds the GIL while it works. What is on a GPU stays there: tables come in through the
+device interface, and their partitions lie in the memory of the GPU.
 """
 
 from libcpp.utility cimport move
 
 from rapidsmpf.memory.buffer_resource cimport BufferResource, cpp_BufferResource
+from rapidsmpf.memory.memory_resource cimport cpp_Stream, stream_of as native_stream
 from rapidsmpf.memory.packed_data cimport PackedData, cpp_PackedData
 
 
@@ -47,6 +49,17 @@ cdef extern from "<rapidsmpf_python/arrow.hpp>" namespace "rapidsmpf::python":
     cpp_ArrowSchema open_schema(object) except +translate_exception
     cpp_ArrowArray open_array(object) except +translate_exception
 
+cdef extern from "<rapidsmpf_python/device_tables.hpp>" namespace "rapidsmpf::python" nogil:
+    cpp_bool device_is_gpu() except +translate_exception
+    cpp_bool is_on_gpu(const cpp_Table&)
+    vector[unique_ptr[cpp_PackedData]] partition_table(
+        const cpp_Table&, vector[cpp_ColumnReference], int, cpp_BufferResource&, uint64_t
+    ) except +translate_exception
+
+cdef extern from "<rapidsmpf_python/device_tables.hpp>" namespace "rapidsmpf::python":
+    shared_ptr[const cpp_Table] import_device_table(object, object, cpp_Stream) except +translate_exception
+    object device_array_capsule(const cpp_Table&) except +translate_exception
+
 __all__ = ["Table", "pack", "partition_and_pack", "split_and_pack", "unpack", "unpack_and_concat"]
 
 
@@ -79,11 +92,23 @@ cdef object schema_to_capsule(shared_ptr[const cpp_Schema] schema):
     return schema_capsule(export_schema(schema.get()[0]))
 
 
-cdef shared_ptr[const cpp_Table] _read(object source, BufferResource br) except *:
+cdef bint _comes_by_device_interface(object source) except -1:
+    # Most that have it have another too, which copies to the host: a GPU's memory is left where it is.
+    if isinstance(source, type) or not hasattr(source, "__arrow_c_device_array__"):
+        return False
+    if isinstance(source, Table):
+        return False
+    return device_is_gpu() or not (hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"))
+
+
+cdef shared_ptr[const cpp_Table] read_table(object source, BufferResource br, object on_stream) except *:
     cdef cpp_ArrowStream stream
     cdef shared_ptr[const cpp_Table] table
     if isinstance(source, Table):
         return (<Table> source)._handle
+    if _comes_by_device_interface(source):
+        schema_object, array_object = source.__arrow_c_device_array__()
+        return import_device_table(schema_object, array_object, native_stream(on_stream))
     stream = open_table_stream(source)
     with nogil:
         table = read_all(move(stream), br._handle.get()[0])
@@ -95,18 +120,22 @@ cdef dict _numbered(vector[unique_ptr[cpp_PackedData]]& parts):
 
 
 cdef class Table:
-    """Rows in host memory, laid out as Arrow prescribes. Immutable; what is made of it shares its memory.
+    """Rows laid out as Arrow prescribes, in host memory or on a GPU. Immutable; what is made of it shares its memory.
 
-    It exports the Arrow PyCapsule interface, so ``polars.DataFrame(table)`` and ``pyarrow.table(table)`` work and copy
-    nothing.
+    It exports the Arrow PyCapsule interface, so ``polars.DataFrame(table)``, ``pyarrow.table(table)`` and, on a GPU,
+    ``pylibcudf.Table.from_arrow(table)`` work and copy nothing.
 
     Parameters
     ----------
     source
-        An object with ``__arrow_c_stream__`` or ``__arrow_c_array__``. A stream of several batches is put together,
-        which copies; anything else is shared.
+        An object with ``__arrow_c_stream__``, ``__arrow_c_array__`` or ``__arrow_c_device_array__``. A stream of several
+        batches is put together, which copies; anything else is shared. Where the compute device is a GPU, the device
+        interface goes first.
     br
         Where the memory for that comes from.
+    stream
+        For a table on a GPU: the stream that its bytes are ordered on, and on which it is worked with (anything with
+        ``__cuda_stream__``; the default stream if None).
 
     Raises
     ------
@@ -116,8 +145,8 @@ cdef class Table:
         If a column has a type that is not supported (run-end encoded, union, list view); the message names it.
     """
 
-    def __init__(self, source, BufferResource br not None):
-        self._handle = _read(source, br)
+    def __init__(self, source, BufferResource br not None, stream=None):
+        self._handle = read_table(source, br, stream)
 
     def __dealloc__(self):
         # What the memory belongs to may be Python's, or another library's that takes locks of its own.
@@ -146,6 +175,11 @@ cdef class Table:
         return [(<bytes> name).decode() for name in cpp_column_names(self._handle.get().schema().get()[0])]
 
     @property
+    def is_on_gpu(self):
+        """Whether the rows are in the memory of a GPU."""
+        return is_on_gpu(self._handle.get()[0])
+
+    @property
     def nbytes(self):
         """Bytes that the rows take when packed, as far as that is cheap to know."""
         return self._handle.get().byte_size()
@@ -164,8 +198,40 @@ cdef class Table:
         ----------
         requested_schema
             Ignored: the table has the types that it has.
+
+        Raises
+        ------
+        ValueError
+            If the table is on a GPU.
         """
+        self._expect_host()
         return self.__arrow_c_schema__(), array_capsule(table_array(self._handle.get()[0]))
+
+    def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
+        """Return capsules ``arrow_schema`` and ``arrow_device_array`` that share this table's memory, wherever it is.
+
+        Parameters
+        ----------
+        requested_schema
+            Ignored: the table has the types that it has.
+        **kwargs
+            Must be None, as the interface has it for what is not known.
+
+        Raises
+        ------
+        NotImplementedError
+            If one of them is not None.
+        """
+        unknown = [name for name, value in kwargs.items() if value is not None]
+        if unknown:
+            raise NotImplementedError(f"unknown arguments: {', '.join(unknown)}")
+        return self.__arrow_c_schema__(), device_array_capsule(self._handle.get()[0])
+
+    def _expect_host(self):
+        if self.is_on_gpu:
+            raise ValueError(
+                "this table is on a GPU: read it through __arrow_c_device_array__ (pylibcudf.Table.from_arrow does)"
+            )
 
     def __arrow_c_stream__(self, requested_schema=None):
         """Return a capsule ``arrow_array_stream`` of one batch that shares this table's memory.
@@ -174,7 +240,13 @@ cdef class Table:
         ----------
         requested_schema
             Ignored: the table has the types that it has.
+
+        Raises
+        ------
+        ValueError
+            If the table is on a GPU.
         """
+        self._expect_host()
         return stream_to_capsule(table_stream(self._handle.get()[0]))
 
     def __repr__(self):
@@ -194,8 +266,8 @@ def partition_and_pack(table, columns_to_hash, int num_partitions, BufferResourc
     Parameters
     ----------
     table
-        The rows: a :class:`Table` or anything with ``__arrow_c_stream__`` or ``__arrow_c_array__``. A stream of many
-        batches is partitioned as it is read.
+        The rows: a :class:`Table` or anything with ``__arrow_c_stream__``, ``__arrow_c_array__`` or
+        ``__arrow_c_device_array__``. A stream of many batches is partitioned as it is read.
     columns_to_hash
         The keys, by name or by index. Without any, all rows go to one partition.
     num_partitions
@@ -237,8 +309,16 @@ def partition_and_pack(table, columns_to_hash, int num_partitions, BufferResourc
                     f"a column to hash must be a name or an index, got {type(key).__name__}"
                 ) from None
         columns.push_back(column)
-    cdef cpp_ArrowStream stream = open_table_stream(table)
+    cdef cpp_ArrowStream stream
+    cdef shared_ptr[const cpp_Table] rows
     cdef vector[unique_ptr[cpp_PackedData]] parts
+    if isinstance(table, Table) or _comes_by_device_interface(table):
+        rows = read_table(table, br, None)
+        with nogil:
+            parts = partition_table(rows.get()[0], columns, num_partitions, br._handle.get()[0], seed)
+            rows.reset()
+        return _numbered(parts)
+    stream = open_table_stream(table)
     with nogil:
         parts = partition_stream(move(stream), columns, num_partitions, br._handle.get()[0], seed)
     return _numbered(parts)
@@ -272,7 +352,7 @@ def split_and_pack(table, splits, BufferResource br not None):
     cdef vector[int64_t] at
     for split in splits:
         at.push_back(split)
-    cdef shared_ptr[const cpp_Table] rows = _read(table, br)
+    cdef shared_ptr[const cpp_Table] rows = read_table(table, br, None)
     cdef vector[unique_ptr[cpp_PackedData]] parts
     with nogil:
         parts = split_table(rows.get()[0], at, br._handle.get()[0])
@@ -297,7 +377,7 @@ def pack(table, BufferResource br not None):
     OutOfMemory
         If there is no memory. More than the limit of ``br`` is taken when spilling does not free enough.
     """
-    cdef shared_ptr[const cpp_Table] rows = _read(table, br)
+    cdef shared_ptr[const cpp_Table] rows = read_table(table, br, None)
     cdef unique_ptr[cpp_PackedData] packed
     with nogil:
         packed = pack_table(rows.get()[0], br._handle.get()[0])

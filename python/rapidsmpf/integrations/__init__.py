@@ -1,0 +1,1 @@
+"""RapidsMPF in the workers and with the tables of other libraries."""

@@ -45,7 +45,7 @@ Hub::~Hub() {
     say_farewell();
     comm_.remove_failure_listener(listener_);
     for (auto const& operation : all_) {
-        operation->cut_off(RankFailure{comm_.rank(), "", 0, "its communicator was destroyed"});
+        operation->detach(RankFailure{comm_.rank(), "", 0, "its communicator was destroyed"});
     }
 }
 

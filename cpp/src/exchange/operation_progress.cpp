@@ -180,11 +180,7 @@ void Operation::drive(Tick& result) {
     auto& statistics = *br_->statistics();
     Lock const lock{mutex_};
     if (cut_off_) {
-        frames_.clear();
-        for (auto& other : peers_) {
-            other.outbox.cut_off();
-            other.inbox = Inbox{other.rank};
-        }
+        drop_transfers();
         active_ = false;
         result.closed = true;
         return;
@@ -220,6 +216,14 @@ void Operation::drive(Tick& result) {
     result.closed = is_closed();
     if (result.did_something) {
         changed_.notify_all();
+    }
+}
+
+void Operation::drop_transfers() {
+    frames_.clear();
+    for (auto& other : peers_) {
+        other.outbox.cut_off();
+        other.inbox = Inbox{other.rank};
     }
 }
 

@@ -1,0 +1,13 @@
+#include <stdexcept>
+
+#include <rapidsmpf/device/gather_copy.hpp>
+
+#ifndef RAPIDSMPF_HAVE_CUDA
+namespace rapidsmpf {
+
+void gather_copy_cuda(std::span<CopyPiece const> /*pieces*/, Stream /*stream*/) {
+    throw std::runtime_error{"cannot copy pieces on a GPU: this build has no CUDA support"};
+}
+
+}  // namespace rapidsmpf
+#endif

@@ -21,6 +21,9 @@ void Operation::guarded(std::function<void()> const& body) {
         comm_.convict(
             speaker_, "it sent a malformed message for " + plan_.kind + " " + std::to_string(plan_.op) + ": "
                           + error.what());
+    } catch (DeviceLostError const& error) {
+        // No operation of this rank will get anywhere.
+        comm_.abort(error.what());
     } catch (std::exception const& error) {
         // When the communicator has failed this is only a consequence.
         if (auto const failure = comm_.failure()) {

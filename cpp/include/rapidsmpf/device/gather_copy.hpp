@@ -12,12 +12,6 @@
 
 namespace rapidsmpf {
 
-struct CopyPiece {
-    void const* source;
-    void* destination;
-    std::size_t bytes;
-};
-
 // Enqueues the copies on `stream`; the list may go when the call returns, the memory must stay until the work is
 // done. Pieces must not overlap, neither among each other's destinations nor a destination with a source. Throws
 // std::runtime_error when the launch fails or this build has no CUDA support.

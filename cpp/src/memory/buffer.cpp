@@ -58,10 +58,28 @@ void Buffer::write(std::function<void(std::byte*, Stream)> const& write) {
         type_ != MemoryType::DISK, "a buffer on DISK cannot be written in place", std::logic_error);
     write(data_, stream_);
     if (resource_->device().kind() == DeviceKind::cuda) {
-        if (!last_write_) {
+        if (!last_write_ || last_write_.use_count() > 1) {
             last_write_ = resource_->device().make_event();
         }
         last_write_->record(stream_);
+    }
+}
+
+void Buffer::write_together(
+    std::span<std::unique_ptr<Buffer> const> buffers, std::function<void(Stream)> const& write) {
+    auto const stream = buffers.empty() ? Stream{} : buffers.front()->stream_;
+    for (auto const& buffer : buffers) {
+        RAPIDSMPF_EXPECTS(
+            buffer->type_ != MemoryType::DISK && buffer->stream_ == stream,
+            "buffers that are written together must be in memory and on one stream", std::logic_error);
+    }
+    write(stream);
+    if (!buffers.empty() && buffers.front()->resource_->device().kind() == DeviceKind::cuda) {
+        std::shared_ptr<Event> const mark = buffers.front()->resource_->device().make_event();
+        mark->record(stream);
+        for (auto const& buffer : buffers) {
+            buffer->last_write_ = mark;
+        }
     }
 }
 

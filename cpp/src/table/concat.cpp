@@ -7,6 +7,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/table/partition.hpp>
 
+#include "device_table.hpp"
 #include "packed_format.hpp"
 #include "packer.hpp"
 
@@ -55,15 +56,13 @@ void expect_same(Schema const& first, Schema const& other) {
         text.empty(), "tables with different columns cannot be put together: " + text, std::invalid_argument);
 }
 
-}  // namespace
-
-Table unpack_and_concat(
-    std::vector<PackedData>&& parts, BufferResource& br, ValidateData validate, AllowOverbooking allow) {
-    auto taken = std::exchange(parts, {});  // whatever happens, the caller's list is empty
+// Calls take(schema, part, has_rows) for the parts that are something. Returns the schema, which is that of all; the
+// first part's own stands for those that only differ where it does not matter.
+template <typename Take>
+std::shared_ptr<Schema const> for_each_part(std::vector<PackedData>& parts, Take const& take) {
     std::shared_ptr<Schema const> schema;
     std::vector<std::uint8_t> schema_bytes;  // of the first part; most others have the same
-    std::vector<std::optional<Table>> tables;
-    for (auto& part : taken) {
+    for (auto& part : parts) {
         if (part.empty()) {
             continue;
         }
@@ -79,21 +78,145 @@ Table unpack_and_concat(
             }
             expect_same(*schema, *its_schema);
         }
-        if (part.data->mem_type() == MemoryType::DISK) {
-            part.data = br.move_to_host_access(std::move(part.data));
-        }
-        auto const has_rows = metadata.info.num_rows > 0;
-        auto table =
-            detail::unpack_as(its_schema, std::make_shared<PackedData const>(std::move(part)), validate);
-        if (has_rows) {
-            tables.emplace_back(std::move(table));
-        }
+        take(std::move(its_schema), part, metadata.info.num_rows > 0);
     }
     RAPIDSMPF_EXPECTS(
         schema != nullptr, "cannot put together no parts: nothing says what columns there are",
         std::invalid_argument);
-    taken.clear();
+    return schema;
+}
+
+bool has_dictionary(Field const& field) {
+    return field.dictionary() != nullptr
+           || std::any_of(field.children().begin(), field.children().end(), has_dictionary);
+}
+
+Table concat_on_host(
+    std::vector<PackedData> parts, BufferResource& br, ValidateData validate, AllowOverbooking allow) {
+    std::vector<std::optional<Table>> tables;
+    auto schema = for_each_part(parts, [&](auto its_schema, PackedData& part, bool has_rows) {
+        if (!part.data->is_host_accessible()) {
+            part.data = br.move_to_host_access(std::move(part.data));
+        }
+        auto table = detail::unpack_as(
+            std::move(its_schema), std::make_shared<PackedData const>(std::move(part)), validate);
+        if (has_rows) {
+            tables.emplace_back(std::move(table));
+        }
+    });
+    parts.clear();
     return concat_owned(std::move(schema), std::move(tables), br, allow);
+}
+
+// Makes `later` wait for what is on `earlier` now.
+void order_behind(Device& device, Stream earlier, Stream later) {
+    if (earlier != later) {
+        auto const mark = device.make_event();
+        mark->record(earlier);
+        mark->wait(later);
+    }
+}
+
+// To device memory, for use on `stream`.
+std::shared_ptr<PackedData const> bring_to_device(
+    PackedData part, BufferResource& br, AllowOverbooking allow, Stream stream) {
+    if (part.data->mem_type() != MemoryType::DEVICE) {
+        auto reservation = br.reserve_device_memory_and_spill(part.data->size(), allow);
+        part.data = br.move(std::move(part.data), reservation);
+    }
+    order_behind(br.device(), part.data->stream(), stream);
+    return std::make_shared<PackedData const>(std::move(part));
+}
+
+// Dictionaries are made one on the host.
+Table concat_by_host(
+    std::vector<PackedData> parts, BufferResource& br, AllowOverbooking allow, Stream stream) {
+    auto const table = concat_on_host(std::move(parts), br, ValidateData::bounds, AllowOverbooking::yes);
+    auto const packed = bring_to_device(pack(table, br), br, allow, stream);
+    packed->data->synchronize();  // before the host memory goes
+    auto result = unpack(packed, ValidateData::none);
+    return Table{result.schema(), result.columns(), result.num_rows(),
+                 result.owner(),  result.place(),   stream};
+}
+
+// Parts that are freed, on their own streams, behind what `stream` does with them.
+class PartsInUse {
+  public:
+    explicit PartsInUse(Stream stream) : stream_{stream} {}
+    ~PartsInUse() {
+        try {
+            for (auto const& part : parts_) {
+                order_behind(part->data->resource()->device(), stream_, part->data->stream());
+            }
+        } catch (...) {  // the GPU is beyond use; freeing memory says so
+        }
+    }
+    PartsInUse(PartsInUse const&) = delete;
+    PartsInUse& operator=(PartsInUse const&) = delete;
+    void add(std::shared_ptr<PackedData const> part) { parts_.push_back(std::move(part)); }
+
+  private:
+    Stream stream_;
+    std::vector<std::shared_ptr<PackedData const>> parts_;
+};
+
+Table concat_on_gpu(
+    std::vector<PackedData> parts, BufferResource& br, AllowOverbooking allow, Stream stream) {
+    std::vector<std::size_t> with_rows;
+    auto const schema = for_each_part(parts, [&](auto const&, PackedData& part, bool has_rows) {
+        if (has_rows) {
+            with_rows.push_back(static_cast<std::size_t>(&part - parts.data()));
+        }
+    });
+    if (with_rows.empty()) {
+        return Table{schema, Table::empty(schema).columns(), 0, nullptr, TablePlace::gpu, stream};
+    }
+    auto const& fields = schema->fields();
+    if (with_rows.size() > 1 && std::any_of(fields.begin(), fields.end(), has_dictionary)) {
+        return concat_by_host(std::move(parts), br, allow, stream);
+    }
+    auto const in_use = std::make_shared<PartsInUse>(stream);
+    std::vector<Table> tables;
+    for (auto const i : with_rows) {
+        auto part = bring_to_device(std::move(parts[i]), br, allow, stream);
+        tables.push_back(detail::unpack_as(schema, part, ValidateData::none));
+        in_use->add(std::move(part));
+    }
+    parts.clear();
+    if (tables.size() == 1) {
+        auto const& only = tables.front();
+        return Table{schema, only.columns(), only.num_rows(), in_use, TablePlace::gpu, stream};
+    }
+    auto packed = detail::concat_packed_on_gpu(*schema, tables, br, allow, stream);
+    tables.clear();
+    return detail::unpack_as(
+        schema, std::make_shared<PackedData const>(std::move(packed)), ValidateData::none);
+}
+
+bool is_part_on_gpu(PackedData const& part) {
+    return part.data != nullptr && detail::is_on_gpu(*part.data);
+}
+
+}  // namespace
+
+Table unpack_and_concat(
+    std::vector<PackedData>&& parts, BufferResource& br, ValidateData validate, AllowOverbooking allow) {
+    auto taken = std::exchange(parts, {});  // whatever happens, the caller's list is empty
+    auto const on_gpu = std::find_if(taken.begin(), taken.end(), is_part_on_gpu);
+    if (on_gpu != taken.end()) {
+        auto const stream = on_gpu->data->stream();
+        return concat_on_gpu(std::move(taken), br, allow, stream);
+    }
+    return concat_on_host(std::move(taken), br, validate, allow);
+}
+
+Table unpack_and_concat_on_device(
+    std::vector<PackedData>&& parts, BufferResource& br, Stream stream, AllowOverbooking allow) {
+    auto taken = std::exchange(parts, {});
+    if (br.device().kind() == DeviceKind::cpu) {
+        return concat_on_host(std::move(taken), br, ValidateData::bounds, allow);
+    }
+    return concat_on_gpu(std::move(taken), br, allow, stream);
 }
 
 Table concat(std::span<Table const> tables, BufferResource& br, AllowOverbooking allow) {
@@ -103,9 +226,20 @@ Table concat(std::span<Table const> tables, BufferResource& br, AllowOverbooking
     std::vector<std::optional<Table>> with_rows;
     for (auto const& table : tables) {
         expect_same(*tables[0].schema(), *table.schema());
+        RAPIDSMPF_EXPECTS(
+            table.place() == tables[0].place(),
+            "tables in host memory and on a GPU cannot be put together: move them to one place first",
+            std::invalid_argument);
         if (table.num_rows() > 0) {
             with_rows.emplace_back(table);
         }
+    }
+    if (tables[0].place() == TablePlace::gpu) {
+        std::vector<PackedData> parts;
+        for (auto const& table : tables) {
+            parts.push_back(pack(table, br));
+        }
+        return concat_on_gpu(std::move(parts), br, allow, tables[0].stream());
     }
     return concat_owned(tables[0].schema(), std::move(with_rows), br, allow);
 }

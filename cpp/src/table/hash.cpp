@@ -8,6 +8,7 @@
 
 #include "bits.hpp"
 #include "column_access.hpp"
+#include "device_table.hpp"
 #include "row_hasher.hpp"
 
 namespace rapidsmpf {
@@ -325,6 +326,10 @@ void hash_rows(
     RAPIDSMPF_EXPECTS(
         first >= 0 && first <= table.num_rows() && count <= table.num_rows() - first,
         "rows to hash are beyond the end of the table", std::out_of_range);
+    if (table.place() == TablePlace::gpu) {
+        detail::hash_rows_on_gpu(table, key_columns, first, hashes, seed);
+        return;
+    }
     detail::RowHasher{table, key_columns, seed}(first, hashes);
 }
 

@@ -28,6 +28,10 @@ std::shared_ptr<PackedData const> aligned(std::shared_ptr<PackedData const> cons
 
 namespace detail {
 
+bool is_on_gpu(Buffer const& buffer) {
+    return buffer.mem_type() == MemoryType::DEVICE && !buffer.is_host_accessible();
+}
+
 Table unpack_as(
     std::shared_ptr<Schema const> schema, std::shared_ptr<PackedData const> packed, ValidateData validate) {
     auto const parts = split_packed_metadata(packed->metadata);
@@ -37,6 +41,12 @@ Table unpack_as(
             + std::to_string(parts.info.data_size) + " were packed",
         FormatError);
     auto const owner = aligned(packed);  // `parts` refers to `packed`
+    if (is_on_gpu(*owner->data)) {
+        // What the buffers contain only the GPU could check.
+        auto columns = read_packed_columns(*schema, parts, {owner->data->data(), owner->data->size()});
+        return Table{std::move(schema), std::move(columns),   parts.info.num_rows, owner,
+                     TablePlace::gpu,   owner->data->stream()};
+    }
     auto columns = read_packed_columns(*schema, parts, owner->data->host_bytes());
     validate_columns(*schema, columns, validate);
     return Table{std::move(schema), std::move(columns), parts.info.num_rows, owner};

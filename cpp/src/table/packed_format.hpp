@@ -62,6 +62,9 @@ struct PackedParts {
 // FormatError naming the column.
 void validate_columns(Schema const& schema, std::vector<Column> const& columns, ValidateData validate);
 
+// Whether the host cannot read it, but the compute device can.
+[[nodiscard]] bool is_on_gpu(Buffer const& buffer);
+
 // unpack() where the schema is known already.
 [[nodiscard]] Table unpack_as(
     std::shared_ptr<Schema const> schema, std::shared_ptr<PackedData const> packed, ValidateData validate);

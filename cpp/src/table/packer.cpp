@@ -9,6 +9,7 @@
 #include <rapidsmpf/core/error.hpp>
 
 #include "packed_format.hpp"
+#include "packed_layout.hpp"
 #include "slab.hpp"
 
 namespace rapidsmpf::detail {
@@ -24,40 +25,13 @@ struct PieceSizes {
     [[nodiscard]] std::size_t total() const noexcept { return validity + values + data; }
 };
 
-std::size_t round_up(std::int64_t bytes) {
-    return (static_cast<std::size_t>(bytes) + piece_alignment - 1) / piece_alignment * piece_alignment;
-}
-
-// Bytes of the values, views or offsets of `rows` rows, without padding.
-std::int64_t values_bytes(Field const& field, std::int64_t rows) {
-    switch (field.layout()) {
-        case Layout::bits:
-            return bytes_for_bits(rows);
-        case Layout::fixed:
-            return rows * field.width();
-        case Layout::view:
-            return rows * 16;
-        case Layout::offsets32:
-        case Layout::list32:
-            return rows == 0 ? 0 : (rows + 1) * 4;
-        case Layout::offsets64:
-        case Layout::list64:
-            return rows == 0 ? 0 : (rows + 1) * 8;
-        case Layout::null:
-        case Layout::fixed_list:
-        case Layout::structure:
-            break;
-    }
-    return 0;
-}
-
 PieceSizes piece_sizes(Field const& field, bool is_nullable, Piece const& piece) {
     PieceSizes sizes;
     if (is_nullable) {
-        sizes.validity = round_up(bytes_for_bits(piece.rows));
+        sizes.validity = padded_size(bytes_for_bits(piece.rows));
     }
-    sizes.values = round_up(values_bytes(field, piece.rows));
-    sizes.data = round_up(piece.bytes);
+    sizes.values = padded_size(values_bytes(field, piece.rows));
+    sizes.data = padded_size(piece.bytes);
     return sizes;
 }
 

@@ -9,6 +9,7 @@
 #include <rapidsmpf/table/hash.hpp>
 
 #include "column_access.hpp"
+#include "device_table.hpp"
 #include "packer.hpp"
 #include "row_hasher.hpp"
 
@@ -137,6 +138,10 @@ std::vector<PackedData> partition_and_pack(
     Table const& table, std::span<int const> key_columns, int num_partitions, BufferResource& br,
     std::uint64_t seed, std::span<std::uint32_t const> placement) {
     check_partitions(num_partitions, placement);
+    if (table.place() == TablePlace::gpu) {
+        return detail::partition_on_gpu(
+            table, key_columns, static_cast<std::uint32_t>(num_partitions), br, seed, placement);
+    }
     detail::RowHasher const hasher{table, key_columns, seed};
     std::vector<std::uint64_t> scratch;
     return pack_by(
@@ -163,7 +168,7 @@ std::vector<PackedData> partition_by_column_and_pack(
             + field.type_name(),
         std::invalid_argument);
     RAPIDSMPF_EXPECTS(
-        column.null_count == 0,
+        column.null_count == 0 || (column.null_count < 0 && column.length == 0),
         "column '" + field.name() + "' says to which partition rows go: it must not have nulls",
         std::invalid_argument);
     std::vector<std::size_t> others;
@@ -171,6 +176,11 @@ std::vector<PackedData> partition_by_column_and_pack(
         if (i != at) {
             others.push_back(i);
         }
+    }
+    if (table.place() == TablePlace::gpu) {
+        return detail::partition_by_column_on_gpu(
+            table.select(others), column, field.name(), static_cast<std::uint32_t>(num_partitions), br,
+            placement);
     }
     return pack_by(
         table.select(others), num_partitions, br, placement,
@@ -189,6 +199,16 @@ std::vector<PackedData> partition_by_column_and_pack(
 std::vector<std::uint32_t> hash_partition_ids(
     Table const& table, std::span<int const> key_columns, int num_partitions, std::uint64_t seed) {
     check_partitions(num_partitions, {});
+    if (table.place() == TablePlace::gpu) {
+        std::vector<std::uint64_t> hashes(static_cast<std::size_t>(table.num_rows()));
+        detail::hash_rows_on_gpu(table, key_columns, 0, hashes, seed);
+        std::vector<std::uint32_t> numbers;
+        numbers.reserve(hashes.size());
+        for (auto const value : hashes) {
+            numbers.push_back(hash::partition_of(value, static_cast<std::uint32_t>(num_partitions)));
+        }
+        return numbers;
+    }
     detail::RowHasher const hasher{table, key_columns, seed};
     std::vector<std::uint32_t> partitions(static_cast<std::size_t>(table.num_rows()));
     std::vector<std::uint64_t> scratch;
@@ -215,6 +235,9 @@ std::vector<PackedData> split_and_pack(
         list.begin_partition(i);
         list.push({begin, end - begin});
         begin = end;
+    }
+    if (table.place() == TablePlace::gpu) {
+        return detail::split_on_gpu(table, splits, br);
     }
     auto const selection = list.finish(splits.size() + 1);
     detail::Packer packer{table.schema(), splits.size() + 1};

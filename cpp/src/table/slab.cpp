@@ -6,18 +6,22 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/memory/memory_resource.hpp>
 
 namespace rapidsmpf::detail {
 
 namespace {
 
-// Parts from this size on get an allocation of their own.
-constexpr std::size_t own_allocation_threshold = 256UL << 10U;
-// A shared allocation takes on parts until it has this size.
-constexpr std::size_t slab_size = 1UL << 20U;
+struct SlabSizes {
+    // Parts from this size on get an allocation of their own.
+    std::size_t own_allocation;
+    // A shared allocation takes on parts until it has this size.
+    std::size_t slab;
+};
+constexpr SlabSizes host_slabs{256UL << 10U, 1UL << 20U};
+constexpr SlabSizes device_slabs{16UL << 20U, 32UL << 20U};
 
-MemoryReservation reserve(std::size_t size, BufferResource& br, AllowOverbooking allow) {
-    auto const type = table_memory_type(br);
+MemoryReservation reserve(std::size_t size, MemoryType type, BufferResource& br, AllowOverbooking allow) {
     if (type == MemoryType::DEVICE) {
         return br.reserve_device_memory_and_spill(size, allow);
     }
@@ -31,16 +35,57 @@ MemoryReservation reserve(std::size_t size, BufferResource& br, AllowOverbooking
 }
 
 // Memory that is not accounted for as a whole, but part by part as it is adopted.
-std::shared_ptr<std::byte> allocate_slab(std::size_t size, MemoryType type, Device& device) {
-    auto* const memory =
-        type == MemoryType::DEVICE ? device.allocate(size, Stream{}) : device::allocate_host(size);
-    return {static_cast<std::byte*>(memory), [size, type, &device](std::byte* pointer) {
-                if (type == MemoryType::DEVICE) {
-                    device.deallocate(pointer, size, Stream{});
-                } else {
+std::shared_ptr<std::byte> allocate_slab(
+    std::size_t size, MemoryType type, BufferResource& br, Stream stream) {
+    if (type != MemoryType::DEVICE) {
+        return {static_cast<std::byte*>(device::allocate_host(size)), [size](std::byte* pointer) {
                     device::deallocate_host(pointer, size);
-                }
-            }};
+                }};
+    }
+    if (auto const resource = br.device_mr()) {
+        return {
+            static_cast<std::byte*>(resource->allocate(size, stream)),
+            [size, resource, stream](std::byte* pointer) { resource->deallocate(pointer, size, stream); }};
+    }
+    auto& device = br.device();
+    return {
+        static_cast<std::byte*>(device.allocate(size, stream)),
+        [size, &device, stream](std::byte* pointer) { device.deallocate(pointer, size, stream); }};
+}
+
+std::vector<std::unique_ptr<Buffer>> allocate(
+    std::span<std::size_t const> sizes, std::span<std::uint32_t const> order, MemoryType type,
+    SlabSizes const& slabs, BufferResource& br, AllowOverbooking allow, Stream stream) {
+    std::size_t total{0};
+    for (auto const size : sizes) {
+        total += size;
+    }
+    auto reservation = reserve(total, type, br, allow);
+    auto const part = [&](std::size_t k) { return order.empty() ? k : order[k]; };
+    auto const is_small = [&](std::size_t k) { return sizes[part(k)] < slabs.own_allocation; };
+    std::vector<std::unique_ptr<Buffer>> buffers(sizes.size());
+    for (std::size_t k = 0; k < sizes.size();) {
+        auto end = k;
+        std::size_t together{0};
+        while (end < sizes.size() && is_small(end) && together < slabs.slab) {
+            together += sizes[part(end++)];
+        }
+        if (end <= k + 1 || together == 0) {  // a large part, a small one alone, or parts without rows
+            for (end = std::max(end, k + 1); k < end; ++k) {
+                buffers[part(k)] = br.allocate(sizes[part(k)], reservation, stream);
+            }
+            continue;
+        }
+        auto const slab = allocate_slab(together, type, br, stream);
+        br.release(reservation, together);
+        auto* at = slab.get();
+        for (; k < end; ++k) {
+            auto const size = sizes[part(k)];
+            buffers[part(k)] = br.adopt(type, at, size, slab, stream);
+            at += size;
+        }
+    }
+    return buffers;
 }
 
 }  // namespace
@@ -52,36 +97,13 @@ MemoryType table_memory_type(BufferResource const& br) {
 std::vector<std::unique_ptr<Buffer>> allocate_parts(
     std::span<std::size_t const> sizes, std::span<std::uint32_t const> order, BufferResource& br,
     AllowOverbooking allow) {
-    std::size_t total{0};
-    for (auto const size : sizes) {
-        total += size;
-    }
-    auto reservation = reserve(total, br, allow);
-    auto const part = [&](std::size_t k) { return order.empty() ? k : order[k]; };
-    auto const is_small = [&](std::size_t k) { return sizes[part(k)] < own_allocation_threshold; };
-    std::vector<std::unique_ptr<Buffer>> buffers(sizes.size());
-    for (std::size_t k = 0; k < sizes.size();) {
-        auto end = k;
-        std::size_t together{0};
-        while (end < sizes.size() && is_small(end) && together < slab_size) {
-            together += sizes[part(end++)];
-        }
-        if (end <= k + 1 || together == 0) {  // a large part, a small one alone, or parts without rows
-            for (end = std::max(end, k + 1); k < end; ++k) {
-                buffers[part(k)] = br.allocate(sizes[part(k)], reservation);
-            }
-            continue;
-        }
-        auto const slab = allocate_slab(together, reservation.mem_type(), br.device());
-        br.release(reservation, together);
-        auto* at = slab.get();
-        for (; k < end; ++k) {
-            auto const size = sizes[part(k)];
-            buffers[part(k)] = br.adopt(reservation.mem_type(), at, size, slab);
-            at += size;
-        }
-    }
-    return buffers;
+    return allocate(sizes, order, table_memory_type(br), host_slabs, br, allow, Stream{});
+}
+
+std::vector<std::unique_ptr<Buffer>> allocate_device_parts(
+    std::span<std::size_t const> sizes, std::span<std::uint32_t const> order, BufferResource& br,
+    AllowOverbooking allow, Stream stream) {
+    return allocate(sizes, order, MemoryType::DEVICE, device_slabs, br, allow, stream);
 }
 
 }  // namespace rapidsmpf::detail

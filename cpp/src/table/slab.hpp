@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,5 +22,10 @@ namespace rapidsmpf::detail {
 [[nodiscard]] std::vector<std::unique_ptr<Buffer>> allocate_parts(
     std::span<std::size_t const> sizes, std::span<std::uint32_t const> order, BufferResource& br,
     AllowOverbooking allow);
+
+// The same in DEVICE memory on a GPU, where allocations are dearer and shared up to some MiB; for use on `stream`.
+[[nodiscard]] std::vector<std::unique_ptr<Buffer>> allocate_device_parts(
+    std::span<std::size_t const> sizes, std::span<std::uint32_t const> order, BufferResource& br,
+    AllowOverbooking allow, Stream stream);
 
 }  // namespace rapidsmpf::detail

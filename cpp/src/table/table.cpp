@@ -8,6 +8,7 @@
 #include <rapidsmpf/core/error.hpp>
 
 #include "bits.hpp"
+#include "device_table.hpp"
 
 namespace rapidsmpf {
 
@@ -18,14 +19,14 @@ class Importer {
   public:
     [[nodiscard]] static Column column(
         Field const& field, ArrowArray const& array, std::int64_t first, std::int64_t length,
-        std::string const& path) {
-        Importer const importer{field, array, path};
+        std::string const& path, TablePlace place) {
+        Importer const importer{field, array, path, place};
         return importer.read(first, length);
     }
 
   private:
-    Importer(Field const& field, ArrowArray const& array, std::string const& path)
-        : field_{field}, array_{array}, path_{path} {}
+    Importer(Field const& field, ArrowArray const& array, std::string const& path, TablePlace place)
+        : field_{field}, array_{array}, path_{path}, place_{place} {}
 
     void expect(bool condition, std::string const& message) const {
         RAPIDSMPF_EXPECTS(
@@ -102,6 +103,11 @@ class Importer {
             return;
         }
         auto const is_whole = first == 0 && column.length == array_.length;
+        if (place_ == TablePlace::gpu) {
+            column.null_count = is_whole && array_.null_count > 0 ? array_.null_count : -1;
+            column.validity = bits;
+            return;
+        }
         column.null_count = is_whole && array_.null_count > 0
                                 ? array_.null_count
                                 : column.length - detail::count_bits(bits, column.offset, column.length);
@@ -148,7 +154,7 @@ class Importer {
         }
         if (field_.dictionary() != nullptr) {
             column.dictionary = std::make_shared<Column const>(Importer::column(
-                *field_.dictionary(), *array_.dictionary, 0, array_.dictionary->length, path_));
+                *field_.dictionary(), *array_.dictionary, 0, array_.dictionary->length, path_, place_));
         }
     }
 
@@ -165,7 +171,8 @@ class Importer {
         expect(
             array_.children != nullptr && array_.children[index] != nullptr,
             "a child of the Arrow array is null");
-        return Importer::column(field, *array_.children[index], first, length, path_ + "." + field.name());
+        return Importer::column(
+            field, *array_.children[index], first, length, path_ + "." + field.name(), place_);
     }
 
     template <typename Offset>
@@ -174,6 +181,9 @@ class Importer {
         if (column.length == 0) {
             return {};
         }
+        if (place_ == TablePlace::gpu) {  // how many bytes there are only the GPU can read
+            return {static_cast<std::byte const*>(buffer(2, false)), 0};
+        }
         auto const* const offsets = static_cast<Offset const*>(column.offsets) + column.offset;
         auto const end = offsets[column.length];
         expect(offsets[0] >= 0 && end >= offsets[0], "its offsets are not ascending");
@@ -181,7 +191,7 @@ class Importer {
     }
 
     void check_last_offset(Column const& column, std::int64_t rows) const {
-        if (column.length == 0) {
+        if (column.length == 0 || place_ == TablePlace::gpu) {
             return;
         }
         auto const last = column.offset + column.length;
@@ -206,9 +216,37 @@ class Importer {
     Field const& field_;
     ArrowArray const& array_;
     std::string const& path_;
+    TablePlace place_;
 };
 
-Column slice_column(Field const& field, Column const& column, std::int64_t begin, std::int64_t length) {
+// The root of a record batch, whose columns are wanted.
+std::vector<Column> import_columns(Schema const& schema, ArrowArray const& root, TablePlace place) {
+    RAPIDSMPF_EXPECTS(
+        root.n_children == static_cast<std::int64_t>(schema.num_columns()),
+        "a record batch of " + std::to_string(root.n_children) + " columns does not fit its schema of "
+            + std::to_string(schema.num_columns()),
+        std::invalid_argument);
+    RAPIDSMPF_EXPECTS(
+        root.length >= 0 && root.offset >= 0 && (root.n_buffers == 1 || root.n_buffers == 0),
+        "the record batch is not a struct array", std::invalid_argument);
+    auto const* const validity =
+        root.n_buffers == 0 ? nullptr : static_cast<std::uint8_t const*>(root.buffers[0]);
+    RAPIDSMPF_EXPECTS(
+        validity == nullptr || root.null_count == 0
+            || (place == TablePlace::host
+                && detail::count_bits(validity, root.offset, root.length) == root.length),
+        "a table must not have null rows at its top; is it a struct column?", std::invalid_argument);
+    std::vector<Column> columns;
+    for (std::int64_t i = 0; i < root.n_children; ++i) {
+        auto const& field = schema.fields()[static_cast<std::size_t>(i)];
+        columns.push_back(
+            Importer::column(field, *root.children[i], root.offset, root.length, field.name(), place));
+    }
+    return columns;
+}
+
+Column slice_column(
+    Field const& field, Column const& column, std::int64_t begin, std::int64_t length, TablePlace place) {
     auto sliced = column;
     sliced.length = length;
     sliced.offset += begin;
@@ -217,7 +255,9 @@ Column slice_column(Field const& field, Column const& column, std::int64_t begin
         sliced.null_count = length;
         return sliced;
     }
-    if (column.validity != nullptr) {
+    if (column.validity != nullptr && place == TablePlace::gpu) {
+        sliced.null_count = -1;
+    } else if (column.validity != nullptr) {
         sliced.null_count = length - detail::count_bits(column.validity, sliced.offset, length);
         if (sliced.null_count == 0) {
             sliced.validity = nullptr;
@@ -231,7 +271,7 @@ Column slice_column(Field const& field, Column const& column, std::int64_t begin
         auto const scale = field.layout() == Layout::structure ? 1 : field.width();
         for (std::size_t i = 0; i < sliced.children.size(); ++i) {
             sliced.children[i] =
-                slice_column(field.children()[i], column.children[i], begin * scale, length * scale);
+                slice_column(field.children()[i], column.children[i], begin * scale, length * scale, place);
         }
     }
     return sliced;
@@ -246,7 +286,8 @@ std::pair<std::int64_t, std::int64_t> offset_range(Column const& column) {
     return {offsets[0], offsets[column.length]};
 }
 
-std::size_t column_bytes(Field const& field, Column const& column, std::int64_t rows) {
+// On a GPU the whole of a column's texts and items, for where a slice of them ends is not known.
+std::size_t column_bytes(Field const& field, Column const& column, std::int64_t rows, TablePlace place) {
     auto const count = static_cast<std::size_t>(rows);
     auto bytes = column.validity == nullptr ? 0 : count / 8;
     switch (field.layout()) {
@@ -260,6 +301,10 @@ std::size_t column_bytes(Field const& field, Column const& column, std::int64_t 
             break;
         case Layout::offsets32:
         case Layout::offsets64: {
+            if (place == TablePlace::gpu) {
+                bytes += count * (field.layout() == Layout::offsets32 ? 4 : 8) + column.data.size();
+                break;
+            }
             auto const [begin, end] = field.layout() == Layout::offsets32
                                           ? offset_range<std::int32_t>(column)
                                           : offset_range<std::int64_t>(column);
@@ -280,24 +325,31 @@ std::size_t column_bytes(Field const& field, Column const& column, std::int64_t 
             break;
         case Layout::list32:
         case Layout::list64: {
+            if (place == TablePlace::gpu) {
+                auto const& items = column.children[0];
+                bytes += count * (field.layout() == Layout::list32 ? 4 : 8)
+                         + column_bytes(field.children()[0], items, items.length, place);
+                break;
+            }
             auto const [begin, end] = field.layout() == Layout::list32 ? offset_range<std::int32_t>(column)
                                                                        : offset_range<std::int64_t>(column);
             bytes += count * (field.layout() == Layout::list32 ? 4 : 8);
-            auto const items = slice_column(field.children()[0], column.children[0], begin, end - begin);
-            bytes += column_bytes(field.children()[0], items, end - begin);
+            auto const items =
+                slice_column(field.children()[0], column.children[0], begin, end - begin, TablePlace::host);
+            bytes += column_bytes(field.children()[0], items, end - begin, place);
             break;
         }
         case Layout::fixed_list:
-            bytes += column_bytes(field.children()[0], column.children[0], rows * field.width());
+            bytes += column_bytes(field.children()[0], column.children[0], rows * field.width(), place);
             break;
         case Layout::structure:
             for (std::size_t i = 0; i < column.children.size(); ++i) {
-                bytes += column_bytes(field.children()[i], column.children[i], rows);
+                bytes += column_bytes(field.children()[i], column.children[i], rows, place);
             }
             break;
     }
     if (column.dictionary) {
-        bytes += column_bytes(*field.dictionary(), *column.dictionary, column.dictionary->length);
+        bytes += column_bytes(*field.dictionary(), *column.dictionary, column.dictionary->length, place);
     }
     return bytes;
 }
@@ -317,11 +369,13 @@ Column empty_column(Field const& field) {
 
 Table::Table(
     std::shared_ptr<Schema const> schema, std::vector<Column> columns, std::int64_t num_rows,
-    std::shared_ptr<void const> owner)
+    std::shared_ptr<void const> owner, TablePlace place, Stream stream)
     : schema_{std::move(schema)},
       columns_{std::move(columns)},
       num_rows_{num_rows},
-      owner_{std::move(owner)} {
+      owner_{std::move(owner)},
+      place_{place},
+      stream_{stream} {
     RAPIDSMPF_EXPECTS(schema_ != nullptr, "a table needs a schema", std::invalid_argument);
     RAPIDSMPF_EXPECTS(
         schema_->num_columns() == columns_.size(),
@@ -344,27 +398,9 @@ Table Table::empty(std::shared_ptr<Schema const> schema) {
 
 Table Table::import_arrow(std::shared_ptr<Schema const> schema, ArrowArray* array) {
     auto const owner = std::make_shared<ArrowArrayOwner>(array);
-    auto const& root = *owner->get();
     RAPIDSMPF_EXPECTS(static_cast<bool>(*owner), "the Arrow array has been released", std::invalid_argument);
-    RAPIDSMPF_EXPECTS(
-        root.n_children == static_cast<std::int64_t>(schema->num_columns()),
-        "a record batch of " + std::to_string(root.n_children) + " columns does not fit its schema of "
-            + std::to_string(schema->num_columns()),
-        std::invalid_argument);
-    RAPIDSMPF_EXPECTS(
-        root.length >= 0 && root.offset >= 0 && (root.n_buffers == 1 || root.n_buffers == 0),
-        "the record batch is not a struct array", std::invalid_argument);
-    auto const* const validity =
-        root.n_buffers == 0 ? nullptr : static_cast<std::uint8_t const*>(root.buffers[0]);
-    RAPIDSMPF_EXPECTS(
-        validity == nullptr || root.null_count == 0
-            || detail::count_bits(validity, root.offset, root.length) == root.length,
-        "a table must not have null rows at its top; is it a struct column?", std::invalid_argument);
-    std::vector<Column> columns;
-    for (std::int64_t i = 0; i < root.n_children; ++i) {
-        auto const& field = schema->fields()[static_cast<std::size_t>(i)];
-        columns.push_back(Importer::column(field, *root.children[i], root.offset, root.length, field.name()));
-    }
+    auto const& root = *owner->get();
+    auto columns = import_columns(*schema, root, TablePlace::host);
     return Table{std::move(schema), std::move(columns), root.length, owner};
 }
 
@@ -374,10 +410,29 @@ Table Table::import_arrow(ArrowSchema* schema, ArrowArray* array) {
     return import_arrow(Schema::from_arrow(*schema_owner.get()), array_owner.get());
 }
 
+Table Table::import_device_array(
+    std::shared_ptr<Schema const> schema, ArrowDeviceArray* array, Stream stream) {
+    auto const type = array->device_type;
+    if (type == ARROW_DEVICE_CPU) {
+        return import_arrow(std::move(schema), &array->array);
+    }
+    auto const owner = std::make_shared<ArrowArrayOwner>(&array->array);
+    RAPIDSMPF_EXPECTS(static_cast<bool>(*owner), "the Arrow array has been released", std::invalid_argument);
+    RAPIDSMPF_EXPECTS(
+        type == ARROW_DEVICE_CUDA || type == ARROW_DEVICE_CUDA_MANAGED || type == ARROW_DEVICE_CUDA_HOST,
+        "an Arrow array on a device of type " + std::to_string(type)
+            + " cannot be read here; only those of the CPU and of CUDA can",
+        std::invalid_argument);
+    detail::wait_for_producer(*array, stream);
+    auto columns = import_columns(*schema, *owner->get(), TablePlace::gpu);
+    auto const rows = owner->get()->length;
+    return Table{std::move(schema), std::move(columns), rows, owner, TablePlace::gpu, stream};
+}
+
 std::size_t Table::byte_size() const {
     std::size_t bytes{0};
     for (std::size_t i = 0; i < columns_.size(); ++i) {
-        bytes += column_bytes(schema_->fields()[i], columns_[i], num_rows_);
+        bytes += column_bytes(schema_->fields()[i], columns_[i], num_rows_, place_);
     }
     return bytes;
 }
@@ -390,9 +445,9 @@ Table Table::slice(std::int64_t begin, std::int64_t length) const {
         std::out_of_range);
     std::vector<Column> columns;
     for (std::size_t i = 0; i < columns_.size(); ++i) {
-        columns.push_back(slice_column(schema_->fields()[i], columns_[i], begin, length));
+        columns.push_back(slice_column(schema_->fields()[i], columns_[i], begin, length, place_));
     }
-    return Table{schema_, std::move(columns), length, owner_};
+    return Table{schema_, std::move(columns), length, owner_, place_, stream_};
 }
 
 Table Table::select(std::span<std::size_t const> indices) const {
@@ -408,8 +463,12 @@ Table Table::select(std::span<std::size_t const> indices) const {
         columns.push_back(columns_[index]);
     }
     return Table{
-        std::make_shared<Schema const>(std::move(fields), schema_->metadata()), std::move(columns), num_rows_,
-        owner_};
+        std::make_shared<Schema const>(std::move(fields), schema_->metadata()),
+        std::move(columns),
+        num_rows_,
+        owner_,
+        place_,
+        stream_};
 }
 
 }  // namespace rapidsmpf

@@ -6,11 +6,12 @@
 #include <deque>
 #include <map>
 
-
 #include <gtest/gtest.h>
 
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/core/error.hpp>
+
+#include "about_the_cpu.hpp"
 
 namespace rapidsmpf::exchange {
 namespace {
@@ -121,6 +122,8 @@ class Regions final : public device::ExportedMemory {
 // Two ranks, each with the half of the transport that is at work.
 class DevicePeers : public testing::Test {
   protected:
+    void SetUp() override { RAPIDSMPF_ABOUT_THE_CPU(); }
+
     [[nodiscard]] std::unique_ptr<DevicePeerMemory> make(Rank rank, Regions& regions) {
         std::string reason;
         auto made = DevicePeerMemory::make(*cluster[rank], Device::current(), regions, reason);

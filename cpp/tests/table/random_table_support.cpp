@@ -138,6 +138,11 @@ std::string value_text(Field const& field, Column const& column, std::int64_t ro
     return "?";
 }
 
+bool has_views(Field const& field) {
+    return field.layout() == Layout::view || (field.dictionary() != nullptr && has_views(*field.dictionary()))
+           || std::any_of(field.children().begin(), field.children().end(), has_views);
+}
+
 }  // namespace
 
 std::string row_text(Table const& table, std::int64_t row) {
@@ -210,6 +215,17 @@ std::shared_ptr<Schema const> RandomTables::schema(std::size_t num_columns, int 
     std::vector<Field> fields;
     for (std::size_t i = 0; i < num_columns; ++i) {
         fields.push_back(field("column " + std::to_string(i), depth));
+    }
+    return std::make_shared<Schema const>(std::move(fields));
+}
+
+std::shared_ptr<Schema const> RandomTables::gpu_schema(std::size_t num_columns, int depth) {
+    std::vector<Field> fields;
+    while (fields.size() < num_columns) {
+        auto next = field("c" + std::to_string(fields.size()), depth);
+        if (!has_views(next)) {
+            fields.push_back(std::move(next));
+        }
     }
     return std::make_shared<Schema const>(std::move(fields));
 }

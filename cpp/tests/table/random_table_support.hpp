@@ -42,6 +42,8 @@ class RandomTables {
     // `depth`: how deeply lists and structs may nest.
     [[nodiscard]] Field field(std::string name, int depth);
     [[nodiscard]] std::shared_ptr<Schema const> schema(std::size_t num_columns, int depth = 3);
+    // Of columns that a GPU takes: all but string views.
+    [[nodiscard]] std::shared_ptr<Schema const> gpu_schema(std::size_t num_columns, int depth = 3);
     [[nodiscard]] Table table(std::shared_ptr<Schema const> const& schema, std::int64_t rows);
     [[nodiscard]] std::int64_t number(std::int64_t low, std::int64_t high);
 

@@ -40,6 +40,9 @@ class Buffer {
 
     // Calls write(bytes, stream), which enqueues writes on the stream, and records that they happened.
     void write(std::function<void(std::byte*, Stream)> const& write);
+    // The same for many buffers of one stream that are written together: one mark stands for all of them.
+    static void write_together(
+        std::span<std::unique_ptr<Buffer> const> buffers, std::function<void(Stream)> const& write);
     // For a CPU to write at once: the mutable bytes. Throws std::logic_error if not host accessible.
     [[nodiscard]] std::span<std::byte> mutable_host_bytes();
 
@@ -61,7 +64,7 @@ class Buffer {
     Stream stream_;
     std::shared_ptr<void> owner_;
     DiskExtent extent_;                  // on DISK
-    std::unique_ptr<Event> last_write_;  // null on a CPU: writes are done when the call returns
+    std::shared_ptr<Event> last_write_;  // null on a CPU: writes are done when the call returns
 };
 
 }  // namespace rapidsmpf

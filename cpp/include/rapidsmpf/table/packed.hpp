@@ -46,8 +46,8 @@ struct PackedInfo {
 // Throws FormatError unless the metadata is intact (magic, version, size, checksum).
 [[nodiscard]] PackedInfo packed_info(std::span<std::uint8_t const> metadata);
 
-// Views of the packed bytes; the Table keeps them alive. Throws FormatError when metadata or (as far as asked)
-// data are malformed, std::logic_error when the buffer cannot be read by the host.
+// Views of the packed bytes, where they are; the Table keeps them alive. On a GPU only the metadata is checked. Throws FormatError when metadata or (as far as asked)
+// data are malformed, std::logic_error when the buffer is on DISK.
 [[nodiscard]] Table unpack(PackedData&& packed, ValidateData validate = ValidateData::bounds);
 [[nodiscard]] Table unpack(
     std::shared_ptr<PackedData const> packed, ValidateData validate = ValidateData::bounds);

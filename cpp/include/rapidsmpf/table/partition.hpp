@@ -54,6 +54,13 @@ namespace rapidsmpf {
     std::vector<PackedData>&& parts, BufferResource& br, ValidateData validate = ValidateData::bounds,
     AllowOverbooking allow = AllowOverbooking::no);
 
+// The same, with the result in the memory of the compute device. On a GPU it is ordered on `stream`, which waits for
+// what wrote the parts; parts that have been spilled are brought back. (Where unpack_and_concat() finds a part in the
+// memory of a GPU, it does this on that part's stream.)
+[[nodiscard]] Table unpack_and_concat_on_device(
+    std::vector<PackedData>&& parts, BufferResource& br, Stream stream,
+    AllowOverbooking allow = AllowOverbooking::no);
+
 // The rows of all tables, in this order; as above.
 [[nodiscard]] Table concat(
     std::span<Table const> tables, BufferResource& br, AllowOverbooking allow = AllowOverbooking::no);

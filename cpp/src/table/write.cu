@@ -1,0 +1,390 @@
+// Writing rows to their partitions: each tile's rows in sorted order, so that threads next to each other write to
+// addresses next to each other.
+#include "block_tools.cuh"
+#include "launch.cuh"
+#include "partition_kernels.hpp"
+
+namespace rapidsmpf::detail {
+
+namespace {
+
+// Where row k of the sorted tile comes from and goes to.
+struct Places {
+    std::uint32_t* sources;  // by k: the row within the tile, and above it the partition
+    std::uint32_t* bases;    // by partition: what to add to k
+};
+
+constexpr std::uint32_t row_bits = 16;
+
+// All threads; synchronizes. `starts` is memory for buckets + 1 of them, free afterwards.
+__device__ std::uint32_t find_places(
+    RowSpace const& space, Tile const& tile, std::uint16_t* starts, Places const& places) {
+    load_starts(space, tile.index, starts);
+    __syncthreads();
+    for (auto p = threadIdx.x; p < space.num_partitions; p += blockDim.x) {
+        places.bases[p] = starts[p] == starts[p + 1] ? 0 : row_base(space, tile.index, p, starts[p]);
+    }
+    auto const kept = static_cast<std::uint32_t>(starts[space.num_partitions]);
+    auto const* const order = space.order + tile.first;
+    for (auto k = threadIdx.x; k < kept; k += blockDim.x) {
+        auto const p = last_not_above(starts, 0, space.num_partitions, k);
+        places.sources[k] = (p << row_bits) | order[k];
+    }
+    __syncthreads();
+    return kept;
+}
+
+// A value of up to 8 bytes.
+__device__ std::uint64_t load_value(void const* values, std::int32_t width, std::int64_t row) {
+    switch (width) {
+        case 1:
+            return value_at<std::uint8_t>(values, row);
+        case 2:
+            return value_at<std::uint16_t>(values, row);
+        case 4:
+            return __ldcs(static_cast<std::uint32_t const*>(values) + row);
+        default:
+            return __ldcs(static_cast<unsigned long long const*>(values) + row);
+    }
+}
+
+__device__ void store_value(
+    std::uint8_t* values, std::int32_t width, std::uint32_t row, std::uint64_t value) {
+    auto* const at = values + static_cast<std::uint64_t>(row) * static_cast<std::uint32_t>(width);
+    switch (width) {
+        case 1:
+            *at = static_cast<std::uint8_t>(value);
+            break;
+        case 2:
+            *reinterpret_cast<std::uint16_t*>(at) = static_cast<std::uint16_t>(value);
+            break;
+        case 4:
+            *reinterpret_cast<std::uint32_t*>(at) = static_cast<std::uint32_t>(value);
+            break;
+        default:
+            *reinterpret_cast<std::uint64_t*>(at) = value;
+            break;
+    }
+}
+
+__device__ bool is_narrow(FixedColumn const& column) {
+    auto const width = column.width;
+    return (width == 1 || width == 2 || width == 4 || width == 8)
+           && reinterpret_cast<std::uintptr_t>(column.values) % static_cast<std::uint32_t>(width) == 0;
+}
+
+// Wide values: read where they are.
+template <typename T>
+__device__ void scatter_wide(
+    FixedColumn const& column, Tile const& tile, Places const& places, std::uint32_t kept) {
+    auto const* const values = static_cast<T const*>(column.values) + tile.first;
+    for (auto k = threadIdx.x; k < kept; k += blockDim.x) {
+        auto const place = places.sources[k];
+        auto const p = place >> row_bits;
+        auto* const to = reinterpret_cast<T*>(column.pieces[p].values);
+        to[places.bases[p] + k] = values[place & 0xffffU];
+    }
+}
+
+struct alignas(16) Value32 {
+    uint4 halves[2];
+};
+
+__device__ void scatter_bytes(
+    FixedColumn const& column, Tile const& tile, Places const& places, std::uint32_t kept) {
+    auto const width = static_cast<std::uint32_t>(column.width);
+    auto const* const values = static_cast<std::uint8_t const*>(column.values) + tile.first * column.width;
+    auto const total = static_cast<std::uint64_t>(kept) * width;
+    for (std::uint64_t i = threadIdx.x; i < total; i += blockDim.x) {
+        auto const k = static_cast<std::uint32_t>(i / width);
+        auto const byte = static_cast<std::uint32_t>(i % width);
+        auto const place = places.sources[k];
+        auto const p = place >> row_bits;
+        auto const row = places.bases[p] + k;
+        column.pieces[p].values[static_cast<std::uint64_t>(row) * width + byte] =
+            values[static_cast<std::uint64_t>(place & 0xffffU) * width + byte];
+    }
+}
+
+// Narrow columns go through shared memory: read in the order they lie in, written in that of the partitions. The
+// next column is on its way while one is written.
+template <int threads, int rows_per_thread>
+__global__ __launch_bounds__(threads) void write_fixed_kernel(
+    RowSpace space, FixedColumn const* columns, std::int32_t count) {
+    extern __shared__ __align__(16) std::uint8_t memory[];
+    constexpr std::uint32_t tile_rows = threads * rows_per_thread;
+    auto* const staged = reinterpret_cast<std::uint64_t*>(memory);
+    Places places{};
+    places.sources = reinterpret_cast<std::uint32_t*>(staged + tile_rows);
+    places.bases = places.sources + tile_rows;
+    auto const tile = tile_at(space, blockIdx.x);
+    std::uint64_t next[rows_per_thread];
+    auto const load = [&](std::int32_t c) {
+        if (c < count && is_narrow(columns[c])) {
+            auto const column = columns[c];
+#pragma unroll
+            for (int i = 0; i < rows_per_thread; ++i) {
+                auto const k = static_cast<std::uint32_t>(i * threads) + threadIdx.x;
+                if (k < tile.rows) {
+                    next[i] = load_value(column.values, column.width, tile.first + k);
+                }
+            }
+        }
+    };
+    load(0);
+    auto const kept = find_places(space, tile, reinterpret_cast<std::uint16_t*>(staged), places);
+    for (std::int32_t c = 0; c < count; ++c) {
+        auto const column = columns[c];
+        if (is_narrow(column)) {
+#pragma unroll
+            for (int i = 0; i < rows_per_thread; ++i) {
+                auto const k = static_cast<std::uint32_t>(i * threads) + threadIdx.x;
+                if (k < tile.rows) {
+                    staged[k] = next[i];
+                }
+            }
+            __syncthreads();
+            load(c + 1);
+#pragma unroll
+            for (int i = 0; i < rows_per_thread; ++i) {
+                auto const k = static_cast<std::uint32_t>(i * threads) + threadIdx.x;
+                if (k < kept) {
+                    auto const place = places.sources[k];
+                    auto const p = place >> row_bits;
+                    store_value(
+                        column.pieces[p].values, column.width, places.bases[p] + k, staged[place & 0xffffU]);
+                }
+            }
+            __syncthreads();
+            continue;
+        }
+        load(c + 1);
+        auto const is_aligned = reinterpret_cast<std::uintptr_t>(column.values) % 16 == 0;
+        if (column.width == 16 && is_aligned) {
+            scatter_wide<uint4>(column, tile, places, kept);
+        } else if (column.width == 32 && is_aligned) {
+            scatter_wide<Value32>(column, tile, places, kept);
+        } else {
+            scatter_bytes(column, tile, places, kept);
+        }
+    }
+}
+
+// The bits of 32 neighbouring rows mostly go to one or two words.
+__global__ void write_bits_kernel(RowSpace space, BitColumn const* columns, std::int32_t count) {
+    extern __shared__ __align__(16) std::uint8_t memory[];
+    auto* const starts = reinterpret_cast<std::uint16_t*>(memory);
+    auto const tile = tile_at(space, blockIdx.x);
+    load_starts(space, tile.index, starts);
+    __syncthreads();
+    auto const kept = static_cast<std::uint32_t>(starts[space.num_partitions]);
+    auto const lane = threadIdx.x % warp_size;
+    for (auto base = threadIdx.x - lane; base < kept; base += blockDim.x) {
+        auto const k = base + lane;
+        auto const active = __ballot_sync(0xffffffffU, k < kept);
+        if (k >= kept) {
+            continue;
+        }
+        auto const p = last_not_above(starts, 0, space.num_partitions, k);
+        auto const to = row_base(space, tile.index, p, starts[p]) + k;
+        auto const row = tile.first + space.order[tile.first + k];
+        for (std::int32_t c = 0; c < count; ++c) {
+            auto const& column = columns[c];
+            auto* const bits = column.is_validity ? column.pieces[p].validity : column.pieces[p].values;
+            auto const word = reinterpret_cast<std::uint64_t>(bits) + static_cast<std::uint64_t>(to / 32) * 4;
+            auto const bit = bit_at(column.bits, column.bit_offset + row) ? 1U << (to % 32) : 0U;
+            auto const peers = __match_any_sync(active, word);
+            auto const together = __reduce_or_sync(peers, bit);
+            if (bits != nullptr && together != 0 && lane == __ffs(static_cast<int>(peers)) - 1) {
+                atomicOr(reinterpret_cast<std::uint32_t*>(word), together);
+            }
+        }
+    }
+}
+
+// The bytes of a tile's run of one partition: where they begin, and how many there are.
+struct TextRun {
+    std::uint64_t address;
+    std::uint64_t length;
+};
+
+// Writes the bytes of a tile's texts in aligned units of 16 bytes; where runs meet, byte by byte.
+struct TextWriter {
+    DeviceNode const& node;
+    std::uint16_t const* order;   // of the tile
+    std::uint64_t const* prefix;  // of the tile
+    std::int64_t first;
+    std::uint8_t const* limit;
+
+    __device__ std::uint8_t const* source(std::uint32_t k) const {
+        return static_cast<std::uint8_t const*>(node.data) + offset_at(node, first + order[k]);
+    }
+    // The next 8 bytes from byte `at` of the sorted tile, which is in text `k`.
+    __device__ std::uint64_t next_word(std::uint64_t& at, std::uint32_t& k) const {
+        std::uint64_t word{0};
+        std::uint32_t filled{0};
+        while (filled < 8) {
+            auto const left = prefix[k + 1] - at;
+            if (left == 0) {
+                ++k;
+                continue;
+            }
+            auto const take = left < 8 - filled ? static_cast<std::uint32_t>(left) : 8 - filled;
+            word |= load_bytes(source(k) + (at - prefix[k]), take, limit) << (8 * filled);
+            filled += take;
+            at += take;
+        }
+        return word;
+    }
+    __device__ void write_unit(
+        TextRun const& run, std::uint64_t unit, std::uint32_t begin_row, std::uint32_t end_row) const {
+        auto const begin = unit < run.address ? run.address : unit;
+        auto const end = unit + 16 < run.address + run.length ? unit + 16 : run.address + run.length;
+        auto at = prefix[begin_row] + (begin - run.address);
+        auto k = last_not_above(prefix, begin_row, end_row, at);
+        if (end - begin == 16) {
+            ulonglong2 words;
+            words.x = next_word(at, k);
+            words.y = next_word(at, k);
+            *reinterpret_cast<ulonglong2*>(unit) = words;
+            return;
+        }
+        for (auto to = begin; to < end; ++to, ++at) {
+            while (prefix[k + 1] == at) {
+                ++k;
+            }
+            *reinterpret_cast<std::uint8_t*>(to) = source(k)[at - prefix[k]];
+        }
+    }
+};
+
+constexpr std::uint32_t length_threads = 512;
+
+__global__ __launch_bounds__(length_threads) void write_lengths_kernel(
+    RowSpace space, DeviceNode node, std::uint64_t const* sums, DevicePiece const* pieces) {
+    extern __shared__ __align__(16) std::uint8_t memory[];
+    __shared__ std::uint64_t scratch[sum_scratch];
+    auto* const prefix = reinterpret_cast<std::uint64_t*>(memory);
+    auto* const units = prefix + space.tile_rows + 1;
+    auto* const starts = reinterpret_cast<std::uint16_t*>(units + space.num_partitions + 1);
+    auto const tile = tile_at(space, blockIdx.x);
+    load_starts(space, tile.index, starts);
+    sum_lengths(space, node, tile, prefix, scratch);
+    auto const bytes_before = [&](std::uint32_t p) {
+        auto const* const of_partition = sums + static_cast<std::uint64_t>(p) * space.tiles;
+        return of_partition[tile.index] - of_partition[0];
+    };
+    auto const kept = static_cast<std::uint32_t>(starts[space.num_partitions]);
+    for (auto k = threadIdx.x; k < kept; k += blockDim.x) {
+        auto const p = last_not_above(starts, 0, space.num_partitions, k);
+        auto const to = static_cast<std::uint64_t>(row_base(space, tile.index, p, starts[p]) + k) + 1;
+        auto const offset = bytes_before(p) + prefix[k + 1] - prefix[starts[p]];
+        if (has_narrow_offsets(node.layout)) {
+            reinterpret_cast<std::int32_t*>(pieces[p].values)[to] = static_cast<std::int32_t>(offset);
+        } else {
+            reinterpret_cast<std::int64_t*>(pieces[p].values)[to] = static_cast<std::int64_t>(offset);
+        }
+    }
+    if (!is_text(node.layout)) {
+        return;
+    }
+    auto const run_of = [&](std::uint32_t p) {
+        return TextRun{
+            reinterpret_cast<std::uint64_t>(pieces[p].data) + bytes_before(p),
+            prefix[starts[p + 1]] - prefix[starts[p]]};
+    };
+    std::uint64_t carry{0};
+    for (std::uint32_t base = 0; base < space.num_partitions; base += blockDim.x) {
+        auto const p = base + threadIdx.x;
+        std::uint64_t count{0};
+        if (p < space.num_partitions && starts[p] != starts[p + 1]) {
+            auto const run = run_of(p);
+            count = run.length == 0 ? 0 : (run.address + run.length + 15) / 16 - run.address / 16;
+        }
+        std::uint64_t total;
+        auto const before = sum_before(count, scratch, total);
+        if (p < space.num_partitions) {
+            units[p] = carry + before;
+        }
+        carry += total;
+    }
+    __syncthreads();
+    TextWriter const writer{
+        node, space.order + tile.first, prefix, tile.first,
+        static_cast<std::uint8_t const*>(node.data) + offset_at(node, node.length)};
+    for (std::uint64_t u = threadIdx.x; u < carry; u += blockDim.x) {
+        auto const p = last_not_above(units, 0, space.num_partitions, u);
+        auto const run = run_of(p);
+        writer.write_unit(run, (run.address / 16 + (u - units[p])) * 16, starts[p], starts[p + 1]);
+    }
+}
+
+__device__ void clear(std::uint8_t* begin, std::uint64_t bytes) {
+    auto* const words = reinterpret_cast<uint4*>(begin);
+    auto const stride = static_cast<std::uint64_t>(gridDim.y) * blockDim.x;
+    for (auto i = static_cast<std::uint64_t>(blockIdx.y) * blockDim.x + threadIdx.x; i < bytes / 16;
+         i += stride) {
+        words[i] = make_uint4(0, 0, 0, 0);
+    }
+}
+
+constexpr std::uint64_t padding = 64;
+
+__global__ void clear_kernel(
+    DevicePiece const* pieces, DeviceNode const* nodes, std::uint32_t num_partitions) {
+    auto const& piece = pieces[blockIdx.x];
+    auto const layout = nodes[blockIdx.x / num_partitions].layout;
+    clear(piece.validity, piece.validity_bytes);
+    if (layout == Layout::bits) {
+        clear(piece.values, piece.values_bytes);
+    } else if (piece.values_bytes > 0) {
+        clear(piece.values + piece.values_bytes - padding, padding);
+        if (has_offsets(layout)) {
+            clear(piece.values, 16);
+        }
+    }
+    if (piece.data_bytes > 0) {
+        clear(piece.data + piece.data_bytes - padding, padding);
+    }
+}
+
+}  // namespace
+
+void clear_pieces(
+    DevicePiece const* pieces, DeviceNode const* nodes, std::uint32_t num_nodes, std::uint32_t num_partitions,
+    Stream stream) {
+    dim3 const blocks{num_nodes * num_partitions, num_partitions > 128 ? 1U : 32U, 1U};
+    clear_kernel<<<blocks, 128, 0, native(stream)>>>(pieces, nodes, num_partitions);
+    check_cuda(cudaGetLastError(), "clearing padding");
+}
+
+void write_fixed(RowSpace const& space, FixedColumn const* columns, std::int32_t count, Stream stream) {
+    auto const bytes =
+        static_cast<std::size_t>(space.tile_rows) * 12 + static_cast<std::size_t>(space.num_partitions) * 4;
+    if (space.tile_rows == 4096) {
+        allow_shared(write_fixed_kernel<512, 8>, bytes);
+        write_fixed_kernel<512, 8><<<space.tiles, 512, bytes, native(stream)>>>(space, columns, count);
+    } else {
+        allow_shared(write_fixed_kernel<1024, 8>, bytes);
+        write_fixed_kernel<1024, 8><<<space.tiles, 1024, bytes, native(stream)>>>(space, columns, count);
+    }
+    check_cuda(cudaGetLastError(), "writing values");
+}
+
+void write_bits(RowSpace const& space, BitColumn const* columns, std::int32_t count, Stream stream) {
+    auto const bytes = static_cast<std::size_t>(space.buckets() + 1) * 2;
+    write_bits_kernel<<<space.tiles, 256, bytes, native(stream)>>>(space, columns, count);
+    check_cuda(cudaGetLastError(), "writing bits");
+}
+
+void write_lengths(
+    RowSpace const& space, DeviceNode const& node, RunningSums sums, DevicePiece const* pieces,
+    Stream stream) {
+    auto const bytes = (static_cast<std::size_t>(space.tile_rows) + space.num_partitions + 2) * 8
+                       + static_cast<std::size_t>(space.buckets() + 1) * 2;
+    allow_shared(write_lengths_kernel, bytes);
+    write_lengths_kernel<<<space.tiles, length_threads, bytes, native(stream)>>>(space, node, sums, pieces);
+    check_cuda(cudaGetLastError(), "writing texts and lists");
+}
+
+}  // namespace rapidsmpf::detail

@@ -2,7 +2,7 @@
 # Builds the C++ tests and benchmarks on a machine with GPUs, runs the tests on the GPU, then the benchmarks, and leaves
 # logs and JSON in a folder.
 #
-#   benchmarks/gpu/session.sh SITE OUT [tests] [shuffle] [nccl] [sanitizer] [programs]
+#   benchmarks/gpu/session.sh SITE OUT [tests] [kernels] [partition] [shuffle] [nccl] [sanitizer] [programs]
 #
 # SITE is a folder of Python packages with librmm, rapids_logger, libucx and libucxx (unpacked wheels); CMake, ninja, nvcc and
 # GoogleTest must be there. Nothing is fetched. What is named behind OUT is done, in this order; each has a time limit of its
@@ -28,6 +28,7 @@ tests="test_core test_device test_memory test_communicator test_exchange test_co
         -DRAPIDSMPF_BUILD_TESTS=ON -DRAPIDSMPF_BUILD_BENCHMARKS=ON -DRAPIDSMPF_ENABLE_MPI=OFF \
         -DPython_EXECUTABLE="$python" &&
         cmake --build "$build" -- -k 0 $tests collective_process rrun bench_shuffle
+        cmake --build "$build" -- bench_table_partition_gpu || true # where Google Benchmark is
 } >"$out/build.log" 2>&1 || { note "the build failed"; grep -E "error|FAILED" "$out/build.log" | head -40; }
 note "built after $SECONDS s"
 
@@ -51,10 +52,19 @@ for step in "$@"; do
                 run collective_process 200 "$rrun" -n 2 --tag-output "$build/cpp/collective_process"
             fi
             ;;
+        kernels)
+            run kernels_device 60 "$build/cpp/test_device"
+            run kernels_table 200 "$build/cpp/test_table"
+            ;;
+        partition)
+            run partition 150 "$build/cpp/bench_table_partition_gpu" --benchmark_min_time=0.1 \
+                --benchmark_out="$out/partition.json" --benchmark_out_format=json
+            cat "$out/partition.log"
+            ;;
         sanitizer)
             run memcheck_device 200 compute-sanitizer --tool memcheck --error-exitcode 9 "$build/cpp/test_device"
-            run memcheck_table 300 compute-sanitizer --tool memcheck --error-exitcode 9 "$build/cpp/test_table" --gtest_filter='*uda*:*Gpu*:*Device*'
-            run racecheck_table 300 compute-sanitizer --tool racecheck --error-exitcode 9 "$build/cpp/test_table" --gtest_filter='*uda*:*Gpu*:*Device*'
+            run memcheck_table 300 compute-sanitizer --tool memcheck --error-exitcode 9 "$build/cpp/test_table" --gtest_filter='*Cuda*'
+            run racecheck_table 300 compute-sanitizer --tool racecheck --error-exitcode 9 "$build/cpp/test_table" --gtest_filter='*Cuda*'
             ;;
         shuffle)
             rm -f "$out/shuffle.jsonl"

@@ -145,7 +145,8 @@ class CpuDevice final : public Device {
             std::memcpy(destination, source, bytes);
         }
     }
-    void gather_copy(std::span<CopyPiece const> pieces, Stream /*stream*/) override {
+    void gather_copy(
+        std::span<CopyPiece const> pieces, Stream /*stream*/, std::uint32_t /*most_processors*/) override {
         for (auto const& piece : pieces) {
             if (piece.bytes > 0) {
                 std::memcpy(piece.destination, piece.source, piece.bytes);

@@ -111,9 +111,10 @@ class CudaDevice final : public Device {
                 "cudaMemcpyAsync");
         }
     }
-    void gather_copy(std::span<CopyPiece const> pieces, Stream stream) override {
+    void gather_copy(
+        std::span<CopyPiece const> pieces, Stream stream, std::uint32_t most_processors) override {
         OnDevice const here{ordinal_};
-        gather_copy_cuda(pieces, stream);
+        gather_copy_cuda(pieces, stream, most_processors);
     }
     void synchronize(Stream stream) override {
         OnDevice const here{ordinal_};

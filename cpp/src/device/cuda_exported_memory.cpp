@@ -69,8 +69,11 @@ class CudaExportedMemory final : public ExportedMemory {
         quarantine_.settle();
         auto const size = (std::max<std::uint64_t>(bytes, 1) + grain - 1) / grain * grain;
         std::lock_guard const lock{mutex_};
-        take_back_locked();
         auto found = take_locked(size);
+        if (!found) {
+            take_back_locked();
+            found = take_locked(size);
+        }
         if (!found && grow_locked(size)) {
             found = take_locked(size);
         }
@@ -118,12 +121,17 @@ class CudaExportedMemory final : public ExportedMemory {
         cudaIpcMemHandle_t handle{};
         SharedExtents free;
     };
-    // A block that has come back while its stream was still busy.
-    struct Returned {
+    struct Range {
         std::uint32_t region;
         std::uint64_t offset;
         std::uint64_t size;
-        cudaEvent_t done;
+    };
+    // Blocks that have come back, and when they are free: nobody asks before there is nothing else to be had. What
+    // is marked later than it might be is only free later.
+    struct Returned {
+        std::vector<Range> unmarked;
+        std::vector<Range> marked;
+        cudaEvent_t done{nullptr};  // of what is marked; made when it is needed
     };
     class Block final : public ExportedBlock {
       public:
@@ -187,39 +195,52 @@ class CudaExportedMemory final : public ExportedMemory {
     void put(Block const& block) noexcept {
         used_ -= block.size();
         try {
-            OnDevice const here{ordinal_};
             std::lock_guard const lock{mutex_};
-            if (cudaStreamQuery(native(block.stream())) == cudaSuccess) {
-                regions_[block.region()].free.insert({block.offset(), block.offset() + block.size()});
-                return;
-            }
-            (void)cudaGetLastError();
-            Returned returned{block.region(), block.offset(), block.size(), nullptr};
-            if (events_.empty()) {
-                check_cuda(
-                    cudaEventCreateWithFlags(&returned.done, cudaEventDisableTiming), "cudaEventCreate");
-            } else {
-                returned.done = events_.back();
-                events_.pop_back();
-            }
-            check_cuda(cudaEventRecord(returned.done, native(block.stream())), "cudaEventRecord");
-            returned_.push_back(returned);
+            returned_[native(block.stream())].unmarked.push_back(
+                {block.region(), block.offset(), block.size()});
         } catch (std::exception const&) {  // NOLINT(bugprone-empty-catch)
-            // The GPU is lost, or there is no memory to remember the block by: nobody gets it any more.
+            // There is no memory to remember the block by: nobody gets it any more.
         }
     }
 
     void take_back_locked() {
-        for (auto block = returned_.begin(); block != returned_.end();) {
-            if (cudaEventQuery(block->done) != cudaSuccess) {
-                (void)cudaGetLastError();
-                ++block;
+        for (auto& [stream, returned] : returned_) {
+            if (!returned.marked.empty()) {
+                if (!is_done(cudaEventQuery(returned.done))) {
+                    continue;
+                }
+                free_locked(returned.marked);
+            }
+            if (returned.unmarked.empty()) {
                 continue;
             }
-            regions_[block->region].free.insert({block->offset, block->offset + block->size});
-            events_.push_back(block->done);
-            block = returned_.erase(block);
+            if (is_done(cudaStreamQuery(stream))) {
+                free_locked(returned.unmarked);
+                continue;
+            }
+            if (returned.done == nullptr) {
+                check_cuda(
+                    cudaEventCreateWithFlags(&returned.done, cudaEventDisableTiming), "cudaEventCreate");
+            }
+            check_cuda(cudaEventRecord(returned.done, stream), "cudaEventRecord");
+            returned.marked.swap(returned.unmarked);
         }
+    }
+
+    [[nodiscard]] static bool is_done(cudaError_t status) {
+        if (status == cudaErrorNotReady) {
+            (void)cudaGetLastError();
+            return false;
+        }
+        check_cuda(status, "asking whether a stream is done");
+        return true;
+    }
+
+    void free_locked(std::vector<Range>& ranges) {
+        for (auto const& range : ranges) {
+            regions_[range.region].free.insert({range.offset, range.offset + range.size});
+        }
+        ranges.clear();
     }
 
     int const ordinal_;
@@ -232,8 +253,7 @@ class CudaExportedMemory final : public ExportedMemory {
 
     mutable std::mutex mutex_;  // guards everything below
     std::deque<Region> regions_;
-    std::deque<Returned> returned_;
-    std::vector<cudaEvent_t> events_;  // to be used again
+    std::map<cudaStream_t, Returned> returned_;
 };
 
 // The regions stay open until nobody uses the process's memory any more.

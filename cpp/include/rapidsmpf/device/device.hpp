@@ -76,7 +76,9 @@ class Device {
     virtual void copy(void* destination, void const* source, std::size_t bytes, Stream stream) = 0;
     // Copies pieces that do not overlap, thousands of them at the speed of one, ordered on `stream`. Sources and
     // destinations are memory that the device can address: its own, a peer's that has been opened, page-locked memory.
-    virtual void gather_copy(std::span<CopyPiece const> pieces, Stream stream) = 0;
+    // `most_processors`: so many of the device's multiprocessors at most, to leave the others to other work; 0: all.
+    virtual void gather_copy(
+        std::span<CopyPiece const> pieces, Stream stream, std::uint32_t most_processors = 0) = 0;
     virtual void synchronize(Stream stream) = 0;
     [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
     // A stream to work on; the device keeps a pool and hands them out in turn.

@@ -22,7 +22,8 @@ using namespace rapidsmpf;
 std::shared_ptr<BufferResource> const& resource() {
     static auto const br = [] {
         BufferResource::Settings settings;
-        settings.device_mr = std::make_shared<RmmResource>(rmm::mr::cuda_async_memory_resource{});
+        rmm::mr::cuda_async_memory_resource memory;
+        settings.device_mr = std::make_shared<RmmResource>(memory);
         settings.pinned_mr = PinnedMemoryResource::make_if_available({.initial_pool_size = 64UL << 20U});
         return BufferResource::make(std::move(settings));
     }();

@@ -17,9 +17,11 @@ namespace {
 
 // From this size on a piece goes by a copy engine, of which a GPU has several: they are a little faster than a kernel, and
 // leave the multiprocessors to others. Below they would pay for each piece what a kernel pays for all of them.
-std::size_t const engine_piece = std::getenv("XX_ENGINE") ? std::strtoull(std::getenv("XX_ENGINE"), nullptr, 10) : std::size_t{8} << 20U;
+std::size_t const engine_piece =
+    std::getenv("XX_ENGINE") ? std::strtoull(std::getenv("XX_ENGINE"), nullptr, 10) : std::size_t{8} << 20U;
 // A link is filled by a few multiprocessors; the others are for the kernels that cut the next chunk meanwhile.
-std::uint32_t const most_processors = std::getenv("XX_SM") ? static_cast<std::uint32_t>(std::atoi(std::getenv("XX_SM"))) : 24U;
+std::uint32_t const most_processors =
+    std::getenv("XX_SM") ? static_cast<std::uint32_t>(std::atoi(std::getenv("XX_SM"))) : 24U;
 // Identities and handles are small.
 constexpr std::size_t longest_field = 4096;
 

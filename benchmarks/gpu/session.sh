@@ -2,7 +2,7 @@
 # Builds the C++ tests and benchmarks on a machine with GPUs, runs the tests on the GPU, then the benchmarks, and leaves
 # logs and JSON in a folder.
 #
-#   benchmarks/gpu/session.sh SITE OUT [tests] [kernels] [partition] [shuffle] [nccl] [sanitizer] [programs]
+#   benchmarks/gpu/session.sh SITE OUT [tests] [kernels] [partition] [spill] [shuffle] [nccl] [sanitizer] [programs]
 #
 # SITE is a folder of Python packages with librmm, rapids_logger, libucx and libucxx (unpacked wheels); CMake, ninja, nvcc and
 # GoogleTest must be there. Nothing is fetched. What is named behind OUT is done, in this order; each has a time limit of its
@@ -27,7 +27,7 @@ tests="test_core test_device test_memory test_communicator test_exchange test_co
     cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CUDA_ARCHITECTURES=90-real \
         -DRAPIDSMPF_BUILD_TESTS=ON -DRAPIDSMPF_BUILD_BENCHMARKS=ON -DRAPIDSMPF_ENABLE_MPI=OFF \
         -DPython_EXECUTABLE="$python" &&
-        cmake --build "$build" -- -k 0 $tests collective_process rrun bench_shuffle
+        cmake --build "$build" -- -k 0 $tests collective_process rrun bench_shuffle bench_gpu_spill
         cmake --build "$build" -- bench_table_partition_gpu || true # where Google Benchmark is
 } >"$out/build.log" 2>&1 || { note "the build failed"; grep -E "error|FAILED" "$out/build.log" | head -40; }
 note "built after $SECONDS s"
@@ -60,6 +60,16 @@ for step in "$@"; do
             run partition 150 "$build/cpp/bench_table_partition_gpu" --benchmark_min_time=0.1 \
                 --benchmark_out="$out/partition.json" --benchmark_out_format=json
             cat "$out/partition.log"
+            ;;
+        spill)
+            # What the disk does by itself, beside it in the same run.
+            spill_at=${RAPIDSMPF_SPILL_DIRECTORY:-${TMPDIR:-/tmp}}
+            run dd_write 120 dd if=/dev/zero of="$spill_at/riverrun-dd" bs=16M count=256 oflag=direct conv=fsync
+            run dd_read 120 dd if="$spill_at/riverrun-dd" of=/dev/null bs=16M iflag=direct
+            rm -f "$spill_at/riverrun-dd"
+            grep -h copied "$out/dd_write.log" "$out/dd_read.log"
+            run spill 150 "$build/cpp/ranks/bench_gpu_spill"
+            tee "$out/spill.json" <"$out/spill.log"
             ;;
         sanitizer)
             run memcheck_device 200 compute-sanitizer --tool memcheck --error-exitcode 9 "$build/cpp/test_device"

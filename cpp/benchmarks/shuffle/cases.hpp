@@ -11,6 +11,8 @@ namespace rapidsmpf::bench {
 void packed(Job& job, Arguments const& arguments);
 // Tables: partition and pack, shuffle, unpack; and the exchange of the same pieces alone. A chunk is what is cut at once.
 void table(Job& job, Arguments const& arguments);
+// The same from GPU to GPU; a cut is a number of chunks and of partitions of each rank.
+void device_table(Job& job, Arguments const& arguments);
 // A message of 8 bytes there and back, an empty shuffle, a barrier.
 void latency(Job& job, Arguments const& arguments);
 // Rank 1 comes late to a shuffle: what the others use of their cores meanwhile.

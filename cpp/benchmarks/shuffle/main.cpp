@@ -36,8 +36,8 @@ int main(int argc, char** argv) {
             return 0;
         }
         std::map<std::string, std::function<void(Job&, Arguments const&)>> const cases{
-            {"packed", packed}, {"table", table}, {"latency", latency},
-            {"wait", wait},     {"skew", skew},   {"pattern", pattern},
+            {"packed", packed}, {"table", table},     {"latency", latency},           {"wait", wait},
+            {"skew", skew},     {"pattern", pattern}, {"device_table", device_table},
         };
         auto const found = cases.find(arguments.name());
         if (found == cases.end()) {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <rapidsmpf/device/device.hpp>
+#include <rapidsmpf/device/exported_memory.hpp>
 #include <rapidsmpf/device/shared_memory.hpp>
 
 namespace rapidsmpf::device {
@@ -144,9 +145,21 @@ class CpuDevice final : public Device {
             std::memcpy(destination, source, bytes);
         }
     }
+    void gather_copy(
+        std::span<CopyPiece const> pieces, Stream /*stream*/, std::uint32_t /*most_processors*/) override {
+        for (auto const& piece : pieces) {
+            if (piece.bytes > 0) {
+                std::memcpy(piece.destination, piece.source, piece.bytes);
+            }
+        }
+    }
     void synchronize(Stream /*stream*/) override {}
     [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<DoneEvent>(); }
     [[nodiscard]] Stream next_stream() override { return Stream{}; }
+    [[nodiscard]] ExportedMemory* exported_memory(std::string& reason) override {
+        reason = "a CPU's memory is shared as host memory";
+        return nullptr;
+    }
 
   private:
     static std::int64_t measure_total() {

@@ -1,9 +1,13 @@
 // A CUDA GPU as compute device: memory through RMM's current resource, work ordered on streams.
 //
-// The only file of this room that includes CUDA headers. The CUDA runtime is linked statically and libcuda is
+// Only the cuda* files of this room include CUDA headers. The CUDA runtime is linked statically and libcuda is
 // loaded by it at run time, so the same binary works on machines without a GPU.
+//
+// The device is that of the thread that asks for it first; what this process's own threads do is done on that one.
 #include <array>
 #include <atomic>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -13,24 +17,29 @@
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/device/device.hpp>
+#include <rapidsmpf/device/exported_memory.hpp>
+#include <rapidsmpf/device/gather_copy.hpp>
+
+#include "cuda_check.hpp"
+#include "cuda_exported_memory.hpp"
 
 namespace rapidsmpf::device {
 
 namespace {
 
-void check(cudaError_t status, char const* what) {
-    if (status != cudaSuccess) {
-        throw std::runtime_error(std::string{what} + ": " + cudaGetErrorString(status));
-    }
-}
+using detail::native;
+using detail::OnDevice;
 
-cudaStream_t native(Stream stream) {
-    return static_cast<cudaStream_t>(stream.handle());
+void check(cudaError_t status, char const* what) {
+    detail::check_cuda(status, what);
 }
 
 class CudaEvent final : public Event {
   public:
-    CudaEvent() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate"); }
+    explicit CudaEvent(int ordinal) {
+        OnDevice const here{ordinal};
+        check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
+    }
     ~CudaEvent() override { cudaEventDestroy(event_); }
     CudaEvent(CudaEvent const&) = delete;
     CudaEvent& operator=(CudaEvent const&) = delete;
@@ -73,11 +82,13 @@ class CudaDevice final : public Device {
     [[nodiscard]] std::int64_t used_memory() const override {
         std::size_t free{0};
         std::size_t total{0};
+        OnDevice const here{ordinal_};
         check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
         return static_cast<std::int64_t>(total - free);
     }
 
     [[nodiscard]] void* allocate(std::size_t bytes, Stream stream) override {
+        OnDevice const here{ordinal_};
         try {
             return rmm::mr::get_current_device_resource_ref().allocate(
                 cuda::stream_ref{native(stream)}, bytes, alignment);
@@ -88,26 +99,50 @@ class CudaDevice final : public Device {
         }
     }
     void deallocate(void* pointer, std::size_t bytes, Stream stream) noexcept override {
+        OnDevice const here{ordinal_};
         rmm::mr::get_current_device_resource_ref().deallocate(
             cuda::stream_ref{native(stream)}, pointer, bytes, alignment);
     }
     void copy(void* destination, void const* source, std::size_t bytes, Stream stream) override {
         if (bytes > 0) {
+            OnDevice const here{ordinal_};
             check(
                 cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, native(stream)),
                 "cudaMemcpyAsync");
         }
     }
+    void gather_copy(
+        std::span<CopyPiece const> pieces, Stream stream, std::uint32_t most_processors) override {
+        OnDevice const here{ordinal_};
+        gather_copy_cuda(pieces, stream, most_processors);
+    }
     void synchronize(Stream stream) override {
+        OnDevice const here{ordinal_};
         check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
     }
-    [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(); }
+    [[nodiscard]] std::unique_ptr<Event> make_event() override {
+        return std::make_unique<CudaEvent>(ordinal_);
+    }
     [[nodiscard]] Stream next_stream() override {
         return Stream{streams_[next_.fetch_add(1, std::memory_order_relaxed) % streams_.size()]};
     }
 
+    [[nodiscard]] ExportedMemory* exported_memory(std::string& reason) override {
+        std::lock_guard const lock{exported_mutex_};
+        if (!exported_ && !no_export_.empty()) {
+            reason = no_export_;
+        } else if (!exported_) {
+            exported_ = detail::make_cuda_exported_memory(ordinal_, no_export_);
+            reason = no_export_;
+        }
+        return exported_.get();
+    }
+
   private:
     int ordinal_{0};
+    std::mutex exported_mutex_;
+    std::unique_ptr<ExportedMemory> exported_;  // made on first use
+    std::string no_export_;                     // why there is none
     cudaDeviceProp properties_{};
     std::array<cudaStream_t, 16> streams_{};
     std::atomic<std::size_t> next_{0};

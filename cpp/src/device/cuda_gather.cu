@@ -178,7 +178,8 @@ void launch(std::span<CopyPiece const> pieces, std::uint64_t max_blocks, cudaStr
 
 }  // namespace
 
-void gather_copy_cuda(std::span<CopyPiece const> pieces, Stream stream) {
+void gather_copy_cuda(
+    std::span<CopyPiece const> pieces, Stream stream, std::uint32_t most_processors) {
     if (pieces.empty()) {
         return;
     }
@@ -188,7 +189,9 @@ void gather_copy_cuda(std::span<CopyPiece const> pieces, Stream stream) {
     check(
         cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, ordinal),
         "cudaDeviceGetAttribute");
-    auto const max_blocks = static_cast<std::uint64_t>(multiprocessors) * blocks_per_multiprocessor;
+    auto const all = static_cast<std::uint32_t>(multiprocessors);
+    auto const used = most_processors == 0 ? all : std::min(all, most_processors);
+    auto const max_blocks = static_cast<std::uint64_t>(used) * blocks_per_multiprocessor;
     auto const native = static_cast<cudaStream_t>(stream.handle());
     while (!pieces.empty()) {
         if (pieces.size() <= small_batch) {

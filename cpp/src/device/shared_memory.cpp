@@ -26,6 +26,7 @@
 #include <rapidsmpf/device/host_memory.hpp>
 #include <rapidsmpf/device/shared_view.hpp>
 
+#include "quarantine.hpp"
 #include "shared_extents.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -117,8 +118,9 @@ class SharedMemory::Pool {
         if (limit_ == 0) {
             limit_ = huge_page * 8;  // where other host memory is not kept, so that keeping is tested
         }
+        // What nobody has had yet stays accessible: to forbid all of it would fill AddressSanitizer's own memory with an
+        // eighth of its size.
         extents_.insert({first_offset, ticket_.size});
-        set_accessible(base_ + first_offset, ticket_.size - first_offset, false);
     }
 
     [[nodiscard]] SharedMemoryTicket const& ticket() const noexcept { return ticket_; }
@@ -128,7 +130,7 @@ class SharedMemory::Pool {
         if (::getpid() != process_ || bytes > ticket_.size) {
             return nullptr;
         }
-        settle();
+        quarantine_.settle();
         auto const wanted = class_of(bytes);
         auto offset = take(wanted);
         if (!offset && trim(0) > 0) {
@@ -189,38 +191,7 @@ class SharedMemory::Pool {
         return freed;
     }
 
-    void quarantine(std::shared_ptr<SharedBlock> block, std::function<bool()> is_safe) {
-        if (is_safe()) {
-            return;
-        }
-        std::lock_guard const lock{quarantine_mutex_};
-        quarantine_.emplace_back(std::move(block), std::move(is_safe));
-        any_in_quarantine_ = true;
-    }
-
-    // Lets go of the blocks that nobody writes to any more.
-    void settle() {
-        if (!any_in_quarantine_) {
-            return;
-        }
-        std::vector<Suspect> safe;  // destroyed without the lock
-        std::lock_guard const lock{quarantine_mutex_};
-        auto const first_safe = std::stable_partition(
-            quarantine_.begin(), quarantine_.end(), [](Suspect const& suspect) { return !suspect.second(); });
-        std::move(first_safe, quarantine_.end(), std::back_inserter(safe));
-        quarantine_.erase(first_safe, quarantine_.end());
-        any_in_quarantine_ = !quarantine_.empty();
-    }
-
-    [[nodiscard]] std::size_t quarantined() {
-        settle();
-        std::lock_guard const lock{quarantine_mutex_};
-        std::size_t bytes = 0;
-        for (auto const& suspect : quarantine_) {
-            bytes += suspect.first->size();
-        }
-        return bytes;
-    }
+    [[nodiscard]] detail::Quarantine<SharedBlock>& quarantine() noexcept { return quarantine_; }
 
     [[nodiscard]] std::unique_ptr<SharedWord> make_word() {
         std::uint64_t value = 0;
@@ -267,7 +238,6 @@ class SharedMemory::Pool {
         std::size_t size{0};
         std::uint64_t put{0};  // which one it was of all that came back
     };
-    using Suspect = std::pair<std::shared_ptr<SharedBlock>, std::function<bool()>>;
 
     [[nodiscard]] std::optional<std::uint64_t> take(SizeClass wanted) {
         std::lock_guard const lock{mutex_};
@@ -335,9 +305,7 @@ class SharedMemory::Pool {
     std::uint64_t next_word_{first_word};
     std::vector<std::uint64_t> free_words_;
 
-    std::mutex quarantine_mutex_;
-    std::vector<Suspect> quarantine_;
-    std::atomic<bool> any_in_quarantine_{false};
+    detail::Quarantine<SharedBlock> quarantine_;
 };
 
 namespace {
@@ -477,7 +445,7 @@ std::unique_ptr<SharedWord> SharedMemory::make_word() {
     return pool_->make_word();
 }
 void SharedMemory::quarantine(std::shared_ptr<SharedBlock> block, std::function<bool()> is_safe) {
-    pool_->quarantine(std::move(block), std::move(is_safe));
+    pool_->quarantine().put(std::move(block), std::move(is_safe));
 }
 
 std::size_t SharedMemory::used() noexcept {
@@ -486,7 +454,7 @@ std::size_t SharedMemory::used() noexcept {
 }
 std::size_t SharedMemory::quarantined() {
     auto* const memory = pool();
-    return memory == nullptr ? 0 : memory->quarantined();
+    return memory == nullptr ? 0 : memory->quarantine().bytes();
 }
 std::size_t SharedMemory::resident() noexcept {
     auto const* const memory = pool();

@@ -45,7 +45,7 @@ Hub::~Hub() {
     say_farewell();
     comm_.remove_failure_listener(listener_);
     for (auto const& operation : all_) {
-        operation->cut_off(RankFailure{comm_.rank(), "", 0, "its communicator was destroyed"});
+        operation->detach(RankFailure{comm_.rank(), "", 0, "its communicator was destroyed"});
     }
 }
 
@@ -310,6 +310,8 @@ void Hub::negotiate(Rank source, Message const& message) {
         }
     } else if (message.answer) {
         links_.on_answer(source, *message.answer);
+    } else if (message.region) {
+        links_.on_region(source, *message.region);
     }
 }
 
@@ -317,6 +319,11 @@ void Hub::send(Rank destination, std::vector<std::uint8_t> message) {
     if (auto const offer = links_.take_offer(destination)) {
         MessageWriter writer{control_op};
         writer.offer(*offer);
+        (void)comm_.send(std::move(writer).take(), destination, control_tag_);
+    }
+    for (auto const& region : links_.take_regions(destination)) {
+        MessageWriter writer{control_op};
+        writer.region(region);
         (void)comm_.send(std::move(writer).take(), destination, control_tag_);
     }
     (void)comm_.send(std::move(message), destination, control_tag_);

@@ -4,19 +4,22 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/exchange/device_peer_memory.hpp>
+#include <rapidsmpf/exchange/peer_memory.hpp>
 
 namespace rapidsmpf::exchange {
 
 Links::Links(Communicator& comm)
     : comm_{comm}, messages_{comm}, peers_(static_cast<std::size_t>(comm.nranks())) {
-    // Between GPUs payloads do not lie in the host's memory.
-    bool const wanted = config::get_text(comm.options(), "peer_memory") == "auto" && comm.nranks() > 1
-                        && Device::current().kind() == DeviceKind::cpu;
-    if (!wanted) {
+    if (config::get_text(comm.options(), "peer_memory") != "auto" || comm.nranks() == 1) {
         return;
     }
     std::string why_not;
-    peer_memory_ = PeerMemory::make(comm, why_not);
+    if (Device::current().kind() == DeviceKind::cpu) {
+        peer_memory_ = PeerMemory::make(comm, why_not);
+    } else {
+        peer_memory_ = DevicePeerMemory::make(comm, Device::current(), why_not);
+    }
     if (!peer_memory_) {
         explain("this process cannot have shared memory: " + why_not);
     }
@@ -29,7 +32,20 @@ std::optional<Offer> Links::take_offer(Rank to) {
     if (!peer_memory_ || useless || std::exchange(entry.offered, true)) {
         return std::nullopt;
     }
-    return Offer{TransportKind::peer_memory, peer_memory_->offer()};
+    return Offer{peer_memory_->kind(), peer_memory_->offer()};
+}
+
+std::vector<device::ExportedRegion> Links::take_regions(Rank to) {
+    auto const& entry = peer(to);
+    bool const uses = entry.stage == Stage::decided && entry.kind != TransportKind::messages;
+    return uses ? peer_memory_->take_regions(to) : std::vector<device::ExportedRegion>{};
+}
+
+void Links::on_region(Rank source, device::ExportedRegion const& region) {
+    RAPIDSMPF_EXPECTS(
+        peer_memory_ && peer(source).stage != Stage::silent,
+        "it told of a region of memory it has not offered", FormatError);
+    peer_memory_->add_region(source, region);
 }
 
 void Links::on_other(Rank source) {
@@ -41,7 +57,7 @@ void Links::on_other(Rank source) {
 std::optional<Answer> Links::on_offer(Rank source, Offer const& offer) {
     auto& entry = peer(source);
     RAPIDSMPF_EXPECTS(entry.stage == Stage::silent, "it offered its memory too late", FormatError);
-    if (!peer_memory_ || offer.kind != TransportKind::peer_memory) {
+    if (!peer_memory_ || offer.kind != peer_memory_->kind()) {
         // It waits for nothing: what this rank says next is no offer.
         decide(source, TransportKind::messages, "");
         return std::nullopt;
@@ -49,7 +65,7 @@ std::optional<Answer> Links::on_offer(Rank source, Offer const& offer) {
     auto const why_not = peer_memory_->accept(source, offer.memory);
     entry.stage = Stage::answering;
     if (why_not.empty()) {
-        return Answer{TransportKind::peer_memory, ""};
+        return Answer{peer_memory_->kind(), ""};
     }
     explain("rank " + std::to_string(source) + ": " + why_not);
     return Answer{TransportKind::messages, why_not};
@@ -60,11 +76,10 @@ void Links::on_answer(Rank source, Answer const& answer) {
     RAPIDSMPF_EXPECTS(
         peer_memory_ && entry.offered && entry.stage == Stage::answering, "it answered what nobody asked",
         FormatError);
-    if (answer.kind != TransportKind::peer_memory) {
+    if (answer.kind != peer_memory_->kind()) {
         decide(source, TransportKind::messages, "rank " + std::to_string(source) + " says: " + answer.reason);
     } else {
-        decide(
-            source, peer_memory_->is_open(source) ? TransportKind::peer_memory : TransportKind::messages, "");
+        decide(source, peer_memory_->is_open(source) ? peer_memory_->kind() : TransportKind::messages, "");
     }
 }
 
@@ -77,7 +92,7 @@ void Links::decide(Rank rank, TransportKind kind, std::string const& why_not) {
     }
     comm_.logger().debug(
         "payloads between this rank and rank " + std::to_string(rank) + " travel "
-        + (kind == TransportKind::peer_memory ? "through peer memory" : "as messages"));
+        + (kind == TransportKind::messages ? "as messages" : "through peer memory"));
 }
 
 void Links::explain(std::string const& why_not) {
@@ -91,8 +106,7 @@ Transport* Links::incoming(Rank from) noexcept {
     if (entry.stage != Stage::decided) {
         return nullptr;
     }
-    return entry.kind == TransportKind::peer_memory ? static_cast<Transport*>(peer_memory_.get())
-                                                    : &messages_;
+    return entry.kind == TransportKind::messages ? static_cast<Transport*>(&messages_) : peer_memory_.get();
 }
 
 Transport& Links::outgoing(std::span<Place const> places) {

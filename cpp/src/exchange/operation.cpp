@@ -12,9 +12,6 @@ namespace rapidsmpf::exchange {
 
 namespace {
 
-// Spilling: by the same priority as other collectives, before what the streaming room and users hold.
-constexpr int spill_priority = 0;
-
 std::vector<PartitionId> partitions_of(Rank rank, Operation::Plan const& plan) {
     std::vector<PartitionId> local;
     for (PartitionId partition = 0; partition < plan.total; ++partition) {
@@ -482,6 +479,12 @@ void Operation::cut_off(RankFailure const& failure) {
     failure_ = failure;
     dirty_ = true;
     changed_.notify_all();
+}
+
+void Operation::detach(RankFailure const& failure) {
+    cut_off(failure);
+    Lock const lock{mutex_};
+    drop_transfers();
 }
 
 void Operation::release() noexcept {

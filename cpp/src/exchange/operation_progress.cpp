@@ -21,6 +21,9 @@ void Operation::guarded(std::function<void()> const& body) {
         comm_.convict(
             speaker_, "it sent a malformed message for " + plan_.kind + " " + std::to_string(plan_.op) + ": "
                           + error.what());
+    } catch (DeviceLostError const& error) {
+        // No operation of this rank will get anywhere.
+        comm_.abort(error.what());
     } catch (std::exception const& error) {
         // When the communicator has failed this is only a consequence.
         if (auto const failure = comm_.failure()) {
@@ -180,11 +183,7 @@ void Operation::drive(Tick& result) {
     auto& statistics = *br_->statistics();
     Lock const lock{mutex_};
     if (cut_off_) {
-        frames_.clear();
-        for (auto& other : peers_) {
-            other.outbox.cut_off();
-            other.inbox = Inbox{other.rank};
-        }
+        drop_transfers();
         active_ = false;
         result.closed = true;
         return;
@@ -220,6 +219,14 @@ void Operation::drive(Tick& result) {
     result.closed = is_closed();
     if (result.did_something) {
         changed_.notify_all();
+    }
+}
+
+void Operation::drop_transfers() {
+    frames_.clear();
+    for (auto& other : peers_) {
+        other.outbox.cut_off();
+        other.inbox = Inbox{other.rank};
     }
 }
 

@@ -16,8 +16,7 @@ PieceHeader header_of(Outbox::Piece const& piece) {
 
 }  // namespace
 
-Outbox::Outbox(Rank peer, Settings const& settings)
-    : peer_{peer}, settings_{settings}, credit_{settings.eager_bytes} {}
+Outbox::Outbox(Settings const& settings) : settings_{settings}, credit_{settings.eager_bytes} {}
 
 bool Outbox::compose(MessageWriter& writer, Sent const& sent) {
     if (!counts_.empty()) {

@@ -9,7 +9,7 @@
 #include <rapidsmpf/core/statistic_names.hpp>
 #include <rapidsmpf/exchange/transfer.hpp>
 
-#include "peer_offer.hpp"
+#include "peer_writers.hpp"
 
 namespace rapidsmpf::exchange {
 
@@ -20,21 +20,6 @@ constexpr std::size_t slice_bytes = std::size_t{1} << 20U;
 }  // namespace
 
 namespace detail {
-
-// A peer, as it writes to this rank's memory.
-class Writer {
-  public:
-    Writer(std::shared_ptr<device::SharedView> view, std::uint64_t word, std::uint64_t value)
-        : view_{std::move(view)}, word_{word}, value_{value} {}
-    [[nodiscard]] bool may_write() const noexcept {
-        return view_->has_word(word_, value_) && view_->owner_is_alive();
-    }
-
-  private:
-    std::shared_ptr<device::SharedView> view_;  // of its memory
-    std::uint64_t word_;
-    std::uint64_t value_;
-};
 
 // The pieces of one frame, on their way into a peer's memory.
 class PeerWrite {
@@ -242,33 +227,38 @@ std::unique_ptr<PeerMemory> PeerMemory::make(Communicator const& comm, std::stri
 }
 
 PeerMemory::PeerMemory(Communicator const& comm, device::SharedMemory& memory)
-    : memory_{memory}, writing_{memory.make_word()}, peers_(static_cast<std::size_t>(comm.nranks())) {}
+    : memory_{memory},
+      writing_{std::make_unique<detail::WritingWord>(memory)},
+      peers_(static_cast<std::size_t>(comm.nranks())) {}
 
 PeerMemory::~PeerMemory() {
     close();
 }
 
 std::vector<std::uint8_t> PeerMemory::offer() const {
-    return detail::write_offer(detail::PeerOffer{memory_.ticket(), writing_->offset(), writing_->value()});
+    return writing_->offer();
 }
 
 std::string PeerMemory::accept(Rank from, std::vector<std::uint8_t> const& offered) {
     auto const offer = detail::read_offer(offered);
-    RAPIDSMPF_EXPECTS(
-        device::SharedView::contains_word(offer.word), "its word is outside of its memory", FormatError);
-    std::string reason;
-    auto view = closed_ ? nullptr : device::SharedView::open(offer.ticket, reason);
-    if (!view) {
-        return closed_ ? "this rank closes its communicator" : reason;
+    if (closed_) {
+        return "this rank closes its communicator";
     }
-    auto& entry = peer(from);
-    entry.writer = std::make_shared<detail::Writer>(view, offer.word, offer.value);
-    entry.view = std::move(view);
-    return {};
+    std::string reason;
+    peer(from).writer = detail::Writer::open(offer, reason);
+    return reason;
 }
 
 bool PeerMemory::is_open(Rank rank) const noexcept {
-    return peers_[static_cast<std::size_t>(rank)].view != nullptr && !closed_;
+    return peers_[static_cast<std::size_t>(rank)].writer != nullptr && !closed_;
+}
+
+std::vector<device::ExportedRegion> PeerMemory::take_regions(Rank /*peer*/) {
+    return {};
+}
+
+void PeerMemory::add_region(Rank /*peer*/, device::ExportedRegion const& /*region*/) {
+    throw FormatError{"it told of a region of host memory, which has but one"};
 }
 
 bool PeerMemory::progress() {
@@ -307,7 +297,7 @@ void PeerMemory::close() noexcept {
 std::unique_ptr<Landing> PeerMemory::grant(
     Lane const& lane, AnnouncedFrame& frame, MemoryReservation& memory) {
     auto& entry = peer(lane.peer);
-    if (closed_ || !entry.view || lane.br->device().kind() != DeviceKind::cpu) {
+    if (closed_ || !entry.writer || lane.br->device().kind() != DeviceKind::cpu) {
         return nullptr;
     }
     Layout layout{frame, memory_};
@@ -321,9 +311,10 @@ std::unique_ptr<Landing> PeerMemory::grant(
 std::unique_ptr<Sending> PeerMemory::write(
     Lane const& lane, Sending::Pieces pieces, std::vector<Place> places, Settings const& /*settings*/) {
     auto& entry = peer(lane.peer);
-    RAPIDSMPF_EXPECTS(entry.view != nullptr, "it gave places in memory that it has not offered", FormatError);
-    auto write =
-        std::make_shared<detail::PeerWrite>(entry.view, lane.br->statistics(), std::move(pieces), places);
+    RAPIDSMPF_EXPECTS(
+        entry.writer != nullptr, "it gave places in memory that it has not offered", FormatError);
+    auto write = std::make_shared<detail::PeerWrite>(
+        entry.writer->view(), lane.br->statistics(), std::move(pieces), places);
     if (!closed_) {
         entry.queue.push_back(write);
     }

@@ -8,7 +8,7 @@ namespace rapidsmpf::exchange::detail {
 
 namespace {
 
-// What has a fixed size; the name of the host follows.
+// What has a fixed size; the name of the host and the device's part follow.
 struct Fixed {
     std::int64_t pid;
     std::uint64_t size;
@@ -17,8 +17,9 @@ struct Fixed {
     std::array<std::uint8_t, 16> secret;
     std::int32_t fd;
     std::uint32_t host_size;
+    std::uint64_t device_size;
 };
-static_assert(sizeof(Fixed) == 56, "no padding: it travels as it is");
+static_assert(sizeof(Fixed) == 64, "no padding: it travels as it is");
 
 }  // namespace
 
@@ -31,10 +32,12 @@ std::vector<std::uint8_t> write_offer(PeerOffer const& offer) {
         offer.value,
         ticket.secret,
         ticket.fd,
-        static_cast<std::uint32_t>(ticket.host.size())};
+        static_cast<std::uint32_t>(ticket.host.size()),
+        offer.device.size()};
     std::vector<std::uint8_t> bytes(sizeof(Fixed) + ticket.host.size());
     std::memcpy(bytes.data(), &fixed, sizeof(Fixed));
     std::memcpy(bytes.data() + sizeof(Fixed), ticket.host.data(), ticket.host.size());
+    bytes.insert(bytes.end(), offer.device.begin(), offer.device.end());
     return bytes;
 }
 
@@ -42,8 +45,12 @@ PeerOffer read_offer(std::span<std::uint8_t const> bytes) {
     Fixed fixed{};
     RAPIDSMPF_EXPECTS(bytes.size() >= sizeof(Fixed), "an offer of memory ends too early", FormatError);
     std::memcpy(&fixed, bytes.data(), sizeof(Fixed));
-    auto const host = bytes.subspan(sizeof(Fixed));
-    RAPIDSMPF_EXPECTS(host.size() == fixed.host_size, "an offer of memory is cut off", FormatError);
+    auto const rest = bytes.subspan(sizeof(Fixed));
+    RAPIDSMPF_EXPECTS(
+        fixed.host_size <= rest.size() && rest.size() - fixed.host_size == fixed.device_size,
+        "an offer of memory is cut off", FormatError);
+    auto const host = rest.first(fixed.host_size);
+    auto const device = rest.subspan(fixed.host_size);
     PeerOffer offer;
     offer.ticket.host.assign(host.begin(), host.end());
     offer.ticket.pid = fixed.pid;
@@ -52,6 +59,7 @@ PeerOffer read_offer(std::span<std::uint8_t const> bytes) {
     offer.ticket.secret = fixed.secret;
     offer.word = fixed.word;
     offer.value = fixed.value;
+    offer.device.assign(device.begin(), device.end());
     return offer;
 }
 

@@ -14,6 +14,8 @@ struct PeerOffer {
     // The word in it that has this value as long as the rank may write to others' memory.
     std::uint64_t word{0};
     std::uint64_t value{0};
+    // What else is to be known of the memory of its device (device_peer_memory.cpp); empty: nothing.
+    std::vector<std::uint8_t> device;
 };
 
 [[nodiscard]] std::vector<std::uint8_t> write_offer(PeerOffer const& offer);

@@ -20,6 +20,11 @@ std::size_t ReceiveBudget::peak() const {
     return peak_;
 }
 
+std::size_t ReceiveBudget::waiting() const {
+    std::lock_guard lock{mutex_};
+    return waiting_.size();
+}
+
 ReceiveBudget::Ticket& ReceiveBudget::Ticket::operator=(Ticket&& other) noexcept {
     if (this != &other) {
         drop();

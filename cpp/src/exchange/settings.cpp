@@ -6,8 +6,17 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/device/device.hpp>
 
 namespace rapidsmpf::exchange {
+
+Settings::Settings() {
+    if (Device::current().kind() == DeviceKind::cuda) {
+        frame_bytes = std::size_t{64} << 20U;
+        announce_bytes = std::size_t{1} << 30U;
+        receive_limit = std::size_t{2} << 30U;
+    }
+}
 
 void Settings::validate() const {
     auto const positive = [](std::size_t value, char const* name) {
@@ -22,15 +31,18 @@ void Settings::validate() const {
 
 Settings Settings::from_options(config::Options options) {
     Settings settings;
-    auto const bytes = [&](config::Key<config::OptionType::bytes> key) {
-        return static_cast<std::size_t>(config::get_bytes(options, key));
+    auto const given = options.get_strings();
+    auto const read = [&](char const* name, config::Key<config::OptionType::bytes> key, std::size_t& value) {
+        if (given.contains(name)) {
+            value = static_cast<std::size_t>(config::get_bytes(options, key));
+        }
     };
-    settings.gather_limit = bytes("exchange_gather_limit");
-    settings.frame_bytes = bytes("exchange_frame_bytes");
-    settings.eager_bytes = bytes("exchange_eager_bytes");
-    settings.announce_bytes = bytes("exchange_announce_bytes");
-    settings.split_bytes = bytes("exchange_split_bytes");
-    settings.receive_limit = bytes("exchange_receive_limit");
+    read("exchange_gather_limit", "exchange_gather_limit", settings.gather_limit);
+    read("exchange_frame_bytes", "exchange_frame_bytes", settings.frame_bytes);
+    read("exchange_eager_bytes", "exchange_eager_bytes", settings.eager_bytes);
+    read("exchange_announce_bytes", "exchange_announce_bytes", settings.announce_bytes);
+    read("exchange_split_bytes", "exchange_split_bytes", settings.split_bytes);
+    read("exchange_receive_limit", "exchange_receive_limit", settings.receive_limit);
     settings.validate();
     return settings;
 }

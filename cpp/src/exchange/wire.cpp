@@ -30,6 +30,7 @@ enum class Section : std::uint8_t {
     written,
     offer,
     answer,
+    region,
 };
 
 template <typename T>
@@ -108,7 +109,9 @@ std::string read_text(Reader& reader) {
 
 TransportKind read_kind(Reader& reader) {
     auto const kind = reader.get<std::uint8_t>();
-    RAPIDSMPF_EXPECTS(kind <= 1, "an unknown kind of transport", FormatError);
+    RAPIDSMPF_EXPECTS(
+        kind <= static_cast<std::uint8_t>(TransportKind::device_peer_memory), "an unknown kind of transport",
+        FormatError);
     return static_cast<TransportKind>(kind);
 }
 
@@ -165,6 +168,14 @@ void MessageWriter::answer(Answer const& answer) {
     put(bytes_, Section::answer);
     put(bytes_, answer.kind);
     text(answer.reason);
+}
+
+void MessageWriter::region(device::ExportedRegion const& region) {
+    put(bytes_, Section::region);
+    put(bytes_, region.id);
+    put(bytes_, region.size);
+    put(bytes_, static_cast<std::uint32_t>(region.handle.size()));
+    append(region.handle);
 }
 
 void MessageWriter::credit(std::uint64_t bytes) {
@@ -244,7 +255,7 @@ bool is_about_links(std::span<std::uint8_t const> bytes) {
         return false;
     }
     auto const section = static_cast<Section>(reader.get<std::uint8_t>());
-    return section == Section::offer || section == Section::answer;
+    return section == Section::offer || section == Section::answer || section == Section::region;
 }
 
 OpId read_op(std::span<std::uint8_t const> bytes) {
@@ -301,6 +312,13 @@ Message read_message(std::span<std::uint8_t const> bytes) {
                 answer.kind = read_kind(reader);
                 answer.reason = read_text(reader);
                 message.answer = std::move(answer);
+                break;
+            }
+            case Section::region: {
+                auto const id = reader.get<std::uint32_t>();
+                auto const size = reader.get<std::uint64_t>();
+                auto const handle = reader.view(reader.count(1));
+                message.region.emplace(id, size, std::vector<std::uint8_t>{handle.begin(), handle.end()});
                 break;
             }
             case Section::credit:

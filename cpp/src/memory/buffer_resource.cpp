@@ -376,61 +376,6 @@ std::unique_ptr<Buffer> BufferResource::move_to_host_access(std::unique_ptr<Buff
     return move(std::move(buffer), reservation);
 }
 
-void BufferResource::count_copy(MemoryType from, MemoryType to, std::size_t size, Duration time) {
-    double const bytes = static_cast<double>(size);
-    double const took = std::chrono::duration<double>(time).count();
-    statistics_->add(statistic::copy_bytes(from, to), bytes);
-    statistics_->add(statistic::copy_time(from, to), took);
-    if (from != to) {
-        statistics_->add(statistic::spill_bytes(from, to), bytes);
-        statistics_->add(statistic::spill_time(from, to), took);
-    }
-}
-
-std::unique_ptr<Buffer> BufferResource::copy(
-    Buffer const& buffer, std::size_t offset, std::size_t size, MemoryReservation& reservation) {
-    RAPIDSMPF_EXPECTS(
-        offset <= buffer.size() && size <= buffer.size() - offset, "copy beyond the end of a buffer",
-        std::invalid_argument);
-    auto const start = std::chrono::steady_clock::now();
-    auto const from = buffer.mem_type();
-    auto const to = reservation.mem_type();
-    std::unique_ptr<Buffer> copied;
-    auto const is_direct = [&](MemoryType type) {
-        return type != MemoryType::DEVICE || device_.kind() == DeviceKind::cpu;
-    };
-    if ((from == MemoryType::DISK && (to == MemoryType::DISK || !is_direct(to)))
-        || (to == MemoryType::DISK && !is_direct(from))) {
-        // The disk reads and writes host memory only.
-        auto step = reserve(MemoryType::HOST, size, AllowOverbooking::yes).first;
-        auto const between = copy(buffer, offset, size, step);
-        return copy(*between, 0, size, reservation);
-    }
-    if (to == MemoryType::DISK) {
-        RAPIDSMPF_EXPECTS(
-            size <= reservation.size(),
-            "cannot write " + bytes_text(as_signed(size)) + " with a reservation of "
-                + bytes_text(as_signed(reservation.size())),
-            ReservationError);
-        copied = disk_buffer(disk().write(buffer.host_bytes().subspan(offset, size)), buffer.stream());
-        release(reservation, size);
-    } else {
-        copied = allocate(size, reservation, buffer.stream());
-        if (from == MemoryType::DISK) {
-            disk().read(buffer.extent_, offset, copied->mutable_host_bytes());
-        } else {
-            copied->write([&](std::byte* destination, Stream stream) {
-                device_.copy(destination, buffer.data() + offset, size, stream);
-            });
-            if (device_.kind() == DeviceKind::cuda) {
-                copied->synchronize();  // the source may be freed as soon as we return
-            }
-        }
-    }
-    count_copy(from, to, size, std::chrono::steady_clock::now() - start);
-    return copied;
-}
-
 DiskSpace& BufferResource::disk() {
     std::call_once(disk_once_, [&] {
         if (!disk_) {
@@ -443,73 +388,8 @@ DiskSpace& BufferResource::disk() {
     return *disk_;
 }
 
-std::unique_ptr<Buffer> BufferResource::disk_buffer(DiskExtent extent, Stream stream) {
-    auto const size = extent.size();
-    account(MemoryType::DISK, as_signed(size));
-    return std::unique_ptr<Buffer>(
-        new Buffer{shared_from_this(), MemoryType::DISK, nullptr, size, stream, nullptr, std::move(extent)});
-}
-
-std::vector<std::unique_ptr<Buffer>> BufferResource::write_to_disk(std::span<Buffer const* const> buffers) {
-    std::vector<std::unique_ptr<Buffer>> copies;
-    copies.reserve(buffers.size());
-    if (device_.kind() != DeviceKind::cpu) {
-        for (auto const* buffer : buffers) {
-            auto reservation = reserve(MemoryType::DISK, buffer->size(), AllowOverbooking::yes).first;
-            copies.push_back(copy(*buffer, 0, buffer->size(), reservation));
-        }
-        return copies;
-    }
-    auto const start = std::chrono::steady_clock::now();
-    std::vector<std::span<std::byte const>> blocks;
-    blocks.reserve(buffers.size());
-    for (auto const* buffer : buffers) {
-        blocks.push_back(buffer->host_bytes());
-    }
-    auto extents = disk().write(blocks);
-    auto const time = (std::chrono::steady_clock::now() - start)
-                      / static_cast<std::int64_t>(std::max<std::size_t>(buffers.size(), 1));
-    for (std::size_t i = 0; i < buffers.size(); ++i) {
-        copies.push_back(disk_buffer(std::move(extents[i]), buffers[i]->stream()));
-        count_copy(buffers[i]->mem_type(), MemoryType::DISK, buffers[i]->size(), time);
-    }
-    return copies;
-}
-
 MemoryType BufferResource::type_to_read_into() const noexcept {
     return device_.kind() == DeviceKind::cpu ? MemoryType::DEVICE : MemoryType::HOST;
-}
-
-void BufferResource::read_back(Buffer const& buffer, MemoryReservation memory, ReadDone done) {
-    struct Reading {
-        std::shared_ptr<BufferResource> resource;  // outlives what is below
-        std::unique_ptr<Buffer> buffer;
-        std::optional<PendingRead> pending;
-        ReadDone done;
-        std::chrono::steady_clock::time_point start{std::chrono::steady_clock::now()};
-    };
-    auto const reading = std::make_shared<Reading>();
-    reading->resource = shared_from_this();
-    reading->buffer = allocate(buffer.size(), memory, buffer.stream());
-    reading->done = std::move(done);
-    reading->pending.emplace(disk().start_read(buffer.extent_, 0, reading->buffer->mutable_host_bytes()));
-    // The operation forgets the callback when it has called it, and with it `reading`.
-    reading->pending->on_done([reading] {
-        std::exception_ptr error;
-        try {
-            reading->pending->get();
-        } catch (...) {
-            error = std::current_exception();
-            reading->buffer.reset();
-        }
-        if (!error) {
-            auto const& read = *reading->buffer;
-            reading->resource->count_copy(
-                MemoryType::DISK, read.mem_type(), read.size(),
-                std::chrono::steady_clock::now() - reading->start);
-        }
-        reading->done(std::move(reading->buffer), std::move(error));
-    });
 }
 
 std::vector<MemoryType> BufferResource::spill_targets(MemoryType type) const {

@@ -212,26 +212,21 @@ void SpillRegistry::copy_down(
         }
     }
     for (auto const target : br.spill_targets(type)) {
-        if (target == MemoryType::DISK) {
-            std::vector<Buffer const*> sources;
-            for (auto const i : left) {
-                sources.push_back(victims[i]->buffer.get());
-            }
-            auto written = br.write_to_disk(sources);
-            for (std::size_t k = 0; k < left.size(); ++k) {
-                copies[left[k]] = std::move(written[k]);
-            }
-            return;
+        std::vector<Buffer const*> sources;
+        for (auto const i : left) {
+            sources.push_back(victims[i]->buffer.get());
         }
-        std::erase_if(left, [&](std::size_t i) {
-            auto const& source = *victims[i]->buffer;
-            auto reservation = br.reserve(target, source.size(), AllowOverbooking::no).first;
-            if (reservation.size() < source.size()) {
-                return false;
+        auto below = target == MemoryType::DISK ? br.write_to_disk(sources)
+                                                : br.copy_while_there_is_room(sources, target);
+        std::vector<std::size_t> without_room;
+        for (std::size_t k = 0; k < left.size(); ++k) {
+            if (below[k]) {
+                copies[left[k]] = std::move(below[k]);
+            } else {
+                without_room.push_back(left[k]);
             }
-            copies[i] = br.copy(source, 0, source.size(), reservation);
-            return true;
-        });
+        }
+        left = std::move(without_room);
         if (left.empty()) {
             return;
         }

@@ -14,6 +14,8 @@
 #include <rapidsmpf/exchange/hub.hpp>
 #include <rapidsmpf/exchange/operation.hpp>
 
+#include "about_the_cpu.hpp"
+
 namespace rapidsmpf::exchange {
 namespace {
 
@@ -36,6 +38,8 @@ Operation::Plan plan_of(OpId op, Settings const& settings = Settings()) {
 // Rank 0 is an operation, rank 1 is this test.
 class PeerMemoryTest : public testing::Test {
   protected:
+    void SetUp() override { RAPIDSMPF_ABOUT_THE_CPU(); }
+
     PeerMemoryTest() {
         std::string reason;
         mine = PeerMemory::make(*cluster[1], reason);

@@ -256,6 +256,23 @@ TEST_F(Protocol, AFrameForWhichThereNeverIsMemoryIsGrantedAllTheSame) {
     EXPECT_EQ(hear().granted(), 1U);
 }
 
+// As one that was just told, on another thread, that a chunk of it has been spilled.
+TEST(OutlivedHub, AnOperationThatIsHeldLongerThanTheCommunicatorHasNothingOfItLeft) {
+    // Where payloads go is not agreed on with rank 1, which is silent: so the frame is not granted.
+    auto comms = LoopbackCluster{2}.communicators();
+    auto held = Operation::open(*comms[0], BufferResource::make(), plan_of(7));
+    MessageWriter announce{7};
+    announce.frame(std::vector{PieceHeader{0, 0, 1, 400}}, 64, 1 << 20);
+    announce.append(Bytes{9});
+    held->receive(1, std::move(announce).take());
+    auto& budget = Hub::of(*comms[0])->budget();
+    EXPECT_EQ(budget.waiting(), 1U);
+    held->insert_finished();
+    held->release();
+    comms.clear();
+    held.reset();  // AddressSanitizer looks at what this touches
+}
+
 TEST_F(Protocol, MessagesBeforeTheBeginningAreKept) {
     MessageWriter eager{7};
     eager.eager(std::vector{PieceHeader{0, 0, 1, 1}});

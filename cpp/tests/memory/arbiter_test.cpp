@@ -15,6 +15,8 @@
 #include <rapidsmpf/memory/disk_space.hpp>
 #include <rapidsmpf/memory/spillable_buffer.hpp>
 
+#include "about_the_cpu.hpp"
+
 namespace rapidsmpf {
 namespace {
 
@@ -154,6 +156,7 @@ TEST(Arbiter, LooksAtWhatAFunctionSaysFromTimeToTime) {
 }
 
 TEST(Arbiter, AFailingDiskFailsWhoNeedsTheMemoryAndNobodyElse) {
+    RAPIDSMPF_ABOUT_THE_CPU();
     auto settings = limited(1000);
     auto const faults = std::make_shared<DiskFaults>();
     faults->fail_randomly(DiskCall::write, 1, ENOSPC);

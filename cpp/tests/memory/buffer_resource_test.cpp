@@ -9,6 +9,8 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/packed_data.hpp>
 
+#include "about_the_cpu.hpp"
+
 namespace rapidsmpf {
 namespace {
 
@@ -191,6 +193,7 @@ TEST(BufferResource, ConcurrentReservationsNeverExceedTheLimit) {
 }
 
 TEST(BufferResource, LimitComesFromTheOptions) {
+    RAPIDSMPF_ABOUT_THE_CPU();
     auto const br =
         BufferResource::from_options(config::Options{config::Strings{{"spill_device_limit", "1GiB"}}});
     EXPECT_LE(br->memory_available(MemoryType::DEVICE), std::int64_t{1} << 30U);

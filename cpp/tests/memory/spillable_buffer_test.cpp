@@ -14,6 +14,8 @@
 #include <rapidsmpf/memory/disk_faults.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 
+#include "about_the_cpu.hpp"
+
 namespace rapidsmpf {
 namespace {
 
@@ -109,6 +111,7 @@ TEST_F(SpillableBufferTest, AmongEqualsTheLargestGoesFirst) {
 }
 
 TEST_F(SpillableBufferTest, WhatLiesOnDiskAlreadyGoesFirstAndIsNotWrittenAgain) {
+    RAPIDSMPF_ABOUT_THE_CPU();
     auto const written = of_size(100, 1);
     (void)br->spill_buffers(device, 1);
     EXPECT_EQ(written->pin()->size(), 100U);
@@ -181,6 +184,7 @@ TEST_F(SpillableBufferTest, WhatIsDroppedWhileItIsFetchedIsFreed) {
 }
 
 TEST_F(SpillableBufferTest, PinsOutliveTheirBuffer) {
+    RAPIDSMPF_ABOUT_THE_CPU();
     auto buffer = std::make_unique<SpillableBuffer>(bytes("some text"));
     auto pin = buffer->try_pin();
     buffer.reset();
@@ -191,6 +195,7 @@ TEST_F(SpillableBufferTest, PinsOutliveTheirBuffer) {
 }
 
 TEST_F(SpillableBufferTest, TheLastPinMayOutliveTheResource) {
+    RAPIDSMPF_ABOUT_THE_CPU();
     auto pin = std::make_unique<SpillableBuffer>(bytes("some text"))->try_pin();
     br.reset();
     EXPECT_EQ(text(*pin), "some text");

@@ -11,6 +11,8 @@
 
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
+#include "about_the_cpu.hpp"
+
 namespace rapidsmpf::streaming {
 namespace {
 
@@ -60,6 +62,7 @@ TEST(Message, TakesADescriptionOfItsOwn) {
 }
 
 TEST(Message, DescribesPackedData) {
+    RAPIDSMPF_ABOUT_THE_CPU();
     auto resource = BufferResource::make();
     Message message{0, packed(*resource, MemoryType::DEVICE, "0123456789")};
     EXPECT_EQ(message.description().bytes(MemoryType::DEVICE), 10U);
@@ -67,6 +70,7 @@ TEST(Message, DescribesPackedData) {
 }
 
 TEST(Message, SpillMovesPackedDataToALowerTier) {
+    RAPIDSMPF_ABOUT_THE_CPU();
     auto resource = BufferResource::make();
     auto const lower = resource->spill_targets(MemoryType::DEVICE).front();
     Message message{0, packed(*resource, MemoryType::DEVICE, "0123456789")};
@@ -82,6 +86,7 @@ TEST(Message, SpillMovesPackedDataToALowerTier) {
 }
 
 TEST(Message, SpillDoesNothingWhenThereIsNoRoomBelow) {
+    RAPIDSMPF_ABOUT_THE_CPU();
     BufferResource::Settings settings;
     settings.limits[static_cast<std::size_t>(MemoryType::HOST)] = 5;
     settings.limits[static_cast<std::size_t>(MemoryType::DISK)] = 0;

@@ -8,6 +8,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/table/packed.hpp>
 
+#include "about_the_cpu.hpp"
 #include "streaming/tables.hpp"
 
 namespace rapidsmpf::streaming {
@@ -72,6 +73,7 @@ TEST_F(PackedBatchesTest, CutsHugeChunks) {
 }
 
 TEST_F(PackedBatchesTest, FreesAChunkWithItsLastSlice) {
+    RAPIDSMPF_ABOUT_THE_CPU();
     sizes.enough_rows = 10;
     sizes.most_rows = 20;
     PackedBatches batches{testing::row_schema(), resource, sizes};

@@ -41,6 +41,12 @@ class TimeoutError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+// The compute device has failed for good: nothing that this process asks of it will succeed. Ends the rank.
+class DeviceLostError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
 // The operating system refused something (a socket, a file); becomes an OSError.
 class SystemError : public std::runtime_error {
   public:

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include <rapidsmpf/device/host_memory.hpp>
@@ -43,6 +44,17 @@ class Event {
     virtual void wait(Stream stream) const = 0;
 };
 
+namespace device {
+class ExportedMemory;
+}  // namespace device
+
+// One of several copies that are made at once.
+struct CopyPiece {
+    void const* source;
+    void* destination;
+    std::size_t bytes;
+};
+
 class Device {
   public:
     virtual ~Device() = default;
@@ -62,10 +74,19 @@ class Device {
 
     // Copies between any two of device and host memory, ordered on `stream`.
     virtual void copy(void* destination, void const* source, std::size_t bytes, Stream stream) = 0;
+    // Copies pieces that do not overlap, thousands of them at the speed of one, ordered on `stream`. Sources and
+    // destinations are memory that the device can address: its own, a peer's that has been opened, page-locked memory.
+    // `most_processors`: so many of the device's multiprocessors at most, to leave the others to other work; 0: all.
+    virtual void gather_copy(
+        std::span<CopyPiece const> pieces, Stream stream, std::uint32_t most_processors = 0) = 0;
     virtual void synchronize(Stream stream) = 0;
     [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
     // A stream to work on; the device keeps a pool and hands them out in turn.
     [[nodiscard]] virtual Stream next_stream() = 0;
+
+    // This process's memory that the device can share with other processes (exported_memory.hpp), made on first use;
+    // null, with the reason, where there is none.
+    [[nodiscard]] virtual device::ExportedMemory* exported_memory(std::string& reason) = 0;
 
     static constexpr std::size_t alignment = 256;
 

@@ -6,21 +6,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include <rapidsmpf/device/device.hpp>
 
 namespace rapidsmpf {
 
-struct CopyPiece {
-    void const* source;
-    void* destination;
-    std::size_t bytes;
-};
-
 // Enqueues the copies on `stream`; the list may go when the call returns, the memory must stay until the work is
 // done. Pieces must not overlap, neither among each other's destinations nor a destination with a source. Throws
-// std::runtime_error when the launch fails or this build has no CUDA support.
-void gather_copy_cuda(std::span<CopyPiece const> pieces, Stream stream);
+// std::runtime_error when the launch fails or this build has no CUDA support. `most_processors` as in
+// Device::gather_copy().
+void gather_copy_cuda(
+    std::span<CopyPiece const> pieces, Stream stream, std::uint32_t most_processors = 0);
 
 }  // namespace rapidsmpf

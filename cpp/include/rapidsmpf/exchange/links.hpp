@@ -2,7 +2,7 @@
 //
 // Decided once for a pair, before its first payload. A rank that can do more than messages says so before anything else
 // it says to a peer: it *offers* the peer its memory. Who gets an offer tries to map that memory, and *answers*. A pair
-// uses peer memory when each has mapped the other's; a rank that begins with anything but an offer gets messages. Until
+// uses peer memory, of the host or of GPUs, when each has mapped the other's; a rank that begins with anything but an offer gets messages. Until
 // the answer is here, frames of that peer are not granted.
 //
 // The option "peer_memory" switches it off. What stands against it is logged once, at level info.
@@ -18,7 +18,7 @@
 
 #include <rapidsmpf/communicator/communicator.hpp>
 #include <rapidsmpf/exchange/message_transport.hpp>
-#include <rapidsmpf/exchange/peer_memory.hpp>
+#include <rapidsmpf/exchange/peer_transport.hpp>
 #include <rapidsmpf/exchange/wire.hpp>
 
 namespace rapidsmpf::exchange {
@@ -30,6 +30,7 @@ class Links {
 
     // What has to be said to a peer before the next message, once.
     [[nodiscard]] std::optional<Offer> take_offer(Rank peer);
+    [[nodiscard]] std::vector<device::ExportedRegion> take_regions(Rank peer);
 
     // A control message of `source` has come that is neither of these.
     void on_other(Rank source);
@@ -37,6 +38,8 @@ class Links {
     [[nodiscard]] std::optional<Answer> on_offer(Rank source, Offer const& offer);
     // Throws FormatError.
     void on_answer(Rank source, Answer const& answer);
+    // Throws FormatError, and std::runtime_error when the region cannot be used here.
+    void on_region(Rank source, device::ExportedRegion const& region);
 
     // How `peer` sends payloads to this rank; null as long as that is not decided.
     [[nodiscard]] Transport* incoming(Rank peer) noexcept;
@@ -66,7 +69,7 @@ class Links {
 
     Communicator& comm_;
     MessageTransport messages_;
-    std::unique_ptr<PeerMemory> peer_memory_;  // null: off, or the system does not allow it
+    std::unique_ptr<PeerTransport> peer_memory_;  // null: off, or the system does not allow it
     std::vector<Peer> peers_;
     bool explained_{false};
 };

@@ -59,7 +59,7 @@ namespace rapidsmpf::exchange {
 
 class Hub;
 
-class Operation : public std::enable_shared_from_this<Operation>, public MoveListener {
+class Operation final : public std::enable_shared_from_this<Operation>, public MoveListener {
   public:
     using Timeout = std::optional<std::chrono::milliseconds>;
 
@@ -146,14 +146,17 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
     // Whether nothing that was inserted is still to be sent (or never will be), and nothing that was asked for is
     // still to come.
     [[nodiscard]] bool flushed() const;
-    // The communicator is gone or has failed: stores the error, drops what the transport knows of.
+    // The communicator has failed: stores the error; the next tick drops what the transport knows of.
     void cut_off(RankFailure const& failure);
+    // The hub goes, and there are no more ticks: the same at once. Somebody who was told of a move of memory may hold the
+    // operation for a moment longer than the hub lives, so nothing of the hub's may be left in it.
+    void detach(RankFailure const& failure);
     // A chunk that somebody wanted to send has been spilled or read back.
     void moved() noexcept override;
 
   private:
     struct Peer {
-        Peer(Rank rank_, Settings const& settings) : rank{rank_}, outbox{rank_, settings}, inbox{rank_} {}
+        Peer(Rank rank_, Settings const& settings) : rank{rank_}, outbox{settings}, inbox{rank_} {}
         Rank rank;
         Outbox outbox;
         Inbox inbox;
@@ -201,6 +204,8 @@ class Operation : public std::enable_shared_from_this<Operation>, public MoveLis
     void keep_device_memory_free();
 
     void drive(Tick& result);
+    // Lets go of what is on its way, and of the shares of the hub's receive budget. Under the lock.
+    void drop_transfers();
     void poll(Tick& result);
     bool grant_frames();
     void tell_completed(Tick& result);

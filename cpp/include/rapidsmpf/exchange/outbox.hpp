@@ -39,7 +39,7 @@ class Outbox {
     // Called when a piece has left and its payload is no longer read.
     using Sent = std::function<void(std::shared_ptr<Payload> const&)>;
 
-    Outbox(Rank peer, Settings const& settings);
+    explicit Outbox(Settings const& settings);
     Outbox(Outbox&&) = default;
 
     void push(Piece piece) { waiting_.push_back(std::move(piece)); }
@@ -99,7 +99,6 @@ class Outbox {
         return piece.payload->size <= settings_.gather_limit;
     }
 
-    Rank peer_;
     Settings settings_;
     std::deque<Piece> waiting_;
     std::vector<PartitionCount> counts_;

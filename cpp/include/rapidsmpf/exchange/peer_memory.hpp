@@ -21,17 +21,17 @@
 #include <vector>
 
 #include <rapidsmpf/device/shared_memory.hpp>
-#include <rapidsmpf/device/shared_view.hpp>
-#include <rapidsmpf/exchange/transport.hpp>
+#include <rapidsmpf/exchange/peer_transport.hpp>
 
 namespace rapidsmpf::exchange {
 
 namespace detail {
 class PeerWrite;
 class Writer;
+class WritingWord;
 }  // namespace detail
 
-class PeerMemory final : public Transport {
+class PeerMemory final : public PeerTransport {
   public:
     // Null, with the reason, where this process cannot have shared memory.
     [[nodiscard]] static std::unique_ptr<PeerMemory> make(Communicator const& comm, std::string& reason);
@@ -39,17 +39,16 @@ class PeerMemory final : public Transport {
     PeerMemory(Communicator const& comm, device::SharedMemory& memory);
     ~PeerMemory() override;
 
-    // What peers need to know of this rank's memory.
-    [[nodiscard]] std::vector<std::uint8_t> offer() const;
-    // Maps what `peer` has offered; returns why that cannot be, else nothing. Throws FormatError.
-    [[nodiscard]] std::string accept(Rank peer, std::vector<std::uint8_t> const& offered);
-    // Whether `peer` has been accepted.
-    [[nodiscard]] bool is_open(Rank peer) const noexcept;
+    [[nodiscard]] std::vector<std::uint8_t> offer() const override;
+    [[nodiscard]] std::string accept(Rank peer, std::vector<std::uint8_t> const& offered) override;
+    [[nodiscard]] bool is_open(Rank peer) const noexcept override;
+    // All of it is one region, which the offer tells of.
+    [[nodiscard]] std::vector<device::ExportedRegion> take_regions(Rank peer) override;
+    void add_region(Rank peer, device::ExportedRegion const& region) override;
 
-    // Copies a slice of what is to be written; returns whether there was anything.
-    bool progress();
-    // Writes no more, and lets the peers know.
-    void close() noexcept;
+    // Copies a slice of what is to be written.
+    bool progress() override;
+    void close() noexcept override;
 
     [[nodiscard]] TransportKind kind() const noexcept override { return TransportKind::peer_memory; }
     [[nodiscard]] std::unique_ptr<Landing> grant(
@@ -64,14 +63,13 @@ class PeerMemory final : public Transport {
 
   private:
     struct Peer {
-        std::shared_ptr<device::SharedView> view;              // of its memory; null: not accepted
-        std::shared_ptr<detail::Writer const> writer;          // the peer, as it writes to this rank's memory
+        std::shared_ptr<detail::Writer const> writer;          // null: not accepted
         std::deque<std::shared_ptr<detail::PeerWrite>> queue;  // first come, first written
     };
     [[nodiscard]] Peer& peer(Rank rank) { return peers_.at(static_cast<std::size_t>(rank)); }
 
     device::SharedMemory& memory_;
-    std::unique_ptr<device::SharedWord> writing_;  // set until this rank writes no more
+    std::unique_ptr<detail::WritingWord> writing_;  // set until this rank writes no more
     std::vector<Peer> peers_;
     std::size_t next_{0};  // whose turn it is
     bool closed_{false};

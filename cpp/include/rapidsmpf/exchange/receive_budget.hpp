@@ -49,6 +49,8 @@ class ReceiveBudget {
     // Bytes granted and not given up, and the most there have been.
     [[nodiscard]] std::size_t in_flight() const;
     [[nodiscard]] std::size_t peak() const;
+    // Tickets that have not been granted.
+    [[nodiscard]] std::size_t waiting() const;
 
   private:
     mutable std::mutex mutex_;

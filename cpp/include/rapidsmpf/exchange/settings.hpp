@@ -9,7 +9,9 @@
 namespace rapidsmpf::exchange {
 
 struct Settings {
-    Settings() {}  // user-written: travels through coroutines, not an aggregate
+    // Those below, but on a GPU frames of 64 MiB, 1 GiB announced and 2 GiB on its way: what its link moves in a millisecond
+    // is what a CPU moves in a hundred. User-written: travels through coroutines, not an aggregate.
+    Settings();
 
     // Pieces with at most this many bytes of data are gathered into one payload per frame, or travel inside
     // the message that lists them; larger ones are sent straight from their own buffers.
@@ -29,7 +31,7 @@ struct Settings {
     // Throws std::invalid_argument when a size is zero that must not be.
     void validate() const;
     // exchange_gather_limit, exchange_frame_bytes, exchange_eager_bytes, exchange_announce_bytes,
-    // exchange_split_bytes, exchange_receive_limit.
+    // exchange_split_bytes, exchange_receive_limit. Where one is not given it is what Settings() says.
     [[nodiscard]] static Settings from_options(config::Options options);
 };
 

@@ -13,11 +13,12 @@
 //
 // Messages with the operation id that no operation has (Hub::control_op) are about all of them. A header alone is a
 // farewell: the sender closes its communicator and sends nothing more. Otherwise one section follows; by
-// the last two ranks agree on how payloads travel between them (links.hpp):
+// the last three ranks agree on how payloads travel between them (links.hpp):
 //
 //   abandon  i32 first, i32 last, i32 origin, text    nothing comes of the operations with these ids any more
 //   offer    u8 kind, u32 n, n bytes  you may write to my memory, which is this
 //   answer   u8 kind, u32 n, text     I will (kind), or (messages) why not
+//   region   u32 id, u64 size, u32 n, n bytes         my memory has this region, too
 //
 // where pieces = u32 n, n x (u32 partition, u64 sequence, u64 metadata size, u64 data size), and metadata and
 // data are those of the pieces, one after the other. The payload of a frame is the data of its pieces with at
@@ -36,6 +37,7 @@
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/device/exported_memory.hpp>
 
 namespace rapidsmpf::exchange {
 
@@ -65,7 +67,8 @@ struct PartitionCount {
 // How payloads travel between two ranks.
 enum class TransportKind : std::uint8_t {
     messages = 0,
-    peer_memory = 1,
+    peer_memory = 1,         // of the host
+    device_peer_memory = 2,  // of a GPU
 };
 
 // Where a piece is to be written: in which of the regions of the receiver's memory, and where in that.
@@ -143,6 +146,7 @@ class MessageWriter {
     void abandon(AbandonedRange const& range);
     void offer(Offer const& offer);
     void answer(Answer const& answer);
+    void region(device::ExportedRegion const& region);
 
     [[nodiscard]] bool has_sections() const noexcept;
     [[nodiscard]] std::vector<std::uint8_t> take() && { return std::move(bytes_); }
@@ -164,12 +168,13 @@ struct Message {
     std::optional<Final> final;
     std::optional<Offer> offer;
     std::optional<Answer> answer;
+    std::optional<device::ExportedRegion> region;
 
     // How many frames are granted in all.
     [[nodiscard]] std::uint64_t granted() const noexcept;
 };
 
-// Whether a message about all operations is an offer or an answer. Throws FormatError.
+// Whether a message about all operations is an offer, an answer or a region. Throws FormatError.
 [[nodiscard]] bool is_about_links(std::span<std::uint8_t const> bytes);
 // The operation that a message belongs to. Throws FormatError.
 [[nodiscard]] OpId read_op(std::span<std::uint8_t const> bytes);

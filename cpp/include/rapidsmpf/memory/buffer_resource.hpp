@@ -142,6 +142,15 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     [[nodiscard]] std::unique_ptr<Buffer> copy(
         Buffer const& buffer, std::size_t offset, std::size_t size, MemoryReservation& reservation);
 
+    // The same without waiting for the copy: it is done when it is_ready(), and until then the buffer must stay. Not from
+    // or to DISK.
+    [[nodiscard]] std::unique_ptr<Buffer> start_copy(
+        Buffer const& buffer, std::size_t offset, std::size_t size, MemoryReservation& reservation);
+    // Copies of buffers in another tier of memory, all under way at once and done on return; null for those that it has no
+    // room for.
+    [[nodiscard]] std::vector<std::unique_ptr<Buffer>> copy_while_there_is_room(
+        std::span<Buffer const* const> buffers, MemoryType to);
+
     // Copies of buffers on DISK, in one go; all or SpillError.
     [[nodiscard]] std::vector<std::unique_ptr<Buffer>> write_to_disk(std::span<Buffer const* const> buffers);
     // A copy, readable by the CPU, of a buffer on DISK, in the background: `done` gets it or what went wrong,
@@ -190,6 +199,9 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     // There is something to spill now: the arbiter has to watch what it does not hear of.
     void note_spillable() noexcept;
     void count_copy(MemoryType from, MemoryType to, std::size_t size, Duration time);
+    // Where bytes on a GPU come on their way to the disk; copies of those that the host cannot read, under way.
+    [[nodiscard]] MemoryType staging_type() const noexcept;
+    [[nodiscard]] std::vector<std::unique_ptr<Buffer>> stage(std::span<Buffer const* const> buffers);
     [[nodiscard]] std::unique_ptr<Buffer> disk_buffer(class DiskExtent extent, Stream stream);
     [[nodiscard]] detail::SpillRegistry& registry() noexcept { return *registry_; }
     [[nodiscard]] void* allocate_memory(MemoryType type, std::size_t size, Stream stream);

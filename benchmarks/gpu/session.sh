@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Builds the C++ tests and benchmarks on a machine with GPUs, runs the tests on the GPU, then the benchmarks, and leaves
+# logs and JSON in a folder.
+#
+#   benchmarks/gpu/session.sh SITE OUT [tests] [kernels] [partition] [spill] [shuffle] [nccl] [sanitizer] [programs]
+#
+# SITE is a folder of Python packages with librmm, rapids_logger, libucx and libucxx (unpacked wheels); CMake, ninja, nvcc and
+# GoogleTest must be there. Nothing is fetched. What is named behind OUT is done, in this order; each has a time limit of its
+# own, and a failure does not stop what follows.
+set -u
+site=$(realpath "$1")
+mkdir -p "$2"
+out=$(realpath "$2")
+shift 2
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=${GPU_BUILD:-/tmp/riverrun-gpu-build}
+python=$(command -v python3)
+export PYTHONPATH="$site${PYTHONPATH:+:$PYTHONPATH}"
+gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)
+summary="$out/summary.txt"
+
+note() { echo "$*" | tee -a "$summary"; }
+
+note "$(date -u +%FT%TZ) $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | sort | uniq -c | tr -s ' ')"
+tests="test_core test_device test_memory test_communicator test_exchange test_coll test_table test_streaming"
+{
+    cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CUDA_ARCHITECTURES=90-real \
+        -DRAPIDSMPF_BUILD_TESTS=ON -DRAPIDSMPF_BUILD_BENCHMARKS=ON -DRAPIDSMPF_ENABLE_MPI=OFF \
+        -DPython_EXECUTABLE="$python" &&
+        cmake --build "$build" -- -k 0 $tests collective_process rrun bench_shuffle bench_gpu_spill
+        cmake --build "$build" -- bench_table_partition_gpu || true # where Google Benchmark is
+} >"$out/build.log" 2>&1 || { note "the build failed"; grep -E "error|FAILED" "$out/build.log" | head -40; }
+note "built after $SECONDS s"
+
+run() { # name, seconds, command...
+    local name=$1 limit=$2 begin=$SECONDS
+    shift 2
+    timeout -k 5 "$limit" "$@" >"$out/$name.log" 2>&1
+    local code=$?
+    note "$name: exit $code, $((SECONDS - begin)) s; $(grep -E '^\[  (PASSED|FAILED|SKIPPED) \] [0-9]+' "$out/$name.log" | tr -s ' ' | tr '\n' ';')"
+    [ $code -eq 0 ] || { grep -E '^\[  FAILED  \] .*ms\)' "$out/$name.log" | head -40; tail -5 "$out/$name.log"; }
+}
+
+rrun=$(find "$build" -name rrun -type f -perm -u+x | head -1)
+for step in "$@"; do
+    case $step in
+        tests)
+            for test in $tests; do
+                run "$test" 240 "$build/cpp/$test" --gtest_brief=0
+            done
+            if [ "$gpus" -gt 1 ]; then
+                run collective_process 200 "$rrun" -n 2 --tag-output "$build/cpp/collective_process"
+            fi
+            ;;
+        kernels)
+            run kernels_device 60 "$build/cpp/test_device"
+            run kernels_table 200 "$build/cpp/test_table"
+            ;;
+        partition)
+            run partition 150 "$build/cpp/bench_table_partition_gpu" --benchmark_min_time=0.1 \
+                --benchmark_out="$out/partition.json" --benchmark_out_format=json
+            cat "$out/partition.log"
+            ;;
+        spill)
+            # What the disk does by itself, beside it in the same run.
+            spill_at=${RAPIDSMPF_SPILL_DIRECTORY:-${TMPDIR:-/tmp}}
+            run dd_write 120 dd if=/dev/zero of="$spill_at/riverrun-dd" bs=16M count=256 oflag=direct conv=fsync
+            run dd_read 120 dd if="$spill_at/riverrun-dd" of=/dev/null bs=16M iflag=direct
+            rm -f "$spill_at/riverrun-dd"
+            grep -h copied "$out/dd_write.log" "$out/dd_read.log"
+            run spill 150 "$build/cpp/ranks/bench_gpu_spill"
+            tee "$out/spill.json" <"$out/spill.log"
+            ;;
+        sanitizer)
+            run memcheck_device 200 compute-sanitizer --tool memcheck --error-exitcode 9 "$build/cpp/test_device"
+            run memcheck_table 300 compute-sanitizer --tool memcheck --error-exitcode 9 "$build/cpp/test_table" --gtest_filter='*Cuda*'
+            run racecheck_table 300 compute-sanitizer --tool racecheck --error-exitcode 9 "$build/cpp/test_table" --gtest_filter='*Cuda*'
+            ;;
+        shuffle)
+            rm -f "$out/shuffle.jsonl"
+            run shuffle 200 "$rrun" -n "$gpus" "$build/cpp/ranks/bench_shuffle" device_table --output "$out/shuffle.jsonl"
+            cat "$out/shuffle.jsonl"
+            ;;
+        nccl)
+            run nccl 120 "$python" "$root/benchmarks/gpu/nccl_alltoall.py" --ranks "$gpus" --output "$out/nccl.json"
+            tail -1 "$out/nccl.log"
+            ;;
+        programs)
+            # Random programs of collectives on the CPU device, on all cores: for what shows once in 100,000.
+            for i in $(seq "$(nproc)"); do (
+                RAPIDSMPF_DEVICE=cpu RAPIDSMPF_TEST_PROGRAMS=20000 timeout -k 5 240 "$build/cpp/test_coll" \
+                    --gtest_filter='*Programs*' --gtest_shuffle --gtest_random_seed="$i" >"$out/programs-$i.log" 2>&1
+                echo "program run $i: exit $?" >>"$out/programs.txt"
+            ) & done
+            wait
+            note "programs: $(cut -d: -f2 "$out/programs.txt" | sort | uniq -c | tr -s ' ' | tr '\n' ';')"
+            ;;
+        *) note "there is no step $step" ;;
+    esac
+done
+cat "$summary"

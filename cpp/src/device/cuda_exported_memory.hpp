@@ -1,0 +1,14 @@
+// The memory of a GPU that other processes of this host can write to, by CUDA's handles for other processes.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <rapidsmpf/device/exported_memory.hpp>
+
+namespace rapidsmpf::device::detail {
+
+// Makes the first region, too: whether the system allows it shows only then. Null, with the reason, when it does not.
+[[nodiscard]] std::unique_ptr<ExportedMemory> make_cuda_exported_memory(int ordinal, std::string& reason);
+
+}  // namespace rapidsmpf::device::detail

@@ -1,0 +1,386 @@
+#include <rapidsmpf/exchange/device_peer_memory.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/statistic_names.hpp>
+
+#include "peer_writers.hpp"
+
+namespace rapidsmpf::exchange {
+
+namespace {
+
+// From this size on a piece goes by a copy engine, of which a GPU has several: they are a little faster than a kernel, and
+// leave the multiprocessors to others. Below they would pay for each piece what a kernel pays for all of them.
+std::size_t const engine_piece =
+    std::getenv("XX_ENGINE") ? std::strtoull(std::getenv("XX_ENGINE"), nullptr, 10) : std::size_t{8} << 20U;
+// A link is filled by a few multiprocessors; the others are for the kernels that cut the next chunk meanwhile.
+std::uint32_t const most_processors =
+    std::getenv("XX_SM") ? static_cast<std::uint32_t>(std::atoi(std::getenv("XX_SM"))) : 24U;
+// Identities and handles are small.
+constexpr std::size_t longest_field = 4096;
+
+std::vector<std::uint8_t> write_device(device::ExportedMemory const& memory) {
+    auto const region = memory.region(0);
+    return ByteWriter{}.blob(memory.identity()).integer(region.size).blob(region.handle).take();
+}
+
+}  // namespace
+
+namespace detail {
+
+// The pieces of one frame, on their way into a peer's memory.
+class DeviceWrite {
+  public:
+    DeviceWrite(
+        Device& device, std::shared_ptr<device::ImportedMemory> memory,
+        std::shared_ptr<Statistics> statistics, Sending::Pieces pieces, std::vector<Place> const& places)
+        : device_{device},
+          memory_{std::move(memory)},
+          statistics_{std::move(statistics)},
+          pieces_{std::move(pieces)} {
+        std::erase_if(pieces_, [](auto const& piece) { return piece->size() == 0; });
+        RAPIDSMPF_EXPECTS(
+            places.size() == pieces_.size(),
+            "it gave " + std::to_string(places.size()) + " places for " + std::to_string(pieces_.size())
+                + " pieces",
+            FormatError);
+        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+            auto* const to = memory_->at(places[i].region, places[i].offset, pieces_[i]->size());
+            RAPIDSMPF_EXPECTS(to != nullptr, "it gave a place outside of its memory", FormatError);
+            to_.push_back(to);
+        }
+    }
+    DeviceWrite(DeviceWrite const&) = delete;
+    DeviceWrite& operator=(DeviceWrite const&) = delete;
+    ~DeviceWrite() { finish(); }
+
+    void start() {
+        if (stopped_) {
+            return;
+        }
+        started_at_ = std::chrono::steady_clock::now();
+        stream_ = device_.next_stream();
+        // Whatever happens from here on, the event says when nothing is read or written any more.
+        done_ = device_.make_event();
+        std::vector<CopyPiece> by_kernel;
+        std::size_t bytes = 0;
+        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+            auto const& piece = *pieces_[i];
+            bytes += piece.size();
+            bool const addressable =
+                piece.mem_type() == MemoryType::DEVICE || piece.mem_type() == MemoryType::PINNED_HOST;
+            if (!addressable || piece.size() >= engine_piece) {
+                device_.copy(to_[i], piece.data(), piece.size(), stream_);
+            } else {
+                by_kernel.push_back({piece.data(), to_[i], piece.size()});
+            }
+        }
+        if (!by_kernel.empty()) {
+            device_.gather_copy(by_kernel, stream_, most_processors);
+        }
+        done_->record(stream_);
+        statistics_->add(statistic::id("exchange-peer-memory-bytes"), static_cast<double>(bytes));
+    }
+
+    [[nodiscard]] bool has_ended() {
+        if (stopped_) {
+            return true;
+        }
+        if (!done_ || !done_->is_done()) {
+            return false;
+        }
+        statistics_->add(
+            statistic::id("exchange-peer-memory-time"),
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - started_at_).count());
+        stopped_ = true;
+        return true;
+    }
+
+    // Starts nothing, and waits for what has been started.
+    void finish() noexcept {
+        if (std::exchange(stopped_, true) || !done_) {
+            return;
+        }
+        try {
+            device_.synchronize(stream_);
+        } catch (std::exception const&) {  // NOLINT(bugprone-empty-catch)
+            // The GPU is lost: it writes nothing.
+        }
+    }
+
+  private:
+    Device& device_;
+    std::shared_ptr<device::ImportedMemory> memory_;
+    std::shared_ptr<Statistics> statistics_;
+    Sending::Pieces pieces_;
+    std::vector<std::byte*> to_;
+    Stream stream_;
+    std::unique_ptr<Event> done_;  // null: not started
+    std::chrono::steady_clock::time_point started_at_;
+    bool stopped_{false};
+};
+
+}  // namespace detail
+
+namespace {
+
+// Where the pieces of a frame go; not complete when there is no memory left.
+struct Layout {
+    Layout(AnnouncedFrame const& frame, Device& device, device::ExportedMemory& memory)
+        : blocks(frame.pieces.size()) {
+        auto const is_small = [](std::size_t size) { return size < DevicePeerMemory::small_piece; };
+        auto const stream = device.next_stream();
+        std::size_t small_bytes = 0;
+        for (auto const& piece : frame.pieces) {
+            if (is_small(piece.header.data_size)) {
+                small_bytes += aligned(piece.header.data_size);
+            }
+        }
+        std::shared_ptr<device::ExportedBlock> small;
+        if (small_bytes > 0) {
+            small = memory.allocate(small_bytes, stream);
+            complete = small != nullptr;
+        }
+        std::size_t offset = 0;
+        for (std::size_t i = 0; i < frame.pieces.size() && complete; ++i) {
+            auto const size = static_cast<std::size_t>(frame.pieces[i].header.data_size);
+            if (size == 0) {
+                continue;
+            }
+            if (is_small(size)) {
+                blocks[i] = {small, offset};
+                offset += aligned(size);
+            } else {
+                blocks[i] = {memory.allocate(size, stream), 0};
+                complete = blocks[i].block != nullptr;
+            }
+            if (complete) {
+                places.push_back(
+                    Place{blocks[i].block->region(), blocks[i].block->offset() + blocks[i].offset});
+            }
+        }
+    }
+
+    static std::size_t aligned(std::size_t size) {
+        return (size + Device::alignment - 1) / Device::alignment * Device::alignment;
+    }
+
+    struct Part {
+        std::shared_ptr<device::ExportedBlock> block;  // null: no data
+        std::size_t offset{0};
+    };
+    bool complete{true};
+    std::vector<Place> places;
+    std::vector<Part> blocks;  // by piece
+};
+
+class DeviceLanding final : public Landing {
+  public:
+    DeviceLanding(
+        device::ExportedMemory& exported, std::shared_ptr<detail::Writer const> writer,
+        std::shared_ptr<BufferResource> br, Layout layout, AnnouncedFrame frame, MemoryReservation memory)
+        : exported_{exported},
+          writer_{std::move(writer)},
+          br_{std::move(br)},
+          layout_{std::move(layout)},
+          frame_{std::move(frame)},
+          memory_{std::move(memory)} {
+        buffers_.resize(layout_.blocks.size());
+        for (std::size_t i = 0; i < buffers_.size(); ++i) {
+            auto const& [block, offset] = layout_.blocks[i];
+            auto const size = static_cast<std::size_t>(frame_.pieces[i].header.data_size);
+            if (block) {
+                buffers_[i] =
+                    br_->adopt(memory_.mem_type(), block->data() + offset, size, block, block->stream());
+                br_->release(memory_, size);
+            }
+        }
+    }
+
+    ~DeviceLanding() override {
+        if (ended_) {
+            return;
+        }
+        for (auto& part : layout_.blocks) {
+            if (part.block) {
+                exported_.quarantine(
+                    std::move(part.block), [writer = writer_] { return !writer->may_write(); });
+            }
+        }
+    }
+
+    [[nodiscard]] std::span<Place const> places() const noexcept override { return layout_.places; }
+    [[nodiscard]] bool poll() override { return written_; }
+    void set_written() noexcept override { written_ = ended_ = true; }
+    void set_abandoned() noexcept override { ended_ = true; }
+
+    void deliver(Received const& received) override {
+        for (std::size_t i = 0; i < frame_.pieces.size(); ++i) {
+            auto& piece = frame_.pieces[i];
+            auto buffer = std::move(buffers_[i]);
+            layout_.blocks[i].block.reset();
+            if (!buffer) {
+                buffer = br_->allocate(0, memory_);
+            }
+            received(piece.header, PackedData{std::move(piece.metadata), std::move(buffer)});
+        }
+    }
+
+  private:
+    device::ExportedMemory& exported_;
+    std::shared_ptr<detail::Writer const> writer_;
+    std::shared_ptr<BufferResource> br_;
+    Layout layout_;
+    AnnouncedFrame frame_;
+    MemoryReservation memory_;
+    std::vector<std::unique_ptr<Buffer>> buffers_;  // by piece; null: no data
+    bool written_{false};
+    bool ended_{false};  // the peer writes to it no more
+};
+
+class DeviceSending final : public Sending {
+  public:
+    explicit DeviceSending(std::shared_ptr<detail::DeviceWrite> write) : write_{std::move(write)} {}
+    // The pieces go with it.
+    ~DeviceSending() override { write_->finish(); }
+    [[nodiscard]] bool start() override {
+        write_->start();
+        return true;
+    }
+    [[nodiscard]] bool poll() override { return write_->has_ended(); }
+    [[nodiscard]] bool needs_notice() const noexcept override { return true; }
+
+  private:
+    std::shared_ptr<detail::DeviceWrite> write_;
+};
+
+}  // namespace
+
+std::unique_ptr<DevicePeerMemory> DevicePeerMemory::make(
+    Communicator const& comm, Device& device, std::string& reason) {
+    auto* const memory = device.exported_memory(reason);
+    return memory == nullptr ? nullptr : make(comm, device, *memory, reason);
+}
+
+std::unique_ptr<DevicePeerMemory> DevicePeerMemory::make(
+    Communicator const& comm, Device& device, device::ExportedMemory& memory, std::string& reason) {
+    auto* const host = device::SharedMemory::current(reason);
+    if (host == nullptr) {
+        return nullptr;
+    }
+    return std::make_unique<DevicePeerMemory>(
+        comm, device, memory, std::make_unique<detail::WritingWord>(*host));
+}
+
+DevicePeerMemory::DevicePeerMemory(
+    Communicator const& comm, Device& device, device::ExportedMemory& memory,
+    std::unique_ptr<detail::WritingWord> writing)
+    : device_{device},
+      memory_{memory},
+      writing_{std::move(writing)},
+      peers_(static_cast<std::size_t>(comm.nranks())) {}
+
+DevicePeerMemory::~DevicePeerMemory() {
+    close();
+}
+
+std::vector<std::uint8_t> DevicePeerMemory::offer() const {
+    return writing_->offer(write_device(memory_));
+}
+
+std::string DevicePeerMemory::accept(Rank from, std::vector<std::uint8_t> const& offered) {
+    auto const offer = detail::read_offer(offered);
+    ByteReader reader{offer.device};
+    auto const identity = reader.blob(longest_field);
+    auto const size = reader.integer<std::uint64_t>();
+    device::ExportedRegion const first{0, size, reader.blob(longest_field)};
+    reader.end();
+    if (closed_) {
+        return "this rank closes its communicator";
+    }
+    std::string reason;
+    auto writer = detail::Writer::open(offer, reason);
+    auto memory = writer ? memory_.import(identity, reason) : nullptr;
+    if (!memory) {
+        return reason;
+    }
+    reason = memory->open(first);
+    if (reason.empty()) {
+        peer(from).writer = std::move(writer);
+        peer(from).memory = std::move(memory);
+    }
+    return reason;
+}
+
+bool DevicePeerMemory::is_open(Rank rank) const noexcept {
+    return peers_[static_cast<std::size_t>(rank)].writer != nullptr && !closed_;
+}
+
+std::vector<device::ExportedRegion> DevicePeerMemory::take_regions(Rank to) {
+    auto& told = peer(to).told;
+    std::vector<device::ExportedRegion> regions;
+    for (auto const count = memory_.num_regions(); told < count; ++told) {
+        regions.push_back(memory_.region(told));
+    }
+    return regions;
+}
+
+void DevicePeerMemory::add_region(Rank from, device::ExportedRegion const& region) {
+    auto& entry = peer(from);
+    if (!entry.memory) {
+        return;  // it has not heard yet that its offer was refused
+    }
+    auto const why_not = entry.memory->open(region);
+    RAPIDSMPF_EXPECTS(why_not.empty(), "rank " + std::to_string(from) + ": " + why_not, std::runtime_error);
+}
+
+void DevicePeerMemory::close() noexcept {
+    if (std::exchange(closed_, true)) {
+        return;
+    }
+    for (auto const& write : writes_) {
+        if (auto const running = write.lock()) {
+            running->finish();
+        }
+    }
+    writes_.clear();
+    writing_->clear();
+}
+
+std::unique_ptr<Landing> DevicePeerMemory::grant(
+    Lane const& lane, AnnouncedFrame& frame, MemoryReservation& memory) {
+    auto& entry = peer(lane.peer);
+    if (closed_ || !entry.writer || memory.mem_type() != MemoryType::DEVICE
+        || &lane.br->device() != &device_) {
+        return nullptr;
+    }
+    Layout layout{frame, device_, memory_};
+    if (!layout.complete || layout.places.empty()) {
+        return nullptr;
+    }
+    return std::make_unique<DeviceLanding>(
+        memory_, entry.writer, lane.br, std::move(layout), std::move(frame), std::move(memory));
+}
+
+std::unique_ptr<Sending> DevicePeerMemory::write(
+    Lane const& lane, Sending::Pieces pieces, std::vector<Place> places, Settings const& /*settings*/) {
+    auto& entry = peer(lane.peer);
+    RAPIDSMPF_EXPECTS(
+        entry.memory != nullptr, "it gave places in memory that it has not offered", FormatError);
+    auto write = std::make_shared<detail::DeviceWrite>(
+        device_, entry.memory, lane.br->statistics(), std::move(pieces), places);
+    std::erase_if(writes_, [](auto const& known) { return known.expired(); });
+    writes_.push_back(write);
+    if (closed_) {
+        write->finish();
+    }
+    return std::make_unique<DeviceSending>(std::move(write));
+}
+
+}  // namespace rapidsmpf::exchange

@@ -7,6 +7,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/table/partition.hpp>
 
+#include "concat_fixed.hpp"
 #include "device_table.hpp"
 #include "packed_format.hpp"
 #include "packer.hpp"
@@ -14,6 +15,12 @@
 namespace rapidsmpf {
 
 namespace {
+
+// What the metadata of a part says.
+struct Contents {
+    detail::PackedParts metadata;
+    std::shared_ptr<Schema const> schema;
+};
 
 // Tables with rows that have the same columns. Each is dropped when its rows have been copied.
 Table concat_owned(
@@ -45,9 +52,9 @@ Table concat_owned(
         whole(*tables[i], [&](auto const& rows) { packer.write(*tables[i], rows); });
         tables[i].reset();
     }
-    auto packed = packer.finish();
-    return detail::unpack_as(
-        std::move(schema), std::make_shared<PackedData const>(std::move(packed.front())), ValidateData::none);
+    auto packed = std::make_shared<PackedData const>(std::move(packer.finish().front()));
+    auto const parts = detail::split_packed_metadata(packed->metadata);
+    return detail::unpack_as(std::move(schema), std::move(packed), parts, ValidateData::none);
 }
 
 void expect_same(Schema const& first, Schema const& other) {
@@ -56,29 +63,28 @@ void expect_same(Schema const& first, Schema const& other) {
         text.empty(), "tables with different columns cannot be put together: " + text, std::invalid_argument);
 }
 
-// Calls take(schema, part, has_rows) for the parts that are something. Returns the schema, which is that of all; the
-// first part's own stands for those that only differ where it does not matter.
+// Calls take(contents, part) for the parts that are something. Returns the schema, which is that of all; the first
+// part's own stands for those that only differ where it does not matter.
 template <typename Take>
 std::shared_ptr<Schema const> for_each_part(std::vector<PackedData>& parts, Take const& take) {
     std::shared_ptr<Schema const> schema;
-    std::vector<std::uint8_t> schema_bytes;  // of the first part; most others have the same
+    std::span<std::uint8_t const> schema_bytes;  // of the first part; most others have the same
     for (auto& part : parts) {
         if (part.empty()) {
             continue;
         }
-        auto const metadata = detail::split_packed_metadata(part.metadata);
-        auto its_schema = schema;
+        Contents its{detail::split_packed_metadata(part.metadata), schema};
+        auto const& bytes = its.metadata.schema;
         if (schema == nullptr
-            || !std::equal(
-                metadata.schema.begin(), metadata.schema.end(), schema_bytes.begin(), schema_bytes.end())) {
-            its_schema = Schema::deserialize(metadata.schema);
+            || !std::equal(bytes.begin(), bytes.end(), schema_bytes.begin(), schema_bytes.end())) {
+            its.schema = Schema::deserialize(bytes);
             if (schema == nullptr) {
-                schema = its_schema;
-                schema_bytes.assign(metadata.schema.begin(), metadata.schema.end());
+                schema = its.schema;
+                schema_bytes = bytes;
             }
-            expect_same(*schema, *its_schema);
+            expect_same(*schema, *its.schema);
         }
-        take(std::move(its_schema), part, metadata.info.num_rows > 0);
+        take(std::move(its), part);
     }
     RAPIDSMPF_EXPECTS(
         schema != nullptr, "cannot put together no parts: nothing says what columns there are",
@@ -92,19 +98,64 @@ bool has_dictionary(Field const& field) {
 }
 
 Table concat_on_host(
-    std::vector<PackedData> parts, BufferResource& br, ValidateData validate, AllowOverbooking allow) {
-    std::vector<std::optional<Table>> tables;
-    auto schema = for_each_part(parts, [&](auto its_schema, PackedData& part, bool has_rows) {
+    std::vector<PackedData> taken, BufferResource& br, ValidateData validate, AllowOverbooking allow) {
+    std::shared_ptr<Schema const> schema;
+    std::vector<std::uint8_t> schema_bytes;  // of the first part; most others have the same
+    // The parts with rows.
+    std::vector<PackedData> packed;
+    std::vector<Contents> contents;
+    std::optional<detail::FixedConcat> fixed;
+    packed.reserve(taken.size());
+    contents.reserve(taken.size());
+    for (auto& part : taken) {
+        if (part.empty()) {
+            continue;
+        }
+        Contents its{detail::split_packed_metadata(part.metadata), schema};
+        auto const& bytes = its.metadata.schema;
+        if (schema == nullptr
+            || !std::equal(bytes.begin(), bytes.end(), schema_bytes.begin(), schema_bytes.end())) {
+            its.schema = Schema::deserialize(bytes);
+            fixed.reset();
+            if (schema == nullptr) {
+                schema = its.schema;
+                schema_bytes.assign(bytes.begin(), bytes.end());
+                if (detail::FixedConcat::takes(*schema)) {
+                    fixed.emplace(schema);
+                }
+            }
+            expect_same(*schema, *its.schema);
+        }
         if (!part.data->is_host_accessible()) {
             part.data = br.move_to_host_access(std::move(part.data));
         }
-        auto table = detail::unpack_as(
-            std::move(its_schema), std::make_shared<PackedData const>(std::move(part)), validate);
-        if (has_rows) {
-            tables.emplace_back(std::move(table));
+        if (its.metadata.info.num_rows > 0) {
+            if (fixed && !fixed->add(its.metadata, *part.data)) {
+                fixed.reset();
+            }
+            // The metadata stays where it is when its vector is moved.
+            packed.push_back(std::move(part));
+            contents.push_back(std::move(its));
+        } else {
+            (void)detail::unpack_as(
+                its.schema, std::make_shared<PackedData const>(std::move(part)), its.metadata, validate);
         }
-    });
-    parts.clear();
+    }
+    RAPIDSMPF_EXPECTS(
+        schema != nullptr, "cannot put together no parts: nothing says what columns there are",
+        std::invalid_argument);
+    taken.clear();
+    if (fixed && packed.size() > 1) {
+        return std::move(*fixed).finish(std::move(packed), br, allow);
+    }
+    std::vector<std::optional<Table>> tables;
+    tables.reserve(packed.size());
+    for (std::size_t i = 0; i < packed.size(); ++i) {
+        tables.emplace_back(
+            detail::unpack_as(
+                contents[i].schema, std::make_shared<PackedData const>(std::move(packed[i])),
+                contents[i].metadata, validate));
+    }
     return concat_owned(std::move(schema), std::move(tables), br, allow);
 }
 
@@ -117,14 +168,13 @@ void order_behind(Device& device, Stream earlier, Stream later) {
     }
 }
 
-// To device memory, for use on `stream`.
+// In device memory.
 std::shared_ptr<PackedData const> bring_to_device(
-    PackedData part, BufferResource& br, AllowOverbooking allow, Stream stream) {
+    PackedData part, BufferResource& br, AllowOverbooking allow) {
     if (part.data->mem_type() != MemoryType::DEVICE) {
         auto reservation = br.reserve_device_memory_and_spill(part.data->size(), allow);
         part.data = br.move(std::move(part.data), reservation);
     }
-    order_behind(br.device(), part.data->stream(), stream);
     return std::make_shared<PackedData const>(std::move(part));
 }
 
@@ -132,40 +182,60 @@ std::shared_ptr<PackedData const> bring_to_device(
 Table concat_by_host(
     std::vector<PackedData> parts, BufferResource& br, AllowOverbooking allow, Stream stream) {
     auto const table = concat_on_host(std::move(parts), br, ValidateData::bounds, AllowOverbooking::yes);
-    auto const packed = bring_to_device(pack(table, br), br, allow, stream);
+    auto const packed = bring_to_device(pack(table, br), br, allow);
     packed->data->synchronize();  // before the host memory goes
     auto result = unpack(packed, ValidateData::none);
     return Table{result.schema(), result.columns(), result.num_rows(),
                  result.owner(),  result.place(),   stream};
 }
 
-// Parts that are freed, on their own streams, behind what `stream` does with them.
+// Parts that `stream` works with: behind what has been done with them on their own streams, and before they are freed
+// on those.
 class PartsInUse {
   public:
-    explicit PartsInUse(Stream stream) : stream_{stream} {}
+    explicit PartsInUse(Device& device, Stream stream) : device_{device}, stream_{stream} {}
     ~PartsInUse() {
         try {
-            for (auto const& part : parts_) {
-                order_behind(part->data->resource()->device(), stream_, part->data->stream());
+            for (auto const other : others_) {
+                order_behind(device_, stream_, other);
             }
         } catch (...) {  // the GPU is beyond use; freeing memory says so
         }
     }
     PartsInUse(PartsInUse const&) = delete;
     PartsInUse& operator=(PartsInUse const&) = delete;
-    void add(std::shared_ptr<PackedData const> part) { parts_.push_back(std::move(part)); }
+
+    void add(std::shared_ptr<PackedData const> part) {
+        auto const own = part->data->stream();
+        if (own != stream_ && std::find(others_.begin(), others_.end(), own) == others_.end()) {
+            others_.push_back(own);
+        }
+        parts_.push_back(std::move(part));
+    }
+    // When all have been added.
+    void wait() const {
+        for (auto const other : others_) {
+            order_behind(device_, other, stream_);
+        }
+    }
 
   private:
+    Device& device_;
     Stream stream_;
+    std::vector<Stream> others_;
     std::vector<std::shared_ptr<PackedData const>> parts_;
 };
 
 Table concat_on_gpu(
     std::vector<PackedData> parts, BufferResource& br, AllowOverbooking allow, Stream stream) {
-    std::vector<std::size_t> with_rows;
-    auto const schema = for_each_part(parts, [&](auto const&, PackedData& part, bool has_rows) {
-        if (has_rows) {
-            with_rows.push_back(static_cast<std::size_t>(&part - parts.data()));
+    struct WithRows {
+        std::size_t part;
+        detail::PackedParts metadata;  // stays where it is when its vector is moved
+    };
+    std::vector<WithRows> with_rows;
+    auto const schema = for_each_part(parts, [&](Contents its, PackedData& part) {
+        if (its.metadata.info.num_rows > 0) {
+            with_rows.push_back({static_cast<std::size_t>(&part - parts.data()), its.metadata});
         }
     });
     if (with_rows.empty()) {
@@ -175,22 +245,27 @@ Table concat_on_gpu(
     if (with_rows.size() > 1 && std::any_of(fields.begin(), fields.end(), has_dictionary)) {
         return concat_by_host(std::move(parts), br, allow, stream);
     }
-    auto const in_use = std::make_shared<PartsInUse>(stream);
+    auto const in_use = std::make_shared<PartsInUse>(br.device(), stream);
     std::vector<Table> tables;
-    for (auto const i : with_rows) {
-        auto part = bring_to_device(std::move(parts[i]), br, allow, stream);
-        tables.push_back(detail::unpack_as(schema, part, ValidateData::none));
+    tables.reserve(with_rows.size());
+    for (auto const& [i, metadata] : with_rows) {
+        auto part = bring_to_device(std::move(parts[i]), br, allow);
+        tables.push_back(detail::unpack_as(schema, part, metadata, ValidateData::none));
         in_use->add(std::move(part));
     }
-    parts.clear();
+    in_use->wait();
     if (tables.size() == 1) {
         auto const& only = tables.front();
-        return Table{schema, only.columns(), only.num_rows(), in_use, TablePlace::gpu, stream};
+        auto const owner =
+            std::make_shared<std::pair<std::shared_ptr<void const>, std::shared_ptr<void const>>>(
+                only.owner(), in_use);
+        return Table{schema, only.columns(), only.num_rows(), owner, TablePlace::gpu, stream};
     }
-    auto packed = detail::concat_packed_on_gpu(*schema, tables, br, allow, stream);
+    auto packed =
+        std::make_shared<PackedData const>(detail::concat_packed_on_gpu(*schema, tables, br, allow, stream));
     tables.clear();
-    return detail::unpack_as(
-        schema, std::make_shared<PackedData const>(std::move(packed)), ValidateData::none);
+    auto const metadata = detail::split_packed_metadata(packed->metadata);
+    return detail::unpack_as(schema, std::move(packed), metadata, ValidateData::none);
 }
 
 bool is_part_on_gpu(PackedData const& part) {

@@ -1,4 +1,5 @@
-// Putting packed tables together on a GPU. All sizes are in their metadata, so nothing has to be waited for.
+// Putting packed tables together on a GPU. All sizes are in their metadata, so nothing has to be waited for. The padding
+// between the buffers of the result is not cleared: it is read in place, and packing it again copies what is there only.
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -83,7 +84,6 @@ class GpuConcat {
             write_bits(node, values, placed.rows, stream, Bits::values);
             return;
         }
-        clear_end(values, values_bytes(field, placed.rows), stream);
         if (layout == Layout::fixed) {
             copy_bytes(node, values, [&](Column const& column) {
                 return std::span{column.values, static_cast<std::size_t>(column.length * field.width())};
@@ -91,12 +91,10 @@ class GpuConcat {
             return;
         }
         if (placed.data != PlacedPiece::nowhere) {
-            clear_end(base + placed.data, placed.bytes, stream);
             copy_bytes(node, base + placed.data, [](Column const& column) { return column.data; });
         }
         auto const is_narrow = layout == Layout::offsets32 || layout == Layout::list32;
         auto const is_list = layout == Layout::list32 || layout == Layout::list64;
-        clear_memory(values, is_narrow ? 4 : 8, stream);
         std::int64_t row{1};
         std::int64_t before{0};
         for (auto const* const column : sources_[node]) {
@@ -132,14 +130,6 @@ class GpuConcat {
             auto const bytes = bytes_of(*column);
             copies_.push_back({bytes.data(), to, bytes.size()});
             to += bytes.size();
-        }
-    }
-
-    // The padding behind what is written.
-    static void clear_end(std::byte* begin, std::int64_t bytes, Stream stream) {
-        auto const padded = padded_size(bytes);
-        if (padded != static_cast<std::size_t>(bytes)) {
-            clear_memory(begin + bytes, padded - static_cast<std::size_t>(bytes), stream);
         }
     }
 

@@ -30,8 +30,11 @@ struct JoinOffsets {
     __host__ __device__ static std::int64_t items(OffsetPiece const& piece) { return piece.rows; }
     __device__ static void run(OffsetPiece const& piece, std::int64_t item) {
         auto const* const source = static_cast<Offset const*>(piece.source);
-        static_cast<Offset*>(piece.destination)[item] =
-            static_cast<Offset>(piece.base + (source[item + 1] - source[0]));
+        auto* const destination = static_cast<Offset*>(piece.destination);
+        if (item == 0 && piece.base == 0) {
+            destination[-1] = 0;
+        }
+        destination[item] = static_cast<Offset>(piece.base + (source[item + 1] - source[0]));
     }
 };
 

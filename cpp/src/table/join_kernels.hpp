@@ -13,7 +13,7 @@ namespace rapidsmpf::detail {
 // `rows` offsets behind the first one of `source`, made to continue those that end with `base`.
 struct OffsetPiece {
     void const* source;
-    void* destination;  // where the first of them goes
+    void* destination;  // where the first of them goes; before it, a zero is written when `base` is zero
     std::int64_t rows;
     std::int64_t base;
 };

@@ -36,7 +36,8 @@ struct PackedNode {
 class PackedMetadataWriter {
   public:
     PackedMetadataWriter(
-        std::span<std::uint8_t const> schema, std::int64_t num_rows, std::uint64_t data_size);
+        std::span<std::uint8_t const> schema, std::int64_t num_rows, std::uint64_t data_size,
+        std::size_t expected_nodes);
     void node(Layout layout, PackedNode const& node);
     [[nodiscard]] std::vector<std::uint8_t> finish();
 
@@ -58,6 +59,12 @@ struct PackedParts {
 [[nodiscard]] std::vector<Column> read_packed_columns(
     Schema const& schema, PackedParts const& parts, std::span<std::byte const> data);
 
+// For a schema with columns of fixed width alone: appends where the values of each column begin. False, and nothing can be
+// said of what was appended, when there are nulls or anything is not as it should be: read_packed_columns() says what.
+[[nodiscard]] bool read_fixed_columns(
+    Schema const& schema, PackedParts const& parts, std::span<std::byte const> data,
+    std::vector<std::byte const*>& values);
+
 // Whether reading the columns stays within their buffers; with `full` whether their content is right. Throws
 // FormatError naming the column.
 void validate_columns(Schema const& schema, std::vector<Column> const& columns, ValidateData validate);
@@ -65,8 +72,9 @@ void validate_columns(Schema const& schema, std::vector<Column> const& columns, 
 // Whether the host cannot read it, but the compute device can.
 [[nodiscard]] bool is_on_gpu(Buffer const& buffer);
 
-// unpack() where the schema is known already.
+// unpack() where the schema is known already, and the metadata checked: `parts` refers to it.
 [[nodiscard]] Table unpack_as(
-    std::shared_ptr<Schema const> schema, std::shared_ptr<PackedData const> packed, ValidateData validate);
+    std::shared_ptr<Schema const> schema, std::shared_ptr<PackedData const> packed, PackedParts const& parts,
+    ValidateData validate);
 
 }  // namespace rapidsmpf::detail

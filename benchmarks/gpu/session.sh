@@ -57,7 +57,7 @@ for step in "$@"; do
             run kernels_table 200 "$build/cpp/test_table"
             ;;
         partition)
-            run partition 150 "$build/cpp/bench_table_partition_gpu" --benchmark_min_time=0.1 \
+            run partition 60 "$build/cpp/bench_table_partition_gpu" --benchmark_min_time=0.02 \
                 --benchmark_out="$out/partition.json" --benchmark_out_format=json
             cat "$out/partition.log"
             ;;

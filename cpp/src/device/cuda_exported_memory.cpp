@@ -288,7 +288,8 @@ class OwnRegions final : public ImportedMemory {
 
 struct Imports {
     std::mutex mutex;
-    std::map<std::vector<std::uint8_t>, std::weak_ptr<ImportedMemory>> known;
+    std::map<std::string, std::weak_ptr<ImportedMemory>>
+        known;  // by identity; g++ 12 warns of vectors as keys
 };
 
 Imports& imports() {
@@ -308,7 +309,7 @@ std::shared_ptr<ImportedMemory> CudaExportedMemory::import(
         reason = "it has another version of device memory";
         return nullptr;
     }
-    std::vector<std::uint8_t> const key{identity.begin(), identity.end()};
+    std::string const key{identity.begin(), identity.end()};
     std::lock_guard const lock{imports().mutex};
     auto& known = imports().known[key];
     auto found = known.lock();

@@ -13,12 +13,10 @@
 #include <string>
 #include <utility>
 
-#include <cuda_runtime_api.h>
-
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/device/gather_copy.hpp>
-#include <rapidsmpf/memory/pinned_memory_resource.hpp>
 
+#include "cuda_staging.hpp"
 #include "device_table.hpp"
 #include "packed_layout.hpp"
 #include "partition_kernels.hpp"
@@ -28,67 +26,19 @@ namespace rapidsmpf::detail {
 
 namespace {
 
-void check(cudaError_t status, char const* what) {
-    RAPIDSMPF_EXPECTS(
-        status == cudaSuccess, std::string{"on the GPU, "} + what + ": " + cudaGetErrorString(status),
-        std::runtime_error);
-}
-
-// Hands out parts of one block. Used twice: without memory, to learn how much is needed, and with it.
-class Arena {
-  public:
-    explicit Arena(std::byte* base) noexcept : base_{base} {}
-    template <typename T>
-    [[nodiscard]] T* take(std::uint64_t count) noexcept {
-        auto* const at = reinterpret_cast<T*>(base_ + used_);
-        used_ += (count * sizeof(T) + Device::alignment - 1) / Device::alignment * Device::alignment;
-        return at;
-    }
-    [[nodiscard]] std::size_t used() const noexcept { return used_; }
-
-  private:
-    std::byte* base_;
-    std::size_t used_{0};
-};
-
-// Host memory that the GPU writes to: page-locked where there is such.
-class Landing {
-  public:
-    Landing(std::size_t bytes, BufferResource& br) : resource_{br.pinned_mr()}, bytes_{bytes} {
-        if (resource_) {
-            pinned_ = resource_->allocate(bytes, Stream{});
-        } else {
-            plain_.resize(bytes / sizeof(std::uint64_t));
-        }
-    }
-    ~Landing() {
-        if (pinned_ != nullptr) {
-            resource_->deallocate(pinned_, bytes_, Stream{});
-        }
-    }
-    Landing(Landing const&) = delete;
-    Landing& operator=(Landing const&) = delete;
-
-    [[nodiscard]] std::uint64_t* data() noexcept {
-        return pinned_ != nullptr ? static_cast<std::uint64_t*>(pinned_) : plain_.data();
-    }
-
-  private:
-    std::shared_ptr<PinnedMemoryResource> resource_;
-    std::size_t bytes_;
-    void* pinned_{nullptr};
-    std::vector<std::uint64_t> plain_;
-};
+// Results up to this size are written before their sizes are known on the host, to memory that is long enough for
+// any outcome: the GPU goes on while the host waits. All parts then share one allocation, which lives until the last
+// of them is gone; so larger results wait, and are put into allocations of their own.
+constexpr std::size_t max_eager_bytes = 256UL << 20U;
 
 // A RowSpace, and where it comes from.
 struct Space {
     RowSpace rows;
-    std::int32_t parent{-1};          // the space of the lists whose items these are
-    std::int32_t list{-1};            // the node of those lists
-    std::int32_t codes{-1};           // the node whose dictionary's values these are, or are beneath
-    bool has_items{false};            // whether there are lists in it
-    std::uint64_t* counted{nullptr};  // rows, by partition
-    std::size_t counted_at{0};        // the same, in what is read back
+    std::int32_t parent{-1};    // the space of the lists whose items these are
+    std::int32_t list{-1};      // the node of those lists
+    std::int32_t codes{-1};     // the node whose dictionary's values these are, or are beneath
+    bool has_items{false};      // whether there are lists in it
+    std::size_t counted_at{0};  // its rows, by partition, in what is read back
 };
 
 // What is counted of a node.
@@ -138,17 +88,29 @@ class GpuPartitioner {
     [[nodiscard]] std::vector<PackedData> run(
         std::span<std::byte const> extra, std::span<std::uint32_t const> placement,
         std::function<void()> const& assign, std::function<void(std::uint32_t)> const& check_highest = {}) {
+        eager_bytes_ = eager_bytes();
         plan(extra.size());
-        upload(extra);
+        std::optional<DeviceSlab> slab;
+        if (eager_bytes_) {
+            slab = allocate_device_slab(*eager_bytes_, br_, AllowOverbooking::yes, stream_);
+        }
+        upload(extra, placement);
         if (table_.num_rows() > 0) {
             assign();
         }
         count();
-        read_back();
+        start_reading_back();
+        if (slab) {
+            place_pieces(
+                placed_, static_cast<std::uint32_t>(flat_.nodes.size()), num_partitions_,
+                placement.empty() ? nullptr : order_, slab->memory.get(), pieces_, stream_);
+            enqueue_writes();
+        }
+        finish_reading_back();
         if (check_highest) {
             check_highest(highest_);
         }
-        return write(placement);
+        return slab ? cut(std::move(*slab), placement) : write(placement);
     }
     [[nodiscard]] std::uint32_t* highest_address() const noexcept {
         return reinterpret_cast<std::uint32_t*>(counts_);
@@ -209,9 +171,12 @@ class GpuPartitioner {
     void lay_out(Arena& arena, std::size_t extra_bytes) {
         device_nodes_ = arena.take<DeviceNode>(flat_.nodes.size());
         extra_ = arena.take<std::byte>(extra_bytes);
+        fixed_ = arena.take<FixedColumn>(flat_.nodes.size());
+        bits_ = arena.take<BitColumn>(2 * flat_.nodes.size());
+        placed_ = arena.take<PlacedColumn>(flat_.nodes.size());
+        order_ = arena.take<std::uint32_t>(num_partitions_);
+        counts_ = arena.take<std::uint64_t>(num_counts_);
         uploaded_ = arena.used();
-        std::size_t counts{1};  // the first is for the highest number
-        std::uint64_t most_sums{0};
         for (auto& space : spaces_) {
             auto& rows = space.rows;
             auto const num_rows = static_cast<std::uint64_t>(rows.rows);
@@ -220,60 +185,103 @@ class GpuPartitioner {
             rows.starts = arena.take<std::uint16_t>(std::uint64_t{rows.tiles} * (rows.buckets() + 1));
             auto const sums = std::uint64_t{rows.tiles} * rows.buckets() + 1;
             rows.before = arena.take<std::uint32_t>(sums);
-            most_sums = std::max(most_sums, sums);
-            space.counted_at = counts;
-            counts += rows.num_partitions;
+        }
+        for (std::size_t n = 0; n < flat_.nodes.size(); ++n) {
+            if (states_[n].lengths_at) {
+                auto const& rows = space_of(n).rows;
+                states_[n].sums =
+                    arena.take<std::uint64_t>(std::uint64_t{rows.tiles} * rows.num_partitions + 1);
+            }
+        }
+        scan_ = arena.take<std::byte>(scan_bytes_);
+        pieces_ = arena.take<DevicePiece>(flat_.nodes.size() * num_partitions_);
+    }
+
+    // Which numbers are read back, and where they are among them.
+    void number_counts() {
+        std::size_t counts{1};  // the first is for the highest number
+        std::uint64_t most_sums{0};
+        for (auto& space : spaces_) {
+            most_sums = std::max(most_sums, std::uint64_t{space.rows.tiles} * space.rows.buckets() + 1);
+            space.counted_at = std::exchange(counts, counts + space.rows.num_partitions);
         }
         for (std::size_t n = 0; n < flat_.nodes.size(); ++n) {
             auto const& node = flat_.nodes[n];
             auto const& rows = space_of(n).rows;
-            if (rows.rows == 0) {
-                continue;
+            if (rows.rows > 0 && has_offsets(node.layout)) {
+                states_[n].lengths_at = std::exchange(counts, counts + rows.num_partitions);
             }
-            if (has_offsets(node.layout)) {
-                states_[n].sums =
-                    arena.take<std::uint64_t>(std::uint64_t{rows.tiles} * rows.num_partitions + 1);
-                states_[n].lengths_at = counts;
-                counts += rows.num_partitions;
-            }
-            if (node.validity != nullptr && node.layout != Layout::null) {
-                states_[n].nulls_at = counts;
-                counts += rows.num_partitions;
+            if (rows.rows > 0 && node.validity != nullptr && node.layout != Layout::null) {
+                states_[n].nulls_at = std::exchange(counts, counts + rows.num_partitions);
             }
         }
         num_counts_ = counts;
-        counts_ = arena.take<std::uint64_t>(counts);
         scan_bytes_ = most_sums > 1 ? scan_scratch_bytes(most_sums) : 0;
-        scan_ = arena.take<std::byte>(scan_bytes_);
-        pieces_ = arena.take<DevicePiece>(flat_.nodes.size() * num_partitions_);
-        fixed_ = arena.take<FixedColumn>(flat_.nodes.size());
-        bits_ = arena.take<BitColumn>(2 * flat_.nodes.size());
+    }
+
+    // How long the result can get, if it may be written before its sizes are known.
+    [[nodiscard]] std::optional<std::size_t> eager_bytes() {
+        std::size_t bytes{0};
+        for (std::size_t n = 0; n < flat_.nodes.size(); ++n) {
+            auto const& node = flat_.nodes[n];
+            if (has_offsets(node.layout) || node.dictionary >= 0 || space_of(n).codes >= 0) {
+                return std::nullopt;
+            }
+            auto const rows = space_of(n).rows.rows;
+            auto const most = [&](std::int64_t size) {
+                return static_cast<std::size_t>(size) + 64 * (std::size_t{num_partitions_} + 1);
+            };
+            bytes +=
+                most(values_bytes(*flat_.fields[n], rows)) + (node.validity != nullptr ? most(rows / 8) : 0);
+        }
+        if (bytes > max_eager_bytes || table_.num_rows() == 0 || flat_.nodes.empty()) {
+            return std::nullopt;
+        }
+        return bytes;
     }
 
     void plan(std::size_t extra_bytes) {
+        number_counts();
         Arena measure{nullptr};
         lay_out(measure, extra_bytes);
         scratch_ = br_.allocate(MemoryType::DEVICE, measure.used(), stream_);
-        scratch_->write([&](std::byte* base, Stream) {
-            Arena arena{base};
-            lay_out(arena, extra_bytes);
-        });
+        // Nobody but us sees it, and all on one stream: no write has to be marked.
+        Arena arena{const_cast<std::byte*>(scratch_->data())};
+        lay_out(arena, extra_bytes);
     }
 
-    void upload(std::span<std::byte const> extra) {
+    void upload(std::span<std::byte const> extra, std::span<std::uint32_t const> placement) {
         auto const* const base = reinterpret_cast<std::byte const*>(device_nodes_);
-        std::vector<std::byte> blob(uploaded_);
-        std::memcpy(blob.data(), flat_.nodes.data(), flat_.nodes.size() * sizeof(DeviceNode));
-        if (!extra.empty()) {
-            auto const at = static_cast<std::byte const*>(extra_) - base;
-            std::memcpy(blob.data() + at, extra.data(), extra.size());
+        auto* const blob = Landing::of_this_thread().memory(uploaded_ + num_counts_ * sizeof(std::uint64_t));
+        auto const put = [&](void const* place, void const* from, std::size_t bytes) {
+            if (bytes > 0) {
+                std::memcpy(blob + (static_cast<std::byte const*>(place) - base), from, bytes);
+            }
+        };
+        put(device_nodes_, flat_.nodes.data(), flat_.nodes.size() * sizeof(DeviceNode));
+        put(extra_, extra.data(), extra.size());
+        put(order_, placement.data(), placement.size_bytes());
+        if (eager_bytes_) {
+            describe_columns();
+            std::vector<PlacedColumn> placed;
+            for (std::size_t n = 0; n < flat_.nodes.size(); ++n) {
+                auto const& node = flat_.nodes[n];
+                placed.push_back(
+                    {counts_ + space_of(n).counted_at,
+                     states_[n].nulls_at ? counts_ + *states_[n].nulls_at : nullptr,
+                     node.layout == Layout::fixed ? node.width : 0, node.layout == Layout::bits});
+            }
+            put(placed_, placed.data(), placed.size() * sizeof(PlacedColumn));
+            auto* fixed = fixed_;
+            auto* bits = bits_;
+            for (auto const& columns : columns_) {
+                put(fixed, columns.fixed.data(), columns.fixed.size() * sizeof(FixedColumn));
+                put(bits, columns.bits.data(), columns.bits.size() * sizeof(BitColumn));
+                fixed += columns.fixed.size();
+                bits += columns.bits.size();
+            }
         }
-        // Pageable memory is staged before the call returns.
-        br_.device().copy(device_nodes_, blob.data(), blob.size(), stream_);
-        check(
-            cudaMemsetAsync(
-                counts_, 0, num_counts_ * sizeof(std::uint64_t), static_cast<cudaStream_t>(stream_.handle())),
-            "clearing counts");
+        br_.device().copy(device_nodes_, blob, uploaded_, stream_);  // the counts become zero, too
     }
 
     void count() {
@@ -329,11 +337,16 @@ class GpuPartitioner {
         flush();
     }
 
-    void read_back() {
-        Landing landing{num_counts_ * sizeof(std::uint64_t), br_};
-        br_.device().copy(landing.data(), counts_, num_counts_ * sizeof(std::uint64_t), stream_);
-        br_.device().synchronize(stream_);
-        known_.assign(landing.data(), landing.data() + num_counts_);
+    void start_reading_back() {
+        auto& landing = Landing::of_this_thread();
+        landed_ = reinterpret_cast<std::uint64_t*>(landing.memory_behind(uploaded_));
+        br_.device().copy(landed_, counts_, num_counts_ * sizeof(std::uint64_t), stream_);
+        landing.mark(stream_);
+    }
+
+    void finish_reading_back() {
+        Landing::of_this_thread().wait();
+        known_.assign(landed_, landed_ + num_counts_);
         highest_ = static_cast<std::uint32_t>(known_[0]);
     }
 
@@ -381,10 +394,27 @@ class GpuPartitioner {
         if (table_.num_rows() > 0 && !flat_.nodes.empty()) {
             auto const pieces = device_pieces(layout, buffers);
             Buffer::write_together(buffers, [&](Stream) {
-                write_pieces(layout, pieces);
+                describe_columns(&layout);
+                upload_columns(pieces);
+                enqueue_writes();
                 copy_dictionaries(layout, pieces);
             });
         }
+        return with_metadata(layout, sizes, std::move(buffers));
+    }
+
+    // What has been written to a slab already.
+    [[nodiscard]] std::vector<PackedData> cut(DeviceSlab slab, std::span<std::uint32_t const> placement) {
+        auto layout = counted_layout();
+        auto const sizes = layout.place();
+        auto buffers = cut_slab(std::move(slab), sizes, placement, br_, stream_);
+        Buffer::write_together(buffers, [](Stream) {});  // marks the end of what is enqueued
+        return with_metadata(layout, sizes, std::move(buffers));
+    }
+
+    [[nodiscard]] std::vector<PackedData> with_metadata(
+        PackedLayout const& layout, std::span<std::size_t const> sizes,
+        std::vector<std::unique_ptr<Buffer>> buffers) const {
         std::vector<std::uint8_t> schema;
         table_.schema()->serialize(schema);
         std::vector<PackedData> packed;
@@ -420,40 +450,41 @@ class GpuPartitioner {
         return pieces;
     }
 
-    void write_pieces(PackedLayout const& layout, std::vector<DevicePiece> const& pieces) {
-        struct Columns {
-            std::vector<FixedColumn> fixed;
-            std::vector<BitColumn> bits;
-        };
-        std::vector<Columns> by_space(spaces_.size());
-        std::vector<DevicePiece const*> pieces_of(flat_.nodes.size(), nullptr);
+    // What has to be written, and where the addresses are found. With a layout, columns without nulls are left out, and
+    // dictionaries go where they are first needed.
+    void describe_columns(PackedLayout const* layout = nullptr) {
+        columns_.assign(spaces_.size(), {});
+        pieces_of_.assign(flat_.nodes.size(), nullptr);
         for (std::size_t n = 0; n < flat_.nodes.size(); ++n) {
             auto const& space = space_of(n);
             auto const& node = flat_.nodes[n];
-            auto const first = space.codes < 0 ? 0 : first_with(layout, space);
+            auto const first = space.codes < 0 ? 0 : first_with(*layout, space);
             if (space.rows.rows == 0 || first == num_partitions_) {
                 continue;
             }
-            pieces_of[n] = pieces_ + n * num_partitions_ + first;
-            auto& columns = by_space[static_cast<std::size_t>(states_[n].space)];
+            pieces_of_[n] = pieces_ + n * num_partitions_ + first;
+            auto& columns = columns_[static_cast<std::size_t>(states_[n].space)];
             if (node.layout == Layout::fixed && node.width > 0) {
-                columns.fixed.push_back({node.values, pieces_of[n], node.width});
+                columns.fixed.push_back({node.values, pieces_of_[n], node.width});
             } else if (node.layout == Layout::bits) {
                 columns.bits.push_back(
-                    {static_cast<std::uint8_t const*>(node.values), node.bit_offset, pieces_of[n], false});
+                    {static_cast<std::uint8_t const*>(node.values), node.bit_offset, pieces_of_[n], false});
             }
-            if (has_nulls(n)) {
-                columns.bits.push_back({node.validity, node.bit_offset, pieces_of[n], true});
+            if (states_[n].nulls_at && (layout == nullptr || has_nulls(n))) {
+                columns.bits.push_back({node.validity, node.bit_offset, pieces_of_[n], true});
             }
         }
-        upload_columns(pieces, by_space);
+    }
+
+    // Of the columns that have been described and uploaded.
+    void enqueue_writes() {
         clear_pieces(
             pieces_, device_nodes_, static_cast<std::uint32_t>(flat_.nodes.size()), num_partitions_, stream_);
         auto const* fixed = fixed_;
         auto const* bits = bits_;
         for (std::size_t s = 0; s < spaces_.size(); ++s) {
-            auto const num_fixed = static_cast<std::int32_t>(by_space[s].fixed.size());
-            auto const num_bits = static_cast<std::int32_t>(by_space[s].bits.size());
+            auto const num_fixed = static_cast<std::int32_t>(columns_[s].fixed.size());
+            auto const num_bits = static_cast<std::int32_t>(columns_[s].bits.size());
             if (num_fixed > 0) {
                 write_fixed(spaces_[s].rows, fixed, num_fixed, stream_);
             }
@@ -464,8 +495,8 @@ class GpuPartitioner {
             bits += num_bits;
         }
         for (std::size_t n = 0; n < flat_.nodes.size(); ++n) {
-            if (has_offsets(flat_.nodes[n].layout) && pieces_of[n] != nullptr) {
-                write_lengths(space_of(n).rows, flat_.nodes[n], states_[n].sums, pieces_of[n], stream_);
+            if (has_offsets(flat_.nodes[n].layout) && pieces_of_[n] != nullptr) {
+                write_lengths(space_of(n).rows, flat_.nodes[n], states_[n].sums, pieces_of_[n], stream_);
             }
         }
     }
@@ -479,28 +510,18 @@ class GpuPartitioner {
             first, first + space_of(node).rows.num_partitions, [](auto nulls) { return nulls > 0; });
     }
 
-    template <typename BySpace>
-    void upload_columns(std::vector<DevicePiece> const& pieces, BySpace const& by_space) {
-        auto const* const base = reinterpret_cast<std::byte const*>(pieces_);
-        auto const bytes = static_cast<std::size_t>(reinterpret_cast<std::byte const*>(bits_) - base)
-                           + 2 * flat_.nodes.size() * sizeof(BitColumn);
-        std::vector<std::byte> blob(bytes);
-        auto const put = [&blob](std::ptrdiff_t& at, auto const& entries) {
-            auto const size = entries.size() * sizeof(entries[0]);
-            if (size > 0) {
-                std::memcpy(blob.data() + at, entries.data(), size);
-            }
-            at += static_cast<std::ptrdiff_t>(size);
-        };
-        std::ptrdiff_t pieces_at{0};
-        auto fixed_at = reinterpret_cast<std::byte const*>(fixed_) - base;
-        auto bits_at = reinterpret_cast<std::byte const*>(bits_) - base;
-        put(pieces_at, pieces);
-        for (auto const& columns : by_space) {
-            put(fixed_at, columns.fixed);
-            put(bits_at, columns.bits);
+    // Pageable memory is staged before the calls return.
+    void upload_columns(std::vector<DevicePiece> const& pieces) {
+        std::vector<FixedColumn> fixed;
+        std::vector<BitColumn> bits;
+        for (auto const& columns : columns_) {
+            fixed.insert(fixed.end(), columns.fixed.begin(), columns.fixed.end());
+            bits.insert(bits.end(), columns.bits.begin(), columns.bits.end());
         }
-        br_.device().copy(pieces_, blob.data(), blob.size(), stream_);
+        auto& device = br_.device();
+        device.copy(pieces_, pieces.data(), pieces.size() * sizeof(DevicePiece), stream_);
+        device.copy(fixed_, fixed.data(), fixed.size() * sizeof(FixedColumn), stream_);
+        device.copy(bits_, bits.data(), bits.size() * sizeof(BitColumn), stream_);
     }
 
     // Dictionaries have been written to the first partition that has codes; the others get copies.
@@ -537,6 +558,12 @@ class GpuPartitioner {
     std::vector<NodeState> states_;
     std::vector<Space> spaces_;
     std::unique_ptr<Buffer> scratch_;
+    struct Columns {
+        std::vector<FixedColumn> fixed;
+        std::vector<BitColumn> bits;
+    };
+    std::vector<Columns> columns_;               // to be written, by space
+    std::vector<DevicePiece const*> pieces_of_;  // each node's, in the scratch memory
     // In the scratch memory.
     DeviceNode* device_nodes_{nullptr};
     void* extra_{nullptr};
@@ -545,10 +572,14 @@ class GpuPartitioner {
     DevicePiece* pieces_{nullptr};
     FixedColumn* fixed_{nullptr};
     BitColumn* bits_{nullptr};
+    PlacedColumn* placed_{nullptr};
+    std::uint32_t* order_{nullptr};
     std::size_t uploaded_{0};
     std::size_t num_counts_{0};
+    std::optional<std::size_t> eager_bytes_;
     std::size_t scan_bytes_{0};
     // Read back.
+    std::uint64_t* landed_{nullptr};
     std::vector<std::uint64_t> known_;
     std::uint32_t highest_{0};
 };

@@ -68,6 +68,17 @@ void count_nulls(RowSpace const& space, NullCount const* counts, int count, Stre
 void collect_rows(RowSpace const& space, std::uint64_t* rows, Stream stream);
 void collect_lengths(RowSpace const& space, RunningSums sums, std::uint64_t* lengths, Stream stream);
 
+// A column of fixed width whose pieces the GPU places by itself, as PackedLayout::place() does.
+struct PlacedColumn {
+    std::uint64_t const* rows;   // by partition
+    std::uint64_t const* nulls;  // likewise; null: none
+    std::int32_t width;          // of a value; 0: it has none of its own
+    bool is_bits;
+};
+// The pieces of all columns and partitions in the memory at `base`, partitions in `order` (null: as numbered).
+void place_pieces(
+    PlacedColumn const* columns, std::uint32_t num_columns, std::uint32_t num_partitions,
+    std::uint32_t const* order, void* base, DevicePiece* pieces, Stream stream);
 // Zeroes bitmaps, first offsets and padding.
 void clear_pieces(
     DevicePiece const* pieces, DeviceNode const* nodes, std::uint32_t num_nodes, std::uint32_t num_partitions,

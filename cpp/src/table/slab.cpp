@@ -100,6 +100,26 @@ std::vector<std::unique_ptr<Buffer>> allocate_parts(
     return allocate(sizes, order, table_memory_type(br), host_slabs, br, allow, Stream{});
 }
 
+DeviceSlab allocate_device_slab(std::size_t size, BufferResource& br, AllowOverbooking allow, Stream stream) {
+    auto reservation = reserve(size, MemoryType::DEVICE, br, allow);
+    auto memory = allocate_slab(size, MemoryType::DEVICE, br, stream);
+    return {std::move(memory), std::move(reservation)};
+}
+
+std::vector<std::unique_ptr<Buffer>> cut_slab(
+    DeviceSlab slab, std::span<std::size_t const> sizes, std::span<std::uint32_t const> order,
+    BufferResource& br, Stream stream) {
+    slab.reservation.clear();  // from here on the parts count
+    std::vector<std::unique_ptr<Buffer>> buffers(sizes.size());
+    auto* at = slab.memory.get();
+    for (std::size_t k = 0; k < sizes.size(); ++k) {
+        auto const part = order.empty() ? k : order[k];
+        buffers[part] = br.adopt(MemoryType::DEVICE, at, sizes[part], slab.memory, stream);
+        at += sizes[part];
+    }
+    return buffers;
+}
+
 std::vector<std::unique_ptr<Buffer>> allocate_device_parts(
     std::span<std::size_t const> sizes, std::span<std::uint32_t const> order, BufferResource& br,
     AllowOverbooking allow, Stream stream) {

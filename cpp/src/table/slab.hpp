@@ -28,4 +28,16 @@ namespace rapidsmpf::detail {
     std::span<std::size_t const> sizes, std::span<std::uint32_t const> order, BufferResource& br,
     AllowOverbooking allow, Stream stream);
 
+// One block of DEVICE memory on a GPU whose parts are known later, and the reservation that it counts as until then.
+struct DeviceSlab {
+    std::shared_ptr<std::byte> memory;
+    MemoryReservation reservation;
+};
+[[nodiscard]] DeviceSlab allocate_device_slab(
+    std::size_t size, BufferResource& br, AllowOverbooking allow, Stream stream);
+// Its parts, one after the other in `order`; what is left of the reservation is given back.
+[[nodiscard]] std::vector<std::unique_ptr<Buffer>> cut_slab(
+    DeviceSlab slab, std::span<std::size_t const> sizes, std::span<std::uint32_t const> order,
+    BufferResource& br, Stream stream);
+
 }  // namespace rapidsmpf::detail

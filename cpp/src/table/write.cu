@@ -319,6 +319,50 @@ __global__ __launch_bounds__(length_threads) void write_lengths_kernel(
     }
 }
 
+constexpr std::uint32_t place_threads = 256;
+
+__device__ std::uint64_t padded(std::uint64_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+
+// The lengths of a column's buffers in a partition.
+__device__ DevicePiece piece_lengths(PlacedColumn const& column, std::uint32_t p) {
+    auto const rows = column.rows[p];
+    DevicePiece piece{};
+    piece.validity_bytes = column.nulls != nullptr && column.nulls[p] > 0 ? padded((rows + 7) / 8) : 0;
+    piece.values_bytes =
+        padded(column.is_bits ? (rows + 7) / 8 : rows * static_cast<std::uint32_t>(column.width));
+    return piece;
+}
+
+// One block.
+__global__ __launch_bounds__(place_threads) void place_kernel(
+    PlacedColumn const* columns, std::uint32_t num_columns, std::uint32_t num_partitions,
+    std::uint32_t const* order, std::uint8_t* base, DevicePiece* pieces) {
+    __shared__ std::uint64_t scratch[sum_scratch];
+    std::uint64_t carry{0};
+    for (std::uint32_t first = 0; first < num_partitions; first += place_threads) {
+        auto const k = first + threadIdx.x;
+        auto const p = k < num_partitions && order != nullptr ? order[k] : k;
+        std::uint64_t size{0};
+        for (std::uint32_t c = 0; k < num_partitions && c < num_columns; ++c) {
+            auto const piece = piece_lengths(columns[c], p);
+            size += piece.validity_bytes + piece.values_bytes;
+        }
+        std::uint64_t total;
+        auto* at = base + carry + sum_before(size, scratch, total);
+        carry += total;
+        for (std::uint32_t c = 0; k < num_partitions && c < num_columns; ++c) {
+            auto piece = piece_lengths(columns[c], p);
+            piece.validity = piece.validity_bytes == 0 ? nullptr : at;
+            at += piece.validity_bytes;
+            piece.values = piece.values_bytes == 0 ? nullptr : at;
+            at += piece.values_bytes;
+            pieces[c * num_partitions + p] = piece;
+        }
+    }
+}
+
 __device__ void clear(std::uint8_t* begin, std::uint64_t bytes) {
     auto* const words = reinterpret_cast<uint4*>(begin);
     auto const stride = static_cast<std::uint64_t>(gridDim.y) * blockDim.x;
@@ -349,6 +393,14 @@ __global__ void clear_kernel(
 }
 
 }  // namespace
+
+void place_pieces(
+    PlacedColumn const* columns, std::uint32_t num_columns, std::uint32_t num_partitions,
+    std::uint32_t const* order, void* base, DevicePiece* pieces, Stream stream) {
+    place_kernel<<<1, place_threads, 0, native(stream)>>>(
+        columns, num_columns, num_partitions, order, static_cast<std::uint8_t*>(base), pieces);
+    check_cuda(cudaGetLastError(), "placing partitions");
+}
 
 void clear_pieces(
     DevicePiece const* pieces, DeviceNode const* nodes, std::uint32_t num_nodes, std::uint32_t num_partitions,

@@ -178,8 +178,7 @@ void launch(std::span<CopyPiece const> pieces, std::uint64_t max_blocks, cudaStr
 
 }  // namespace
 
-void gather_copy_cuda(
-    std::span<CopyPiece const> pieces, Stream stream, std::uint32_t most_processors) {
+void gather_copy_cuda(std::span<CopyPiece const> pieces, Stream stream, std::uint32_t most_processors) {
     if (pieces.empty()) {
         return;
     }

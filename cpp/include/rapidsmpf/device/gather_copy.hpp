@@ -17,7 +17,6 @@ namespace rapidsmpf {
 // done. Pieces must not overlap, neither among each other's destinations nor a destination with a source. Throws
 // std::runtime_error when the launch fails or this build has no CUDA support. `most_processors` as in
 // Device::gather_copy().
-void gather_copy_cuda(
-    std::span<CopyPiece const> pieces, Stream stream, std::uint32_t most_processors = 0);
+void gather_copy_cuda(std::span<CopyPiece const> pieces, Stream stream, std::uint32_t most_processors = 0);
 
 }  // namespace rapidsmpf

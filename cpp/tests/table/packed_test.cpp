@@ -12,6 +12,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/table/partition.hpp>
 
+#include "about_the_cpu.hpp"
 #include "random_table_support.hpp"
 
 namespace rapidsmpf {
@@ -46,6 +47,7 @@ TEST_F(Packed, tables_of_every_type_come_back) {
 }
 
 TEST_F(Packed, unpacking_keeps_the_buffer_alive_and_copies_nothing) {
+    RAPIDSMPF_ABOUT_THE_CPU();
     auto packed = pack(testing::int64_table({1, 2, 3}), *br_);
     auto const* const data = packed.data->data();
     auto const size = packed.data->size();

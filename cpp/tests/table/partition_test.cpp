@@ -14,6 +14,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/table/hash.hpp>
 
+#include "about_the_cpu.hpp"
 #include "random_table_support.hpp"
 
 namespace rapidsmpf {
@@ -96,6 +97,7 @@ TEST_F(Partition, lies_in_memory_in_the_order_asked_for) {
 }
 
 TEST_F(Partition, memory_is_accounted_part_by_part) {
+    RAPIDSMPF_ABOUT_THE_CPU();
     std::vector<std::int64_t> values(100'000);
     std::iota(values.begin(), values.end(), 0);
     auto parts = partition_and_pack(int64_table(values), std::vector{0}, 8, *br_);
@@ -312,6 +314,7 @@ TEST_F(Concat, ordered_categories_join_only_when_their_order_can_hold) {
 }
 
 TEST_F(Concat, says_when_memory_is_short) {
+    RAPIDSMPF_ABOUT_THE_CPU();
     BufferResource::Settings settings;
     settings.limits[0] = 1 << 20;
     settings.available[0] = [] { return std::int64_t{1} << 20; };

@@ -55,7 +55,7 @@ cdef vector[unique_ptr[cpp_PackedData]] _take(list partitions) except *:
         if not isinstance(partition, PackedData):
             raise TypeError(f"a partition must be PackedData, got {type(partition).__name__}")
     for partition in partitions:
-        taken.push_back((<PackedData> partition).take())
+        taken.push_back(move((<PackedData> partition).take()))
     return move(taken)
 
 

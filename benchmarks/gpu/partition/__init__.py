@@ -1,0 +1,1 @@
+"""Cutting tables on a GPU and putting them together, beside pylibcudf."""

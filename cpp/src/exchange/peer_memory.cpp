@@ -7,6 +7,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/statistic_names.hpp>
+#include <rapidsmpf/device/stream_copy.hpp>
 #include <rapidsmpf/exchange/transfer.hpp>
 
 #include "peer_offer.hpp"
@@ -63,7 +64,7 @@ class PeerWrite {
         std::size_t copied = 0;
         while (piece_ < pieces_.size() && copied < budget) {
             auto const size = std::min(budget - copied, pieces_[piece_]->size() - offset_);
-            std::memcpy(to_[piece_] + offset_, pieces_[piece_]->data() + offset_, size);
+            device::stream_copy(to_[piece_] + offset_, pieces_[piece_]->data() + offset_, size);
             copied += size;
             offset_ += size;
             if (offset_ == pieces_[piece_]->size()) {

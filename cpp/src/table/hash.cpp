@@ -309,10 +309,14 @@ void RowHasher::operator()(std::int64_t first, std::span<std::uint64_t> hashes) 
 void RowHasher::partitions(
     std::int64_t first, std::uint32_t num_partitions, std::span<std::uint32_t> partitions,
     std::vector<std::uint64_t>& scratch) const {
-    scratch.resize(partitions.size());
-    states(first, scratch);
-    for (std::size_t i = 0; i < partitions.size(); ++i) {
-        partitions[i] = hash::partition_of(hash::finish(scratch[i]), num_partitions);
+    constexpr std::size_t tile = 1024;  // its states stay in the first cache
+    scratch.resize(std::min(tile, partitions.size()));
+    for (std::size_t begin = 0; begin < partitions.size(); begin += tile) {
+        auto const count = std::min(tile, partitions.size() - begin);
+        states(first + static_cast<std::int64_t>(begin), std::span{scratch}.first(count));
+        for (std::size_t i = 0; i < count; ++i) {
+            partitions[begin + i] = hash::partition_of(hash::finish(scratch[i]), num_partitions);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +15,9 @@
 namespace rapidsmpf::detail {
 
 namespace {
+
+// Packed tables of this size or more are not expected to be found in a cache by who reads them.
+constexpr std::size_t streaming_threshold = std::size_t{1} << 20U;
 
 // The bytes that a piece's three buffers take, each a multiple of the alignment.
 struct PieceSizes {
@@ -207,6 +211,9 @@ void Packer::allocate(std::span<std::uint32_t const> placement, BufferResource& 
         }
     }
     buffers_ = allocate_parts(sizes, placement, br, allow);
+    if (std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}) >= streaming_threshold) {
+        stores_ = Stores::streaming;
+    }
     std::vector<std::byte*> at;
     for (auto const& buffer : buffers_) {
         at.push_back(buffer->mutable_host_bytes().data());
@@ -271,6 +278,14 @@ void Packer::write_node(std::size_t index, Column const& column, Selection const
     if (node.field->layout() == Layout::null) {
         return;
     }
+    if constexpr (std::is_same_v<Selection, IndexSelection>) {
+        if (stores_ == Stores::streaming && node.field->layout() == Layout::fixed) {
+            auto const width = node.field->width();
+            device::prefetch(
+                column.values + (column.offset + selection.base) * width,
+                static_cast<std::size_t>(selection.num_rows() * width));
+        }
+    }
     auto* const pieces = this->pieces(index);
     selection.for_each_run([&](std::size_t p, auto const& run) {
         auto& piece = pieces[p];
@@ -294,7 +309,7 @@ void Packer::append_values(
             append_bits(piece, column, run);
             break;
         case Layout::fixed:
-            append_fixed_width(piece, column, run, node.field->width());
+            append_fixed_width(piece, column, run, node.field->width(), stores_);
             break;
         case Layout::offsets32:
             append_offsets<std::int32_t>(piece, column, run, true);
@@ -373,7 +388,7 @@ void Packer::append_codes(
         return;
     }
     if (plan.renumbering.empty() || plan.renumbering[source_].empty()) {
-        append_fixed_width(piece, column, run, width);
+        append_fixed_width(piece, column, run, width, stores_);
         return;
     }
     with_code_type(
@@ -381,6 +396,9 @@ void Packer::append_codes(
 }
 
 std::vector<PackedData> Packer::finish() {
+    if (stores_ == Stores::streaming) {
+        device::finish_streaming();
+    }
     std::vector<std::uint8_t> schema;
     schema_->serialize(schema);
     std::vector<PackedData> packed;

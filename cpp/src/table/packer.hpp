@@ -131,6 +131,7 @@ class Packer {
     std::vector<std::unique_ptr<RangeList>> scratch_;  // by depth of nesting
     std::vector<std::unique_ptr<Buffer>> buffers_;     // by partition
     std::size_t source_{0};
+    Stores stores_{Stores::cached};
 };
 
 template <typename Selection, typename Visitor>

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <rapidsmpf/device/stream_copy.hpp>
+
 #include "bits.hpp"
 #include "column_access.hpp"
 #include "selection.hpp"
@@ -87,29 +89,52 @@ inline void append_bits(Piece& piece, Column const& column, RangeRun const& run)
     }
 }
 
-template <typename T>
-void append_fixed(Piece& piece, Column const& column, IndexRun const& run) {
-    constexpr auto width = static_cast<std::int64_t>(sizeof(T));
-    auto const* const from = column.values + (column.offset + run.base) * width;
-    auto* const to = piece.values + piece.row * width;
+// How rows are written: what is larger than the caches goes past them.
+enum class Stores : std::uint8_t { cached, streaming };
+
+// Shorter runs fill too few whole cache lines for streaming stores.
+inline constexpr std::int64_t shortest_streamed_run = 32;
+
+template <typename T, Stores stores>
+void append_fixed_rows(std::byte* to, std::byte const* from, IndexRun const& run) {
+    auto const put = [to](std::int64_t k, T value) {
+        if constexpr (stores == Stores::streaming) {
+            device::stream_store(to + k * static_cast<std::int64_t>(sizeof(T)), value);
+        } else {
+            store(to, k, value);
+        }
+    };
     std::int64_t k = 0;
     for (; k + 4 <= run.count; k += 4) {
         auto const a = load<T>(from, run.rows[k]);
         auto const b = load<T>(from, run.rows[k + 1]);
         auto const c = load<T>(from, run.rows[k + 2]);
         auto const d = load<T>(from, run.rows[k + 3]);
-        store(to, k, a);
-        store(to, k + 1, b);
-        store(to, k + 2, c);
-        store(to, k + 3, d);
+        put(k, a);
+        put(k + 1, b);
+        put(k + 2, c);
+        put(k + 3, d);
     }
     for (; k < run.count; ++k) {
-        store(to, k, load<T>(from, run.rows[k]));
+        put(k, load<T>(from, run.rows[k]));
+    }
+}
+
+template <typename T>
+void append_fixed(Piece& piece, Column const& column, IndexRun const& run, Stores stores) {
+    constexpr auto width = static_cast<std::int64_t>(sizeof(T));
+    auto const* const from = column.values + (column.offset + run.base) * width;
+    auto* const to = piece.values + piece.row * width;
+    if (stores == Stores::streaming && (width == 4 || width == 8) && run.count >= shortest_streamed_run) {
+        append_fixed_rows<T, Stores::streaming>(to, from, run);
+    } else {
+        append_fixed_rows<T, Stores::cached>(to, from, run);
     }
 }
 
 // Any width; ranges do not care about it.
-inline void append_bytes(Piece& piece, Column const& column, IndexRun const& run, std::int64_t width) {
+inline void append_bytes(
+    Piece& piece, Column const& column, IndexRun const& run, std::int64_t width, Stores /*stores*/) {
     auto const* const from = column.values + (column.offset + run.base) * width;
     auto* to = piece.values + piece.row * width;
     for (std::int64_t k = 0; k < run.count; ++k, to += width) {
@@ -117,47 +142,52 @@ inline void append_bytes(Piece& piece, Column const& column, IndexRun const& run
     }
 }
 
-inline void append_bytes(Piece& piece, Column const& column, RangeRun const& run, std::int64_t width) {
+inline void append_bytes(
+    Piece& piece, Column const& column, RangeRun const& run, std::int64_t width, Stores stores) {
     auto* to = piece.values + piece.row * width;
     for (std::size_t k = 0; k < run.count; ++k) {
-        auto const size = run.ranges[k].length * width;
-        std::memcpy(
-            to, column.values + (column.offset + run.ranges[k].begin) * width,
-            static_cast<std::size_t>(size));
+        auto const size = static_cast<std::size_t>(run.ranges[k].length * width);
+        auto const* const from = column.values + (column.offset + run.ranges[k].begin) * width;
+        if (stores == Stores::streaming) {
+            device::stream_copy(to, from, size);
+        } else {
+            std::memcpy(to, from, size);
+        }
         to += size;
     }
 }
 
 template <typename Run>
-void append_fixed_width(Piece& piece, Column const& column, Run const& run, std::int64_t width) {
+void append_fixed_width(
+    Piece& piece, Column const& column, Run const& run, std::int64_t width, Stores stores) {
     if (width == 0) {
         return;
     }
     if constexpr (std::is_same_v<Run, IndexRun>) {
         switch (width) {
             case 1:
-                append_fixed<std::uint8_t>(piece, column, run);
+                append_fixed<std::uint8_t>(piece, column, run, stores);
                 return;
             case 2:
-                append_fixed<std::uint16_t>(piece, column, run);
+                append_fixed<std::uint16_t>(piece, column, run, stores);
                 return;
             case 4:
-                append_fixed<std::uint32_t>(piece, column, run);
+                append_fixed<std::uint32_t>(piece, column, run, stores);
                 return;
             case 8:
-                append_fixed<std::uint64_t>(piece, column, run);
+                append_fixed<std::uint64_t>(piece, column, run, stores);
                 return;
             case 16:
-                append_fixed<Bytes16>(piece, column, run);
+                append_fixed<Bytes16>(piece, column, run, stores);
                 return;
             case 32:
-                append_fixed<Bytes32>(piece, column, run);
+                append_fixed<Bytes32>(piece, column, run, stores);
                 return;
             default:
                 break;
         }
     }
-    append_bytes(piece, column, run, width);
+    append_bytes(piece, column, run, width, stores);
 }
 
 // Dictionary codes, renumbered by a table. Rows that are null get code 0.

@@ -37,6 +37,9 @@ struct IndexSelection {
     std::int64_t base;
     std::size_t num_partitions;
 
+    [[nodiscard]] std::int64_t num_rows() const noexcept {
+        return num_partitions == 0 ? 0 : ends[num_partitions - 1];
+    }
     template <typename Visit>
     void for_each_run(Visit const& visit) const {
         std::uint32_t begin{0};

@@ -1,5 +1,6 @@
 #include <rapidsmpf/coll/shuffler.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -45,6 +46,8 @@ void Shuffler::insert(std::unordered_map<PartitionId, PackedData> chunks) {
     for (auto& [partition, chunk] : chunks) {
         list.emplace_back(partition, std::move(chunk));
     }
+    // What is needed at the same time lies side by side then, here and where it goes.
+    std::sort(list.begin(), list.end(), [](auto const& a, auto const& b) { return a.first < b.first; });
     operation_->insert(std::move(list));
 }
 

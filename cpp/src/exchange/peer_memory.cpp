@@ -106,7 +106,8 @@ struct Layout {
         std::size_t small_pieces = 0;
         for (auto const& piece : frame.pieces) {
             if (is_small(frame, piece)) {
-                small_bytes += piece.header.data_size;
+                small_data += piece.header.data_size;
+                small_bytes += padded(piece.header.data_size);
                 ++small_pieces;
             }
         }
@@ -122,7 +123,7 @@ struct Layout {
             auto const size = static_cast<std::size_t>(frame.pieces[i].header.data_size);
             if (together && is_small(frame, frame.pieces[i])) {
                 places.push_back(Place{0, small_offset});
-                small_offset += size;
+                small_offset += padded(size);
             } else if (size > 0) {
                 blocks[i] = memory.allocate(size);
                 complete = blocks[i] != nullptr;
@@ -131,13 +132,19 @@ struct Layout {
         }
     }
 
+    // So that each of the pieces that land together can be read where it is.
+    static std::size_t padded(std::size_t size) noexcept {
+        constexpr std::size_t line = 64;
+        return (size + line - 1) / line * line;
+    }
     static bool is_small(AnnouncedFrame const& frame, AnnouncedFrame::Piece const& piece) {
         return frame.is_small(piece) && piece.header.data_size < PeerMemory::small_piece;
     }
 
     bool complete{true};
     std::vector<Place> places;
-    std::size_t small_bytes{0};
+    std::size_t small_data{0};
+    std::size_t small_bytes{0};  // with padding
     std::shared_ptr<device::SharedBlock> small;  // of the small pieces, if there are several
     Blocks blocks;                               // by piece; null: in `small`, or no data
 };
@@ -160,7 +167,7 @@ class PeerLanding final : public Landing {
             }
         }
         if (layout_.small) {
-            small_ = take(layout_.small, layout_.small_bytes);
+            small_ = take(layout_.small, layout_.small_data);
         }
     }
 
@@ -183,27 +190,42 @@ class PeerLanding final : public Landing {
 
     void deliver(Received const& received) override {
         std::size_t offset = 0;
+        bool const stays = small_ && has_plenty();
+        small_.reset();
         for (std::size_t i = 0; i < frame_.pieces.size(); ++i) {
             auto& piece = frame_.pieces[i];
             auto buffer = std::move(buffers_[i]);
             layout_.blocks[i].reset();
             if (!buffer) {
                 std::size_t const size = piece.header.data_size;
-                buffer = br_->allocate(size, memory_);
-                if (size > 0) {
-                    std::memcpy(buffer->mutable_host_bytes().data(), small_->data() + offset, size);
-                    offset += size;
-                }
+                buffer = stays && size > 0 ? take(layout_.small, size, offset) : copy_out(size, offset);
+                offset += Layout::padded(size);
             }
             received(piece.header, PackedData{std::move(piece.metadata), std::move(buffer)});
         }
+        layout_.small.reset();
     }
 
   private:
+    // Small pieces that stay where they have landed share their block until the last of them is gone: spilling one of them
+    // frees nothing. So they do that while more than half of the memory is free, and are copied out else.
+    [[nodiscard]] bool has_plenty() const {
+        auto const type = memory_.mem_type();
+        return br_->memory_available(type) >= br_->memory_limit(type) / 2;
+    }
+
+    [[nodiscard]] std::unique_ptr<Buffer> copy_out(std::size_t size, std::size_t offset) {
+        auto buffer = br_->allocate(size, memory_);
+        if (size > 0) {
+            std::memcpy(buffer->mutable_host_bytes().data(), layout_.small->data() + offset, size);
+        }
+        return buffer;
+    }
+
     // A buffer out of the reservation that lies in a block.
     [[nodiscard]] std::unique_ptr<Buffer> take(
-        std::shared_ptr<device::SharedBlock> const& block, std::size_t size) {
-        auto buffer = br_->adopt(memory_.mem_type(), block->data(), size, block);
+        std::shared_ptr<device::SharedBlock> const& block, std::size_t size, std::size_t offset = 0) {
+        auto buffer = br_->adopt(memory_.mem_type(), block->data() + offset, size, block);
         br_->release(memory_, size);
         return buffer;
     }
@@ -213,7 +235,7 @@ class PeerLanding final : public Landing {
     std::shared_ptr<BufferResource> br_;
     Layout layout_;
     AnnouncedFrame frame_;
-    MemoryReservation memory_;                      // for what is copied out of small_
+    MemoryReservation memory_;                      // for the small pieces once they are told apart
     std::vector<std::unique_ptr<Buffer>> buffers_;  // by piece
     std::unique_ptr<Buffer> small_;
     bool written_{false};

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
@@ -12,17 +11,10 @@
 
 namespace rapidsmpf::detail {
 
-bool SpillRegistry::Before::operator()(SpillEntry const* a, SpillEntry const* b) const noexcept {
-    auto const key = [](SpillEntry const* entry) {
-        return std::tuple{~entry->next_use, ~entry->size, entry->lower == nullptr, entry};
-    };
-    return key(a) < key(b);
-}
-
 void SpillRegistry::list(SpillEntry& entry) {
     if (entry.pins == 0 && entry.size > 0 && entry.buffer->mem_type() != MemoryType::DISK) {
         auto& home = tier(entry.buffer->mem_type());
-        home.victims.insert(&entry);
+        home.victims.insert(entry);
         home.holdings.spillable += static_cast<std::int64_t>(entry.size);
         entry.listed = true;
     }
@@ -31,7 +23,7 @@ void SpillRegistry::list(SpillEntry& entry) {
 void SpillRegistry::unlist(SpillEntry& entry) {
     if (entry.listed) {
         auto& home = tier(entry.buffer->mem_type());
-        home.victims.erase(&entry);
+        home.victims.erase(entry);
         home.holdings.spillable -= static_cast<std::int64_t>(entry.size);
         entry.listed = false;
     }
@@ -192,7 +184,7 @@ std::vector<SpillRegistry::EntryPtr> SpillRegistry::choose(MemoryType type, std:
     Lock const lock{mutex_};
     auto& home = tier(type);
     for (std::size_t bytes = 0; bytes < amount && !home.victims.empty();) {
-        auto& entry = **home.victims.begin();
+        auto& entry = home.victims.first();
         unlist(entry);
         entry.moving = true;
         bytes += entry.size;

@@ -10,12 +10,13 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <vector>
 
 #include <rapidsmpf/memory/buffer.hpp>
 #include <rapidsmpf/memory/memory_reservation.hpp>
 #include <rapidsmpf/memory/spillable_buffer.hpp>
+
+#include "victim_order.hpp"
 
 namespace rapidsmpf {
 
@@ -38,6 +39,7 @@ struct SpillEntry : std::enable_shared_from_this<SpillEntry> {
     bool refused{false};  // tell the listener when the move ends
     std::weak_ptr<MoveListener> listener;
     std::exception_ptr error;  // of a fetch
+    VictimHook<SpillEntry> hook;
 };
 
 class SpillRegistry {
@@ -74,11 +76,8 @@ class SpillRegistry {
     [[nodiscard]] bool has_victims(MemoryType tier) const;
 
   private:
-    struct Before {
-        bool operator()(SpillEntry const* a, SpillEntry const* b) const noexcept;
-    };
     struct Tier {
-        std::set<SpillEntry*, Before> victims;
+        VictimOrder<SpillEntry> victims;
         Holdings holdings;
         std::uint64_t moves{0};  // ended
     };

@@ -44,9 +44,9 @@ Table concat_owned(
         whole(*tables[i], [&](auto const& rows) { packer.write(*tables[i], rows); });
         tables[i].reset();
     }
-    auto packed = packer.finish();
-    return detail::unpack_as(
-        std::move(schema), std::make_shared<PackedData const>(std::move(packed.front())), ValidateData::none);
+    auto packed = std::make_shared<PackedData const>(std::move(packer.finish().front()));
+    auto const parts = detail::split_packed_metadata(packed->metadata);
+    return detail::unpack_as(std::move(schema), std::move(packed), parts, ValidateData::none);
 }
 
 void expect_same(Schema const& first, Schema const& other) {
@@ -63,6 +63,7 @@ Table unpack_and_concat(
     std::shared_ptr<Schema const> schema;
     std::vector<std::uint8_t> schema_bytes;  // of the first part; most others have the same
     std::vector<std::optional<Table>> tables;
+    tables.reserve(taken.size());
     for (auto& part : taken) {
         if (part.empty()) {
             continue;
@@ -83,8 +84,9 @@ Table unpack_and_concat(
             part.data = br.move_to_host_access(std::move(part.data));
         }
         auto const has_rows = metadata.info.num_rows > 0;
-        auto table =
-            detail::unpack_as(its_schema, std::make_shared<PackedData const>(std::move(part)), validate);
+        // `metadata` refers to bytes that stay where they are when their vector is moved.
+        auto table = detail::unpack_as(
+            its_schema, std::make_shared<PackedData const>(std::move(part)), metadata, validate);
         if (has_rows) {
             tables.emplace_back(std::move(table));
         }

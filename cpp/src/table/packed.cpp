@@ -29,8 +29,8 @@ std::shared_ptr<PackedData const> aligned(std::shared_ptr<PackedData const> cons
 namespace detail {
 
 Table unpack_as(
-    std::shared_ptr<Schema const> schema, std::shared_ptr<PackedData const> packed, ValidateData validate) {
-    auto const parts = split_packed_metadata(packed->metadata);
+    std::shared_ptr<Schema const> schema, std::shared_ptr<PackedData const> packed, PackedParts const& parts,
+    ValidateData validate) {
     RAPIDSMPF_EXPECTS(
         parts.info.data_size == packed->data->size(),
         "malformed packed table: " + std::to_string(packed->data->size()) + " bytes of data where "
@@ -61,8 +61,9 @@ Table unpack(PackedData&& packed, ValidateData validate) {
 }
 
 Table unpack(std::shared_ptr<PackedData const> packed, ValidateData validate) {
-    auto schema = Schema::deserialize(detail::split_packed_metadata(packed->metadata).schema);
-    return detail::unpack_as(std::move(schema), std::move(packed), validate);
+    auto const parts = detail::split_packed_metadata(packed->metadata);
+    auto schema = Schema::deserialize(parts.schema);
+    return detail::unpack_as(std::move(schema), std::move(packed), parts, validate);
 }
 
 }  // namespace rapidsmpf

@@ -238,6 +238,7 @@ std::vector<Column> read_packed_columns(
     Schema const& schema, PackedParts const& parts, std::span<std::byte const> data) {
     NodeReader reader{parts.nodes, data};
     std::vector<Column> columns;
+    columns.reserve(schema.fields().size());
     for (auto const& field : schema.fields()) {
         columns.push_back(reader.read(field, parts.info.num_rows, field.name()));
     }

@@ -62,8 +62,9 @@ struct PackedParts {
 // FormatError naming the column.
 void validate_columns(Schema const& schema, std::vector<Column> const& columns, ValidateData validate);
 
-// unpack() where the schema is known already.
+// unpack() where the schema is known already, and the metadata checked: `parts` refers to it.
 [[nodiscard]] Table unpack_as(
-    std::shared_ptr<Schema const> schema, std::shared_ptr<PackedData const> packed, ValidateData validate);
+    std::shared_ptr<Schema const> schema, std::shared_ptr<PackedData const> packed, PackedParts const& parts,
+    ValidateData validate);
 
 }  // namespace rapidsmpf::detail

@@ -7,12 +7,19 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/table/partition.hpp>
 
+#include "concat_fixed.hpp"
 #include "packed_format.hpp"
 #include "packer.hpp"
 
 namespace rapidsmpf {
 
 namespace {
+
+// What the metadata of a part says.
+struct Contents {
+    detail::PackedParts metadata;
+    std::shared_ptr<Schema const> schema;
+};
 
 // Tables with rows that have the same columns. Each is dropped when its rows have been copied.
 Table concat_owned(
@@ -62,39 +69,60 @@ Table unpack_and_concat(
     auto taken = std::exchange(parts, {});  // whatever happens, the caller's list is empty
     std::shared_ptr<Schema const> schema;
     std::vector<std::uint8_t> schema_bytes;  // of the first part; most others have the same
-    std::vector<std::optional<Table>> tables;
-    tables.reserve(taken.size());
+    // The parts with rows.
+    std::vector<PackedData> packed;
+    std::vector<Contents> contents;
+    std::optional<detail::FixedConcat> fixed;
+    packed.reserve(taken.size());
+    contents.reserve(taken.size());
     for (auto& part : taken) {
         if (part.empty()) {
             continue;
         }
-        auto const metadata = detail::split_packed_metadata(part.metadata);
-        auto its_schema = schema;
+        Contents its{detail::split_packed_metadata(part.metadata), schema};
+        auto const& bytes = its.metadata.schema;
         if (schema == nullptr
-            || !std::equal(
-                metadata.schema.begin(), metadata.schema.end(), schema_bytes.begin(), schema_bytes.end())) {
-            its_schema = Schema::deserialize(metadata.schema);
+            || !std::equal(bytes.begin(), bytes.end(), schema_bytes.begin(), schema_bytes.end())) {
+            its.schema = Schema::deserialize(bytes);
+            fixed.reset();
             if (schema == nullptr) {
-                schema = its_schema;
-                schema_bytes.assign(metadata.schema.begin(), metadata.schema.end());
+                schema = its.schema;
+                schema_bytes.assign(bytes.begin(), bytes.end());
+                if (detail::FixedConcat::takes(*schema)) {
+                    fixed.emplace(schema);
+                }
             }
-            expect_same(*schema, *its_schema);
+            expect_same(*schema, *its.schema);
         }
         if (part.data->mem_type() == MemoryType::DISK) {
             part.data = br.move_to_host_access(std::move(part.data));
         }
-        auto const has_rows = metadata.info.num_rows > 0;
-        // `metadata` refers to bytes that stay where they are when their vector is moved.
-        auto table = detail::unpack_as(
-            its_schema, std::make_shared<PackedData const>(std::move(part)), metadata, validate);
-        if (has_rows) {
-            tables.emplace_back(std::move(table));
+        if (its.metadata.info.num_rows > 0) {
+            if (fixed && !fixed->add(its.metadata, *part.data)) {
+                fixed.reset();
+            }
+            // The metadata stays where it is when its vector is moved.
+            packed.push_back(std::move(part));
+            contents.push_back(std::move(its));
+        } else {
+            (void)detail::unpack_as(
+                its.schema, std::make_shared<PackedData const>(std::move(part)), its.metadata, validate);
         }
     }
     RAPIDSMPF_EXPECTS(
         schema != nullptr, "cannot put together no parts: nothing says what columns there are",
         std::invalid_argument);
     taken.clear();
+    if (fixed && packed.size() > 1) {
+        return std::move(*fixed).finish(std::move(packed), br, allow);
+    }
+    std::vector<std::optional<Table>> tables;
+    tables.reserve(packed.size());
+    for (std::size_t i = 0; i < packed.size(); ++i) {
+        tables.emplace_back(detail::unpack_as(
+            contents[i].schema, std::make_shared<PackedData const>(std::move(packed[i])),
+            contents[i].metadata, validate));
+    }
     return concat_owned(std::move(schema), std::move(tables), br, allow);
 }
 

@@ -1,5 +1,6 @@
 #include "packed_format.hpp"
 
+#include <array>
 #include <cstring>
 #include <string>
 
@@ -20,6 +21,7 @@ constexpr std::uint32_t version = 1;
 constexpr std::size_t size_at = 8;
 constexpr std::size_t crc_at = 16;
 constexpr std::size_t header_size = 44;
+constexpr std::size_t expected_node_size = 64;  // most take less
 
 bool has_data_piece(Layout layout) {
     return layout == Layout::offsets32 || layout == Layout::offsets64 || layout == Layout::view;
@@ -153,8 +155,10 @@ class NodeReader {
 }  // namespace
 
 PackedMetadataWriter::PackedMetadataWriter(
-    std::span<std::uint8_t const> schema, std::int64_t num_rows, std::uint64_t data_size) {
+    std::span<std::uint8_t const> schema, std::int64_t num_rows, std::uint64_t data_size,
+    std::size_t expected_nodes) {
     RAPIDSMPF_EXPECTS(schema.size() <= UINT32_MAX, "a schema takes more than 4 GiB", std::invalid_argument);
+    bytes_.reserve(header_size + schema.size() + expected_nodes * expected_node_size);
     ByteWriter out{bytes_};
     out.number(magic);
     out.number(version);
@@ -244,6 +248,37 @@ std::vector<Column> read_packed_columns(
     }
     reader.expect_end();
     return columns;
+}
+
+bool read_fixed_columns(
+    Schema const& schema, PackedParts const& parts, std::span<std::byte const> data,
+    std::vector<std::byte const*>& values) {
+    // A node of such a column: length, null count, validity, values.
+    using Node = std::array<std::uint64_t, 6>;
+    auto const rows = static_cast<std::uint64_t>(parts.info.num_rows);
+    if (parts.nodes.size() != schema.fields().size() * sizeof(Node) || parts.info.data_size != data.size()
+        || rows > data.size()) {
+        return false;
+    }
+    auto const* at = parts.nodes.data();
+    for (auto const& field : schema.fields()) {
+        Node node;
+        std::memcpy(&node, at, sizeof(Node));
+        at += sizeof(Node);
+        auto const [length, nulls, validity, validity_size, offset, size] = node;
+        std::uint64_t needed = 0;
+        bool const fits =
+            length == rows && nulls == 0 && validity % piece_alignment == 0 && validity <= data.size()
+            && validity_size == 0
+            && !__builtin_mul_overflow(rows, static_cast<std::uint64_t>(field.width()), &needed)
+            && size == needed && offset % piece_alignment == 0 && offset <= data.size()
+            && size <= data.size() - offset;
+        if (!fits) {
+            return false;
+        }
+        values.push_back(data.data() + offset);
+    }
+    return true;
 }
 
 }  // namespace rapidsmpf::detail

@@ -36,7 +36,8 @@ struct PackedNode {
 class PackedMetadataWriter {
   public:
     PackedMetadataWriter(
-        std::span<std::uint8_t const> schema, std::int64_t num_rows, std::uint64_t data_size);
+        std::span<std::uint8_t const> schema, std::int64_t num_rows, std::uint64_t data_size,
+        std::size_t expected_nodes);
     void node(Layout layout, PackedNode const& node);
     [[nodiscard]] std::vector<std::uint8_t> finish();
 
@@ -57,6 +58,12 @@ struct PackedParts {
 // as its type and rows need, not what pieces contain. Throws FormatError.
 [[nodiscard]] std::vector<Column> read_packed_columns(
     Schema const& schema, PackedParts const& parts, std::span<std::byte const> data);
+
+// For a schema with columns of fixed width alone: appends where the values of each column begin. False, and nothing can be
+// said of what was appended, when there are nulls or anything is not as it should be: read_packed_columns() says what.
+[[nodiscard]] bool read_fixed_columns(
+    Schema const& schema, PackedParts const& parts, std::span<std::byte const> data,
+    std::vector<std::byte const*>& values);
 
 // Whether reading the columns stays within their buffers; with `full` whether their content is right. Throws
 // FormatError naming the column.

@@ -405,7 +405,7 @@ std::vector<PackedData> Packer::finish() {
     packed.reserve(num_partitions_);
     for (std::size_t p = 0; p < num_partitions_; ++p) {
         auto const* const base = buffers_[p]->data();
-        PackedMetadataWriter metadata{schema, rows_[p], buffers_[p]->size()};
+        PackedMetadataWriter metadata{schema, rows_[p], buffers_[p]->size(), nodes_.size()};
         for (std::size_t n = 0; n < nodes_.size(); ++n) {
             auto& piece = pieces(n)[p];
             auto const& field = *nodes_[n].field;

@@ -1,0 +1,61 @@
+#include "concat_fixed.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <rapidsmpf/device/stream_copy.hpp>
+
+#include "slab.hpp"
+
+namespace rapidsmpf::detail {
+
+bool FixedConcat::takes(Schema const& schema) {
+    return std::all_of(schema.fields().begin(), schema.fields().end(), [](Field const& field) {
+        return field.layout() == Layout::fixed && field.dictionary() == nullptr;
+    });
+}
+
+FixedConcat::FixedConcat(std::shared_ptr<Schema const> schema) : schema_{std::move(schema)} {}
+
+bool FixedConcat::add(PackedParts const& parts, Buffer const& data) {
+    if (!read_fixed_columns(*schema_, parts, data.host_bytes(), values_)) {
+        return false;
+    }
+    rows_.push_back(parts.info.num_rows);
+    num_rows_ += parts.info.num_rows;
+    return true;
+}
+
+Table FixedConcat::finish(std::vector<PackedData>&& parts, BufferResource& br, AllowOverbooking allow) && {
+    auto taken = std::exchange(parts, {});
+    std::vector<Column> columns(schema_->num_columns());
+    std::vector<std::size_t> begins;
+    std::size_t size = 0;
+    for (auto const& field : schema_->fields()) {
+        begins.push_back(size);
+        auto const bytes = static_cast<std::size_t>(num_rows_ * field.width());
+        size += (bytes + piece_alignment - 1) / piece_alignment * piece_alignment;
+    }
+    std::shared_ptr<Buffer> const buffer = std::move(allocate_parts(std::array{size}, {}, br, allow).front());
+    auto* const base = buffer->mutable_host_bytes().data();
+    std::vector<std::byte*> to;
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+        columns[c].length = num_rows_;
+        columns[c].values = base + begins[c];
+        to.push_back(base + begins[c]);
+    }
+    for (std::size_t p = 0; p < rows_.size(); ++p) {
+        for (std::size_t c = 0; c < columns.size(); ++c) {
+            auto const bytes = static_cast<std::size_t>(rows_[p] * schema_->fields()[c].width());
+            if (bytes > 0) {
+                device::stream_copy(to[c], values_[p * columns.size() + c], bytes);
+            }
+            to[c] += bytes;
+        }
+        taken[p].data.reset();
+    }
+    return Table{schema_, std::move(columns), num_rows_, buffer};
+}
+
+}  // namespace rapidsmpf::detail

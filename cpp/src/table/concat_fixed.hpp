@@ -1,0 +1,39 @@
+// Putting many small packed tables together where that is plain: all columns are of fixed width and no row is null.
+//
+// Thousands of pieces of a few hundred bytes each (a finely cut table) cost more to describe as tables than to copy. So no
+// tables are made of them here: each is a few pointers. Everything else goes through the Packer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/packed_data.hpp>
+#include <rapidsmpf/table/table.hpp>
+
+#include "packed_format.hpp"
+
+namespace rapidsmpf::detail {
+
+class FixedConcat {
+  public:
+    // Whether tables with these columns may be put together here.
+    [[nodiscard]] static bool takes(Schema const& schema);
+
+    explicit FixedConcat(std::shared_ptr<Schema const> schema);
+
+    // Looks at the next part, whose metadata these are. False when it has nulls or is malformed; then no more are added.
+    [[nodiscard]] bool add(PackedParts const& parts, Buffer const& data);
+    // The rows of all parts that were added; `parts` are these, in their order. Frees each when it is copied.
+    [[nodiscard]] Table finish(std::vector<PackedData>&& parts, BufferResource& br, AllowOverbooking allow) &&;
+
+  private:
+    std::shared_ptr<Schema const> schema_;
+    std::vector<std::int64_t> rows_;          // by part
+    std::vector<std::byte const*> values_;    // by part, then column
+    std::int64_t num_rows_{0};
+};
+
+}  // namespace rapidsmpf::detail

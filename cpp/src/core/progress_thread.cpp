@@ -12,7 +12,7 @@ namespace {
 // A lost wake-up costs at most this much: a bound, not a polling interval.
 constexpr std::chrono::milliseconds longest_park{100};
 // Rounds without progress before parking: a message that is about to arrive is taken without a sleep.
-constexpr int idle_rounds_before_park = 200;
+constexpr int idle_rounds_before_park = 100;
 }  // namespace
 
 ProgressThread::ProgressThread(std::shared_ptr<Statistics> statistics)

@@ -2,9 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <list>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include <poll.h>
+
+#include <rapidsmpf/core/file_descriptor.hpp>
 
 namespace rapidsmpf {
 
@@ -15,22 +21,73 @@ constexpr std::chrono::milliseconds longest_park{100};
 constexpr int idle_rounds_before_park = 100;
 }  // namespace
 
+// What the thread works on.
+class ProgressThread::Loop {
+  public:
+    explicit Loop(std::shared_ptr<Statistics> statistics)
+        : statistics_{
+              statistics ? std::move(statistics) : std::make_shared<Statistics>(Statistics::Enabled::no)} {}
+
+    FunctionId add_function(Function function);
+    void remove_function(FunctionId id);
+    void wake() noexcept;
+    SourceId add_event_source(int descriptor, std::function<bool()> arm);
+    void remove_event_source(SourceId id);
+    void stop();
+    void run();
+    [[nodiscard]] std::shared_ptr<Statistics> const& statistics() const noexcept { return statistics_; }
+    [[nodiscard]] bool is_current() const noexcept { return thread_.load() == std::this_thread::get_id(); }
+
+  private:
+    struct Entry {
+        FunctionId id;
+        Function function;
+    };
+    struct EventSource {
+        EventSource(SourceId id_, int descriptor_, std::function<bool()> arm_)
+            : id{id_}, descriptor{descriptor_}, arm{std::move(arm_)} {}
+        SourceId id;
+        int descriptor;
+        std::function<bool()> arm;
+    };
+    void go_round();
+    void wait_for_work(std::uint64_t seen_wakes);
+    void park(std::vector<std::shared_ptr<EventSource const>> const& sources);
+
+    std::shared_ptr<Statistics> statistics_;
+    std::atomic<std::thread::id> thread_{};
+
+    std::mutex mutex_;  // guards everything below
+    std::condition_variable changed_;
+    std::list<Entry> added_;      // waiting to be taken into the loop
+    std::list<Entry> functions_;  // touched by the loop thread, under the mutex except while running one
+    FunctionId next_id_{1};
+    FunctionId running_id_{0};
+    std::list<FunctionId> removals_;  // asked for while the function ran
+    std::vector<std::shared_ptr<EventSource const>> sources_;
+    SourceId next_source_{1};
+    std::uint64_t parks_{0};
+    bool stop_{false};
+
+    EventDescriptor wake_event_;  // ends the park
+    std::atomic<std::uint64_t> wakes_{0};
+    std::atomic<bool> parked_{false};
+};
+
 ProgressThread::ProgressThread(std::shared_ptr<Statistics> statistics)
-    : statistics_{statistics ? std::move(statistics) : std::make_shared<Statistics>(Statistics::Enabled::no)},
-      running_{true} {
-    thread_ = std::thread{[this] { run(); }};
+    : loop_{std::make_shared<Loop>(std::move(statistics))}, running_{true} {
+    thread_ = std::thread{[loop = loop_] { loop->run(); }};
 }
 
 ProgressThread::~ProgressThread() {
     stop();
+    if (thread_.joinable()) {
+        thread_.detach();  // this is that thread
+    }
 }
 
 void ProgressThread::stop() {
-    {
-        std::lock_guard lock{mutex_};
-        stop_ = true;
-    }
-    wake();
+    loop_->stop();
     if (thread_.joinable() && !is_current()) {
         thread_.join();
     }
@@ -38,6 +95,42 @@ void ProgressThread::stop() {
 }
 
 ProgressThread::FunctionId ProgressThread::add_function(Function function) {
+    return loop_->add_function(std::move(function));
+}
+
+void ProgressThread::remove_function(FunctionId id) {
+    loop_->remove_function(id);
+}
+
+void ProgressThread::wake() noexcept {
+    loop_->wake();
+}
+
+ProgressThread::SourceId ProgressThread::add_event_source(int descriptor, std::function<bool()> arm) {
+    return loop_->add_event_source(descriptor, std::move(arm));
+}
+
+void ProgressThread::remove_event_source(SourceId id) {
+    loop_->remove_event_source(id);
+}
+
+std::shared_ptr<Statistics> const& ProgressThread::statistics() const noexcept {
+    return loop_->statistics();
+}
+
+bool ProgressThread::is_current() const noexcept {
+    return loop_->is_current();
+}
+
+void ProgressThread::Loop::stop() {
+    {
+        std::lock_guard lock{mutex_};
+        stop_ = true;
+    }
+    wake();
+}
+
+ProgressThread::FunctionId ProgressThread::Loop::add_function(Function function) {
     FunctionId id{0};
     {
         std::lock_guard lock{mutex_};
@@ -48,7 +141,7 @@ ProgressThread::FunctionId ProgressThread::add_function(Function function) {
     return id;
 }
 
-void ProgressThread::remove_function(FunctionId id) {
+void ProgressThread::Loop::remove_function(FunctionId id) {
     std::list<Entry> dropped;  // destroyed after the lock: a function's captures may be heavy
     std::unique_lock lock{mutex_};
     auto const take = [&](std::list<Entry>& from) {
@@ -74,7 +167,7 @@ void ProgressThread::remove_function(FunctionId id) {
     changed_.wait(lock, [&] { return std::find(removals_.begin(), removals_.end(), id) == removals_.end(); });
 }
 
-void ProgressThread::wake() noexcept {
+void ProgressThread::Loop::wake() noexcept {
     // Pairs with wait_for_work(): either we see parked_, or the thread sees the new count before it parks.
     wakes_.fetch_add(1);
     if (parked_.load()) {
@@ -82,7 +175,7 @@ void ProgressThread::wake() noexcept {
     }
 }
 
-ProgressThread::SourceId ProgressThread::add_event_source(int descriptor, std::function<bool()> arm) {
+ProgressThread::SourceId ProgressThread::Loop::add_event_source(int descriptor, std::function<bool()> arm) {
     SourceId id{0};
     {
         std::lock_guard lock{mutex_};
@@ -93,7 +186,7 @@ ProgressThread::SourceId ProgressThread::add_event_source(int descriptor, std::f
     return id;
 }
 
-void ProgressThread::remove_event_source(SourceId id) {
+void ProgressThread::Loop::remove_event_source(SourceId id) {
     std::unique_lock lock{mutex_};
     std::erase_if(sources_, [&](auto const& source) { return source->id == id; });
     if (is_current()) {
@@ -107,7 +200,7 @@ void ProgressThread::remove_event_source(SourceId id) {
     }
 }
 
-void ProgressThread::wait_for_work(std::uint64_t seen_wakes) {
+void ProgressThread::Loop::wait_for_work(std::uint64_t seen_wakes) {
     std::unique_lock lock{mutex_};
     parked_.store(true);
     if (!stop_ && added_.empty() && wakes_.load() == seen_wakes) {
@@ -121,7 +214,7 @@ void ProgressThread::wait_for_work(std::uint64_t seen_wakes) {
     changed_.notify_all();
 }
 
-void ProgressThread::park(std::vector<std::shared_ptr<EventSource const>> const& sources) {
+void ProgressThread::Loop::park(std::vector<std::shared_ptr<EventSource const>> const& sources) {
     std::vector<pollfd> waiting;
     waiting.reserve(sources.size() + 1);
     waiting.push_back({wake_event_.get(), POLLIN, 0});
@@ -137,7 +230,13 @@ void ProgressThread::park(std::vector<std::shared_ptr<EventSource const>> const&
     }
 }
 
-void ProgressThread::run() {
+void ProgressThread::Loop::run() {
+    thread_ = std::this_thread::get_id();
+    go_round();
+    thread_ = std::thread::id{};  // numbers of threads are used again
+}
+
+void ProgressThread::Loop::go_round() {
     int idle_rounds = 0;
     std::uint64_t seen_wakes = 0;
     for (;;) {
@@ -173,14 +272,14 @@ void ProgressThread::run() {
                 busy = busy || progress != Progress::idle;
             }
         }
+        // A wake-up that brought no work is no reason to stay awake: only a round that did something is.
         auto const wakes = wakes_.load();
-        if (busy || wakes != seen_wakes) {
-            seen_wakes = wakes;
+        if (busy) {
             idle_rounds = 0;
-        } else if (++idle_rounds >= idle_rounds_before_park) {
+        } else if (++idle_rounds >= idle_rounds_before_park && wakes == seen_wakes) {
             wait_for_work(seen_wakes);
-            idle_rounds = 0;
         }
+        seen_wakes = wakes;
     }
 }
 

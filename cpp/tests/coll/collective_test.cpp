@@ -45,8 +45,11 @@ INSTANTIATE_TEST_SUITE_P(
 class DelayedCollective : public Collective {};
 
 TEST_P(DelayedCollective, IsRightOnEverySchedule) {
-    constexpr std::uint64_t schedules = 8;
-    for (std::uint64_t seed = 0; seed < schedules; ++seed) {
+    // The sanitizers see two of the eight, one for each kind of payloads, and other ones with each body.
+    constexpr std::uint64_t step = sanitized ? 4 : 1;
+    auto const body_number = std::get<0>(GetParam());
+    auto const first = (body_number + static_cast<std::uint64_t>(nranks())) % step;
+    for (std::uint64_t seed = first; seed < 8; seed += step) {
         LoopbackFaults faults;
         faults.seed = mix(seed * 31 + static_cast<std::uint64_t>(nranks()));
         faults.delay_probability = seed % 2 == 0 ? 0.3 : 0.9;

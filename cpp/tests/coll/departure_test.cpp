@@ -24,7 +24,7 @@ TEST_P(Departure, WhoStillNeedsTheRankRaises) {
     Rank const nranks = GetParam();
     constexpr std::array steps{&shuffle_step, &gather_step,    &reduce_step,
                                &sparse_step,  &broadcast_step, &barrier_step};
-    for (std::uint64_t seed = 0; seed < 36; ++seed) {
+    for (std::uint64_t seed = 0; seed < schedules(36); ++seed) {
         auto const leaver = static_cast<Rank>(mix(seed) % static_cast<std::uint64_t>(nranks));
         auto const endings =
             run_owning_ranks(make_ranks(nranks, seed), [&](std::shared_ptr<Communicator>& comm) {
@@ -68,7 +68,7 @@ TEST(DepartureWithoutFarewell, WhoWaitsRaises) {
 
 // Each rank leaves as soon as it has its own last result: the others' may still be on their way.
 TEST_P(Departure, ResultsOutliveTheRanksThatSentThem) {
-    for (std::uint64_t seed = 0; seed < 36; ++seed) {
+    for (std::uint64_t seed = 0; seed < schedules(36); ++seed) {
         auto const endings =
             run_owning_ranks(make_ranks(GetParam(), seed), [&](std::shared_ptr<Communicator>& comm) {
                 for (std::uint64_t step = 0; step < 3; ++step) {
@@ -83,7 +83,7 @@ TEST_P(Departure, ResultsOutliveTheRanksThatSentThem) {
 TEST_P(Departure, ARankMayOnlyGive) {
     Rank const nranks = GetParam();
     auto const n = static_cast<PartitionId>(nranks);
-    for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    for (std::uint64_t seed = 0; seed < schedules(24); ++seed) {
         auto const giver = static_cast<Rank>(mix(seed) % static_cast<std::uint64_t>(nranks));
         auto const endings =
             run_owning_ranks(make_ranks(nranks, seed), [&](std::shared_ptr<Communicator>& comm) {

@@ -40,7 +40,7 @@ class Death : public testing::TestWithParam<Rank> {};
 
 TEST_P(Death, EverySurvivorRaisesOnEverySchedule) {
     Rank const nranks = GetParam();
-    for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    for (std::uint64_t seed = 0; seed < schedules(30); ++seed) {
         LoopbackFaults faults;
         faults.seed = seed;
         faults.delay_probability = seed % 2 == 0 ? 0.0 : 0.6;
@@ -145,7 +145,7 @@ TEST(Failure, ReachesThePartsOfACommunicator) {
 }
 
 TEST(Failure, ASplitEndsWhenARankDies) {
-    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    for (std::uint64_t seed = 0; seed < schedules(40); ++seed) {
         LoopbackFaults faults;
         faults.seed = seed;
         faults.delay_probability = seed % 2 == 0 ? 0.0 : 0.6;
@@ -196,7 +196,7 @@ TEST(Failure, ARankThatRaisesEndsTheOthers) {
 
 // Only one rank receives it; all are told whose fault it is, that rank itself too.
 TEST(Failure, AMalformedMessageEndsAllRanks) {
-    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    for (std::uint64_t seed = 0; seed < schedules(20); ++seed) {
         LoopbackFaults faults;
         faults.seed = seed;
         faults.delay_probability = seed % 2 == 0 ? 0.0 : 0.6;

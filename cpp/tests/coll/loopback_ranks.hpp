@@ -13,12 +13,19 @@
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
 
+#include "sanitized.hpp"
+
 namespace rapidsmpf::suite {
 
 // Options of a communicator whose payloads travel through peer memory, or as messages: by turns, so that a test of many
 // schedules is one of both.
 inline config::Options kind_of_payloads(std::uint64_t turn) {
     return config::Options{config::Strings{{"peer_memory", turn % 2 == 0 ? "auto" : "off"}}};
+}
+
+// How many schedules of delay, reordering and death a test tries. The sanitizers see each kind of test with a part of them.
+constexpr std::uint64_t schedules(std::uint64_t count) {
+    return sanitized ? (count + 3) / 4 : count;
 }
 
 // How a rank ended: with no text when it returned, else with what it threw.

@@ -21,7 +21,7 @@ constexpr std::uint64_t shards = 8;
 
 std::uint64_t programs() {
     char const* const text = std::getenv("RAPIDSMPF_TEST_PROGRAMS");
-    return text == nullptr ? 1'200 : std::strtoull(text, nullptr, 10);
+    return text == nullptr ? schedules(1'200) : std::strtoull(text, nullptr, 10);
 }
 
 struct Program {

@@ -26,24 +26,11 @@
 #include <rapidsmpf/memory/disk_space.hpp>
 #include <rapidsmpf/memory/spillable_buffer.hpp>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define RAPIDSMPF_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define RAPIDSMPF_SANITIZED 1
-#endif
-#endif
+#include "sanitized.hpp"
 
 namespace rapidsmpf {
 namespace {
 
-#ifdef RAPIDSMPF_SANITIZED
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
-
-// A sanitizer's own memory leaves no room to measure ours, and its pace asks for less work.
 constexpr std::int64_t limit = sanitized ? std::int64_t{64} << 20 : std::int64_t{256} << 20;
 constexpr std::size_t largest = static_cast<std::size_t>(limit) / 64;
 constexpr std::int64_t working_set = 20 * limit / (sanitized ? 4 : 1);

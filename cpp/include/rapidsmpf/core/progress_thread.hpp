@@ -6,17 +6,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <thread>
-#include <utility>
-#include <vector>
 
-#include <rapidsmpf/core/file_descriptor.hpp>
 #include <rapidsmpf/core/statistics.hpp>
 
 namespace rapidsmpf {
@@ -32,7 +26,8 @@ class ProgressThread {
     using FunctionId = std::uint64_t;
 
     explicit ProgressThread(std::shared_ptr<Statistics> statistics = nullptr);
-    // Stops the thread. Functions still registered are dropped.
+    // Stops the thread. Functions still registered are dropped. May happen in one of them, or when one of them is dropped,
+    // since functions often hold what holds this: then the thread ends by itself after that.
     ~ProgressThread();
     ProgressThread(ProgressThread const&) = delete;
     ProgressThread& operator=(ProgressThread const&) = delete;
@@ -54,47 +49,18 @@ class ProgressThread {
     // A no-op if it is gone already.
     void remove_event_source(SourceId id);
 
-    [[nodiscard]] std::shared_ptr<Statistics> const& statistics() const noexcept { return statistics_; }
+    [[nodiscard]] std::shared_ptr<Statistics> const& statistics() const noexcept;
 
     // Stops for good; idempotent. Called by the destructor.
     void stop();
     [[nodiscard]] bool is_running() const noexcept { return running_; }
     // Whether the caller is a function that this thread runs.
-    [[nodiscard]] bool is_current() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
+    [[nodiscard]] bool is_current() const noexcept;
 
   private:
-    struct Entry {
-        FunctionId id;
-        Function function;
-    };
-    struct EventSource {
-        EventSource(SourceId id_, int descriptor_, std::function<bool()> arm_)
-            : id{id_}, descriptor{descriptor_}, arm{std::move(arm_)} {}
-        SourceId id;
-        int descriptor;
-        std::function<bool()> arm;
-    };
-    void run();
-    void wait_for_work(std::uint64_t seen_wakes);
-    void park(std::vector<std::shared_ptr<EventSource const>> const& sources);
+    class Loop;
 
-    std::shared_ptr<Statistics> statistics_;
-
-    std::mutex mutex_;  // guards everything below
-    std::condition_variable changed_;
-    std::list<Entry> added_;      // waiting to be taken into the loop
-    std::list<Entry> functions_;  // touched by the loop thread, under the mutex except while running one
-    FunctionId next_id_{1};
-    FunctionId running_id_{0};
-    std::list<FunctionId> removals_;  // asked for while the function ran
-    std::vector<std::shared_ptr<EventSource const>> sources_;
-    SourceId next_source_{1};
-    std::uint64_t parks_{0};
-    bool stop_{false};
-
-    EventDescriptor wake_event_;  // ends the park
-    std::atomic<std::uint64_t> wakes_{0};
-    std::atomic<bool> parked_{false};
+    std::shared_ptr<Loop> loop_;  // shared with the thread, which may outlive this
     std::atomic<bool> running_{false};
     std::thread thread_;
 };

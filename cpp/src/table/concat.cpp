@@ -119,9 +119,10 @@ Table unpack_and_concat(
     std::vector<std::optional<Table>> tables;
     tables.reserve(packed.size());
     for (std::size_t i = 0; i < packed.size(); ++i) {
-        tables.emplace_back(detail::unpack_as(
-            contents[i].schema, std::make_shared<PackedData const>(std::move(packed[i])),
-            contents[i].metadata, validate));
+        tables.emplace_back(
+            detail::unpack_as(
+                contents[i].schema, std::make_shared<PackedData const>(std::move(packed[i])),
+                contents[i].metadata, validate));
     }
     return concat_owned(std::move(schema), std::move(tables), br, allow);
 }

@@ -27,12 +27,13 @@ class FixedConcat {
     // Looks at the next part, whose metadata these are. False when it has nulls or is malformed; then no more are added.
     [[nodiscard]] bool add(PackedParts const& parts, Buffer const& data);
     // The rows of all parts that were added; `parts` are these, in their order. Frees each when it is copied.
-    [[nodiscard]] Table finish(std::vector<PackedData>&& parts, BufferResource& br, AllowOverbooking allow) &&;
+    [[nodiscard]] Table finish(
+        std::vector<PackedData>&& parts, BufferResource& br, AllowOverbooking allow) &&;
 
   private:
     std::shared_ptr<Schema const> schema_;
-    std::vector<std::int64_t> rows_;          // by part
-    std::vector<std::byte const*> values_;    // by part, then column
+    std::vector<std::int64_t> rows_;        // by part
+    std::vector<std::byte const*> values_;  // by part, then column
     std::int64_t num_rows_{0};
 };
 

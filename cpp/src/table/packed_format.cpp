@@ -267,12 +267,11 @@ bool read_fixed_columns(
         at += sizeof(Node);
         auto const [length, nulls, validity, validity_size, offset, size] = node;
         std::uint64_t needed = 0;
-        bool const fits =
-            length == rows && nulls == 0 && validity % piece_alignment == 0 && validity <= data.size()
-            && validity_size == 0
-            && !__builtin_mul_overflow(rows, static_cast<std::uint64_t>(field.width()), &needed)
-            && size == needed && offset % piece_alignment == 0 && offset <= data.size()
-            && size <= data.size() - offset;
+        bool const fits = length == rows && nulls == 0 && validity % piece_alignment == 0
+                          && validity <= data.size() && validity_size == 0
+                          && !__builtin_mul_overflow(rows, static_cast<std::uint64_t>(field.width()), &needed)
+                          && size == needed && offset % piece_alignment == 0 && offset <= data.size()
+                          && size <= data.size() - offset;
         if (!fits) {
             return false;
         }

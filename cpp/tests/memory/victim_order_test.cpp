@@ -43,11 +43,10 @@ TEST(VictimOrder, LastNeededThenLargestThenAlreadyWritten) {
     Entry late_smaller{9, 10};
     VictimOrder<Entry> order;
     EXPECT_TRUE(order.empty());
-    for (auto* entry :
-         {&late_small, &soon, &late_unwritten, &late_smaller, &late_written, &late_large}) {
+    for (auto* entry : {&late_small, &soon, &late_unwritten, &late_smaller, &late_written, &late_large}) {
         order.insert(*entry);
     }
-    std::vector<Entry*> const expected{&late_large,  &late_written, &late_unwritten,
+    std::vector<Entry*> const expected{&late_large, &late_written, &late_unwritten,
                                        &late_small, &late_smaller, &soon};
     EXPECT_EQ(taken_out(order), expected);
 }

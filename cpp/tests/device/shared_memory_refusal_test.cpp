@@ -1,16 +1,14 @@
 // Where shared memory cannot be had: each way in a process of its own, which says why and goes on.
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -18,7 +16,6 @@
 #include <unistd.h>
 
 #include <rapidsmpf/device/shared_memory.hpp>
-#include <rapidsmpf/device/shared_view.hpp>
 
 #include "sanitized.hpp"
 
@@ -102,24 +99,6 @@ TEST_F(SharedMemoryRefusal, AKernelWithoutMemfd) {
         say_why_there_is_none();
     };
     EXPECT_EXIT(without_memfd(), testing::ExitedWithCode(0), "memfd_create: Function not implemented");
-}
-
-// A process that may not look into another's descriptors: it is refused, and nothing else happens.
-TEST_F(SharedMemoryRefusal, AnotherUserNamespace) {
-    if (!is_possible([] { return ::unshare(CLONE_NEWUSER) == 0; })) {
-        GTEST_SKIP() << "no user namespaces here";
-    }
-    std::string reason;
-    auto* const memory = SharedMemory::current(reason);
-    ASSERT_NE(memory, nullptr) << reason;
-    auto const ticket = memory->ticket();
-    EXPECT_TRUE(is_possible([&] {
-        if (::unshare(CLONE_NEWUSER) != 0) {
-            return false;
-        }
-        std::string why;
-        return SharedView::open(ticket, why) == nullptr && why.find("cannot be opened") != std::string::npos;
-    }));
 }
 
 }  // namespace

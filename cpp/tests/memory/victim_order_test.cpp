@@ -40,14 +40,17 @@ TEST(VictimOrder, LastNeededThenLargestThenAlreadyWritten) {
     Entry late_written{9, 1 << 16, &below};
     Entry late_unwritten{9, 1 << 16};
     Entry late_small{9, 100};
+    Entry late_small_written{9, 90, &below};
     Entry late_smaller{9, 10};
     VictimOrder<Entry> order;
     EXPECT_TRUE(order.empty());
-    for (auto* entry : {&late_small, &soon, &late_unwritten, &late_smaller, &late_written, &late_large}) {
+    for (auto* entry :
+         {&late_small, &soon, &late_unwritten, &late_small_written, &late_smaller, &late_written,
+          &late_large}) {
         order.insert(*entry);
     }
-    std::vector<Entry*> const expected{&late_large, &late_written, &late_unwritten,
-                                       &late_small, &late_smaller, &soon};
+    std::vector<Entry*> const expected{
+        &late_large, &late_written, &late_unwritten, &late_small_written, &late_small, &late_smaller, &soon};
     EXPECT_EQ(taken_out(order), expected);
 }
 

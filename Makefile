@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: build quickstart test test-cpp test-python test-asan test-tsan test-gpu test-long lint format bench clean help
+.PHONY: build quickstart test test-cpp test-python test-asan test-tsan test-gpu test-long test-repeat lint format bench clean help
 
 PYTHON ?= python3
 SCALE ?= 1
@@ -34,6 +34,7 @@ help:
 	@echo "make test-tsan    C++ tests of memory and the protocol under TSan"
 	@echo "make test-gpu     all tests that are not about the CPU, on this machine's GPUs"
 	@echo "make test-long    many more random programs of collectives: PROGRAMS=20000"
+	@echo "make test-repeat  collectives between processes, 50 times each: REPEATS=50"
 
 # The virtual environment with everything that building, testing and linting need.
 $(VENV)/.ready: pyproject.toml scripts/requirements.py
@@ -130,6 +131,16 @@ test-long: $(VENV)/.ready
 	    || { cat build/long-configure.log; exit 1; }
 	cmake --build build/long -j $(JOBS) --target test_coll
 	RAPIDSMPF_TEST_PROGRAMS=$(PROGRAMS) build/long/cpp/test_coll --gtest_filter='*Programs*'
+
+# The collectives between processes, over UCXX and MPI, again and again with more processes at once than there are cores.
+REPEATS ?= 50
+test-repeat: $(VENV)/.ready
+	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
+	cmake -S . -B build/tests $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON > build/tests-configure.log \
+	    || { cat build/tests-configure.log; exit 1; }
+	cmake --build build/tests -j $(JOBS)
+	ctest --test-dir build/tests/cpp -j $$((2 * $(JOBS))) -R '(collective|peer_memory)_process' \
+	    --repeat until-fail:$(REPEATS) --output-on-failure --no-tests=error
 
 lint: $(VENV)/.ready
 	@$(BIN)/python scripts/lint.py --junit $(RESULTS)/lint.xml

@@ -17,6 +17,10 @@ from rapidsmpf.table import partition_and_pack, unpack_and_concat
 __all__ = ["ArrowIntegration", "FrameOptions", "PandasIntegration"]
 
 
+_UNKNOWN_CATEGORIES = "__UNKNOWN_CATEGORIES__"
+"""What Dask puts in the place of categories that differ between partitions."""
+
+
 @dataclass(frozen=True)
 class FrameOptions:
     """What the integrations of this module take as ``options``.
@@ -85,7 +89,16 @@ class PandasIntegration:
         """Return the rows of a partition, with the types of the collection."""
         table = _extract(partition_id, shuffler, _pandas_schema(options.meta))
         frame = table.to_pandas(split_blocks=True, self_destruct=True, use_threads=False)
-        return frame.astype({n: t for n, t in options.meta.dtypes.items() if frame[n].dtype != t})
+        return _with_types(frame, options.meta)
+
+
+def _with_types(frame: Any, meta: Any) -> Any:
+    """Return a frame with the types of ``meta``, and the categories in their order."""
+    frame = frame.astype({n: t for n, t in meta.dtypes.items() if t != "category" and frame[n].dtype != t})
+    for name, dtype in meta.dtypes.items():
+        if dtype == "category" and _UNKNOWN_CATEGORIES not in dtype.categories:
+            frame[name] = frame[name].cat.set_categories(dtype.categories, ordered=dtype.ordered)
+    return frame
 
 
 def _extract(partition_id: int, shuffler: Shuffler, schema: Any) -> Any:

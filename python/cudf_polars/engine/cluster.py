@@ -1,7 +1,8 @@
 """The client's side of an engine whose ranks are workers of a cluster: what Dask and Ray share.
 
-The client numbers its queries, so that the ranks' collectives meet whatever else runs on the same workers, and sends each
-rank the query and its part of in-memory frames. Ranks answer with a :class:`~cudf_polars.engine.relay.RankReply`.
+The client numbers its queries, so that the ranks' collectives meet whatever else runs on the same workers, and sends
+each rank the query and its part of in-memory frames. Ranks answer with a
+:class:`~cudf_polars.engine.relay.RankReply`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def refuse_rrun(engine: str) -> None:
     """Raise RuntimeError in a process that ``rrun`` has started: it would start a cluster on each rank."""
     if bootstrap.is_running_with_rrun():
         raise RuntimeError(
-            f"{engine} cannot be used inside an rrun cluster, where every rank runs the script. Use SPMDEngine there, or start"
+            f"{engine} cannot be used inside an rrun cluster, where every rank runs the script. Use SPMDEngine"
+            " there, or start"
             " this script without rrun."
         )
 
@@ -78,9 +80,7 @@ class ClusterEngine(StreamingEngine):
         self._failure: RankFailedError | None = None
 
     @abstractmethod
-    def _ask(
-        self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]
-    ) -> Sequence[bytes | Lost]:
+    def _ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
         """Call ``RankHost.method(epoch, *arguments[rank])`` on every rank, and return what they answer, by rank.
 
         When a rank is lost, the others' answers come soon; when the wait is interrupted, the query is abandoned.

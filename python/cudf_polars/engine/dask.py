@@ -1,8 +1,8 @@
 """The engine on a Dask cluster: each worker of the cluster is a rank, and the script is the client.
 
-Ranks live in the workers, beside whatever Dask runs there, and talk to each other without Dask; the client reaches them
-through the scheduler. ``--preload-nanny cudf_polars.engine.dask`` gives each worker that is started from the command line
-its GPU, or its share of the cores.
+Ranks live in the workers, beside whatever Dask runs there, and talk to each other without Dask; the client reaches
+them through the scheduler. ``--preload-nanny cudf_polars.engine.dask`` gives each worker that is started from the
+command line its GPU, or its share of the cores.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ async def _join(engine: str, plan: RankPlan, root: bytes, dask_worker: Worker) -
     return await asyncio.wrap_future(host.submit(functools.partial(host.join, root)))
 
 
-async def _run(engine: str, epoch: int, method: str, arguments: tuple[Any, ...], dask_worker: Worker) -> bytes:
+async def _run(
+    engine: str, epoch: int, method: str, arguments: tuple[Any, ...], dask_worker: Worker
+) -> bytes:
     host = _ranks(dask_worker).hosts[engine]
     return await asyncio.wrap_future(host.submit(functools.partial(getattr(host, method), epoch, *arguments)))
 
@@ -121,7 +123,8 @@ def dask_setup(nanny: Nanny) -> None:
     """
     if not isinstance(nanny, distributed.Nanny):
         raise TypeError(
-            "cudf_polars.engine.dask prepares a worker's process before it starts: use --preload-nanny, not --preload (this is"
+            "cudf_polars.engine.dask prepares a worker's process before it starts: use --preload-nanny, not"
+            " --preload (this is"
             f" a {type(nanny).__name__})"
         )
     for name, value in share_of_nanny(nanny).items():
@@ -223,12 +226,13 @@ class _Workers:
         return self.addresses, [info for _, _, info in by_rank]
 
     def _look_at_workers(self) -> list[_WorkerInfo]:
-        described = raise_first(self._calls.each(_describe_worker(), {a: () for a in self.addresses}))
+        described = raise_first(self._calls.each(_describe_worker(), dict.fromkeys(self.addresses, ())))
         found = [_WorkerInfo(address, h, p, m, c) for address, (h, p, m, c) in described.items()]
         for info in found:
             if info.polars != pl.__version__:
                 raise RuntimeError(
-                    f"worker {info.address} has Polars {info.polars or '(none)'}, this client {pl.__version__}: install the same"
+                    f"worker {info.address} has Polars {info.polars or '(none)'}, this client {pl.__version__}: install"
+                    " the same"
                     " on both"
                 )
         return found
@@ -241,12 +245,10 @@ class _Workers:
             # The user's Ctrl-C, say: nobody waits for the answer any more.
             with contextlib.suppress(Exception):
                 reason = f"the client gave the query up ({type(error).__name__})"
-                self._calls.each(_abandon, {a: (self.engine, epoch, reason) for a in self.addresses})
+                self._calls.each(_abandon, dict.fromkeys(self.addresses, (self.engine, epoch, reason)))
             raise
 
-    async def _ask(
-        self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]
-    ) -> list[bytes | Lost]:
+    async def _ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
         await self._look_for_changes()
         calls = [
             asyncio.ensure_future(self._calls.one(_run, address, (self.engine, epoch, method, given)))
@@ -282,7 +284,8 @@ class _Workers:
         self._announced |= new
         if new:
             warnings.warn(
-                f"workers joined the cluster after this engine started: {', '.join(sorted(new))}. The next engine will use them.",
+                f"workers joined the cluster after this engine started: {', '.join(sorted(new))}. The next engine"
+                " will use them.",
                 stacklevel=2,
             )
 
@@ -301,9 +304,9 @@ class _Workers:
 class DaskEngine(ClusterEngine):
     """Runs Polars queries on the workers of a Dask cluster; ``collect`` returns the whole answer to this process.
 
-    Each worker is a rank. Files are read by the workers; in-memory frames are cut over them by position. Sinks write on the
-    workers, one file each. Queries run beside Dask's own tasks; several engines, also of different clients, can use one
-    cluster at the same time. Workers that join later are used by the next engine.
+    Each worker is a rank. Files are read by the workers; in-memory frames are cut over them by position. Sinks write
+    on the workers, one file each. Queries run beside Dask's own tasks; several engines, also of different clients,
+    can use one cluster at the same time. Workers that join later are used by the next engine.
 
     Parameters
     ----------
@@ -370,9 +373,13 @@ class DaskEngine(ClusterEngine):
             if client is None:
                 client = _start_cluster(stack, n_workers)
             elif n_workers is not None:
-                raise ValueError("n_workers is for a cluster of the engine's own: leave it out with dask_client")
+                raise ValueError(
+                    "n_workers is for a cluster of the engine's own: leave it out with dask_client"
+                )
             elif client.asynchronous:
-                raise TypeError("DaskEngine needs a synchronous client: distributed.Client(asynchronous=False)")
+                raise TypeError(
+                    "DaskEngine needs a synchronous client: distributed.Client(asynchronous=False)"
+                )
             workers = _Workers(client)
             try:
                 addresses, infos = workers.start(settings, ours=ours)
@@ -384,9 +391,7 @@ class DaskEngine(ClusterEngine):
             self._workers = workers
             self._resources = stack.pop_all()
 
-    def _ask(
-        self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]
-    ) -> Sequence[bytes | Lost]:
+    def _ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
         return self._workers.ask(epoch, method, arguments)
 
     def _close(self) -> None:

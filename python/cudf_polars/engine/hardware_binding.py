@@ -21,8 +21,8 @@ class HardwareBindingPolicy:
     """Which bindings an engine makes when it starts.
 
     A rank is bound to what is near to its GPU: the first of ``CUDA_VISIBLE_DEVICES``. Without a GPU nothing is nearer
-    than the rest, and nothing is bound, except that the workers of a cluster that an engine made for itself get a share of
-    the cores each. Under ``rrun`` the launcher has already given each rank its share.
+    than the rest, and nothing is bound, except that the workers of a cluster that an engine made for itself get a
+    share of the cores each. Under ``rrun`` the launcher has already given each rank its share.
 
     Attributes
     ----------

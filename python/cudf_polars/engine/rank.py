@@ -116,9 +116,7 @@ class Rank:
         """Run a query; if it fails here, the others' part of it fails too, and the next one works."""
         transport = RapidsmpfTransport(self.context, op_ids)
         try:
-            return run_query(
-                query, transport, optimizations=optimizations, options=self._execution_options
-            )
+            return run_query(query, transport, optimizations=optimizations, options=self._execution_options)
         except BaseException as error:
             transport.abandon(error)
             raise

@@ -1,7 +1,7 @@
 """A rank of a client's engine inside a worker process of Dask or an actor of Ray.
 
-The worker's own loop must go on while a query runs: each rank has one thread, on which everything but giving up happens,
-in the order in which it was asked for.
+The worker's own loop must go on while a query runs: each rank has one thread, on which everything but giving up
+happens, in the order in which it was asked for.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from rapidsmpf.communicator import ucxx
 from rapidsmpf.communicator.communicator import Communicator
+from rapidsmpf.integrations.core import host_memory_share
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
 from rapidsmpf.utils.system_info import get_device_memory
@@ -43,8 +44,8 @@ class RankPlan:
     ranks_on_host
         Number of ranks on the worker's machine, which share its memory.
     share
-        The worker's place among the ranks of its machine if the engine started them, and so binds them to cores of their
-        own; None if someone else did.
+        The worker's place among the ranks of its machine if the engine started them, and so binds them to cores of
+        their own; None if someone else did.
     address
         The IPv4 address by which other machines reach the worker; None if all ranks are on one machine.
     memory_limit
@@ -63,9 +64,9 @@ def worker_options(plan: RankPlan) -> RankSettings:
     """Return the options of one rank: its share of the machine's memory, and where rank 0 listens."""
     given = dict(plan.settings.texts)
     library = plan.settings.library_options().get_strings()
-    if "memory_limit" not in library:
-        limit = int(get_device_memory()) // plan.ranks_on_host
-        given["memory_limit"] = str(limit if plan.memory_limit is None else min(limit, plan.memory_limit))
+    memory = host_memory_share(plan.ranks_on_host, plan.memory_limit)
+    if memory is not None and "memory_limit" not in library:
+        given["memory_limit"] = str(memory)
     if plan.address is not None and "coordinator_host" not in library:
         given["coordinator_host"] = plan.address
     return replace(plan.settings, texts=given)
@@ -116,7 +117,8 @@ class RankHost:
             if self._closed:
                 raise RuntimeError("the engine was shut down while it started")
             self._rank = rank
-        return comm.rank, ClusterInfo.local(int(get_device_memory()))
+        memory = host_memory_share(self._plan.ranks_on_host, None)  # on a CPU
+        return comm.rank, ClusterInfo.local(int(get_device_memory()) if memory is None else memory)
 
     def _join(self, root_address: bytes | None) -> Communicator:
         settings = worker_options(self._plan)
@@ -204,4 +206,3 @@ class RankHost:
             rank, self._rank, self._comm = self._rank, None, None
         if rank is not None:
             rank.close()
-

@@ -181,15 +181,16 @@ class _Actors:
 class RayEngine(ClusterEngine):
     """Runs Polars queries on actors of a Ray cluster; ``collect`` returns the whole answer to this process.
 
-    Each actor is a rank; they are spread over the nodes. Files are read by the actors; in-memory frames are cut over them by
-    position. Sinks write on the actors, one file each.
+    Each actor is a rank; they are spread over the nodes. Files are read by the actors; in-memory frames are cut over
+    them by position. Sinks write on the actors, one file each.
 
     Parameters
     ----------
     ray_init_options
         Arguments of ``ray.init``, which is called if Ray is not initialised; then it is shut down with the engine.
     num_ranks
-        Number of actors. By default one for each GPU of the cluster, or without any one for each node, with all its cores.
+        Number of actors. By default one for each GPU of the cluster, or without any one for each node, with all its
+        cores.
     rapidsmpf_options, executor_options, engine_options
         Options by group, see :class:`~cudf_polars.engine.options.StreamingOptions`.
 
@@ -268,9 +269,7 @@ class RayEngine(ClusterEngine):
         self._check_open("rank_actors")
         return list(self._actors.actors)
 
-    def _ask(
-        self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]
-    ) -> Sequence[bytes | Lost]:
+    def _ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
         return self._actors.ask(epoch, method, arguments)
 
     def _close(self) -> None:

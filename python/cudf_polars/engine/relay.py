@@ -1,8 +1,8 @@
 """What happens on a rank, as its client sees it: results, errors, warnings and log records, with their own types.
 
-A worker may run queries of several engines at the same time, on several threads, while the warnings machinery of Python is
-the whole process's. So it is changed once, while any query runs, and what is said goes to the query whose thread said it,
-or to all when it was said on another thread.
+A worker may run queries of several engines at the same time, on several threads, while the warnings machinery of
+Python is the whole process's. So it is changed once, while any query runs, and what is said goes to the query whose
+thread said it, or to all when it was said on another thread.
 """
 
 from __future__ import annotations

@@ -96,7 +96,9 @@ def pack_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags, nranks: int) -
     return [PackedQuery(flags, None, plan, [pack_frame(frame) for frame in part]) for part in parts]
 
 
-def unpack_query(packed: PackedQuery, rank: int, nranks: int) -> tuple[pl.LazyFrame | Query, pl.QueryOptFlags]:
+def unpack_query(
+    packed: PackedQuery, rank: int, nranks: int
+) -> tuple[pl.LazyFrame | Query, pl.QueryOptFlags]:
     """Return a query, with this rank's rows of its frames, and its flags."""
     flags = pl.QueryOptFlags(**packed.flags)
     if packed.lazy_frame is None:

@@ -1,8 +1,8 @@
 """What the integrations share: a worker's resources, and shuffles as tasks of a graph.
 
-A shuffle of a task graph is one ``Shuffler`` on each worker. Tasks insert the partitions of a collection into that of the
-worker they happen to run on, and extract the new partitions on the workers that own them; how a partition becomes chunks and
-chunks a partition is for a :class:`ShufflerIntegration`.
+A shuffle of a task graph is one ``Shuffler`` on each worker. Tasks insert the partitions of a collection into that of
+the worker they happen to run on, and extract the new partitions on the workers that own them; how a partition becomes
+chunks and chunks a partition is for a :class:`ShufflerIntegration`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rapidsmpf.memory.buffer_resource import BufferResource
 from rapidsmpf.memory.spill_collection import SpillCollection
 from rapidsmpf.shuffler import Shuffler
 from rapidsmpf.statistics import Statistics
+from rapidsmpf.utils.system_info import get_device_memory, get_device_name
 
 __all__ = [
     "ShuffleNames",
@@ -32,6 +33,7 @@ __all__ = [
     "drop_shuffle",
     "extract_partition",
     "finish_inserting",
+    "host_memory_share",
     "insert_partition",
     "make_context",
     "shuffle_graph",
@@ -93,7 +95,7 @@ class WorkerContext:
 
 @runtime_checkable
 class ShufflerIntegration(Protocol[DataFrameT]):
-    """How partitions of a kind of data frame go into a shuffle and come out. Both methods run on a worker, inside a task."""
+    """How partitions of a kind of data frame go into a shuffle and come out: on a worker, inside a task."""
 
     @classmethod
     def insert_partition(
@@ -185,6 +187,21 @@ def make_context(
     context = WorkerContext(br=br, statistics=br.statistics, comm=comm, options=options)
     br.spill_manager.add_spill_function(context.spill_collection.spill, priority=_SPILL_PRIORITY)
     return context
+
+
+def host_memory_share(ranks_on_host: int, limit: int | None) -> int | None:
+    """Return how many bytes of host memory a rank may use, for the option ``memory_limit``.
+
+    Parameters
+    ----------
+    ranks_on_host
+        On a CPU, the ranks of a machine share what it, or this process's control group, has.
+    limit
+        What the worker may use at most, or None.
+    """
+    share = get_device_memory() // ranks_on_host if get_device_name() == "cpu" else None
+    given = [value for value in (share, limit) if value]
+    return min(given) if given else None
 
 
 def with_environment(options: Options) -> Options:

@@ -1,8 +1,8 @@
 """Shuffles as tasks of a Dask cluster: all workers join one communicator, beside what Dask does.
 
-The client bootstraps the cluster: the workers become ranks, and a plugin of the scheduler learns which worker is which rank,
-so that it can send tasks to the workers that own a partition. When workers have come or gone since, the next bootstrap begins
-anew with those that are there.
+The client bootstraps the cluster: the workers become ranks, and a plugin of the scheduler learns which worker is
+which rank, so that it can send tasks to the workers that own a partition. When workers have come or gone since, the
+next bootstrap begins anew with those that are there.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import distributed
+from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from rapidsmpf.communicator import ucxx
 from rapidsmpf.config import Options
 from rapidsmpf.integrations.core import (
-    ShufflerIntegration,
     ShuffleNames,
+    ShufflerIntegration,
     ShuffleTicket,
     WorkerContext,
     drop_shuffle,
+    host_memory_share,
     make_context,
     shuffle_graph,
     stage_shuffle,
@@ -33,10 +36,6 @@ from rapidsmpf.integrations.core import (
 from rapidsmpf.integrations.dask_workers import WorkerCalls, ipv4_of, raise_first
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
-from rapidsmpf.utils.system_info import get_device_memory
-
-import distributed
-from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 if TYPE_CHECKING:
     from distributed import Client, Scheduler, Worker
@@ -56,6 +55,16 @@ class _Join:
 
     nranks: int
     options: Mapping[str, str]
+    ranks_on_host: int
+    memory_limit: int | None
+
+    def filled_options(self) -> Options:
+        """Return the options, with the worker's environment and its share of memory where they say nothing."""
+        options = with_environment(Options(dict(self.options)))
+        memory = host_memory_share(self.ranks_on_host, self.memory_limit)
+        if memory is not None:
+            options.insert_if_absent({"memory_limit": str(memory)})
+        return options
 
 
 class _ContextOfWorker(WorkerPlugin):  # type: ignore[misc]
@@ -108,17 +117,15 @@ class _ContextOfWorker(WorkerPlugin):  # type: ignore[misc]
             self._connect(join, root)
         comm = self._comm
         ucxx.barrier(comm, timeout=_JOIN_SECONDS)
-        context = make_context(Options(dict(join.options)), comm, statistics=self._statistics)
+        context = make_context(join.filled_options(), comm, statistics=self._statistics)
         with self._lock:
             self.context = context
         return int(comm.rank)
 
     def _connect(self, join: _Join, root: bytes | None) -> Any:
-        options = with_environment(Options(dict(join.options)))
+        options = join.filled_options()
         self._statistics = Statistics.from_options(None, options)
-        self._comm = ucxx.new_communicator(
-            join.nranks, None, root, options, ProgressThread(self._statistics)
-        )
+        self._comm = ucxx.new_communicator(join.nranks, None, root, options, ProgressThread(self._statistics))
         return self._comm
 
     def forget(self) -> None:
@@ -139,11 +146,10 @@ def _plugin_of(worker: Worker) -> _ContextOfWorker:
     return plugin
 
 
-async def _describe(dask_worker: Worker) -> tuple[str, int | None, int]:
+async def _describe(dask_worker: Worker) -> tuple[str, int | None]:
     plugin = _plugin_of(dask_worker)
     await plugin.run(plugin.forget)
-    limit = getattr(dask_worker.memory_manager, "memory_limit", None)
-    return socket.gethostname(), limit, await plugin.run(get_device_memory)
+    return socket.gethostname(), getattr(dask_worker.memory_manager, "memory_limit", None)
 
 
 async def _make_root(join: _Join, dask_worker: Worker) -> bytes:
@@ -248,8 +254,8 @@ def _add_shuffle(output: str, dask_scheduler: Scheduler) -> int:
 def bootstrap_dask_cluster(client: Client, *, options: Options | None = None) -> None:
     """Connect all workers of a cluster, so that they can shuffle.
 
-    Nothing happens if they are connected, also when several clients or threads call this at the same time; new options are
-    ignored then. When workers have joined or left since, those that are there now are connected anew.
+    Nothing happens if they are connected, also when several clients or threads call this at the same time; new
+    options are ignored then. When workers have joined or left since, those that are there now are connected anew.
 
     Parameters
     ----------
@@ -282,23 +288,21 @@ def bootstrap_dask_cluster(client: Client, *, options: Options | None = None) ->
 
 def _connect(calls: WorkerCalls, addresses: list[str], options: dict[str, str]) -> list[str]:
     """Make the workers ranks; returns their addresses by rank."""
-    found = raise_first(calls.each(_describe, {address: () for address in addresses}))
-    per_host = Counter(host for host, _, _ in found.values())
+    found = raise_first(calls.each(_describe, dict.fromkeys(addresses, ())))
+    per_host = Counter(host for host, _ in found.values())
     joins: dict[str, tuple[_Join]] = {}
-    for address, (host, limit, memory) in found.items():
+    for address, (host, limit) in found.items():
         own = dict(options)
-        share = memory // per_host[host]
-        own.setdefault("memory_limit", str(min(limit, share) if limit else share))
         if len(per_host) > 1 and (ipv4 := ipv4_of(address)) is not None:
             own.setdefault("coordinator_host", ipv4)
-        joins[address] = (_Join(len(addresses), own),)
+        joins[address] = (_Join(len(addresses), own, per_host[host], limit),)
     try:
         first = addresses[0]
         root = raise_first(calls.each(_make_root, {first: joins[first]}))[first]
         arguments = {address: (*join, root) for address, join in joins.items()}
         joined = raise_first(calls.client.sync(calls.until_failure, _join, arguments))
     except BaseException:
-        calls.each(_forget, {address: () for address in addresses})
+        calls.each(_forget, dict.fromkeys(addresses, ()))
         raise
     return sorted(joined, key=lambda address: int(joined[address]))
 

@@ -114,7 +114,8 @@ def merge(
     for key in keys:
         if left.dtypes[key] != right.dtypes[key]:
             raise TypeError(
-                f"the key {key!r} is {left.dtypes[key]} on the left and {right.dtypes[key]} on the right: rows with equal values"
+                f"the key {key!r} is {left.dtypes[key]} on the left and {right.dtypes[key]} on the right: rows with"
+                " equal values"
                 " would not meet. Convert one side with astype()"
             )
     count = max(left.npartitions, right.npartitions) if npartitions is None else npartitions

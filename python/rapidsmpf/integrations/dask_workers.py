@@ -1,7 +1,7 @@
 """How a Dask client calls the workers of its cluster: outside of tasks, several at once, errors as values.
 
-``Client.run`` alone gives one answer for all workers; here each worker's answer comes by itself, so that one that fails or is
-gone does not hide what the others say.
+``Client.run`` alone gives one answer for all workers; here each worker's answer comes by itself, so that one that
+fails or is gone does not hide what the others say.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ class WorkerCalls:
         """Return the addresses of the workers, in order."""
         return sorted(self.client.scheduler_info(n_workers=-1)["workers"])
 
-    def each(
-        self, function: Callable[..., Any], arguments: Mapping[str, tuple[Any, ...]]
-    ) -> dict[str, Any]:
+    def each(self, function: Callable[..., Any], arguments: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
         """Call a function with arguments by address; returns results, or errors as values, by address."""
         return self.client.sync(self.each_async, function, arguments)  # type: ignore[no-any-return]
 

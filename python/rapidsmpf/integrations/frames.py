@@ -1,7 +1,8 @@
 """Ready-made integrations for partitions that are pyarrow tables or pandas frames.
 
-Rows go to partitions by the hash of their key columns. The hash of equal values of one type is the same in every shuffle, so
-the partitions of two collections that were shuffled into the same number by keys of the same types belong together.
+Rows go to partitions by the hash of their key columns. The hash of equal values of one type is the same in every
+shuffle, so the partitions of two collections that were shuffled into the same number by keys of the same types belong
+together.
 """
 
 from __future__ import annotations
@@ -109,7 +110,11 @@ def _extract(partition_id: int, shuffler: Shuffler, schema: Any) -> Any:
         return schema.empty_table()
     table = pa.table(unpack_and_concat(chunks, current_context().br))
     # Types that Arrow spells in several ways come back in the one of the collection.
-    return table.cast(schema) if table.schema.types != schema.types else table.replace_schema_metadata(schema.metadata)
+    return (
+        table.cast(schema)
+        if table.schema.types != schema.types
+        else table.replace_schema_metadata(schema.metadata)
+    )
 
 
 def _pandas_schema(meta: Any) -> Any:

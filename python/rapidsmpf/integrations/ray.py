@@ -1,7 +1,7 @@
 """Actors of Ray that share a UCXX communicator.
 
-Subclass :class:`RapidsMPFActor`, decorate the class with ``ray.remote``, and let :func:`setup_ray_ucxx_cluster` start the
-actors and connect them.
+Subclass :class:`RapidsMPFActor`, decorate the class with ``ray.remote``, and let :func:`setup_ray_ucxx_cluster` start
+the actors and connect them.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import Any
 from rapidsmpf.communicator import single
 from rapidsmpf.config import Options
 from rapidsmpf.integrations.core import (
-    ShufflerIntegration,
     ShuffleNames,
+    ShufflerIntegration,
     ShuffleTicket,
     WorkerContext,
     drop_shuffle,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 
+import distributed
 import polars as pl
 import pytest
 
-from support.dask_cluster import command_line_cluster
-
-distributed = pytest.importorskip("distributed")
-
 from cudf_polars.engine.dask import DaskEngine, dask_setup
+from support.dask_cluster import command_line_cluster
 
 
 def test_workers_with_the_nanny_preload(tmp_path):

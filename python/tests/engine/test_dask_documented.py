@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from distributed import Client, LocalCluster
 from polars.testing import assert_frame_equal
-
-pytest.importorskip("distributed")
 
 from cudf_polars.engine.dask import DaskEngine
 from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
@@ -53,7 +52,6 @@ def test_without_arguments_the_engine_makes_a_cluster(dataset, capsys):
 
 
 def test_options_and_a_cluster_of_the_users(dataset):
-    from distributed import Client, LocalCluster
 
     opts = StreamingOptions(num_streaming_threads=8, fallback_mode="silent")
     with (

@@ -15,14 +15,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from support.dask_cluster import local_client, start_dask_cluster
-
-pytest.importorskip("distributed")
-
 from cudf_polars.engine.dask import DaskEngine
 from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.lower import FallbackWarning
+from support.dask_cluster import local_client, start_dask_cluster
 
 ROWS = 1000
 FRAME = pl.DataFrame(
@@ -69,7 +66,9 @@ def test_collect_returns_the_whole_answer(engine, table):
 
 
 def test_rows_come_in_rank_order(engine, table):
-    assert_frame_equal(pl.scan_parquet(table).filter(pl.col("k") > 2).collect(engine=engine), FRAME.filter(pl.col("k") > 2))
+    assert_frame_equal(
+        pl.scan_parquet(table).filter(pl.col("k") > 2).collect(engine=engine), FRAME.filter(pl.col("k") > 2)
+    )
 
 
 def test_in_memory_frames_are_split_once(engine):
@@ -80,7 +79,9 @@ def test_in_memory_frames_are_split_once(engine):
 
 def test_in_memory_frames_meet_files(engine, table):
     names = pl.DataFrame({"k": [1, 3, 5], "name": ["one", "three", "five"]})
-    query = pl.scan_parquet(table).join(names.lazy(), on="k").group_by("name").agg(pl.col("v").max()).sort("name")
+    query = (
+        pl.scan_parquet(table).join(names.lazy(), on="k").group_by("name").agg(pl.col("v").max()).sort("name")
+    )
     assert_frame_equal(query.collect(engine=engine), query.collect())
 
 
@@ -196,7 +197,9 @@ def test_warnings_reach_the_client(engine, table):
             warnings.warn("first rows", RuntimeWarning, stacklevel=1)
         return column
 
-    query = pl.scan_parquet(table).select(pl.col("v").map_batches(warn, return_dtype=pl.Float64, is_elementwise=True))
+    query = pl.scan_parquet(table).select(
+        pl.col("v").map_batches(warn, return_dtype=pl.Float64, is_elementwise=True)
+    )
     with pytest.warns(RuntimeWarning, match=r"first rows \(on rank 0, worker tcp://"):
         query.collect(engine=engine)
     with pytest.warns(FallbackWarning, match="not fully distributed") as caught:
@@ -210,10 +213,16 @@ def test_log_records_reach_the_client(engine, table, caplog):
         logging.getLogger("cudf_polars.mine").warning("a batch of %s", "rows")
         return column
 
-    query = pl.scan_parquet(table).select(pl.col("v").map_batches(log, return_dtype=pl.Float64, is_elementwise=True))
+    query = pl.scan_parquet(table).select(
+        pl.col("v").map_batches(log, return_dtype=pl.Float64, is_elementwise=True)
+    )
     with caplog.at_level(logging.WARNING):
         query.collect(engine=engine)
-    said = {record.getMessage().partition(":")[0] for record in caplog.records if record.name == "cudf_polars.mine"}
+    said = {
+        record.getMessage().partition(":")[0]
+        for record in caplog.records
+        if record.name == "cudf_polars.mine"
+    }
     assert said == {"rank 0, worker tcp", "rank 1, worker tcp"}
 
 

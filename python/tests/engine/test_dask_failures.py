@@ -7,15 +7,13 @@ import os
 import signal
 import time
 
+import dask
 import polars as pl
 import pytest
 from rapidsmpf.error import RankFailedError
 
-from support.dask_cluster import start_dask_cluster
-
-distributed = pytest.importorskip("distributed")
-
 from cudf_polars.engine.dask import DaskEngine
+from support.dask_cluster import start_dask_cluster
 
 ROWS = 1000
 FRAME = pl.DataFrame({"k": [i % 7 for i in range(ROWS)], "v": [float(i) for i in range(ROWS)]})
@@ -93,7 +91,6 @@ def test_worker_leaves_and_another_joins(client):
 
 def test_a_query_longer_than_the_worker_ttl(tmp_path):
     """Workers whose event loop stands still for as long are given up by the scheduler; queries do not hold it up."""
-    import dask
 
     gate = tmp_path / "gate"
     os.mkfifo(gate)

@@ -9,10 +9,9 @@ import warnings
 
 import polars as pl
 import pytest
+import ray
 from polars.testing import assert_frame_equal
 from rapidsmpf.error import RankFailedError
-
-ray = pytest.importorskip("ray")
 
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.ray import RayEngine
@@ -69,7 +68,10 @@ def test_in_memory_frames_are_split_once(engine):
 
 def test_sinks_write_on_the_actors(engine, table, tmp_path):
     pl.scan_parquet(table).sink_parquet(tmp_path / "out", engine=engine)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["part.00000.parquet", "part.00001.parquet"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "part.00000.parquet",
+        "part.00001.parquet",
+    ]
     assert_frame_equal(pl.read_parquet(tmp_path / "out"), FRAME)
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import threading
 
+import dask.dataframe as dd
+import distributed
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-
-from support.dask_cluster import local_client, start_dask_cluster
-
-distributed = pytest.importorskip("distributed")
-import dask.dataframe as dd
 from rapidsmpf.integrations import ShufflerIntegration, WorkerContext
 from rapidsmpf.integrations.core import current_context
 from rapidsmpf.integrations.dask import (
@@ -22,6 +19,8 @@ from rapidsmpf.integrations.dask import (
 )
 from rapidsmpf.integrations.dask_dataframe import merge, shuffle
 from rapidsmpf.integrations.frames import ArrowIntegration, FrameOptions
+
+from support.dask_cluster import local_client, start_dask_cluster
 
 ROWS = 500
 FRAME = pd.DataFrame(
@@ -153,7 +152,7 @@ def test_an_integration_of_ones_own(client):
     graph = rapidsmpf_shuffle_graph("numbers", "moved", 3, 4, Pickles, {"grow": 1000}, "factor")
     graph |= {("numbers", i): [10 * i, 10 * i + 1] for i in range(3)} | {"factor": 2}
     parts = client.get(graph, [("moved", i) for i in range(4)])
-    assert sorted(sum(parts, [])) == [1000 + 2 * n for n in (0, 1, 10, 11, 20, 21)]
+    assert sorted(n for part in parts for n in part) == [1000 + 2 * n for n in (0, 1, 10, 11, 20, 21)]
 
 
 class Failing(Pickles):

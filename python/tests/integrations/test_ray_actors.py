@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 
 import pytest
+import ray
 from rapidsmpf.coll.allgather import allgather_bytes
-
-ray = pytest.importorskip("ray")
 from rapidsmpf.integrations.ray import RapidsMPFActor, setup_ray_ucxx_cluster
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dask
+import dask.dataframe as dd
 import pandas as pd
 import pyarrow as pa
 import pytest
-
-dask = pytest.importorskip("dask")
 from rapidsmpf.integrations import single
+from rapidsmpf.integrations.dask_dataframe import shuffle
 from rapidsmpf.integrations.frames import ArrowIntegration, FrameOptions
 
 TABLE = pa.table({"k": [i % 7 for i in range(100)], "v": list(range(100))})
@@ -34,8 +35,6 @@ def test_shuffle(get):
 
 
 def test_dask_dataframe_without_a_cluster():
-    dd = pytest.importorskip("dask.dataframe")
-    from rapidsmpf.integrations.dask_dataframe import shuffle
 
     frame = TABLE.to_pandas()
     with dask.config.set(scheduler="synchronous"):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
+import distributed
 
 __all__ = ["command_line_cluster", "local_client", "start_dask_cluster"]
 
@@ -18,7 +18,6 @@ __all__ = ["command_line_cluster", "local_client", "start_dask_cluster"]
 @contextlib.contextmanager
 def start_dask_cluster(n_workers: int = 2, **options: Any) -> Iterator[Any]:
     """Give the client of a cluster of worker processes with one thread each."""
-    distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
             n_workers=n_workers,
@@ -36,7 +35,6 @@ def start_dask_cluster(n_workers: int = 2, **options: Any) -> Iterator[Any]:
 @contextlib.contextmanager
 def local_client(address: str) -> Iterator[Any]:
     """Give another client of a cluster."""
-    distributed = pytest.importorskip("distributed")
     with distributed.Client(address) as client:
         yield client
 
@@ -54,7 +52,6 @@ def command_line_cluster(folder: Path, *worker_arguments: str, n_workers: int = 
     n_workers
         Number of workers.
     """
-    distributed = pytest.importorskip("distributed")
     scheduler_file = folder / "scheduler.json"
     env = {**os.environ, "DASK_DISTRIBUTED__ADMIN__LOG_FORMAT": "%(message)s"}
     commands = [

@@ -152,11 +152,10 @@ def main() -> int:
         print(json.dumps(measure(arguments.measure, arguments.bytes, arguments.chunk, arguments.workers)))
         return 0
     load = [os.getloadavg()]
-    records = [
-        _measure_apart(method, arguments)
-        for _ in range(arguments.repeats)
-        for method in arguments.methods.split(",")
-    ]
+    records = []
+    for method in arguments.methods.split(",") * arguments.repeats:
+        records.append(_measure_apart(method, arguments))
+        print(f"{method}: {records[-1]['seconds']:.2f} s", flush=True)
     load.append(os.getloadavg())
     print(
         f"{arguments.bytes / 1e9:.2f} GB in partitions of {arguments.chunk >> 20} MiB on {arguments.workers} workers"

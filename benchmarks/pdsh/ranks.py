@@ -1,4 +1,4 @@
-"""Runs the queries on N ranks: starts ``rrun``, or a client of Dask or Ray; and starts it again after one that failed."""
+"""Runs queries on N ranks: starts ``rrun``, or a client of Dask or Ray; and starts it again after one that failed."""
 
 from __future__ import annotations
 

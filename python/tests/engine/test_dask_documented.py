@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import polars as pl
 import pytest
 from distributed import Client, LocalCluster
 from polars.testing import assert_frame_equal
+from rapidsmpf.utils.system_info import get_device_memory
 
 from cudf_polars.engine.dask import DaskEngine
 from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
@@ -66,3 +69,21 @@ def test_options_and_a_cluster_of_the_users(dataset):
         ) as engine:
             assert pl.scan_parquet(dataset).collect(engine=engine).height == 300
         assert dc.submit(sum, [1, 2]).result() == 3
+
+
+def test_workers_of_an_own_cluster_share_the_cores():
+    usable = os.sched_getaffinity(0)
+
+    def cores(column):
+        return pl.Series([",".join(map(str, sorted(os.sched_getaffinity(0))))] * len(column))
+
+    with DaskEngine(n_workers=2) as engine:
+        query = pl.LazyFrame({"row": [0, 1]}).select(
+            pl.col("row").map_batches(cores, return_dtype=pl.String, is_elementwise=True)
+        )
+        shares = [set(map(int, text.split(","))) for text in query.collect(engine=engine)["row"]]
+        memory = [info.device_memory for info in engine.gather_cluster_info()]
+    assert all(share <= usable for share in shares)
+    if len(usable) > 1:
+        assert shares[0].isdisjoint(shares[1])
+    assert memory[0] == memory[1] == get_device_memory() // 2

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
-import subprocess
+import signal
 import sys
 import threading
 import warnings
@@ -305,16 +306,21 @@ def test_a_cluster_without_workers():
         DaskEngine(dask_client=client)
 
 
-def test_refused_inside_rrun():
-    done = subprocess.run(
-        [sys.executable, "-c", "from cudf_polars.engine.dask import DaskEngine; DaskEngine()"],
-        env=os.environ | {"RRUN_RANK": "0", "RRUN_NRANKS": "1", "RRUN_SOCKET_ADDR": "127.0.0.1:1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert "rrun cluster" in done.stderr.splitlines()[-1], done.stderr
+def test_refused_inside_rrun(monkeypatch):
+    monkeypatch.setenv("RRUN_RANK", "0")
+    monkeypatch.setenv("RRUN_SOCKET_ADDR", "127.0.0.1:1")
+    with pytest.raises(RuntimeError, match="rrun cluster"):
+        DaskEngine()
+
+
+@pytest.mark.parametrize(
+    ("module", "library"), [("dask", "distributed"), ("ray", "ray")], ids=["dask", "ray"]
+)
+def test_what_to_install_is_said(monkeypatch, module, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, f"cudf_polars.engine.{module}", raising=False)
+    with pytest.raises(ImportError, match=rf"pip install 'riverrun\[{module}\]'"):
+        importlib.import_module(f"cudf_polars.engine.{module}")
 
 
 # -- at the same time -----------------------------------------------------------------------------------------------
@@ -366,3 +372,32 @@ def test_workers_answer_while_a_query_runs(client, table, tmp_path):
         assert running.fetch() is None
         with gate.open("r+b", buffering=0):
             assert running.fetch_blocking().item() == FRAME["v"].sum()
+
+
+def test_an_interrupted_query_is_given_up(client, table, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+
+    def wait(column):
+        with gate.open("rb"):  # waits for someone who writes
+            return column
+
+    rows = pl.scan_parquet(table).with_columns(
+        pl.col("v").map_batches(wait, return_dtype=pl.Float64, is_elementwise=True)
+    )
+
+    def interrupted_query(engine):
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        totals(rows).collect(engine=engine)
+
+    # By a signal of its own, so that a slow machine cannot stop the test run.
+    former = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    with DaskEngine(dask_client=client) as engine:
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                interrupted_query(engine)
+        finally:
+            signal.signal(signal.SIGALRM, former)
+        with gate.open("r+b", buffering=0):
+            # The ranks come to the end of what they were doing, and go on.
+            assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=engine), ANSWER)

@@ -199,22 +199,28 @@ def main() -> int:
     parser.add_argument("--ranks", type=parse_numbers, default="1,2", help="default 1,2")
     parser.add_argument("--engine", type=parse_engines, default="spmd", help="some of spmd,dask,ray")
     parser.add_argument("--iterations", type=int, default=3, help="timed iterations (default 3)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=1,
+        help="how often each engine takes its turn, so that what else runs on the machine meets all (default 1)",
+    )
     parser.add_argument("--query-seconds", type=float, default=60.0, help="time limit per query")
     parser.add_argument("--max-fallbacks", type=int, default=4, help="queries that may fall back")
     parser.add_argument("--output", type=Path, help="write everything as JSON to this file")
     arguments = parser.parse_args()
-    if arguments.iterations < 1:
-        parser.error("--iterations must be at least 1")
+    if arguments.iterations < 1 or arguments.rounds < 1:
+        parser.error("--iterations and --rounds must be at least 1")
 
     tables = ensure(arguments.scale, arguments.data)
     with tempfile.TemporaryDirectory(prefix="pdsh-") as scratch:
         runs: list[Run] = []
-        for engine, nranks in itertools.product(arguments.engine, arguments.ranks):
-            print(f"{len(arguments.queries)} queries on {nranks} rank(s) by {engine} ...", flush=True)
-            out = Path(scratch) / f"{engine}-{nranks}"
-            out.mkdir()
-            runs.append(
-                run_on_ranks(
+        for turn in range(arguments.rounds):
+            for engine, nranks in itertools.product(arguments.engine, arguments.ranks):
+                print(f"{len(arguments.queries)} queries on {nranks} rank(s) by {engine} ...", flush=True)
+                out = Path(scratch) / f"{engine}-{nranks}-{turn}"
+                out.mkdir()
+                run = run_on_ranks(
                     nranks,
                     arguments.queries,
                     tables.directory,
@@ -223,7 +229,11 @@ def main() -> int:
                     out=out,
                     engine=engine,
                 )
-            )
+                former = next((r for r in runs if r.label == run.label), None)
+                if former is None:
+                    runs.append(run)
+                else:
+                    former.extend(run)
         labels = [run.label for run in runs]
         results = [examine(number, runs, tables) for number in arguments.queries]
 

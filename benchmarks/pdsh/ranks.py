@@ -56,6 +56,16 @@ class Run:
         """What the run is called: "2", or "dask 2"."""
         return str(self.nranks) if self.engine == "spmd" else f"{self.engine} {self.nranks}"
 
+    def extend(self, later: Run) -> None:
+        """Add the times and failures of a later run of the same kind."""
+        self.errors.update(later.errors)
+        for query, record in later.records.items():
+            if query in self.records:
+                self.records[query]["ours"] += record["ours"]
+                self.records[query]["polars"] += record["polars"]
+        for query in self.errors:
+            self.records.pop(query, None)
+
     def answer(self, query: int) -> pl.DataFrame:
         """Read the engine's answer to a query that succeeded."""
         return pl.read_parquet(self.out / f"q{query}.parquet")

@@ -8,7 +8,10 @@ import pytest
 from rapidsmpf import integrations
 from rapidsmpf.integrations import dask, ray, single
 
-GRAPH = "input_name, output_name, partition_count_in, partition_count_out, integration, options, *other_keys, config_options="
+GRAPH = (
+    "input_name, output_name, partition_count_in, partition_count_out, integration, options, *other_keys,"
+    " config_options="
+)
 
 
 @pytest.mark.parametrize(

@@ -87,14 +87,14 @@ class Bench:
         self.br = BufferResource(rmm.mr.get_current_device_resource())
         self.rounds = rounds
 
-    def seconds(self, run: Callable[[], Any], prepare: Callable[[], Any] | None = None) -> float:
+    def seconds(self, run: Callable[..., Any], prepare: Callable[[], Any] | None = None) -> float:
         """Give the median time of a call, done when the stream is; one round warms up."""
         times = []
         for _ in range(self.rounds + 1):
             made = prepare() if prepare is not None else None
             self.stream.synchronize()
             start = time.perf_counter()
-            result = run(made) if prepare is not None else run()  # type: ignore[call-arg]
+            result = run(made) if prepare is not None else run()
             self.stream.synchronize()
             times.append(time.perf_counter() - start)
             del result, made

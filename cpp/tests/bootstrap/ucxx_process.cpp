@@ -21,6 +21,7 @@ namespace rapidsmpf {
 namespace {
 
 using bootstrap::create_ucxx_comm;
+using test::exchange_sizes;
 using test::has_pattern;
 using test::Pattern;
 using test::patterned;

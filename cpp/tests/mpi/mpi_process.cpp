@@ -15,12 +15,12 @@
 namespace rapidsmpf {
 namespace {
 
+using test::exchange_sizes;
 using test::has_pattern;
 using test::Pattern;
 using test::patterned;
 using test::small_message;
 using test::wait;
-using test::wait_all;
 using test::wait_any;
 using test::wait_on_progress;
 

@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -76,25 +77,24 @@ class Bench:
     """What is shared by the measurements: pylibcudf, memory, a stream."""
 
     def __init__(self, rounds: int) -> None:
-        import pylibcudf
         import rmm
         from rmm.pylibrmm.stream import Stream
 
-        self.plc: Any = pylibcudf
+        self.plc: Any = import_module("pylibcudf")
         self.rmm: Any = rmm
         rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
         self.stream: Any = Stream()
         self.br = BufferResource(rmm.mr.get_current_device_resource())
         self.rounds = rounds
 
-    def seconds(self, run: Callable[[], Any], prepare: Callable[[], Any] | None = None) -> float:
+    def seconds(self, run: Callable[..., Any], prepare: Callable[[], Any] | None = None) -> float:
         """Give the median time of a call, done when the stream is; one round warms up."""
         times = []
         for _ in range(self.rounds + 1):
             made = prepare() if prepare is not None else None
             self.stream.synchronize()
             start = time.perf_counter()
-            result = run(made) if prepare is not None else run()  # type: ignore[call-arg]
+            result = run(made) if prepare is not None else run()
             self.stream.synchronize()
             times.append(time.perf_counter() - start)
             del result, made

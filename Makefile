@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: build quickstart test test-cpp test-python test-asan test-tsan test-long lint format bench clean help
+.PHONY: build quickstart test test-cpp test-python test-asan test-tsan test-gpu test-long test-repeat lint format bench clean help
 
 PYTHON ?= python3
 SCALE ?= 1
@@ -32,7 +32,9 @@ help:
 	@echo "make bench        a short version of every benchmark; SCALE=1 RANKS=1,2"
 	@echo "make test-asan    C++ tests of the protocol and of streaming under ASan and UBSan"
 	@echo "make test-tsan    C++ tests of memory and the protocol under TSan"
+	@echo "make test-gpu     all tests that are not about the CPU, on this machine's GPUs"
 	@echo "make test-long    many more random programs of collectives: PROGRAMS=20000"
+	@echo "make test-repeat  collectives between processes, 50 times each: REPEATS=50"
 
 # The virtual environment with everything that building, testing and linting need.
 $(VENV)/.ready: pyproject.toml scripts/requirements.py
@@ -109,6 +111,18 @@ test-tsan: $(VENV)/.ready
 	    ctest --test-dir build/tsan/cpp -j $(JOBS) -R '^test_($(subst $(EMPTY) $(EMPTY),|,$(TSAN_ROOMS)))[.]' --output-on-failure \
 	    --output-junit $(RESULTS)/tsan.xml --no-tests=error
 
+# The same tests with a GPU as compute device; those that are about the CPU skip and say so. With two GPUs or more also the
+# collectives between processes, a GPU each.
+test-gpu: build
+	@nvidia-smi -L >/dev/null 2>&1 || { echo "there is no GPU on this machine (nvidia-smi -L finds none)" >&2; exit 1; }
+	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
+	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/gpu.xml $(RESULTS)/gpu
+	cmake -S . -B build/gpu $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Release -DRAPIDSMPF_BUILD_TESTS=ON \
+	    -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/gpu > build/gpu-configure.log || { cat build/gpu-configure.log; exit 1; }
+	cmake --build build/gpu -j $(JOBS)
+	RAPIDSMPF_DEVICE=cuda ctest --test-dir build/gpu/cpp -j 4 --output-on-failure --output-junit $(RESULTS)/gpu.xml --no-tests=error
+	RAPIDSMPF_DEVICE=cuda $(BIN)/python -m pytest -q python/tests/rapidsmpf --junitxml=$(RESULTS)/gpu-pytest.xml
+
 # More schedules of the collectives than the tests take time for.
 PROGRAMS ?= 20000
 test-long: $(VENV)/.ready
@@ -117,6 +131,16 @@ test-long: $(VENV)/.ready
 	    || { cat build/long-configure.log; exit 1; }
 	cmake --build build/long -j $(JOBS) --target test_coll
 	RAPIDSMPF_TEST_PROGRAMS=$(PROGRAMS) build/long/cpp/test_coll --gtest_filter='*Programs*'
+
+# The collectives between processes, over UCXX and MPI, again and again with more processes at once than there are cores.
+REPEATS ?= 50
+test-repeat: $(VENV)/.ready
+	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
+	cmake -S . -B build/tests $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON > build/tests-configure.log \
+	    || { cat build/tests-configure.log; exit 1; }
+	cmake --build build/tests -j $(JOBS)
+	ctest --test-dir build/tests/cpp -j $$((2 * $(JOBS))) -R '(collective|peer_memory)_process' \
+	    --repeat until-fail:$(REPEATS) --output-on-failure --no-tests=error
 
 lint: $(VENV)/.ready
 	@$(BIN)/python scripts/lint.py --junit $(RESULTS)/lint.xml

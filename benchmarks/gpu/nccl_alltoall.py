@@ -2,8 +2,8 @@
 
     python benchmarks/gpu/nccl_alltoall.py --ranks 2 --bytes 3200000000 --output nccl.json
 
-Each rank sends an equal share of ``bytes`` to every rank, itself included, in one piece. Prints GB/s per rank (bytes of a
-rank by seconds of the slowest), median and best of the repeats; a copy inside the GPU beside it. Needs torch.
+Each rank sends an equal share of ``bytes`` to every rank, itself included, in one piece. Prints GB/s per rank (bytes of
+a rank by seconds of the slowest), median and best of the repeats; a copy inside the GPU beside it. Needs torch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """PDS-H on our engine and on Polars' own, side by side.
 
     python -m benchmarks.pdsh --scale 1 --ranks 1,2
+    python -m benchmarks.pdsh --scale 1 --ranks 2 --engine spmd,dask,ray
 
 Times are medians of the timed iterations of ``collect``, from files in the page cache. On one rank, the
-same process runs Polars and the engine in turns; with more ranks the time is the slowest rank's. Every
+same process runs Polars and the engine in turns; with more ranks the time is the slowest rank's. With the engines of
+Dask and Ray it is the client's, and has all of the answer come to it; what they cost more than SPMD is shown. Every
 answer is compared with Polars' own. The exit status is 1 if an answer differs, a query fails, or
 more queries than ``--max-fallbacks`` gather their rows on one rank.
 """
@@ -11,6 +13,7 @@ more queries than ``--max-fallbacks`` gather their rows on one rank.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shlex
 import statistics
@@ -24,7 +27,7 @@ from benchmarks.environment import hardware, versions
 from benchmarks.pdsh.compare import difference
 from benchmarks.pdsh.data import ensure
 from benchmarks.pdsh.queries import QUERIES, Tables
-from benchmarks.pdsh.ranks import Run, run_on_ranks
+from benchmarks.pdsh.ranks import ENGINES, Run, run_on_ranks
 
 
 def parse_numbers(text: str) -> list[int]:
@@ -50,6 +53,32 @@ def parse_numbers(text: str) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
+def parse_engines(text: str) -> list[str]:
+    """Read the names of engines; raises ``argparse.ArgumentTypeError`` for one that is not there."""
+    engines = list(dict.fromkeys(text.split(",")))
+    if unknown := set(engines) - set(ENGINES):
+        raise argparse.ArgumentTypeError(
+            f"there is no engine {min(unknown)!r}; there are {', '.join(ENGINES)}"
+        )
+    return engines
+
+
+def extra_milliseconds(results: Sequence[dict[str, Any]], runs: Sequence[Run]) -> dict[str, dict[str, float]]:
+    """Give what each query costs more on a cluster than under SPMD with as many ranks, in ms, by run and query.
+
+    The fastest iterations are compared: what a cluster costs is the same in all of them, what else runs on the
+    machine is not.
+    """
+    extra: dict[str, dict[str, float]] = {}
+    for run in runs:
+        for r in results:
+            ours = r["ours"].get(run.label, {}), r["ours"].get(str(run.nranks), {})
+            if run.engine != "spmd" and all("seconds" in each for each in ours):
+                cost = 1e3 * (min(ours[0]["seconds"]) - min(ours[1]["seconds"]))
+                extra.setdefault(run.label, {})[f"q{r['query']}"] = cost
+    return extra
+
+
 def parse_queries(text: str) -> list[int]:
     """Read the numbers of queries; raises ``argparse.ArgumentTypeError`` for one that is not there."""
     numbers = parse_numbers(text)
@@ -70,11 +99,11 @@ def examine(query: int, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
     ours: dict[str, Any] = {}
     for run in runs:
         if query not in run.records:
-            ours[str(run.nranks)] = {"problem": run.errors[query]}
+            ours[run.label] = {"problem": run.errors[query]}
             continue
         record = run.records[query]
         found = difference(run.answer(query), expected, QUERIES[query].order)
-        ours[str(run.nranks)] = {
+        ours[run.label] = {
             "seconds": record["ours"],
             "median_seconds": statistics.median(record["ours"]),
             "fallbacks": record["fallbacks"],
@@ -87,7 +116,7 @@ def examine(query: int, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
     return result
 
 
-def totals(results: Sequence[dict[str, Any]], ranks: Sequence[int]) -> dict[str, Any]:
+def totals(results: Sequence[dict[str, Any]], ranks: Sequence[int | str]) -> dict[str, Any]:
     """Add up the medians over the queries that every run finished."""
     complete = [r for r in results if all("seconds" in ours for ours in r["ours"].values())]
     summed: dict[str, Any] = {
@@ -99,9 +128,9 @@ def totals(results: Sequence[dict[str, Any]], ranks: Sequence[int]) -> dict[str,
     return summed
 
 
-def render(results: Sequence[dict[str, Any]], ranks: Sequence[int]) -> str:
+def render(results: Sequence[dict[str, Any]], ranks: Sequence[int | str]) -> str:
     """Write the results as a table, one line a query, and the totals."""
-    heads = [f"ours {n} rank{'s' if n > 1 else ''} s" for n in ranks]
+    heads = [f"ours {n} rank{'' if str(n).endswith('1') else 's'} s" for n in ranks]
     rows = [["query", *heads, "Polars streaming s", "ratio", "rows", "fell back", "answer"]]
     for r in results:
         ours = [r["ours"][str(n)] for n in ranks]
@@ -168,37 +197,58 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="directory of the tables, made if missing")
     parser.add_argument("--queries", type=parse_queries, default="all", help="1,3,5-8 or all")
     parser.add_argument("--ranks", type=parse_numbers, default="1,2", help="default 1,2")
+    parser.add_argument("--engine", type=parse_engines, default="spmd", help="some of spmd,dask,ray")
     parser.add_argument("--iterations", type=int, default=3, help="timed iterations (default 3)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=1,
+        help="how often each engine takes its turn, so that what else runs on the machine meets all (default 1)",
+    )
     parser.add_argument("--query-seconds", type=float, default=60.0, help="time limit per query")
     parser.add_argument("--max-fallbacks", type=int, default=4, help="queries that may fall back")
     parser.add_argument("--output", type=Path, help="write everything as JSON to this file")
     arguments = parser.parse_args()
-    if arguments.iterations < 1:
-        parser.error("--iterations must be at least 1")
+    if arguments.iterations < 1 or arguments.rounds < 1:
+        parser.error("--iterations and --rounds must be at least 1")
 
     tables = ensure(arguments.scale, arguments.data)
     with tempfile.TemporaryDirectory(prefix="pdsh-") as scratch:
-        runs = []
-        for nranks in arguments.ranks:
-            print(f"{len(arguments.queries)} queries on {nranks} rank(s) ...", flush=True)
-            out = Path(scratch) / str(nranks)
-            out.mkdir()
-            runs.append(
-                run_on_ranks(
+        runs: list[Run] = []
+        for turn in range(arguments.rounds):
+            for engine, nranks in itertools.product(arguments.engine, arguments.ranks):
+                print(f"{len(arguments.queries)} queries on {nranks} rank(s) by {engine} ...", flush=True)
+                out = Path(scratch) / f"{engine}-{nranks}-{turn}"
+                out.mkdir()
+                run = run_on_ranks(
                     nranks,
                     arguments.queries,
                     tables.directory,
                     iterations=arguments.iterations,
                     query_seconds=arguments.query_seconds,
                     out=out,
+                    engine=engine,
                 )
-            )
+                former = next((r for r in runs if r.label == run.label), None)
+                if former is None:
+                    runs.append(run)
+                else:
+                    former.extend(run)
+        labels = [run.label for run in runs]
         results = [examine(number, runs, tables) for number in arguments.queries]
 
     machine, packages = hardware(), versions()
     print(f"\nPDS-H, scale factor {tables.scale_factor:g}: {machine['processor']}, {machine['cores']} cores")
     print(", ".join(f"{name} {version}" for name, version in packages.items()))
-    print(render(results, arguments.ranks))
+    print(render(results, labels))
+    extra = extra_milliseconds(results, runs)
+    for label, costs in extra.items():
+        each = sorted(costs.values())
+        print(
+            f"{label} ranks cost more than SPMD, ms a query: median {statistics.median(each):.0f}, largest"
+            f" {each[-1]:.0f}"
+            f" (q{max(costs, key=costs.__getitem__)[1:]}); {sum(cost < 50 for cost in each)} of {len(each)} below 50"
+        )
     for result in results:
         for nranks, run in result["ours"].items():
             for text in run.get("fallbacks", []):
@@ -223,7 +273,8 @@ def main() -> int:
             "scale_factor": tables.scale_factor,
             "iterations": arguments.iterations,
             "queries": results,
-            "totals": totals(results, arguments.ranks),
+            "totals": totals(results, labels),
+            "extra_milliseconds": extra,
         }
         arguments.output.write_text(json.dumps(report, indent=1) + "\n")
     return 1 if problems else 0

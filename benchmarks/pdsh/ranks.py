@@ -1,4 +1,4 @@
-"""Runs the queries on N ranks: starts ``rrun``, and starts it again after a query that failed."""
+"""Runs queries on N ranks: starts ``rrun``, or a client of Dask or Ray; and starts it again after one that failed."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 _START_SECONDS = 60.0
 """Added to each run's time limit for starting Python and the engine."""
 
+ENGINES = ("spmd", "dask", "ray")
+
 STARTED = "started"
 """The file that a worker makes when its engine has started."""
 
@@ -39,12 +41,30 @@ class Run:
         By query: what ``worker.Record`` describes.
     errors
         By query that failed: why.
+    engine
+        Who starts the ranks.
     """
 
     nranks: int
     out: Path
     records: dict[int, dict[str, Any]] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
+    engine: str = "spmd"
+
+    @property
+    def label(self) -> str:
+        """What the run is called: "2", or "dask 2"."""
+        return str(self.nranks) if self.engine == "spmd" else f"{self.engine} {self.nranks}"
+
+    def extend(self, later: Run) -> None:
+        """Add the times and failures of a later run of the same kind."""
+        self.errors.update(later.errors)
+        for query, record in later.records.items():
+            if query in self.records:
+                self.records[query]["ours"] += record["ours"]
+                self.records[query]["polars"] += record["polars"]
+        for query in self.errors:
+            self.records.pop(query, None)
 
     def answer(self, query: int) -> pl.DataFrame:
         """Read the engine's answer to a query that succeeded."""
@@ -64,6 +84,7 @@ def run_on_ranks(
     iterations: int,
     query_seconds: float,
     out: Path,
+    engine: str = "spmd",
 ) -> Run:
     """Run queries on ``nranks`` processes; on one, Polars runs beside the engine.
 
@@ -85,8 +106,10 @@ def run_on_ranks(
         The time limit of a run is this many seconds for each of its queries.
     out
         An empty directory for the workers' files.
+    engine
+        One of :data:`ENGINES`.
     """
-    run = Run(nranks, out)
+    run = Run(nranks, out, engine=engine)
     left = list(queries)
     while left:
         (out / STARTED).unlink(missing_ok=True)
@@ -104,16 +127,18 @@ def run_on_ranks(
 
 def _launch(run: Run, queries: Sequence[int], data: Path, *, iterations: int, limit: float) -> str | None:
     """Run one set of processes to its end; says what went wrong, if anything did."""
+    launcher = [tool("rrun"), "-n", str(run.nranks)] if run.engine == "spmd" else []
     command = [
-        tool("rrun"),
-        *("-n", str(run.nranks)),
+        *launcher,
         *(sys.executable, "-m", "benchmarks.pdsh.worker"),
         *("--data", str(data.resolve())),
         *("--queries", ",".join(map(str, queries))),
         *("--iterations", str(iterations)),
         *("--out", str(run.out)),
     ]
-    if run.nranks == 1:
+    if run.engine != "spmd":
+        command += ["--engine", run.engine, "--ranks", str(run.nranks)]
+    elif run.nranks == 1:
         command.append("--with-polars")
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     log = run.out / "log.txt"
@@ -137,7 +162,7 @@ def _launch(run: Run, queries: Sequence[int], data: Path, *, iterations: int, li
     if status == 0:
         return None
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-    return f"rrun ended with status {status}:\n{tail}"
+    return f"{Path(command[0]).name} ended with status {status}:\n{tail}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

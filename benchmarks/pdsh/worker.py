@@ -1,5 +1,7 @@
 """One rank of a benchmark run: started by ``rrun``, runs the queries, writes what it found.
 
+With the engine of Dask or Ray it is the client of as many ranks, and started by itself.
+
 Rank 0 writes into the output directory, per query, ``q<n>.json`` (:class:`Record`), ``q<n>.parquet``
 (the gathered answer) and, where it also ran Polars, ``q<n>-polars.parquet``. A query that fails leaves
 ``q<n>-error-<rank>.txt`` and ends the process: after a failure the ranks no longer agree on where
@@ -20,7 +22,8 @@ from pathlib import Path
 import polars as pl
 
 from benchmarks.pdsh.queries import QUERIES, Query, Tables
-from benchmarks.pdsh.ranks import STARTED
+from benchmarks.pdsh.ranks import ENGINES, STARTED
+from cudf_polars.engine.core import StreamingEngine
 from cudf_polars.engine.spmd import SPMDEngine, allgather_polars_dataframe
 from cudf_polars.lower import FallbackWarning
 from cudf_polars.streaming.actor_graph.collectives.common import reserve_op_id
@@ -51,12 +54,33 @@ class Record:
     fallbacks: list[str] = field(default_factory=list)
 
 
-def _gather(engine: SPMDEngine, frame: pl.DataFrame) -> pl.DataFrame:
+def open_engine(kind: str, nranks: int) -> StreamingEngine:
+    """Start an engine; under SPMD ``rrun`` has started the ranks."""
+    if kind == "dask":
+        from cudf_polars.engine.dask import DaskEngine
+
+        return DaskEngine(n_workers=nranks)
+    if kind == "ray":
+        from cudf_polars.engine.ray import RayEngine
+
+        return RayEngine(
+            num_ranks=nranks, ray_init_options={"include_dashboard": False, "log_to_driver": False}
+        )
+    return SPMDEngine()
+
+
+def _rank(engine: StreamingEngine) -> int:
+    return engine.rank if isinstance(engine, SPMDEngine) else 0
+
+
+def _gather(engine: StreamingEngine, frame: pl.DataFrame) -> pl.DataFrame:
+    if not isinstance(engine, SPMDEngine):
+        return frame  # the client has it all
     with reserve_op_id() as op_id:
         return allgather_polars_dataframe(engine=engine, local_df=frame, op_id=op_id)
 
 
-def _slowest(engine: SPMDEngine, seconds: float) -> float:
+def _slowest(engine: StreamingEngine, seconds: float) -> float:
     """Give all ranks the largest of their times; they leave together, as from a barrier."""
     times: list[float] = _gather(engine, pl.DataFrame({"seconds": [seconds]}))["seconds"].to_list()
     return max(times)
@@ -69,7 +93,7 @@ def _timed(run: Callable[[], object]) -> float:
 
 
 def run_query(
-    engine: SPMDEngine, query: Query, tables: Tables, *, iterations: int, with_polars: bool, out: Path
+    engine: StreamingEngine, query: Query, tables: Tables, *, iterations: int, with_polars: bool, out: Path
 ) -> None:
     """Run one query: one untimed round that gives the answers, then the timed rounds.
 
@@ -92,7 +116,7 @@ def run_query(
     ]
     answer = _gather(engine, local)
     record.rows = answer.height
-    if engine.rank == 0:
+    if _rank(engine) == 0:
         answer.write_parquet(out / f"{query.name}.parquet")
     if with_polars:
         polars().write_parquet(out / f"{query.name}-polars.parquet")
@@ -106,7 +130,7 @@ def run_query(
             record.ours.append(_slowest(engine, _timed(ours)))
             if with_polars and iteration % 2 == 1:
                 record.polars.append(_timed(polars))
-    if engine.rank == 0:
+    if _rank(engine) == 0:
         # Renamed into place: the caller takes the file's presence for the query's success.
         scratch = out / f"{query.name}.json.part"
         scratch.write_text(json.dumps(asdict(record)))
@@ -120,10 +144,12 @@ def main() -> int:
     parser.add_argument("--queries", required=True, help="numbers, joined by commas")
     parser.add_argument("--iterations", type=int, required=True)
     parser.add_argument("--with-polars", action="store_true")
+    parser.add_argument("--engine", choices=ENGINES, default="spmd")
+    parser.add_argument("--ranks", type=int, default=1, help="of Dask and Ray")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     tables = Tables(arguments.data)
-    with SPMDEngine() as engine:
+    with open_engine(arguments.engine, arguments.ranks) as engine:
         (arguments.out / STARTED).touch()
         for number in map(int, arguments.queries.split(",")):
             query = QUERIES[number]
@@ -137,7 +163,7 @@ def main() -> int:
                     out=arguments.out,
                 )
             except Exception:
-                error = arguments.out / f"{query.name}-error-{engine.rank}.txt"
+                error = arguments.out / f"{query.name}-error-{_rank(engine)}.txt"
                 error.write_text(traceback.format_exc())
                 raise
     return 0

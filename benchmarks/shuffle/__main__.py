@@ -25,6 +25,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -254,6 +255,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Run the benchmark; see the module. The status is 1 if one of our own cases failed."""
     arguments = parse()
+    # As an interrupt: what has been started is ended on the way out.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     machine = hardware()
     print(f"{machine['processor']}, {machine['cores']} cores", flush=True)
     runner = Runner(arguments)

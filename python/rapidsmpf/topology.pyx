@@ -16,15 +16,16 @@ cdef extern from "<rapidsmpf_python/topology.hpp>" namespace "rapidsmpf::python"
         vector[string] network_devices
 
     vector[cpp_Binding] cpp_own_binding "rapidsmpf::python::own_binding"() except +translate_exception
+    vector[cpp_Binding] cpp_shares "rapidsmpf::python::shares"(size_t) except +translate_exception
     void cpp_bind_cpus "rapidsmpf::python::bind_cpus"(vector[int]) except +translate_exception
     void cpp_prefer_memory "rapidsmpf::python::prefer_memory"(vector[int]) except +translate_exception
 
-__all__ = ["DeviceBinding", "bind_cpus", "find_device_binding", "prefer_memory_of"]
+__all__ = ["DeviceBinding", "bind_cpus", "find_device_binding", "plan_shares", "prefer_memory_of"]
 
 
 @dataclass(frozen=True)
 class DeviceBinding:
-    """What is near to a GPU.
+    """What is near to a GPU, or is one rank's share.
 
     Attributes
     ----------
@@ -54,10 +55,41 @@ def find_device_binding():
         found = cpp_own_binding()
     if found.empty():
         return None
+    return _binding(found[0])
+
+
+def plan_shares(count):
+    """Cut what this process may use into equal shares: whole cores, in the order of NUMA nodes.
+
+    Parameters
+    ----------
+    count
+        Number of shares; with more of them than cores, each is one CPU, in turn.
+
+    Returns
+    -------
+    list of DeviceBinding
+        One for each share.
+
+    Raises
+    ------
+    ValueError
+        If ``count`` is less than 1.
+    """
+    if count < 1:
+        raise ValueError(f"the number of shares must be at least 1, got {count}")
+    cdef size_t number = count
+    cdef vector[cpp_Binding] found
+    with nogil:
+        found = cpp_shares(number)
+    return [_binding(found[i]) for i in range(found.size())]
+
+
+cdef _binding(cpp_Binding& binding):
     return DeviceBinding(
-        tuple(found[0].cpus),
-        tuple(found[0].memory_nodes),
-        tuple(name.decode() for name in found[0].network_devices),
+        tuple(binding.cpus),
+        tuple(binding.memory_nodes),
+        tuple([name.decode() for name in binding.network_devices]),
     )
 
 

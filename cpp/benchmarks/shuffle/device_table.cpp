@@ -10,6 +10,7 @@
 #include <rmm/mr/pool_memory_resource.hpp>
 
 #include <rapidsmpf/coll/shuffler.hpp>
+#include <rapidsmpf/memory/pinned_memory_resource.hpp>
 #include <rapidsmpf/memory/rmm_resource.hpp>
 #include <rapidsmpf/table/partition.hpp>
 
@@ -72,7 +73,11 @@ class Cell {
         auto const chunks = static_cast<std::int64_t>(cut.chunks);
         for (std::int64_t i = 0; i < chunks; ++i) {
             auto const first = rows.num_rows() * i / chunks;
-            batches_.push_back(rows.slice(first, rows.num_rows() * (i + 1) / chunks - first));
+            // Each on a stream of its own, as chunks come from an engine: so the next is counted while one is written.
+            auto const batch = rows.slice(first, rows.num_rows() * (i + 1) / chunks - first);
+            batches_.emplace_back(
+                batch.schema(), batch.columns(), batch.num_rows(), batch.owner(), batch.place(),
+                br.device().next_stream());
         }
         for (Rank rank = 0; rank < job.comm()->nranks(); ++rank) {
             for (std::uint32_t p = 0; p < partitions_; ++p) {
@@ -198,6 +203,8 @@ void device_table(Job& job, Arguments const& arguments) {
         rmm::mr::get_current_device_resource_ref(), (bytes * 5 + 255) / 256 * 256};
     BufferResource::Settings settings;
     settings.device_mr = std::make_shared<RmmResource>(pool);
+    settings.pinned_mr =
+        PinnedMemoryResource::make({.numa_node = {}, .initial_pool_size = std::size_t{64} << 20U});
     auto const br = BufferResource::make(std::move(settings));
     auto const host_rows =
         make_rows(static_cast<std::uint64_t>(job.rank()), static_cast<std::int64_t>(bytes / row_bytes));

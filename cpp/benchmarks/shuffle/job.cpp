@@ -133,6 +133,20 @@ void Job::write(Record const& record) {
     }
 }
 
+void Job::write(CellRecord const& cell) {
+    Record record;
+    record.text("case", cell.name);
+    record.number("ranks", std::uint64_t{nranks()});
+    record.number("chunk_bytes", std::uint64_t{cell.chunk_bytes});
+    record.number("partitions_per_rank", std::uint64_t{cell.partitions_per_rank});
+    record.number("bytes", std::uint64_t{cell.bytes});
+    record.number("memcpy_bytes", std::uint64_t{cell.memcpy_bytes});
+    for (auto const& [name, series] : cell.series) {
+        record.series(name, series);
+    }
+    write(record);
+}
+
 Memcpy::Memcpy(std::size_t bytes) : from_(bytes / 8 + 1, 1), to_(bytes / 8 + 1, 2), bytes_{bytes} {}
 
 void Memcpy::run() {

@@ -67,12 +67,23 @@ class Job {
         std::vector<std::uint64_t> const& sent, std::vector<std::uint64_t> const& received,
         std::string const& what);
     void write(Record const& record);
+    void write(CellRecord const& cell);
 
   private:
     config::Options options_;
     exchange::Settings settings_;
     std::shared_ptr<Communicator> comm_;
     std::ofstream out_;
+};
+
+// What a cell of a grid measured: its place there, how many bytes were inserted, and the series by name.
+struct CellRecord {
+    std::string_view name;
+    std::size_t chunk_bytes;
+    std::size_t partitions_per_rank;
+    std::size_t bytes;
+    std::size_t memcpy_bytes;
+    std::vector<std::pair<std::string, Series>> series;
 };
 
 // Copies `bytes` once from memory to memory, both warm and larger than the caches: what the others are measured by.

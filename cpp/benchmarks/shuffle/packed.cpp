@@ -111,16 +111,8 @@ void run_cell(
             memcpy.add(copied);
         }
     }
-    Record record;
-    record.text("case", "packed");
-    record.number("ranks", std::uint64_t{job.nranks()});
-    record.number("chunk_bytes", std::uint64_t{size});
-    record.number("partitions_per_rank", std::uint64_t{per_rank});
-    record.number("bytes", std::uint64_t{bytes * job.nranks()});
-    record.series("exchange", shuffle);
-    record.number("memcpy_bytes", std::uint64_t{bytes * job.nranks()});
-    record.series("memcpy", memcpy);
-    job.write(record);
+    auto const all = bytes * job.nranks();
+    job.write(CellRecord{"packed", size, per_rank, all, all, {{"exchange", shuffle}, {"memcpy", memcpy}}});
 }
 
 }  // namespace

@@ -148,17 +148,14 @@ void table(Job& job, Arguments const& arguments) {
                     exchange.add(alone);
                 }
             }
-            Record record;
-            record.text("case", "table");
-            record.number("ranks", std::uint64_t{job.nranks()});
-            record.number("chunk_bytes", std::uint64_t{size});
-            record.number("partitions_per_rank", std::uint64_t{per_rank});
-            record.number("bytes", std::uint64_t{num_rows * row_bytes * job.nranks()});
-            record.series("end_to_end", end_to_end);
-            record.series("exchange", exchange);
-            record.number("memcpy_bytes", std::uint64_t{bytes * job.nranks()});
-            record.series("memcpy", memcpy);
-            job.write(record);
+            job.write(
+                CellRecord{
+                    "table",
+                    size,
+                    per_rank,
+                    num_rows * row_bytes * job.nranks(),
+                    bytes * job.nranks(),
+                    {{"end_to_end", end_to_end}, {"exchange", exchange}, {"memcpy", memcpy}}});
         }
     }
 }

@@ -16,11 +16,11 @@
 
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/device/cuda_check.hpp>
 #include <rapidsmpf/device/device.hpp>
 #include <rapidsmpf/device/exported_memory.hpp>
 #include <rapidsmpf/device/gather_copy.hpp>
 
-#include "cuda_check.hpp"
 #include "cuda_exported_memory.hpp"
 
 namespace rapidsmpf::device {
@@ -132,7 +132,7 @@ class CudaDevice final : public Device {
         if (!exported_ && !no_export_.empty()) {
             reason = no_export_;
         } else if (!exported_) {
-            exported_ = detail::make_cuda_exported_memory(ordinal_, no_export_);
+            exported_ = detail::make_cuda_exported_memory(*this, ordinal_, no_export_);
             reason = no_export_;
         }
         return exported_.get();

@@ -15,10 +15,11 @@
 #include <sys/random.h>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/device/cuda_check.hpp>
+#include <rapidsmpf/device/extents.hpp>
+#include <rapidsmpf/device/returned_ranges.hpp>
 
-#include "cuda_check.hpp"
 #include "quarantine.hpp"
-#include "shared_extents.hpp"
 
 namespace rapidsmpf::device::detail {
 
@@ -48,7 +49,7 @@ std::vector<std::uint8_t> to_bytes(Identity const& identity) {
 
 class CudaExportedMemory final : public ExportedMemory {
   public:
-    explicit CudaExportedMemory(int ordinal) : ordinal_{ordinal} {
+    CudaExportedMemory(Device& device, int ordinal) : ordinal_{ordinal}, returned_{device} {
         OnDevice const here{ordinal_};
         cudaDeviceProp properties{};
         check_cuda(cudaGetDeviceProperties(&properties, ordinal_), "cudaGetDeviceProperties");
@@ -119,19 +120,12 @@ class CudaExportedMemory final : public ExportedMemory {
         std::byte* base{nullptr};
         std::uint64_t size{0};
         cudaIpcMemHandle_t handle{};
-        SharedExtents free;
+        Extents free;
     };
     struct Range {
         std::uint32_t region;
         std::uint64_t offset;
         std::uint64_t size;
-    };
-    // Blocks that have come back, and when they are free: nobody asks before there is nothing else to be had. What
-    // is marked later than it might be is only free later.
-    struct Returned {
-        std::vector<Range> unmarked;
-        std::vector<Range> marked;
-        cudaEvent_t done{nullptr};  // of what is marked; made when it is needed
     };
     class Block final : public ExportedBlock {
       public:
@@ -196,51 +190,16 @@ class CudaExportedMemory final : public ExportedMemory {
         used_ -= block.size();
         try {
             std::lock_guard const lock{mutex_};
-            returned_[native(block.stream())].unmarked.push_back(
-                {block.region(), block.offset(), block.size()});
-        } catch (std::exception const&) {  // NOLINT(bugprone-empty-catch)
+            returned_.put(block.stream(), Range{block.region(), block.offset(), block.size()});
+        } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
             // There is no memory to remember the block by: nobody gets it any more.
         }
     }
 
     void take_back_locked() {
-        for (auto& [stream, returned] : returned_) {
-            if (!returned.marked.empty()) {
-                if (!is_done(cudaEventQuery(returned.done))) {
-                    continue;
-                }
-                free_locked(returned.marked);
-            }
-            if (returned.unmarked.empty()) {
-                continue;
-            }
-            if (is_done(cudaStreamQuery(stream))) {
-                free_locked(returned.unmarked);
-                continue;
-            }
-            if (returned.done == nullptr) {
-                check_cuda(
-                    cudaEventCreateWithFlags(&returned.done, cudaEventDisableTiming), "cudaEventCreate");
-            }
-            check_cuda(cudaEventRecord(returned.done, stream), "cudaEventRecord");
-            returned.marked.swap(returned.unmarked);
-        }
-    }
-
-    [[nodiscard]] static bool is_done(cudaError_t status) {
-        if (status == cudaErrorNotReady) {
-            (void)cudaGetLastError();
-            return false;
-        }
-        check_cuda(status, "asking whether a stream is done");
-        return true;
-    }
-
-    void free_locked(std::vector<Range>& ranges) {
-        for (auto const& range : ranges) {
+        returned_.take_back([&](Range const& range) {
             regions_[range.region].free.insert({range.offset, range.offset + range.size});
-        }
-        ranges.clear();
+        });
     }
 
     int const ordinal_;
@@ -253,7 +212,7 @@ class CudaExportedMemory final : public ExportedMemory {
 
     mutable std::mutex mutex_;  // guards everything below
     std::deque<Region> regions_;
-    std::map<cudaStream_t, Returned> returned_;
+    ReturnedRanges<Range> returned_;
 };
 
 // The regions stay open until nobody uses the process's memory any more.
@@ -367,9 +326,9 @@ std::shared_ptr<ImportedMemory> CudaExportedMemory::import(
 
 }  // namespace
 
-std::unique_ptr<ExportedMemory> make_cuda_exported_memory(int ordinal, std::string& reason) {
+std::unique_ptr<ExportedMemory> make_cuda_exported_memory(Device& device, int ordinal, std::string& reason) {
     try {
-        return std::make_unique<CudaExportedMemory>(ordinal);
+        return std::make_unique<CudaExportedMemory>(device, ordinal);
     } catch (std::exception const& error) {
         reason = error.what();
         return nullptr;

@@ -8,7 +8,8 @@
 
 namespace rapidsmpf::device::detail {
 
-// Makes the first region, too: whether the system allows it shows only then. Null, with the reason, when it does not.
-[[nodiscard]] std::unique_ptr<ExportedMemory> make_cuda_exported_memory(int ordinal, std::string& reason);
+// `device` owns it. Makes the first region, too: whether the system allows it shows only then. Null, with the reason, when it does not.
+[[nodiscard]] std::unique_ptr<ExportedMemory> make_cuda_exported_memory(
+    Device& device, int ordinal, std::string& reason);
 
 }  // namespace rapidsmpf::device::detail

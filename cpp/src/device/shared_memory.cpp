@@ -23,11 +23,11 @@
 #include <unistd.h>
 
 #include <rapidsmpf/device/device.hpp>
+#include <rapidsmpf/device/extents.hpp>
 #include <rapidsmpf/device/host_memory.hpp>
 #include <rapidsmpf/device/shared_view.hpp>
 
 #include "quarantine.hpp"
-#include "shared_extents.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define RAPIDSMPF_ADDRESS_SANITIZER 1
@@ -299,7 +299,7 @@ class SharedMemory::Pool {
     std::atomic<std::size_t> used_{0};
 
     std::mutex mutex_;  // guards everything up to the next
-    detail::SharedExtents extents_;
+    detail::Extents extents_;
     std::array<std::deque<Kept>, class_count> kept_;
     std::uint64_t puts_{0};
     std::uint64_t next_word_{first_word};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <utility>
 
 #include <rapidsmpf/core/byte_codec.hpp>
@@ -15,13 +14,12 @@ namespace rapidsmpf::exchange {
 
 namespace {
 
-// From this size on a piece goes by a copy engine, of which a GPU has several: they are a little faster than a kernel, and
-// leave the multiprocessors to others. Below they would pay for each piece what a kernel pays for all of them.
-std::size_t const engine_piece =
-    std::getenv("XX_ENGINE") ? std::strtoull(std::getenv("XX_ENGINE"), nullptr, 10) : std::size_t{8} << 20U;
-// A link is filled by a few multiprocessors; the others are for the kernels that cut the next chunk meanwhile.
-std::uint32_t const most_processors =
-    std::getenv("XX_SM") ? static_cast<std::uint32_t>(std::atoi(std::getenv("XX_SM"))) : 24U;
+// From this size on a piece goes by a copy engine, of which a GPU has several: they leave the multiprocessors to the kernels
+// that cut the next chunk meanwhile, which is worth more than what a kernel gains on pieces of a few MiB. Smaller pieces
+// would pay for each what a kernel pays for all of them.
+constexpr std::size_t engine_piece = std::size_t{2} << 20U;
+// A link is filled by a few multiprocessors.
+constexpr std::uint32_t most_processors = 16;
 // Identities and handles are small.
 constexpr std::size_t longest_field = 4096;
 

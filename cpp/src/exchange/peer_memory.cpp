@@ -129,7 +129,7 @@ struct Layout {
     bool complete{true};
     std::vector<Place> places;
     std::size_t small_data{0};
-    std::size_t small_bytes{0};  // with padding
+    std::size_t small_bytes{0};                  // with padding
     std::shared_ptr<device::SharedBlock> small;  // of the small pieces, if there are several
     Blocks blocks;                               // by piece; null: in `small`, or no data
 };

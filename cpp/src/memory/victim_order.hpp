@@ -2,7 +2,7 @@
 // what has its bytes on a lower tier already.
 //
 // There may be very many small entries (a finely cut table), which come and go all the time. So these are kept in lists by
-// the power of two of their size, in no order among themselves, and only larger ones are sorted. Links are in the entries;
+// the power of two of their size and by whether they have a copy, and only larger ones are sorted. Links are in the entries;
 // owns nothing. Not thread-safe.
 #pragma once
 
@@ -93,12 +93,12 @@ class VictimOrder {
     struct Use {
         std::size_t count{0};
         std::set<Key> large;
-        std::array<Entry*, static_cast<std::size_t>(std::bit_width(small_size))> small{};
+        std::array<Entry*, 2 * static_cast<std::size_t>(std::bit_width(small_size))> small{};
     };
 
     static bool is_small(Entry const& entry) noexcept { return entry.size < small_size; }
     static std::size_t size_class(Entry const& entry) noexcept {
-        return static_cast<std::size_t>(std::bit_width(entry.size));
+        return 2 * static_cast<std::size_t>(std::bit_width(entry.size)) + (entry.lower != nullptr ? 1 : 0);
     }
 
     std::map<std::uint64_t, Use> uses_;

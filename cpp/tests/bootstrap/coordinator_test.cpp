@@ -141,6 +141,20 @@ class Ears {
     std::vector<Rank> left_;
 };
 
+// Three ranks, of which the first two listen.
+struct ThreeRanks {
+    ThreeRanks() {
+        a->start(ears0->events());
+        b->start(ears1->events());
+    }
+    ServerThread server{3};
+    std::shared_ptr<Ears> ears0{std::make_shared<Ears>()};
+    std::shared_ptr<Ears> ears1{std::make_shared<Ears>()};
+    std::unique_ptr<Coordinator> a{server.join(0)};
+    std::unique_ptr<Coordinator> b{server.join(1)};
+    std::unique_ptr<Coordinator> c{server.join(2)};
+};
+
 Bytes bytes_of(std::string const& text) {
     return Bytes(text.begin(), text.end());
 }
@@ -263,38 +277,24 @@ TEST(Coordinator, SessionsDoNotMix) {
 }
 
 TEST(Coordinator, AbortReachesTheOthersWithItsReason) {
-    ServerThread server{3};
-    Ears ears0;
-    Ears ears1;
-    auto const a = server.join(0);
-    auto const b = server.join(1);
-    auto const c = server.join(2);
-    a->start(ears0.events());
-    b->start(ears1.events());
+    ThreeRanks const ranks;
     auto waiting =
-        std::async(std::launch::async, [&] { EXPECT_THROW(b->barrier(patience), RankFailedError); });
-    c->abort("ValueError: enough");
-    auto const failure = ears0.failure();
+        std::async(std::launch::async, [&] { EXPECT_THROW(ranks.b->barrier(patience), RankFailedError); });
+    ranks.c->abort("ValueError: enough");
+    auto const failure = ranks.ears0->failure();
     EXPECT_EQ(failure.rank, 2);
     EXPECT_EQ(failure.reason, "ValueError: enough");
     EXPECT_EQ(failure.pid, ::getpid());
-    EXPECT_EQ(ears1.failure().rank, 2);
+    EXPECT_EQ(ranks.ears1->failure().rank, 2);
     waiting.get();
-    EXPECT_THROW(static_cast<void>(a->get("key", patience)), RankFailedError);
+    EXPECT_THROW(static_cast<void>(ranks.a->get("key", patience)), RankFailedError);
 }
 
 TEST(Coordinator, ConvictionReachesAllRanksTheCulpritToo) {
-    ServerThread server{3};
-    Ears ears0;
-    Ears ears1;
-    auto const a = server.join(0);
-    auto const b = server.join(1);
-    auto const c = server.join(2);
-    a->start(ears0.events());
-    b->start(ears1.events());
-    c->convict(0, "it sent nonsense");
-    c->abort("of no consequence");
-    for (auto* const ears : {&ears0, &ears1}) {
+    ThreeRanks const ranks;
+    ranks.c->convict(0, "it sent nonsense");
+    ranks.c->abort("of no consequence");
+    for (auto const& ears : {ranks.ears0, ranks.ears1}) {
         auto const failure = ears->failure();
         EXPECT_EQ(failure.rank, 0);
         EXPECT_EQ(failure.reason, "it sent nonsense");

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -100,6 +101,38 @@ inline std::shared_ptr<Buffer> patterned(
 
 inline bool has_pattern(std::span<std::byte const> bytes, Rank from, Rank to, std::uint64_t number) {
     return Pattern{from, to, number}.is_in(bytes.data(), bytes.size());
+}
+
+// Sends messages of all these sizes from each rank to each other, all at once. Returns what did not come as it was sent;
+// empty: everything did.
+inline std::string exchange_sizes(Communicator& comm, std::vector<std::size_t> const& sizes) {
+    auto const br = BufferResource::make();
+    auto const me = comm.rank();
+    struct Expected {
+        std::shared_ptr<Buffer> bytes;
+        Rank from;
+        std::size_t number;
+    };
+    std::vector<std::unique_ptr<Communicator::Request>> requests;
+    std::vector<Expected> expected;
+    for (std::size_t n = 0; n < sizes.size(); ++n) {
+        Tag const tag{static_cast<OpId>(n), 0};
+        for (Rank peer = 0; peer < comm.nranks(); ++peer) {
+            if (peer != me) {
+                expected.push_back({br->allocate(MemoryType::HOST, sizes[n]), peer, n});
+                requests.push_back(comm.recv(expected.back().bytes, 0, sizes[n], peer, tag));
+                requests.push_back(comm.send(patterned(br, sizes[n], me, peer, n), 0, sizes[n], peer, tag));
+            }
+        }
+    }
+    wait_all(comm, requests);
+    std::string wrong;
+    for (auto const& [bytes, from, number] : expected) {
+        if (!has_pattern(bytes->host_bytes(), from, me, number)) {
+            wrong += std::to_string(sizes[number]) + " bytes from rank " + std::to_string(from) + "; ";
+        }
+    }
+    return wrong;
 }
 
 inline std::vector<std::uint8_t> small_message(Rank from, Rank to, std::uint64_t number, std::size_t size) {

@@ -140,34 +140,34 @@ TEST(ProgressThread, MayBeDestroyedByItsOwnFunction) {
     auto thread = std::make_shared<ProgressThread>();
     std::weak_ptr<ProgressThread> const weak = thread;
     std::promise<void> alone;
-    std::promise<void> destroyed;
+    auto const destroyed = std::make_shared<std::promise<void>>();  // this test may end while it is being set
     auto* const raw = thread.get();
     // The function holds the last reference, and drops it while it runs.
-    raw->add_function([&, held = std::move(thread), gone = alone.get_future().share()]() mutable {
+    raw->add_function([destroyed, held = std::move(thread), gone = alone.get_future().share()]() mutable {
         gone.wait();
         held.reset();
-        destroyed.set_value();
+        destroyed->set_value();
         return Progress::done;
     });
     alone.set_value();
-    destroyed.get_future().get();
+    destroyed->get_future().get();
     EXPECT_TRUE(weak.expired());
 }
 
 TEST(ProgressThread, MayBeDestroyedWithItsOwnFunction) {
     auto thread = std::make_shared<ProgressThread>();
     std::promise<void> alone;
-    std::promise<void> destroyed;
+    auto const destroyed = std::make_shared<std::promise<void>>();  // this test may end while it is being set
     auto* const raw = thread.get();
     // The function holds the last reference and is dropped because it is done; then what it holds goes, the last first.
-    std::shared_ptr<void> last{nullptr, [&](void* /*nothing*/) { destroyed.set_value(); }};
+    std::shared_ptr<void> last{nullptr, [destroyed](void* /*nothing*/) { destroyed->set_value(); }};
     raw->add_function(
         [held = std::pair{std::move(last), std::move(thread)}, gone = alone.get_future().share()] {
             gone.wait();
             return Progress::done;
         });
     alone.set_value();
-    destroyed.get_future().get();
+    destroyed->get_future().get();
 }
 
 TEST(ProgressThread, StopIsIdempotent) {

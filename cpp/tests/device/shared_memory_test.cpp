@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -255,6 +257,31 @@ TEST_F(SharedMemoryTest, WhatIsNotAsOfferedIsRefused) {
     EXPECT_NE(refusal(ticket).find("cannot be watched"), std::string::npos);
     OtherMemory const not_sealed{0};
     EXPECT_NE(refusal(not_sealed.ticket).find("is not the memory that was offered"), std::string::npos);
+}
+
+// A process that may not look into this one's descriptors is refused.
+TEST_F(SharedMemoryTest, AnotherUserNamespaceIsRefused) {
+    enum Outcome : int { refused, opened, refused_otherwise, no_namespaces };
+    OtherMemory const other;
+    auto const child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        if (::unshare(CLONE_NEWUSER) != 0) {
+            std::_Exit(no_namespaces);
+        }
+        std::string why;
+        if (SharedView::open(other.ticket, why) != nullptr) {
+            std::_Exit(opened);
+        }
+        std::_Exit(why.find("cannot be opened") != std::string::npos ? refused : refused_otherwise);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == no_namespaces) {
+        GTEST_SKIP() << "no user namespaces here";
+    }
+    EXPECT_EQ(WEXITSTATUS(status), refused);
 }
 
 TEST_F(SharedMemoryTest, AViewOutlivesItsOwner) {

@@ -40,7 +40,8 @@ class PeerMemoryTest : public testing::Test {
   protected:
     void SetUp() override { RAPIDSMPF_ABOUT_THE_CPU(); }
 
-    PeerMemoryTest() {
+    explicit PeerMemoryTest(BufferResource::Settings settings = counting())
+        : br{BufferResource::make(std::move(settings))} {
         std::string reason;
         mine = PeerMemory::make(*cluster[1], reason);
         if (!mine) {
@@ -129,7 +130,35 @@ class PeerMemoryTest : public testing::Test {
         return settings;
     }
 
-    std::shared_ptr<BufferResource> br = BufferResource::make(counting());
+    // Has pieces of these sizes written and takes their chunks out.
+    std::vector<Operation::Chunk> received(std::vector<std::uint64_t> const& sizes) {
+        announce(sizes);
+        write(sizes, hear().grants.at(0).places, 1);
+        written(1);
+        std::vector<Operation::Chunk> chunks;
+        while (chunks.size() < sizes.size()) {
+            for (auto& chunk : operation->extract(0)) {
+                chunks.push_back(std::move(chunk));
+            }
+            std::this_thread::yield();
+        }
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+            auto const bytes = chunks[i].data.data->host_bytes();
+            EXPECT_EQ(bytes.size(), sizes[i]);
+            EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [&](std::byte byte) {
+                return byte == static_cast<std::byte>(i + 1);
+            })) << i;
+        }
+        return chunks;
+    }
+    static bool is_in_shared_memory(Operation::Chunk const& chunk) {
+        std::string reason;
+        auto const* const memory = SharedMemory::current(reason);
+        auto const* const at = chunk.data.data->data();
+        return at >= memory->base() && at < memory->base() + memory->ticket().size;
+    }
+
+    std::shared_ptr<BufferResource> br;
     LoopbackCluster cluster{2};
     std::unique_ptr<PeerMemory> mine;
     std::shared_ptr<Operation> operation;
@@ -166,6 +195,43 @@ TEST_F(PeerMemoryTest, PiecesAreWrittenToWhereTheyAreGranted) {
         })) << i;
     }
     EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 3'125'011);  // the pieces, once
+    EXPECT_EQ(br->memory_reserved(MemoryType::DEVICE), 0);
+}
+
+TEST_F(PeerMemoryTest, SmallPiecesStayWhereTheyLand) {
+    agree();
+    std::vector<std::uint64_t> const sizes{5'000, 1, 300, 64};
+    auto chunks = received(sizes);
+    for (auto const& chunk : chunks) {
+        EXPECT_TRUE(is_in_shared_memory(chunk));
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(chunk.data.data->data()) % 64, 0U);
+    }
+    EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 5'365);
+    EXPECT_EQ(br->memory_reserved(MemoryType::DEVICE), 0);
+    chunks.erase(chunks.begin(), chunks.begin() + 2);  // the others are there as long as they are wanted
+    EXPECT_EQ(chunks[0].data.data->host_bytes()[299], std::byte{3});
+    EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 364);
+}
+
+// Where more than half of the memory is taken.
+class PeerMemoryShortTest : public PeerMemoryTest {
+  protected:
+    PeerMemoryShortTest() : PeerMemoryTest{limited()} {}
+    static BufferResource::Settings limited() {
+        auto settings = counting();
+        settings.limits[0] = static_cast<std::int64_t>(1000 * KiB);
+        settings.available[0] = [] { return BufferResource::unlimited; };
+        return settings;
+    }
+};
+
+TEST_F(PeerMemoryShortTest, SmallPiecesAreCopiedOut) {
+    agree();
+    auto const much = br->allocate(MemoryType::DEVICE, 600 * KiB);
+    for (auto const& chunk : received({5'000, 1, 300, 64})) {
+        EXPECT_FALSE(is_in_shared_memory(chunk));
+    }
+    EXPECT_EQ(br->memory_used(MemoryType::DEVICE), static_cast<std::int64_t>(600 * KiB));
     EXPECT_EQ(br->memory_reserved(MemoryType::DEVICE), 0);
 }
 

@@ -1,9 +1,11 @@
 #include <rapidsmpf/table/partition.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include <rapidsmpf/core/crc32c.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/table/hash.hpp>
 
@@ -23,6 +26,42 @@ namespace {
 using testing::int64_table;
 using testing::RandomTables;
 using testing::row_texts;
+
+// Columns of 8, 4, 2 and 1 bytes.
+Table fixed_width_table(std::int64_t rows, std::uint64_t begin) {
+    auto const memory = std::make_shared<testing::Memory>();
+    std::vector<Field> fields;
+    std::vector<Column> columns;
+    auto const add = [&]<typename T>(char const* format, T) {
+        std::vector<T> values(static_cast<std::size_t>(rows));
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            values[i] = static_cast<T>((begin + i) * 0x9E3779B97F4A7C15U >> 7U);
+        }
+        Column column;
+        column.length = rows;
+        column.values = reinterpret_cast<std::byte const*>(memory->copy(values));
+        fields.emplace_back("c" + std::to_string(fields.size()), format);
+        columns.push_back(std::move(column));
+    };
+    add("l", std::int64_t{});
+    add("i", std::int32_t{});
+    add("s", std::int16_t{});
+    add("c", std::int8_t{});
+    return Table{std::make_shared<Schema const>(std::move(fields)), std::move(columns), rows, memory};
+}
+
+bool same_fixed_row(Table const& a, std::int64_t row_a, Table const& b, std::int64_t row_b) {
+    for (std::size_t c = 0; c < a.num_columns(); ++c) {
+        auto const width = a.schema()->fields()[c].width();
+        auto const at = [&](Table const& table, std::int64_t row) {
+            return table.columns()[c].values + (table.columns()[c].offset + row) * width;
+        };
+        if (std::memcmp(at(a, row_a), at(b, row_b), static_cast<std::size_t>(width)) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
 
 class Partition : public ::testing::Test {
   protected:
@@ -55,6 +94,29 @@ TEST_F(Partition, rows_of_every_type_go_where_their_hash_says_in_order) {
         auto const ids = hash_partition_ids(table, keys, count, seed);
         auto parts = partition_and_pack(table, keys, count, *br_, seed);
         ASSERT_EQ(unpacked(std::move(parts)), expected(table, ids, static_cast<std::size_t>(count))) << seed;
+    }
+}
+
+// Large enough to be written past the caches.
+TEST_F(Partition, large_tables_of_fixed_width) {
+    constexpr std::int64_t rows = 150'000;
+    auto const table = fixed_width_table(rows, 0);
+    std::vector<int> const keys{0};
+    for (int const count : {1, 7, 300}) {
+        auto const ids = hash_partition_ids(table, keys, count);
+        auto parts = partition_and_pack(table, keys, count, *br_);
+        std::vector<Table> tables;
+        for (auto& part : parts) {
+            tables.push_back(unpack(std::move(part)));
+        }
+        std::vector<std::int64_t> next(static_cast<std::size_t>(count), 0);
+        for (std::int64_t row = 0; row < rows; ++row) {
+            auto const p = ids[static_cast<std::size_t>(row)];
+            ASSERT_TRUE(same_fixed_row(tables[p], next[p]++, table, row)) << "row " << row;
+        }
+        for (std::size_t p = 0; p < tables.size(); ++p) {
+            ASSERT_EQ(next[p], tables[p].num_rows());
+        }
     }
 }
 
@@ -179,6 +241,16 @@ TEST_F(Partition, splits_out_of_range_or_order_throw) {
     EXPECT_EQ(split_and_pack(table, {}, *br_).size(), 1U);
 }
 
+// Sets where the values of the last column are said to be, with a checksum that is right.
+void rewrite_last_column(std::vector<std::uint8_t>& metadata, std::uint64_t offset, std::uint64_t size) {
+    constexpr std::size_t crc_at = 16;
+    std::memcpy(metadata.data() + metadata.size() - 16, &offset, 8);
+    std::memcpy(metadata.data() + metadata.size() - 8, &size, 8);
+    auto const bytes = std::span<std::uint8_t const>{metadata};
+    auto const crc = crc32c(bytes.subspan(crc_at + 4), crc32c(bytes.first(crc_at)));
+    std::memcpy(metadata.data() + crc_at, &crc, sizeof(crc));
+}
+
 class Concat : public Partition {
   protected:
     Table concat_packed(std::vector<Table> const& tables) {
@@ -240,6 +312,43 @@ TEST_F(Concat, partitions_of_several_tables_hold_all_rows) {
         std::sort(found.begin(), found.end());
         ASSERT_EQ(found, rows) << seed;
     }
+}
+
+// Many parts, small and large, some without rows; plain copies put them together.
+TEST_F(Concat, many_parts_of_fixed_width) {
+    std::vector<PackedData> parts;
+    std::int64_t rows = 0;
+    for (std::int64_t const count : {3, 0, 1, 5'000, 64, 0, 20'000, 7}) {
+        parts.push_back(pack(fixed_width_table(count, static_cast<std::uint64_t>(rows)), *br_));
+        rows += count;
+    }
+    auto const expected = fixed_width_table(rows, 0);
+    auto const table = unpack_and_concat(std::move(parts), *br_);
+    ASSERT_EQ(table.num_rows(), rows);
+    for (std::int64_t row = 0; row < rows; ++row) {
+        ASSERT_TRUE(same_fixed_row(table, row, expected, row)) << "row " << row;
+    }
+    // What comes out is a table like any other.
+    EXPECT_EQ(row_texts(unpack(pack(table.slice(0, 5), *br_))), row_texts(expected.slice(0, 5)));
+}
+
+TEST_F(Concat, a_malformed_part_of_fixed_width_is_refused) {
+    // Of the second part: its only column begins and ends elsewhere than it must.
+    for (auto const& [offset, size] :
+         {std::pair{std::uint64_t{64}, std::uint64_t{16}}, std::pair{std::uint64_t{8}, std::uint64_t{16}},
+          std::pair{std::uint64_t{0}, std::uint64_t{8}}, std::pair{~std::uint64_t{63}, std::uint64_t{16}}}) {
+        std::vector<PackedData> parts;
+        parts.push_back(pack(int64_table({1, 2}), *br_));
+        parts.push_back(pack(int64_table({3, 4}), *br_));
+        rewrite_last_column(parts[1].metadata, offset, size);
+        EXPECT_THROW(static_cast<void>(unpack_and_concat(std::move(parts), *br_)), FormatError)
+            << offset << ", " << size;
+    }
+    std::vector<PackedData> parts;
+    parts.push_back(pack(int64_table({1, 2}), *br_));
+    parts.push_back(pack(int64_table({3, 4}), *br_));
+    rewrite_last_column(parts[1].metadata, 0, 16);  // as it is: what is refused is not the rewriting
+    EXPECT_EQ(unpack_and_concat(std::move(parts), *br_).num_rows(), 4);
 }
 
 TEST_F(Concat, one_part_with_rows_is_not_copied) {

@@ -21,7 +21,8 @@ class HardwareBindingPolicy:
     """Which bindings an engine makes when it starts.
 
     A rank is bound to what is near to its GPU: the first of ``CUDA_VISIBLE_DEVICES``. Without a GPU nothing is nearer
-    than the rest, and nothing is bound. Under ``rrun`` the launcher has already given each rank its share.
+    than the rest, and nothing is bound, except that the workers of a cluster that an engine made for itself get a
+    share of the cores each. Under ``rrun`` the launcher has already given each rank its share.
 
     Attributes
     ----------
@@ -50,13 +51,15 @@ class HardwareBindingPolicy:
     network: bool = False
 
 
-def bind_to_device(policy: HardwareBindingPolicy) -> None:
+def bind_to_device(policy: HardwareBindingPolicy, *, share: int | None = None, nshares: int = 1) -> None:
     """Bind this process as a policy says.
 
     Parameters
     ----------
     policy
         What to bind, and when.
+    share, nshares
+        Without a GPU, take this one of as many equal shares of the cores that the process may use; None: all of them.
 
     Raises
     ------
@@ -71,7 +74,7 @@ def bind_to_device(policy: HardwareBindingPolicy) -> None:
             return
         _bound = True
         try:
-            _bind(policy)
+            _bind(policy, share, nshares)
         except OSError as error:
             if policy.raise_on_fail:
                 raise RuntimeError(
@@ -81,8 +84,10 @@ def bind_to_device(policy: HardwareBindingPolicy) -> None:
             _log.info("hardware binding failed: %s", error)
 
 
-def _bind(policy: HardwareBindingPolicy) -> None:
+def _bind(policy: HardwareBindingPolicy, share: int | None, nshares: int) -> None:
     found = topology.find_device_binding()
+    if found is None and share is not None:
+        found = topology.plan_shares(nshares)[share]
     if found is None:
         return
     if policy.network and found.network_devices:

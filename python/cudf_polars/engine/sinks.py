@@ -16,7 +16,7 @@ import polars as pl
 
 from cudf_polars.execute.transport import Transport
 
-__all__ = ["SinkTarget"]
+__all__ = ["SinkTarget", "write_frame"]
 
 _PREFIX = "part."
 _WRITERS = {
@@ -27,7 +27,8 @@ _WRITERS = {
 }
 
 
-def _write(frame: pl.DataFrame, target: object, extension: str, **kwargs: Any) -> None:
+def write_frame(frame: pl.DataFrame, target: object, extension: str, **kwargs: Any) -> None:
+    """Write a frame to one target as ``pl.LazyFrame.sink_*`` does."""
     _WRITERS[extension](frame.lazy(), target, engine="streaming", **kwargs)  # type: ignore[operator]
 
 
@@ -95,7 +96,7 @@ class _Directory(SinkTarget):
         return entries
 
     def write(self, frame: pl.DataFrame, **kwargs: Any) -> None:
-        _write(frame, self._temporary, self._extension, **{**kwargs, "mkdir": False})
+        write_frame(frame, self._temporary, self._extension, **{**kwargs, "mkdir": False})
 
     def commit(self) -> None:
         self._transport.allgather_bytes(b"written", op=_FIRST_OP)
@@ -124,7 +125,7 @@ class _OneWriter(SinkTarget):
         if self._transport.nranks > 1:
             rows = pl.DataFrame(self._transport.gather(frame, op=_FIRST_OP))
         if self._transport.rank == 0:
-            _write(rows, self._target, self._extension, **kwargs)
+            write_frame(rows, self._target, self._extension, **kwargs)
 
     def commit(self) -> None:
         self._transport.allgather_bytes(b"written", op=_FIRST_OP + 1)

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 from rapidsmpf import bootstrap
 from rapidsmpf.communicator import single
-from rapidsmpf.config import Options, get_environment_variables, registered_options
+from rapidsmpf.config import Options
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
-from rapidsmpf.streaming.core.context import Context
-from rapidsmpf.utils.string import parse_duration
 
-from cudf_polars.engine.core import ClusterInfo, StreamingEngine, check_reserved
+from cudf_polars.engine.core import StreamingEngine
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.options import StreamingOptions
-from cudf_polars.engine.sinks import SinkTarget
+from cudf_polars.engine.rank import Rank, RankSettings, resolve_options
 from cudf_polars.execute.exchange import RapidsmpfTransport
-from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.run import QueryOutcome, run_query
+from cudf_polars.execute.run import QueryOutcome
 from cudf_polars.streaming.actor_graph.collectives.common import next_op_ids
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
     from rapidsmpf.communicator.communicator import Communicator
+    from rapidsmpf.streaming.core.context import Context
 
 __all__ = ["SPMDEngine", "allgather_polars_dataframe"]
 
@@ -75,16 +71,7 @@ class SPMDEngine(StreamingEngine):
         executor_options: Mapping[str, Any] | None = None,
         engine_options: Mapping[str, Any] | None = None,
     ) -> None:
-        check_reserved(executor_options, engine_options)
-        given = (
-            rapidsmpf_options.get_strings() if isinstance(rapidsmpf_options, Options) else rapidsmpf_options
-        )
-        known = {n for n, info in StreamingOptions.describe().items() if info.group == "rapidsmpf"}
-        typed = {k: v for k, v in (given or {}).items() if k in known and not isinstance(v, str)}
-        options = StreamingOptions.from_dict({**typed, **(executor_options or {}), **(engine_options or {})})
-        # The C++ library knows more keys than the engine: what was given as strings goes through as it is.
-        texts = {k: v for k, v in (given or {}).items() if isinstance(v, str)}
-        self._start(comm, options, {**options.to_rapidsmpf_options(), **texts})
+        self._start(comm, resolve_options(rapidsmpf_options, executor_options, engine_options))
 
     @classmethod
     def from_options(cls, options: StreamingOptions, *, comm: Communicator | None = None) -> Self:
@@ -98,50 +85,39 @@ class SPMDEngine(StreamingEngine):
             A communicator to use, as for the constructor.
         """
         engine = cls.__new__(cls)
-        engine._start(comm, options, options.to_rapidsmpf_options())
+        engine._start(comm, RankSettings(options, options.to_rapidsmpf_options()))
         return engine
 
-    def _start(self, comm: Communicator | None, options: StreamingOptions, texts: dict[str, str]) -> None:
-        bind_to_device(options.get("hardware_binding"))
-        cpp_options = Options(texts)
-        cpp_options.insert_if_absent(get_environment_variables())
-        statistics = Statistics(bool(options.get("statistics")))
+    def _start(self, comm: Communicator | None, settings: RankSettings) -> None:
+        bind_to_device(settings.options.get("hardware_binding"))
+        statistics = Statistics(bool(settings.options.get("statistics")))
         self._owns_comm = comm is None
         if comm is None:
             progress = ProgressThread(statistics)
             if bootstrap.is_running_with_rrun():
-                comm = bootstrap.create_ucxx_comm(progress_thread=progress, options=cpp_options)
+                comm = bootstrap.create_ucxx_comm(
+                    progress_thread=progress, options=settings.library_options()
+                )
             else:
-                comm = single.new_communicator(cpp_options, progress)
-        self._comm: Communicator | None = comm
-        self._context: Context | None = Context.from_options(comm, cpp_options, statistics=statistics)
+                comm = single.new_communicator(settings.library_options(), progress)
+        self._rank: Rank | None = Rank(comm, settings, statistics)
         self.last_query: QueryOutcome | None = None
-        transport = RapidsmpfTransport(self._context, next_op_ids())
-        local = json.dumps(asdict(ClusterInfo.local(_device_memory()))).encode()
-        everyone = transport.allgather_bytes(local, op=0, timeout=_bootstrap_timeout(cpp_options))
-        infos = [ClusterInfo(**json.loads(v)) for v in everyone]
-        super().__init__(options, infos)
-        self._execution_options = ExecutionOptions(
-            fallback_mode=options.get("fallback_mode"),
-            broadcast_limit=options.get("broadcast_limit") or ExecutionOptions.broadcast_limit,
-            target_partition_size=options.get("target_partition_size")
-            or ExecutionOptions.target_partition_size,
-            max_rows_per_partition=options.get("max_rows_per_partition"),
-        )
+        super().__init__(settings.options, self._rank.gather_cluster_info(next_op_ids()))
+
+    def _open_rank(self, what: str) -> Rank:
+        self._check_open(what)
+        assert self._rank is not None
+        return self._rank
 
     @property
     def comm(self) -> Communicator:
         """The communicator; RuntimeError after shutdown."""
-        self._check_open("comm")
-        assert self._comm is not None
-        return self._comm
+        return self._open_rank("comm").comm
 
     @property
     def context(self) -> Context:
         """The streaming context; RuntimeError after shutdown."""
-        self._check_open("context")
-        assert self._context is not None
-        return self._context
+        return self._open_rank("context").context
 
     @property
     def rank(self) -> int:
@@ -152,75 +128,30 @@ class SPMDEngine(StreamingEngine):
         """Shut the engine down; if the block raised, the other ranks are told why before this one leaves."""
         error = exception[1] if len(exception) > 1 else None
         if isinstance(error, Exception) and self._owns_comm and not self._closed and self.nranks > 1:
-            RapidsmpfTransport(self.context).abort(error)
+            self._open_rank("comm").abort(error)
         super().__exit__(*exception)
 
     def _close(self) -> None:
         # A communicator that the caller gave lives on with the caller; ours ends with its last user.
-        if self._context is not None:
-            self._context.shutdown()
-        self._context = None
-        self._comm = None
-
-    def _transport(self) -> RapidsmpfTransport:
-        return RapidsmpfTransport(self.context, next_op_ids())
-
-    def _on_ranks(self, transport: RapidsmpfTransport, work: Callable[[], QueryOutcome]) -> QueryOutcome:
-        """Run ``work``; if it fails here, the others' part of it fails too, and the engine goes on."""
-        try:
-            return work()
-        except BaseException as error:
-            transport.abandon(error)
-            raise
+        rank, self._rank = self._rank, None
+        if rank is not None:
+            rank.close()
 
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
-        mine = self.context.statistics()
-        values = mine.serialize()
-        if clear:
-            mine.clear()
-        return [Statistics.deserialize(v) for v in self._transport().allgather_bytes(values, op=0)]
+        rank = self._open_rank("statistics")
+        transport = RapidsmpfTransport(rank.context, next_op_ids())
+        values = transport.allgather_bytes(rank.statistics(clear=clear), op=0)
+        return [Statistics.deserialize(value) for value in values]
 
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
-        transport = self._transport()
-        outcome = self._on_ranks(
-            transport,
-            lambda: run_query(lf, transport, optimizations=optimizations, options=self._execution_options),
-        )
-        self.last_query = outcome
-        return outcome.frame
+        self.last_query = self._open_rank("the engine").run(lf, next_op_ids(), optimizations)
+        return self.last_query.frame
 
     def _sink(
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
-        transport = self._transport()
-
-        def work() -> QueryOutcome:
-            sink = SinkTarget.open(target, extension, transport)
-            try:
-                outcome = run_query(
-                    lf, transport, optimizations=optimizations, options=self._execution_options
-                )
-                sink.write(outcome.frame, **kwargs)
-                sink.commit()
-            except BaseException:
-                sink.discard()
-                raise
-            return outcome
-
-        self.last_query = self._on_ranks(transport, work)
-
-
-def _bootstrap_timeout(options: Options) -> float:
-    default = next(o.default for o in registered_options() if o.key == "bootstrap_timeout")
-    return options.get(
-        "bootstrap_timeout", return_type=float, factory=lambda text: parse_duration(text or default)
-    )
-
-
-def _device_memory() -> int | None:
-    from rapidsmpf.utils.system_info import get_device_memory
-
-    return int(get_device_memory())
+        rank = self._open_rank("the engine")
+        self.last_query = rank.sink(lf, next_op_ids(), optimizations, target, extension, **kwargs)
 
 
 def allgather_polars_dataframe(*, engine: SPMDEngine, local_df: pl.DataFrame, op_id: int) -> pl.DataFrame:

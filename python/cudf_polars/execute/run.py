@@ -22,8 +22,25 @@ from cudf_polars.lower.physical import Estimate, Held, Stream
 from cudf_polars.plan.fingerprint import dump, fingerprint, first_difference
 from cudf_polars.plan.nodes import DataFrameScan, OpaqueNode, Plan, walk_nodes
 from cudf_polars.plan.read import read_plan
+from cudf_polars.plan.rebuild import to_lazyframe
 
-__all__ = ["QueryOutcome", "explain_query", "run_query"]
+__all__ = ["Query", "QueryOutcome", "explain_query", "read_query", "run_query"]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query that has been read: what a client reads once for all ranks, and each rank for itself under SPMD.
+
+    Attributes
+    ----------
+    plan
+        The typed plan. Its in-memory frames are this rank's part of the rows.
+    constant_frames
+        In-memory frames are constants that Polars made of the query, the same on all ranks.
+    """
+
+    plan: Plan
+    constant_frames: bool
 
 
 @dataclass(frozen=True)
@@ -54,14 +71,20 @@ class QueryOutcome:
         return explain_physical(self.physical, self.measured)
 
 
+def read_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> Query:
+    """Read ``lf`` with these optimisations; raises what Polars says of a query that is wrong."""
+    plan = read_plan(lf, optimizations)
+    return Query(plan, _frames_are_constants(lf, plan))
+
+
 def run_query(
-    lf: pl.LazyFrame,
+    query: pl.LazyFrame | Query,
     transport: Transport,
     *,
     optimizations: pl.QueryOptFlags | None = None,
     options: ExecutionOptions | None = None,
 ) -> QueryOutcome:
-    """Run ``lf`` on all ranks of ``transport``; every rank calls this with the same query.
+    """Run a query on all ranks of ``transport``; every rank calls this with the same one.
 
     Raises
     ------
@@ -79,8 +102,11 @@ def run_query(
     options = ExecutionOptions() if options is None else options
     if transport.nranks == 1:
         # The user's own query: it costs what Polars costs.
+        lf = to_lazyframe(query.plan.root) if isinstance(query, Query) else query
         return QueryOutcome(lf.collect(engine="streaming", optimizations=optimizations), [], None)
-    plan = read_plan(lf, optimizations)
+    if not isinstance(query, Query):
+        query = read_query(query, optimizations)
+    plan = query.plan
     executor = Executor(transport, optimizations=optimizations)
     frame_sizes = _agree(plan, executor)
     builder = StreamBuilder(options.settings(transport.nranks), executor.measure)
@@ -89,7 +115,7 @@ def run_query(
         builder,
         footers=functools.cache(read_row_groups),
         frame_sizes=frame_sizes,
-        constant_frames=_frames_are_constants(lf, plan),
+        constant_frames=query.constant_frames,
     )
     frame = executor.result(root)
     report(builder.fallbacks, options.fallback_mode)

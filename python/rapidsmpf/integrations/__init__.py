@@ -1,1 +1,7 @@
-"""RapidsMPF in the workers and with the tables of other libraries."""
+"""RapidsMPF in the workers and with the tables of other libraries: Dask, Ray, cuDF, or tasks in this process."""
+
+from __future__ import annotations
+
+from rapidsmpf.integrations.core import ShufflerIntegration, WorkerContext
+
+__all__ = ["ShufflerIntegration", "WorkerContext"]

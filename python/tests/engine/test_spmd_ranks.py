@@ -334,14 +334,17 @@ with SPMDEngine() as engine:
     ).check()
 
 
+FULL_DISK = f"""
+{SPILLING}
+os.environ["RAPIDSMPF_SPILL_DISK_LIMIT"] = "64 KiB"
+{PRELUDE}
+"""
+
+
 def test_a_full_disk_is_said_on_every_rank(table):
     job = run_ranks(
         2,
-        SPILLING
-        + """
-os.environ["RAPIDSMPF_SPILL_DISK_LIMIT"] = "64 KiB"
-"""
-        + PRELUDE
+        FULL_DISK
         + """
 t = pl.scan_parquet(sys.argv[1])
 with SPMDEngine() as engine:
@@ -358,11 +361,7 @@ with SPMDEngine() as engine:
 def test_after_a_full_disk_the_next_query_works(table):
     run_ranks(
         2,
-        SPILLING
-        + """
-os.environ["RAPIDSMPF_SPILL_DISK_LIMIT"] = "64 KiB"
-"""
-        + PRELUDE
+        FULL_DISK
         + """
 from rapidsmpf.error import RankFailedError, SpillError
 t = pl.scan_parquet(sys.argv[1])

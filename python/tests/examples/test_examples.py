@@ -82,10 +82,8 @@ def test_readme_shows_the_quickstart() -> None:
     assert shown == script.replace("sales()", '"sales/*.parquet"')
 
 
-@pytest.mark.parametrize("nranks", [None, 2, 3])
-def test_quickstart_prints_the_answer_of_polars(sales: Path, nranks: int | None) -> None:
-    out = run("quickstart.py", sales, nranks=nranks)
-    expected = (
+def quickstart_answer(sales: Path) -> pl.DataFrame:
+    return (
         pl.scan_parquet(sales / "*.parquet")
         .filter(pl.col("amount") > 100)
         .group_by("region")
@@ -93,7 +91,12 @@ def test_quickstart_prints_the_answer_of_polars(sales: Path, nranks: int | None)
         .sort("region")
         .collect(engine="streaming")
     )
-    assert str(expected) in out
+
+
+@pytest.mark.parametrize("nranks", [None, 2, 3])
+def test_quickstart_prints_the_answer_of_polars(sales: Path, nranks: int | None) -> None:
+    out = run("quickstart.py", sales, nranks=nranks)
+    assert str(quickstart_answer(sales)) in out
     held = re.findall(r"rank \d of (\d) holds (\d+) of 4 rows", out)
     assert [int(n) for n, _ in held] == [nranks or 1] * (nranks or 1)
     assert sum(int(part) for _, part in held) == 4
@@ -145,3 +148,18 @@ def test_shuffle_by_hand_brings_each_customer_to_one_partition(sales: Path, nran
         assert sorted(int(partition) for partition, _, _ in found) == list(range(8))
         assert sum(int(count) for _, count, _ in found) == rows(sales)
         assert sum(int(count) for _, _, count in found) == unique
+
+
+def test_dask_engine_prints_the_answer_of_polars(sales: Path) -> None:
+    out = run("dask_engine.py", sales)
+    assert out.startswith("cluster has 2 workers")
+    assert str(quickstart_answer(sales)) in out
+
+
+def test_dask_dataframes_are_shuffled_and_joined() -> None:
+    out = run("dask_shuffle.py")
+    found = re.findall(r"partition (\d) has (\d+) orders of (\d+) customers", out)
+    assert [number for number, _, _ in found] == ["0", "1", "2", "3"]
+    assert sum(int(count) for _, count, _ in found) == 12_000
+    assert sum(int(count) for _, _, count in found) == 50
+    assert len(re.findall(r"customer \d+ +\d+\.", out)) == 3

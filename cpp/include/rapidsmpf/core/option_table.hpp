@@ -96,15 +96,15 @@ inline constexpr auto option_table = [] {
         // Exchange.
         {"exchange_gather_limit", bytes, never_off, "16 KiB", full,
          "Chunks up to this size travel together with others of their frame; 0: none do.", {}},
-        {"exchange_frame_bytes", bytes, never_off, "4 MiB", full, "Size at which a frame is closed.", {}},
+        {"exchange_frame_bytes", bytes, never_off, "4 MiB", full, "Size at which a frame is closed; 64 MiB on a GPU.", {}},
         {"exchange_eager_bytes", bytes, never_off, "64 KiB", full,
          "What may be under way to one rank without having been asked for; 0: nothing.", {}},
         {"exchange_announce_bytes", bytes, never_off, "32 MiB", full,
-         "What may be announced to one rank and not granted yet.", {}},
+         "What may be announced to one rank and not granted yet; 1 GiB on a GPU.", {}},
         {"exchange_split_bytes", bytes, never_off, "1 GiB", full,
          "Longer payloads travel as several messages.", {}},
         {"exchange_receive_limit", bytes, never_off, "128 MiB", full,
-         "Memory granted to other ranks for what has not arrived yet.", {}},
+         "Memory granted to other ranks for what has not arrived yet; 2 GiB on a GPU.", {}},
         {"peer_memory", text, never_off, "auto", full,
          "Whether ranks on one host write payloads straight into each other's memory: auto, where the system "
          "allows it; off, payloads always travel as messages.", "auto|off"},

@@ -27,6 +27,12 @@ namespace rapidsmpf::python {
     return found ? std::vector{*found} : std::vector<topology::Binding>{};
 }
 
+// What each of several ranks without a GPU gets of what this process may use.
+[[nodiscard]] inline std::vector<topology::Binding> shares(std::size_t count) {
+    return topology::plan_bindings(
+        topology::read_topology("/sys", {}), topology::usable_cpus(), topology::RankGpus(count));
+}
+
 inline void bind_cpus(std::vector<int> const& cpus) {
     if (auto const error = topology::bind_process_to_cpus(cpus)) {
         throw SystemError{"cannot bind this process to CPUs " + topology::format_list(cpus), error};

@@ -1,4 +1,4 @@
-// Which ranges of the shared memory have no block: taken by best fit, joined with their neighbours when they come back.
+// Which ranges of a block of memory are free: taken by best fit, joined with their neighbours when they come back.
 //
 // Pure bookkeeping, not thread-safe; its owner has the lock.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace rapidsmpf::device::detail {
 
-class SharedExtents {
+class Extents {
   public:
     struct Range {
         std::uint64_t begin{0};

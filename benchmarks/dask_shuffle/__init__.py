@@ -1,0 +1,1 @@
+"""A Dask DataFrame shuffled through rapidsmpf, beside Dask's own ways."""

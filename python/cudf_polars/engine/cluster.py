@@ -1,0 +1,155 @@
+"""The client's side of an engine whose ranks are workers of a cluster: what Dask and Ray share.
+
+The client numbers its queries, so that the ranks' collectives meet whatever else runs on the same workers, and sends
+each rank the query and its part of in-memory frames. Ranks answer with a
+:class:`~cudf_polars.engine.relay.RankReply`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import polars as pl
+from rapidsmpf import bootstrap
+from rapidsmpf.error import RankFailedError
+from rapidsmpf.statistics import Statistics
+
+from cudf_polars.engine.core import ClusterInfo, StreamingEngine
+from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.engine.relay import RankReply, emit, remote_error
+from cudf_polars.engine.shipping import pack_query, unpack_frame
+from cudf_polars.engine.sinks import write_frame
+from cudf_polars.streaming.actor_graph.collectives.common import EPOCH_BITS
+
+if TYPE_CHECKING:
+    from polars import QueryOptFlags
+
+__all__ = ["ClusterEngine", "Lost", "refuse_rrun"]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Stands for the answer of a rank that can give none any more.
+
+    Attributes
+    ----------
+    reason
+        What is known of why.
+    """
+
+    reason: str
+
+
+def refuse_rrun(engine: str) -> None:
+    """Raise RuntimeError in a process that ``rrun`` has started: it would start a cluster on each rank."""
+    if bootstrap.is_running_with_rrun():
+        raise RuntimeError(
+            f"{engine} cannot be used inside an rrun cluster, where every rank runs the script. Use SPMDEngine"
+            " there, or start"
+            " this script without rrun."
+        )
+
+
+class ClusterEngine(StreamingEngine):
+    """Base of the engines with a client. Subclass and implement :meth:`_ask` and :meth:`_close`.
+
+    Parameters
+    ----------
+    options
+        All options of the engine.
+    names
+        How to call each rank in errors, by rank: "worker tcp://10.0.0.1:4711", say.
+    cluster_info
+        Where each rank runs, by rank.
+    """
+
+    def __init__(
+        self, options: StreamingOptions, names: Sequence[str], cluster_info: list[ClusterInfo]
+    ) -> None:
+        super().__init__(options, cluster_info)
+        self._names = [f"rank {rank}, {name}" for rank, name in enumerate(names)]
+        self._epochs = itertools.count()
+        self._failure: RankFailedError | None = None
+
+    @abstractmethod
+    def _ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
+        """Call ``RankHost.method(epoch, *arguments[rank])`` on every rank, and return what they answer, by rank.
+
+        When a rank is lost, the others' answers come soon; when the wait is interrupted, the query is abandoned.
+        """
+
+    def _call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a method of the ranks; returns the values, or raises the error to which the others are due."""
+        if self._failure is not None:
+            raise _copy(self._failure)
+        epoch = next(self._epochs) % ((1 << EPOCH_BITS) - 1) + 1
+        answers = self._ask(epoch, method, arguments)
+        replies = {rank: pickle.loads(a) for rank, a in enumerate(answers) if not isinstance(a, Lost)}
+        emit((self._names[rank], reply) for rank, reply in replies.items())
+        lost = {rank: a.reason for rank, a in enumerate(answers) if isinstance(a, Lost)}
+        if lost:
+            self._failure = self._failure_of(lost, replies)
+            raise _copy(self._failure)
+        errors = {rank: reply for rank, reply in replies.items() if reply.error is not None}
+        if errors:
+            # Others find that a rank has failed; the error is that of the one with an error of its own.
+            own = [r for r, reply in errors.items() if not isinstance(reply.error, RankFailedError)]
+            rank = min(own or errors)
+            raise remote_error(self._names[rank], errors[rank])
+        return [replies[rank].value for rank in range(self.nranks)]
+
+    def _failure_of(self, lost: Mapping[int, str], replies: Mapping[int, RankReply]) -> RankFailedError:
+        rank = min(lost)
+        for reply in replies.values():
+            error = reply.error
+            if isinstance(error, RankFailedError) and error.rank in lost:
+                rank = error.rank
+                break
+        info = self._cluster_info[rank]
+        return RankFailedError(
+            rank,
+            info.hostname,
+            info.pid,
+            f"{self._names[rank].partition(', ')[2]} is lost: {lost[rank]}. Make a new engine to go on.",
+        )
+
+    def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
+        packed = pack_query(lf, optimizations, self.nranks)
+        answers = self._call("collect", [(query,) for query in packed])
+        frames = [unpack_frame(value) for value in answers]
+        # Frames without rows say the schema when all are so.
+        return pl.concat([f for f in frames if f.height] or frames[:1], how="vertical")
+
+    def _sink(
+        self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
+    ) -> None:
+        if not isinstance(target, str | os.PathLike):
+            # A file object, say, is only here.
+            write_frame(self._run(lf, optimizations), target, extension, **kwargs)
+            return
+        packed = pack_query(lf, optimizations, self.nranks)
+        path = _absolute(target)
+        self._call("sink", [(query, path, extension, kwargs) for query in packed])
+
+    def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
+        answers = self._call("statistics", [(clear,)] * self.nranks)
+        return [Statistics.deserialize(value) for value in answers]
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    """Return a path that does not depend on this process's folder."""
+    text = os.fspath(path)
+    return text if urlsplit(text).scheme else str(Path(text).expanduser().absolute())
+
+
+def _copy(error: RankFailedError) -> RankFailedError:
+    """Return an error like this one, without its traceback."""
+    return RankFailedError(error.rank, error.host, error.pid, error.reason)

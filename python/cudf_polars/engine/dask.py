@@ -1,0 +1,429 @@
+"""The engine on a Dask cluster: each worker of the cluster is a rank, and the script is the client.
+
+Ranks live in the workers, beside whatever Dask runs there, and talk to each other without Dask; the client reaches
+them through the scheduler. ``--preload-nanny cudf_polars.engine.dask`` gives each worker that is started from the
+command line its GPU, or its share of the cores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import uuid
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import polars as pl
+from rapidsmpf.config import Options
+
+from cudf_polars.engine.cluster import ClusterEngine, Lost, refuse_rrun
+from cudf_polars.engine.core import ClusterInfo
+from cudf_polars.engine.local_workers import plan_workers, share_of_nanny
+from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.engine.rank import RankSettings, resolve_options
+from cudf_polars.engine.rank_host import RankHost, RankPlan
+
+try:
+    import distributed
+    from distributed.diagnostics.plugin import WorkerPlugin
+except ImportError as error:
+    raise ImportError(
+        "DaskEngine needs Dask: pip install 'riverrun[dask]', or dask and distributed"
+    ) from error
+from rapidsmpf.integrations.dask_workers import LOST, WorkerCalls, ipv4_of, raise_first
+
+if TYPE_CHECKING:
+    from distributed import Client, Nanny, Worker
+
+__all__ = ["DaskEngine", "dask_setup"]
+
+_GRACE_SECONDS = 5.0
+"""How long the answers of ranks are awaited after one has been lost, before asking whether their workers still live."""
+_CLOSE_SECONDS = 15.0
+"""How long a worker may take to leave an engine that shuts down."""
+
+# -- on the workers -------------------------------------------------------------------------------------------
+
+
+class _Ranks(WorkerPlugin):  # type: ignore[misc]
+    """The ranks that a worker is, by engine; they leave when the worker closes."""
+
+    name = "cudf-polars-ranks"
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, RankHost] = {}
+
+    async def teardown(self, worker: Worker) -> None:
+        """Tell the other ranks that this worker leaves, and go."""
+        hosts, self.hosts = self.hosts, {}
+        for host in hosts.values():
+            await asyncio.to_thread(host.close, f"its Dask worker {worker.address} was closed")
+
+
+def _ranks(worker: Worker) -> _Ranks:
+    ranks = worker.plugins.get(_Ranks.name)
+    if ranks is None:
+        ranks = worker.plugins[_Ranks.name] = _Ranks()
+    assert isinstance(ranks, _Ranks)
+    return ranks
+
+
+async def _make_root(engine: str, plan: RankPlan, dask_worker: Worker) -> bytes:
+    host = _ranks(dask_worker).hosts[engine] = RankHost(plan)
+    return await asyncio.wrap_future(host.submit(host.make_root))
+
+
+async def _join(engine: str, plan: RankPlan, root: bytes, dask_worker: Worker) -> tuple[int, ClusterInfo]:
+    hosts = _ranks(dask_worker).hosts
+    if engine not in hosts:
+        hosts[engine] = RankHost(plan)
+    host = hosts[engine]
+    return await asyncio.wrap_future(host.submit(functools.partial(host.join, root)))
+
+
+async def _run(
+    engine: str, epoch: int, method: str, arguments: tuple[Any, ...], dask_worker: Worker
+) -> bytes:
+    host = _ranks(dask_worker).hosts[engine]
+    return await asyncio.wrap_future(host.submit(functools.partial(getattr(host, method), epoch, *arguments)))
+
+
+async def _abandon(engine: str, epoch: int, reason: str, dask_worker: Worker) -> None:
+    host = _ranks(dask_worker).hosts.get(engine)
+    if host is not None:
+        await asyncio.to_thread(host.abandon, epoch, KeyboardInterrupt(reason))
+
+
+async def _leave(engine: str, reason: str | None, dask_worker: Worker) -> None:
+    host = _ranks(dask_worker).hosts.pop(engine, None)
+    if host is not None:
+        await asyncio.to_thread(host.close, reason)
+
+
+def dask_setup(nanny: Nanny) -> None:
+    """Give the worker of a nanny its GPU, or its share of the cores (``--preload-nanny cudf_polars.engine.dask``).
+
+    Called by Dask in the process of the nannies, before the worker's process starts. What the environment of the worker
+    says already stays.
+
+    Parameters
+    ----------
+    nanny
+        The nanny.
+
+    Raises
+    ------
+    TypeError
+        If this is not a nanny: ``--preload`` was used.
+    """
+    if not isinstance(nanny, distributed.Nanny):
+        raise TypeError(
+            "cudf_polars.engine.dask prepares a worker's process before it starts: use --preload-nanny, not"
+            " --preload (this is"
+            f" a {type(nanny).__name__})"
+        )
+    for name, value in share_of_nanny(nanny).items():
+        nanny.env.setdefault(name, value)
+
+
+# -- on the client --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _WorkerInfo:
+    """What the client knows of a worker before it becomes a rank."""
+
+    address: str
+    hostname: str
+    polars: str
+    memory_limit: int | None
+    cpus: int
+
+
+def _describe_worker() -> Callable[[Worker], tuple[str, str, int | None, int]]:
+    """Return a function that travels by value: it has to run before the worker imports anything of ours."""
+
+    def describe(dask_worker: Worker) -> tuple[str, str, int | None, int]:
+        import os
+        import socket
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            polars = version("polars")
+        except PackageNotFoundError:
+            polars = ""
+        limit = getattr(dask_worker.memory_manager, "memory_limit", None)
+        return socket.gethostname(), polars, limit, len(os.sched_getaffinity(0))
+
+    return describe
+
+
+def _prepare_worker() -> Callable[[int], None]:
+    """Return a function that travels by value: Polars reads the number of its threads when it is imported."""
+
+    def prepare(threads: int) -> None:
+        import os
+        import sys
+
+        if "polars" not in sys.modules:
+            os.environ.setdefault("POLARS_MAX_THREADS", str(threads))
+
+    return prepare
+
+
+class _Workers:
+    """The workers of a cluster that an engine uses, as its client reaches them.
+
+    Parameters
+    ----------
+    client
+        The client.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._calls = WorkerCalls(client)
+        self.engine = uuid.uuid4().hex
+        self.addresses = self._calls.addresses()
+        if not self.addresses:
+            raise RuntimeError(
+                f"the Dask cluster at {client.scheduler.address} has no workers: start some, or wait for them with"
+                " client.wait_for_workers(n)"
+            )
+        self._announced = set(self.addresses)
+
+    def start(self, settings: RankSettings, *, ours: bool) -> tuple[list[str], list[ClusterInfo]]:
+        """Make the workers ranks; returns their addresses and where they run, by rank."""
+        found = self._look_at_workers()
+        per_host = Counter(info.hostname for info in found)
+        several = len(per_host) > 1
+        seen: Counter[str] = Counter()
+        plans: dict[str, tuple[Any, ...]] = {}
+        for info in found:
+            plan = RankPlan(
+                settings,
+                len(found),
+                per_host[info.hostname],
+                share=seen[info.hostname] if ours else None,
+                address=ipv4_of(info.address) if several else None,
+                memory_limit=info.memory_limit or None,
+            )
+            seen[info.hostname] += 1
+            plans[info.address] = (self.engine, plan)
+        threads = {info.address: (max(1, info.cpus // per_host[info.hostname]),) for info in found}
+        raise_first(self._calls.each(_prepare_worker(), threads))
+        root = self.addresses[0]
+        address = raise_first(self._calls.each(_make_root, {root: plans[root]}))[root]
+        joins = {worker: (*plan, address) for worker, plan in plans.items()}
+        joined = raise_first(self._client.sync(self._calls.until_failure, _join, joins))
+        by_rank = sorted((rank, worker, info) for worker, (rank, info) in joined.items())
+        self.addresses = [worker for _, worker, _ in by_rank]
+        return self.addresses, [info for _, _, info in by_rank]
+
+    def _look_at_workers(self) -> list[_WorkerInfo]:
+        described = raise_first(self._calls.each(_describe_worker(), dict.fromkeys(self.addresses, ())))
+        found = [_WorkerInfo(address, h, p, m, c) for address, (h, p, m, c) in described.items()]
+        for info in found:
+            if info.polars != pl.__version__:
+                raise RuntimeError(
+                    f"worker {info.address} has Polars {info.polars or '(none)'}, this client {pl.__version__}: install"
+                    " the same"
+                    " on both"
+                )
+        return found
+
+    def ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
+        """Call a method of all ranks."""
+        try:
+            return self._client.sync(self._ask, epoch, method, arguments)  # type: ignore[no-any-return]
+        except BaseException as error:
+            # The user's Ctrl-C, say: nobody waits for the answer any more.
+            with contextlib.suppress(Exception):
+                reason = f"the client gave the query up ({type(error).__name__})"
+                self._calls.each(_abandon, dict.fromkeys(self.addresses, (self.engine, epoch, reason)))
+            raise
+
+    async def _ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
+        await self._look_for_changes()
+        calls = [
+            asyncio.ensure_future(self._calls.one(_run, address, (self.engine, epoch, method, given)))
+            for address, given in zip(self.addresses, arguments, strict=True)
+        ]
+        waiting = set(calls)
+        while waiting:
+            done, waiting = await asyncio.wait(
+                waiting,
+                timeout=_GRACE_SECONDS if len(waiting) < len(calls) else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not done:
+                # A rank whose worker is gone never answers, and connecting to it is tried for long.
+                living = await self._calls.living()
+                waiting = {c for c in waiting if self.addresses[calls.index(c)] in living}
+        for call in calls:
+            call.cancel()
+        return [self._answer(call) for call in calls]
+
+    def _answer(self, call: asyncio.Future[Any]) -> bytes | Lost:
+        if not call.done() or call.cancelled():
+            return Lost("the scheduler has lost it")
+        answer = call.result()
+        if isinstance(answer, bytes):
+            return answer
+        if isinstance(answer, KeyError):
+            return Lost("it was restarted, or has left the engine")
+        return Lost(str(answer) or type(answer).__name__)
+
+    async def _look_for_changes(self) -> None:
+        new = await self._calls.living() - self._announced
+        self._announced |= new
+        if new:
+            warnings.warn(
+                f"workers joined the cluster after this engine started: {', '.join(sorted(new))}. The next engine"
+                " will use them.",
+                stacklevel=2,
+            )
+
+    async def _leave_all(self, reason: str | None) -> None:
+        living = await self._calls.living()
+        arguments = {a: (self.engine, reason) for a in self.addresses if a in living}
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._calls.each_async(_leave, arguments), _CLOSE_SECONDS)
+
+    def leave(self, reason: str | None = None) -> None:
+        """Let the ranks go; errors do not matter any more."""
+        with contextlib.suppress(*LOST):
+            self._client.sync(self._leave_all, reason)
+
+
+class DaskEngine(ClusterEngine):
+    """Runs Polars queries on the workers of a Dask cluster; ``collect`` returns the whole answer to this process.
+
+    Each worker is a rank. Files are read by the workers; in-memory frames are cut over them by position. Sinks write
+    on the workers, one file each. Queries run beside Dask's own tasks; several engines, also of different clients,
+    can use one cluster at the same time. Workers that join later are used by the next engine.
+
+    Parameters
+    ----------
+    dask_client
+        The client of a running cluster. It and the cluster stay as they are when the engine shuts down. By default, the
+        engine makes a cluster on this machine and ends it: one worker for each visible GPU, or without any one for each
+        NUMA node.
+    n_workers
+        How many workers the engine's own cluster has instead; each gets an equal share of the machine.
+    rapidsmpf_options, executor_options, engine_options
+        Options by group, see :class:`~cudf_polars.engine.options.StreamingOptions`.
+
+    Raises
+    ------
+    TypeError
+        If an option is unknown, reserved or has the wrong type; or if the client is asynchronous.
+    ValueError
+        If both a client and a number of workers are given.
+    RuntimeError
+        In a process of an rrun cluster; if the cluster has no workers; or if they have another Polars.
+    TimeoutError
+        If a worker does not start within the option ``bootstrap_timeout``.
+
+    Examples
+    --------
+    >>> with DaskEngine() as engine:  # doctest: +SKIP
+    ...     pl.LazyFrame({"a": [1, 2]}).select(pl.sum("a")).collect(engine=engine).item()
+    3
+    """
+
+    def __init__(
+        self,
+        *,
+        dask_client: Client | None = None,
+        n_workers: int | None = None,
+        rapidsmpf_options: Mapping[str, Any] | Options | None = None,
+        executor_options: Mapping[str, Any] | None = None,
+        engine_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        settings = resolve_options(rapidsmpf_options, executor_options, engine_options)
+        self._start(settings, dask_client, n_workers)
+
+    @classmethod
+    def from_options(
+        cls, options: StreamingOptions, *, dask_client: Client | None = None, n_workers: int | None = None
+    ) -> Self:
+        """Make an engine from options.
+
+        Parameters
+        ----------
+        options
+            The options.
+        dask_client, n_workers
+            As for the constructor.
+        """
+        engine = cls.__new__(cls)
+        engine._start(RankSettings(options, options.to_rapidsmpf_options()), dask_client, n_workers)
+        return engine
+
+    def _start(self, settings: RankSettings, client: Client | None, n_workers: int | None) -> None:
+        refuse_rrun("DaskEngine")
+        with contextlib.ExitStack() as stack:
+            ours = client is None
+            if client is None:
+                client = _start_cluster(stack, n_workers)
+            elif n_workers is not None:
+                raise ValueError(
+                    "n_workers is for a cluster of the engine's own: leave it out with dask_client"
+                )
+            elif client.asynchronous:
+                raise TypeError(
+                    "DaskEngine needs a synchronous client: distributed.Client(asynchronous=False)"
+                )
+            workers = _Workers(client)
+            try:
+                addresses, infos = workers.start(settings, ours=ours)
+            except BaseException as error:
+                workers.leave(f"the engine did not start: {type(error).__name__}: {error}")
+                raise
+            stack.callback(workers.leave)
+            super().__init__(settings.options, [f"worker {address}" for address in addresses], infos)
+            self._workers = workers
+            self._resources = stack.pop_all()
+
+    def _ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
+        return self._workers.ask(epoch, method, arguments)
+
+    def _close(self) -> None:
+        self._resources.close()
+
+
+def _start_cluster(stack: contextlib.ExitStack, n_workers: int | None) -> Client:
+    """Start a scheduler, and workers that have equal shares of this machine."""
+    specs = {
+        i: {
+            "cls": distributed.Nanny,
+            "options": {
+                "nthreads": 1,
+                "env": env,
+                # The engine spills by itself; Dask would end a worker that uses what it may.
+                "memory_limit": 0,
+                "dashboard_address": None,
+                "silence_logs": "WARNING",
+            },
+        }
+        for i, env in enumerate(plan_workers(n_workers))
+    }
+    cluster = distributed.SpecCluster(
+        workers=specs,
+        scheduler={
+            "cls": distributed.Scheduler,
+            "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": ":0"},
+        },
+        name=f"riverrun-{os.getpid()}-{uuid.uuid4().hex[:8]}",
+        silence_logs="WARNING",
+    )
+    stack.enter_context(cluster)
+    client = stack.enter_context(distributed.Client(cluster))
+    client.wait_for_workers(len(specs))
+    return client

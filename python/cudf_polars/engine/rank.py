@@ -1,0 +1,177 @@
+"""One rank of an engine in this process: communicator, memory and threads, and what runs on them.
+
+Under SPMD an engine is one rank; under Dask and Ray each worker holds one for each engine of a client.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from rapidsmpf.config import Options, get_environment_variables, registered_options
+from rapidsmpf.statistics import Statistics
+from rapidsmpf.streaming.core.context import Context
+from rapidsmpf.utils.string import parse_duration
+from rapidsmpf.utils.system_info import get_device_memory
+
+from cudf_polars.engine.core import ClusterInfo, check_reserved
+from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.engine.sinks import SinkTarget
+from cudf_polars.execute.exchange import RapidsmpfTransport
+from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.run import Query, QueryOutcome, run_query
+
+if TYPE_CHECKING:
+    from polars import QueryOptFlags
+    from rapidsmpf.communicator.communicator import Communicator
+
+    from cudf_polars.streaming.actor_graph.collectives.common import OpIds
+
+__all__ = ["Rank", "RankSettings", "resolve_options"]
+
+
+@dataclass(frozen=True)
+class RankSettings:
+    """The options of a rank, as they travel to it.
+
+    Attributes
+    ----------
+    options
+        Those of the engine.
+    texts
+        Those of the C++ library, which knows more keys than the engine.
+    """
+
+    options: StreamingOptions
+    texts: Mapping[str, str]
+
+    def library_options(self) -> Options:
+        """Return the options of the C++ library; this process's environment fills what is not given."""
+        options = Options(dict(self.texts))
+        options.insert_if_absent(get_environment_variables())
+        return options
+
+
+def resolve_options(
+    rapidsmpf_options: Mapping[str, Any] | Options | None,
+    executor_options: Mapping[str, Any] | None,
+    engine_options: Mapping[str, Any] | None,
+) -> RankSettings:
+    """Bring the three groups of options that an engine's constructor takes together.
+
+    Raises
+    ------
+    TypeError
+        If an option is unknown, reserved or has the wrong type.
+    """
+    check_reserved(executor_options, engine_options)
+    given = rapidsmpf_options.get_strings() if isinstance(rapidsmpf_options, Options) else rapidsmpf_options
+    known = {n for n, info in StreamingOptions.describe().items() if info.group == "rapidsmpf"}
+    typed = {k: v for k, v in (given or {}).items() if k in known and not isinstance(v, str)}
+    options = StreamingOptions.from_dict({**typed, **(executor_options or {}), **(engine_options or {})})
+    # The C++ library knows more keys than the engine: what was given as strings goes through as it is.
+    texts = {k: v for k, v in (given or {}).items() if isinstance(v, str)}
+    return RankSettings(options, {**options.to_rapidsmpf_options(), **texts})
+
+
+class Rank:
+    """Runs queries together with the other ranks of a communicator.
+
+    Parameters
+    ----------
+    comm
+        The ranks. It lives on with whoever else holds it.
+    settings
+        The options.
+    statistics
+        Where what happens is recorded.
+    """
+
+    def __init__(self, comm: Communicator, settings: RankSettings, statistics: Statistics) -> None:
+        self.comm = comm
+        self._library_options = settings.library_options()
+        self.context = Context.from_options(comm, self._library_options, statistics=statistics)
+        options = settings.options
+        self._execution_options = ExecutionOptions(
+            fallback_mode=options.get("fallback_mode"),
+            broadcast_limit=options.get("broadcast_limit") or ExecutionOptions.broadcast_limit,
+            target_partition_size=options.get("target_partition_size")
+            or ExecutionOptions.target_partition_size,
+            max_rows_per_partition=options.get("max_rows_per_partition"),
+        )
+
+    def gather_cluster_info(self, op_ids: OpIds) -> list[ClusterInfo]:
+        """Return where each rank runs, by rank; all ranks call this, within ``bootstrap_timeout`` of each other."""
+        mine = json.dumps(asdict(ClusterInfo.local(int(get_device_memory())))).encode()
+        timeout = bootstrap_timeout(self._library_options)
+        everyone = RapidsmpfTransport(self.context, op_ids).allgather_bytes(mine, op=0, timeout=timeout)
+        return [ClusterInfo(**json.loads(value)) for value in everyone]
+
+    def run(
+        self, query: pl.LazyFrame | Query, op_ids: OpIds, optimizations: QueryOptFlags | None
+    ) -> QueryOutcome:
+        """Run a query; if it fails here, the others' part of it fails too, and the next one works."""
+        transport = RapidsmpfTransport(self.context, op_ids)
+        try:
+            return run_query(query, transport, optimizations=optimizations, options=self._execution_options)
+        except BaseException as error:
+            transport.abandon(error)
+            raise
+
+    def sink(
+        self,
+        query: pl.LazyFrame | Query,
+        op_ids: OpIds,
+        optimizations: QueryOptFlags | None,
+        target: object,
+        extension: str,
+        **kwargs: Any,
+    ) -> QueryOutcome:
+        """Run a query and write its rows: on all ranks, or on none."""
+        transport = RapidsmpfTransport(self.context, op_ids)
+        try:
+            sink = SinkTarget.open(target, extension, transport)
+            try:
+                outcome = run_query(
+                    query, transport, optimizations=optimizations, options=self._execution_options
+                )
+                sink.write(outcome.frame, **kwargs)
+                sink.commit()
+            except BaseException:
+                sink.discard()
+                raise
+            return outcome
+        except BaseException as error:
+            transport.abandon(error)
+            raise
+
+    def statistics(self, *, clear: bool) -> bytes:
+        """Return this rank's statistics, serialised, and begin anew if ``clear``."""
+        mine = self.context.statistics()
+        values = mine.serialize()
+        if clear:
+            mine.clear()
+        return values
+
+    def abandon(self, op_ids: OpIds, error: BaseException) -> None:
+        """End a query on all ranks because of ``error``; any thread may call this while it runs."""
+        RapidsmpfTransport(self.context, op_ids).abandon(error)
+
+    def abort(self, error: BaseException) -> None:
+        """Tell the other ranks that this one gives up altogether."""
+        RapidsmpfTransport(self.context).abort(error)
+
+    def close(self) -> None:
+        """End the threads. No query may be running."""
+        self.context.shutdown()
+
+
+def bootstrap_timeout(options: Options) -> float:
+    """Return how many seconds a rank waits for the others to start."""
+    default = next(o.default for o in registered_options() if o.key == "bootstrap_timeout")
+    return options.get(
+        "bootstrap_timeout", return_type=float, factory=lambda text: parse_duration(text or default)
+    )

@@ -1,0 +1,198 @@
+"""What happens on a rank, as its client sees it: results, errors, warnings and log records, with their own types.
+
+A worker may run queries of several engines at the same time, on several threads, while the warnings machinery of
+Python is the whole process's. So it is changed once, while any query runs, and what is said goes to the query whose
+thread said it, or to all when it was said on another thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import pickle
+import queue
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import cloudpickle
+
+__all__ = ["RankReply", "emit", "remote_error", "run_captured"]
+
+_LOGGERS = ("cudf_polars", "rapidsmpf")
+
+
+class _RemoteTraceback(Exception):
+    """The traceback of an error on a rank, as the cause of the error that the client raises."""
+
+    def __str__(self) -> str:
+        return "\n" + str(self.args[0])
+
+
+@dataclass
+class RankReply:
+    """What a rank answers.
+
+    Attributes
+    ----------
+    value
+        The result.
+    error
+        What was raised instead.
+    traceback
+        The traceback of ``error`` as text.
+    said
+        Warnings, each as the instance.
+    records
+        Log records.
+    """
+
+    value: Any = None
+    error: BaseException | None = None
+    traceback: str = ""
+    said: list[Warning] = field(default_factory=list)
+    records: list[logging.LogRecord] = field(default_factory=list)
+
+
+class _Capture(logging.Handler):
+    """Collects for the queries that run now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._guard = threading.Lock()
+        self._replies: dict[int, RankReply] = {}  # by thread
+        self._former: Any = None
+        self._prepare = logging.handlers.QueueHandler(queue.SimpleQueue()).prepare
+
+    @contextmanager
+    def into(self, reply: RankReply) -> Iterator[None]:
+        thread = threading.get_ident()
+        with self._guard:
+            if not self._replies:
+                self._begin()
+            self._replies[thread] = reply
+        try:
+            yield
+        finally:
+            with self._guard:
+                del self._replies[thread]
+                if not self._replies:
+                    self._end()
+
+    def _begin(self) -> None:
+        self._former = warnings.catch_warnings()
+        self._former.__enter__()
+        # Which are shown is for the filters of the client.
+        warnings.simplefilter("always")
+        warnings.showwarning = self._show
+        for name in _LOGGERS:
+            logging.getLogger(name).addHandler(self)
+
+    def _end(self) -> None:
+        for name in _LOGGERS:
+            logging.getLogger(name).removeHandler(self)
+        self._former.__exit__(None, None, None)
+
+    def _readers(self) -> list[RankReply]:
+        with self._guard:
+            mine = self._replies.get(threading.get_ident())
+            return list(self._replies.values()) if mine is None else [mine]
+
+    def _show(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        instance = message if isinstance(message, Warning) else category(message)
+        for reply in self._readers():
+            reply.said.append(instance)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        prepared = self._prepare(record)
+        for reply in self._readers():
+            reply.records.append(prepared)
+
+
+_capture = _Capture()
+
+
+def run_captured(work: Callable[[], Any]) -> bytes:
+    """Run ``work`` and return its :class:`RankReply`, pickled; raises nothing.
+
+    What cannot be pickled is replaced by its text.
+    """
+    reply = RankReply()
+    with _capture.into(reply):
+        try:
+            reply.value = work()
+        except BaseException as error:
+            reply.error = _portable(error)
+            reply.traceback = "".join(traceback.format_exception(error))
+    reply.said = [_portable(warning) for warning in reply.said]
+    return cloudpickle.dumps(reply)  # type: ignore[no-any-return]
+
+
+def _portable(error: Any) -> Any:
+    """Return ``error`` if it can travel, else one with its text; in either case without its traceback."""
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    try:
+        copy = pickle.loads(cloudpickle.dumps(error))
+        if type(copy) is type(error) and str(copy) == str(error):
+            return error
+    except Exception:  # whatever the methods of a user's class raise
+        pass
+    text = f"{type(error).__name__}: {error}"
+    return UserWarning(text) if isinstance(error, Warning) else RuntimeError(text)
+
+
+def emit(replies: Iterable[tuple[str, RankReply]]) -> None:
+    """Let the client say what its ranks have said: each warning once, and log records with the rank's name.
+
+    Parameters
+    ----------
+    replies
+        Names of the ranks and their replies.
+    """
+    replies = list(replies)
+    places: dict[tuple[type[Warning], str], tuple[Warning, list[str]]] = {}
+    for name, reply in replies:
+        for warning in reply.said:
+            names = places.setdefault((type(warning), str(warning)), (warning, []))[1]
+            if name not in names:
+                names.append(name)
+        for record in reply.records:
+            logger = logging.getLogger(record.name)
+            if logger.isEnabledFor(record.levelno):
+                record.msg = f"{name}: {record.msg}"
+                logger.handle(record)
+    for (category, text), (warning, names) in places.items():
+        if len(names) < len(replies):
+            warning = _named(warning, category, f"{text} (on {', '.join(names)})")
+        warnings.warn(warning, stacklevel=_user_stacklevel())
+
+
+def _user_stacklevel() -> int:
+    """Return the stack level, for a warning of this function's caller, of code that is neither ours nor Polars'."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(("cudf_polars.", "polars.")):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _named(warning: Warning, category: type[Warning], text: str) -> Warning:
+    try:
+        return category(text)
+    except Exception:  # a class with arguments of its own
+        return warning
+
+
+def remote_error(name: str, reply: RankReply) -> BaseException:
+    """Return the error of a reply, with the rank's name and traceback."""
+    error = reply.error
+    assert error is not None
+    error.add_note(f"Raised on {name}.")
+    error.__cause__ = _RemoteTraceback(reply.traceback)
+    return error

@@ -1,0 +1,174 @@
+"""How a query travels from a client to the ranks: the query once, its in-memory frames cut over the ranks.
+
+A query without frames of its own travels as Polars serialises it, and each rank reads it: the client need not reach the
+files. One with frames is read by the client, since Polars serialises frames at 30 MB/s; what travels is the typed plan,
+and to each rank its own rows of the frames.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import pickle
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+import polars as pl
+
+from cudf_polars.execute.run import Query, read_query
+from cudf_polars.plan.last_resort import frame_scans
+from cudf_polars.plan.nodes import DataFrameScan, walk_nodes
+
+__all__ = ["PackedQuery", "pack_frame", "pack_query", "unpack_frame", "unpack_query"]
+
+_FLAGS = tuple(n for n in inspect.signature(pl.QueryOptFlags).parameters if hasattr(pl.QueryOptFlags, n))
+
+
+@dataclass(frozen=True)
+class PackedQuery:
+    """A query for one rank.
+
+    Attributes
+    ----------
+    flags
+        Polars' optimisation flags.
+    lazy_frame
+        The query as Polars serialises it, or None.
+    plan
+        Else the plan that the client has read, pickled without its frames.
+    frames
+        This rank's rows of the plan's frames.
+    """
+
+    flags: Mapping[str, bool]
+    lazy_frame: bytes | None = None
+    plan: bytes = b""
+    frames: Sequence[bytes] = ()
+
+
+def pack_frame(frame: pl.DataFrame) -> bytes:
+    """Return a frame as bytes, exactly."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Polars says that the format may change: both ends have one version
+        return frame.serialize()
+
+
+def unpack_frame(packed: bytes) -> pl.DataFrame:
+    """Return the frame of :func:`pack_frame`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pl.DataFrame.deserialize(io.BytesIO(packed))
+
+
+def pack_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags, nranks: int) -> list[PackedQuery]:
+    """Return the query as it travels to each rank.
+
+    Parameters
+    ----------
+    lf
+        The query; it is not run.
+    optimizations
+        Which optimisations Polars may make.
+    nranks
+        The rows of in-memory frames are cut into as many parts, by position.
+
+    Raises
+    ------
+    TypeError
+        If the query holds something that cannot be sent to another process.
+    """
+    flags = {name: bool(getattr(optimizations, name)) for name in _FLAGS}
+    try:
+        if not _has_frames(lf, optimizations):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return [PackedQuery(flags, lf.serialize())] * nranks
+        query = read_query(lf, optimizations)
+        plan, frames = _dump(query)
+    except (pickle.PicklingError, TypeError, AttributeError, pl.exceptions.ComputeError) as error:
+        raise TypeError(
+            f"this query cannot be sent to other processes: {error}. Functions and sources in it have to be picklable."
+        ) from error
+    parts = [_cut(frames, rank, nranks, whole=query.constant_frames) for rank in range(nranks)]
+    return [PackedQuery(flags, None, plan, [pack_frame(frame) for frame in part]) for part in parts]
+
+
+def unpack_query(
+    packed: PackedQuery, rank: int, nranks: int
+) -> tuple[pl.LazyFrame | Query, pl.QueryOptFlags]:
+    """Return a query, with this rank's rows of its frames, and its flags."""
+    flags = pl.QueryOptFlags(**packed.flags)
+    if packed.lazy_frame is None:
+        return _load(packed.plan, [unpack_frame(frame) for frame in packed.frames]), flags
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lf = pl.LazyFrame.deserialize(io.BytesIO(packed.lazy_frame))
+    if nranks == 1 or not _has_frames(lf, flags):
+        return lf, flags
+    # The client could not look into it, since the files are here and not there: all rows of the frames came along.
+    query = read_query(lf, flags)
+    plan, frames = _dump(query)
+    return _load(plan, _cut(frames, rank, nranks, whole=query.constant_frames)), flags
+
+
+def _has_frames(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> bool:
+    try:
+        return bool(frame_scans(lf._ldf.with_optimizations(optimizations._pyoptflags).visit()))
+    except (pl.exceptions.PolarsError, OSError, NotImplementedError):
+        return False  # files that are not here, or a wrong query: the ranks look for themselves
+
+
+def _dump(query: Query) -> tuple[bytes, list[pl.DataFrame]]:
+    """Pickle a query without its frames; of these, return the columns that it uses."""
+    scans = [node for node in walk_nodes(query.plan.root) if isinstance(node, DataFrameScan)]
+    numbers: dict[int, int] = {}
+    frames: list[pl.DataFrame] = []
+    used: dict[int, set[str]] = {}
+    for node in scans:
+        if id(node.frame) not in numbers:
+            numbers[id(node.frame)] = len(frames)
+            frames.append(node.frame)
+        used.setdefault(id(node.frame), set()).update(node.schema)
+    stream = io.BytesIO()
+    _Pickler(stream, numbers).dump(query)
+    return stream.getvalue(), [
+        # A frame without columns has no rows.
+        frame.select([n for n in frame.columns if n in used[id(frame)]] or frame.columns[:1])
+        for frame in frames
+    ]
+
+
+def _load(plan: bytes, frames: Sequence[pl.DataFrame]) -> Query:
+    query = _Unpickler(io.BytesIO(plan), frames).load()
+    assert isinstance(query, Query)
+    return query
+
+
+def _cut(frames: Sequence[pl.DataFrame], rank: int, nranks: int, *, whole: bool) -> list[pl.DataFrame]:
+    if whole:
+        return list(frames)
+    bounds = [(f.height * rank // nranks, f.height * (rank + 1) // nranks) for f in frames]
+    return [f.slice(low, high - low) for f, (low, high) in zip(frames, bounds, strict=True)]
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Leaves data frames out, by number."""
+
+    def __init__(self, stream: io.BytesIO, numbers: Mapping[int, int]) -> None:
+        super().__init__(stream, protocol=5)
+        self._numbers = numbers
+
+    def persistent_id(self, obj: Any) -> int | None:
+        return self._numbers.get(id(obj)) if isinstance(obj, pl.DataFrame) else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, stream: io.BytesIO, frames: Sequence[pl.DataFrame]) -> None:
+        super().__init__(stream)
+        self._frames = frames
+
+    def persistent_load(self, number: int) -> pl.DataFrame:
+        return self._frames[number]

@@ -1,0 +1,146 @@
+"""RayEngine on two actors of a Ray of this machine: answers, errors, lifetime, death of an actor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import warnings
+
+import polars as pl
+import pytest
+import ray
+from polars.testing import assert_frame_equal
+from rapidsmpf.error import RankFailedError
+
+from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.engine.ray import RayEngine
+from cudf_polars.lower import FallbackWarning
+
+ROWS = 1000
+FRAME = pl.DataFrame(
+    {
+        "k": [i % 7 for i in range(ROWS)],
+        "v": [float(i) for i in range(ROWS)],
+        "s": [f"text {i % 31}" if i % 5 else None for i in range(ROWS)],
+    }
+)
+
+
+def totals(lf):
+    return lf.group_by("k").agg(pl.col("v").sum(), pl.col("s").n_unique()).sort("k")
+
+
+ANSWER = totals(FRAME.lazy()).collect()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Ray about itself
+        ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with RayEngine(num_ranks=2) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "t.parquet"
+    FRAME.write_parquet(path, row_group_size=100)
+    return path
+
+
+def test_collect_returns_the_whole_answer(engine, table):
+    assert engine.nranks == len(engine.rank_actors) == 2
+    assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=engine), ANSWER)
+
+
+def test_in_memory_frames_are_split_once(engine):
+    assert_frame_equal(FRAME.lazy().collect(engine=engine), FRAME)
+    assert_frame_equal(totals(FRAME.lazy()).collect(engine=engine), ANSWER)
+
+
+def test_sinks_write_on_the_actors(engine, table, tmp_path):
+    pl.scan_parquet(table).sink_parquet(tmp_path / "out", engine=engine)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "part.00000.parquet",
+        "part.00001.parquet",
+    ]
+    assert_frame_equal(pl.read_parquet(tmp_path / "out"), FRAME)
+
+
+def test_errors_and_warnings_have_their_own_types(engine, table):
+    with pytest.raises(pl.exceptions.ColumnNotFoundError):
+        pl.scan_parquet(table).select("nothing").collect(engine=engine)
+    with pytest.raises(pl.exceptions.InvalidOperationError) as caught:
+        pl.scan_parquet(table).select(pl.col("s").cast(pl.Int64)).collect(engine=engine)
+    assert any("Ray actor" in note for note in caught.value.__notes__)
+    with pytest.warns(FallbackWarning, match="not fully distributed"):
+        pl.scan_parquet(table).select(pl.col("v").rolling_mean(3)).collect(engine=engine)
+    assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=engine), ANSWER)
+
+
+def test_information(engine):
+    infos = engine.gather_cluster_info()
+    assert len({info["pid"] for info in infos}) == 2
+    assert all(info["hostname"] == info.hostname for info in infos)
+
+
+def test_two_threads(engine, table):
+    answers: dict[int, float] = {}
+
+    def work(k):
+        query = pl.scan_parquet(table).filter(pl.col("k") == k).select(pl.col("v").sum())
+        answers[k] = query.collect(engine=engine).item()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {k: FRAME.filter(pl.col("k") == k)["v"].sum() for k in (1, 2)}
+
+
+def test_actor_is_killed_in_the_middle_of_a_query(table):
+    options = StreamingOptions(fallback_mode="silent")
+    with RayEngine.from_options(options, num_ranks=2) as engine:
+        victim = engine.gather_cluster_info()[1].pid
+
+        def end(column):
+            if os.getpid() == victim:
+                os.kill(victim, signal.SIGKILL)
+            return column
+
+        rows = pl.scan_parquet(table).with_columns(
+            pl.col("v").map_batches(end, return_dtype=pl.Float64, is_elementwise=True)
+        )
+        with pytest.raises(RankFailedError, match=r"Ray actor of process \d+ .*is lost") as caught:
+            rows.group_by("k").agg(pl.sum("v")).collect(engine=engine)
+        assert (caught.value.rank, caught.value.pid) == (1, victim)
+        with pytest.raises(RankFailedError, match="is lost"):
+            pl.scan_parquet(table).select(pl.len()).collect(engine=engine)
+    assert ray.is_initialized()
+    with RayEngine(num_ranks=2) as engine:
+        assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=engine), ANSWER)
+    with pytest.raises(RuntimeError, match="shutdown"):
+        engine.rank_actors  # noqa: B018
+
+
+def test_wrong_arguments():
+    with pytest.raises(ValueError, match="num_ranks"):
+        RayEngine(num_ranks=0)
+    with pytest.raises(TypeError, match="reserved keys"):
+        RayEngine(executor_options={"ray_context": 1})
+
+
+def test_refused_inside_rrun(monkeypatch):
+    monkeypatch.setenv("RRUN_RANK", "0")
+    monkeypatch.setenv("RRUN_SOCKET_ADDR", "127.0.0.1:1")
+    with pytest.raises(RuntimeError, match="rrun cluster"):
+        RayEngine()

@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +77,10 @@ class Bench:
     """What is shared by the measurements: pylibcudf, memory, a stream."""
 
     def __init__(self, rounds: int) -> None:
-        import pylibcudf
         import rmm
         from rmm.pylibrmm.stream import Stream
 
-        self.plc: Any = pylibcudf
+        self.plc: Any = import_module("pylibcudf")
         self.rmm: Any = rmm
         rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
         self.stream: Any = Stream()

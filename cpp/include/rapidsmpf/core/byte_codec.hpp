@@ -25,7 +25,8 @@ class ByteWriter {
         }
         return *this;
     }
-    ByteWriter& raw(std::span<std::uint8_t const> value) {
+    // Not inlined: g++ 12 takes the growing of a vector that it knows to be empty for an overflow.
+    [[gnu::noinline]] ByteWriter& raw(std::span<std::uint8_t const> value) {
         bytes_.insert(bytes_.end(), value.begin(), value.end());
         return *this;
     }

@@ -175,7 +175,7 @@ def test_what_is_spilled_can_be_put_together_at_once(br, pylibcudf):
 
 def test_unspilling_more_than_there_is(br):
     parts = spill_partitions(split_and_pack(DeviceOnly(BATCH), [], HostStream(), br).values(), br)
-    full = BufferResource.from_options(Options({"spill_device_limit": "1"}))
+    full = BufferResource.from_options(None, Options({"spill_device_limit": "1"}))
     with pytest.raises(ReservationError):
         unspill_partitions(parts, full, allow_overbooking=False)
     parts = spill_partitions(split_and_pack(DeviceOnly(BATCH), [], HostStream(), br).values(), br)

@@ -17,6 +17,8 @@ from rapidsmpf.memory.memory_resource cimport cpp_Stream, stream_of
 from rapidsmpf.memory.packed_data cimport PackedData, cpp_PackedData
 from rapidsmpf.table cimport Table, cpp_Table
 
+import importlib
+
 from rapidsmpf import table as tables
 from rapidsmpf.memory.buffer import MemoryType
 
@@ -40,13 +42,12 @@ __all__ = ["partition_and_pack", "spill_partitions", "split_and_pack", "unpack_a
 
 def _pylibcudf():
     try:
-        import pylibcudf
+        return importlib.import_module("pylibcudf")
     except ImportError as error:
         raise ImportError(
             "a table of libcudf can only be made where pylibcudf is installed: "
             "pip install pylibcudf-cu13 (or use rapidsmpf.table.unpack_and_concat, which needs nothing)"
         ) from error
-    return pylibcudf
 
 
 cdef vector[unique_ptr[cpp_PackedData]] _take(list partitions) except *:

@@ -24,22 +24,10 @@ from typing import Any
 
 from benchmarks.environment import hardware, versions
 from benchmarks.shuffle.__main__ import parse_size
-from benchmarks.shuffle.rows import NAMES, ROW_BYTES, RowSum, make_columns, total
+from benchmarks.shuffle.rows import ROW_BYTES, RowSum, make_frame, sum_frame, total
 
 METHODS = ("rapidsmpf", "p2p", "p2p in memory", "tasks")
 _ROOT = Path(__file__).resolve().parents[2]
-
-
-def _frame(part: int, rows: int) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame(make_columns(part, rows))
-
-
-def _sum(frame: Any) -> tuple[int, int]:
-    rows = RowSum()
-    rows.add({name: frame[name].to_numpy() for name in NAMES})
-    return rows.rows, rows.total
 
 
 def _begin_peak() -> float:
@@ -77,9 +65,11 @@ def measure(method: str, nbytes: int, chunk: int, workers: int) -> dict[str, Any
         ) as cluster,
         Client(cluster) as client,
     ):
-        frame = dd.from_map(_frame, range(parts), rows=rows).persist()
+        frame = dd.from_map(make_frame, range(parts), rows=rows).persist()
         wait(frame)
-        sent = total([RowSum(*s) for s in dask.compute(*[dask.delayed(_sum)(p) for p in frame.to_delayed()])])
+        sent = total(
+            [RowSum(*s) for s in dask.compute(*[dask.delayed(sum_frame)(p) for p in frame.to_delayed()])]
+        )
         if method == "rapidsmpf":
             from rapidsmpf.integrations.dask import bootstrap_dask_cluster
             from rapidsmpf.integrations.dask_dataframe import shuffle
@@ -94,7 +84,7 @@ def measure(method: str, nbytes: int, chunk: int, workers: int) -> dict[str, Any
         wait(out)
         seconds = time.perf_counter() - start
         after = client.run(_end_peak)
-        came = dask.compute(*[dask.delayed(_sum)(part) for part in out.to_delayed()])
+        came = dask.compute(*[dask.delayed(sum_frame)(part) for part in out.to_delayed()])
         sent.check(total([RowSum(*each) for each in came]))
     return {
         "method": method,

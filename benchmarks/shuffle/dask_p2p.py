@@ -8,21 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from typing import Any
 
-from benchmarks.shuffle.rows import NAMES, ROW_BYTES, RowSum, make_columns, total
-
-
-def _frame(part: int, rows: int) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame(make_columns(part, rows))
-
-
-def _sum(frame: Any) -> tuple[int, int]:
-    rows = RowSum()
-    rows.add({name: frame[name].to_numpy() for name in NAMES})
-    return rows.rows, rows.total
+from benchmarks.shuffle.rows import ROW_BYTES, RowSum, make_frame, sum_frame, total
 
 
 def main() -> int:
@@ -49,7 +36,7 @@ def main() -> int:
     )
     parts = max(arguments.bytes * arguments.ranks // arguments.chunk, 1)
     rows = arguments.chunk // ROW_BYTES
-    sent = total([RowSum(*_sum(_frame(part, rows))) for part in range(parts)])
+    sent = total([RowSum(*sum_frame(make_frame(part, rows))) for part in range(parts)])
     seconds: list[float] = []
     cpu: list[float] = []
     with (
@@ -59,7 +46,7 @@ def main() -> int:
         Client(cluster) as client,
     ):
         for i in range(-arguments.warmup, arguments.repeats):
-            frame = dd.from_map(_frame, range(parts), rows=rows).persist()
+            frame = dd.from_map(make_frame, range(parts), rows=rows).persist()
             wait(frame)
             busy = sum(client.run(time.process_time).values())
             start = time.perf_counter()
@@ -67,7 +54,7 @@ def main() -> int:
             wait(out)
             taken = time.perf_counter() - start
             busy = sum(client.run(time.process_time).values()) - busy
-            came = dask.compute(*[dask.delayed(_sum)(part) for part in out.to_delayed()])
+            came = dask.compute(*[dask.delayed(sum_frame)(part) for part in out.to_delayed()])
             sent.check(total([RowSum(*each) for each in came]))
             if i >= 0:
                 seconds.append(taken)

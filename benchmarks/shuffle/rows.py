@@ -53,6 +53,20 @@ class RowSum:
             raise RuntimeError(f"what came out is not what went in: {other} of {self}")
 
 
+def make_frame(seed: int, rows: int) -> Any:
+    """Make the rows as a pandas frame."""
+    import pandas as pd
+
+    return pd.DataFrame(make_columns(seed, rows))
+
+
+def sum_frame(frame: Any) -> tuple[int, int]:
+    """Return the fields of the ``RowSum`` of a pandas frame."""
+    rows = RowSum()
+    rows.add({name: frame[name].to_numpy() for name in NAMES})
+    return rows.rows, rows.total
+
+
 def total(sums: list[RowSum]) -> RowSum:
     """Add sums up."""
     return RowSum(sum(s.rows for s in sums), sum(s.total for s in sums) % (1 << 64))

@@ -27,35 +27,34 @@ namespace rapidsmpf::device {
 
 namespace {
 
+using detail::check_cuda;
 using detail::native;
 using detail::OnDevice;
-
-void check(cudaError_t status, char const* what) {
-    detail::check_cuda(status, what);
-}
 
 class CudaEvent final : public Event {
   public:
     explicit CudaEvent(int ordinal) {
         OnDevice const here{ordinal};
-        check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
+        check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
     }
     ~CudaEvent() override { cudaEventDestroy(event_); }
     CudaEvent(CudaEvent const&) = delete;
     CudaEvent& operator=(CudaEvent const&) = delete;
 
-    void record(Stream stream) override { check(cudaEventRecord(event_, native(stream)), "cudaEventRecord"); }
+    void record(Stream stream) override {
+        check_cuda(cudaEventRecord(event_, native(stream)), "cudaEventRecord");
+    }
     [[nodiscard]] bool is_done() const override {
         auto const status = cudaEventQuery(event_);
         if (status == cudaErrorNotReady) {
             return false;
         }
-        check(status, "cudaEventQuery");
+        check_cuda(status, "cudaEventQuery");
         return true;
     }
-    void synchronize() const override { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+    void synchronize() const override { check_cuda(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
     void wait(Stream stream) const override {
-        check(cudaStreamWaitEvent(native(stream), event_, 0), "cudaStreamWaitEvent");
+        check_cuda(cudaStreamWaitEvent(native(stream), event_, 0), "cudaStreamWaitEvent");
     }
 
   private:
@@ -65,10 +64,10 @@ class CudaEvent final : public Event {
 class CudaDevice final : public Device {
   public:
     CudaDevice() {
-        check(cudaGetDevice(&ordinal_), "cudaGetDevice");
-        check(cudaGetDeviceProperties(&properties_, ordinal_), "cudaGetDeviceProperties");
+        check_cuda(cudaGetDevice(&ordinal_), "cudaGetDevice");
+        check_cuda(cudaGetDeviceProperties(&properties_, ordinal_), "cudaGetDeviceProperties");
         for (auto& stream : streams_) {
-            check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+            check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
         }
     }
 
@@ -83,7 +82,7 @@ class CudaDevice final : public Device {
         std::size_t free{0};
         std::size_t total{0};
         OnDevice const here{ordinal_};
-        check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
         return static_cast<std::int64_t>(total - free);
     }
 
@@ -106,7 +105,7 @@ class CudaDevice final : public Device {
     void copy(void* destination, void const* source, std::size_t bytes, Stream stream) override {
         if (bytes > 0) {
             OnDevice const here{ordinal_};
-            check(
+            check_cuda(
                 cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, native(stream)),
                 "cudaMemcpyAsync");
         }
@@ -118,7 +117,7 @@ class CudaDevice final : public Device {
     }
     void synchronize(Stream stream) override {
         OnDevice const here{ordinal_};
-        check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
+        check_cuda(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
     }
     [[nodiscard]] std::unique_ptr<Event> make_event() override {
         return std::make_unique<CudaEvent>(ordinal_);

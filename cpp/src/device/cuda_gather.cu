@@ -1,12 +1,10 @@
 // The gather copy: pieces travel to the kernel in its arguments (up to 32 KiB of them), so that nothing has to be
 // uploaded or kept. Each warp copies chunks on its own; see gather_plan.hpp.
 #include <algorithm>
-#include <stdexcept>
-#include <string>
 
 #include <cuda_runtime_api.h>
 
-#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/device/cuda_check.hpp>
 #include <rapidsmpf/device/gather_copy.hpp>
 
 #include "gather_plan.hpp"
@@ -141,13 +139,6 @@ __global__ __launch_bounds__(threads_per_block) void gather_kernel(
     }
 }
 
-void check(cudaError_t status, char const* what) {
-    RAPIDSMPF_EXPECTS(
-        status == cudaSuccess,
-        std::string{"copying pieces on the GPU: "} + what + ": " + cudaGetErrorString(status),
-        std::runtime_error);
-}
-
 template <int capacity>
 void launch(std::span<CopyPiece const> pieces, std::uint64_t max_blocks, cudaStream_t stream) {
     Batch<capacity> batch;
@@ -173,7 +164,7 @@ void launch(std::span<CopyPiece const> pieces, std::uint64_t max_blocks, cudaStr
     batch.first_chunk[batch.count] = static_cast<std::uint32_t>(chunks);
     auto const blocks = std::min((chunks + warps_per_block - 1) / warps_per_block, max_blocks);
     gather_kernel<capacity><<<static_cast<unsigned>(blocks), threads_per_block, 0, stream>>>(batch);
-    check(cudaGetLastError(), "launch");
+    device::detail::check_cuda(cudaGetLastError(), "copying pieces on the GPU");
 }
 
 }  // namespace
@@ -184,8 +175,8 @@ void gather_copy_cuda(std::span<CopyPiece const> pieces, Stream stream, std::uin
     }
     int ordinal{0};
     int multiprocessors{0};
-    check(cudaGetDevice(&ordinal), "cudaGetDevice");
-    check(
+    device::detail::check_cuda(cudaGetDevice(&ordinal), "cudaGetDevice");
+    device::detail::check_cuda(
         cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, ordinal),
         "cudaDeviceGetAttribute");
     auto const all = static_cast<std::uint32_t>(multiprocessors);

@@ -42,12 +42,7 @@ class DeviceWrite {
           memory_{std::move(memory)},
           statistics_{std::move(statistics)},
           pieces_{std::move(pieces)} {
-        std::erase_if(pieces_, [](auto const& piece) { return piece->size() == 0; });
-        RAPIDSMPF_EXPECTS(
-            places.size() == pieces_.size(),
-            "it gave " + std::to_string(places.size()) + " places for " + std::to_string(pieces_.size())
-                + " pieces",
-            FormatError);
+        match_places(pieces_, places);
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
             auto* const to = memory_->at(places[i].region, places[i].offset, pieces_[i]->size());
             RAPIDSMPF_EXPECTS(to != nullptr, "it gave a place outside of its memory", FormatError);
@@ -178,13 +173,13 @@ struct Layout {
     std::vector<Part> blocks;  // by piece
 };
 
-class DeviceLanding final : public Landing {
+class DeviceLanding final : public detail::WrittenLanding {
   public:
     DeviceLanding(
         device::ExportedMemory& exported, std::shared_ptr<detail::Writer const> writer,
         std::shared_ptr<BufferResource> br, Layout layout, AnnouncedFrame frame, MemoryReservation memory)
-        : exported_{exported},
-          writer_{std::move(writer)},
+        : WrittenLanding{std::move(writer)},
+          exported_{exported},
           br_{std::move(br)},
           layout_{std::move(layout)},
           frame_{std::move(frame)},
@@ -202,21 +197,12 @@ class DeviceLanding final : public Landing {
     }
 
     ~DeviceLanding() override {
-        if (ended_) {
-            return;
-        }
         for (auto& part : layout_.blocks) {
-            if (part.block) {
-                exported_.quarantine(
-                    std::move(part.block), [writer = writer_] { return !writer->may_write(); });
-            }
+            leave(exported_, std::move(part.block));
         }
     }
 
     [[nodiscard]] std::span<Place const> places() const noexcept override { return layout_.places; }
-    [[nodiscard]] bool poll() override { return written_; }
-    void set_written() noexcept override { written_ = ended_ = true; }
-    void set_abandoned() noexcept override { ended_ = true; }
 
     void deliver(Received const& received) override {
         for (std::size_t i = 0; i < frame_.pieces.size(); ++i) {
@@ -232,14 +218,11 @@ class DeviceLanding final : public Landing {
 
   private:
     device::ExportedMemory& exported_;
-    std::shared_ptr<detail::Writer const> writer_;
     std::shared_ptr<BufferResource> br_;
     Layout layout_;
     AnnouncedFrame frame_;
     MemoryReservation memory_;
     std::vector<std::unique_ptr<Buffer>> buffers_;  // by piece; null: no data
-    bool written_{false};
-    bool ended_{false};  // the peer writes to it no more
 };
 
 class DeviceSending final : public Sending {

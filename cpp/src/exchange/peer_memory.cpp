@@ -29,12 +29,7 @@ class PeerWrite {
         std::shared_ptr<device::SharedView> view, std::shared_ptr<Statistics> statistics,
         Sending::Pieces pieces, std::vector<Place> const& places)
         : view_{std::move(view)}, statistics_{std::move(statistics)}, pieces_{std::move(pieces)} {
-        std::erase_if(pieces_, [](auto const& piece) { return piece->size() == 0; });
-        RAPIDSMPF_EXPECTS(
-            places.size() == pieces_.size(),
-            "it gave " + std::to_string(places.size()) + " places for " + std::to_string(pieces_.size())
-                + " pieces",
-            FormatError);
+        match_places(pieces_, places);
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
             RAPIDSMPF_EXPECTS(
                 places[i].region == 0 && view_->contains(places[i].offset, pieces_[i]->size()),
@@ -134,13 +129,13 @@ struct Layout {
     Blocks blocks;                               // by piece; null: in `small`, or no data
 };
 
-class PeerLanding final : public Landing {
+class PeerLanding final : public detail::WrittenLanding {
   public:
     PeerLanding(
         device::SharedMemory& shared, std::shared_ptr<detail::Writer const> writer,
         std::shared_ptr<BufferResource> br, Layout layout, AnnouncedFrame frame, MemoryReservation memory)
-        : shared_{shared},
-          writer_{std::move(writer)},
+        : WrittenLanding{std::move(writer)},
+          shared_{shared},
           br_{std::move(br)},
           layout_{std::move(layout)},
           frame_{std::move(frame)},
@@ -157,21 +152,13 @@ class PeerLanding final : public Landing {
     }
 
     ~PeerLanding() override {
-        if (ended_) {
-            return;
-        }
-        layout_.blocks.push_back(layout_.small);
         for (auto& block : layout_.blocks) {
-            if (block) {
-                shared_.quarantine(std::move(block), [writer = writer_] { return !writer->may_write(); });
-            }
+            leave(shared_, std::move(block));
         }
+        leave(shared_, std::move(layout_.small));
     }
 
     [[nodiscard]] std::span<Place const> places() const noexcept override { return layout_.places; }
-    [[nodiscard]] bool poll() override { return written_; }
-    void set_written() noexcept override { written_ = ended_ = true; }
-    void set_abandoned() noexcept override { ended_ = true; }
 
     void deliver(Received const& received) override {
         std::size_t offset = 0;
@@ -216,15 +203,12 @@ class PeerLanding final : public Landing {
     }
 
     device::SharedMemory& shared_;
-    std::shared_ptr<detail::Writer const> writer_;
     std::shared_ptr<BufferResource> br_;
     Layout layout_;
     AnnouncedFrame frame_;
     MemoryReservation memory_;                      // for the small pieces once they are told apart
     std::vector<std::unique_ptr<Buffer>> buffers_;  // by piece
     std::unique_ptr<Buffer> small_;
-    bool written_{false};
-    bool ended_{false};  // the peer writes to it no more
 };
 
 class PeerSending final : public Sending {

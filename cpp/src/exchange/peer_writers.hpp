@@ -13,6 +13,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/device/shared_memory.hpp>
 #include <rapidsmpf/device/shared_view.hpp>
+#include <rapidsmpf/exchange/transport.hpp>
 
 #include "peer_offer.hpp"
 
@@ -41,6 +42,40 @@ class Writer {
     std::shared_ptr<device::SharedView> view_;
     std::uint64_t word_;
     std::uint64_t value_;
+};
+
+// Leaves the pieces that have data: `places` says where each of these goes. Throws FormatError when it does not.
+inline void match_places(Sending::Pieces& pieces, std::vector<Place> const& places) {
+    std::erase_if(pieces, [](auto const& piece) { return piece->size() == 0; });
+    RAPIDSMPF_EXPECTS(
+        places.size() == pieces.size(),
+        "it gave " + std::to_string(places.size()) + " places for " + std::to_string(pieces.size())
+            + " pieces",
+        FormatError);
+}
+
+// A landing that its peer writes to.
+class WrittenLanding : public Landing {
+  public:
+    explicit WrittenLanding(std::shared_ptr<Writer const> writer) : writer_{std::move(writer)} {}
+
+    [[nodiscard]] bool poll() override { return written_; }
+    void set_written() noexcept override { written_ = ended_ = true; }
+    void set_abandoned() noexcept override { ended_ = true; }
+
+  protected:
+    // Called by destructors: a block of `memory` that the peer may still write to stays out of use until it may not.
+    template <typename Memory, typename Block>
+    void leave(Memory& memory, std::shared_ptr<Block> block) const {
+        if (!ended_ && block) {
+            memory.quarantine(std::move(block), [writer = writer_] { return !writer->may_write(); });
+        }
+    }
+
+  private:
+    std::shared_ptr<Writer const> writer_;
+    bool written_{false};
+    bool ended_{false};  // the peer writes to it no more
 };
 
 // This rank, as it writes to others' memory.

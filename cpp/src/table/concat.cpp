@@ -68,7 +68,8 @@ void expect_same(Schema const& first, Schema const& other) {
 template <typename Take>
 std::shared_ptr<Schema const> for_each_part(std::vector<PackedData>& parts, Take const& take) {
     std::shared_ptr<Schema const> schema;
-    std::span<std::uint8_t const> schema_bytes;  // of the first part; most others have the same
+    std::vector<std::uint8_t>
+        schema_bytes;  // of the first part, which take() may end; most others have the same
     for (auto& part : parts) {
         if (part.empty()) {
             continue;
@@ -80,7 +81,7 @@ std::shared_ptr<Schema const> for_each_part(std::vector<PackedData>& parts, Take
             its.schema = Schema::deserialize(bytes);
             if (schema == nullptr) {
                 schema = its.schema;
-                schema_bytes = bytes;
+                schema_bytes.assign(bytes.begin(), bytes.end());
             }
             expect_same(*schema, *its.schema);
         }
@@ -99,32 +100,22 @@ bool has_dictionary(Field const& field) {
 
 Table concat_on_host(
     std::vector<PackedData> taken, BufferResource& br, ValidateData validate, AllowOverbooking allow) {
-    std::shared_ptr<Schema const> schema;
-    std::vector<std::uint8_t> schema_bytes;  // of the first part; most others have the same
     // The parts with rows.
     std::vector<PackedData> packed;
     std::vector<Contents> contents;
-    std::optional<detail::FixedConcat> fixed;
     packed.reserve(taken.size());
     contents.reserve(taken.size());
-    for (auto& part : taken) {
-        if (part.empty()) {
-            continue;
-        }
-        Contents its{detail::split_packed_metadata(part.metadata), schema};
-        auto const& bytes = its.metadata.schema;
-        if (schema == nullptr
-            || !std::equal(bytes.begin(), bytes.end(), schema_bytes.begin(), schema_bytes.end())) {
-            its.schema = Schema::deserialize(bytes);
-            fixed.reset();
-            if (schema == nullptr) {
-                schema = its.schema;
-                schema_bytes.assign(bytes.begin(), bytes.end());
-                if (detail::FixedConcat::takes(*schema)) {
-                    fixed.emplace(schema);
-                }
+    // As long as all parts have one schema, and it is of fixed width.
+    std::shared_ptr<Schema const> first;
+    std::optional<detail::FixedConcat> fixed;
+    auto schema = for_each_part(taken, [&](Contents its, PackedData& part) {
+        if (first == nullptr) {
+            first = its.schema;
+            if (detail::FixedConcat::takes(*first)) {
+                fixed.emplace(first);
             }
-            expect_same(*schema, *its.schema);
+        } else if (its.schema != first) {
+            fixed.reset();
         }
         if (!part.data->is_host_accessible()) {
             part.data = br.move_to_host_access(std::move(part.data));
@@ -140,10 +131,7 @@ Table concat_on_host(
             (void)detail::unpack_as(
                 its.schema, std::make_shared<PackedData const>(std::move(part)), its.metadata, validate);
         }
-    }
-    RAPIDSMPF_EXPECTS(
-        schema != nullptr, "cannot put together no parts: nothing says what columns there are",
-        std::invalid_argument);
+    });
     taken.clear();
     if (fixed && packed.size() > 1) {
         return std::move(*fixed).finish(std::move(packed), br, allow);

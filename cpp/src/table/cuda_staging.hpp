@@ -5,22 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <stdexcept>
-#include <string>
 #include <utility>
 
 #include <cuda_runtime_api.h>
 
-#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/device/cuda_check.hpp>
 #include <rapidsmpf/device/device.hpp>
 
 namespace rapidsmpf::detail {
 
-inline void check_cuda(cudaError_t status, char const* what) {
-    RAPIDSMPF_EXPECTS(
-        status == cudaSuccess, std::string{"on the GPU, "} + what + ": " + cudaGetErrorString(status),
-        std::runtime_error);
-}
+using device::detail::check_cuda;
 
 // Hands out parts of one block. Used twice: without memory, to learn how much is needed, and with it.
 class Arena {

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/device/cuda_check.hpp>
 
 #include "device_table.hpp"
 
@@ -12,10 +13,7 @@ namespace rapidsmpf::detail {
 
 namespace {
 
-void check(cudaError_t status, char const* what) {
-    RAPIDSMPF_EXPECTS(
-        status == cudaSuccess, std::string{what} + ": " + cudaGetErrorString(status), std::runtime_error);
-}
+using device::detail::check_cuda;
 
 struct OwnedEvent {
     OwnedEvent() = default;
@@ -34,14 +32,14 @@ struct OwnedEvent {
 
 void wait_for_producer(ArrowDeviceArray const& array, Stream stream) {
     int ordinal{0};
-    check(cudaGetDevice(&ordinal), "cudaGetDevice");
+    check_cuda(cudaGetDevice(&ordinal), "cudaGetDevice");
     RAPIDSMPF_EXPECTS(
         array.device_type == ARROW_DEVICE_CUDA_HOST || array.device_id == ordinal,
         "the Arrow array is on GPU " + std::to_string(array.device_id) + ", but this process works on GPU "
             + std::to_string(ordinal),
         std::invalid_argument);
     if (array.sync_event != nullptr) {
-        check(
+        check_cuda(
             cudaStreamWaitEvent(
                 static_cast<cudaStream_t>(stream.handle()), *static_cast<cudaEvent_t*>(array.sync_event), 0),
             "cudaStreamWaitEvent");
@@ -50,10 +48,10 @@ void wait_for_producer(ArrowDeviceArray const& array, Stream stream) {
 
 std::pair<std::shared_ptr<void>, std::int64_t> mark_for_consumer(Stream stream) {
     int ordinal{0};
-    check(cudaGetDevice(&ordinal), "cudaGetDevice");
+    check_cuda(cudaGetDevice(&ordinal), "cudaGetDevice");
     auto owned = std::make_shared<OwnedEvent>();
-    check(cudaEventCreateWithFlags(&owned->event, cudaEventDisableTiming), "cudaEventCreate");
-    check(cudaEventRecord(owned->event, static_cast<cudaStream_t>(stream.handle())), "cudaEventRecord");
+    check_cuda(cudaEventCreateWithFlags(&owned->event, cudaEventDisableTiming), "cudaEventCreate");
+    check_cuda(cudaEventRecord(owned->event, static_cast<cudaStream_t>(stream.handle())), "cudaEventRecord");
     auto* const event = &owned->event;
     return {std::shared_ptr<void>{std::move(owned), event}, ordinal};
 }

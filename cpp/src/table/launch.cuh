@@ -1,27 +1,17 @@
-// Launching kernels and telling what went wrong.
+// Launching kernels.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
-#include <string>
 
 #include <cuda_runtime_api.h>
 
-#include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/device/device.hpp>
+#include <rapidsmpf/device/cuda_check.hpp>
 
 namespace rapidsmpf::detail {
 
-inline cudaStream_t native(Stream stream) {
-    return static_cast<cudaStream_t>(stream.handle());
-}
-
-inline void check_cuda(cudaError_t status, char const* what) {
-    RAPIDSMPF_EXPECTS(
-        status == cudaSuccess, std::string{"on the GPU, "} + what + ": " + cudaGetErrorString(status),
-        std::runtime_error);
-}
+using device::detail::check_cuda;
+using device::detail::native;
 
 // Kernels with more than 48 KiB of shared memory have to be allowed to.
 template <typename Kernel>

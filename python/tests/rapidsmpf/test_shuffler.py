@@ -225,13 +225,16 @@ def test_death_in_the_middle_of_messages(dies_after):
     )
 
     def work(comm):
+        # How many messages one shuffle takes depends on what is gathered: shuffle until the rank has died.
         try:
-            shuffler = Shuffler(comm, 0, 6, br, options=options)
-            for turn in range(20):
-                shuffler.insert_chunks({pid: packed("x" * 50 + str(turn), br) for pid in range(6)})
-            shuffler.insert_finished()
-            while not shuffler.finished():
-                shuffler.extract(shuffler.wait_any(timeout=WAIT))
+            for op_id in range(100):
+                shuffler = Shuffler(comm, op_id, 6, br, options=options)
+                for turn in range(20):
+                    shuffler.insert_chunks({pid: packed("x" * 50 + str(turn), br) for pid in range(6)})
+                shuffler.insert_finished()
+                while not shuffler.finished():
+                    shuffler.extract(shuffler.wait_any(timeout=WAIT))
+                shuffler.shutdown()
         except RankFailedError as error:
             return error.rank
         return None

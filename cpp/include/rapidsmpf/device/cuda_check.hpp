@@ -1,4 +1,4 @@
-// For the files of this room that call CUDA: its errors as exceptions, and the device of a thread.
+// For the files that call CUDA, whose names say so: its errors as exceptions, and the device of a thread.
 #pragma once
 
 #include <stdexcept>

@@ -23,6 +23,8 @@ SOURCES := $(shell find python/rapidsmpf python/cudf_polars python/CMakeLists.tx
     cpp/include cpp/src cpp/tools cpp/cmake cpp/CMakeLists.txt cmake CMakeLists.txt \
     -type f -not -path '*/__pycache__/*' -not -name '.*' 2>/dev/null)
 CMAKE_ARGS := -G Ninja -DPython_EXECUTABLE=$(BIN)/python
+# Of builds that compile everything once: lines for stack traces, no more.
+DEBUG_ARGS := -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-g1 -DRAPIDSMPF_PRECOMPILE=ON -DRAPIDSMPF_BUILD_TESTS=ON
 
 help:
 	@echo "make quickstart   install, run the example on 2 ranks, then PDS-H at scale 1 on 1 and 2 ranks"
@@ -63,7 +65,7 @@ test: build
 test-cpp: $(VENV)/.ready
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/ctest.xml $(RESULTS)/ctest
 	@if scripts/ensure_packages.sh gtest/gtest.h libgtest-dev; then \
-	    cmake -S . -B build/tests $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON \
+	    cmake -S . -B build/tests $(CMAKE_ARGS) $(DEBUG_ARGS) \
 	        -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/ctest > build/tests-configure.log \
 	        || { cat build/tests-configure.log; exit 1; }; \
 	    cmake --build build/tests -j $(JOBS); \
@@ -85,7 +87,7 @@ ASAN_ROOMS := $(foreach room,memory communicator bootstrap exchange coll streami
 test-asan: $(VENV)/.ready
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/asan.xml $(RESULTS)/asan
 	@if scripts/ensure_packages.sh gtest/gtest.h libgtest-dev; then \
-	    cmake -S . -B build/asan $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON \
+	    cmake -S . -B build/asan $(CMAKE_ARGS) $(DEBUG_ARGS) \
 	        -DRAPIDSMPF_SANITIZE=address,undefined -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/asan > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }; \
 	    cmake --build build/asan -j $(JOBS) --target $(ASAN_ROOMS:%=test_%); \
 	    ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
@@ -103,7 +105,7 @@ TSAN_ROOMS := core memory communicator exchange coll
 test-tsan: $(VENV)/.ready
 	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/tsan.xml $(RESULTS)/tsan
-	cmake -S . -B build/tsan $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON \
+	cmake -S . -B build/tsan $(CMAKE_ARGS) $(DEBUG_ARGS) \
 	    -DRAPIDSMPF_ENABLE_CUDA=OFF -DRAPIDSMPF_SANITIZE=thread -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/tsan > build/tsan-configure.log \
 	    || { cat build/tsan-configure.log; exit 1; }
 	cmake --build build/tsan -j $(JOBS) --target $(TSAN_ROOMS:%=test_%)
@@ -136,7 +138,7 @@ test-long: $(VENV)/.ready
 REPEATS ?= 50
 test-repeat: $(VENV)/.ready
 	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
-	cmake -S . -B build/tests $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON > build/tests-configure.log \
+	cmake -S . -B build/tests $(CMAKE_ARGS) $(DEBUG_ARGS) > build/tests-configure.log \
 	    || { cat build/tests-configure.log; exit 1; }
 	cmake --build build/tests -j $(JOBS)
 	ctest --test-dir build/tests/cpp -j $$((2 * $(JOBS))) -R '(collective|peer_memory)_process' \

@@ -47,6 +47,16 @@ class Record {
     std::string fields_;
 };
 
+// What a cell of a grid measured: its place there, how many bytes were inserted, and the series by name.
+struct CellRecord {
+    std::string_view name;
+    std::size_t chunk_bytes;
+    std::size_t partitions_per_rank;
+    std::size_t bytes;
+    std::size_t memcpy_bytes;
+    std::vector<std::pair<std::string, Series>> series;
+};
+
 class Job {
   public:
     // Joins the ranks that rrun has started. Rank 0 appends its records to the file `output`.
@@ -74,16 +84,6 @@ class Job {
     exchange::Settings settings_;
     std::shared_ptr<Communicator> comm_;
     std::ofstream out_;
-};
-
-// What a cell of a grid measured: its place there, how many bytes were inserted, and the series by name.
-struct CellRecord {
-    std::string_view name;
-    std::size_t chunk_bytes;
-    std::size_t partitions_per_rank;
-    std::size_t bytes;
-    std::size_t memcpy_bytes;
-    std::vector<std::pair<std::string, Series>> series;
 };
 
 // Copies `bytes` once from memory to memory, both warm and larger than the caches: what the others are measured by.

@@ -7,7 +7,7 @@ namespace rapidsmpf::device {
 namespace {
 
 constexpr std::size_t page = 4096;
-constexpr std::size_t line = 64;
+constexpr auto line = cache_line;
 constexpr std::size_t pages_at_once = 4;
 
 void copy_line(std::byte* to, std::byte const* from) noexcept {

@@ -22,6 +22,7 @@ class ByteWriter {
     void number(T value) {
         append(&value, sizeof(T));
     }
+    void numbers(std::span<std::uint64_t const> values) { append(values.data(), values.size_bytes()); }
     void text(std::string_view value) {
         RAPIDSMPF_EXPECTS(
             value.size() <= UINT32_MAX, "a schema text is longer than 4 GiB", std::invalid_argument);

@@ -79,11 +79,6 @@ std::uint64_t fixed_word(Column const& column, std::int64_t row) {
     }
 }
 
-template <typename T, ValueKind kind>
-void take_in_fixed(Column const& column, std::int64_t first, std::span<std::uint64_t> states) {
-    take_in(column, first, states, [&](std::int64_t row) { return fixed_word<T, kind>(column, row); });
-}
-
 std::uint64_t hash_fixed(Field const& field, Column const& column, std::int64_t row, std::uint64_t state) {
     switch (field.value_kind()) {
         case ValueKind::float64:
@@ -108,47 +103,44 @@ std::uint64_t hash_fixed(Field const& field, Column const& column, std::int64_t 
     return state;
 }
 
-void take_in_column(
-    Field const& field, Column const& column, std::int64_t first, std::span<std::uint64_t> states) {
-    if (field.dictionary() == nullptr) {
-        if (field.layout() == Layout::view) {
-            take_in(column, first, states, [&](std::int64_t row) { return view_word(column, row); });
-            return;
-        }
-        if (field.layout() == Layout::fixed) {
-            switch (field.value_kind()) {
-                case ValueKind::float64:
-                    take_in_fixed<std::uint64_t, ValueKind::float64>(column, first, states);
-                    return;
-                case ValueKind::float32:
-                    take_in_fixed<std::uint32_t, ValueKind::float32>(column, first, states);
-                    return;
-                case ValueKind::float16:
-                    take_in_fixed<std::uint16_t, ValueKind::float16>(column, first, states);
-                    return;
-                case ValueKind::plain:
-                    break;
-            }
-            switch (field.width()) {
-                case 1:
-                    take_in_fixed<std::uint8_t, ValueKind::plain>(column, first, states);
-                    return;
-                case 2:
-                    take_in_fixed<std::uint16_t, ValueKind::plain>(column, first, states);
-                    return;
-                case 4:
-                    take_in_fixed<std::uint32_t, ValueKind::plain>(column, first, states);
-                    return;
-                case 8:
-                    take_in_fixed<std::uint64_t, ValueKind::plain>(column, first, states);
-                    return;
-                default:
-                    break;
-            }
-        }
+// Calls use(word), where word(row) is what a valid value contributes, if one word is all that it does; else returns false.
+template <typename Use>
+bool with_words(Field const& field, Column const& column, Use const& use) {
+    if (field.dictionary() != nullptr) {
+        return false;
     }
-    for (std::size_t i = 0; i < states.size(); ++i) {
-        states[i] = hash_value(field, column, first + static_cast<std::int64_t>(i), states[i]);
+    if (field.layout() == Layout::view) {
+        use([&](std::int64_t row) { return view_word(column, row); });
+        return true;
+    }
+    if (field.layout() != Layout::fixed) {
+        return false;
+    }
+    auto const use_fixed = [&]<typename T, ValueKind kind>() {
+        use([&](std::int64_t row) { return fixed_word<T, kind>(column, row); });
+        return true;
+    };
+    switch (field.value_kind()) {
+        case ValueKind::float64:
+            return use_fixed.template operator()<std::uint64_t, ValueKind::float64>();
+        case ValueKind::float32:
+            return use_fixed.template operator()<std::uint32_t, ValueKind::float32>();
+        case ValueKind::float16:
+            return use_fixed.template operator()<std::uint16_t, ValueKind::float16>();
+        case ValueKind::plain:
+            break;
+    }
+    switch (field.width()) {
+        case 1:
+            return use_fixed.template operator()<std::uint8_t, ValueKind::plain>();
+        case 2:
+            return use_fixed.template operator()<std::uint16_t, ValueKind::plain>();
+        case 4:
+            return use_fixed.template operator()<std::uint32_t, ValueKind::plain>();
+        case 8:
+            return use_fixed.template operator()<std::uint64_t, ValueKind::plain>();
+        default:
+            return false;
     }
 }
 
@@ -286,18 +278,45 @@ RowHasher::RowHasher(Table const& table, std::span<int const> key_columns, std::
     }
 }
 
+template <typename Use>
+bool RowHasher::with_words_of(Key const& key, Use const& use) {
+    if (key.dictionary_words.empty()) {
+        return with_words(*key.field, *key.column, use);
+    }
+    use([&](std::int64_t row) { return key.dictionary_words[code_at(*key.field, *key.column, row)]; });
+    return true;
+}
+
+void RowHasher::take_in_key(Key const& key, std::int64_t first, std::span<std::uint64_t> states) {
+    auto const by_words =
+        with_words_of(key, [&](auto const& word) { take_in(*key.column, first, states, word); });
+    for (std::size_t i = 0; !by_words && i < states.size(); ++i) {
+        states[i] = hash_value(*key.field, *key.column, first + static_cast<std::int64_t>(i), states[i]);
+    }
+}
+
 // Everything but the last step.
 void RowHasher::states(std::int64_t first, std::span<std::uint64_t> states) const {
     std::fill(states.begin(), states.end(), hash::start(seed_));
     for (auto const& key : keys_) {
-        if (key.dictionary_words.empty()) {
-            take_in_column(*key.field, *key.column, first, states);
-        } else {
-            take_in(*key.column, first, states, [&](std::int64_t row) {
-                return key.dictionary_words[code_at(*key.field, *key.column, row)];
-            });
-        }
+        take_in_key(key, first, states);
     }
+}
+
+// One pass over a single key that has no nulls, as most are; the compiler knows everything but the values.
+bool RowHasher::partitions_of_one_key(
+    std::int64_t first, std::uint32_t num_partitions, std::span<std::uint32_t> partitions) const {
+    if (keys_.size() != 1 || keys_.front().column->validity != nullptr) {
+        return false;
+    }
+    auto const state = hash::start(seed_);
+    return with_words_of(keys_.front(), [&](auto const& word) {
+        auto* const out = partitions.data();
+        auto const count = static_cast<std::int64_t>(partitions.size());
+        for (std::int64_t i = 0; i < count; ++i) {
+            out[i] = hash::partition_of(hash::finish(hash::combine(state, word(first + i))), num_partitions);
+        }
+    });
 }
 
 void RowHasher::operator()(std::int64_t first, std::span<std::uint64_t> hashes) const {
@@ -310,6 +329,9 @@ void RowHasher::operator()(std::int64_t first, std::span<std::uint64_t> hashes) 
 void RowHasher::partitions(
     std::int64_t first, std::uint32_t num_partitions, std::span<std::uint32_t> partitions,
     std::vector<std::uint64_t>& scratch) const {
+    if (partitions_of_one_key(first, num_partitions, partitions)) {
+        return;
+    }
     constexpr std::size_t tile = 1024;  // its states stay in the first cache
     scratch.resize(std::min(tile, partitions.size()));
     for (std::size_t begin = 0; begin < partitions.size(); begin += tile) {

@@ -171,23 +171,27 @@ PackedMetadataWriter::PackedMetadataWriter(
 }
 
 void PackedMetadataWriter::node(Layout layout, PackedNode const& node) {
-    ByteWriter out{bytes_};
-    out.number(node.length);
-    out.number(node.null_count);
-    if (layout == Layout::null) {
-        return;
-    }
-    auto const piece = [&out](PieceRef const& ref) {
-        out.number(ref.length == 0 ? 0 : ref.offset);
-        out.number(ref.length);
+    // All words at once: a table in many small pieces has very many nodes.
+    std::array<std::uint64_t, 8> words;
+    std::size_t count = 0;
+    auto const word = [&](auto value) { words[count++] = static_cast<std::uint64_t>(value); };
+    auto const piece = [&](PieceRef const& ref) {
+        word(ref.length == 0 ? 0 : ref.offset);
+        word(ref.length);
     };
-    piece(node.validity);
+    word(node.length);
+    word(node.null_count);
+    if (layout != Layout::null) {
+        piece(node.validity);
+    }
     if (has_values_piece(layout)) {
         piece(node.values);
     }
     if (has_data_piece(layout)) {
         piece(node.data);
     }
+    ByteWriter out{bytes_};
+    out.numbers(std::span{words}.first(count));
     if (layout == Layout::view) {
         out.number(static_cast<std::uint32_t>(node.variadic.size()));
         for (auto const length : node.variadic) {

@@ -18,7 +18,7 @@ namespace rapidsmpf::detail {
 namespace {
 
 // Packed tables of this size or more are not expected to be found in a cache by who reads them.
-constexpr std::size_t streaming_threshold = std::size_t{1} << 20U;
+constexpr std::size_t streaming_threshold = std::size_t{1} << 16U;
 
 // The bytes that a piece's three buffers take, each a multiple of the alignment.
 struct PieceSizes {

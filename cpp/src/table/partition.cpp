@@ -8,6 +8,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/table/hash.hpp>
 
+#include "block_sort.hpp"
 #include "column_access.hpp"
 #include "device_table.hpp"
 #include "packer.hpp"
@@ -23,7 +24,10 @@ class PartitionedRows {
     PartitionedRows(std::int64_t num_rows, std::size_t num_partitions)
         : num_partitions_{num_partitions},
           block_rows_{block_size(num_partitions)},
-          rows_(static_cast<std::size_t>(num_rows)) {}
+          rows_(static_cast<std::size_t>(num_rows) + detail::BlockSort::overrun),
+          sort_{num_partitions} {
+        ends_.reserve(static_cast<std::size_t>((num_rows + block_rows_ - 1) / block_rows_) * num_partitions);
+    }
 
     [[nodiscard]] std::int64_t block_rows() const noexcept { return block_rows_; }
 
@@ -31,24 +35,8 @@ class PartitionedRows {
     detail::IndexSelection add_block(std::span<std::uint32_t const> partitions) {
         auto const base = filled_;
         auto const first_end = ends_.size();
-        ends_.resize(first_end + num_partitions_, 0);
-        auto* const ends = ends_.data() + first_end;
-        // Counting also numbers the rows of each partition, so that placing them depends on nothing.
-        ranks_.resize(partitions.size());
-        for (std::size_t i = 0; i < partitions.size(); ++i) {
-            ranks_[i] = static_cast<std::uint16_t>(ends[partitions[i]]++);
-        }
-        begins_.resize(num_partitions_);
-        std::uint32_t end{0};
-        for (std::size_t p = 0; p < num_partitions_; ++p) {
-            begins_[p] = end;
-            end += ends[p];
-            ends[p] = end;
-        }
-        auto* const rows = rows_.data() + base;
-        for (std::size_t i = 0; i < partitions.size(); ++i) {
-            rows[begins_[partitions[i]] + ranks_[i]] = static_cast<std::uint16_t>(i);
-        }
+        ends_.resize(first_end + num_partitions_);
+        sort_.sort(partitions, rows_.data() + base, ends_.data() + first_end);
         filled_ += static_cast<std::int64_t>(partitions.size());
         return selection(static_cast<std::size_t>(base / block_rows_));
     }
@@ -81,8 +69,7 @@ class PartitionedRows {
     std::int64_t filled_{0};
     std::vector<std::uint16_t> rows_;  // of all blocks, within the block
     std::vector<std::uint32_t> ends_;  // by block, then partition
-    std::vector<std::uint16_t> ranks_;
-    std::vector<std::uint32_t> begins_;
+    detail::BlockSort sort_;
 };
 
 void check_partitions(int num_partitions, std::span<std::uint32_t const> placement) {

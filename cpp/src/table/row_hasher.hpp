@@ -24,13 +24,19 @@ class RowHasher {
         std::vector<std::uint64_t>& scratch) const;
 
   private:
-    void states(std::int64_t first, std::span<std::uint64_t> states) const;
-
     struct Key {
         Field const* field;
         Column const* column;
         std::vector<std::uint64_t> dictionary_words;  // empty: hash the values row by row
     };
+
+    template <typename Use>
+    static bool with_words_of(Key const& key, Use const& use);
+    static void take_in_key(Key const& key, std::int64_t first, std::span<std::uint64_t> states);
+    void states(std::int64_t first, std::span<std::uint64_t> states) const;
+    [[nodiscard]] bool partitions_of_one_key(
+        std::int64_t first, std::uint32_t num_partitions, std::span<std::uint32_t> partitions) const;
+
     std::vector<Key> keys_;
     std::uint64_t seed_;
 };

@@ -92,32 +92,42 @@ inline void append_bits(Piece& piece, Column const& column, RangeRun const& run)
 // How rows are written: what is larger than the caches goes past them.
 enum class Stores : std::uint8_t { cached, streaming };
 
-// Shorter runs fill too few whole cache lines for streaming stores.
-inline constexpr std::int64_t shortest_streamed_run = 32;
+// Shorter runs fill too few whole cache lines.
+inline constexpr std::int64_t shortest_streamed_run = 24;
 
-template <typename T, Stores stores>
-void append_fixed_rows(std::byte* to, std::byte const* from, IndexRun const& run) {
-    auto const put = [to](std::int64_t k, T value) {
-        if constexpr (stores == Stores::streaming) {
-            device::stream_store(to + k * static_cast<std::int64_t>(sizeof(T)), value);
-        } else {
-            store(to, k, value);
-        }
-    };
+template <typename T>
+void append_fixed_rows(std::byte* to, std::byte const* from, std::uint16_t const* rows, std::int64_t count) {
     std::int64_t k = 0;
-    for (; k + 4 <= run.count; k += 4) {
-        auto const a = load<T>(from, run.rows[k]);
-        auto const b = load<T>(from, run.rows[k + 1]);
-        auto const c = load<T>(from, run.rows[k + 2]);
-        auto const d = load<T>(from, run.rows[k + 3]);
-        put(k, a);
-        put(k + 1, b);
-        put(k + 2, c);
-        put(k + 3, d);
+    for (; k + 4 <= count; k += 4) {
+        auto const a = load<T>(from, rows[k]);
+        auto const b = load<T>(from, rows[k + 1]);
+        auto const c = load<T>(from, rows[k + 2]);
+        auto const d = load<T>(from, rows[k + 3]);
+        store(to, k, a);
+        store(to, k + 1, b);
+        store(to, k + 2, c);
+        store(to, k + 3, d);
     }
-    for (; k < run.count; ++k) {
-        put(k, load<T>(from, run.rows[k]));
+    for (; k < count; ++k) {
+        store(to, k, load<T>(from, rows[k]));
     }
+}
+
+// The same past the caches: whole lines at a time, for a line that is written in parts by other stores between costs many
+// times as much. What is before the first and after the last line goes through the caches.
+template <typename T>
+void stream_fixed_rows(std::byte* to, std::byte const* from, std::uint16_t const* rows, std::int64_t count) {
+    constexpr auto width = static_cast<std::int64_t>(sizeof(T));
+    constexpr auto line = static_cast<std::int64_t>(device::cache_line);
+    constexpr auto per_line = line / width;
+    auto const past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % device::cache_line);
+    auto const head = past == 0 ? 0 : std::min(count, (line - past) / width);
+    append_fixed_rows<T>(to, from, rows, head);
+    auto k = head;
+    for (; k + per_line <= count; k += per_line) {
+        device::stream_gathered_line<T>(to + k * width, from, rows + k);
+    }
+    append_fixed_rows<T>(to + k * width, from, rows + k, count - k);
 }
 
 template <typename T>
@@ -125,11 +135,13 @@ void append_fixed(Piece& piece, Column const& column, IndexRun const& run, Store
     constexpr auto width = static_cast<std::int64_t>(sizeof(T));
     auto const* const from = column.values + (column.offset + run.base) * width;
     auto* const to = piece.values + piece.row * width;
-    if (stores == Stores::streaming && (width == 4 || width == 8) && run.count >= shortest_streamed_run) {
-        append_fixed_rows<T, Stores::streaming>(to, from, run);
-    } else {
-        append_fixed_rows<T, Stores::cached>(to, from, run);
+    if constexpr (device::streams_gathered_lines<T>) {
+        if (stores == Stores::streaming && run.count >= shortest_streamed_run) {
+            stream_fixed_rows<T>(to, from, run.rows, run.count);
+            return;
+        }
     }
+    append_fixed_rows<T>(to, from, run.rows, run.count);
 }
 
 // Any width; ranges do not care about it.

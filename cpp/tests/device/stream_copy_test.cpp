@@ -1,6 +1,7 @@
 #include <rapidsmpf/device/stream_copy.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -40,28 +41,64 @@ TEST(StreamCopy, CopiesEverySizeAndAlignmentAndNothingElse) {
     }
 }
 
+struct Sixteen {
+    std::uint64_t low;
+    std::uint64_t high;
+    bool operator==(Sixteen const&) const = default;
+};
+
+struct ThirtyTwo {
+    Sixteen low;
+    Sixteen high;
+    bool operator==(ThirtyTwo const&) const = default;
+};
+
 template <typename T>
-std::vector<T> stored_one_by_one(std::size_t count) {
-    std::vector<T> values(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        stream_store(reinterpret_cast<std::byte*>(values.data() + i), static_cast<T>(i * 2654435761U));
+void expect_gathered_lines() {
+    if constexpr (streams_gathered_lines<T>) {
+        constexpr std::size_t per_line = cache_line / sizeof(T);
+        constexpr std::size_t lines = 20;
+        std::vector<T> source(3'000);
+        auto* const bytes = reinterpret_cast<std::uint8_t*>(source.data());
+        for (std::size_t i = 0; i < source.size() * sizeof(T); ++i) {
+            bytes[i] = static_cast<std::uint8_t>(i * 2654435761U >> 13U);
+        }
+        std::vector<std::uint16_t> rows(per_line * lines);
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            rows[i] = static_cast<std::uint16_t>(i * 7919 % source.size());
+        }
+        struct alignas(cache_line) Line {
+            std::array<T, per_line> values;
+        };
+        std::vector<Line> target(lines);
+        for (std::size_t i = 0; i < lines; ++i) {
+            stream_gathered_line<T>(
+                reinterpret_cast<std::byte*>(&target[i]), reinterpret_cast<std::byte const*>(source.data()),
+                rows.data() + i * per_line);
+        }
+        finish_streaming();
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            ASSERT_EQ(target[i / per_line].values[i % per_line], source[rows[i]]) << sizeof(T) << ", " << i;
+        }
+    } else {
+        GTEST_SKIP() << "this processor has no streaming stores of values of " << sizeof(T) << " bytes";
     }
-    finish_streaming();
-    return values;
 }
 
-TEST(StreamCopy, StoresValuesOfEveryWidth) {
-    constexpr std::size_t count = 100;
-    auto const expect = [](auto const& values) {
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            using T = std::decay_t<decltype(values[0])>;
-            ASSERT_EQ(values[i], static_cast<T>(i * 2654435761U));
-        }
-    };
-    expect(stored_one_by_one<std::uint8_t>(count));
-    expect(stored_one_by_one<std::uint16_t>(count));
-    expect(stored_one_by_one<std::uint32_t>(count));
-    expect(stored_one_by_one<std::uint64_t>(count));
+TEST(StreamCopy, GathersLinesOf4Bytes) {
+    expect_gathered_lines<std::uint32_t>();
+}
+
+TEST(StreamCopy, GathersLinesOf8Bytes) {
+    expect_gathered_lines<std::uint64_t>();
+}
+
+TEST(StreamCopy, GathersLinesOf16Bytes) {
+    expect_gathered_lines<Sixteen>();
+}
+
+TEST(StreamCopy, GathersLinesOf32Bytes) {
+    expect_gathered_lines<ThirtyTwo>();
 }
 
 }  // namespace

@@ -16,6 +16,8 @@
 
 namespace rapidsmpf::device {
 
+inline constexpr std::size_t cache_line = 64;
+
 // Shorter copies gain nothing.
 inline constexpr std::size_t stream_copy_threshold = 16UL << 10U;
 
@@ -29,8 +31,7 @@ inline void finish_streaming() noexcept {
 // Asks for `size` bytes that will be read in no particular order, a line of each page in turn.
 inline void prefetch(std::byte const* from, std::size_t size) noexcept {
     constexpr std::size_t page = 4096;
-    constexpr std::size_t line = 64;
-    for (std::size_t at = 0; at < page; at += line) {
+    for (std::size_t at = 0; at < page; at += cache_line) {
         for (std::size_t begin = 0; begin + at < size; begin += page) {
             __builtin_prefetch(from + begin + at, 0, 2);
         }
@@ -40,23 +41,39 @@ inline void prefetch(std::byte const* from, std::size_t size) noexcept {
 // As memcpy.
 void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcept;
 
-// Writes a value past the caches, where the processor can.
-template <typename T>
-void stream_store(std::byte* to, T value) noexcept {
+// Whether stream_gathered_line() exists for values of this type.
 #if defined(RAPIDSMPF_STREAMING_STORES)
-    if constexpr (sizeof(T) == 4) {
-        std::int32_t word;
-        std::memcpy(&word, &value, sizeof(word));
-        _mm_stream_si32(reinterpret_cast<int*>(to), word);
-        return;
-    } else if constexpr (sizeof(T) == 8) {
-        long long word;
-        std::memcpy(&word, &value, sizeof(word));
-        _mm_stream_si64(reinterpret_cast<long long*>(to), word);
-        return;
+template <typename T>
+inline constexpr bool streams_gathered_lines =
+    sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16 || sizeof(T) == 32;
+#else
+template <typename T>
+inline constexpr bool streams_gathered_lines = false;
+#endif
+
+// Writes the values at from[rows[0]], from[rows[1]], ... to the line at `to`, past the caches. `to` begins a line.
+template <typename T>
+    requires streams_gathered_lines<T>
+void stream_gathered_line(std::byte* to, std::byte const* from, std::uint16_t const* rows) noexcept {
+#if defined(RAPIDSMPF_STREAMING_STORES)
+    auto const at = [from, rows](std::size_t k) { return from + rows[k] * sizeof(T); };
+    // The values come together in registers: through memory, the wide load would wait for the narrow stores.
+    for (std::size_t i = 0; i < 4; ++i) {
+        __m128i part;
+        if constexpr (sizeof(T) == 4) {
+            auto const load = [&](std::size_t k) { return _mm_loadu_si32(at(4 * i + k)); };
+            part = _mm_unpacklo_epi64(
+                _mm_unpacklo_epi32(load(0), load(1)), _mm_unpacklo_epi32(load(2), load(3)));
+        } else if constexpr (sizeof(T) == 8) {
+            auto const load = [&](std::size_t k) { return _mm_loadu_si64(at(2 * i + k)); };
+            part = _mm_unpacklo_epi64(load(0), load(1));
+        } else {
+            constexpr std::size_t parts = sizeof(T) / 16;
+            part = _mm_loadu_si128(reinterpret_cast<__m128i const*>(at(i / parts) + i % parts * 16));
+        }
+        _mm_stream_si128(reinterpret_cast<__m128i*>(to) + i, part);
     }
 #endif
-    std::memcpy(to, &value, sizeof(T));
 }
 
 }  // namespace rapidsmpf::device

@@ -65,7 +65,7 @@ test: build
 test-cpp: $(VENV)/.ready
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/ctest.xml $(RESULTS)/ctest
 	@if scripts/ensure_packages.sh gtest/gtest.h libgtest-dev; then \
-	    cmake -S . -B build/tests $(CMAKE_ARGS) $(DEBUG_ARGS) \
+	    cmake -S . -B build/tests $(CMAKE_ARGS) $(DEBUG_ARGS) -DRAPIDSMPF_BUILD_BENCHMARKS=ON \
 	        -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/ctest > build/tests-configure.log \
 	        || { cat build/tests-configure.log; exit 1; }; \
 	    cmake --build build/tests -j $(JOBS); \
@@ -79,7 +79,8 @@ test-python: build
 	@mkdir -p $(RESULTS); rm -f $(RESULTS)/pytest.xml
 	$(BIN)/python -m pytest -q --junitxml=$(RESULTS)/pytest.xml
 
-# The rooms where memory and threads are at stake, with the sanitizers; the rest of the tests is not built. Tests that
+# The rooms where memory and threads are at stake, with the sanitizers; the rest of the tests is not built, nor is what
+# needs a GPU. Tests that
 # start processes are left out: rrun and the ranks link what no sanitizer watches.
 EMPTY :=
 PROCESS_TESTS := *Rrun*:*OneRrunPerHost*:*ShuffleFailure*
@@ -88,7 +89,7 @@ test-asan: $(VENV)/.ready
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/asan.xml $(RESULTS)/asan
 	@if scripts/ensure_packages.sh gtest/gtest.h libgtest-dev; then \
 	    cmake -S . -B build/asan $(CMAKE_ARGS) $(DEBUG_ARGS) \
-	        -DRAPIDSMPF_SANITIZE=address,undefined -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/asan > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }; \
+	        -DRAPIDSMPF_ENABLE_CUDA=OFF -DRAPIDSMPF_SANITIZE=address,undefined -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/asan > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }; \
 	    cmake --build build/asan -j $(JOBS) --target $(ASAN_ROOMS:%=test_%); \
 	    ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    GTEST_FILTER='-$(PROCESS_TESTS)' \

@@ -2,27 +2,22 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <rmm/mr/per_device_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
 
-#include <rapidsmpf/coll/shuffler.hpp>
 #include <rapidsmpf/memory/pinned_memory_resource.hpp>
 #include <rapidsmpf/memory/rmm_resource.hpp>
-#include <rapidsmpf/table/partition.hpp>
 
 #include "cases.hpp"
 #include "rows.hpp"
+#include "table_shuffle.hpp"
 
 namespace rapidsmpf::bench {
 
 namespace {
-
-constexpr OpId op = 10;
-constexpr std::array key_columns{0};
 
 // The table's columns in the device's memory.
 Table to_device(Table const& rows, BufferResource& br) {
@@ -66,108 +61,19 @@ struct Cut {
     std::size_t partitions;  // of each rank
 };
 
-class Cell {
-  public:
-    Cell(Job& job, BufferResource& br, Table const& rows, Cut cut)
-        : job_{job}, br_{br}, partitions_{static_cast<std::uint32_t>(cut.partitions * job.nranks())} {
-        auto const chunks = static_cast<std::int64_t>(cut.chunks);
-        for (std::int64_t i = 0; i < chunks; ++i) {
-            auto const first = rows.num_rows() * i / chunks;
-            // Each on a stream of its own, as chunks come from an engine: so the next is counted while one is written.
-            auto const batch = rows.slice(first, rows.num_rows() * (i + 1) / chunks - first);
-            batches_.emplace_back(
-                batch.schema(), batch.columns(), batch.num_rows(), batch.owner(), batch.place(),
-                br.device().next_stream());
-        }
-        for (Rank rank = 0; rank < job.comm()->nranks(); ++rank) {
-            for (std::uint32_t p = 0; p < partitions_; ++p) {
-                if (coll::partition_owner(
-                        p, partitions_, job.comm()->nranks(), coll::PartitionAssignment::round_robin)
-                    == rank) {
-                    placement_.push_back(p);
-                }
-            }
-        }
+// Each on a stream of its own, as chunks come from an engine: so the next is counted while one is written.
+std::vector<Table> batches_of(Table const& rows, std::size_t count, Device& device) {
+    auto const chunks = static_cast<std::int64_t>(count);
+    std::vector<Table> batches;
+    for (std::int64_t i = 0; i < chunks; ++i) {
+        auto const first = rows.num_rows() * i / chunks;
+        auto const batch = rows.slice(first, rows.num_rows() * (i + 1) / chunks - first);
+        batches.emplace_back(
+            batch.schema(), batch.columns(), batch.num_rows(), batch.owner(), batch.place(),
+            device.next_stream());
     }
-
-    Taken end_to_end(std::vector<Table>& out) {
-        return job_.measure([&] {
-            auto shuffler = open();
-            for (auto const& batch : batches_) {
-                shuffler->insert(cut(batch));
-            }
-            shuffler->insert_finished();
-            for (std::size_t i = 0; i < shuffler->local_partitions().size(); ++i) {
-                auto parts = shuffler->extract(shuffler->wait_any());
-                out.push_back(
-                    unpack_and_concat(std::move(parts), br_, ValidateData::none, AllowOverbooking::yes));
-            }
-            for (auto const& table : out) {
-                br_.device().synchronize(table.stream());
-            }
-        });
-    }
-
-    Taken partition_alone() {
-        std::vector<Pieces> pieces;
-        return job_.measure([&] {
-            for (auto const& batch : batches_) {
-                pieces.push_back(cut(batch));
-            }
-            wait_for(pieces);
-        });
-    }
-
-    Taken exchange_alone() {
-        std::vector<Pieces> pieces;
-        for (auto const& batch : batches_) {
-            pieces.push_back(cut(batch));
-        }
-        wait_for(pieces);
-        std::vector<std::vector<PackedData>> out;
-        return job_.measure([&] {
-            auto shuffler = open();
-            for (auto& piece : pieces) {
-                shuffler->insert(std::move(piece));
-            }
-            shuffler->insert_finished();
-            for (std::size_t i = 0; i < shuffler->local_partitions().size(); ++i) {
-                out.push_back(shuffler->extract(shuffler->wait_any()));
-            }
-        });
-    }
-
-  private:
-    using Pieces = std::unordered_map<coll::PartitionId, PackedData>;
-
-    [[nodiscard]] Pieces cut(Table const& batch) {
-        Pieces pieces;
-        auto packed =
-            partition_and_pack(batch, key_columns, static_cast<int>(partitions_), br_, 0, placement_);
-        for (std::size_t p = 0; p < packed.size(); ++p) {
-            pieces.emplace(static_cast<coll::PartitionId>(p), std::move(packed[p]));
-        }
-        return pieces;
-    }
-    static void wait_for(std::vector<Pieces> const& pieces) {
-        for (auto const& chunk : pieces) {
-            for (auto const& [partition, piece] : chunk) {
-                piece.data->synchronize();
-            }
-        }
-    }
-    [[nodiscard]] std::unique_ptr<coll::Shuffler> open() const {
-        return std::make_unique<coll::Shuffler>(
-            job_.comm(), op, partitions_, br_.shared_from_this(), coll::PartitionAssignment::round_robin,
-            job_.settings());
-    }
-
-    Job& job_;
-    BufferResource& br_;
-    std::uint32_t partitions_;
-    std::vector<Table> batches_;
-    std::vector<std::uint32_t> placement_;
-};
+    return batches;
+}
 
 // "1x1,10x16": chunks a rank, partitions a rank.
 std::vector<Cut> read_cuts(std::string const& text) {
@@ -214,7 +120,7 @@ void device_table(Job& job, Arguments const& arguments) {
     auto const target = br->allocate(MemoryType::DEVICE, bytes);
     auto const source = br->allocate(MemoryType::DEVICE, bytes);
     for (auto const& cut : cuts) {
-        Cell cell{job, *br, rows, cut};
+        TableShuffle shuffle{job, *br, batches_of(rows, cut.chunks, device), cut.partitions};
         Series copy;
         Series partition;
         Series exchange;
@@ -225,10 +131,12 @@ void device_table(Job& job, Arguments const& arguments) {
                     [&](std::byte* to, Stream stream) { device.copy(to, source->data(), bytes, stream); });
                 target->synchronize();
             });
-            auto const partitioned = cell.partition_alone();
-            auto const exchanged = cell.exchange_alone();
+            auto const partitioned = shuffle.partition_alone();
+            std::vector<std::vector<PackedData>> parts;
+            auto const exchanged = shuffle.exchange_alone(parts);
+            parts.clear();
             std::vector<Table> out;
-            auto const taken = cell.end_to_end(out);
+            auto const taken = shuffle.end_to_end(out, ValidateData::none);
             if (round == -warm_up) {
                 RowCheck came;
                 for (auto const& table : out) {

@@ -1,102 +1,23 @@
 #include <algorithm>
-#include <memory>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include <rapidsmpf/coll/shuffler.hpp>
-#include <rapidsmpf/table/partition.hpp>
-
 #include "cases.hpp"
 #include "rows.hpp"
+#include "table_shuffle.hpp"
 
 namespace rapidsmpf::bench {
 
 namespace {
 
-constexpr OpId op = 10;
-constexpr std::array key_columns{0};
-
-using Pieces = std::unordered_map<coll::PartitionId, PackedData>;
-
-// One batch of rows, cut; pieces without rows travel, too, as they do from an engine that knows nothing of them.
-Pieces cut(
-    Table const& batch, int partitions, BufferResource& br, std::vector<std::uint32_t> const& placement) {
-    Pieces pieces;
-    auto packed = partition_and_pack(batch, key_columns, partitions, br, 0, placement);
-    for (std::size_t p = 0; p < packed.size(); ++p) {
-        pieces.emplace(static_cast<coll::PartitionId>(p), std::move(packed[p]));
+std::vector<Table> batches_of(Table const& rows, std::size_t chunk) {
+    auto const batch = static_cast<std::int64_t>(std::max(chunk / row_bytes, std::size_t{1}));
+    std::vector<Table> batches;
+    for (std::int64_t first = 0; first < rows.num_rows(); first += batch) {
+        batches.push_back(rows.slice(first, std::min(batch, rows.num_rows() - first)));
     }
-    return pieces;
+    return batches;
 }
-
-class Cell {
-  public:
-    Cell(Job& job, BufferResource& br, Table const& rows, std::size_t chunk, std::size_t per_rank)
-        : job_{job}, br_{br}, partitions_{static_cast<std::uint32_t>(per_rank * job.nranks())} {
-        auto const batch = static_cast<std::int64_t>(std::max(chunk / row_bytes, std::size_t{1}));
-        for (std::int64_t first = 0; first < rows.num_rows(); first += batch) {
-            batches_.push_back(rows.slice(first, std::min(batch, rows.num_rows() - first)));
-        }
-        // Partitions of one rank lie one after the other.
-        for (Rank rank = 0; rank < job.comm()->nranks(); ++rank) {
-            for (std::uint32_t p = 0; p < partitions_; ++p) {
-                if (coll::partition_owner(
-                        p, partitions_, job.comm()->nranks(), coll::PartitionAssignment::round_robin)
-                    == rank) {
-                    placement_.push_back(p);
-                }
-            }
-        }
-    }
-
-    // Partition and pack, shuffle, unpack.
-    Taken end_to_end(std::vector<Table>& out) {
-        return job_.measure([&] {
-            auto shuffler = open();
-            for (auto const& batch : batches_) {
-                shuffler->insert(cut(batch, static_cast<int>(partitions_), br_, placement_));
-            }
-            shuffler->insert_finished();
-            for (std::size_t i = 0; i < shuffler->local_partitions().size(); ++i) {
-                auto parts = shuffler->extract(shuffler->wait_any());
-                out.push_back(
-                    unpack_and_concat(std::move(parts), br_, ValidateData::bounds, AllowOverbooking::yes));
-            }
-        });
-    }
-
-    // The shuffle alone, of pieces that are there.
-    Taken exchange_alone(std::vector<std::vector<PackedData>>& out) {
-        std::vector<Pieces> pieces;
-        for (auto const& batch : batches_) {
-            pieces.push_back(cut(batch, static_cast<int>(partitions_), br_, placement_));
-        }
-        return job_.measure([&] {
-            auto shuffler = open();
-            for (auto& piece : pieces) {
-                shuffler->insert(std::move(piece));
-            }
-            shuffler->insert_finished();
-            for (std::size_t i = 0; i < shuffler->local_partitions().size(); ++i) {
-                out.push_back(shuffler->extract(shuffler->wait_any()));
-            }
-        });
-    }
-
-  private:
-    [[nodiscard]] std::unique_ptr<coll::Shuffler> open() const {
-        return std::make_unique<coll::Shuffler>(
-            job_.comm(), op, partitions_, br_.shared_from_this(), coll::PartitionAssignment::round_robin,
-            job_.settings());
-    }
-
-    Job& job_;
-    BufferResource& br_;
-    std::uint32_t partitions_;
-    std::vector<Table> batches_;
-    std::vector<std::uint32_t> placement_;
-};
 
 }  // namespace
 
@@ -120,14 +41,14 @@ void table(Job& job, Arguments const& arguments) {
             auto const rows = all_rows.slice(0, static_cast<std::int64_t>(num_rows));
             RowCheck sent;
             sent.add(rows);
-            Cell cell{job, *br, rows, size, per_rank};
+            TableShuffle shuffle{job, *br, batches_of(rows, size), per_rank};
             Series end_to_end;
             Series exchange;
             Series memcpy;
             for (int round = -warm_up; round < repeats; ++round) {
                 auto const copied = job.measure([&] { copy.run(); });
                 std::vector<Table> out;
-                auto const whole = cell.end_to_end(out);
+                auto const whole = shuffle.end_to_end(out, ValidateData::bounds);
                 RowCheck came;
                 for (auto const& table : out) {
                     came.add(table);
@@ -135,7 +56,7 @@ void table(Job& job, Arguments const& arguments) {
                 job.expect_equal_sums(sent.values(), came.values(), "table, end to end");
                 out.clear();
                 std::vector<std::vector<PackedData>> parts;
-                auto const alone = cell.exchange_alone(parts);
+                auto const alone = shuffle.exchange_alone(parts);
                 RowCheck again;
                 for (auto& part : parts) {
                     again.add(

@@ -17,6 +17,7 @@
 namespace rapidsmpf {
 namespace {
 
+using testing::fixed_table;
 using testing::RandomTables;
 using testing::row_texts;
 
@@ -56,6 +57,14 @@ class PartitionCuda : public ::testing::Test {
         return keys;
     }
 
+    void expect_same_hashes(Table const& table, std::vector<int> const& keys, std::uint64_t seed) {
+        std::vector<std::uint64_t> expected(static_cast<std::size_t>(table.num_rows()));
+        auto found = expected;
+        hash_rows(table, keys, 0, expected, seed);
+        hash_rows(to_gpu(table), keys, 0, found, seed);
+        EXPECT_EQ(found, expected) << seed;
+    }
+
     std::shared_ptr<BufferResource> br_;
     Stream stream_;
 };
@@ -72,13 +81,28 @@ TEST_F(PartitionCuda, hashes_are_those_of_the_host) {
     for (std::uint64_t seed = 0; seed < 100; ++seed) {
         RandomTables random{seed};
         auto const table = random.table(random.gpu_schema(5), random.number(1, 300));
-        auto const keys = some_keys(random, table);
-        std::vector<std::uint64_t> expected(static_cast<std::size_t>(table.num_rows()));
-        auto found = expected;
-        hash_rows(table, keys, 0, expected, seed);
-        hash_rows(to_gpu(table), keys, 0, found, seed);
-        ASSERT_EQ(found, expected) << seed;
+        expect_same_hashes(table, some_keys(random, table), seed);
     }
+}
+
+TEST_F(PartitionCuda, hashes_agree_on_zeros_and_nans) {
+    auto const table = fixed_table<std::uint64_t>(
+        "g", {0, 0x8000000000000000, 0x7ff8000000000000, 0xfff8000000000001, 0x7ff0000000000000,
+              0x3ff0000000000000});
+    expect_same_hashes(table, std::vector{0}, 5);
+}
+
+TEST_F(PartitionCuda, hashes_of_many_columns_and_of_many_rows) {
+    std::vector<Field> fields;
+    std::vector<int> keys;
+    for (int i = 0; i < 40; ++i) {
+        fields.emplace_back("c" + std::to_string(i), "l");
+        keys.push_back(i);
+    }
+    RandomTables random{1};
+    expect_same_hashes(random.table(std::make_shared<Schema const>(fields), 300), keys, 0);
+    auto const schema = std::make_shared<Schema const>(std::vector{Field{"a", "i"}});
+    expect_same_hashes(random.table(schema, 3'000'000), std::vector{0}, 0);
 }
 
 TEST_F(PartitionCuda, rows_of_every_type_go_where_they_do_on_the_host_in_order) {

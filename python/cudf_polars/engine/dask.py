@@ -14,7 +14,7 @@ import os
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,6 +29,7 @@ from cudf_polars.engine.rank import RankSettings, resolve_options
 from cudf_polars.engine.rank_host import RankHost, RankPlan
 
 try:
+    import dask
     import distributed
     from distributed.diagnostics.plugin import WorkerPlugin
 except ImportError as error:
@@ -398,8 +399,46 @@ class DaskEngine(ClusterEngine):
         self._resources.close()
 
 
+_QUIET = {
+    # What Dask looks after in each process, up to a hundred times a second, on the cores that queries run on.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.system-monitor.gil.enabled": False,
+}
+"""Settings of the engine's own clusters."""
+
+
+_SET_BY_NANNY = ("PYTHONHASHSEED", "__DASK_PARENT_PID")
+"""Variables that starting a worker leaves in this process whatever the settings are."""
+
+
+@contextlib.contextmanager
+def _own_settings(environment: Mapping[str, str]) -> Iterator[None]:
+    """Apply Dask's settings for an engine's own cluster, while it starts.
+
+    A worker's process imports the script's main module, and perhaps Polars with it, before Dask gives it its
+    environment. So ``environment`` has to be there when the process starts. Dask changes that of this process for
+    it, which is put back here.
+    """
+    name = "distributed.nanny.pre-spawn-environ"
+    # The C library would give every free page back, and take any buffer of 128 KiB from the system anew.
+    before_start = {**dask.config.get(name), "MALLOC_TRIM_THRESHOLD_": None, **environment}
+    former = {key: os.environ.get(key) for key in (*before_start, *_SET_BY_NANNY)}
+    try:
+        with dask.config.set({**_QUIET, name: before_start}):
+            yield
+    finally:
+        for key, value in former.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
 def _start_cluster(stack: contextlib.ExitStack, n_workers: int | None) -> Client:
     """Start a scheduler, and workers that have equal shares of this machine."""
+    environments = plan_workers(n_workers)
     specs = {
         i: {
             "cls": distributed.Nanny,
@@ -412,18 +451,25 @@ def _start_cluster(stack: contextlib.ExitStack, n_workers: int | None) -> Client
                 "silence_logs": "WARNING",
             },
         }
-        for i, env in enumerate(plan_workers(n_workers))
+        for i, env in enumerate(environments)
     }
-    cluster = distributed.SpecCluster(
-        workers=specs,
-        scheduler={
-            "cls": distributed.Scheduler,
-            "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": ":0"},
-        },
-        name=f"riverrun-{os.getpid()}-{uuid.uuid4().hex[:8]}",
-        silence_logs="WARNING",
-    )
-    stack.enter_context(cluster)
-    client = stack.enter_context(distributed.Client(cluster))
-    client.wait_for_workers(len(specs))
+    common = dict(set.intersection(*(set(env.items()) for env in environments)))
+    with _own_settings(common):
+        cluster = distributed.SpecCluster(
+            workers=specs,
+            scheduler={
+                "cls": distributed.Scheduler,
+                "options": {
+                    "host": "127.0.0.1",
+                    "port": 0,
+                    "dashboard": False,
+                    "dashboard_address": ":0",
+                },
+            },
+            name=f"riverrun-{os.getpid()}-{uuid.uuid4().hex[:8]}",
+            silence_logs="WARNING",
+        )
+        stack.enter_context(cluster)
+        client = stack.enter_context(distributed.Client(cluster))
+        client.wait_for_workers(len(specs))
     return client

@@ -110,8 +110,11 @@ class _Actors:
             stack.callback(ray.kill, handle)
             self.actors.append(handle)
 
-    def start(self, settings: RankSettings) -> tuple[list[str], list[ClusterInfo]]:
-        """Make the actors ranks; returns their names and where they run, by rank."""
+    def start(self, settings: RankSettings, *, ours: bool) -> tuple[list[str], list[ClusterInfo]]:
+        """Make the actors ranks; returns their names and where they run, by rank.
+
+        If the cluster is the engine's own (``ours``), each gets cores of its own.
+        """
         described = [actor.describe.remote() for actor in self.actors]
         ready, missing = ray.wait(described, num_returns=len(described), timeout=_PLACE_SECONDS)
         if missing:
@@ -121,15 +124,18 @@ class _Actors:
             )
         found = self._values(described)
         per_host = Counter(host for host, _ in found)
-        plans = [
-            RankPlan(
+        seen: Counter[str] = Counter()
+        plans = []
+        for host, address in found:
+            plan = RankPlan(
                 settings,
                 len(self.actors),
                 per_host[host],
+                share=seen[host] if ours else None,
                 address=address if len(per_host) > 1 else None,
             )
-            for host, address in found
-        ]
+            seen[host] += 1
+            plans.append(plan)
         (root,) = self._values([self.actors[0].make_root.remote(plans[0])])
         joins = zip(self.actors, plans, strict=True)
         joined = self._values([actor.join.remote(plan, root) for actor, plan in joins])
@@ -253,11 +259,12 @@ class RayEngine(ClusterEngine):
         if num_ranks is not None and num_ranks < 1:
             raise ValueError(f"num_ranks must be at least 1, got {num_ranks}")
         with contextlib.ExitStack() as stack:
-            if not ray.is_initialized():
+            ours = not ray.is_initialized()
+            if ours:
                 ray.init(**(ray_init_options or {}))
                 stack.callback(ray.shutdown)
             actors = _Actors(num_ranks, bool(settings.options.get("allow_gpu_sharing")), stack)
-            names, infos = actors.start(settings)
+            names, infos = actors.start(settings, ours=ours)
             stack.callback(actors.leave)
             super().__init__(settings.options, names, infos)
             self._actors = actors

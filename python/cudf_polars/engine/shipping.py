@@ -106,10 +106,12 @@ def unpack_query(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         lf = pl.LazyFrame.deserialize(io.BytesIO(packed.lazy_frame))
-    if nranks == 1 or not _has_frames(lf, flags):
+    if nranks == 1:
         return lf, flags
-    # The client could not look into it, since the files are here and not there: all rows of the frames came along.
     query = read_query(lf, flags)
+    if not any(isinstance(node, DataFrameScan) for node in walk_nodes(query.plan.root)):
+        return query, flags
+    # The client could not look into it, since the files are here and not there: all rows of the frames came along.
     plan, frames = _dump(query)
     return _load(plan, _cut(frames, rank, nranks, whole=query.constant_frames)), flags
 

@@ -1,0 +1,74 @@
+"""What the workers of an engine's own cluster are given, when the script itself has imported Polars before."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+SECONDS = 300
+"""Guards against hangs only."""
+
+DASK = """
+    import json
+    import os
+
+    import polars as pl
+
+    from cudf_polars.engine.dask import DaskEngine
+
+
+    def look():
+        return pl.thread_pool_size(), "MALLOC_TRIM_THRESHOLD_" in os.environ
+
+
+    if __name__ == "__main__":
+        before = dict(os.environ)
+        with DaskEngine(n_workers=2) as engine:
+            changed = before != dict(os.environ)
+            found = list(engine._workers._client.run(look).values())
+        print(json.dumps({"changed": changed, "cores": len(os.sched_getaffinity(0)), "workers": found}))
+"""
+
+RAY = """
+    import json
+    import os
+
+    from cudf_polars.engine.ray import RayEngine
+
+
+    with RayEngine(num_ranks=2, ray_init_options={"include_dashboard": False, "log_to_driver": False}) as engine:
+        pids = [info.pid for info in engine.gather_cluster_info()]
+        found = [sorted(os.sched_getaffinity(pid)) for pid in pids]
+    print(json.dumps(found))
+"""
+
+
+def run_script(text, folder):
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(text))
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_dask_workers_have_as_many_threads_of_polars_as_cores(tmp_path, monkeypatch):
+    monkeypatch.delenv("POLARS_MAX_THREADS", raising=False)
+    found = run_script(DASK, tmp_path)
+    assert not found["changed"]
+    assert len(found["workers"]) == 2
+    for threads, trims in found["workers"]:
+        assert threads == max(1, found["cores"] // 2)
+        assert not trims
+
+
+def test_ray_actors_have_cores_of_their_own(tmp_path):
+    pytest.importorskip("ray")
+    found = run_script(RAY, tmp_path)
+    first, second = map(set, found)
+    assert not first & second or first == second == {min(first)}  # a machine of one core

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import os
 import uuid
 import warnings
@@ -32,6 +33,7 @@ try:
     import dask
     import distributed
     from distributed.diagnostics.plugin import WorkerPlugin
+    from distributed.protocol.pickle import dumps
 except ImportError as error:
     raise ImportError(
         "DaskEngine needs Dask: pip install 'riverrun[dask]', or dask and distributed"
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from distributed import Client, Nanny, Worker
 
 __all__ = ["DaskEngine", "dask_setup"]
+
+_log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 5.0
 """How long the answers of ranks are awaited after one has been lost, before asking whether their workers still live."""
@@ -177,6 +181,60 @@ def _prepare_worker() -> Callable[[int], None]:
     return prepare
 
 
+def _watch_client() -> Callable[..., None]:
+    """Return a function that travels by value: the scheduler need not have this package.
+
+    It makes the ranks of an engine leave when the engine's client goes away without a word: the scheduler is the one
+    that notices.
+    """
+
+    def watch(
+        client: str, engine: str, workers: list[str], leave: Mapping[str, Any], dask_scheduler: Any
+    ) -> None:
+        import asyncio
+
+        from distributed.diagnostics.plugin import SchedulerPlugin
+
+        class Engines(SchedulerPlugin):  # type: ignore[misc]
+            """The engines of each client: where their ranks are, and what makes these leave."""
+
+            def __init__(self) -> None:
+                self.engines: dict[str, dict[str, tuple[list[str], Mapping[str, Any]]]] = {}
+                self._leaving: set[Any] = set()
+
+            def remove_client(self, scheduler: Any, client: str) -> None:
+                for workers, message in self.engines.pop(client, {}).values():
+                    living = [address for address in workers if address in scheduler.workers]
+                    call = scheduler.broadcast(msg=dict(message), workers=living, on_error="ignore")
+                    task = asyncio.ensure_future(call)
+                    self._leaving.add(task)
+                    task.add_done_callback(self._leaving.discard)
+
+        name = "cudf-polars-engines"
+        if name not in dask_scheduler.plugins:
+            dask_scheduler.add_plugin(Engines(), name=name)
+        plugin = dask_scheduler.plugins[name]
+        plugin.engines.setdefault(client, {})[engine] = (workers, leave)
+        if client not in dask_scheduler.clients:
+            plugin.remove_client(dask_scheduler, client)
+
+    return watch
+
+
+def _forget_engine() -> Callable[..., None]:
+    """Return a function that travels by value, and ends what :func:`_watch_client` has begun."""
+
+    def forget(client: str, engine: str, dask_scheduler: Any) -> None:
+        plugin = dask_scheduler.plugins.get("cudf-polars-engines")
+        if plugin is not None:
+            engines = plugin.engines.get(client, {})
+            engines.pop(engine, None)
+            if not engines:
+                plugin.engines.pop(client, None)
+
+    return forget
+
+
 class _Workers:
     """The workers of a cluster that an engine uses, as its client reaches them.
 
@@ -218,6 +276,7 @@ class _Workers:
             plans[info.address] = (self.engine, plan)
         threads = {info.address: (max(1, info.cpus // per_host[info.hostname]),) for info in found}
         raise_first(self._calls.each(_prepare_worker(), threads))
+        self._watch_client()
         root = self.addresses[0]
         address = raise_first(self._calls.each(_make_root, {root: plans[root]}))[root]
         joins = {worker: (*plan, address) for worker, plan in plans.items()}
@@ -225,6 +284,23 @@ class _Workers:
         by_rank = sorted((rank, worker, info) for worker, (rank, info) in joined.items())
         self.addresses = [worker for _, worker, _ in by_rank]
         return self.addresses, [info for _, _, info in by_rank]
+
+    def _watch_client(self) -> None:
+        reason = "its client has gone away"
+        leave = {
+            "op": "run",
+            "function": dumps(_leave),
+            "args": dumps((self.engine, reason)),
+            "kwargs": dumps({}),
+            "wait": True,
+        }
+        try:
+            self._client.run_on_scheduler(
+                _watch_client(), self._client.id, self.engine, list(self.addresses), leave
+            )
+        except ValueError as error:
+            # It takes no functions from clients (distributed.scheduler.pickle).
+            _log.info("ranks will stay if this client ends without shutting its engine down: %s", error)
 
     def _look_at_workers(self) -> list[_WorkerInfo]:
         described = raise_first(self._calls.each(_describe_worker(), dict.fromkeys(self.addresses, ())))
@@ -291,6 +367,8 @@ class _Workers:
             )
 
     async def _leave_all(self, reason: str | None) -> None:
+        with contextlib.suppress(ValueError):
+            await self._client.run_on_scheduler(_forget_engine(), self._client.id, self.engine)
         living = await self._calls.living()
         arguments = {a: (self.engine, reason) for a in self.addresses if a in living}
         with contextlib.suppress(asyncio.TimeoutError):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import warnings
 
@@ -16,6 +19,7 @@ from rapidsmpf.error import RankFailedError
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.ray import RayEngine
 from cudf_polars.lower import FallbackWarning
+from support.leftovers import wait_for_end
 
 ROWS = 1000
 FRAME = pl.DataFrame(
@@ -130,6 +134,50 @@ def test_actor_is_killed_in_the_middle_of_a_query(table):
         assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=engine), ANSWER)
     with pytest.raises(RuntimeError, match="shutdown"):
         engine.rank_actors  # noqa: B018
+
+
+CLIENT = """
+    import sys
+
+    import polars as pl
+
+    from cudf_polars.engine.ray import RayEngine
+
+    address, gate = sys.argv[1:]
+
+    def wait(column):
+        with open(gate, "rb"):  # waits for someone who writes
+            return column
+
+    frame = pl.LazyFrame({"v": [1.0, 2.0, 3.0, 4.0]})
+    options = {"address": address, "logging_level": "ERROR", "log_to_driver": False}
+    with RayEngine(num_ranks=2, ray_init_options=options) as engine:
+        assert frame.select(pl.sum("v")).collect(engine=engine).item() == 10
+        print(*(info.pid for info in engine.gather_cluster_info()), flush=True)
+        rows = frame.with_columns(
+            pl.col("v").map_batches(wait, return_dtype=pl.Float64, is_elementwise=True)
+        )
+        rows.select(pl.sum("v")).collect(engine=engine)
+"""
+
+
+def test_actors_end_with_a_client_that_is_killed(engine, table, tmp_path):
+    script, gate = tmp_path / "client.py", tmp_path / "gate"
+    script.write_text(textwrap.dedent(CLIENT))
+    os.mkfifo(gate)
+    command = [sys.executable, str(script), ray.get_runtime_context().gcs_address, str(gate)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        pids = [int(pid) for pid in other.stdout.readline().split()]
+        assert len(pids) == 2
+        with gate.open("wb"):  # opens when the query reads it
+            other.kill()
+            for pid in pids:
+                wait_for_end(pid)
+    # Another client of the cluster goes on, and a new engine works.
+    assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=engine), ANSWER)
+    with RayEngine(num_ranks=2) as another:
+        assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=another), ANSWER)
 
 
 def test_wrong_arguments():

@@ -6,7 +6,7 @@ import os
 import select
 from pathlib import Path
 
-__all__ = ["Places"]
+__all__ = ["Places", "wait_for_end"]
 
 
 class Places:
@@ -32,14 +32,15 @@ class Places:
     def check(self, pids: set[int]) -> None:
         """Fail unless these processes, which made the job, have ended and left nothing behind."""
         for pid in pids:
-            _wait_for_end(pid)
+            wait_for_end(pid)
         for folder in self._folders:
             assert list(folder.iterdir()) == []
         segments = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
         assert [line for line in segments if int(line.split()[4]) in pids] == []
 
 
-def _wait_for_end(pid: int) -> None:
+def wait_for_end(pid: int) -> None:
+    """Return when a process has ended; fail if it goes on for long."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:

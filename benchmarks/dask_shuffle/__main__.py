@@ -65,6 +65,7 @@ def measure(method: str, nbytes: int, chunk: int, workers: int) -> dict[str, Any
         ) as cluster,
         Client(cluster) as client,
     ):
+        client.wait_for_workers(workers)  # each gets its share of the frame
         frame = dd.from_map(make_frame, range(parts), rows=rows).persist()
         wait(frame)
         sent = total(

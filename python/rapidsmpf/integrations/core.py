@@ -22,7 +22,7 @@ from rapidsmpf.memory.buffer_resource import BufferResource
 from rapidsmpf.memory.spill_collection import SpillCollection
 from rapidsmpf.shuffler import Shuffler
 from rapidsmpf.statistics import Statistics
-from rapidsmpf.utils.system_info import get_device_memory, get_device_name
+from rapidsmpf.utils.system_info import get_device_memory, get_device_name, trim_host_memory
 
 __all__ = [
     "ShuffleNames",
@@ -268,6 +268,7 @@ def insert_partition(
 def finish_inserting(context: WorkerContext, ticket: ShuffleTicket, partition_count: int) -> None:
     """Tell the other workers that this one inserts nothing more; each worker has to do so, even one without input."""
     _shuffler(context, ticket, partition_count).insert_finished()
+    trim_host_memory()
 
 
 def extract_partition(
@@ -282,7 +283,11 @@ def extract_partition(
     shuffler = _shuffler(context, ticket, partition_count)
     shuffler.wait_on(partition_id)
     with _within(context):
-        return integration.extract_partition(partition_id, shuffler, options)
+        frame = integration.extract_partition(partition_id, shuffler, options)
+    # The partition's chunks are free now, and too small for another partition: kept, they would add up to the result's
+    # size.
+    trim_host_memory()
+    return frame
 
 
 def drop_shuffle(context: WorkerContext, stage: str) -> None:
@@ -290,6 +295,7 @@ def drop_shuffle(context: WorkerContext, stage: str) -> None:
     with context.lock:
         shuffler = context.shufflers.pop(context._stages.pop(stage, 0), None)
     del shuffler  # outside of the lock: it may have much to free
+    trim_host_memory()
 
 
 # -- the graph -----------------------------------------------------------------------------------------------

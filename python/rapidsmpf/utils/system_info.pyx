@@ -14,7 +14,51 @@ cdef extern from "<rapidsmpf/device/device.hpp>" namespace "rapidsmpf" nogil:
 
     cpp_Device& current_device "rapidsmpf::Device::current"() except +translate_exception
 
-__all__ = ["get_device_memory", "get_device_name", "get_used_device_memory"]
+cdef extern from "<rapidsmpf/device/host_memory.hpp>" nogil:
+    size_t cpp_cached "rapidsmpf::device::cached_host_memory"() noexcept
+    size_t cpp_trim "rapidsmpf::device::trim_host_memory"(size_t) noexcept
+
+cdef extern from "<rapidsmpf/device/shared_memory.hpp>" nogil:
+    size_t cpp_cached_shared "rapidsmpf::device::SharedMemory::cached"() noexcept
+    size_t cpp_trim_shared "rapidsmpf::device::SharedMemory::trim"(size_t) noexcept
+
+__all__ = [
+    "get_cached_host_memory",
+    "get_device_memory",
+    "get_device_name",
+    "get_used_device_memory",
+    "trim_host_memory",
+]
+
+
+def get_cached_host_memory():
+    """Return how many bytes of free host memory this process keeps for the next who asks, shared memory included."""
+    cdef size_t size
+    with nogil:
+        size = cpp_cached() + cpp_cached_shared()
+    return size
+
+
+def trim_host_memory(keep=0):
+    """Give free host memory that this process keeps back to the system.
+
+    It is also given back when a limit of memory is near; this is for places that know that it will not be needed.
+
+    Parameters
+    ----------
+    keep
+        Bytes that may stay, of private and of shared memory each.
+
+    Returns
+    -------
+    int
+        How many bytes were given back.
+    """
+    cdef size_t bound = keep
+    cdef size_t freed
+    with nogil:
+        freed = cpp_trim(bound) + cpp_trim_shared(bound)
+    return freed
 
 
 def get_device_name():

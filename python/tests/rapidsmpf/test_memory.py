@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import polars as pl
@@ -21,6 +22,7 @@ from rapidsmpf.memory.stream_pool import StreamPool
 from rapidsmpf.shuffler import Shuffler
 from rapidsmpf.statistics import Statistics
 from rapidsmpf.table import pack
+from rapidsmpf.utils.system_info import get_cached_host_memory, trim_host_memory
 
 KIB = 1024
 
@@ -264,3 +266,17 @@ def test_packed_data_counts_while_it_lives():
     packed = pack(pl.DataFrame({"a": range(1_000_000)}), br)
     assert packed.data_size >= 8_000_000
     assert br.memory_available(MemoryType.DEVICE) <= before - 8_000_000
+
+
+def test_free_host_memory_is_kept_and_given_back():
+    trim_host_memory()
+    br = BufferResource()
+    packed = pack(pl.DataFrame({"a": range(512 * KIB)}), br)
+    before = get_cached_host_memory()
+    del packed
+    kept = get_cached_host_memory()
+    # AddressSanitizer is to see every use of freed memory: nothing is kept then.
+    assert kept - before >= 4 * KIB * KIB or "asan" in os.environ.get("LD_PRELOAD", "")
+    assert trim_host_memory(keep=kept) == 0
+    assert trim_host_memory() == kept
+    assert get_cached_host_memory() == 0

@@ -1,0 +1,1 @@
+"""How soon the client of a cluster is told that a rank has died."""

@@ -2,10 +2,10 @@
 # Builds the C++ tests and benchmarks on a machine with GPUs, runs the tests on the GPU, then the benchmarks, and leaves
 # logs and JSON in a folder.
 #
-#   benchmarks/gpu/session.sh SITE OUT [tests] [kernels] [partition] [pinned] [spill] [host] [shuffle] [nccl] [sanitizer] [programs]
+#   benchmarks/gpu/session.sh SITE OUT [tests] [kernels] [partition] [pinned] [spill] [host] [shuffle] [nccl] [sanitizer] [programs] [dask]
 #
 # SITE is a folder of Python packages with librmm, rapids_logger, libucx and libucxx (unpacked wheels); CMake, ninja, nvcc and
-# GoogleTest must be there. Nothing is fetched. What is named behind OUT is done, in this order; each has a time limit of its
+# GoogleTest must be there. For dask it also holds this package's own wheel, Dask and dask-cuda: see dask_cuda_examples.py. Nothing is fetched. What is named behind OUT is done, in this order; each has a time limit of its
 # own, and a failure does not stop what follows.
 set -u
 site=$(realpath "$1")
@@ -102,6 +102,10 @@ for step in "$@"; do
         nccl)
             run nccl 120 "$python" "$root/benchmarks/gpu/nccl_alltoall.py" --ranks "$gpus" --output "$out/nccl.json"
             tail -1 "$out/nccl.log"
+            ;;
+        dask)
+            run dask 300 env -C "$root" "$python" -m benchmarks.gpu.dask_cuda_examples --output "$out/dask.json"
+            cat "$out/dask.log"
             ;;
         programs)
             # Random programs of collectives on the CPU device, on all cores: for what shows once in 100,000.

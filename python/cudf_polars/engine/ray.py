@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RayEngine"]
 
-_PLACE_SECONDS = 60.0
+_PLACE_SECONDS = 120.0
 """How long to wait for Ray to start the actors."""
 _CLOSE_SECONDS = 15.0
 """How long an actor may take to leave an engine that shuts down."""

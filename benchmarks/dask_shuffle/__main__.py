@@ -65,7 +65,9 @@ def measure(method: str, nbytes: int, chunk: int, workers: int) -> dict[str, Any
         ) as cluster,
         Client(cluster) as client,
     ):
-        client.wait_for_workers(workers)  # each gets its share of the frame
+        # Each gets its share of the frame: one that comes late, or has still much to import, would get less.
+        client.wait_for_workers(workers)
+        client.run(make_frame, 0, 1)
         frame = dd.from_map(make_frame, range(parts), rows=rows).persist()
         wait(frame)
         sent = total(

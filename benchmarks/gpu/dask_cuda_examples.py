@@ -85,7 +85,7 @@ def own_cluster(folder: Path) -> dict[str, Any]:
 
 def local_cuda_cluster(folder: Path) -> dict[str, Any]:
     """Run on ``LocalCUDACluster()``, which pins its workers itself."""
-    from dask_cuda import LocalCUDACluster
+    from dask_cuda import LocalCUDACluster  # type: ignore[import-not-found,unused-ignore]
 
     with LocalCUDACluster() as cluster, Client(cluster) as dc:
         before = dc.run(_cores)
@@ -124,7 +124,16 @@ def nanny_preload(folder: Path) -> dict[str, Any]:
     """Run on workers that ``dask worker --preload-nanny cudf_polars.engine.dask`` has started."""
     with tempfile.TemporaryDirectory() as scratch:
         worker = [
-            *(sys.executable, "-m", "dask", "worker", "--nworkers", str(len(visible_gpus())), "--nthreads", "1"),
+            *(
+                sys.executable,
+                "-m",
+                "dask",
+                "worker",
+                "--nworkers",
+                str(len(visible_gpus())),
+                "--nthreads",
+                "1",
+            ),
             *("--no-dashboard", "--memory-limit", "0", "--local-directory", scratch),
             *("--preload-nanny", "cudf_polars.engine.dask"),
         ]

@@ -100,7 +100,9 @@ def ray_cluster() -> Iterator[Callable[[], StreamingEngine]]:
 CLUSTERS = {"dask": dask_cluster, "ray": ray_cluster}
 
 
-def lose_one(engine: StreamingEngine, table: Path, expected: pl.DataFrame, chance: random.Random) -> dict[str, Any]:
+def lose_one(
+    engine: StreamingEngine, table: Path, expected: pl.DataFrame, chance: random.Random
+) -> dict[str, Any]:
     """Kill a rank in the middle of a query; returns what happened."""
     for _ in range(2):  # the first is slower
         start = time.perf_counter()

@@ -152,6 +152,9 @@ class PeerLanding final : public detail::WrittenLanding {
     }
 
     ~PeerLanding() override {
+        // What is out of use counts as nobody's.
+        buffers_.clear();
+        small_.reset();
         for (auto& block : layout_.blocks) {
             leave(shared_, std::move(block));
         }

@@ -37,8 +37,7 @@ std::array<FileDescriptor, 2> make_pipe() {
 
 Child::Child(
     std::vector<std::string> const& command, std::vector<std::string> const& environment,
-    std::string const& input)
-    : begin_{now()} {
+    std::string const& input) {
     auto in = make_pipe();
     auto out = make_pipe();
     auto err = make_pipe();
@@ -124,7 +123,6 @@ Outcome Child::wait() {
     ::waitpid(pid_, &status, 0);
     pid_ = -1;
     outcome_.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    outcome_.seconds = now() - begin_;
     return outcome_;
 }
 

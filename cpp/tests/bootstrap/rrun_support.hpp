@@ -14,7 +14,6 @@ struct Outcome {
     int exit_code{-1};  // 128 + the signal's number
     std::string out;
     std::string err;
-    double seconds{0};
 };
 
 // A running program whose output is collected.
@@ -46,7 +45,6 @@ class Child {
     FileDescriptor out_;
     FileDescriptor err_;
     Outcome outcome_;
-    double begin_;
 };
 
 // rrun with these arguments.

@@ -73,6 +73,7 @@ class ShuffleVictim {
                 .count());
     }
     [[nodiscard]] static Tag tell_tag() { return Tag{9, 0}; }
+    [[nodiscard]] static Tag stop_tag() { return Tag{9, 1}; }
 
     [[nodiscard]] bool is_victim() const { return me_ == victim_; }
     // Of the wait in which the victim is missed.
@@ -102,12 +103,25 @@ class ShuffleVictim {
     void meet_victim(Communicator& comm) const {
         if (!is_victim()) {
             (void)comm.send({1}, victim_, tell_tag());
+            if (how_ == "stop") {
+                (void)test::wait_any(comm, stop_tag());
+            }
             return;
         }
         for (Rank peer = 1; peer < comm.nranks(); ++peer) {
             (void)test::wait_any(comm, tell_tag());
         }
         end(comm);
+    }
+
+    // The others begin to lose patience when it is stopped, not before.
+    void announce_stop(Communicator& comm) const {
+        for (Rank peer = 0; peer < comm.nranks(); ++peer) {
+            if (peer != me_) {
+                auto const said = comm.send({1}, peer, stop_tag());
+                test::wait(comm, *said);
+            }
+        }
     }
 
     void end(Communicator& comm) const {
@@ -117,6 +131,7 @@ class ShuffleVictim {
         } else if (how_ == "raise") {
             throw std::domain_error{"no such column: x"};
         } else if (how_ == "stop") {
+            announce_stop(comm);
             std::signal(SIGTERM, SIG_DFL);
             ::raise(SIGSTOP);
         } else if (how_ == "hang") {

@@ -200,14 +200,19 @@ def test_interrupt_ends_a_drain():
 
     source = pa.RecordBatchReader.from_batches(FRAME.to_arrow().schema, endless())
     comm = single.new_communicator(Options())
+
+    def interrupted_drain(shuffler, context):
+        # The signal comes during the drain, or just before it.
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        drain_into_shuffle(source, RowRouting.to_partition(0), shuffler, context)
+
     # By a signal of its own, so that a slow machine cannot stop the test run.
     former = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         with Context.from_options(comm, Options()) as context:
             shuffler = Shuffler(comm, 0, 1, context.br())
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
             with pytest.raises(KeyboardInterrupt):
-                drain_into_shuffle(source, RowRouting.to_partition(0), shuffler, context)
+                interrupted_drain(shuffler, context)
     finally:
         signal.signal(signal.SIGALRM, former)
 

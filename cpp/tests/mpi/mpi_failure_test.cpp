@@ -1,0 +1,109 @@
+// Ranks that come to a bad end in the middle of a shuffle under mpirun: every survivor raises the named error in time,
+// and nothing is left of the job. docs/exchange.md says what is mpirun's part in this.
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "bootstrap/failing_job_support.hpp"
+#include "mpi/survivors.hpp"
+
+namespace rapidsmpf {
+namespace {
+
+using test::contains;
+using test::FailingJob;
+using test::FailureCase;
+
+// Whether mpirun lets the others go on when a rank has died.
+enum class Recovery : bool { no, yes };
+
+class MpiJob {
+  public:
+    MpiJob(FailureCase const& failure, Recovery recovery)
+        : job_{failure, launcher(failure, recovery), environment(), {meeting(failure)}} {}
+    [[nodiscard]] FailingJob* operator->() noexcept { return &job_; }
+
+  private:
+    static std::vector<std::string> launcher(FailureCase const& failure, Recovery recovery) {
+        std::vector<std::string> command{RAPIDSMPF_TEST_MPIEXEC};
+        if (recovery == Recovery::yes) {
+            command.emplace_back("--enable-recovery");
+        }
+        command.insert(command.end(), {"-n", std::to_string(failure.nranks), RAPIDSMPF_TEST_MPI_VICTIM});
+        return command;
+    }
+    // The files of Open MPI's own shared memory, too, are in the folder that is looked at in the end.
+    static std::vector<std::string> environment() {
+        std::vector<std::string> variables{
+            "OMPI_MCA_btl_sm_backing_directory=" + FailingJob::shared_memory().string()};
+        std::istringstream words{RAPIDSMPF_TEST_MPI_ENVIRONMENT};
+        for (std::string word; words >> word;) {
+            variables.push_back(word);
+        }
+        return variables;
+    }
+    static std::string meeting(FailureCase const& failure) {
+        std::filesystem::create_directories(FailingJob::folder());
+        auto const path = (FailingJob::folder() / "meeting").string();
+        bool const all = failure.how == "raise" || failure.how == "malformed";
+        // Without mpirun nobody can tell how many come.
+        auto const count = failure.how == "hang" ? 1 : failure.nranks - (all ? 0 : 1);
+        test::Survivors::make(path, static_cast<unsigned>(count));
+        return path;
+    }
+
+    FailingJob job_;
+};
+
+class MpiFailure : public testing::TestWithParam<FailureCase> {};
+
+TEST_P(MpiFailure, EverySurvivorRaisesInTimeAndNothingIsLeft) {
+    auto const& c = GetParam();
+    MpiJob job{c, c.how == "kill" ? Recovery::yes : Recovery::no};
+    auto const& outcome = job->wait();
+    if (contains(outcome.err, "unrecognized") || contains(outcome.err, "unrecognised")) {
+        GTEST_SKIP() << "this mpirun cannot go on without a rank";
+    }
+    EXPECT_NE(outcome.exit_code, 0);
+    job->expect_survivors_raise(test::reason_from_rank_zero(c));
+    job->expect_nothing_left();
+}
+
+std::vector<FailureCase> cases() {
+    auto all = test::failure_cases(3);
+    auto const two = test::failure_cases(2);
+    std::copy_if(two.begin(), two.end(), std::back_inserter(all), [](FailureCase const& c) {
+        return c.how == "kill" || (c.when == "wait" && c.victim == 1);
+    });
+    return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Moments, MpiFailure, testing::ValuesIn(cases()), [](auto const& info) {
+    return info.param.name();
+});
+
+// By itself mpirun ends the others, whatever they do.
+TEST(MpirunWithoutRecovery, EndsTheOthers) {
+    MpiJob job{FailureCase{"wait", "kill", 1, 3}, Recovery::no};
+    auto const& outcome = job->wait();
+    EXPECT_NE(outcome.exit_code, 0);
+    job->expect_nothing_left();
+}
+
+// Each is ended by Open MPI, which misses mpirun, or raises because another was. Files of Open MPI stay.
+TEST(MpirunKilled, NoProcessOfTheJobIsLeft) {
+    MpiJob job{FailureCase{"wait", "hang", 1, 3}, Recovery::no};
+    job->launcher().read_until("ends at");
+    ::kill(job->launcher().pid(), SIGKILL);
+    EXPECT_EQ(job->wait().exit_code, 137);
+    job->expect_all_ended();
+}
+
+}  // namespace
+}  // namespace rapidsmpf

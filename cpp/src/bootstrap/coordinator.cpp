@@ -25,7 +25,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How much longer than the coordinator a request waits for its answer: the coordinator knows what is missing.
+// How much longer than the coordinator a request waits for its answer: the coordinator knows what is missing. So long a
+// greeting waits for its answer at least.
 constexpr std::chrono::milliseconds answer_margin{5000};
 // How long a goodbye waits for the coordinator to take notice.
 constexpr std::chrono::milliseconds goodbye_timeout{2000};
@@ -160,8 +161,9 @@ struct Coordinator::State {
 
 Coordinator::Coordinator(Membership const& membership, std::chrono::milliseconds timeout)
     : rank_{membership.rank}, nranks_{membership.nranks}, state_{std::make_shared<State>(membership.rank)} {
-    auto const deadline = Clock::now() + timeout;
     state_->socket = greet(membership, Role::member, timeout);
+    // It is there: a short timeout is about other ranks, not about how soon a busy launcher is given a core.
+    auto const deadline = Clock::now() + std::max(timeout, answer_margin);
     FrameBuffer in{max_frame_size};
     std::optional<Frame> answer;
     while (!(answer = in.next())) {

@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: build quickstart test test-cpp test-python test-asan test-tsan test-gpu test-long test-repeat lint format bench clean help
+.PHONY: build quickstart test test-cpp test-python test-asan test-asan-mpi test-tsan test-gpu test-long test-repeat lint format bench clean help
 
 PYTHON ?= python3
 SCALE ?= 1
@@ -33,6 +33,7 @@ help:
 	@echo "make lint format  check, mend the form of the sources"
 	@echo "make bench        a short version of every benchmark; SCALE=1 RANKS=1,2"
 	@echo "make test-asan    C++ tests of the protocol and of streaming under ASan and UBSan"
+	@echo "make test-asan-mpi  the same for the communicator over MPI, between processes"
 	@echo "make test-tsan    C++ tests of memory and the protocol under TSan"
 	@echo "make test-gpu     all tests that are not about the CPU, on this machine's GPUs"
 	@echo "make test-long    many more random programs of collectives: PROGRAMS=20000"
@@ -83,7 +84,7 @@ test-python: build
 # needs a GPU. Tests that
 # start processes are left out: rrun and the ranks link what no sanitizer watches.
 EMPTY :=
-PROCESS_TESTS := *Rrun*:*OneRrunPerHost*:*ShuffleFailure*
+PROCESS_TESTS := *Rrun*:*OneRrunPerHost*:*ShuffleFailure*:*FailureByHand*
 ASAN_ROOMS := $(foreach room,memory communicator bootstrap exchange coll streaming,$(if $(wildcard cpp/tests/$(room)/*_test.cpp),$(room)))
 test-asan: $(VENV)/.ready
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/asan.xml $(RESULTS)/asan
@@ -99,6 +100,16 @@ test-asan: $(VENV)/.ready
 	    echo; echo "*** THE SANITIZER TESTS WERE SKIPPED: GoogleTest is missing (see above) ***"; echo; \
 	    printf '<testsuite><testcase classname="asan" name="all sanitizer tests"><skipped/></testcase></testsuite>' > $(RESULTS)/asan.xml; \
 	fi
+
+# The communicator over MPI, between processes that mpirun starts; what MPI itself keeps until its end is no leak of ours.
+test-asan-mpi: $(VENV)/.ready
+	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
+	cmake -S . -B build/asan $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON \
+	    -DRAPIDSMPF_SANITIZE=address,undefined > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }
+	cmake --build build/asan -j $(JOBS) --target mpi_process mpi_collective_process
+	ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 UCX_MEM_MMAP_HOOK_MODE=none \
+	LSAN_OPTIONS=suppressions=$(ROOT)/cpp/tests/lsan_mpi.supp:print_suppressions=0 \
+	    ctest --test-dir build/asan/cpp -j $(JOBS) -R '^mpi_(collective_)?process' --output-on-failure --no-tests=error
 
 # The same for races, where ranks are threads. Without CUDA, whose driver is full of what looks like them; and UCX must not
 # patch the allocator that TSan has replaced.

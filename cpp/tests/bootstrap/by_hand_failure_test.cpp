@@ -19,12 +19,11 @@ constexpr int nranks = 3;
 // Three processes, of which the first tells the others its address.
 std::vector<std::string> launcher() {
     return {
-        "/bin/sh",
-        "-c",
+        "/bin/sh", "-c",
         "folder=$1; shift; mkfifo $folder/1 $folder/2; "
-        "\"$0\" \"$@\" root 3 $folder/1 $folder/2 & \"$0\" \"$@\" join 3 $folder/1 & \"$0\" \"$@\" join 3 $folder/2 & wait",
-        RAPIDSMPF_TEST_SHUFFLE_VICTIM,
-        FailingJob::folder().string()};
+        "\"$0\" \"$@\" root 3 $folder/1 $folder/2 & \"$0\" \"$@\" join 3 $folder/1 & \"$0\" \"$@\" join 3 "
+        "$folder/2 & wait",
+        RAPIDSMPF_TEST_SHUFFLE_VICTIM, FailingJob::folder().string()};
 }
 
 class FailureByHand : public testing::TestWithParam<FailureCase> {};

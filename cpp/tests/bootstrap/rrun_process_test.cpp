@@ -266,7 +266,9 @@ TEST(RrunBootstrap, RankThatDoesNotComeIsNamed) {
     auto const outcome = run_rrun({"-n", "3", RAPIDSMPF_TEST_UCXX_VICTIM, "late"});
     EXPECT_EQ(outcome.exit_code, 9);
     // Of ranks 0 and 2 one may come too late as well.
-    EXPECT_TRUE(std::regex_search(outcome.out, std::regex{"rank 1 did not come|ranks (0 and 1|1 and 2) did not come"}))
+    EXPECT_TRUE(
+        std::regex_search(
+            outcome.out, std::regex{"rank 1 did not come|ranks (0 and 1|1 and 2) did not come"}))
         << outcome.out;
 }
 
@@ -281,8 +283,7 @@ TEST(RrunBootstrap, NothingStaysInSharedMemory) {
     auto name = (std::filesystem::temp_directory_path() / "rrun-shm-XXXXXX").string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     auto const outcome = run_rrun(
-        {"-n", "3", RAPIDSMPF_TEST_UCXX_VICTIM, "kill"},
-        {"UCX_TLS=posix,cma,self", "UCX_POSIX_DIR=" + name});
+        {"-n", "3", RAPIDSMPF_TEST_UCXX_VICTIM, "kill"}, {"UCX_TLS=posix,cma,self", "UCX_POSIX_DIR=" + name});
     EXPECT_EQ(outcome.exit_code, 137) << outcome.err;
     EXPECT_TRUE(std::filesystem::is_empty(name));
     std::filesystem::remove_all(name);

@@ -104,8 +104,8 @@ test-asan: $(VENV)/.ready
 # The communicator over MPI, between processes that mpirun starts; what MPI itself keeps until its end is no leak of ours.
 test-asan-mpi: $(VENV)/.ready
 	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
-	cmake -S . -B build/asan $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DRAPIDSMPF_BUILD_TESTS=ON \
-	    -DRAPIDSMPF_SANITIZE=address,undefined > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }
+	cmake -S . -B build/asan $(CMAKE_ARGS) $(DEBUG_ARGS) \
+	    -DRAPIDSMPF_ENABLE_CUDA=OFF -DRAPIDSMPF_SANITIZE=address,undefined > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }
 	cmake --build build/asan -j $(JOBS) --target mpi_process mpi_collective_process
 	ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 UCX_MEM_MMAP_HOOK_MODE=none \
 	LSAN_OPTIONS=suppressions=$(ROOT)/cpp/tests/lsan_mpi.supp:print_suppressions=0 \

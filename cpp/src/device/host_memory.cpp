@@ -129,8 +129,9 @@ class FreeBlocks {
         std::lock_guard lock{entry.mutex};
         if (!entry.kept.empty()) {
             // The last that came back is the one most likely to be in a cache.
-            void* const block = entry.kept.back();
+            void* const block = entry.kept.back().block;
             entry.kept.pop_back();
+            entry.note_oldest();
             bytes_ -= wanted.size;
             return block;
         }
@@ -151,7 +152,8 @@ class FreeBlocks {
         try {
             auto& entry = classes_[where.index];
             std::lock_guard lock{entry.mutex};
-            entry.kept.push_back(block);
+            entry.kept.push_back({block, ++puts_});
+            entry.note_oldest();
             bytes_ += where.size;
         } catch (std::bad_alloc const&) {
             give_back(block, where.index);
@@ -160,28 +162,30 @@ class FreeBlocks {
         trim(limit_);
     }
 
-    // Takes from all sizes in turn, the oldest block first, so that sizes that nobody asks for any more go, too.
+    // Gives back what has been kept the longest without anybody asking for it, whatever its size.
     std::size_t trim(std::size_t keep) noexcept {
         std::size_t freed = 0;
-        for (std::size_t without = 0; bytes_ > keep && without < class_count;) {
-            auto const index = hand_.fetch_add(1, std::memory_order_relaxed) % class_count;
-            auto& entry = classes_[index];
+        while (bytes_ > keep) {
+            auto const oldest = std::min_element(
+                classes_.begin(), classes_.end(),
+                [](Class const& a, Class const& b) { return a.oldest.load() < b.oldest.load(); });
+            auto const index = static_cast<std::size_t>(oldest - classes_.begin());
             void* block = nullptr;
             {
-                std::lock_guard lock{entry.mutex};
-                if (!entry.kept.empty()) {
-                    block = entry.kept.front();
-                    entry.kept.pop_front();
+                std::lock_guard lock{oldest->mutex};
+                if (!oldest->kept.empty()) {
+                    block = oldest->kept.front().block;
+                    oldest->kept.pop_front();
+                    oldest->note_oldest();
                     bytes_ -= size_of_class(index);
                 }
             }
-            if (block == nullptr) {
-                ++without;
-                continue;
+            if (block != nullptr) {
+                freed += size_of_class(index);
+                give_back(block, index);
+            } else if (oldest->oldest.load() == none) {
+                break;  // others have taken what there was
             }
-            without = 0;
-            freed += size_of_class(index);
-            give_back(block, index);
         }
         return freed;
     }
@@ -191,10 +195,20 @@ class FreeBlocks {
     void set_limit(std::size_t bytes) noexcept { limit_ = bytes; }
 
   private:
+    static constexpr std::uint64_t none = UINT64_MAX;
+
+    struct Kept {
+        void* block;
+        std::uint64_t since;  // in numbers of blocks that came back
+    };
     struct Class {
         std::mutex mutex;
-        std::deque<void*> kept;
+        std::deque<Kept> kept;
         std::deque<void*> hollow;  // without pages: address space that could not be given back
+        // Since when the first of `kept` is there; to be read without the lock.
+        std::atomic<std::uint64_t> oldest{none};
+
+        void note_oldest() noexcept { oldest = kept.empty() ? none : kept.front().since; }
     };
 
     void give_back(void* block, std::size_t index) noexcept {
@@ -215,7 +229,7 @@ class FreeBlocks {
     std::array<Class, class_count> classes_;
     std::atomic<std::size_t> bytes_{0};
     std::atomic<std::size_t> limit_{0};
-    std::atomic<std::size_t> hand_{0};
+    std::atomic<std::uint64_t> puts_{0};
 };
 
 // Never destroyed: blocks come back while the process ends.

@@ -60,7 +60,7 @@ namespace {
 // A linear map of 32 bits: the images of the single bits.
 using Matrix = std::array<std::uint32_t, 32>;
 
-constexpr std::uint32_t apply(Matrix const& matrix, std::uint32_t value) {
+constexpr std::uint32_t image_of(Matrix const& matrix, std::uint32_t value) {
     std::uint32_t result = 0;
     for (std::size_t bit = 0; bit < 32; ++bit) {
         result ^= ((value >> bit) & 1U) != 0 ? matrix[bit] : 0U;
@@ -78,14 +78,14 @@ constexpr std::array<Table, 4> zeros(int log2_bytes) {
     for (int i = 0; i < log2_bytes; ++i) {
         Matrix square{};
         for (std::size_t bit = 0; bit < 32; ++bit) {
-            square[bit] = apply(matrix, matrix[bit]);
+            square[bit] = image_of(matrix, matrix[bit]);
         }
         matrix = square;
     }
     std::array<Table, 4> result{};
     for (std::size_t place = 0; place < 4; ++place) {
         for (std::uint32_t byte = 0; byte < 256; ++byte) {
-            result[place][byte] = apply(matrix, byte << (8 * place));
+            result[place][byte] = image_of(matrix, byte << (8 * place));
         }
     }
     return result;

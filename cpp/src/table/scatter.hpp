@@ -121,7 +121,8 @@ void stream_fixed_rows(std::byte* to, std::byte const* from, std::uint16_t const
     constexpr auto line = static_cast<std::int64_t>(device::cache_line);
     constexpr auto per_line = line / width;
     auto const past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % device::cache_line);
-    auto const head = past == 0 ? 0 : std::min(count, (line - past) / width);
+    // A value that lies across lines is in memory that is not ours: then no line is written at once.
+    auto const head = past == 0 ? 0 : past % width == 0 ? std::min(count, (line - past) / width) : count;
     append_fixed_rows<T>(to, from, rows, head);
     auto k = head;
     for (; k + per_line <= count; k += per_line) {

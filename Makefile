@@ -80,8 +80,7 @@ test-python: build
 	@mkdir -p $(RESULTS); rm -f $(RESULTS)/pytest.xml
 	$(BIN)/python -m pytest -q --junitxml=$(RESULTS)/pytest.xml
 
-# The rooms where memory and threads are at stake, with the sanitizers; the rest of the tests is not built, nor is what
-# needs a GPU. Tests that
+# The rooms where memory and threads are at stake, with the sanitizers; the rest of the tests is not built. Tests that
 # start processes are left out: rrun and the ranks link what no sanitizer watches.
 EMPTY :=
 PROCESS_TESTS := *Rrun*:*OneRrunPerHost*:*ShuffleFailure*:*FailureByHand*
@@ -90,7 +89,7 @@ test-asan: $(VENV)/.ready
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/asan.xml $(RESULTS)/asan
 	@if scripts/ensure_packages.sh gtest/gtest.h libgtest-dev; then \
 	    cmake -S . -B build/asan $(CMAKE_ARGS) $(DEBUG_ARGS) \
-	        -DRAPIDSMPF_ENABLE_CUDA=OFF -DRAPIDSMPF_SANITIZE=address,undefined -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/asan > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }; \
+	        -DRAPIDSMPF_SANITIZE=address,undefined -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/asan > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }; \
 	    cmake --build build/asan -j $(JOBS) --target $(ASAN_ROOMS:%=test_%); \
 	    ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    GTEST_FILTER='-$(PROCESS_TESTS)' \
@@ -105,7 +104,7 @@ test-asan: $(VENV)/.ready
 test-asan-mpi: $(VENV)/.ready
 	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
 	cmake -S . -B build/asan $(CMAKE_ARGS) $(DEBUG_ARGS) \
-	    -DRAPIDSMPF_ENABLE_CUDA=OFF -DRAPIDSMPF_SANITIZE=address,undefined > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }
+	    -DRAPIDSMPF_SANITIZE=address,undefined > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }
 	cmake --build build/asan -j $(JOBS) --target mpi_process mpi_collective_process
 	ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 UCX_MEM_MMAP_HOOK_MODE=none \
 	LSAN_OPTIONS=suppressions=$(ROOT)/cpp/tests/lsan_mpi.supp:print_suppressions=0 \

@@ -78,13 +78,16 @@ Buffers unspill(BufferResource& br, Buffers on_disk) {
             on_disk[i - batch].reset();
         }
         if (i < on_disk.size()) {
-            br.read_back(*on_disk[i], [&, i](std::unique_ptr<Buffer> buffer, std::exception_ptr failure) {
+            auto const& buffer = *on_disk[i];
+            auto memory = br.reserve(br.type_to_read_into(), buffer.size(), AllowOverbooking::yes).first;
+            auto const take = [&, i](std::unique_ptr<Buffer> read, std::exception_ptr failure) {
                 std::lock_guard lock{mutex};
-                back[i] = std::move(buffer);
+                back[i] = std::move(read);
                 done[i] = true;
                 error = failure ? failure : error;
                 changed.notify_one();
-            });
+            };
+            br.read_back(buffer, std::move(memory), take);
         }
     }
     return back;

@@ -1,9 +1,12 @@
-"""What a benchmark ran on: written beside its numbers."""
+"""The record of a benchmark: its numbers, and what they came from."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import shlex
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -41,6 +44,18 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[name] = "not installed"
     return found
+
+
+def write_report(path: Path, **findings: object) -> None:
+    """Write what was found as JSON, behind the command (not its interpreter's place), hardware and versions."""
+    report = {
+        "command": shlex.join(["python", *sys.orig_argv[1:]]),
+        "hardware": hardware(),
+        "versions": versions(),
+        **findings,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def _processor() -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import statistics
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.environment import hardware, versions
+from benchmarks.environment import write_report
 from benchmarks.shuffle.__main__ import parse_size
 from benchmarks.shuffle.rows import ROW_BYTES, RowSum, make_frame, sum_frame, total
 
@@ -155,15 +154,11 @@ def main() -> int:
     )
     print(render(records))
     if arguments.output is not None:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        report = {
-            "command": shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]]),
-            "hardware": hardware(),
-            "versions": versions(),
-            "load_average_before_and_after": load,
-            "records": records,
-        }
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+        write_report(
+            arguments.output,
+            load_average_before_and_after=load,
+            records=records,
+        )
     return 0
 
 

@@ -15,9 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
-import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -31,7 +29,7 @@ from typing import Any
 import polars as pl
 from distributed import Client
 
-from benchmarks.environment import hardware, versions
+from benchmarks.environment import write_report
 from cudf_polars.engine.dask import DaskEngine
 from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
 from cudf_polars.engine.local_workers import visible_gpus
@@ -211,15 +209,11 @@ def main() -> int:
         state = record.get("skipped") or ("passed" if record["passed"] else record.get("error", "wrong"))
         print(f"{record['example']}: {state}", flush=True)
     if arguments.output is not None:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        report = {
-            "command": shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]]),
-            "gpus": _gpus(),
-            "hardware": hardware(),
-            "versions": versions(),
-            "examples": records,
-        }
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+        write_report(
+            arguments.output,
+            gpus=_gpus(),
+            examples=records,
+        )
     return 1 if any(record.get("passed") is False for record in records) else 0
 
 

@@ -5,8 +5,8 @@
 #   benchmarks/gpu/session.sh SITE OUT [tests] [kernels] [partition] [pinned] [spill] [host] [shuffle] [nccl] [sanitizer] [programs] [dask]
 #
 # SITE is a folder of Python packages with librmm, rapids_logger, libucx and libucxx (unpacked wheels); CMake, ninja, nvcc and
-# GoogleTest must be there. For dask it also holds this package's own wheel, Dask and dask-cuda: see dask_cuda_examples.py. Nothing is fetched. What is named behind OUT is done, in this order; each has a time limit of its
-# own, and a failure does not stop what follows.
+# GoogleTest must be there. For dask it also holds this package's own wheel, Dask and dask-cuda: see dask_cuda_examples.py.
+# Nothing is fetched. What is named behind OUT is done, in this order; each has a time limit of its own, and a failure does not stop what follows.
 set -u
 site=$(realpath "$1")
 mkdir -p "$2"

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import shlex
 import statistics
 import sys
 import tempfile
@@ -23,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.environment import hardware, versions
+from benchmarks.environment import hardware, versions, write_report
 from benchmarks.pdsh.compare import difference
 from benchmarks.pdsh.data import ensure
 from benchmarks.pdsh.queries import QUERIES, Tables
@@ -265,18 +263,14 @@ def main() -> int:
             file=sys.stderr,
         )
     if arguments.output is not None:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        report = {
-            "command": shlex.join([sys.executable, *sys.orig_argv[1:]]),
-            "hardware": machine,
-            "versions": packages,
-            "scale_factor": tables.scale_factor,
-            "iterations": arguments.iterations,
-            "queries": results,
-            "totals": totals(results, labels),
-            "extra_milliseconds": extra,
-        }
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+        write_report(
+            arguments.output,
+            scale_factor=tables.scale_factor,
+            iterations=arguments.iterations,
+            queries=results,
+            totals=totals(results, labels),
+            extra_milliseconds=extra,
+        )
     return 1 if problems else 0
 
 

@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import random
-import shlex
 import signal
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -29,7 +26,7 @@ from typing import Any
 import polars as pl
 from rapidsmpf.error import RankFailedError
 
-from benchmarks.environment import hardware, versions
+from benchmarks.environment import write_report
 from cudf_polars.engine.core import StreamingEngine
 
 RANKS = 2
@@ -191,15 +188,11 @@ def main() -> int:
             f" {record['max_seconds']:.2f} s at most"
         )
     if arguments.output is not None:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        report = {
-            "command": shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]]),
-            "hardware": hardware(),
-            "versions": versions(),
-            "load_average_before_and_after": load,
-            "engines": found,
-        }
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+        write_report(
+            arguments.output,
+            load_average_before_and_after=load,
+            engines=found,
+        )
     good = all(
         record["all_named"] and record["usable_afterwards"] and record["max_seconds"] < LIMIT_SECONDS
         for record in found.values()

@@ -24,14 +24,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.environment import hardware, versions
+from benchmarks.environment import hardware, write_report
 from benchmarks.shuffle import sockets, ucx_latency
 from benchmarks.shuffle.launch import Failed, Record, alone, mpirun, of_transport, python, rrun, transports
 from benchmarks.shuffle.report import kept, rates, render
@@ -268,17 +267,13 @@ def main() -> int:
         else:
             getattr(runner, case)()
         if arguments.output is not None:  # after each: a long run that is ended leaves what it has
-            arguments.output.parent.mkdir(parents=True, exist_ok=True)
-            report = {
-                "command": shlex.join(["python", *sys.orig_argv[1:]]),
-                "hardware": machine,
-                "versions": versions(),
-                "load_average_before_and_after": [load, os.getloadavg()],
-                "seconds": round(time.time() - start),
-                "kept_with_the_smallest_chunks": kept(runner.records),
-                "records": runner.records,
-            }
-            arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+            write_report(
+                arguments.output,
+                load_average_before_and_after=[load, os.getloadavg()],
+                seconds=round(time.time() - start),
+                kept_with_the_smallest_chunks=kept(runner.records),
+                records=runner.records,
+            )
     for entry in kept(runner.records):
         parts = [
             f"{what} {entry[f'{what}_kept']:.0%}"

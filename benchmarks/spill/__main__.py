@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import resource
-import shlex
 import statistics
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.environment import hardware, versions
+from benchmarks.environment import hardware, write_report
 
 MIB = 1 << 20
 SIZES = (1024, 2048, 4096)
@@ -174,16 +173,12 @@ def main() -> int:
     print(f"{arguments.mib} MiB, {arguments.rounds} rounds: {machine['processor']}, {machine['cores']} cores")
     print(render(summary))
     if arguments.output is not None:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        report = {
-            "command": shlex.join(["python", *sys.orig_argv[1:]]),
-            "hardware": machine,
-            "versions": versions(),
-            "mib": arguments.mib,
-            "summary": summary,
-            "rounds": [asdict(r) for r in rounds],
-        }
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+        write_report(
+            arguments.output,
+            mib=arguments.mib,
+            summary=summary,
+            rounds=[asdict(r) for r in rounds],
+        )
     problems = missed(summary, arguments.min_ratio, arguments.max_cpu)
     for problem in problems:
         print(problem, file=sys.stderr)

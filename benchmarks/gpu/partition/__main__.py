@@ -12,7 +12,6 @@ the timing: the sums of its columns, and of the lengths of texts, must be the sa
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -27,7 +26,7 @@ from rapidsmpf.integrations.cudf.partition import partition_and_pack, unpack_and
 from rapidsmpf.memory.buffer_resource import BufferResource
 from rapidsmpf.utils.system_info import get_device_name
 
-from benchmarks.environment import hardware, versions
+from benchmarks.environment import hardware, write_report
 
 PARTITIONS = (2, 32, 1024)
 CHUNK_ROWS = 1 << 20
@@ -208,13 +207,7 @@ def main() -> int:
             results.append(bench.measure(name, arguments.mib << 20, partitions))
             print(render(results[-1]), flush=True)
     if arguments.output is not None:
-        report = {
-            "command": " ".join(["python -m benchmarks.gpu.partition", *sys.argv[1:]]),
-            "hardware": {**hardware(), "gpu": get_device_name()},
-            "versions": versions(),
-            "results": results,
-        }
-        arguments.output.write_text(json.dumps(report, indent=2) + "\n")
+        write_report(arguments.output, hardware={**hardware(), "gpu": get_device_name()}, results=results)
     return 0 if all(entry["verified"] for entry in results) else 1
 
 

@@ -2,11 +2,15 @@
 # Builds the C++ tests and benchmarks on a machine with GPUs, runs the tests on the GPU, then the benchmarks, and leaves
 # logs and JSON in a folder.
 #
-#   benchmarks/gpu/session.sh SITE OUT [tests] [kernels] [partition] [pinned] [spill] [host] [shuffle] [nccl] [sanitizer] [programs] [dask]
+#   benchmarks/gpu/session.sh SITE OUT [STEP...]
+#
+# Steps: tests kernels partition trace pinned spill host shuffle nccl sanitizer programs tsan; with Python: python compare
+# tables dask.
 #
 # SITE is a folder of Python packages with librmm, rapids_logger, libucx and libucxx (unpacked wheels); CMake, ninja, nvcc and
-# GoogleTest must be there. For dask it also holds this package's own wheel, Dask and dask-cuda: see dask_cuda_examples.py.
-# Nothing is fetched. What is named behind OUT is done, in this order; each has a time limit of its own, and a failure does not stop what follows.
+# GoogleTest must be there. Steps with Python want polars, pylibcudf, dask, distributed and dask-cuda there, too, and in OURS (a
+# folder) this package's own wheel; tables takes the peer's wheels from PEER. Nothing is fetched. Steps are done in the order in
+# which they are named; each has a time limit of its own, and a failure does not stop what follows.
 set -u
 site=$(realpath "$1")
 mkdir -p "$2"
@@ -15,7 +19,7 @@ shift 2
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${GPU_BUILD:-/tmp/riverrun-gpu-build}
 python=$(command -v python3)
-export PYTHONPATH="$site${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONPATH="$site${OURS:+:$OURS}${PYTHONPATH:+:$PYTHONPATH}" PATH="${OURS:+$OURS/bin:}$PATH"
 gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)
 summary="$out/summary.txt"
 
@@ -63,6 +67,15 @@ for step in "$@"; do
                 --benchmark_out="$out/partition.json" --benchmark_out_format=json
             cat "$out/partition.log"
             ;;
+        trace)
+            # What each kernel takes by itself, and what it moves.
+            for cut in rows_of_32_bytes/3072/2 rows_of_32_bytes/3072/32 rows_of_32_bytes/3072/1024 rows_of_32_bytes/76/32 lineitem/3072/32; do
+                name=trace_${cut//\//_}
+                run "$name" 60 ncu --clock-control none --launch-skip 24 --launch-count 24 --csv \
+                    --metrics gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum,launch__registers_per_thread \
+                    "$build/cpp/bench_table_partition_gpu" --benchmark_filter="partition/$cut/" --benchmark_min_time=0.02
+            done
+            ;;
         spill)
             # What the disk does by itself, beside it in the same run.
             spill_at=${RAPIDSMPF_SPILL_DIRECTORY:-${TMPDIR:-/tmp}}
@@ -102,6 +115,37 @@ for step in "$@"; do
         nccl)
             run nccl 120 "$python" "$root/benchmarks/gpu/nccl_alltoall.py" --ranks "$gpus" --output "$out/nccl.json"
             tail -1 "$out/nccl.log"
+            ;;
+        tsan)
+            # Races between threads where ranks are threads, as make test-tsan, on all cores.
+            rooms="core memory communicator exchange coll streaming"
+            {
+                cmake -S "$root" -B "$build-tsan" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-g1 \
+                    -DRAPIDSMPF_BUILD_TESTS=ON -DRAPIDSMPF_ENABLE_CUDA=OFF -DRAPIDSMPF_ENABLE_MPI=OFF \
+                    -DRAPIDSMPF_SANITIZE=thread -DPython_EXECUTABLE="$python" &&
+                    cmake --build "$build-tsan" -- -k 0 $(printf 'test_%s ' $rooms)
+            } >"$out/build-tsan.log" 2>&1
+            export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:suppressions=$root/cpp/tests/tsan.supp"
+            export UCX_MEM_EVENTS=n UCX_MEM_MMAP_HOOK_MODE=none
+            for room in $rooms; do (
+                run "tsan_$room" 280 "$build-tsan/cpp/test_$room" --gtest_filter="-*Process*"
+            ) & done
+            wait
+            unset TSAN_OPTIONS UCX_MEM_EVENTS UCX_MEM_MMAP_HOOK_MODE
+            ;;
+        python)
+            run python 280 env -C "$root" RAPIDSMPF_DEVICE=cuda "$python" -m pytest -q -x --maxfail=20 python/tests/rapidsmpf \
+                -p no:cacheprovider --timeout=120
+            grep -E '^(FAILED|ERROR)|passed|failed' "$out/python.log" | tail -25 | cut -c1-250
+            ;;
+        compare)
+            run compare 200 env -C "$root" "$python" -m benchmarks.gpu.partition --output "$out/compare.json"
+            cat "$out/compare.log"
+            ;;
+        tables)
+            run tables 280 env -C "$root" "$python" -m benchmarks.gpu.shuffle_tables --ranks "$gpus" --side "ours=$OURS" \
+                ${PEER:+--side "peer=$PEER"} --output "$out/tables.json"
+            cat "$out/tables.log"
             ;;
         dask)
             run dask 300 env -C "$root" "$python" -m benchmarks.gpu.dask_cuda_examples --output "$out/dask.json"

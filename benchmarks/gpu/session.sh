@@ -4,7 +4,7 @@
 #
 #   benchmarks/gpu/session.sh SITE OUT [STEP...]
 #
-# Steps: tests kernels partition trace pinned spill host shuffle nccl sanitizer programs tsan; with Python: python compare
+# Steps: tests kernels partition trace pinned spill host shuffle ucx nccl sanitizer programs tsan; with Python: python compare
 # tables dask.
 #
 # SITE is a folder of Python packages with librmm, rapids_logger, libucx and libucxx (unpacked wheels); CMake, ninja, nvcc and
@@ -111,6 +111,13 @@ for step in "$@"; do
             rm -f "$out/shuffle.jsonl"
             run shuffle 200 "$rrun" -n "$gpus" "$build/cpp/ranks/bench_shuffle" device_table --output "$out/shuffle.jsonl"
             cat "$out/shuffle.jsonl"
+            ;;
+        ucx)
+            # The same when payloads are UCX's messages (cuda_ipc between GPUs).
+            rm -f "$out/shuffle_ucx.jsonl"
+            run shuffle_ucx 120 env RAPIDSMPF_PEER_MEMORY=off "$rrun" -n "$gpus" "$build/cpp/ranks/bench_shuffle" device_table \
+                --repeats 5 --output "$out/shuffle_ucx.jsonl"
+            cut -c1-400 "$out/shuffle_ucx.jsonl"
             ;;
         nccl)
             run nccl 120 "$python" "$root/benchmarks/gpu/nccl_alltoall.py" --ranks "$gpus" --output "$out/nccl.json"

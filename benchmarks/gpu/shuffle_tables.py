@@ -3,10 +3,10 @@
     python -m benchmarks.gpu.shuffle_tables --ranks 2 --side ours= --side peer=FOLDER --output shuffle_tables.json
 
 A side is a name and the folder of packages that goes before the others (none: what is installed). The same script runs
-on each side, in turns: tables of 32-byte rows (four int64) are cut by ``partition_and_pack``, go through ``Shuffler``
-and are put together by ``unpack_and_concat``, from device table to device table, own share included. GB/s per rank are
-the bytes of a rank by the seconds of the slowest. The sums of all columns before and after must be the same. Needs a
-GPU a rank, pylibcudf and numpy, and on each side its ``rrun``.
+on each side, in turns: tables of 32-byte rows (four int64), or of lineitem's columns with ``--table lineitem``, are cut
+by ``partition_and_pack``, go through ``Shuffler`` and are put together by ``unpack_and_concat``, from device table to
+device table, own share included. GB/s per rank are the bytes of a rank by the seconds of the slowest. The sums of all
+columns before and after must be the same. Needs a GPU a rank, pylibcudf and numpy, and on each side its ``rrun``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu.tables import TABLES, checksum, device_table
+
 ROOT = Path(__file__).resolve().parents[2]
-ROW_BYTES = 32
-COLUMNS = 4
 CUTS = "1x1,10x16,40x16"
 WARM_UP = 2
 LIMIT_SECONDS = 120
@@ -74,29 +74,6 @@ class Shuffles:
         self.br = BufferResource(pool)
         self.streams: list[Any] = [Stream() for _ in range(8)]
 
-    def make_table(self, size: int) -> Any:
-        """Make this rank's rows on the device."""
-        import numpy as np
-        import pyarrow as pa
-
-        random = np.random.default_rng(self.comm.rank)
-        rows = size // ROW_BYTES
-        columns = {name: random.integers(-(2**62), 2**62, rows) for name in "abcd"}
-        table = self.plc.Table.from_arrow(pa.table(columns), stream=self.streams[0])
-        self.streams[0].synchronize()
-        return table
-
-    def sums(self, tables: list[Any]) -> list[int]:
-        """Sum up each column, as 64-bit numbers that wrap."""
-        plc = self.plc
-        totals = [0] * COLUMNS
-        for table in tables:
-            for number, column in enumerate(table.columns()):
-                if column.size() > 0:
-                    total = plc.reduce.reduce(column, plc.aggregation.sum(), plc.DataType(plc.TypeId.INT64))
-                    totals[number] = (totals[number] + total.to_py()) % 2**64
-        return totals
-
     def cut_up(self, table: Any, chunks: int) -> list[Any]:
         """Cut the rows into chunks."""
         rows = table.num_rows()
@@ -127,12 +104,19 @@ class Shuffles:
         return out
 
 
-def work(cuts: list[tuple[int, int]], size: int, repeats: int, output: str) -> None:
+def add_up(tables: list[list[int]]) -> list[int]:
+    """Add the sums of several tables, or of several ranks."""
+    return [sum(sums) % 2**64 for sums in zip(*tables, strict=True)]
+
+
+def work(name: str, cuts: list[tuple[int, int]], size: int, repeats: int, output: str) -> None:
     """Be one rank: writes its seconds of each round, and its sums, to ``output`` with the rank's number behind it."""
     shuffles = Shuffles(size)
     comm = shuffles.comm
     shuffles.barrier(comm)
-    table = shuffles.make_table(size)
+    stream = shuffles.streams[0]
+    table, table_bytes = device_table(name, size, stream, comm.rank)
+    stream.synchronize()
     found = []
     for chunks, per_rank in cuts:
         batches = shuffles.cut_up(table, chunks)
@@ -145,11 +129,13 @@ def work(cuts: list[tuple[int, int]], size: int, repeats: int, output: str) -> N
             out = shuffles.run(batches, partitions, 1)
             seconds.append(time.perf_counter() - begin)
             if turn == 0:
-                after = shuffles.sums(out)
+                after = add_up([checksum(part, stream) for part in out])
             del out
             shuffles.barrier(comm)
         found.append({"cut": [chunks, per_rank], "seconds": seconds[WARM_UP:], "after": after})
-    report = {"rank": comm.rank, "before": shuffles.sums([table]), "cuts": found}
+    before = checksum(table, stream)
+    report = {"rank": comm.rank, "bytes": table_bytes, "before": before, "cuts": found}
+    del batches, table  # their memory goes back on streams of `shuffles`
     Path(f"{output}.{comm.rank}").write_text(json.dumps(report))
 
 
@@ -158,7 +144,7 @@ def _rrun_of(folder: str) -> str:
     for place in ("librapidsmpf/bin/rrun", "bin/rrun"):
         if folder and (Path(folder) / place).exists():
             return str(Path(folder) / place)
-    from benchmarks.pdsh.data import tool  # not on the ranks: a side need not have what it needs
+    from benchmarks.pdsh.data import tool  # not on the ranks: see main()
 
     return tool("rrun")
 
@@ -202,11 +188,12 @@ def launch(folder: str, ranks: int, arguments: argparse.Namespace) -> list[dict[
                 f"{command[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-3000:]}"
             )
         of_ranks = [json.loads(Path(f"{output}.{rank}").read_text()) for rank in range(ranks)]
-    before = [sum(rank["before"][c] for rank in of_ranks) % 2**64 for c in range(COLUMNS)]
+    before = add_up([rank["before"] for rank in of_ranks])
+    size = max(rank["bytes"] for rank in of_ranks)
     records = []
     for number, (chunks, partitions) in enumerate(read_cuts(arguments.cuts)):
         mine = [rank["cuts"][number] for rank in of_ranks]
-        after = [sum(cut["after"][c] for cut in mine) % 2**64 for c in range(COLUMNS)]
+        after = add_up([cut["after"] for cut in mine])
         if after != before:
             raise RuntimeError(f"the sums of {chunks}x{partitions} differ: {before} before, {after} after")
         seconds = [max(turn) for turn in zip(*(cut["seconds"] for cut in mine), strict=True)]
@@ -215,7 +202,8 @@ def launch(folder: str, ranks: int, arguments: argparse.Namespace) -> list[dict[
                 "chunks_per_rank": chunks,
                 "partitions_per_rank": partitions,
                 "milliseconds": [round(second * 1e3, 3) for second in seconds],
-                "gb_per_second_per_rank": round(arguments.bytes / statistics.median(seconds) / 1e9, 1),
+                "bytes_per_rank": size,
+                "gb_per_second_per_rank": round(size / statistics.median(seconds) / 1e9, 1),
             }
         )
     return records
@@ -233,6 +221,7 @@ def main() -> int:
     parser.add_argument(
         "--turns", type=int, default=2, help="how often each side is started (default: %(default)s)"
     )
+    parser.add_argument("--table", choices=sorted(TABLES), default="rows_of_32_bytes")
     parser.add_argument("--cuts", default=CUTS, help="chunks x partitions of a rank (default: %(default)s)")
     parser.add_argument("--bytes", type=int, default=3_200_000_000, help="of a rank (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=7)
@@ -240,9 +229,9 @@ def main() -> int:
     parser.add_argument("--work", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work is not None:
-        work(read_cuts(arguments.cuts), arguments.bytes, arguments.repeats, arguments.work)
+        work(arguments.table, read_cuts(arguments.cuts), arguments.bytes, arguments.repeats, arguments.work)
         return 0
-    from benchmarks.environment import write_report
+    from benchmarks.environment import write_report  # not on the ranks: a side need not have what it needs
 
     results: list[dict[str, Any]] = []
     failed = False
@@ -263,7 +252,7 @@ def main() -> int:
             )
             print(f"{name}: {rates} GB/s per rank", flush=True)
     if arguments.output is not None:
-        write_report(arguments.output, ranks=arguments.ranks, bytes_per_rank=arguments.bytes, results=results)
+        write_report(arguments.output, ranks=arguments.ranks, table=arguments.table, results=results)
     return 1 if failed else 0
 
 

@@ -35,6 +35,9 @@ cdef class Table:
     @staticmethod
     cdef Table from_handle(shared_ptr[const cpp_Table] handle)
 
+    # The rows, copied if they are on a GPU.
+    cdef shared_ptr[const cpp_Table] _on_host(self) except *
+
 
 # The table that an object is or gives; on a GPU it is ordered on the stream.
 cdef shared_ptr[const cpp_Table] read_table(object source, BufferResource br, object on_stream) except *

@@ -52,6 +52,7 @@ cdef extern from "<rapidsmpf_python/arrow.hpp>" namespace "rapidsmpf::python":
 cdef extern from "<rapidsmpf_python/device_tables.hpp>" namespace "rapidsmpf::python" nogil:
     cpp_bool device_is_gpu() except +translate_exception
     cpp_bool is_on_gpu(const cpp_Table&)
+    shared_ptr[const cpp_Table] copy_to_host(const cpp_Table&) except +translate_exception
     vector[unique_ptr[cpp_PackedData]] partition_table(
         const cpp_Table&, vector[cpp_ColumnReference], int, cpp_BufferResource&, uint64_t
     ) except +translate_exception
@@ -123,7 +124,7 @@ cdef class Table:
     """Rows laid out as Arrow prescribes, in host memory or on a GPU. Immutable; what is made of it shares its memory.
 
     It exports the Arrow PyCapsule interface, so ``polars.DataFrame(table)``, ``pyarrow.table(table)`` and, on a GPU,
-    ``pylibcudf.Table.from_arrow(table)`` work and copy nothing.
+    ``pylibcudf.Table.from_arrow(table)`` work and copy nothing; what is on a GPU is copied for those who read host memory.
 
     Parameters
     ----------
@@ -192,7 +193,9 @@ cdef class Table:
         return schema_to_capsule(self._handle.get().schema())
 
     def __arrow_c_array__(self, requested_schema=None):
-        """Return capsules ``arrow_schema`` and ``arrow_array`` of a struct array that shares this table's memory.
+        """Return capsules ``arrow_schema`` and ``arrow_array`` of a struct array.
+
+        It shares this table's memory, or that of a copy in host memory if the table is on a GPU.
 
         Parameters
         ----------
@@ -201,11 +204,11 @@ cdef class Table:
 
         Raises
         ------
-        ValueError
-            If the table is on a GPU.
+        ReservationError
+            If the table is on a GPU and there is no host memory for the copy.
         """
-        self._expect_host()
-        return self.__arrow_c_schema__(), array_capsule(table_array(self._handle.get()[0]))
+        cdef shared_ptr[const cpp_Table] rows = self._on_host()
+        return self.__arrow_c_schema__(), array_capsule(table_array(rows.get()[0]))
 
     def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
         """Return capsules ``arrow_schema`` and ``arrow_device_array`` that share this table's memory, wherever it is.
@@ -227,14 +230,17 @@ cdef class Table:
             raise NotImplementedError(f"unknown arguments: {', '.join(unknown)}")
         return self.__arrow_c_schema__(), device_array_capsule(self._handle.get()[0])
 
-    def _expect_host(self):
-        if self.is_on_gpu:
-            raise ValueError(
-                "this table is on a GPU: read it through __arrow_c_device_array__ (pylibcudf.Table.from_arrow does)"
-            )
+    cdef shared_ptr[const cpp_Table] _on_host(self) except *:
+        cdef shared_ptr[const cpp_Table] rows = self._handle
+        if is_on_gpu(rows.get()[0]):
+            with nogil:
+                rows = copy_to_host(rows.get()[0])
+        return rows
 
     def __arrow_c_stream__(self, requested_schema=None):
-        """Return a capsule ``arrow_array_stream`` of one batch that shares this table's memory.
+        """Return a capsule ``arrow_array_stream`` of one batch.
+
+        It shares this table's memory, or that of a copy in host memory if the table is on a GPU.
 
         Parameters
         ----------
@@ -243,11 +249,11 @@ cdef class Table:
 
         Raises
         ------
-        ValueError
-            If the table is on a GPU.
+        ReservationError
+            If the table is on a GPU and there is no host memory for the copy.
         """
-        self._expect_host()
-        return stream_to_capsule(table_stream(self._handle.get()[0]))
+        cdef shared_ptr[const cpp_Table] rows = self._on_host()
+        return stream_to_capsule(table_stream(rows.get()[0]))
 
     def __repr__(self):
         types = cpp_column_types(self._handle.get().schema().get()[0])

@@ -20,56 +20,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from rapidsmpf.integrations.cudf.partition import partition_and_pack, unpack_and_concat
 from rapidsmpf.memory.buffer_resource import BufferResource
 from rapidsmpf.utils.system_info import get_device_name
 
 from benchmarks.environment import hardware, write_report
+from benchmarks.gpu.tables import TABLES, checksum, device_table
 
 PARTITIONS = (2, 32, 1024)
-CHUNK_ROWS = 1 << 20
-
-
-def rows_of_32_bytes(rows: int) -> pa.Table:
-    """Make four columns of int64."""
-    random = np.random.default_rng(1)
-    return pa.table({name: random.integers(-(2**62), 2**62, rows) for name in "abcd"})
-
-
-def texts(random: np.random.Generator, rows: int, shortest: int, longest: int) -> pa.Array:
-    """Make texts of lengths in a range."""
-    offsets = np.zeros(rows + 1, np.int32)
-    np.cumsum(random.integers(shortest, longest + 1, rows), out=offsets[1:])
-    letters = random.integers(ord("a"), ord("z") + 1, int(offsets[-1]), dtype=np.uint8)
-    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(letters))
-
-
-def lineitem(rows: int) -> pa.Table:
-    """Make columns of the types and widths of TPC-H's lineitem."""
-    random = np.random.default_rng(2)
-    columns: dict[str, Any] = {
-        name: random.integers(0, 2**40, rows) for name in ("l_orderkey", "l_partkey", "l_suppkey")
-    }
-    columns["l_linenumber"] = random.integers(1, 8, rows, dtype=np.int32)
-    for name in ("l_quantity", "l_extendedprice", "l_discount", "l_tax"):
-        columns[name] = random.integers(0, 1000, rows).astype(np.float64)
-    for name in ("l_shipdate", "l_commitdate", "l_receiptdate"):
-        columns[name] = pa.array(random.integers(8000, 11000, rows, dtype=np.int32))
-    lengths = {
-        "l_returnflag": (1, 1),
-        "l_linestatus": (1, 1),
-        "l_shipinstruct": (4, 17),
-        "l_shipmode": (3, 7),
-        "l_comment": (10, 43),
-    }
-    for name, (shortest, longest) in lengths.items():
-        columns[name] = texts(random, rows, shortest, longest)
-    return pa.table(columns)
-
-
-TABLES: dict[str, Callable[[int], pa.Table]] = {"rows_of_32_bytes": rows_of_32_bytes, "lineitem": lineitem}
 
 
 class Bench:
@@ -109,30 +67,9 @@ class Bench:
 
         return 2 * size / self.seconds(copy)
 
-    def device_table(self, make: Callable[[int], pa.Table], size: int) -> tuple[Any, int]:
-        """Repeat a chunk on the device until it has about ``size`` bytes; returns the table and its bytes."""
-        chunk = make(CHUNK_ROWS)
-        once = self.plc.Table.from_arrow(chunk, stream=self.stream)
-        times = max(1, size // chunk.nbytes)
-        return self.plc.concatenate.concatenate([once] * times, self.stream), times * chunk.nbytes
-
-    def checksum(self, table: Any) -> list[Any]:
-        """Sum up each column, and the lengths of texts."""
-        plc = self.plc
-        int64 = plc.DataType(plc.TypeId.INT64)
-        sums = []
-        for column in table.columns():
-            numbers = column
-            if column.type().id() == plc.TypeId.STRING:
-                numbers = plc.strings.attributes.count_bytes(column, self.stream)
-            kind = numbers.type() if numbers.type().id() == plc.TypeId.FLOAT64 else int64
-            total = plc.reduce.reduce(numbers, plc.aggregation.sum(), kind, stream=self.stream)
-            sums.append(total.to_py())
-        return sums
-
     def measure(self, name: str, size: int, partitions: int) -> dict[str, Any]:
         """Cut one table into partitions and put it together, ours and theirs."""
-        table, table_bytes = self.device_table(TABLES[name], size)
+        table, table_bytes = device_table(name, size, self.stream)
         moved = 2 * table_bytes
         copy = self.copy_bytes_per_second(table_bytes)
 
@@ -153,7 +90,7 @@ class Bench:
             views = [plc.contiguous_split.unpack(part, self.stream) for part in parts]
             return plc.concatenate.concatenate(views, self.stream)
 
-        verified = self.checksum(put_together(ours())) == self.checksum(table)
+        verified = checksum(put_together(ours()), self.stream) == checksum(table, self.stream)
         found = {
             "table": name,
             "bytes": table_bytes,

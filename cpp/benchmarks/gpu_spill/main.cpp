@@ -228,7 +228,6 @@ int main(int argc, char** argv) {
 
         std::string out;
         Beside beside{*free};
-        auto const alone = beside.rate_during([] { std::this_thread::sleep_for(std::chrono::seconds{1}); });
         auto const first = run(*br, *pattern, total, limit, chunk);  // the pool is being locked meanwhile
         std::vector<double> outs;
         std::vector<double> backs;
@@ -239,8 +238,15 @@ int main(int argc, char** argv) {
         }
         std::sort(outs.begin(), outs.end());
         std::sort(backs.begin(), backs.end());
+        // Alone before and after: a GPU that has just woken is slower.
+        auto const rate_alone = [&] {
+            return beside.rate_during([] { std::this_thread::sleep_for(std::chrono::seconds{1}); });
+        };
+        (void)rate_alone();
         Round busy;
+        auto const before = rate_alone();
         auto const disturbed = beside.rate_during([&] { busy = run(*br, *pattern, total, limit, chunk); });
+        auto const alone = (before + rate_alone()) / 2;
         auto const disk = run_disk(*free, *pattern, disk_bytes, chunk);
         number(out, "total_bytes", static_cast<double>(total));
         number(out, "limit_bytes", static_cast<double>(limit));

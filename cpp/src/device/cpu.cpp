@@ -145,6 +145,11 @@ class CpuDevice final : public Device {
             std::memcpy(destination, source, bytes);
         }
     }
+    void copy_pieces(std::span<CopyPiece const> pieces, Stream stream) override {
+        for (auto const& piece : pieces) {
+            copy(piece.destination, piece.source, piece.bytes, stream);
+        }
+    }
     void gather_copy(
         std::span<CopyPiece const> pieces, Stream /*stream*/, std::uint32_t /*most_processors*/) override {
         for (auto const& piece : pieces) {

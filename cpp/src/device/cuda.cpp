@@ -31,6 +31,7 @@ using detail::check_cuda;
 using detail::native;
 using detail::OnDevice;
 
+// Remembers that it is done: asking the driver takes microseconds, and all parts of a table share an event.
 class CudaEvent final : public Event {
   public:
     explicit CudaEvent(int ordinal) {
@@ -42,23 +43,36 @@ class CudaEvent final : public Event {
     CudaEvent& operator=(CudaEvent const&) = delete;
 
     void record(Stream stream) override {
+        done_.store(false, std::memory_order_relaxed);
         check_cuda(cudaEventRecord(event_, native(stream)), "cudaEventRecord");
     }
     [[nodiscard]] bool is_done() const override {
+        if (done_.load(std::memory_order_acquire)) {
+            return true;
+        }
         auto const status = cudaEventQuery(event_);
         if (status == cudaErrorNotReady) {
             return false;
         }
         check_cuda(status, "cudaEventQuery");
+        done_.store(true, std::memory_order_release);
         return true;
     }
-    void synchronize() const override { check_cuda(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+    void synchronize() const override {
+        if (!done_.load(std::memory_order_acquire)) {
+            check_cuda(cudaEventSynchronize(event_), "cudaEventSynchronize");
+            done_.store(true, std::memory_order_release);
+        }
+    }
     void wait(Stream stream) const override {
-        check_cuda(cudaStreamWaitEvent(native(stream), event_, 0), "cudaStreamWaitEvent");
+        if (!done_.load(std::memory_order_acquire)) {
+            check_cuda(cudaStreamWaitEvent(native(stream), event_, 0), "cudaStreamWaitEvent");
+        }
     }
 
   private:
     cudaEvent_t event_{};
+    std::atomic<bool> mutable done_{false};
 };
 
 class CudaDevice final : public Device {
@@ -110,6 +124,18 @@ class CudaDevice final : public Device {
                 "cudaMemcpyAsync");
         }
     }
+    void copy_pieces(std::span<CopyPiece const> pieces, Stream stream) override {
+#if CUDART_VERSION >= 13000
+        // One call for all. The legacy default stream takes no batches.
+        if (pieces.size() > 1 && stream.handle() != nullptr) {
+            copy_batch(pieces, stream);
+            return;
+        }
+#endif
+        for (auto const& piece : pieces) {
+            copy(piece.destination, piece.source, piece.bytes, stream);
+        }
+    }
     void gather_copy(
         std::span<CopyPiece const> pieces, Stream stream, std::uint32_t most_processors) override {
         OnDevice const here{ordinal_};
@@ -138,6 +164,33 @@ class CudaDevice final : public Device {
     }
 
   private:
+#if CUDART_VERSION >= 13000
+    void copy_batch(std::span<CopyPiece const> pieces, Stream stream) const {
+        std::vector<void*> to;
+        std::vector<void const*> from;
+        std::vector<std::size_t> bytes;
+        for (auto const& piece : pieces) {
+            if (piece.bytes > 0) {
+                to.push_back(piece.destination);
+                from.push_back(piece.source);
+                bytes.push_back(piece.bytes);
+            }
+        }
+        if (bytes.empty()) {
+            return;
+        }
+        cudaMemcpyAttributes attributes{};
+        attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+        attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
+        std::size_t for_all{0};
+        OnDevice const here{ordinal_};
+        check_cuda(
+            cudaMemcpyBatchAsync(
+                to.data(), from.data(), bytes.data(), bytes.size(), &attributes, &for_all, 1, native(stream)),
+            "cudaMemcpyBatchAsync");
+    }
+#endif
+
     int ordinal_{0};
     std::mutex exported_mutex_;
     std::unique_ptr<ExportedMemory> exported_;  // made on first use

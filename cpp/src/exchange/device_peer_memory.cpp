@@ -62,18 +62,17 @@ class DeviceWrite {
         // Whatever happens from here on, the event says when nothing is read or written any more.
         done_ = device_.make_event();
         std::vector<CopyPiece> by_kernel;
+        std::vector<CopyPiece> by_engine;
         std::size_t bytes = 0;
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
             auto const& piece = *pieces_[i];
             bytes += piece.size();
             bool const addressable =
                 piece.mem_type() == MemoryType::DEVICE || piece.mem_type() == MemoryType::PINNED_HOST;
-            if (!addressable || piece.size() >= engine_piece) {
-                device_.copy(to_[i], piece.data(), piece.size(), stream_);
-            } else {
-                by_kernel.push_back({piece.data(), to_[i], piece.size()});
-            }
+            auto& copies = !addressable || piece.size() >= engine_piece ? by_engine : by_kernel;
+            copies.push_back({piece.data(), to_[i], piece.size()});
         }
+        device_.copy_pieces(by_engine, stream_);
         if (!by_kernel.empty()) {
             device_.gather_copy(by_kernel, stream_, most_processors);
         }

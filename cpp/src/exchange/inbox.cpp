@@ -1,6 +1,7 @@
 #include <rapidsmpf/exchange/inbox.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
@@ -16,8 +17,13 @@ void Inbox::take_eager(PieceList const& list, BufferResource& br, Received const
         auto const bytes = data.first(header.data_size);
         metadata = metadata.subspan(header.metadata_size);
         data = data.subspan(header.data_size);
-        auto buffer = allocate_anywhere(br, header.data_size);
-        if (!bytes.empty()) {
+        // It came in a message of the host's, and mostly goes back there: a number that is summed up, a few rows.
+        auto buffer = allocate_anywhere(br, header.data_size, Near::host);
+        if (bytes.empty()) {
+            // Nothing to copy.
+        } else if (buffer->is_host_accessible()) {
+            std::memcpy(buffer->mutable_host_bytes().data(), bytes.data(), bytes.size());
+        } else {
             buffer->write([&](std::byte* to, Stream stream) {
                 br.device().copy(to, bytes.data(), bytes.size(), stream);
             });

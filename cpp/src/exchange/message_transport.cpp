@@ -101,16 +101,18 @@ class MessageSending final : public Sending {
           split_bytes_{settings.split_bytes} {
         std::size_t total = 0;
         std::size_t gathered = 0;
+        auto near = Near::host;
         for (auto const& piece : pieces_) {
             if (is_gathered(*piece) && piece->size() > 0) {
                 total += piece->size();
                 ++gathered;
+                near = piece->is_host_accessible() ? near : Near::device;
             }
         }
         if (gathered < 2) {
             return;
         }
-        gathered_ = allocate_anywhere(*lane.br, total);
+        gathered_ = allocate_anywhere(*lane.br, total, near);
         gathered_->write([&](std::byte* bytes, Stream stream) {
             for (auto const& piece : pieces_) {
                 auto const size = piece->size();

@@ -14,9 +14,12 @@ std::unique_ptr<Buffer> allocate_for_transport(
     return buffer;
 }
 
-std::unique_ptr<Buffer> allocate_anywhere(BufferResource& br, std::size_t size) {
-    constexpr std::array tiers{MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST};
-    auto memory = br.reserve_best(size, tiers);
+std::unique_ptr<Buffer> allocate_anywhere(BufferResource& br, std::size_t size, Near near) {
+    constexpr std::array near_device{MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST};
+    constexpr std::array near_host{MemoryType::HOST, MemoryType::PINNED_HOST, MemoryType::DEVICE};
+    // On a CPU all memory is the device's.
+    bool const host = near == Near::host && br.device().kind() != DeviceKind::cpu;
+    auto memory = br.reserve_best(size, host ? near_host : near_device);
     return allocate_for_transport(br, size, memory);
 }
 

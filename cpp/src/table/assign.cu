@@ -17,25 +17,6 @@ __device__ void for_each_row(std::int64_t rows, Use const& use) {
     }
 }
 
-__device__ std::uint64_t hash_of_row(
-    DeviceNode const* nodes, std::int32_t const* keys, std::int32_t num_keys, std::int64_t row,
-    std::uint64_t seed) {
-    auto state = hash::start(seed);
-    for (std::int32_t i = 0; i < num_keys; ++i) {
-        state = take_in(nodes, keys[i], row, state);
-    }
-    return hash::finish(state);
-}
-
-__global__ void by_hash_kernel(
-    RowSpace space, DeviceNode const* nodes, std::int32_t const* keys, std::int32_t num_keys,
-    std::uint64_t seed) {
-    for_each_row(space.rows, [&](std::int64_t row) {
-        space.partitions[row] = static_cast<std::uint16_t>(
-            hash::partition_of(hash_of_row(nodes, keys, num_keys, row, seed), space.num_partitions));
-    });
-}
-
 __global__ void hash_kernel(
     DeviceNode const* nodes, std::int32_t const* keys, std::int32_t num_keys, std::int64_t rows,
     std::uint64_t seed, std::uint64_t* hashes) {
@@ -110,15 +91,6 @@ __global__ void fixed_items_kernel(RowSpace space, RowSpace parent, std::int32_t
 }
 
 }  // namespace
-
-void assign_by_hash(
-    RowSpace const& space, DeviceNode const* nodes, std::int32_t const* keys, std::int32_t num_keys,
-    std::uint64_t seed, Stream stream) {
-    by_hash_kernel<<<
-        blocks_for(static_cast<std::uint64_t>(space.rows), threads), threads, 0, native(stream)>>>(
-        space, nodes, keys, num_keys, seed);
-    check_cuda(cudaGetLastError(), "hashing rows");
-}
 
 void hash_nodes(
     DeviceNode const* nodes, std::int32_t const* keys, std::int32_t num_keys, std::int64_t rows,

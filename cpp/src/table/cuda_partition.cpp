@@ -31,6 +31,9 @@ namespace {
 // of them is gone; so larger results wait, and are put into allocations of their own.
 constexpr std::size_t max_eager_bytes = 256UL << 20U;
 
+// Whether the root's rows know where they go, or are sorted already.
+enum class RootRows { assigned, sorted };
+
 // A RowSpace, and where it comes from.
 struct Space {
     RowSpace rows;
@@ -83,11 +86,16 @@ class GpuPartitioner {
     [[nodiscard]] void* extra() const noexcept { return extra_; }
     [[nodiscard]] std::uint32_t highest() const noexcept { return highest_; }
 
-    // `assign` enqueues what fills the partitions of root(). `extra`: bytes that it wants to have in device memory.
+    [[nodiscard]] DeviceNode const& node(std::int32_t index) const {
+        return flat_.nodes.at(static_cast<std::size_t>(index));
+    }
+
+    // `assign` enqueues what fills the partitions of root(), or sorts its tiles right away. `extra`: bytes that it wants to have in device memory.
     // `check_highest` sees the number that assign() has found, if it uses highest_address().
     [[nodiscard]] std::vector<PackedData> run(
         std::span<std::byte const> extra, std::span<std::uint32_t const> placement,
-        std::function<void()> const& assign, std::function<void(std::uint32_t)> const& check_highest = {}) {
+        std::function<RootRows()> const& assign,
+        std::function<void(std::uint32_t)> const& check_highest = {}) {
         eager_bytes_ = eager_bytes();
         plan(extra.size());
         std::optional<DeviceSlab> slab;
@@ -95,10 +103,7 @@ class GpuPartitioner {
             slab = allocate_device_slab(*eager_bytes_, br_, AllowOverbooking::yes, stream_);
         }
         upload(extra, placement);
-        if (table_.num_rows() > 0) {
-            assign();
-        }
-        count();
+        count(table_.num_rows() > 0 ? assign() : RootRows::assigned);
         start_reading_back();
         if (slab) {
             place_pieces(
@@ -284,7 +289,7 @@ class GpuPartitioner {
         br_.device().copy(device_nodes_, blob, uploaded_, stream_);  // the counts become zero, too
     }
 
-    void count() {
+    void count(RootRows root_rows) {
         for (auto& space : spaces_) {  // parents before their items
             auto const& rows = space.rows;
             if (rows.rows == 0) {
@@ -297,7 +302,9 @@ class GpuPartitioner {
             } else if (space.codes >= 0) {
                 assign_to_first(rows, stream_);
             }
-            sort_tiles(rows, stream_);
+            if (&space != &spaces_.front() || root_rows == RootRows::assigned) {
+                sort_tiles(rows, stream_);
+            }
             sum_up(rows.before, std::uint64_t{rows.tiles} * rows.buckets() + 1, scan_, scan_bytes_, stream_);
             collect_rows(rows, counts_ + space.counted_at, stream_);
         }
@@ -613,10 +620,12 @@ std::vector<PackedData> partition_on_gpu(
     std::uint64_t seed, std::span<std::uint32_t const> placement) {
     auto const keys = key_nodes(table, key_columns);
     GpuPartitioner partitioner{table, num_partitions, br};
+    auto const first_key = keys.empty() ? DeviceNode{} : partitioner.node(keys.front());
     return partitioner.run(std::as_bytes(std::span{keys}), placement, [&] {
-        assign_by_hash(
+        sort_tiles_by_hash(
             partitioner.root(), partitioner.nodes(), static_cast<std::int32_t const*>(partitioner.extra()),
-            static_cast<std::int32_t>(keys.size()), seed, table.stream());
+            static_cast<std::int32_t>(keys.size()), first_key, seed, table.stream());
+        return RootRows::sorted;
     });
 }
 
@@ -628,6 +637,7 @@ std::vector<PackedData> partition_by_column_on_gpu(
         assign_by_column(
             partitioner.root(), reinterpret_cast<std::uint32_t const*>(numbers.values) + numbers.offset,
             partitioner.highest_address(), table.stream());
+        return RootRows::assigned;
     };
     return partitioner.run({}, placement, assign, [&](std::uint32_t highest) {
         RAPIDSMPF_EXPECTS(
@@ -644,6 +654,7 @@ std::vector<PackedData> split_on_gpu(
     return partitioner.run(std::as_bytes(splits), {}, [&] {
         assign_by_splits(
             partitioner.root(), static_cast<std::int64_t const*>(partitioner.extra()), table.stream());
+        return RootRows::assigned;
     });
 }
 

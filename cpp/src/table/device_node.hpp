@@ -292,4 +292,15 @@ RAPIDSMPF_HOST_DEVICE inline std::uint64_t take_in(
     return is_null_at(node, row) ? hash::combine(state, hash::null_word) : take_in_leaf(node, row, state);
 }
 
+// The hash of a row by some of the nodes.
+RAPIDSMPF_HOST_DEVICE inline std::uint64_t hash_of_row(
+    DeviceNode const* nodes, std::int32_t const* keys, std::int32_t num_keys, std::int64_t row,
+    std::uint64_t seed) noexcept {
+    auto state = hash::start(seed);
+    for (std::int32_t i = 0; i < num_keys; ++i) {
+        state = take_in(nodes, keys[i], row, state);
+    }
+    return hash::finish(state);
+}
+
 }  // namespace rapidsmpf::detail

@@ -32,11 +32,8 @@ struct NullCount {
     std::uint64_t* nulls;
 };
 
-// Which partition each row of a space belongs to: by hash, by row number, by a column, or as the list that an item
-// is in.
-void assign_by_hash(
-    RowSpace const& space, DeviceNode const* nodes, std::int32_t const* keys, std::int32_t num_keys,
-    std::uint64_t seed, Stream stream);
+// Which partition each row of a space belongs to: by row number, by a column, or as the list that an item is in. By
+// hash: see sort_tiles_by_hash().
 // `splits`: num_partitions - 1 row numbers.
 void assign_by_splits(RowSpace const& space, std::int64_t const* splits, Stream stream);
 // `highest`: is raised to the highest number found. Rows of numbers that are too high are dropped.
@@ -52,6 +49,11 @@ void hash_nodes(
 
 // Sorts tiles and counts: fills order, starts and (unsummed) before.
 void sort_tiles(RowSpace const& space, Stream stream);
+// The same for rows that go where the hash of their keys says. `nodes` and `keys` are in device memory; `first_key`: the
+// node of the first key, if there are any.
+void sort_tiles_by_hash(
+    RowSpace const& space, DeviceNode const* nodes, std::int32_t const* keys, std::int32_t num_keys,
+    DeviceNode const& first_key, std::uint64_t seed, Stream stream);
 // Bytes of scratch memory that the sums below need.
 [[nodiscard]] std::size_t scan_scratch_bytes(std::uint64_t count);
 void sum_up(

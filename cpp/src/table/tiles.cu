@@ -1,4 +1,4 @@
-// Sorting rows by partition within tiles, and counting what is in each.
+// Sorting rows by partition within tiles, which hashes them if nobody has said where they go, and counting what is in each.
 #include <algorithm>
 
 #include <cub/device/device_scan.cuh>
@@ -65,7 +65,76 @@ __device__ void rank_rows(
     }
 }
 
-__global__ void sort_tiles_kernel(RowSpace space) {
+// The partitions of a tile's rows have been stored.
+struct StoredPartitions {
+    __device__ void load(RowSpace const& space, Tile const& tile, std::uint16_t* partitions) const {
+        for (auto i = threadIdx.x; i < tile.rows; i += blockDim.x) {
+            partitions[i] = space.partitions[tile.first + i];
+        }
+    }
+};
+
+// They are those of the rows' hashes, and are stored if items of lists will ask for them.
+__device__ void assign(
+    RowSpace const& space, Tile const& tile, std::uint16_t* partitions, std::uint32_t i, std::uint64_t hash) {
+    auto const p = static_cast<std::uint16_t>(hash::partition_of(hash, space.num_partitions));
+    partitions[i] = p;
+    if (space.order != space.partitions) {
+        space.partitions[tile.first + i] = p;
+    }
+}
+
+struct HashedKeys {
+    DeviceNode const* nodes;
+    std::int32_t const* keys;
+    std::int32_t num_keys;
+    std::uint64_t seed;
+
+    __device__ void load(RowSpace const& space, Tile const& tile, std::uint16_t* partitions) const {
+        for (auto i = threadIdx.x; i < tile.rows; i += blockDim.x) {
+            assign(space, tile, partitions, i, hash_of_row(nodes, keys, num_keys, tile.first + i, seed));
+        }
+    }
+};
+
+// A single key of numbers without nulls: several are read before the first is needed.
+template <typename Word>
+struct HashedWords {
+    DeviceNode key;
+    std::uint64_t seed;
+
+    __device__ void load(RowSpace const& space, Tile const& tile, std::uint16_t* partitions) const {
+        constexpr std::uint32_t batch = 4;
+        auto const* const values = static_cast<Word const*>(key.values) + tile.first;
+        auto const state = hash::start(seed);
+        for (auto first = threadIdx.x; first < tile.rows; first += batch * blockDim.x) {
+            Word words[batch];
+#pragma unroll
+            for (std::uint32_t j = 0; j < batch; ++j) {
+                auto const i = first + j * blockDim.x;
+                words[j] = i < tile.rows ? values[i] : Word{0};
+            }
+#pragma unroll
+            for (std::uint32_t j = 0; j < batch; ++j) {
+                auto const i = first + j * blockDim.x;
+                if (i < tile.rows) {
+                    assign(space, tile, partitions, i, hash::finish(hash::combine(state, word_of(words[j]))));
+                }
+            }
+        }
+    }
+
+  private:
+    __device__ std::uint64_t word_of(std::uint64_t bits) const {
+        return key.kind == ValueKind::float64 ? hash::float64_word(bits) : bits;
+    }
+    __device__ std::uint64_t word_of(std::uint32_t bits) const {
+        return key.kind == ValueKind::float32 ? hash::float32_word(bits) : bits;
+    }
+};
+
+template <typename PartitionsOf>
+__global__ void sort_tiles_kernel(RowSpace space, __grid_constant__ PartitionsOf const partitions_of) {
     extern __shared__ __align__(16) std::uint8_t memory[];
     __shared__ std::uint32_t scratch[sum_scratch];
     auto const warps = blockDim.x / warp_size;
@@ -76,9 +145,7 @@ __global__ void sort_tiles_kernel(RowSpace space) {
     for (auto i = threadIdx.x; i < warps * buckets; i += blockDim.x) {
         shared.counts[i] = 0;
     }
-    for (auto i = threadIdx.x; i < tile.rows; i += blockDim.x) {
-        shared.partitions[i] = space.partitions[tile.first + i];
-    }
+    partitions_of.load(space, tile, shared.partitions);
     __syncthreads();
     rank_rows(shared, tile, buckets, share);
     __syncthreads();
@@ -201,9 +268,8 @@ void exclusive_sum(
         "summing up");
 }
 
-}  // namespace
-
-void sort_tiles(RowSpace const& space, Stream stream) {
+template <typename PartitionsOf>
+void sort(RowSpace const& space, PartitionsOf const& partitions_of, Stream stream) {
     constexpr std::size_t most = 200U * 1024U;
     std::uint32_t warps = 16;
     while (warps > 1
@@ -211,9 +277,33 @@ void sort_tiles(RowSpace const& space, Stream stream) {
         warps /= 2;
     }
     auto const bytes = sort_shared_bytes(space.tile_rows, warps, space.buckets());
-    allow_shared(sort_tiles_kernel, bytes);
-    sort_tiles_kernel<<<space.tiles, warps * warp_size, bytes, native(stream)>>>(space);
+    allow_shared(sort_tiles_kernel<PartitionsOf>, bytes);
+    sort_tiles_kernel<<<space.tiles, warps * warp_size, bytes, native(stream)>>>(space, partitions_of);
     check_cuda(cudaGetLastError(), "sorting rows by partition");
+}
+
+bool is_word(DeviceNode const& node, std::int32_t width) {
+    return node.layout == Layout::fixed && node.dictionary < 0 && node.validity == nullptr
+           && node.width == width
+           && reinterpret_cast<std::uintptr_t>(node.values) % static_cast<std::uint32_t>(width) == 0;
+}
+
+}  // namespace
+
+void sort_tiles(RowSpace const& space, Stream stream) {
+    sort(space, StoredPartitions{}, stream);
+}
+
+void sort_tiles_by_hash(
+    RowSpace const& space, DeviceNode const* nodes, std::int32_t const* keys, std::int32_t num_keys,
+    DeviceNode const& first_key, std::uint64_t seed, Stream stream) {
+    if (num_keys == 1 && is_word(first_key, 8)) {
+        sort(space, HashedWords<std::uint64_t>{first_key, seed}, stream);
+    } else if (num_keys == 1 && is_word(first_key, 4)) {
+        sort(space, HashedWords<std::uint32_t>{first_key, seed}, stream);
+    } else {
+        sort(space, HashedKeys{nodes, keys, num_keys, seed}, stream);
+    }
 }
 
 std::size_t scan_scratch_bytes(std::uint64_t count) {

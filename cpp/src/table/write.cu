@@ -1,5 +1,7 @@
 // Writing rows to their partitions: each tile's rows in sorted order, so that threads next to each other write to
 // addresses next to each other.
+#include <cuda_pipeline_primitives.h>
+
 #include "block_tools.cuh"
 #include "launch.cuh"
 #include "partition_kernels.hpp"
@@ -10,67 +12,94 @@ namespace {
 
 // Where row k of the sorted tile comes from and goes to.
 struct Places {
+    std::uint8_t**
+        addresses;  // by partition, of the column at hand: where row 0 of the sorted tile would go; or null
     std::uint32_t* sources;  // by k: the row within the tile, and above it the partition
-    std::uint32_t* bases;    // by partition: what to add to k
+    std::uint32_t* bases;    // by partition: what to add to k, modulo 2^32
+    std::uint16_t* starts;   // by partition: the first k
 };
 
 constexpr std::uint32_t row_bits = 16;
+// With more partitions their addresses do not fit into the memory that a block's threads share.
+constexpr std::uint32_t most_addresses = 4096;
 
-// All threads; synchronizes. `starts` is memory for buckets + 1 of them, free afterwards.
-__device__ std::uint32_t find_places(
-    RowSpace const& space, Tile const& tile, std::uint16_t* starts, Places const& places) {
-    load_starts(space, tile.index, starts);
+// All threads; synchronizes.
+__device__ std::uint32_t find_places(RowSpace const& space, Tile const& tile, Places const& places) {
+    load_starts(space, tile.index, places.starts);
     __syncthreads();
     for (auto p = threadIdx.x; p < space.num_partitions; p += blockDim.x) {
-        places.bases[p] = starts[p] == starts[p + 1] ? 0 : row_base(space, tile.index, p, starts[p]);
+        auto const start = places.starts[p];
+        places.bases[p] = start == places.starts[p + 1] ? 0 : row_base(space, tile.index, p, start);
     }
-    auto const kept = static_cast<std::uint32_t>(starts[space.num_partitions]);
+    auto const kept = static_cast<std::uint32_t>(places.starts[space.num_partitions]);
     auto const* const order = space.order + tile.first;
     for (auto k = threadIdx.x; k < kept; k += blockDim.x) {
-        auto const p = last_not_above(starts, 0, space.num_partitions, k);
+        auto const p = last_not_above(places.starts, 0, space.num_partitions, k);
         places.sources[k] = (p << row_bits) | order[k];
     }
     __syncthreads();
     return kept;
 }
 
-// A value of up to 8 bytes.
-__device__ std::uint64_t load_value(void const* values, std::int32_t width, std::int64_t row) {
-    switch (width) {
-        case 1:
-            return value_at<std::uint8_t>(values, row);
-        case 2:
-            return value_at<std::uint16_t>(values, row);
-        case 4:
-            return __ldcs(static_cast<std::uint32_t const*>(values) + row);
-        default:
-            return __ldcs(static_cast<unsigned long long const*>(values) + row);
+// Where row 0 of the sorted tile would go in a partition: maybe before the partition's first.
+template <typename T>
+__device__ std::uint8_t* address_in(FixedColumn const& column, Places const& places, std::uint32_t p) {
+    auto const start = static_cast<std::int64_t>(places.starts[p]);
+    auto const first = static_cast<std::int64_t>(places.bases[p] + places.starts[p]) - start;
+    return column.pieces[p].values + first * static_cast<std::int64_t>(sizeof(T));
+}
+
+// The tile's values, as they lie. All threads, which have to synchronize before they read.
+template <int rows_per_thread, typename T>
+__device__ void stage_values(FixedColumn const& column, Tile const& tile, T* staged) {
+    auto const* const values = static_cast<T const*>(column.values) + tile.first;
+    if constexpr (sizeof(T) >= 4) {
+        // Past the registers, of which there are few for so many threads.
+        for (auto k = threadIdx.x; k < tile.rows; k += blockDim.x) {
+            __pipeline_memcpy_async(staged + k, values + k, sizeof(T));
+        }
+        __pipeline_commit();
+        __pipeline_wait_prior(0);
+    } else {
+        T held[rows_per_thread];
+#pragma unroll
+        for (int i = 0; i < rows_per_thread; ++i) {
+            auto const k = static_cast<std::uint32_t>(i) * blockDim.x + threadIdx.x;
+            held[i] = k < tile.rows ? values[k] : T{0};
+        }
+#pragma unroll
+        for (int i = 0; i < rows_per_thread; ++i) {
+            staged[static_cast<std::uint32_t>(i) * blockDim.x + threadIdx.x] = held[i];
+        }
     }
 }
 
-__device__ void store_value(
-    std::uint8_t* values, std::int32_t width, std::uint32_t row, std::uint64_t value) {
-    auto* const at = values + static_cast<std::uint64_t>(row) * static_cast<std::uint32_t>(width);
-    switch (width) {
-        case 1:
-            *at = static_cast<std::uint8_t>(value);
-            break;
-        case 2:
-            *reinterpret_cast<std::uint16_t*>(at) = static_cast<std::uint16_t>(value);
-            break;
-        case 4:
-            *reinterpret_cast<std::uint32_t*>(at) = static_cast<std::uint32_t>(value);
-            break;
-        default:
-            *reinterpret_cast<std::uint64_t*>(at) = value;
-            break;
+// Values of up to 8 bytes go through shared memory: read in the order they lie in, written in that of the partitions.
+// All threads; synchronizes before and after.
+template <int rows_per_thread, typename T>
+__device__ void write_narrow(
+    RowSpace const& space, FixedColumn const& column, Tile const& tile, Places const& places, void* memory,
+    std::uint32_t kept) {
+    auto* const staged = static_cast<T*>(memory);
+    bool const has_addresses = places.addresses != nullptr;
+    if (has_addresses) {
+        for (auto p = threadIdx.x; p < space.num_partitions; p += blockDim.x) {
+            places.addresses[p] = address_in<T>(column, places, p);
+        }
     }
+    stage_values<rows_per_thread>(column, tile, staged);
+    __syncthreads();
+    for (auto k = threadIdx.x; k < kept; k += blockDim.x) {
+        auto const place = places.sources[k];
+        auto const p = place >> row_bits;
+        auto* const to = has_addresses ? places.addresses[p] : address_in<T>(column, places, p);
+        reinterpret_cast<T*>(to)[k] = staged[place & 0xffffU];
+    }
+    __syncthreads();
 }
 
-__device__ bool is_narrow(FixedColumn const& column) {
-    auto const width = column.width;
-    return (width == 1 || width == 2 || width == 4 || width == 8)
-           && reinterpret_cast<std::uintptr_t>(column.values) % static_cast<std::uint32_t>(width) == 0;
+__device__ bool is_aligned_to(FixedColumn const& column, std::uint32_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(column.values) % bytes == 0;
 }
 
 // Wide values: read where they are.
@@ -106,68 +135,46 @@ __device__ void scatter_bytes(
     }
 }
 
-// Narrow columns go through shared memory: read in the order they lie in, written in that of the partitions. The
-// next column is on its way while one is written.
+// As many threads as a multiprocessor has room for: while some blocks read others write.
 template <int threads, int rows_per_thread>
-__global__ __launch_bounds__(threads) void write_fixed_kernel(
+__global__ __launch_bounds__(threads, 2048 / threads) void write_fixed_kernel(
     RowSpace space, FixedColumn const* columns, std::int32_t count) {
     extern __shared__ __align__(16) std::uint8_t memory[];
     constexpr std::uint32_t tile_rows = threads * rows_per_thread;
-    auto* const staged = reinterpret_cast<std::uint64_t*>(memory);
+    bool const has_addresses = space.num_partitions <= most_addresses;
+    auto* const addresses = reinterpret_cast<std::uint8_t**>(memory + tile_rows * sizeof(std::uint64_t));
     Places places{};
-    places.sources = reinterpret_cast<std::uint32_t*>(staged + tile_rows);
+    places.addresses = has_addresses ? addresses : nullptr;
+    places.sources = reinterpret_cast<std::uint32_t*>(addresses + (has_addresses ? space.num_partitions : 0));
     places.bases = places.sources + tile_rows;
+    places.starts = reinterpret_cast<std::uint16_t*>(places.bases + space.num_partitions);
     auto const tile = tile_at(space, blockIdx.x);
-    std::uint64_t next[rows_per_thread];
-    auto const load = [&](std::int32_t c) {
-        if (c < count && is_narrow(columns[c])) {
-            auto const column = columns[c];
-#pragma unroll
-            for (int i = 0; i < rows_per_thread; ++i) {
-                auto const k = static_cast<std::uint32_t>(i * threads) + threadIdx.x;
-                if (k < tile.rows) {
-                    next[i] = load_value(column.values, column.width, tile.first + k);
-                }
-            }
-        }
-    };
-    load(0);
-    auto const kept = find_places(space, tile, reinterpret_cast<std::uint16_t*>(staged), places);
+    auto const kept = find_places(space, tile, places);
     for (std::int32_t c = 0; c < count; ++c) {
         auto const column = columns[c];
-        if (is_narrow(column)) {
-#pragma unroll
-            for (int i = 0; i < rows_per_thread; ++i) {
-                auto const k = static_cast<std::uint32_t>(i * threads) + threadIdx.x;
-                if (k < tile.rows) {
-                    staged[k] = next[i];
-                }
-            }
-            __syncthreads();
-            load(c + 1);
-#pragma unroll
-            for (int i = 0; i < rows_per_thread; ++i) {
-                auto const k = static_cast<std::uint32_t>(i * threads) + threadIdx.x;
-                if (k < kept) {
-                    auto const place = places.sources[k];
-                    auto const p = place >> row_bits;
-                    store_value(
-                        column.pieces[p].values, column.width, places.bases[p] + k, staged[place & 0xffffU]);
-                }
-            }
-            __syncthreads();
-            continue;
-        }
-        load(c + 1);
-        auto const is_aligned = reinterpret_cast<std::uintptr_t>(column.values) % 16 == 0;
-        if (column.width == 16 && is_aligned) {
+        if (column.width == 8 && is_aligned_to(column, 8)) {
+            write_narrow<rows_per_thread, std::uint64_t>(space, column, tile, places, memory, kept);
+        } else if (column.width == 4 && is_aligned_to(column, 4)) {
+            write_narrow<rows_per_thread, std::uint32_t>(space, column, tile, places, memory, kept);
+        } else if (column.width == 2 && is_aligned_to(column, 2)) {
+            write_narrow<rows_per_thread, std::uint16_t>(space, column, tile, places, memory, kept);
+        } else if (column.width == 1) {
+            write_narrow<rows_per_thread, std::uint8_t>(space, column, tile, places, memory, kept);
+        } else if (column.width == 16 && is_aligned_to(column, 16)) {
             scatter_wide<uint4>(column, tile, places, kept);
-        } else if (column.width == 32 && is_aligned) {
+        } else if (column.width == 32 && is_aligned_to(column, 16)) {
             scatter_wide<Value32>(column, tile, places, kept);
         } else {
             scatter_bytes(column, tile, places, kept);
         }
     }
+}
+
+std::size_t write_fixed_shared_bytes(RowSpace const& space) {
+    auto const partitions = static_cast<std::size_t>(space.num_partitions);
+    auto const addresses = partitions <= most_addresses ? partitions * sizeof(std::uint8_t*) : 0;
+    return space.tile_rows * (sizeof(std::uint64_t) + sizeof(std::uint32_t)) + addresses
+           + partitions * sizeof(std::uint32_t) + (partitions + 2) * sizeof(std::uint16_t);
 }
 
 // The bits of 32 neighbouring rows mostly go to one or two words.
@@ -411,8 +418,7 @@ void clear_pieces(
 }
 
 void write_fixed(RowSpace const& space, FixedColumn const* columns, std::int32_t count, Stream stream) {
-    auto const bytes =
-        static_cast<std::size_t>(space.tile_rows) * 12 + static_cast<std::size_t>(space.num_partitions) * 4;
+    auto const bytes = write_fixed_shared_bytes(space);
     if (space.tile_rows == 4096) {
         allow_shared(write_fixed_kernel<512, 8>, bytes);
         write_fixed_kernel<512, 8><<<space.tiles, 512, bytes, native(stream)>>>(space, columns, count);

@@ -63,9 +63,20 @@ def random_table(seed: int) -> pa.Table:
     )
 
 
+def metadata_of(field: pa.Field):
+    """Name a column and what is in it, as pylibcudf wants it: a column there has no names."""
+    children = []
+    if pa.types.is_struct(field.type):
+        children = [metadata_of(child) for child in field.type]
+    elif pa.types.is_list(field.type):
+        children = [plc.interop.ColumnMetadata("offsets"), metadata_of(field.type.value_field)]
+    return plc.interop.ColumnMetadata(field.name, children_meta=children)
+
+
 def back(table, like: pa.Table) -> pa.Table:
     """Bring a table of pylibcudf to the host, with the names and types of another."""
-    return table.to_arrow(metadata=like.column_names).cast(like.schema).combine_chunks()
+    metadata = [metadata_of(field) for field in like.schema]
+    return table.to_arrow(metadata=metadata).cast(like.schema).combine_chunks()
 
 
 @pytest.fixture
@@ -108,6 +119,18 @@ def test_what_libcudf_has_packed_is_unpacked(br, stream, seed):
     theirs = PackedData.from_cudf_packed_columns(plc.contiguous_split.pack(first, stream), stream, br)
     ours = split_and_pack(second, [], stream, br)[0]
     assert back(unpack_and_concat([theirs, ours], stream, br), host).equals(host.combine_chunks())
+
+
+def test_tables_on_the_gpu_are_read_by_what_works_on_the_host(br, stream):
+    host = random_table(5)
+    table = tables.Table(plc.Table.from_arrow(host, stream=stream), br, stream)
+    assert table.is_on_gpu
+    names = {old: new for old, new in zip(table.column_names, host.column_names, strict=True)}
+    found = pa.table(table).rename_columns([names[name] for name in table.column_names])
+    assert found.num_rows == host.num_rows
+    assert found["i64"].to_pylist() == host["i64"].to_pylist()
+    assert found["text"].to_pylist() == host["text"].to_pylist()
+    assert found["texts"].to_pylist() == host["texts"].to_pylist()
 
 
 def test_spilled_partitions_come_back(br, stream):

@@ -22,7 +22,7 @@ from rapidsmpf.memory.stream_pool import StreamPool
 from rapidsmpf.shuffler import Shuffler
 from rapidsmpf.statistics import Statistics
 from rapidsmpf.table import pack
-from rapidsmpf.utils.system_info import get_cached_host_memory, trim_host_memory
+from rapidsmpf.utils.system_info import get_cached_host_memory, get_device_name, trim_host_memory
 
 KIB = 1024
 
@@ -260,6 +260,7 @@ def test_taken_packed_data_is_empty(br):
             use()
 
 
+@pytest.mark.skipif(get_device_name() != "cpu", reason="host memory is the compute device's only where that is a CPU")
 def test_packed_data_counts_while_it_lives():
     br = BufferResource.from_options(None, Options({"spill_device_limit": "1 GiB"}))
     before = br.memory_available(MemoryType.DEVICE)

@@ -74,6 +74,9 @@ class Device {
 
     // Copies between any two of device and host memory, ordered on `stream`.
     virtual void copy(void* destination, void const* source, std::size_t bytes, Stream stream) = 0;
+    // The same for pieces that do not overlap, in any order, by the engines that a GPU has for copies: its multiprocessors
+    // stay with the kernels. For pieces of megabytes, each of which then costs little.
+    virtual void copy_pieces(std::span<CopyPiece const> pieces, Stream stream) = 0;
     // Copies pieces that do not overlap, thousands of them at the speed of one, ordered on `stream`. Sources and
     // destinations are memory that the device can address: its own, a peer's that has been opened, page-locked memory.
     // `most_processors`: so many of the device's multiprocessors at most, to leave the others to other work; 0: all.

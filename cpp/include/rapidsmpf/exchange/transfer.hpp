@@ -22,7 +22,9 @@ void for_each_part(std::size_t total, std::size_t split_bytes, Part&& part) {
 // Memory out of a reservation, ready for a transport to use.
 [[nodiscard]] std::unique_ptr<Buffer> allocate_for_transport(
     BufferResource& br, std::size_t size, MemoryReservation& memory);
+// Where bytes had better lie: near the device, or (those that the host has) where no GPU has to be asked.
+enum class Near { device, host };
 // Memory of the best tier with room; overbooks the last one rather than wait. Ready for a transport to use.
-[[nodiscard]] std::unique_ptr<Buffer> allocate_anywhere(BufferResource& br, std::size_t size);
+[[nodiscard]] std::unique_ptr<Buffer> allocate_anywhere(BufferResource& br, std::size_t size, Near near);
 
 }  // namespace rapidsmpf::exchange

@@ -140,6 +140,15 @@ inline void release_with_gil(ArrowArray* self) {
     return parts;
 }
 
+// The rows of a table on a GPU, in host memory.
+[[nodiscard]] inline TablePointer copy_to_host(Table const& table) {
+    auto const br = BufferResource::make();
+    PackedList parts;
+    parts.push_back(std::make_unique<PackedData>(pack(table, *br)));
+    parts = to_host(std::move(parts), *br);
+    return std::make_shared<Table const>(unpack(std::move(*parts.front()), ValidateData::none));
+}
+
 // Makes `stream` wait for what has been written to the data.
 inline void wait_for_data(PackedData const& packed, Stream stream) {
     auto const written_on = packed.data->stream();

@@ -1,5 +1,6 @@
 // A shuffle from tables on GPUs to tables on GPUs: partition and pack, exchange, unpack and concatenate.
 #include <algorithm>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include <rmm/mr/per_device_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
 
+#include <rapidsmpf/core/statistics.hpp>
 #include <rapidsmpf/memory/pinned_memory_resource.hpp>
 #include <rapidsmpf/memory/rmm_resource.hpp>
 
@@ -99,6 +101,7 @@ void device_table(Job& job, Arguments const& arguments) {
     auto const bytes = arguments.size("bytes", "3200000000B");
     auto const warm_up = static_cast<int>(arguments.size("warmup", "2"));
     auto const repeats = static_cast<int>(arguments.size("repeats", "7"));
+    bool const tells_statistics = arguments.text("statistics", "no") == "yes";
     arguments.check_all_used();
     auto& device = Device::current();
     if (device.kind() != DeviceKind::cuda) {
@@ -107,7 +110,10 @@ void device_table(Job& job, Arguments const& arguments) {
     // As users have it: a pool, so that an allocation costs a microsecond.
     rmm::mr::pool_memory_resource pool{
         rmm::mr::get_current_device_resource_ref(), (bytes * 5 + 255) / 256 * 256};
+    auto const statistics = std::make_shared<Statistics>(
+        tells_statistics ? Statistics::Enabled::yes : Statistics::Enabled::no);
     BufferResource::Settings settings;
+    settings.statistics = statistics;
     settings.device_mr = std::make_shared<RmmResource>(pool);
     settings.pinned_mr =
         PinnedMemoryResource::make({.numa_node = {}, .initial_pool_size = std::size_t{64} << 20U});
@@ -163,6 +169,9 @@ void device_table(Job& job, Arguments const& arguments) {
         record.series("exchange", exchange);
         record.series("end_to_end", whole);
         job.write(record);
+    }
+    if (tells_statistics && job.rank() == 0) {
+        std::cerr << statistics->report() << std::endl;
     }
 }
 

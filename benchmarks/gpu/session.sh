@@ -141,7 +141,7 @@ for step in "$@"; do
             unset TSAN_OPTIONS UCX_MEM_EVENTS UCX_MEM_MMAP_HOOK_MODE
             ;;
         python)
-            run python 280 env -C "$root" RAPIDSMPF_DEVICE=cuda "$python" -m pytest -q -x --maxfail=20 python/tests/rapidsmpf \
+            run python 280 env -C "$root" RAPIDSMPF_DEVICE=cuda "$python" -m pytest -q python/tests/rapidsmpf \
                 -p no:cacheprovider --timeout=120
             grep -E '^(FAILED|ERROR)|passed|failed' "$out/python.log" | tail -25 | cut -c1-250
             ;;

@@ -54,7 +54,6 @@ class Shuffles:
     def __init__(self, size: int) -> None:
         import rmm
         from rapidsmpf import bootstrap
-        from rapidsmpf.communicator import ucxx
         from rapidsmpf.config import Options, get_environment_variables
         from rapidsmpf.memory.buffer_resource import BufferResource
         from rapidsmpf.progress_thread import ProgressThread
@@ -68,7 +67,8 @@ class Shuffles:
         self.comm = bootstrap.create_ucxx_comm(
             progress_thread=ProgressThread(), options=Options(get_environment_variables())
         )
-        self.barrier: Callable[[Any], None] = ucxx.barrier
+        # Not by `from`: the peer's package has the package ucxx under this name.
+        self.barrier: Callable[[Any], None] = import_module("rapidsmpf.communicator.ucxx").barrier
         self.shuffler: Any = Shuffler
         self.integration = _integration()
         self.br = BufferResource(pool)
@@ -89,10 +89,12 @@ class Shuffles:
             shuffler.insert_chunks(
                 self.integration.partition_and_pack(batch, [0], partitions, stream, self.br)
             )
-        shuffler.insert_finished(list(range(partitions)))
-        out = []
-        if not hasattr(shuffler, "wait_any"):  # the peer's newest wheels wait for all partitions at once
+        if hasattr(shuffler, "wait_any"):
+            shuffler.insert_finished(list(range(partitions)))
+        else:  # the peer's newest wheels know all partitions at once only
+            shuffler.insert_finished()
             shuffler.wait()
+        out = []
         for number, partition in enumerate(shuffler.local_partitions()):
             if hasattr(shuffler, "wait_any"):
                 partition = shuffler.wait_any()
@@ -184,8 +186,9 @@ def launch(folder: str, ranks: int, arguments: argparse.Namespace) -> list[dict[
             command, capture_output=True, text=True, env=environment, timeout=LIMIT_SECONDS, check=False
         )
         if done.returncode != 0:
+            said = done.stdout + done.stderr
             raise RuntimeError(
-                f"{command[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-3000:]}"
+                f"{command[0]} ended with {done.returncode}: {said[:1500]} [...] {said[-2500:]}"
             )
         of_ranks = [json.loads(Path(f"{output}.{rank}").read_text()) for rank in range(ranks)]
     before = add_up([rank["before"] for rank in of_ranks])

@@ -204,7 +204,7 @@ cdef class Table:
 
         Raises
         ------
-        ReservationError
+        OutOfMemory
             If the table is on a GPU and there is no host memory for the copy.
         """
         cdef shared_ptr[const cpp_Table] rows = self._on_host()
@@ -249,7 +249,7 @@ cdef class Table:
 
         Raises
         ------
-        ReservationError
+        OutOfMemory
             If the table is on a GPU and there is no host memory for the copy.
         """
         cdef shared_ptr[const cpp_Table] rows = self._on_host()

@@ -229,6 +229,9 @@ TEST_F(Protocol, CreditComesBackForWhatWasTakenIn) {
 }
 
 TEST_F(Protocol, AFrameIsGrantedWhenSpillingHasMadeRoomForIt) {
+    if (br->device().kind() != DeviceKind::cpu) {
+        GTEST_SKIP() << "this is about a CPU: elsewhere the host takes what the device has no room for";
+    }
     BufferResource::Settings limits;
     limits.limits[0] = 1000;
     limits.available[0] = [] { return BufferResource::unlimited; };

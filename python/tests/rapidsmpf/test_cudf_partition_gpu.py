@@ -125,8 +125,7 @@ def test_tables_on_the_gpu_are_read_by_what_works_on_the_host(br, stream):
     host = random_table(5)
     table = tables.Table(plc.Table.from_arrow(host, stream=stream), br, stream)
     assert table.is_on_gpu
-    names = {old: new for old, new in zip(table.column_names, host.column_names, strict=True)}
-    found = pa.table(table).rename_columns([names[name] for name in table.column_names])
+    found = pa.table(table).rename_columns(host.column_names)  # those of pylibcudf have no names
     assert found.num_rows == host.num_rows
     assert found["i64"].to_pylist() == host["i64"].to_pylist()
     assert found["text"].to_pylist() == host["text"].to_pylist()

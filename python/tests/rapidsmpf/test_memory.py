@@ -260,7 +260,7 @@ def test_taken_packed_data_is_empty(br):
             use()
 
 
-@pytest.mark.skipif(get_device_name() != "cpu", reason="host memory is the compute device's only where that is a CPU")
+@pytest.mark.skipif(get_device_name() != "cpu", reason="host memory is the device's only where that is a CPU")
 def test_packed_data_counts_while_it_lives():
     br = BufferResource.from_options(None, Options({"spill_device_limit": "1 GiB"}))
     before = br.memory_available(MemoryType.DEVICE)

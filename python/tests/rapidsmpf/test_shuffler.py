@@ -13,6 +13,7 @@ from rapidsmpf.error import RankFailedError, SpillError
 from rapidsmpf.memory.buffer_resource import BufferResource
 from rapidsmpf.memory.packed_data import PackedData
 from rapidsmpf.shuffler import PartitionAssignment, Shuffler
+from rapidsmpf.utils.system_info import get_device_name
 
 from support.cluster import on_ranks
 
@@ -245,6 +246,7 @@ def test_death_in_the_middle_of_messages(dies_after):
     assert survivors == [2, 2]
 
 
+@pytest.mark.skipif(get_device_name() != "cpu", reason="host memory is the device's only where that is a CPU")
 def test_a_full_disk_fails_a_shuffle_and_not_the_next(comm):
     # Less memory than the process takes: all that waits is spilled.
     br = BufferResource.from_options(
@@ -266,6 +268,7 @@ def test_a_full_disk_fails_a_shuffle_and_not_the_next(comm):
     assert shuffle(small).equals(small)
 
 
+@pytest.mark.skipif(get_device_name() != "cpu", reason="host memory is the device's only where that is a CPU")
 def test_spill_frees_device_memory(comm):
     br = BufferResource()
     frame = pl.DataFrame({"a": range(20_000)})

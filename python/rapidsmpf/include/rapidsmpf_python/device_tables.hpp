@@ -17,6 +17,7 @@
 #include <rapidsmpf_python/tables.hpp>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/table/host_copy.hpp>
 #include <rapidsmpf/table/packed.hpp>
 #include <rapidsmpf/table/partition.hpp>
 #include <rapidsmpf/table/table.hpp>
@@ -140,13 +141,8 @@ inline void release_with_gil(ArrowArray* self) {
     return parts;
 }
 
-// The rows of a table on a GPU, in host memory.
 [[nodiscard]] inline TablePointer copy_to_host(Table const& table) {
-    auto const br = BufferResource::make();
-    PackedList parts;
-    parts.push_back(std::make_unique<PackedData>(pack(table, *br)));
-    parts = to_host(std::move(parts), *br);
-    return std::make_shared<Table const>(unpack(std::move(*parts.front()), ValidateData::none));
+    return std::make_shared<Table const>(rapidsmpf::copy_to_host(table));
 }
 
 // Makes `stream` wait for what has been written to the data.

@@ -9,7 +9,7 @@ import contextlib
 import os
 import pickle
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from rapidsmpf.config import Options
@@ -184,6 +184,26 @@ class _Actors:
             ray.wait(calls, num_returns=len(calls), timeout=_CLOSE_SECONDS)
 
 
+_NICENESS = "RAY_worker_niceness"
+"""How far Ray's workers stand back for other processes: 15 by default, with which any of those gets 30 times as much."""
+
+
+@contextlib.contextmanager
+def _own_settings() -> Iterator[None]:
+    """Apply settings for the engine's own Ray while it starts: its processes take them from this environment.
+
+    Ranks wait for each other: a moment in which one has no core, because Ray itself has something to do, costs all.
+    """
+    if _NICENESS in os.environ:
+        yield
+        return
+    os.environ[_NICENESS] = "0"
+    try:
+        yield
+    finally:
+        os.environ.pop(_NICENESS, None)
+
+
 class RayEngine(ClusterEngine):
     """Runs Polars queries on actors of a Ray cluster; ``collect`` returns the whole answer to this process.
 
@@ -261,7 +281,8 @@ class RayEngine(ClusterEngine):
         with contextlib.ExitStack() as stack:
             ours = not ray.is_initialized()
             if ours:
-                ray.init(**(ray_init_options or {}))
+                with _own_settings():
+                    ray.init(**(ray_init_options or {}))
                 stack.callback(ray.shutdown)
             actors = _Actors(num_ranks, bool(settings.options.get("allow_gpu_sharing")), stack)
             names, infos = actors.start(settings, ours=ours)

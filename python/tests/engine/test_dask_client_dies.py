@@ -17,7 +17,7 @@ import pytest
 from cudf_polars.engine.dask import DaskEngine
 from support.dask_cluster import start_dask_cluster
 
-SECONDS = 60
+SECONDS = 120
 """Guards against hangs only."""
 
 CLIENT = """

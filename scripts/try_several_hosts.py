@@ -3,10 +3,10 @@
 
     python scripts/try_several_hosts.py dask ray
 
-Each host has a network, name, temporary files, shared memory and processes of its own, and is one port of a switch: Dask's
-scheduler, two workers, and the client; or two of Ray's nodes, and its head, where the client is. A query, a shuffle with
-its answer compared, then the loss of a host: once its processes are killed, once its cable is pulled, so that nothing
-comes from it any more. Says what it has seen, one line each; the exit status is 1 if something failed.
+Each host has a network, name, temporary files, shared memory and processes of its own, and is one port of a switch:
+Dask's scheduler, two workers, and the client; or two of Ray's nodes, and its head, where the client is. A query, a
+shuffle with its answer compared, then the loss of a host: once its processes are killed, once its cable is pulled, so
+that nothing comes from it any more. Says what it has seen, one line each; the exit status is 1 if something failed.
 """
 
 from __future__ import annotations
@@ -160,7 +160,12 @@ class Hosts:
             stdout=subprocess.PIPE if host == "client" else log,
             stderr=log,
             text=True,
-            env={**os.environ, "TMPDIR": str(self.own), "RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"},
+            env={
+                **os.environ,
+                "TMPDIR": str(self.own),
+                "RAY_AUTH_MODE": "disabled",
+                "RAY_worker_niceness": "0",
+            },
         )
         log.close()
         self.processes[host].append(process)

@@ -200,7 +200,7 @@ class _Actors:
 
 
 _NICENESS = "RAY_worker_niceness"
-"""How far Ray's workers stand back for other processes: 15 by default, with which any of those gets 30 times as much."""
+"""How far Ray's workers stand back for other processes: by 15, with which any of those gets 30 times as much."""
 
 
 @contextlib.contextmanager

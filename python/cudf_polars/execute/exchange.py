@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["RapidsmpfTransport", "failure_of_rank"]
 
 _FAILURE = re.compile(
-    r"(?:^|got external error: )rank (?P<rank>-?\d+)(?: \(pid (?P<pid>\d+)(?: on (?P<host>\S+))?\))? failed: (?P<reason>.*)",
+    r"(?:^|got external error: )"
+    r"rank (?P<rank>-?\d+)(?: \(pid (?P<pid>\d+)(?: on (?P<host>\S+))?\))? failed: (?P<reason>.*)",
     re.DOTALL,
 )
 

@@ -3,10 +3,10 @@
 
     python scripts/try_several_hosts.py dask ray
 
-Each host has a network, name, shared memory and processes of its own, and is one port of a switch: the scheduler, two
-workers, and the client. A query, a shuffle with its answer compared, then the loss of a host: once its processes
-are killed, once its cable is pulled, so that nothing comes from it any more. Says what it has seen, one line each; the
-exit status is 1 if something failed.
+Each host has a network, name, temporary files, shared memory and processes of its own, and is one port of a switch:
+Dask's scheduler, two workers, and the client; or two of Ray's nodes, and its head, where the client is. A query, a
+shuffle with its answer compared, then the loss of a host: once its processes are killed, once its cable is pulled, so
+that nothing comes from it any more. Says what it has seen, one line each; the exit status is 1 if something failed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -26,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HOSTS = ("head", "one", "two", "client")
-CLIENT_SECONDS = 240.0
+CLIENT_SECONDS = 150.0
 
 CLIENT = """
     import os
@@ -49,9 +50,16 @@ CLIENT = """
             client = Client(address, timeout=60)
             client.wait_for_workers(2, timeout=60)
             return DaskEngine(dask_client=client)
+        import ray
+
         from cudf_polars.engine.ray import RayEngine
 
-        return RayEngine(num_ranks=2, ray_init_options={"address": address, "log_to_driver": False})
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        end = time.monotonic() + 60
+        while sum(node["Alive"] and node["Resources"].get("CPU", 0) > 0 for node in ray.nodes()) < 2:
+            assert time.monotonic() < end, ray.nodes()
+            time.sleep(0.1)
+        return RayEngine(num_ranks=2)
 
 
     def check(engine):
@@ -92,12 +100,14 @@ class Hosts:
     Parameters
     ----------
     folder
-        A folder that all hosts see.
+        A folder that all hosts see, but for ``own`` in it, which each has for itself.
     """
 
     def __init__(self, folder: Path) -> None:
         self._prefix = f"rr{os.getpid()}"
         self.folder = folder
+        self.own = folder / "own"
+        self.own.mkdir()
         self._stack = contextlib.ExitStack()
         self.processes: dict[str, list[subprocess.Popen[str]]] = {host: [] for host in HOSTS}
         self.switch = self._make_space("switch")
@@ -140,7 +150,7 @@ class Hosts:
 
     def start(self, host: str, *command: str) -> subprocess.Popen[str]:
         """Start a command on a host. Killing the process that this returns ends all that it has started."""
-        own = f'hostname {host}; mount -t tmpfs tmpfs /dev/shm; exec "$@"'
+        own = f'hostname {host}; for each in /dev/shm {self.own}; do mount -t tmpfs tmpfs $each; done; exec "$@"'
         space = f"{self._prefix}-{host}"
         inside = ["unshare", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         log = (self.folder / f"{host}.log").open("a")
@@ -150,7 +160,12 @@ class Hosts:
             stdout=subprocess.PIPE if host == "client" else log,
             stderr=log,
             text=True,
-            env={**os.environ, "TMPDIR": str(self.folder), "RAY_AUTH_MODE": "disabled"},
+            env={
+                **os.environ,
+                "TMPDIR": str(self.own),
+                "RAY_AUTH_MODE": "disabled",
+                "RAY_worker_niceness": "0",
+            },
         )
         log.close()
         self.processes[host].append(process)
@@ -176,7 +191,7 @@ class Hosts:
 
 
 @contextlib.contextmanager
-def dask_cluster(hosts: Hosts) -> Iterator[str]:
+def dask_cluster(hosts: Hosts) -> Iterator[tuple[str, list[str]]]:
     """Start a scheduler on the head, and a worker on each of two other hosts."""
     dask = [sys.executable, "-m", "dask"]
     address = f"tcp://{hosts.address('head')}:8786"
@@ -187,47 +202,26 @@ def dask_cluster(hosts: Hosts) -> Iterator[str]:
             *(*dask, "worker", address, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"),
             *("--local-directory", str(hosts.folder / host), "--preload-nanny", "cudf_polars.engine.dask"),
         )
-    yield address
+    yield address, []
 
 
 @contextlib.contextmanager
-def ray_cluster(hosts: Hosts) -> Iterator[str]:
-    """Start Ray's head with no processors, and two nodes."""
-    ray = [str(Path(sys.executable).with_name("ray"))]
-    if not os.access(ray[0], os.X_OK):
-        ray = [shutil.which("ray") or "ray"]
-    ends = [*ray, "start", "--block", "--disable-usage-stats"]
-    head = hosts.address("head")
-    scratch = ["--temp-dir", str(hosts.folder / "ray")]
-    hosts.start(
-        "head", *ends, "--head", "--port", "6379", "--node-ip-address", head, "--num-cpus", "0",
-        "--include-dashboard", "false", *scratch,
-    )  # fmt: skip
-    time.sleep(10)
+def ray_cluster(hosts: Hosts) -> Iterator[tuple[str, list[str]]]:
+    """Start two nodes of Ray's; the head, without processors, is started by what is to come before the client."""
+    # Drivers need a node of Ray's on their host, and see the same processes as that: so the client is the head.
+    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats"]
+    head = hosts.address("client")
     for host in ("one", "two"):
-        hosts.start(
-            host,
-            *ends,
-            "--address",
-            f"{head}:6379",
-            "--node-ip-address",
-            hosts.address(host),
-            "--num-cpus",
-            "1",
-        )
-    # Drivers need a node of Ray's on their host.
-    hosts.start(
-        "client",
-        *ends,
-        "--address",
-        f"{head}:6379",
-        "--node-ip-address",
-        hosts.address("client"),
-        "--num-cpus",
-        "0",
-    )
-    time.sleep(15)
-    yield f"{head}:6379"
+        join = [*ray, "--block", "--address", f"{head}:6379", "--node-ip-address", hosts.address(host)]
+        hosts.start(host, "bash", "-c", f"{_wait_for(head, 6379)}; {shlex.join([*join, '--num-cpus', '1'])}")
+    start = [*ray, "--head", "--port", "6379", "--node-ip-address", head, "--num-cpus", "0"]
+    start += ["--include-dashboard", "false", "--temp-dir", str(hosts.own / "ray")]
+    yield f"{head}:6379", ["bash", "-c", f'{shlex.join(start)} >&2 && exec "$@"', "bash"]
+
+
+def _wait_for(address: str, port: int) -> str:
+    """Return the words of bash that wait until somebody listens."""
+    return f"until (: > /dev/tcp/{address}/{port}) 2> /dev/null; do sleep 0.2; done"
 
 
 CLUSTERS = {"dask": dask_cluster, "ray": ray_cluster}
@@ -241,8 +235,8 @@ def attempt(kind: str, loss: str) -> bool:
         script.write_text(textwrap.dedent(CLIENT))
         hosts = Hosts(folder)
         try:
-            with CLUSTERS[kind](hosts) as address:
-                client = hosts.start("client", sys.executable, str(script), kind, address, scratch)
+            with CLUSTERS[kind](hosts) as (address, before):
+                client = hosts.start("client", *before, sys.executable, str(script), kind, address, scratch)
                 guard = threading.Timer(CLIENT_SECONDS, client.kill)
                 guard.start()
                 seen = _follow(client, hosts, loss, folder)

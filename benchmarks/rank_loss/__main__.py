@@ -69,7 +69,7 @@ def dask_cluster() -> Iterator[Callable[[], StreamingEngine]]:
             # The nanny of a worker that was killed starts another one, at another address.
             end = time.monotonic() + _WAIT_SECONDS
             while True:
-                workers = set(client.scheduler_info(n_workers=-1)["workers"])
+                workers = set(client.nthreads())
                 if len(workers) == RANKS and workers != known[0]:
                     known[0] = workers
                     return DaskEngine(dask_client=client)

@@ -118,7 +118,7 @@ class ClusterEngine(StreamingEngine):
             rank,
             info.hostname,
             info.pid,
-            f"{self._names[rank].partition(', ')[2]} is lost: {lost[rank]}. Make a new engine to go on.",
+            f"{self._names[rank].partition(', ')[2]} is lost: {lost[rank].rstrip('. ')}. Make a new engine to go on.",
         )
 
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:

@@ -6,7 +6,8 @@ Under SPMD an engine is one rank; under Dask and Ray each worker holds one for e
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from rapidsmpf.utils.system_info import get_device_memory
 from cudf_polars.engine.core import ClusterInfo, check_reserved
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.sinks import SinkTarget
-from cudf_polars.execute.exchange import RapidsmpfTransport
+from cudf_polars.execute.exchange import RapidsmpfTransport, failure_of_rank
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import Query, QueryOutcome, run_query
 
@@ -115,11 +116,8 @@ class Rank:
     ) -> QueryOutcome:
         """Run a query; if it fails here, the others' part of it fails too, and the next one works."""
         transport = RapidsmpfTransport(self.context, op_ids)
-        try:
+        with _tell_others(transport):
             return run_query(query, transport, optimizations=optimizations, options=self._execution_options)
-        except BaseException as error:
-            transport.abandon(error)
-            raise
 
     def sink(
         self,
@@ -132,7 +130,7 @@ class Rank:
     ) -> QueryOutcome:
         """Run a query and write its rows: on all ranks, or on none."""
         transport = RapidsmpfTransport(self.context, op_ids)
-        try:
+        with _tell_others(transport):
             sink = SinkTarget.open(target, extension, transport)
             try:
                 outcome = run_query(
@@ -144,9 +142,6 @@ class Rank:
                 sink.discard()
                 raise
             return outcome
-        except BaseException as error:
-            transport.abandon(error)
-            raise
 
     def statistics(self, *, clear: bool) -> bytes:
         """Return this rank's statistics, serialised, and begin anew if ``clear``."""
@@ -167,6 +162,19 @@ class Rank:
     def close(self) -> None:
         """End the threads. No query may be running."""
         self.context.shutdown()
+
+
+@contextmanager
+def _tell_others(transport: RapidsmpfTransport) -> Iterator[None]:
+    """End a query on all ranks when it fails here; another rank's failure is raised as what it is."""
+    try:
+        yield
+    except BaseException as error:
+        failure = failure_of_rank(error)
+        transport.abandon(failure or error)
+        if failure is None or failure is error:
+            raise
+        raise failure from error
 
 
 def bootstrap_timeout(options: Options) -> float:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import pickle
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from rapidsmpf.config import Options
@@ -23,6 +23,7 @@ from cudf_polars.engine.relay import remote_error, run_captured
 
 try:
     import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as error:
     raise ImportError("RayEngine needs Ray: pip install 'riverrun[ray]', or ray") from error
 
@@ -69,6 +70,17 @@ class _RankActor:
             self._host.close(reason)
 
 
+def nodes_with(resource: str) -> list[dict[str, Any]]:
+    """Return the living nodes of the cluster that have some of a resource; all if none has."""
+    living = [node for node in ray.nodes() if node["Alive"]]
+    return [node for node in living if node["Resources"].get(resource, 0) > 0] or living
+
+
+def _on_node(node: Mapping[str, Any]) -> NodeAffinitySchedulingStrategy:
+    # With soft=True others come into question when an actor does not start there at once.
+    return NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+
+
 class _Actors:
     """The actors of an engine.
 
@@ -84,7 +96,7 @@ class _Actors:
 
     def __init__(self, num_ranks: int | None, share_gpus: bool, stack: contextlib.ExitStack) -> None:
         gpus = int(ray.cluster_resources().get("GPU", 0))
-        nodes = [node for node in ray.nodes() if node["Alive"]]
+        nodes = nodes_with("GPU" if gpus else "CPU")
         if num_ranks is None:
             num_ranks = gpus or len(nodes)
         if gpus and num_ranks > gpus and not share_gpus:
@@ -95,18 +107,21 @@ class _Actors:
         on_a_node = -(-num_ranks // len(nodes))
         cpus = int(min(node["Resources"].get("CPU", 0) for node in nodes) / on_a_node)
         room = ray.available_resources().get("CPU", 0) >= cpus * num_ranks
-        actor = ray.remote(_RankActor).options(
-            # Cores that other work has are shared with it: queries of several engines run beside each other.
-            num_cpus=cpus if room else 0,
-            num_gpus=min(1.0, gpus / num_ranks),
-            scheduling_strategy="SPREAD",
-            max_concurrency=4,
-            max_restarts=0,
-            runtime_env={"env_vars": {"POLARS_MAX_THREADS": str(max(1, cpus))}},
-        )
+        # Cores that other work has are shared with it: queries of several engines run beside each other.
+        reserved = cpus if room else 0
+        actor = ray.remote(_RankActor)
+        options: dict[str, Any] = {
+            "num_cpus": reserved,
+            "num_gpus": min(1.0, gpus / num_ranks),
+            "max_concurrency": 4,
+            "max_restarts": 0,
+            "runtime_env": {"env_vars": {"POLARS_MAX_THREADS": str(max(1, cpus))}},
+        }
         self.actors: list[ActorHandle] = []
-        for _ in range(num_ranks):
-            handle = actor.remote()
+        for rank in range(num_ranks):
+            # What reserves nothing would be put on any node, also on a head that is there for Ray alone.
+            place = "SPREAD" if gpus or reserved else _on_node(nodes[rank % len(nodes)])
+            handle = actor.options(scheduling_strategy=place, **options).remote()
             stack.callback(ray.kill, handle)
             self.actors.append(handle)
 
@@ -182,6 +197,26 @@ class _Actors:
         calls = [actor.leave.remote(reason) for actor in self.actors]
         if calls:
             ray.wait(calls, num_returns=len(calls), timeout=_CLOSE_SECONDS)
+
+
+_NICENESS = "RAY_worker_niceness"
+"""How far Ray's workers stand back for other processes: by 15, with which any of those gets 30 times as much."""
+
+
+@contextlib.contextmanager
+def _own_settings() -> Iterator[None]:
+    """Apply settings for the engine's own Ray while it starts: its processes take them from this environment.
+
+    Ranks wait for each other: a moment in which one has no core, because Ray itself has something to do, costs all.
+    """
+    if _NICENESS in os.environ:
+        yield
+        return
+    os.environ[_NICENESS] = "0"
+    try:
+        yield
+    finally:
+        os.environ.pop(_NICENESS, None)
 
 
 class RayEngine(ClusterEngine):
@@ -261,7 +296,8 @@ class RayEngine(ClusterEngine):
         with contextlib.ExitStack() as stack:
             ours = not ray.is_initialized()
             if ours:
-                ray.init(**(ray_init_options or {}))
+                with _own_settings():
+                    ray.init(**(ray_init_options or {}))
                 stack.callback(ray.shutdown)
             actors = _Actors(num_ranks, bool(settings.options.get("allow_gpu_sharing")), stack)
             names, infos = actors.start(settings, ours=ours)

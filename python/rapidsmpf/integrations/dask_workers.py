@@ -42,7 +42,9 @@ class WorkerCalls:
 
     def addresses(self) -> list[str]:
         """Return the addresses of the workers, in order."""
-        return sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+        # Not from scheduler_info(): the client fetches what that returns every two seconds as well, without workers,
+        # and may do so just between the question and the answer.
+        return sorted(self.client.sync(self.living))
 
     def each(self, function: Callable[..., Any], arguments: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
         """Call a function with arguments by address; returns results, or errors as values, by address."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import subprocess
 import sys
 import textwrap
@@ -15,7 +17,7 @@ import pytest
 from cudf_polars.engine.dask import DaskEngine
 from support.dask_cluster import start_dask_cluster
 
-SECONDS = 60
+SECONDS = 120
 """Guards against hangs only."""
 
 CLIENT = """
@@ -27,11 +29,23 @@ CLIENT = """
     from cudf_polars.engine.dask import DaskEngine
 
     if __name__ == "__main__":
-        (address,) = sys.argv[1:]
+        address, gate = sys.argv[1:]
+
+
+        def wait(column):
+            with open(gate, "rb"):  # waits for someone who writes
+                return column
+
+
         frame = pl.LazyFrame({"k": [1, 2, 3, 4], "v": [1.0, 2.0, 3.0, 4.0]})
         with Client(address) as client, DaskEngine(dask_client=client) as engine:
             assert frame.select(pl.sum("v")).collect(engine=engine).item() == 10
             print("ready", flush=True)
+            if gate:
+                rows = frame.with_columns(
+                    pl.col("v").map_batches(wait, return_dtype=pl.Float64, is_elementwise=True)
+                )
+                rows.group_by("k").agg(pl.sum("v")).collect(engine=engine)
             sys.stdin.read()
 """
 
@@ -59,16 +73,21 @@ def wait_for_ranks(client, count):
     client.sync(asyncio.wait_for, client.run(ranks_of, count, asynchronous=True), SECONDS)
 
 
-def test_ranks_leave_with_a_client_that_is_killed(client, tmp_path):
-    script = tmp_path / "client.py"
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+def test_ranks_leave_with_a_client_that_is_killed(client, busy, tmp_path):
+    script, gate = tmp_path / "client.py", tmp_path / "gate"
     script.write_text(textwrap.dedent(CLIENT))
-    command = [sys.executable, str(script), client.scheduler.address]
+    os.mkfifo(gate)
+    command = [sys.executable, str(script), client.scheduler.address, str(gate) if busy else ""]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "ready\n"
         wait_for_ranks(client, 1)
-        other.kill()
-        other.wait(SECONDS)
-    wait_for_ranks(client, 0)
+        with gate.open("wb") if busy else contextlib.nullcontext():  # opens when the query reads it
+            other.kill()
+            other.wait(SECONDS)
+    # Whoever reads the gate goes on: Polars cannot be interrupted.
+    with gate.open("r+b", buffering=0):
+        wait_for_ranks(client, 0)
     with DaskEngine(dask_client=client) as engine:
         assert pl.LazyFrame({"v": [1, 2, 3]}).select(pl.sum("v")).collect(engine=engine).item() == 6

@@ -77,7 +77,8 @@ def test_workers_of_an_own_cluster_share_the_cores():
     def cores(column):
         return pl.Series([",".join(map(str, sorted(os.sched_getaffinity(0))))] * len(column))
 
-    with DaskEngine(n_workers=2) as engine:
+    opts = StreamingOptions(num_streaming_threads=8, fallback_mode="silent")
+    with DaskEngine.from_options(opts, n_workers=2) as engine:
         query = pl.LazyFrame({"row": [0, 1]}).select(
             pl.col("row").map_batches(cores, return_dtype=pl.String, is_elementwise=True)
         )

@@ -12,9 +12,11 @@ import threading
 import warnings
 from datetime import date, datetime, timedelta
 
+import dask
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from rapidsmpf.integrations.dask_workers import WorkerCalls
 
 from cudf_polars.engine.dask import DaskEngine
 from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
@@ -239,9 +241,19 @@ def test_what_cannot_be_sent_is_said(engine):
 
 def test_cluster_info_names_every_worker(engine, client):
     infos = engine.gather_cluster_info()
-    workers = client.scheduler_info(n_workers=-1)["workers"]
+    workers = client.nthreads()
     assert len({info["pid"] for info in infos} | {info.pid for info in infos}) == len(workers) == 2
     assert all(info["hostname"] == info.hostname for info in infos)
+
+
+def test_what_clients_fetch_beside_does_not_matter(client):
+    """Clients fetch what the scheduler says of itself, without the workers, from time to time."""
+    with (
+        dask.config.set({"distributed.client.scheduler-info-interval": "1ms"}),
+        local_client(client.scheduler.address) as busy,
+    ):
+        calls = WorkerCalls(busy)
+        assert all(len(calls.addresses()) == 2 for _ in range(300))
 
 
 def test_statistics_of_all_ranks(client, table):

@@ -41,13 +41,13 @@ def check_answers(client):
 def wait_for_workers(client, known):
     """Wait until the nanny of a worker that has died has started another one."""
     deadline = time.monotonic() + SECONDS
-    while len(found := set(client.scheduler_info(n_workers=-1)["workers"])) < 2 or found == known:
+    while len(found := set(client.nthreads())) < 2 or found == known:
         assert time.monotonic() < deadline, found
         client.wait_for_workers(2, timeout=SECONDS)
 
 
 def test_worker_is_killed_in_the_middle_of_a_query(client):
-    known = set(client.scheduler_info(n_workers=-1)["workers"])
+    known = set(client.nthreads())
     with DaskEngine(dask_client=client) as engine:
         victim = engine.gather_cluster_info()[1].pid
 
@@ -82,7 +82,7 @@ def test_worker_leaves_and_another_joins(client):
         assert engine.nranks == 2
         with DaskEngine(dask_client=client) as wider:
             assert wider.nranks == 3
-            victim = sorted(client.scheduler_info(n_workers=-1)["workers"])[0]
+            victim = sorted(client.nthreads())[0]
             client.retire_workers([victim])
             with pytest.raises(RankFailedError, match=victim):
                 total(wider)
@@ -107,13 +107,13 @@ def test_a_query_longer_than_the_worker_ttl(tmp_path):
         start_dask_cluster() as client,
         DaskEngine(dask_client=client) as engine,
     ):
-        workers = set(client.scheduler_info(n_workers=-1)["workers"])
+        workers = set(client.nthreads())
         running = rows.select(pl.col("v").sum()).collect(engine=engine, background=True)
         client.run_on_scheduler(_heartbeats_for, TTL_SECONDS + 1)
         assert running.fetch() is None
         with gate.open("r+b", buffering=0):
             assert running.fetch_blocking().item() == FRAME["v"].sum()
-        assert set(client.scheduler_info(n_workers=-1)["workers"]) == workers
+        assert set(client.nthreads()) == workers
 
 
 async def _heartbeats_for(seconds, dask_scheduler):

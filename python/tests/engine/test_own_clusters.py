@@ -42,8 +42,11 @@ RAY = """
 
     with RayEngine(num_ranks=2, ray_init_options={"include_dashboard": False, "log_to_driver": False}) as engine:
         pids = [info.pid for info in engine.gather_cluster_info()]
-        found = [sorted(os.sched_getaffinity(pid)) for pid in pids]
-    print(json.dumps(found))
+        cores = [sorted(os.sched_getaffinity(pid)) for pid in pids]
+        niceness = [os.getpriority(os.PRIO_PROCESS, pid) for pid in pids]
+        changed = "RAY_worker_niceness" in os.environ
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    print(json.dumps({"cores": cores, "niceness": niceness, "mine": mine, "changed": changed}))
 """
 
 
@@ -69,8 +72,11 @@ def test_dask_workers_have_as_many_threads_of_polars_as_cores(tmp_path, monkeypa
         assert not trims
 
 
-def test_ray_actors_have_cores_of_their_own(tmp_path):
+def test_ray_actors_have_cores_of_their_own_and_stand_back_for_nobody(tmp_path, monkeypatch):
     pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_worker_niceness", raising=False)
     found = run_script(RAY, tmp_path)
-    first, second = map(set, found)
+    first, second = map(set, found["cores"])
     assert not first & second or first == second == {min(first)}  # a machine of one core
+    assert found["niceness"] == [found["mine"]] * 2
+    assert not found["changed"]

@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 from rapidsmpf.error import RankFailedError
 
 from cudf_polars.engine.options import StreamingOptions
-from cudf_polars.engine.ray import RayEngine
+from cudf_polars.engine.ray import RayEngine, nodes_with
 from cudf_polars.lower import FallbackWarning
 from support.leftovers import wait_for_end
 
@@ -178,6 +178,18 @@ def test_actors_end_with_a_client_that_is_killed(engine, table, tmp_path):
     assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=engine), ANSWER)
     with RayEngine(num_ranks=2) as another:
         assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=another), ANSWER)
+
+
+def test_a_head_without_cores_has_no_ranks(monkeypatch):
+    def node(name, **resources):
+        return {"NodeID": name * 56, "Alive": name != "d", "Resources": {"memory": 1.0, **resources}}
+
+    head, first, second, dead = node("a"), node("b", CPU=2.0), node("c", CPU=1.0, GPU=1.0), node("d", CPU=2.0)
+    monkeypatch.setattr(ray, "nodes", lambda: [head, first, second, dead])
+    assert nodes_with("CPU") == [first, second]
+    assert nodes_with("GPU") == [second]
+    monkeypatch.setattr(ray, "nodes", lambda: [head, dead])
+    assert nodes_with("CPU") == [head]  # there is no other
 
 
 def test_wrong_arguments():

@@ -95,7 +95,7 @@ def test_a_graph_runs_again_and_leaves_nothing(client, frame):
 
 def wait_until_shuffles_end(client):
     """What tells the workers goes the way of tasks: a task on each that comes later finds it done."""
-    addresses = list(client.scheduler_info(n_workers=-1)["workers"])
+    addresses = list(client.nthreads())
     for address in addresses:
         client.submit(len, address, workers=[address], pure=False).result()
     assert shufflers_on_workers(client) == 0

@@ -110,8 +110,8 @@ void device_table(Job& job, Arguments const& arguments) {
     // As users have it: a pool, so that an allocation costs a microsecond.
     rmm::mr::pool_memory_resource pool{
         rmm::mr::get_current_device_resource_ref(), (bytes * 5 + 255) / 256 * 256};
-    auto const statistics = std::make_shared<Statistics>(
-        tells_statistics ? Statistics::Enabled::yes : Statistics::Enabled::no);
+    auto const statistics =
+        std::make_shared<Statistics>(tells_statistics ? Statistics::Enabled::yes : Statistics::Enabled::no);
     BufferResource::Settings settings;
     settings.statistics = statistics;
     settings.device_mr = std::make_shared<RmmResource>(pool);

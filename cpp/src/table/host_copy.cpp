@@ -80,8 +80,7 @@ class Copier {
             copied.children[i] = copy(field.children()[i], column.children[i]);
         }
         if (column.dictionary) {
-            copied.dictionary =
-                std::make_shared<Column const>(copy(*field.dictionary(), *column.dictionary));
+            copied.dictionary = std::make_shared<Column const>(copy(*field.dictionary(), *column.dictionary));
         }
         return copied;
     }
@@ -120,10 +119,10 @@ class Copier {
 // On a GPU nobody has counted.
 void count_nulls(Column& column) {
     if (column.null_count < 0) {
-        column.null_count = column.validity == nullptr ? 0
-                                                       : column.length
-                                                             - detail::count_bits(
-                                                                 column.validity, column.offset, column.length);
+        column.null_count =
+            column.validity == nullptr
+                ? 0
+                : column.length - detail::count_bits(column.validity, column.offset, column.length);
     }
     for (auto& child : column.children) {
         count_nulls(child);

@@ -49,8 +49,7 @@ class Protocol : public testing::Test {
     // Small ones in memory that the host reads, which may travel in messages.
     [[nodiscard]] PackedData chunk(std::size_t size) const {
         bool const on_device = size > Settings().gather_limit || br->device().kind() == DeviceKind::cpu;
-        return PackedData{
-            {1, 2, 3}, br->allocate(on_device ? MemoryType::DEVICE : MemoryType::HOST, size)};
+        return PackedData{{1, 2, 3}, br->allocate(on_device ? MemoryType::DEVICE : MemoryType::HOST, size)};
     }
     void insert(PartitionId partition, std::size_t size) {
         std::vector<std::pair<PartitionId, PackedData>> chunks;

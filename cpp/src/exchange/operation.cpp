@@ -137,6 +137,8 @@ PartitionStore::Index Operation::require_local(PartitionId partition) const {
 }
 
 void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
+    auto const available = br_->memory_available(MemoryType::DEVICE);
+    bool now = false;
     {
         Lock const lock{mutex_};
         check_usable();
@@ -166,10 +168,13 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
                 peer(owner).outbox.push(Outbox::Piece{partition, sequence, std::move(payload)});
             }
         }
+        now = has_to_be_said(available);
         changed_.notify_all();
     }
-    wake();
-    keep_device_memory_free();
+    if (now) {
+        wake();
+    }
+    make_room(available);
 }
 
 void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
@@ -200,11 +205,26 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
         changed_.notify_all();
     }
     wake();
-    keep_device_memory_free();
+    make_room(br_->memory_available(MemoryType::DEVICE));
 }
 
-void Operation::keep_device_memory_free() {
-    if (br_->memory_available(MemoryType::DEVICE) < 0) {
+bool Operation::has_to_be_said(std::int64_t available) {
+    auto const waits = [](Peer const& other) { return other.outbox.has_waiting(); };
+    if (plan_.gathering == Gathering::no || unfinished_ == 0) {
+        return std::any_of(peers_.begin(), peers_.end(), waits);
+    }
+    auto const bytes = plan_.settings.hold_bytes;
+    if (hold_until_ && available < static_cast<std::int64_t>(bytes * peers_.size())) {
+        hold_until_.reset();  // what has left needs no memory
+    }
+    bool const due = !hold_until_ || ProgressThread::Clock::now() >= *hold_until_;
+    return std::any_of(peers_.begin(), peers_.end(), [&](Peer const& other) {
+        return waits(other) && (due || other.outbox.waiting_bytes() >= bytes);
+    });
+}
+
+void Operation::make_room(std::int64_t available) {
+    if (available < 0) {
         // Who inserts waits until as much has been spilled as was inserted, or nothing is left to spill.
         (void)br_->reserve_device_memory_and_spill(0, AllowOverbooking::yes);
     }

@@ -9,6 +9,8 @@ namespace {
 constexpr std::size_t page = 4096;
 constexpr auto line = cache_line;
 constexpr std::size_t pages_at_once = 4;
+// Below, the lines at both ends of a piece that are written in part cost what the others save.
+constexpr std::size_t shortest_piece = 512;
 
 void copy_line(std::byte* to, std::byte const* from) noexcept {
     auto const* const in = reinterpret_cast<__m128i const*>(from);
@@ -30,6 +32,15 @@ void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcep
         std::memcpy(to, from, size);
         return;
     }
+    stream_copy_piece(to, from, size);
+    finish_streaming();
+}
+
+void stream_copy_piece(std::byte* to, std::byte const* from, std::size_t size) noexcept {
+    if (size < shortest_piece) {
+        std::memcpy(to, from, size);
+        return;
+    }
     auto const head = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
     std::memcpy(to, from, head);
     auto at = head;
@@ -43,13 +54,16 @@ void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcep
     for (; size - at >= line; at += line) {
         copy_line(to + at, from + at);
     }
-    _mm_sfence();
     std::memcpy(to + at, from + at, size - at);
 }
 
 #else
 
 void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcept {
+    std::memcpy(to, from, size);
+}
+
+void stream_copy_piece(std::byte* to, std::byte const* from, std::size_t size) noexcept {
     std::memcpy(to, from, size);
 }
 

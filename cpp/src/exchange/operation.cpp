@@ -156,9 +156,10 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
             }
             auto const owner = plan_.owner(partition);
             auto const sequence = counts_[partition]++;
+            auto const size = chunk.data->size();
             auto payload = std::make_shared<Payload>(
                 std::move(chunk),
-                owner == rank_ ? next_use_in_store(partition) : next_use_in_outbox(sequence),
+                owner == rank_ ? next_use_in_store(partition) : next_use_in_outbox(sequence, size),
                 weak_from_this());
             br_->statistics()->add(ids_.payload_send, static_cast<double>(payload->size));
             if (owner == rank_) {
@@ -186,8 +187,8 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
         for (auto& count : counts_) {
             ++count;
         }
-        auto const payload =
-            std::make_shared<Payload>(std::move(chunk), next_use_in_outbox(sequence), weak_from_this());
+        auto const next_use = next_use_in_outbox(sequence, chunk.data->size());
+        auto const payload = std::make_shared<Payload>(std::move(chunk), next_use, weak_from_this());
         auto const wanted_by = [&](Peer const& other) { return other.rank != rank_ && !other.gone; };
         payload->destinations =
             static_cast<std::uint32_t>(std::count_if(peers_.begin(), peers_.end(), wanted_by));
@@ -230,8 +231,12 @@ void Operation::make_room(std::int64_t available) {
     }
 }
 
-SpillableBuffer::NextUse Operation::next_use_in_outbox(std::uint64_t sequence) const noexcept {
-    return std::min(sequence, first_in_store - 1);
+SpillableBuffer::NextUse Operation::next_use_in_outbox(
+    std::uint64_t sequence, std::size_t size) const noexcept {
+    // Small ones that go soon after each other are equals: to sort them would cost more than it is worth.
+    constexpr std::size_t small = std::size_t{256} << 10U;
+    constexpr std::uint64_t together = 64;
+    return std::min(size < small ? sequence / together * together : sequence, first_in_store - 1);
 }
 
 SpillableBuffer::NextUse Operation::next_use_in_store(PartitionId partition) const {

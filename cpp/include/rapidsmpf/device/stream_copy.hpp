@@ -41,6 +41,10 @@ inline void prefetch(std::byte const* from, std::size_t size) noexcept {
 // As memcpy.
 void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcept;
 
+// The same for one of many pieces, from here and there, of something larger than the caches: shorter ones gain then, too.
+// finish_streaming() has to follow the last of them.
+void stream_copy_piece(std::byte* to, std::byte const* from, std::size_t size) noexcept;
+
 // Whether stream_gathered_line() exists for values of this type.
 #if defined(RAPIDSMPF_STREAMING_STORES)
 template <typename T>

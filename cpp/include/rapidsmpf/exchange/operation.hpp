@@ -197,7 +197,8 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     // In the order of next use what waits in the outboxes comes before what waits in the store.
     static constexpr SpillableBuffer::NextUse first_in_store{std::uint64_t{1} << 32U};
 
-    [[nodiscard]] SpillableBuffer::NextUse next_use_in_outbox(std::uint64_t sequence) const noexcept;
+    [[nodiscard]] SpillableBuffer::NextUse next_use_in_outbox(
+        std::uint64_t sequence, std::size_t size) const noexcept;
     [[nodiscard]] SpillableBuffer::NextUse next_use_in_store(PartitionId partition) const;
     void check_usable() const;
     [[nodiscard]] PartitionStore::Index require_local(PartitionId partition) const;

@@ -11,6 +11,7 @@ constexpr auto line = cache_line;
 constexpr std::size_t pages_at_once = 4;
 // Below, the lines at both ends of a piece that are written in part cost what the others save.
 constexpr std::size_t shortest_piece = 512;
+constexpr std::size_t read_ahead = stream_read_ahead;
 
 void copy_line(std::byte* to, std::byte const* from) noexcept {
     auto const* const in = reinterpret_cast<__m128i const*>(from);
@@ -52,6 +53,8 @@ void stream_copy_piece(std::byte* to, std::byte const* from, std::size_t size) n
         }
     }
     for (; size - at >= line; at += line) {
+        // Also beyond the end: the next piece often follows.
+        __builtin_prefetch(from + at + read_ahead, 0, 2);
         copy_line(to + at, from + at);
     }
     std::memcpy(to + at, from + at, size - at);

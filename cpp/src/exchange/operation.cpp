@@ -368,7 +368,16 @@ std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::opt
     });
     std::vector<Chunk> chunks;
     chunks.reserve(pieces.size());
-    for (auto const& piece : pieces) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+        // They have lain here for long: of many small ones each is a walk from one cold line to the next.
+        constexpr std::size_t ahead = 4;
+        if (i + 2 * ahead < pieces.size()) {
+            __builtin_prefetch(pieces[i + 2 * ahead].payload.get());
+        }
+        if (i + ahead < pieces.size()) {
+            pieces[i + ahead].payload->data.prefetch();
+        }
+        auto const& piece = pieces[i];
         // Where it lies now: what is on disk is read when somebody wants to see it.
         chunks.emplace_back(piece.source, piece.sequence, piece.payload->release());
     }

@@ -32,6 +32,11 @@ bool FixedConcat::add(PackedParts const& parts, Buffer const& data) {
     return true;
 }
 
+void FixedConcat::prefetch_start(std::size_t part) const {
+    auto const bytes = static_cast<std::size_t>(rows_[part] * schema_->fields().front().width());
+    device::prefetch(values_[part * schema_->num_columns()], std::min(bytes, device::stream_read_ahead));
+}
+
 Table FixedConcat::finish(std::vector<PackedData>&& parts, BufferResource& br, AllowOverbooking allow) && {
     auto taken = std::exchange(parts, {});
     std::vector<Column> columns(schema_->num_columns());
@@ -53,6 +58,9 @@ Table FixedConcat::finish(std::vector<PackedData>&& parts, BufferResource& br, A
     bool const is_large = size >= larger_than_caches;
     auto const copy = is_large ? device::stream_copy_piece : device::stream_copy;
     for (std::size_t p = 0; p < rows_.size(); ++p) {
+        if (p + 1 < rows_.size() && !columns.empty()) {
+            prefetch_start(p + 1);
+        }
         for (std::size_t c = 0; c < columns.size(); ++c) {
             auto const bytes = static_cast<std::size_t>(rows_[p] * schema_->fields()[c].width());
             if (bytes > 0) {

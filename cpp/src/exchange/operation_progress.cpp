@@ -216,7 +216,7 @@ void Operation::drive(Tick& result) {
                            return other.outbox.in_flight() || other.inbox.has_to_look();
                        });
     active_ = result.in_flight || (!frames_.empty() && !waits_for_memory_);
-    resting_ = plan_.gathering == Gathering::yes && unfinished_ > 0 && !abandoned_;
+    resting_ = hold_until_.has_value() && !abandoned_;
     result.closed = is_closed();
     if (result.did_something) {
         changed_.notify_all();

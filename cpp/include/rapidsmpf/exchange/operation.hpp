@@ -137,7 +137,7 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         bool did_something{false};
         bool in_flight{false};
         bool closed{false};
-        bool resting{false};  // this rank still inserts, and is in no hurry for what others send
+        bool resting{false};  // it waits for more to be inserted, and is in no hurry for what others send
         std::optional<ProgressThread::Clock::time_point> look_again;
     };
     [[nodiscard]] Tick tick();

@@ -42,8 +42,7 @@ class Protocol : public testing::Test {
     }
 
     void open(
-        Settings const& settings = Settings(),
-        Operation::Gathering gathering = Operation::Gathering::no) {
+        Settings const& settings = Settings(), Operation::Gathering gathering = Operation::Gathering::no) {
         auto plan = plan_of(7);
         plan.settings = settings;
         plan.gathering = gathering;

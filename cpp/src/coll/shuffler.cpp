@@ -32,6 +32,7 @@ Shuffler::Shuffler(
         return partition_owner(partition, total, nranks, assignment);
     };
     plan.settings = settings;
+    plan.gathering = exchange::Operation::Gathering::yes;
     operation_ = exchange::Operation::open(*comm_, std::move(br), std::move(plan));
     local_ = operation_->local_partitions();
 }

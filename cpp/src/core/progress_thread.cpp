@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,7 @@ class ProgressThread::Loop {
     FunctionId add_function(Function function);
     void remove_function(FunctionId id);
     void wake() noexcept;
+    void look_again(Clock::time_point when) noexcept { again_ = std::min(again_.value_or(when), when); }
     SourceId add_event_source(int descriptor, std::function<bool()> arm);
     void remove_event_source(SourceId id);
     void stop();
@@ -53,9 +55,11 @@ class ProgressThread::Loop {
     void go_round();
     void wait_for_work(std::uint64_t seen_wakes);
     void park(std::vector<std::shared_ptr<EventSource const>> const& sources);
+    [[nodiscard]] std::chrono::nanoseconds park_time() const;
 
     std::shared_ptr<Statistics> statistics_;
     std::atomic<std::thread::id> thread_{};
+    std::optional<Clock::time_point> again_;  // touched by that thread only
 
     std::mutex mutex_;  // guards everything below
     std::condition_variable changed_;
@@ -72,6 +76,7 @@ class ProgressThread::Loop {
     EventDescriptor wake_event_;  // ends the park
     std::atomic<std::uint64_t> wakes_{0};
     std::atomic<bool> parked_{false};
+    std::atomic<bool> signalled_{false};  // this park has been ended: who comes after need not
 };
 
 ProgressThread::ProgressThread(std::shared_ptr<Statistics> statistics)
@@ -104,6 +109,10 @@ void ProgressThread::remove_function(FunctionId id) {
 
 void ProgressThread::wake() noexcept {
     loop_->wake();
+}
+
+void ProgressThread::look_again(Clock::time_point when) noexcept {
+    loop_->look_again(when);
 }
 
 ProgressThread::SourceId ProgressThread::add_event_source(int descriptor, std::function<bool()> arm) {
@@ -170,7 +179,7 @@ void ProgressThread::Loop::remove_function(FunctionId id) {
 void ProgressThread::Loop::wake() noexcept {
     // Pairs with wait_for_work(): either we see parked_, or the thread sees the new count before it parks.
     wakes_.fetch_add(1);
-    if (parked_.load()) {
+    if (parked_.load() && !signalled_.exchange(true)) {
         wake_event_.signal();
     }
 }
@@ -202,6 +211,7 @@ void ProgressThread::Loop::remove_event_source(SourceId id) {
 
 void ProgressThread::Loop::wait_for_work(std::uint64_t seen_wakes) {
     std::unique_lock lock{mutex_};
+    signalled_.store(false);
     parked_.store(true);
     if (!stop_ && added_.empty() && wakes_.load() == seen_wakes) {
         auto const sources = sources_;
@@ -224,10 +234,21 @@ void ProgressThread::Loop::park(std::vector<std::shared_ptr<EventSource const>> 
         }
         waiting.push_back({source->descriptor, POLLIN, 0});
     }
-    ::poll(waiting.data(), waiting.size(), static_cast<int>(longest_park.count()));
+    auto const time = park_time();
+    auto const seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
+    timespec const timeout{seconds.count(), (time - seconds).count()};
+    ::ppoll(waiting.data(), waiting.size(), &timeout, nullptr);
     if (waiting.front().revents != 0) {
         wake_event_.drain();
     }
+}
+
+std::chrono::nanoseconds ProgressThread::Loop::park_time() const {
+    if (!again_) {
+        return longest_park;
+    }
+    return std::clamp<std::chrono::nanoseconds>(
+        *again_ - Clock::now(), std::chrono::nanoseconds{0}, longest_park);
 }
 
 void ProgressThread::Loop::run() {
@@ -241,6 +262,9 @@ void ProgressThread::Loop::go_round() {
     std::uint64_t seen_wakes = 0;
     for (;;) {
         bool busy = false;
+        bool awaiting = false;
+        bool resting = false;
+        again_.reset();
         {
             ScopedTimer const timer{*statistics_, statistic::id("progress-thread-round")};
             std::unique_lock lock{mutex_};
@@ -269,14 +293,17 @@ void ProgressThread::Loop::go_round() {
                         changed_.notify_all();
                     }
                 }
-                busy = busy || progress != Progress::idle;
+                busy = busy || progress == Progress::busy || progress == Progress::done;
+                awaiting = awaiting || progress == Progress::awaiting;
+                resting = resting || progress == Progress::resting;
             }
         }
         // A wake-up that brought no work is no reason to stay awake: only a round that did something is.
         auto const wakes = wakes_.load();
+        int const enough = resting && !awaiting ? 1 : idle_rounds_before_park;
         if (busy) {
             idle_rounds = 0;
-        } else if (++idle_rounds >= idle_rounds_before_park && wakes == seen_wakes) {
+        } else if (++idle_rounds >= enough && wakes == seen_wakes) {
             wait_for_work(seen_wakes);
         }
         seen_wakes = wakes;

@@ -11,9 +11,12 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/file_descriptor.hpp>
 #include <rapidsmpf/device/device.hpp>
 #include <rapidsmpf/device/exported_memory.hpp>
 #include <rapidsmpf/device/shared_memory.hpp>
@@ -102,6 +105,21 @@ class FilePages {
     std::atomic<std::int64_t> bytes_{0};
 };
 
+// What this process has in memory: all of it, and what of that is files and shared memory. Asked for every millisecond while
+// memory moves, so without a stream, which takes longer than the kernel does.
+std::pair<std::int64_t, std::int64_t> resident_pages() {
+    FileDescriptor const statm{::open("/proc/self/statm", O_RDONLY | O_CLOEXEC)};
+    std::array<char, 128> text{};
+    if (!statm.is_open() || ::read(statm.get(), text.data(), text.size() - 1) <= 0) {
+        return {0, 0};
+    }
+    char* at = text.data();
+    (void)std::strtoll(at, &at, 10);  // address space
+    auto const resident = std::strtoll(at, &at, 10);
+    auto const shared = std::strtoll(at, &at, 10);
+    return {resident, shared};
+}
+
 class DoneEvent final : public Event {
   public:
     void record(Stream /*stream*/) override {}
@@ -119,11 +137,7 @@ class CpuDevice final : public Device {
     [[nodiscard]] std::int64_t total_memory() const override { return total_; }
 
     [[nodiscard]] std::int64_t used_memory() const override {
-        std::ifstream statm{"/proc/self/statm"};
-        std::int64_t size{0};
-        std::int64_t resident{0};
-        std::int64_t shared{0};
-        statm >> size >> resident >> shared;
+        auto const [resident, shared] = resident_pages();
         auto const page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
         if (!uses_shared_memory()) {
             return resident * page;

@@ -9,6 +9,9 @@ namespace {
 constexpr std::size_t page = 4096;
 constexpr auto line = cache_line;
 constexpr std::size_t pages_at_once = 4;
+// Below, the lines at both ends of a piece that are written in part cost what the others save.
+constexpr std::size_t shortest_piece = 512;
+constexpr std::size_t read_ahead = stream_read_ahead;
 
 void copy_line(std::byte* to, std::byte const* from) noexcept {
     auto const* const in = reinterpret_cast<__m128i const*>(from);
@@ -30,6 +33,15 @@ void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcep
         std::memcpy(to, from, size);
         return;
     }
+    stream_copy_piece(to, from, size);
+    finish_streaming();
+}
+
+void stream_copy_piece(std::byte* to, std::byte const* from, std::size_t size) noexcept {
+    if (size < shortest_piece) {
+        std::memcpy(to, from, size);
+        return;
+    }
     auto const head = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
     std::memcpy(to, from, head);
     auto at = head;
@@ -41,15 +53,20 @@ void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcep
         }
     }
     for (; size - at >= line; at += line) {
+        // Also beyond the end: the next piece often follows.
+        __builtin_prefetch(from + at + read_ahead, 0, 2);
         copy_line(to + at, from + at);
     }
-    _mm_sfence();
     std::memcpy(to + at, from + at, size - at);
 }
 
 #else
 
 void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcept {
+    std::memcpy(to, from, size);
+}
+
+void stream_copy_piece(std::byte* to, std::byte const* from, std::size_t size) noexcept {
     std::memcpy(to, from, size);
 }
 

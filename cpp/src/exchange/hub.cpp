@@ -182,13 +182,14 @@ void Hub::on_failure(RankFailure const& failure) {
 
 ProgressThread::Progress Hub::tick() {
     bool busy = false;
+    auto quiet = ProgressThread::Progress::idle;
     try {
         busy = take_opened();
         busy = route_arrived() || busy;
         busy = take_abandoned() || busy;
         busy = look_for_departures() || busy;
         busy = links_.progress() || busy;
-        busy = drive() || busy;
+        busy = drive(quiet) || busy;
         if (failed_) {
             links_.close();
         }
@@ -197,7 +198,7 @@ ProgressThread::Progress Hub::tick() {
         // Not of one operation: this rank cannot go on.
         comm_.abort(std::string{"exchange cannot go on: "} + error.what());
     }
-    return busy ? ProgressThread::Progress::busy : ProgressThread::Progress::idle;
+    return busy ? ProgressThread::Progress::busy : quiet;
 }
 
 bool Hub::take_opened() {
@@ -377,14 +378,21 @@ void Hub::on_left(Rank rank) {
     }
 }
 
-bool Hub::drive() {
+bool Hub::drive(ProgressThread::Progress& quiet) {
     bool busy = false;
+    bool resting = false;
+    bool awaiting = false;
+    std::optional<ProgressThread::Clock::time_point> look_again;
     for (auto line = lines_.begin(); line != lines_.end();) {
         auto& operations = line->second.operations;
         while (!operations.empty()) {
             auto const tick = operations.front()->tick();
             busy = busy || tick.did_something || tick.in_flight;
             if (!tick.closed) {
+                (tick.resting ? resting : awaiting) = true;
+                if (tick.look_again) {
+                    look_again = std::min(look_again.value_or(*tick.look_again), *tick.look_again);
+                }
                 break;
             }
             auto const closed = std::move(operations.front());
@@ -406,6 +414,12 @@ bool Hub::drive() {
         }
         bool const unused = operations.empty() && (line->second.early.empty() || failed_);
         line = unused ? lines_.erase(line) : std::next(line);
+    }
+    if (look_again) {
+        comm_.progress_thread()->look_again(*look_again);
+    }
+    if (awaiting || resting) {
+        quiet = awaiting ? ProgressThread::Progress::awaiting : ProgressThread::Progress::resting;
     }
     return busy;
 }

@@ -137,6 +137,8 @@ PartitionStore::Index Operation::require_local(PartitionId partition) const {
 }
 
 void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
+    auto const available = br_->memory_available(MemoryType::DEVICE);
+    bool now = false;
     {
         Lock const lock{mutex_};
         check_usable();
@@ -154,9 +156,10 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
             }
             auto const owner = plan_.owner(partition);
             auto const sequence = counts_[partition]++;
+            auto const size = chunk.data->size();
             auto payload = std::make_shared<Payload>(
                 std::move(chunk),
-                owner == rank_ ? next_use_in_store(partition) : next_use_in_outbox(sequence),
+                owner == rank_ ? next_use_in_store(partition) : next_use_in_outbox(sequence, size),
                 weak_from_this());
             br_->statistics()->add(ids_.payload_send, static_cast<double>(payload->size));
             if (owner == rank_) {
@@ -166,10 +169,13 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
                 peer(owner).outbox.push(Outbox::Piece{partition, sequence, std::move(payload)});
             }
         }
+        now = has_to_be_said(available);
         changed_.notify_all();
     }
-    wake();
-    keep_device_memory_free();
+    if (now) {
+        wake();
+    }
+    make_room(available);
 }
 
 void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
@@ -181,8 +187,8 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
         for (auto& count : counts_) {
             ++count;
         }
-        auto const payload =
-            std::make_shared<Payload>(std::move(chunk), next_use_in_outbox(sequence), weak_from_this());
+        auto const next_use = next_use_in_outbox(sequence, chunk.data->size());
+        auto const payload = std::make_shared<Payload>(std::move(chunk), next_use, weak_from_this());
         auto const wanted_by = [&](Peer const& other) { return other.rank != rank_ && !other.gone; };
         payload->destinations =
             static_cast<std::uint32_t>(std::count_if(peers_.begin(), peers_.end(), wanted_by));
@@ -200,18 +206,37 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
         changed_.notify_all();
     }
     wake();
-    keep_device_memory_free();
+    make_room(br_->memory_available(MemoryType::DEVICE));
 }
 
-void Operation::keep_device_memory_free() {
-    if (br_->memory_available(MemoryType::DEVICE) < 0) {
+bool Operation::has_to_be_said(std::int64_t available) {
+    auto const waits = [](Peer const& other) { return other.outbox.has_waiting(); };
+    if (plan_.gathering == Gathering::no || unfinished_ == 0) {
+        return std::any_of(peers_.begin(), peers_.end(), waits);
+    }
+    auto const bytes = plan_.settings.hold_bytes;
+    if (hold_until_ && available < static_cast<std::int64_t>(bytes * peers_.size())) {
+        hold_until_.reset();  // what has left needs no memory
+    }
+    bool const due = !hold_until_ || ProgressThread::Clock::now() >= *hold_until_;
+    return std::any_of(peers_.begin(), peers_.end(), [&](Peer const& other) {
+        return waits(other) && (due || other.outbox.waiting_bytes() >= bytes);
+    });
+}
+
+void Operation::make_room(std::int64_t available) {
+    if (available < 0) {
         // Who inserts waits until as much has been spilled as was inserted, or nothing is left to spill.
         (void)br_->reserve_device_memory_and_spill(0, AllowOverbooking::yes);
     }
 }
 
-SpillableBuffer::NextUse Operation::next_use_in_outbox(std::uint64_t sequence) const noexcept {
-    return std::min(sequence, first_in_store - 1);
+SpillableBuffer::NextUse Operation::next_use_in_outbox(
+    std::uint64_t sequence, std::size_t size) const noexcept {
+    // Small ones that go soon after each other are equals: to sort them would cost more than it is worth.
+    constexpr std::size_t small = std::size_t{256} << 10U;
+    constexpr std::uint64_t together = 64;
+    return std::min(size < small ? sequence / together * together : sequence, first_in_store - 1);
 }
 
 SpillableBuffer::NextUse Operation::next_use_in_store(PartitionId partition) const {
@@ -343,7 +368,16 @@ std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::opt
     });
     std::vector<Chunk> chunks;
     chunks.reserve(pieces.size());
-    for (auto const& piece : pieces) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+        // They have lain here for long: of many small ones each is a walk from one cold line to the next.
+        constexpr std::size_t ahead = 4;
+        if (i + 2 * ahead < pieces.size()) {
+            __builtin_prefetch(pieces[i + 2 * ahead].payload.get());
+        }
+        if (i + ahead < pieces.size()) {
+            pieces[i + ahead].payload->data.prefetch();
+        }
+        auto const& piece = pieces[i];
         // Where it lies now: what is on disk is read when somebody wants to see it.
         chunks.emplace_back(piece.source, piece.sequence, piece.payload->release());
     }

@@ -148,10 +148,13 @@ void Operation::check_departures() {
 
 Operation::Tick Operation::tick() {
     Tick result;
-    if (dirty_.exchange(false) || active_) {
+    bool const due = look_again_ && ProgressThread::Clock::now() >= *look_again_;
+    if (dirty_.exchange(false) || active_ || due) {
         guarded([&] { drive(result); });
         tell_completed(result);
     }
+    result.resting = resting_;
+    result.look_again = look_again_;
     return result;
 }
 
@@ -185,6 +188,8 @@ void Operation::drive(Tick& result) {
     if (cut_off_) {
         drop_transfers();
         active_ = false;
+        resting_ = false;
+        look_again_.reset();
         result.closed = true;
         return;
     }
@@ -205,17 +210,13 @@ void Operation::drive(Tick& result) {
     }
     {
         ScopedTimer const part{statistics, ids_.metadata_send};
-        blocked_ = false;
-        for (auto& other : peers_) {
-            if (other.rank != rank_) {
-                result.did_something = compose(other) || result.did_something;
-            }
-        }
+        compose_all(result);
     }
     result.in_flight = blocked_ || std::any_of(peers_.begin(), peers_.end(), [](Peer const& other) {
                            return other.outbox.in_flight() || other.inbox.has_to_look();
                        });
     active_ = result.in_flight || (!frames_.empty() && !waits_for_memory_);
+    resting_ = hold_until_.has_value() && !abandoned_;
     result.closed = is_closed();
     if (result.did_something) {
         changed_.notify_all();
@@ -286,6 +287,37 @@ bool Operation::grant_frames() {
     return any;
 }
 
+bool Operation::is_held(Peer const& to) const {
+    return hold_until_ && to.unfinished > 0 && !to.outbox.has_counts()
+           && to.outbox.waiting_bytes() < plan_.settings.hold_bytes;
+}
+
+void Operation::compose_all(Tick& result) {
+    blocked_ = false;
+    std::optional<ProgressThread::Clock::time_point> now;
+    if (plan_.gathering == Gathering::yes && unfinished_ > 0) {
+        now = ProgressThread::Clock::now();
+        if (hold_until_ && *now >= *hold_until_) {
+            hold_until_.reset();
+        }
+    } else {
+        hold_until_.reset();
+    }
+    bool const due = !hold_until_;
+    bool said = false;
+    for (auto& other : peers_) {
+        if (other.rank != rank_) {
+            bool const waited = other.outbox.has_waiting();
+            result.did_something = compose(other) || result.did_something;
+            said = said || (waited && !is_held(other));
+        }
+    }
+    if (now && due && said) {
+        hold_until_ = *now + plan_.settings.hold_time;
+    }
+    look_again_ = hold_until_;
+}
+
 bool Operation::compose(Peer& to) {
     if (to.final_sent || to.gone) {
         return false;
@@ -304,7 +336,9 @@ bool Operation::compose(Peer& to) {
         if (auto const written = to.outbox.take_written(); written > 0) {
             writer.written(written);
         }
-        blocked_ = to.outbox.compose(writer, [&](auto const& payload) { sent(payload); }) || blocked_;
+        if (!is_held(to)) {
+            blocked_ = to.outbox.compose(writer, [&](auto const& payload) { sent(payload); }) || blocked_;
+        }
         // Credit alone is worth a message only when there is much of it: without credit the peer uses frames.
         if (writer.has_sections() || to.inbox.credit() > plan_.settings.eager_bytes / 2) {
             if (auto const credit = to.inbox.take_credit(); credit > 0) {

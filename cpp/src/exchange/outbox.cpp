@@ -27,6 +27,13 @@ bool Outbox::compose(MessageWriter& writer, Sent const& sent) {
     return compose_frames(writer);
 }
 
+Outbox::Piece Outbox::pop_waiting() {
+    auto piece = std::move(waiting_.front());
+    waiting_.pop_front();
+    waiting_bytes_ -= piece.payload->size;
+    return piece;
+}
+
 void Outbox::compose_eager(MessageWriter& writer, Sent const& sent) {
     std::vector<PieceHeader> headers;
     std::vector<Piece> pieces;
@@ -45,8 +52,7 @@ void Outbox::compose_eager(MessageWriter& writer, Sent const& sent) {
         credit_ -= cost;
         headers.push_back(header);
         pins.push_back(std::move(data));
-        pieces.push_back(std::move(waiting_.front()));
-        waiting_.pop_front();
+        pieces.push_back(pop_waiting());
     }
     if (pieces.empty()) {
         return;
@@ -67,8 +73,12 @@ bool Outbox::compose_frames(MessageWriter& writer) {
     // The bytes of a piece are read only once it is granted, so it does not matter where they are now; but a
     // piece whose first write is not done would stop all frames behind it.
     auto const is_written = [](Piece const& piece) {
-        auto const data = piece.payload->data.try_pin();
-        return !data || data->is_ready();
+        auto& written = piece.payload->written;
+        if (!written) {
+            auto const data = piece.payload->data.try_pin();
+            written = !data || data->is_ready();
+        }
+        return written;
     };
     while (!waiting_.empty()
            && (announced_.empty() || announced_bytes_ + settings_.frame_bytes <= settings_.announce_bytes)) {
@@ -84,8 +94,7 @@ bool Outbox::compose_frames(MessageWriter& writer) {
             }
             frame.bytes += cost;
             headers.push_back(header);
-            frame.pieces.push_back(std::move(waiting_.front()));
-            waiting_.pop_front();
+            frame.pieces.push_back(pop_waiting());
         }
         if (frame.pieces.empty()) {
             return true;
@@ -196,6 +205,7 @@ std::size_t Outbox::backlog() const noexcept {
 
 void Outbox::clear() {
     waiting_.clear();
+    waiting_bytes_ = 0;
     counts_.clear();
     announced_.clear();
     granted_.clear();

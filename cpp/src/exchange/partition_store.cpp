@@ -20,6 +20,15 @@ PartitionStore::PartitionStore(std::vector<PartitionId> local, Rank nranks)
 }
 
 std::optional<PartitionStore::Index> PartitionStore::find(PartitionId partition) const {
+    if (local_.empty() || partition < local_.front() || partition > local_.back()) {
+        return std::nullopt;
+    }
+    // Partitions are dealt out in turn or in blocks, so mostly they are evenly spaced.
+    auto const span = std::uint64_t{local_.back()} - local_.front();
+    auto const guess = span == 0 ? 0 : std::uint64_t{partition - local_.front()} * (local_.size() - 1) / span;
+    if (local_[guess] == partition) {
+        return guess;
+    }
     auto const found = std::lower_bound(local_.begin(), local_.end(), partition);
     if (found == local_.end() || *found != partition) {
         return std::nullopt;

@@ -13,7 +13,8 @@ namespace rapidsmpf::detail {
 
 void SpillRegistry::list(SpillEntry& entry) {
     if (entry.pins == 0 && entry.size > 0 && entry.buffer->mem_type() != MemoryType::DISK) {
-        auto& home = tier(entry.buffer->mem_type());
+        entry.home = entry.buffer->mem_type();
+        auto& home = tier(entry.home);
         home.victims.insert(entry);
         home.holdings.spillable += static_cast<std::int64_t>(entry.size);
         entry.listed = true;
@@ -22,7 +23,7 @@ void SpillRegistry::list(SpillEntry& entry) {
 
 void SpillRegistry::unlist(SpillEntry& entry) {
     if (entry.listed) {
-        auto& home = tier(entry.buffer->mem_type());
+        auto& home = tier(entry.home);
         home.victims.erase(entry);
         home.holdings.spillable -= static_cast<std::int64_t>(entry.size);
         entry.listed = false;

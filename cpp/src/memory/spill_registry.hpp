@@ -33,7 +33,8 @@ struct SpillEntry : std::enable_shared_from_this<SpillEntry> {
     std::size_t size{0};
     SpillableBuffer::NextUse next_use{0};
     std::uint32_t pins{0};
-    bool listed{false};   // among the victims of its tier
+    bool listed{false};  // among the victims of its tier, `home`
+    MemoryType home{MemoryType::DEVICE};
     bool moving{false};   // somebody reads `buffer` to replace it
     bool dropped{false};  // the SpillableBuffer is gone
     bool refused{false};  // tell the listener when the move ends

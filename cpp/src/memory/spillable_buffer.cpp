@@ -40,6 +40,14 @@ void SpillableBuffer::set_next_use(NextUse next_use) {
     resource_->registry().set_next_use(*entry_, next_use);
 }
 
+void SpillableBuffer::prefetch() const noexcept {
+    auto const* const entry = reinterpret_cast<std::byte const*>(entry_.get());
+    constexpr std::size_t line = 64;
+    for (std::size_t at = 0; at < sizeof(detail::SpillEntry); at += line) {
+        __builtin_prefetch(entry + at, 1);
+    }
+}
+
 std::shared_ptr<Buffer const> SpillableBuffer::pinned() {
     // The resource is named before the entry: it must outlive what unpinning touches.
     return {entry_->buffer.get(), [resource = resource_, entry = entry_](Buffer const* /*buffer*/) {

@@ -2,7 +2,7 @@
 // what has its bytes on a lower tier already.
 //
 // There may be very many small entries (a finely cut table), which come and go all the time. So these are kept in lists by
-// the power of two of their size and by whether they have a copy, and only larger ones are sorted. Links are in the entries;
+// the power of two of their size and by whether they have a copy, the last to come first, and only larger ones are sorted. Links are in the entries;
 // owns nothing. Not thread-safe.
 #pragma once
 
@@ -76,7 +76,7 @@ class VictimOrder {
     }
 
   private:
-    static constexpr std::size_t small_size = 4096;
+    static constexpr std::size_t small_size = std::size_t{256} << 10U;
 
     // Holds what it is compared by: to look at other entries would cost more than all the rest.
     struct Key {

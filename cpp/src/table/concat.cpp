@@ -70,7 +70,20 @@ std::shared_ptr<Schema const> for_each_part(std::vector<PackedData>& parts, Take
     std::shared_ptr<Schema const> schema;
     std::vector<std::uint8_t>
         schema_bytes;  // of the first part, which take() may end; most others have the same
-    for (auto& part : parts) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        auto& part = parts[i];
+        // What many small parts take is the way from one to the next in memory.
+        constexpr std::size_t ahead = 3;
+        if (i + 2 * ahead < parts.size()) {
+            __builtin_prefetch(parts[i + 2 * ahead].data.get());
+        }
+        if (i + ahead < parts.size()) {
+            auto const& metadata = parts[i + ahead].metadata;
+            constexpr std::size_t line = 64;
+            for (std::size_t at = 0; at < std::min(metadata.size(), 8 * line); at += line) {
+                __builtin_prefetch(metadata.data() + at);
+            }
+        }
         if (part.empty()) {
             continue;
         }

@@ -10,6 +10,11 @@
 
 namespace rapidsmpf::detail {
 
+namespace {
+// What is put together is not expected to be found in a cache by who reads it.
+constexpr std::size_t larger_than_caches = std::size_t{2} << 20U;
+}  // namespace
+
 bool FixedConcat::takes(Schema const& schema) {
     return std::all_of(schema.fields().begin(), schema.fields().end(), [](Field const& field) {
         return field.layout() == Layout::fixed && field.dictionary() == nullptr;
@@ -25,6 +30,11 @@ bool FixedConcat::add(PackedParts const& parts, Buffer const& data) {
     rows_.push_back(parts.info.num_rows);
     num_rows_ += parts.info.num_rows;
     return true;
+}
+
+void FixedConcat::prefetch_start(std::size_t part) const {
+    auto const bytes = static_cast<std::size_t>(rows_[part] * schema_->fields().front().width());
+    device::prefetch(values_[part * schema_->num_columns()], std::min(bytes, device::stream_read_ahead));
 }
 
 Table FixedConcat::finish(std::vector<PackedData>&& parts, BufferResource& br, AllowOverbooking allow) && {
@@ -45,15 +55,23 @@ Table FixedConcat::finish(std::vector<PackedData>&& parts, BufferResource& br, A
         columns[c].values = base + begins[c];
         to.push_back(base + begins[c]);
     }
+    bool const is_large = size >= larger_than_caches;
+    auto const copy = is_large ? device::stream_copy_piece : device::stream_copy;
     for (std::size_t p = 0; p < rows_.size(); ++p) {
+        if (p + 1 < rows_.size() && !columns.empty()) {
+            prefetch_start(p + 1);
+        }
         for (std::size_t c = 0; c < columns.size(); ++c) {
             auto const bytes = static_cast<std::size_t>(rows_[p] * schema_->fields()[c].width());
             if (bytes > 0) {
-                device::stream_copy(to[c], values_[p * columns.size() + c], bytes);
+                copy(to[c], values_[p * columns.size() + c], bytes);
             }
             to[c] += bytes;
         }
         taken[p].data.reset();
+    }
+    if (is_large) {
+        device::finish_streaming();
     }
     return Table{schema_, std::move(columns), num_rows_, buffer};
 }

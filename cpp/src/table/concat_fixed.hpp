@@ -31,6 +31,8 @@ class FixedConcat {
         std::vector<PackedData>&& parts, BufferResource& br, AllowOverbooking allow) &&;
 
   private:
+    // Of its first column, before it is copied.
+    void prefetch_start(std::size_t part) const;
     std::shared_ptr<Schema const> schema_;
     std::vector<std::int64_t> rows_;        // by part
     std::vector<std::byte const*> values_;  // by part, then column

@@ -40,6 +40,8 @@ inline exchange::Settings tiny_settings() {
     settings.announce_bytes = 700;
     settings.split_bytes = 100;
     settings.receive_limit = 400;
+    settings.hold_bytes = 500;
+    settings.hold_time = std::chrono::microseconds{100};
     return settings;
 }
 

@@ -112,6 +112,57 @@ TEST(ProgressThread, EventSourceIsArmedBeforeAParkAndEndsIt) {
     thread.remove_event_source(source);
 }
 
+// How many rounds without work a thread goes before it parks, when one function says `first` and another `second`.
+int rounds_before_park(Progress first, Progress second) {
+    EventDescriptor event;
+    std::promise<int> parked;
+    bool worked = false;
+    int rounds = 0;
+    bool told = false;
+    ProgressThread thread;  // stops before what it works on goes
+    auto const source = thread.add_event_source(event.get(), [&] {
+        if (worked && !told) {
+            told = true;
+            parked.set_value(rounds);
+        }
+        return true;
+    });
+    thread.add_function([&] { return second; });
+    thread.add_function([&] {
+        if (!worked) {
+            worked = true;
+            return Progress::busy;
+        }
+        ++rounds;
+        return first;
+    });
+    auto const count = parked.get_future().get();
+    thread.remove_event_source(source);
+    return count;
+}
+
+TEST(ProgressThread, LooksForMoreBeforeAParkUnlessNobodyWaitsForIt) {
+    EXPECT_GE(rounds_before_park(Progress::idle, Progress::idle), 50);
+    EXPECT_LT(rounds_before_park(Progress::resting, Progress::idle), 50);
+    EXPECT_GE(rounds_before_park(Progress::resting, Progress::awaiting), 50);
+}
+
+TEST(ProgressThread, LooksAgainWhenItWasAskedTo) {
+    ProgressThread thread;
+    int rounds = 0;
+    std::promise<void> often;
+    // Were it to park for as long as it may, this would take as long as ten thousand times the longest park.
+    thread.add_function([&] {
+        if (++rounds == 10'000) {
+            often.set_value();
+            return Progress::done;
+        }
+        thread.look_again(ProgressThread::Clock::now() + std::chrono::microseconds{1});
+        return Progress::resting;
+    });
+    often.get_future().get();
+}
+
 TEST(ProgressThread, SourceThatHasSomethingToDoPreventsThePark) {
     ProgressThread thread;
     EventDescriptor event;

@@ -18,17 +18,19 @@ std::vector<std::byte> numbered(std::size_t size) {
     return bytes;
 }
 
-TEST(StreamCopy, CopiesEverySizeAndAlignmentAndNothingElse) {
+void expect_copies_and_nothing_else(void (*copy)(std::byte*, std::byte const*, std::size_t)) {
     constexpr std::size_t margin = 256;
     auto const source = numbered(200'000);
     for (std::size_t const size :
-         {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{4096}, stream_copy_threshold - 1,
-          stream_copy_threshold, stream_copy_threshold + 1, std::size_t{16'384 + 63},
-          std::size_t{2 * 16'384 + 17}, std::size_t{100'003}}) {
+         {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{511}, std::size_t{512},
+          std::size_t{577}, std::size_t{4096}, stream_copy_threshold - 1, stream_copy_threshold,
+          stream_copy_threshold + 1, std::size_t{16'384 + 63}, std::size_t{2 * 16'384 + 17},
+          std::size_t{100'003}}) {
         for (std::size_t const from : {0U, 1U, 8U, 63U}) {
             for (std::size_t const to : {0U, 1U, 8U, 63U}) {
                 std::vector<std::byte> target(size + 2 * margin, std::byte{0xEE});
-                stream_copy(target.data() + margin + to, source.data() + from, size);
+                copy(target.data() + margin + to, source.data() + from, size);
+                finish_streaming();
                 auto const begin = target.begin() + static_cast<std::ptrdiff_t>(margin + to);
                 auto const end = begin + static_cast<std::ptrdiff_t>(size);
                 ASSERT_TRUE(std::equal(begin, end, source.begin() + static_cast<std::ptrdiff_t>(from)))
@@ -39,6 +41,14 @@ TEST(StreamCopy, CopiesEverySizeAndAlignmentAndNothingElse) {
             }
         }
     }
+}
+
+TEST(StreamCopy, CopiesEverySizeAndAlignmentAndNothingElse) {
+    expect_copies_and_nothing_else(stream_copy);
+}
+
+TEST(StreamCopy, CopiesPiecesOfEverySizeAndAlignmentAndNothingElse) {
+    expect_copies_and_nothing_else(stream_copy_piece);
 }
 
 struct Sixteen {

@@ -37,6 +37,22 @@ TEST(PartitionStore, DrainedWhenOneSourceIsDoneEverywhere) {
     EXPECT_TRUE(store.all_announced(1));
 }
 
+TEST(PartitionStore, FindsItsPartitionsHoweverTheyLie) {
+    for (std::vector<PartitionId> const& local :
+         {std::vector<PartitionId>{}, {7}, {4, 5, 6, 7}, {1, 3, 5, 7}, {0, 1, 9, 10, 50}, {0, 48, 49, 50}}) {
+        PartitionStore const store{local, 1};
+        std::size_t found = 0;
+        for (PartitionId partition = 0; partition < 60; ++partition) {
+            auto const index = store.find(partition);
+            if (index) {
+                EXPECT_EQ(local.at(*index), partition);
+                ++found;
+            }
+        }
+        EXPECT_EQ(found, local.size());
+    }
+}
+
 TEST(PartitionStore, WithoutPartitionsEverythingIsDone) {
     PartitionStore const store{{}, 2};
     EXPECT_TRUE(store.all_complete());

@@ -17,6 +17,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 constexpr std::chrono::milliseconds patience{60'000};
+constexpr std::chrono::hours for_ever{24};
 // Payloads as messages: peer_memory_test.cpp plays the other kind.
 config::Options const by_messages{config::Strings{{"peer_memory", "off"}}};
 Tag const control{Hub::control_op, 0};
@@ -40,9 +41,11 @@ class Protocol : public testing::Test {
         }
     }
 
-    void open(Settings const& settings = Settings()) {
+    void open(
+        Settings const& settings = Settings(), Operation::Gathering gathering = Operation::Gathering::no) {
         auto plan = plan_of(7);
         plan.settings = settings;
+        plan.gathering = gathering;
         operation = Operation::open(*cluster[0], br, std::move(plan));
     }
 
@@ -115,6 +118,61 @@ TEST_F(Protocol, WithoutCreditChunksAreAnnounced) {
         message = hear();
     }
     EXPECT_EQ(message.eager[0].pieces[0].data_size, 100U);
+}
+
+// Where chunks may wait for more, the first goes at once and the next when there is enough of them.
+TEST_F(Protocol, ManyInsertsAreOneMessage) {
+    Settings settings;
+    settings.hold_bytes = 1'000;
+    settings.hold_time = for_ever;
+    open(settings, Operation::Gathering::yes);
+    insert(1, 100);
+    EXPECT_EQ(hear().eager.at(0).pieces.size(), 1U);
+    for (int i = 0; i < 3; ++i) {
+        insert(1, 100);
+    }
+    insert(1, 700);
+    EXPECT_EQ(hear().eager.at(0).pieces.size(), 4U);
+}
+
+TEST_F(Protocol, WhatIsHeldCanBeSpilledAndGoesWithTheCounts) {
+    Settings settings;
+    settings.hold_time = for_ever;
+    open(settings, Operation::Gathering::yes);
+    insert(1, 100);
+    EXPECT_EQ(hear().eager.size(), 1U);
+    insert(1, 100'000);
+    insert(1, 100);
+    EXPECT_EQ(operation->spill(1), 100'000U);
+    operation->insert_finished();
+    auto const message = hear();
+    ASSERT_EQ(message.counts.size(), 1U);
+    EXPECT_EQ(message.counts[0].chunks, 3U);
+    EXPECT_EQ(message.frames.at(0).pieces.size(), 2U);
+}
+
+TEST_F(Protocol, WhatIsHeldGoesAfterSomeTime) {
+    Settings settings;
+    settings.hold_time = std::chrono::microseconds{1};
+    open(settings, Operation::Gathering::yes);
+    for (int i = 0; i < 100; ++i) {
+        insert(1, 100);
+        EXPECT_EQ(hear().eager.at(0).pieces.size(), 1U);
+    }
+}
+
+TEST_F(Protocol, NothingIsHeldWhileMemoryIsShort) {
+    BufferResource::Settings limits;
+    limits.limits[0] = 10'000;
+    limits.available[0] = [] { return BufferResource::unlimited; };
+    br = BufferResource::make(std::move(limits));
+    Settings settings;
+    settings.hold_time = for_ever;
+    open(settings, Operation::Gathering::yes);
+    for (int i = 0; i < 3; ++i) {
+        insert(1, 100);
+        EXPECT_EQ(hear().eager.at(0).pieces.size(), 1U);
+    }
 }
 
 TEST_F(Protocol, LargeChunksWaitForTheirGrant) {

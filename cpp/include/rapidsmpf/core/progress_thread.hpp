@@ -1,11 +1,13 @@
 // One thread that drives the asynchronous operations of a communicator.
 //
 // Each registered function does a bit of work and says whether it could do something. While any of them is
-// busy the thread spins; when all are idle it parks until wake() is called, an event source fires, or a
-// bounded time has passed. Functions run one at a time, never concurrently with each other.
+// busy the thread spins; when all are idle it parks until wake() is called, an event source fires, the time comes
+// for which a function asked, or a bounded time has passed. Functions run one at a time, never concurrently with
+// each other.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,9 +20,11 @@ namespace rapidsmpf {
 class ProgressThread {
   public:
     enum class Progress : std::uint8_t {
-        idle,  // nothing could be done and nothing is in flight: the thread may park
-        busy,  // something was done or is in flight: call again soon
-        done,  // finished: remove the function
+        idle,      // nothing could be done and nothing is in flight: the thread may park
+        resting,   // the same, and nobody is in a hurry for what may come: it may park at once
+        awaiting,  // idle, and somebody is: others' rest counts for nothing
+        busy,      // something was done or is in flight: call again soon
+        done,      // finished: remove the function
     };
     using Function = std::function<Progress()>;
     using FunctionId = std::uint64_t;
@@ -40,6 +44,10 @@ class ProgressThread {
 
     // Ends a park early. Cheap when the thread is awake; callable from any thread and from functions.
     void wake() noexcept;
+
+    // From a function, in this round: have all called again at `when`, if nothing else does before.
+    using Clock = std::chrono::steady_clock;
+    void look_again(Clock::time_point when) noexcept;
 
     // A descriptor that ends a park when it becomes readable; the ucxx communicator gives its worker's. Before each
     // park the thread calls `arm`, which returns false when there is something to do already: then it does not

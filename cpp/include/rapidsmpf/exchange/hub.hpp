@@ -96,7 +96,8 @@ class Hub {
     void on_left(Rank rank);
     void wait_until_flushed(std::unique_lock<std::mutex>& lock);
     void say_farewell() noexcept;
-    [[nodiscard]] bool drive();
+    // Returns whether anything was done; `quiet` is what to say if nothing was.
+    [[nodiscard]] bool drive(ProgressThread::Progress& quiet);
     void on_failure(RankFailure const& failure);
     void note_flushed();
 

@@ -63,12 +63,17 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
   public:
     using Timeout = std::optional<std::chrono::milliseconds>;
 
+    // Whether what was inserted may wait a moment for more, so that many chunks cost the progress threads no more than one.
+    // For those who insert many, and whom nobody waits for before they have finished.
+    enum class Gathering : std::uint8_t { no, yes };
+
     struct Plan {
         Plan() {}          // user-written: travels through coroutines, not an aggregate
         std::string kind;  // for people and statistics: "shuffle", "allgather"
         OpId op{0};
         PartitionId total{0};
         std::function<Rank(PartitionId)> owner;
+        Gathering gathering{Gathering::no};
         // If set, called once for each partition of this rank when it is complete: on the progress thread, without
         // the lock, not after release() has begun. It may insert and extract. What it throws fails the operation.
         std::function<void(Operation&, PartitionId)> completed;
@@ -132,6 +137,8 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         bool did_something{false};
         bool in_flight{false};
         bool closed{false};
+        bool resting{false};  // it waits for more to be inserted, and is in no hurry for what others send
+        std::optional<ProgressThread::Clock::time_point> look_again;
     };
     [[nodiscard]] Tick tick();
     // A control message of `source`; a malformed one fails the communicator in its name.
@@ -190,7 +197,8 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     // In the order of next use what waits in the outboxes comes before what waits in the store.
     static constexpr SpillableBuffer::NextUse first_in_store{std::uint64_t{1} << 32U};
 
-    [[nodiscard]] SpillableBuffer::NextUse next_use_in_outbox(std::uint64_t sequence) const noexcept;
+    [[nodiscard]] SpillableBuffer::NextUse next_use_in_outbox(
+        std::uint64_t sequence, std::size_t size) const noexcept;
     [[nodiscard]] SpillableBuffer::NextUse next_use_in_store(PartitionId partition) const;
     void check_usable() const;
     [[nodiscard]] PartitionStore::Index require_local(PartitionId partition) const;
@@ -201,7 +209,10 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         Lock& lock, Timeout timeout, std::function<bool()> const& ready,
         std::function<std::string()> const& what);
     void wake() noexcept;
-    void keep_device_memory_free();
+    // Whether other ranks have to hear now of what was inserted, with so much memory free. Under the lock.
+    [[nodiscard]] bool has_to_be_said(std::int64_t available);
+    // Waits for memory when there is less than none.
+    void make_room(std::int64_t available);
 
     void drive(Tick& result);
     // Lets go of what is on its way, and of the shares of the hub's receive budget. Under the lock.
@@ -211,7 +222,10 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     void tell_completed(Tick& result);
     // Memory for the first waiting frame; nothing while it has to wait for it.
     [[nodiscard]] std::optional<MemoryReservation> memory_for(WaitingFrame& waiting);
+    void compose_all(Tick& result);
     bool compose(Peer& peer);
+    // Whether a peer need not hear yet of what was inserted for it.
+    [[nodiscard]] bool is_held(Peer const& to) const;
     [[nodiscard]] Transport::Lane lane_to(Rank rank) const { return {rank, payload_tag_, br_}; }
     void apply(Peer& peer, Message const& message);
     // Runs body(): turns FormatError into the failure of the rank whose bytes were being handled (speaker_),
@@ -257,9 +271,15 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     bool blocked_{false};           // a piece waits for a write in flight
     bool active_{false};            // something is in flight: tick() must look even if nobody said so
     Rank speaker_{0};               // whose bytes are being handled
+    // Gathering: until then peers hear only of what there is much of. Set when they hear of something.
+    std::optional<ProgressThread::Clock::time_point> hold_until_;
     std::optional<RankFailure> failure_;
     std::optional<Final> abandoned_;  // what the last messages say; the operation has failed
     std::exception_ptr error_;        // why, if it was an exception here
+
+    // Touched by the progress thread only: what the last look said.
+    std::optional<ProgressThread::Clock::time_point> look_again_;
+    bool resting_{false};
 
     std::atomic<bool> dirty_{true};  // tick() has something to look at
     std::atomic<bool> released_{false};

@@ -42,8 +42,16 @@ class Outbox {
     explicit Outbox(Settings const& settings);
     Outbox(Outbox&&) = default;
 
-    void push(Piece piece) { waiting_.push_back(std::move(piece)); }
+    void push(Piece piece) {
+        waiting_bytes_ += piece.payload->size;
+        waiting_.push_back(std::move(piece));
+    }
     void push_count(PartitionCount count) { counts_.push_back(count); }
+
+    // Bytes of pieces that the peer has not heard of.
+    [[nodiscard]] std::uint64_t waiting_bytes() const noexcept { return waiting_bytes_; }
+    [[nodiscard]] bool has_waiting() const noexcept { return !waiting_.empty(); }
+    [[nodiscard]] bool has_counts() const noexcept { return !counts_.empty(); }
 
     // Writes what can be said now: counts, small pieces, announcements. Returns whether there is something that
     // could not be said because its buffers are still being written.
@@ -93,6 +101,7 @@ class Outbox {
     };
     void compose_eager(MessageWriter& writer, Sent const& sent);
     bool compose_frames(MessageWriter& writer);
+    Piece pop_waiting();
     // Whether the pieces of a frame are in memory and can be read.
     [[nodiscard]] static bool prepare(Frame& frame);
     [[nodiscard]] bool is_gathered(Piece const& piece) const noexcept {
@@ -101,6 +110,7 @@ class Outbox {
 
     Settings settings_;
     std::deque<Piece> waiting_;
+    std::uint64_t waiting_bytes_{0};
     std::vector<PartitionCount> counts_;
     std::deque<Frame> announced_;
     std::deque<Frame> granted_;

@@ -2,6 +2,7 @@
 // travels in the messages. Tests use tiny values to reach every path with small data.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 
 #include <rapidsmpf/core/config.hpp>
@@ -27,6 +28,11 @@ struct Settings {
     std::size_t split_bytes{std::size_t{1} << 30U};
     // Bytes granted and not arrived yet, over all operations of the communicator (one frame is always allowed).
     std::size_t receive_limit{std::size_t{128} << 20U};
+
+    // Where an operation may wait for more (Operation::Gathering): a peer hears of what is for it when there are this many
+    // bytes, or this time after it heard the last time.
+    std::size_t hold_bytes{std::size_t{1} << 20U};
+    std::chrono::microseconds hold_time{1000};
 
     // Throws std::invalid_argument when a size is zero that must not be.
     void validate() const;

@@ -51,6 +51,8 @@ class SpillableBuffer {
     // Where the bytes are now; they may be elsewhere the next moment unless they are pinned.
     [[nodiscard]] MemoryType mem_type() const;
     void set_next_use(NextUse next_use);
+    // Has the processor load what is known of the bytes, not the bytes: for who is about to take many.
+    void prefetch() const noexcept;
 
     // The bytes, in memory, for as long as the pointer lives; null while they are being moved or lie on disk.
     // A refused caller's listener hears when the move ends. Throws what made an earlier fetch() fail.

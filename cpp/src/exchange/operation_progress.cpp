@@ -202,7 +202,8 @@ void Operation::drive(Tick& result) {
             result.did_something = grant_frames() || result.did_something;
         }
         ScopedTimer const part{statistics, ids_.start_sends};
-        for (auto& other : peers_) {
+        for (std::size_t i = 0; i < peers_.size(); ++i) {
+            auto& other = neighbour(i);
             speaker_ = other.rank;
             result.did_something =
                 other.outbox.start(hub_.links(), lane_to(other.rank)) || result.did_something;
@@ -305,7 +306,8 @@ void Operation::compose_all(Tick& result) {
     }
     bool const due = !hold_until_;
     bool said = false;
-    for (auto& other : peers_) {
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+        auto& other = neighbour(i);
         if (other.rank != rank_) {
             bool const waited = other.outbox.has_waiting();
             result.did_something = compose(other) || result.did_something;

@@ -245,6 +245,10 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     [[nodiscard]] std::string describe_backlog() const;
     [[nodiscard]] Peer& peer(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
     [[nodiscard]] Peer const& peer(Rank rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+    // The i-th rank behind this one, round and round: so not all ranks begin with the same.
+    [[nodiscard]] Peer& neighbour(std::size_t i) {
+        return peers_[(static_cast<std::size_t>(rank_) + 1 + i) % peers_.size()];
+    }
 
     Communicator& comm_;
     Hub& hub_;

@@ -32,7 +32,10 @@ Shuffler::Shuffler(
         return partition_owner(partition, total, nranks, assignment);
     };
     plan.settings = settings;
-    plan.gathering = exchange::Operation::Gathering::yes;
+    // Not on a GPU, where chunks are large and a thread that sleeps costs the link more than it saves the CPU.
+    plan.gathering = br != nullptr && br->device().kind() == DeviceKind::cpu
+                         ? exchange::Operation::Gathering::yes
+                         : exchange::Operation::Gathering::no;
     operation_ = exchange::Operation::open(*comm_, std::move(br), std::move(plan));
     local_ = operation_->local_partitions();
 }

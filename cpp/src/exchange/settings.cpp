@@ -1,5 +1,6 @@
 #include <rapidsmpf/exchange/settings.hpp>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,10 +12,12 @@
 namespace rapidsmpf::exchange {
 
 Settings::Settings() {
-    if (Device::current().kind() == DeviceKind::cuda) {
+    auto const& device = Device::current();
+    if (device.kind() == DeviceKind::cuda) {
         frame_bytes = std::size_t{64} << 20U;
         announce_bytes = std::size_t{1} << 30U;
-        receive_limit = std::size_t{2} << 30U;
+        // Several peers may have a gigabyte each for us: who comes last must not wait for the others.
+        receive_limit = std::max(std::size_t{2} << 30U, static_cast<std::size_t>(device.total_memory()) / 16);
     }
 }
 

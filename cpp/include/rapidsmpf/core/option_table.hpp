@@ -104,7 +104,7 @@ inline constexpr auto option_table = [] {
         {"exchange_split_bytes", bytes, never_off, "1 GiB", full,
          "Longer payloads travel as several messages.", {}},
         {"exchange_receive_limit", bytes, never_off, "128 MiB", full,
-         "Memory granted to other ranks for what has not arrived yet; 2 GiB on a GPU.", {}},
+         "Memory granted to other ranks for what has not arrived yet; a sixteenth of its memory, at least 2 GiB, on a GPU.", {}},
         {"peer_memory", text, never_off, "auto", full,
          "Whether ranks on one host write payloads straight into each other's memory: auto, where the system "
          "allows it; off, payloads always travel as messages.", "auto|off"},

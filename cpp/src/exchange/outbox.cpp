@@ -6,6 +6,8 @@
 
 #include <rapidsmpf/core/error.hpp>
 
+#include "ended_frames.hpp"
+
 namespace rapidsmpf::exchange {
 
 namespace {
@@ -172,21 +174,13 @@ bool Outbox::start(Links& links, Transport::Lane const& lane) {
 }
 
 bool Outbox::poll(Sent const& sent) {
-    bool any = false;
-    for (auto frame = sending_.begin(); frame != sending_.end();) {
-        if (!frame->sending->poll()) {
-            ++frame;
-            continue;
-        }
-        written_ += frame->sending->needs_notice() ? 1 : 0;
-        frame->sending.reset();
-        for (auto const& piece : frame->pieces) {
+    return detail::take_ended(sending_, [&](Frame& frame) {
+        written_ += frame.sending->needs_notice() ? 1 : 0;
+        frame.sending.reset();
+        for (auto const& piece : frame.pieces) {
             sent(piece.payload);
         }
-        frame = sending_.erase(frame);
-        any = true;
-    }
-    return any;
+    });
 }
 
 void Outbox::stop_writing() {

@@ -69,6 +69,31 @@ def pylibcudf(monkeypatch):
     return module
 
 
+class ColumnAt:
+    """Tells where a column of pylibcudf begins in its memory."""
+
+    def __init__(self, offset, *children):
+        self._offset = offset
+        self._children = list(children)
+
+    def offset(self):
+        return self._offset
+
+    def children(self):
+        return self._children
+
+
+class TableOf(DeviceOnly):
+    """A table with the columns of pylibcudf."""
+
+    def __init__(self, batch, *columns):
+        super().__init__(batch)
+        self._columns = columns
+
+    def columns(self):
+        return self._columns
+
+
 def rows(batch) -> pl.DataFrame:
     return pl.DataFrame(batch)
 
@@ -94,6 +119,30 @@ def test_ranges_of_rows(br, pylibcudf):
     for pid, (begin, end) in enumerate([(0, 1), (1, 4), (4, 6)]):
         found = unpack_and_concat([parts[pid]], HostStream(), br)
         assert_frame_equal(rows(found), rows(BATCH[begin:end]))
+
+
+@pytest.mark.parametrize("column", [ColumnAt(3), ColumnAt(0, ColumnAt(3))])
+def test_slices_of_pylibcudf_are_copied_before_they_are_exported(br, pylibcudf, column):
+    # What a slice exports begins with the rows of the whole.
+    part = TableOf(BATCH[:3], ColumnAt(0), column)
+    copied = []
+
+    def concatenate(parts, stream):
+        copied.extend(parts)
+        return DeviceOnly(BATCH[3:])
+
+    pylibcudf.concatenate = types.SimpleNamespace(concatenate=concatenate)
+    found = unpack_and_concat([split_and_pack(part, [], HostStream(), br)[0]], HostStream(), br)
+    assert_frame_equal(rows(found), rows(BATCH[3:]))
+    parts = partition_and_pack(part, [0], 2, HostStream(), br)
+    assert sum(tables.unpack(packed).num_rows for packed in parts.values()) == 3
+    assert copied == [part, part]
+
+
+def test_whole_tables_of_pylibcudf_are_not_copied(br, pylibcudf):
+    whole = TableOf(BATCH, ColumnAt(0), ColumnAt(0, ColumnAt(0)))
+    found = unpack_and_concat([split_and_pack(whole, [], HostStream(), br)[0]], HostStream(), br)
+    assert_frame_equal(rows(found), rows(BATCH))
 
 
 def test_partitions_are_taken(br, pylibcudf):

@@ -1,6 +1,7 @@
 """Partitioning tables of libcudf, and putting their partitions together.
 
-Tables come in and go out through the Arrow C device interface, so pylibcudf is needed only for what makes a table of its.
+Tables come in and go out through the Arrow C device interface, so pylibcudf is needed only for what makes a table of its,
+and for copying slices of its tables.
 Where the compute device is a CPU, anything that speaks the Arrow PyCapsule interface can be partitioned.
 """
 
@@ -64,6 +65,20 @@ cdef list _wrap(vector[unique_ptr[cpp_PackedData]]& parts):
     return [PackedData.from_handle(move(parts[i])) for i in range(parts.size())]
 
 
+def _is_slice(column):
+    return column.offset() != 0 or any(_is_slice(child) for child in column.children())
+
+
+def _whole(table, stream):
+    """Copy a slice of pylibcudf's: what it exports has lost the slice's offset in bitmaps, texts and lists."""
+    columns = getattr(table, "columns", None)
+    if not callable(columns) or not hasattr(table, "__arrow_c_device_array__"):
+        return table
+    if not any(hasattr(column, "offset") and _is_slice(column) for column in columns()):
+        return table
+    return _pylibcudf().concatenate.concatenate([table], stream)
+
+
 def partition_and_pack(table, columns_to_hash, int num_partitions, stream, BufferResource br not None):
     """Partition rows by the hash of some columns and pack each partition.
 
@@ -97,7 +112,9 @@ def partition_and_pack(table, columns_to_hash, int num_partitions, stream, Buffe
     OutOfMemory
         If there is no memory. More than the limit of ``br`` is taken when spilling does not free enough.
     """
-    return tables.partition_and_pack(tables.Table(table, br, stream), columns_to_hash, num_partitions, br)
+    return tables.partition_and_pack(
+        tables.Table(_whole(table, stream), br, stream), columns_to_hash, num_partitions, br
+    )
 
 
 def split_and_pack(table, splits, stream, BufferResource br not None):
@@ -128,7 +145,7 @@ def split_and_pack(table, splits, stream, BufferResource br not None):
     OutOfMemory
         If there is no memory. More than the limit of ``br`` is taken when spilling does not free enough.
     """
-    return tables.split_and_pack(tables.Table(table, br, stream), splits, br)
+    return tables.split_and_pack(tables.Table(_whole(table, stream), br, stream), splits, br)
 
 
 class _Bytes:

@@ -14,7 +14,7 @@ from rapidsmpf.shuffler import Shuffler
 from rapidsmpf.table import Table, pack, partition_and_pack, unpack, unpack_and_concat
 
 from support.cluster import on_ranks
-from support.frames import every_dtype, frames, row_bag
+from support.frames import every_dtype, every_nth_row, frames, row_bag
 
 relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
@@ -30,11 +30,11 @@ def test_shuffle_keeps_the_rows(data, frame, nranks, partitions):
     br = BufferResource()
     keys = data.draw(st.lists(st.integers(0, frame.width - 1), max_size=2)) if frame.width else []
     seed = data.draw(st.integers(0, 2**64 - 1))
+    shares = every_nth_row(frame, nranks)
 
     def work(comm):
         shuffler = Shuffler(comm, 1, partitions, br)
-        mine = frame[comm.rank :: comm.nranks]
-        shuffler.insert_chunks(partition_and_pack(mine, keys, partitions, br))
+        shuffler.insert_chunks(partition_and_pack(shares[comm.rank], keys, partitions, br))
         shuffler.insert_finished()
         result = {}
         for _ in shuffler.local_partitions():

@@ -12,7 +12,7 @@ from hypothesis.errors import InvalidArgument
 from polars.testing.parametric import dataframes
 from polars.testing.parametric.strategies.dtype import _COMPLEX_DTYPES, _SIMPLE_DTYPES
 
-__all__ = ["every_dtype", "frames", "row_bag"]
+__all__ = ["every_dtype", "every_nth_row", "frames", "row_bag"]
 
 
 def every_dtype() -> list[Any]:
@@ -39,6 +39,15 @@ def frames(draw: st.DrawFn, *, min_cols: int = 0, max_cols: int = 5, max_size: i
         return cast(pl.DataFrame, draw(strategy))
     except (InvalidArgument, TypeError):
         # Polars asks for more different map keys than there are, or takes one value of a large integer type for Int64.
+        reject()
+
+
+def every_nth_row(frame: pl.DataFrame, count: int) -> list[pl.DataFrame]:
+    """Deal the rows out to so many frames."""
+    try:
+        return [frame[first::count] for first in range(count)]
+    except pl.exceptions.PanicException:
+        # Polars cannot do that with some maps that it has made: their keys are not nullable, those of the slice are.
         reject()
 
 

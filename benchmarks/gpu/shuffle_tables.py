@@ -175,6 +175,8 @@ def launch(folder: str, ranks: int, arguments: argparse.Namespace) -> list[dict[
             output,
         ]
         command += [
+            "--table",
+            arguments.table,
             "--cuts",
             arguments.cuts,
             "--bytes",

@@ -4,7 +4,7 @@
 #
 #   benchmarks/gpu/session.sh SITE OUT [STEP...]
 #
-# Steps: tests kernels partition trace pinned spill host shuffle ucx nccl sanitizer programs tsan; with Python: python compare
+# Steps: tests kernels partition trace pinned links spill host shuffle ucx nccl sanitizer programs tsan; with Python: python compare
 # tables dask.
 #
 # SITE is a folder of Python packages with librmm, rapids_logger, libucx and libucxx (unpacked wheels); CMake, ninja, nvcc and
@@ -90,6 +90,11 @@ for step in "$@"; do
             nvcc -std=c++17 -O2 -arch=sm_90 -o "$build/pinned_memory" "$root/benchmarks/gpu/pinned_memory.cu"
             run pinned 60 "$build/pinned_memory"
             cat "$out/pinned.log"
+            ;;
+        links)
+            nvcc -std=c++17 -O2 -arch=sm_90 -o "$build/links" "$root/benchmarks/gpu/links.cu"
+            run links 60 "$build/links"
+            cat "$out/links.log"
             ;;
         host)
             # Shuffles of host memory on a quiet machine of many cores.

@@ -110,8 +110,6 @@ class Host {
             way.c_str(), size(), bytes_, rates[rates.size() / 2]);
     }
 
-    [[nodiscard]] std::size_t bytes() const { return bytes_; }
-
   private:
     std::size_t bytes_;
     std::vector<Gpu> gpus_;

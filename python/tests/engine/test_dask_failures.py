@@ -9,6 +9,7 @@ import time
 
 import dask
 import polars as pl
+import psutil
 import pytest
 from rapidsmpf.error import RankFailedError
 
@@ -83,7 +84,10 @@ def test_worker_leaves_and_another_joins(client):
         with DaskEngine(dask_client=client) as wider:
             assert wider.nranks == 3
             victim = sorted(client.nthreads())[0]
+            process = psutil.Process(client.run(os.getpid)[victim])
             client.retire_workers([victim])
+            # Until it has ended it may answer another query.
+            process.wait(SECONDS)
             with pytest.raises(RankFailedError, match=victim):
                 total(wider)
     check_answers(client)

@@ -30,6 +30,7 @@ from benchmarks.gpu.tables import TABLES, checksum, device_table
 ROOT = Path(__file__).resolve().parents[2]
 CUTS = "1x1,10x16,40x16"
 WARM_UP = 2
+OP_ID = 1
 LIMIT_SECONDS = 120
 
 
@@ -81,9 +82,9 @@ class Shuffles:
         flat = [bound for pair in itertools.pairwise(bounds) for bound in pair]
         return list(self.plc.copying.slice(table, flat))
 
-    def run(self, batches: list[Any], partitions: int, op_id: int) -> list[Any]:
+    def run(self, batches: list[Any], partitions: int) -> list[Any]:
         """Shuffle once; returns the tables of this rank's partitions, which are there when it returns."""
-        shuffler = self.shuffler(self.comm, op_id, partitions, self.br)
+        shuffler = self.shuffler(self.comm, OP_ID, partitions, self.br)
         for number, batch in enumerate(batches):
             stream = self.streams[number % len(self.streams)]
             shuffler.insert_chunks(
@@ -128,7 +129,7 @@ def work(name: str, cuts: list[tuple[int, int]], size: int, repeats: int, output
         for turn in range(WARM_UP + repeats):
             shuffles.barrier(comm)
             begin = time.perf_counter()
-            out = shuffles.run(batches, partitions, 1)
+            out = shuffles.run(batches, partitions)
             seconds.append(time.perf_counter() - begin)
             if turn == 0:
                 after = add_up([checksum(part, stream) for part in out])

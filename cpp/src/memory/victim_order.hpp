@@ -2,8 +2,8 @@
 // what has its bytes on a lower tier already.
 //
 // There may be very many small entries (a finely cut table), which come and go all the time. So these are kept in lists by
-// the power of two of their size and by whether they have a copy, the last to come first, and only larger ones are sorted. Links are in the entries;
-// owns nothing. Not thread-safe.
+// the power of two of their size and by whether they have a copy, the last to come first, and only larger ones are sorted.
+// Links are in the entries; owns nothing. Not thread-safe.
 #pragma once
 
 #include <array>

@@ -90,8 +90,8 @@ class GpuPartitioner {
         return flat_.nodes.at(static_cast<std::size_t>(index));
     }
 
-    // `assign` enqueues what fills the partitions of root(), or sorts its tiles right away. `extra`: bytes that it wants to have in device memory.
-    // `check_highest` sees the number that assign() has found, if it uses highest_address().
+    // `assign` enqueues what fills the partitions of root(), or sorts its tiles right away. `extra`: bytes that it wants
+    // to have in device memory. `check_highest` sees the number that assign() has found, if it uses highest_address().
     [[nodiscard]] std::vector<PackedData> run(
         std::span<std::byte const> extra, std::span<std::uint32_t const> placement,
         std::function<RootRows()> const& assign,

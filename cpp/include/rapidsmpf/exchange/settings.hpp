@@ -11,7 +11,8 @@ namespace rapidsmpf::exchange {
 
 struct Settings {
     // Those below, but on a GPU frames of 64 MiB, 1 GiB announced and a sixteenth of its memory (2 GiB at least) on its way:
-    // what its link moves in a millisecond is what a CPU moves in a hundred. User-written: travels through coroutines, not an aggregate.
+    // what its link moves in a millisecond is what a CPU moves in a hundred. User-written: travels through coroutines, not an
+    // aggregate.
     Settings();
 
     // Pieces with at most this many bytes of data are gathered into one payload per frame, or travel inside

@@ -1,6 +1,7 @@
 #include <rapidsmpf/exchange/device_peer_memory.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -14,12 +15,18 @@ namespace rapidsmpf::exchange {
 
 namespace {
 
-// From this size on a piece goes by a copy engine, of which a GPU has several: they leave the multiprocessors to the kernels
-// that cut the next chunk meanwhile, which is worth more than what a kernel gains on pieces of a few MiB. Smaller pieces
-// would pay for each what a kernel pays for all of them.
+// To one peer, from this size on a piece goes by the copy engine: that leaves the multiprocessors to the kernels that cut the
+// next chunk meanwhile, which is worth more than what a kernel gains on pieces of a few MiB. Smaller pieces would pay for each
+// what a kernel pays for all of them.
 constexpr std::size_t engine_piece = std::size_t{2} << 20U;
-// A link is filled by a few multiprocessors.
-constexpr std::uint32_t most_processors = 16;
+// To several peers everything goes by kernels. The engine copies one piece after the other, and two GPUs whose engines come to
+// the same peer have half its link each while the links of others lie idle: between four that took 220 of 390 GB/s
+// (benchmarks/gpu/links.cu). Kernels write to all peers at a time.
+// So many multiprocessors fill a GPU's links; they are shared out among the peers.
+constexpr std::uint32_t most_processors = 24;
+constexpr std::uint32_t least_processors = 2;
+// More than these frames on their way to a peer would take from others what they need to fill their links.
+constexpr std::size_t frames_on_the_way = 2;
 // Identities and handles are small.
 constexpr std::size_t longest_field = 4096;
 
@@ -32,14 +39,39 @@ std::vector<std::uint8_t> write_device(device::ExportedMemory const& memory) {
 
 namespace detail {
 
+// How the frames of one peer are written, and how much of them is.
+class DeviceLane {
+  public:
+    // `processors`: how many multiprocessors copy the pieces, large ones too; 0: copy engines do those.
+    void set_processors(std::uint32_t processors) noexcept { processors_ = processors; }
+    [[nodiscard]] std::uint32_t processors() const noexcept { return processors_; }
+
+    // Whether there is room for a frame. Any may go alone.
+    [[nodiscard]] bool has_room(std::size_t bytes, std::size_t limit) const noexcept {
+        auto const on_the_way = bytes_.load(std::memory_order_relaxed);
+        return processors_ == 0 || on_the_way == 0 || on_the_way + bytes <= limit;
+    }
+    void add(std::size_t bytes) noexcept { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+    // From any thread.
+    void remove(std::size_t bytes) noexcept { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+  private:
+    std::uint32_t processors_{0};
+    std::atomic<std::size_t> bytes_{0};
+};
+
 // The pieces of one frame, on their way into a peer's memory.
 class DeviceWrite {
   public:
+    // `limit`: bytes on their way to the peer.
     DeviceWrite(
-        Device& device, std::shared_ptr<device::ImportedMemory> memory,
-        std::shared_ptr<Statistics> statistics, Sending::Pieces pieces, std::vector<Place> const& places)
+        Device& device, std::shared_ptr<device::ImportedMemory> memory, std::shared_ptr<DeviceLane> lane,
+        std::size_t limit, std::shared_ptr<Statistics> statistics, Sending::Pieces pieces,
+        std::vector<Place> const& places)
         : device_{device},
           memory_{std::move(memory)},
+          lane_{std::move(lane)},
+          limit_{limit},
           statistics_{std::move(statistics)},
           pieces_{std::move(pieces)} {
         match_places(pieces_, places);
@@ -47,37 +79,44 @@ class DeviceWrite {
             auto* const to = memory_->at(places[i].region, places[i].offset, pieces_[i]->size());
             RAPIDSMPF_EXPECTS(to != nullptr, "it gave a place outside of its memory", FormatError);
             to_.push_back(to);
+            bytes_ += pieces_[i]->size();
         }
     }
     DeviceWrite(DeviceWrite const&) = delete;
     DeviceWrite& operator=(DeviceWrite const&) = delete;
     ~DeviceWrite() { finish(); }
 
-    void start() {
+    // Returns whether it has: not while others are on their way to the peer.
+    [[nodiscard]] bool start() {
         if (stopped_) {
-            return;
+            return true;
+        }
+        if (!lane_->has_room(bytes_, limit_)) {
+            return false;
         }
         started_at_ = std::chrono::steady_clock::now();
         stream_ = device_.next_stream();
         // Whatever happens from here on, the event says when nothing is read or written any more.
         done_ = device_.make_event();
+        lane_->add(bytes_);
+        auto const processors = lane_->processors();
         std::vector<CopyPiece> by_kernel;
         std::vector<CopyPiece> by_engine;
-        std::size_t bytes = 0;
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
             auto const& piece = *pieces_[i];
-            bytes += piece.size();
             bool const addressable =
                 piece.mem_type() == MemoryType::DEVICE || piece.mem_type() == MemoryType::PINNED_HOST;
-            auto& copies = !addressable || piece.size() >= engine_piece ? by_engine : by_kernel;
+            bool const is_large = processors == 0 && piece.size() >= engine_piece;
+            auto& copies = !addressable || is_large ? by_engine : by_kernel;
             copies.push_back({piece.data(), to_[i], piece.size()});
         }
         device_.copy_pieces(by_engine, stream_);
         if (!by_kernel.empty()) {
-            device_.gather_copy(by_kernel, stream_, most_processors);
+            device_.gather_copy(by_kernel, stream_, processors > 0 ? processors : most_processors);
         }
         done_->record(stream_);
-        statistics_->add(statistic::id("exchange-peer-memory-bytes"), static_cast<double>(bytes));
+        statistics_->add(statistic::id("exchange-peer-memory-bytes"), static_cast<double>(bytes_));
+        return true;
     }
 
     [[nodiscard]] bool has_ended() {
@@ -91,6 +130,7 @@ class DeviceWrite {
             statistic::id("exchange-peer-memory-time"),
             std::chrono::duration<double>(std::chrono::steady_clock::now() - started_at_).count());
         stopped_ = true;
+        lane_->remove(bytes_);
         return true;
     }
 
@@ -104,14 +144,18 @@ class DeviceWrite {
         } catch (std::exception const&) {  // NOLINT(bugprone-empty-catch)
             // The GPU is lost: it writes nothing.
         }
+        lane_->remove(bytes_);
     }
 
   private:
     Device& device_;
     std::shared_ptr<device::ImportedMemory> memory_;
+    std::shared_ptr<DeviceLane> lane_;
+    std::size_t limit_;
     std::shared_ptr<Statistics> statistics_;
     Sending::Pieces pieces_;
     std::vector<std::byte*> to_;
+    std::size_t bytes_{0};
     Stream stream_;
     std::unique_ptr<Event> done_;  // null: not started
     std::chrono::steady_clock::time_point started_at_;
@@ -229,10 +273,7 @@ class DeviceSending final : public Sending {
     explicit DeviceSending(std::shared_ptr<detail::DeviceWrite> write) : write_{std::move(write)} {}
     // The pieces go with it.
     ~DeviceSending() override { write_->finish(); }
-    [[nodiscard]] bool start() override {
-        write_->start();
-        return true;
-    }
+    [[nodiscard]] bool start() override { return write_->start(); }
     [[nodiscard]] bool poll() override { return write_->has_ended(); }
     [[nodiscard]] bool needs_notice() const noexcept override { return true; }
 
@@ -294,8 +335,20 @@ std::string DevicePeerMemory::accept(Rank from, std::vector<std::uint8_t> const&
     if (reason.empty()) {
         peer(from).writer = std::move(writer);
         peer(from).memory = std::move(memory);
+        peer(from).lane = std::make_shared<detail::DeviceLane>();
+        share_processors();
     }
     return reason;
+}
+
+void DevicePeerMemory::share_processors() {
+    auto const count = static_cast<std::uint32_t>(
+        std::count_if(peers_.begin(), peers_.end(), [](Peer const& one) { return one.lane != nullptr; }));
+    for (auto const& one : peers_) {
+        if (one.lane) {
+            one.lane->set_processors(count == 1 ? 0 : std::max(least_processors, most_processors / count));
+        }
+    }
 }
 
 bool DevicePeerMemory::is_open(Rank rank) const noexcept {
@@ -349,12 +402,13 @@ std::unique_ptr<Landing> DevicePeerMemory::grant(
 }
 
 std::unique_ptr<Sending> DevicePeerMemory::write(
-    Lane const& lane, Sending::Pieces pieces, std::vector<Place> places, Settings const& /*settings*/) {
+    Lane const& lane, Sending::Pieces pieces, std::vector<Place> places, Settings const& settings) {
     auto& entry = peer(lane.peer);
     RAPIDSMPF_EXPECTS(
         entry.memory != nullptr, "it gave places in memory that it has not offered", FormatError);
     auto write = std::make_shared<detail::DeviceWrite>(
-        device_, entry.memory, lane.br->statistics(), std::move(pieces), places);
+        device_, entry.memory, entry.lane, frames_on_the_way * settings.frame_bytes, lane.br->statistics(),
+        std::move(pieces), places);
     std::erase_if(writes_, [](auto const& known) { return known.expired(); });
     writes_.push_back(write);
     if (closed_) {

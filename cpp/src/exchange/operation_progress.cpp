@@ -12,6 +12,8 @@ namespace rapidsmpf::exchange {
 namespace {
 // How long a frame waits for memory while nothing comes free.
 constexpr std::chrono::milliseconds longest_memory_wait{10};
+// Then peers hear of those that have been granted, and may begin.
+constexpr int most_grants_at_a_time = 8;
 }  // namespace
 
 void Operation::guarded(std::function<void()> const& body) {
@@ -272,8 +274,11 @@ std::optional<MemoryReservation> Operation::memory_for(WaitingFrame& waiting) {
 bool Operation::grant_frames() {
     bool any = false;
     waits_for_memory_ = false;
-    while (!no_grants_ && !frames_.empty() && hub_.links().incoming(frames_.front().source) != nullptr
-           && frames_.front().frame.ticket.try_grant(plan_.settings.receive_limit)) {
+    auto const may_grant = [&] {
+        return !no_grants_ && !frames_.empty() && hub_.links().incoming(frames_.front().source) != nullptr
+               && frames_.front().frame.ticket.try_grant(plan_.settings.receive_limit);
+    };
+    for (int i = 0; i < most_grants_at_a_time && may_grant(); ++i) {
         auto memory = memory_for(frames_.front());
         if (!memory) {
             waits_for_memory_ = true;

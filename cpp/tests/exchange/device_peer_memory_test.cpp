@@ -217,6 +217,54 @@ TEST_F(DevicePeers, PiecesOfAnySizeLandWhereTheyWereGranted) {
     EXPECT_EQ(of_receiver.used(), 0U);
 }
 
+// Three ranks: to several peers frames go by kernels, few at a time to each, so that all links are in use.
+TEST_F(DevicePeers, OfSeveralPeersNoneHasManyFramesOnTheirWay) {
+    LoopbackCluster three{3};
+    std::string reason;
+    auto const first = DevicePeerMemory::make(*three[0], Device::current(), of_sender, reason);
+    receiver = DevicePeerMemory::make(*three[1], Device::current(), of_receiver, reason);
+    Regions of_third{3};
+    auto const third = DevicePeerMemory::make(*three[2], Device::current(), of_third, reason);
+    ASSERT_EQ(first->accept(1, receiver->offer()), "");
+    ASSERT_EQ(receiver->accept(0, first->offer()), "");
+
+    Settings settings;
+    settings.frame_bytes = 1000;
+    std::vector<std::unique_ptr<Landing>> landings;
+    auto const to_second = [&](std::uint64_t size) {
+        landings.push_back(grant({size}));
+        auto const places = landings.back()->places();
+        return first->write({1, Tag{7, 1}, br}, pieces_of({size}), {places.begin(), places.end()}, settings);
+    };
+    // As long as there is one peer, all may go.
+    std::vector<std::unique_ptr<Sending>> sendings;
+    for (int i = 0; i < 5; ++i) {
+        sendings.push_back(to_second(1000));
+        EXPECT_TRUE(sendings.back()->start());
+    }
+    ASSERT_EQ(first->accept(2, third->offer()), "");
+    auto next = to_second(1000);
+    EXPECT_FALSE(next->start());
+    // What is done makes room, and so does what is given up.
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_TRUE(sendings.back()->poll());
+        sendings.pop_back();
+    }
+    EXPECT_FALSE(next->start());
+    sendings.pop_back();
+    EXPECT_TRUE(next->start());
+    EXPECT_FALSE(to_second(1)->start());
+    // However large a frame is, it may go alone.
+    EXPECT_TRUE(next->poll());
+    auto large = to_second(5000);
+    EXPECT_FALSE(large->start());
+    sendings.clear();
+    EXPECT_TRUE(large->start());
+    for (auto const& landing : landings) {
+        landing->set_abandoned();
+    }
+}
+
 TEST_F(DevicePeers, RegionsThatAreMadeLaterAreTold) {
     agree();
     EXPECT_TRUE(receiver->take_regions(0).empty());  // the first is in the offer

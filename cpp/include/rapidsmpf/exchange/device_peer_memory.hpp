@@ -3,7 +3,9 @@
 //
 // One kernel writes all pieces of a frame, however small. A piece gets a block of its own, which becomes its Buffer;
 // what is smaller than 64 KiB shares one with others, which is free when all of them are gone. Pieces that have been spilled
-// are read from where they are. What is larger than a few MiB may go by the copy engines.
+// are read from where they are. To a single peer, what is larger than a few MiB goes by the copy engine; to several, kernels
+// write to all at a time, with few frames on their way to each: a copy engine serves one peer after the other, and who comes to
+// the same one has to wait.
 //
 // Who stops: as in peer_memory.hpp. A rank shows that it writes no more when its kernels are done.
 //
@@ -22,6 +24,7 @@
 namespace rapidsmpf::exchange {
 
 namespace detail {
+class DeviceLane;
 class DeviceWrite;
 class Writer;
 class WritingWord;
@@ -68,8 +71,11 @@ class DevicePeerMemory final : public PeerTransport {
     struct Peer {
         std::shared_ptr<detail::Writer const> writer;    // null: not accepted
         std::shared_ptr<device::ImportedMemory> memory;  // of its GPU
+        std::shared_ptr<detail::DeviceLane> lane;        // set with memory
         std::uint32_t told{1};  // regions of this rank that it knows; the first is in the offer
     };
+    // Among the peers that have been accepted.
+    void share_processors();
     [[nodiscard]] Peer& peer(Rank rank) { return peers_.at(static_cast<std::size_t>(rank)); }
 
     Device& device_;

@@ -60,6 +60,15 @@ class CudaExportedMemory final : public ExportedMemory {
             throw std::runtime_error{"no random bytes to name this process's GPU memory by"};
         }
         limit_ = static_cast<std::uint64_t>(static_cast<double>(properties.totalGlobalMem) * largest_share);
+        // Links are slower than what computes: what can be on its way goes first.
+        int lowest{0};
+        int highest{0};
+        check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+        for (auto& stream : write_streams_) {
+            check_cuda(
+                cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest),
+                "cudaStreamCreateWithPriority");
+        }
         add_region(first_region);
     }
 
@@ -98,6 +107,11 @@ class CudaExportedMemory final : public ExportedMemory {
 
     [[nodiscard]] std::shared_ptr<ImportedMemory> import(
         std::span<std::uint8_t const> identity, std::string& reason) override;
+
+    [[nodiscard]] Stream next_write_stream() override {
+        return Stream{
+            write_streams_[next_write_.fetch_add(1, std::memory_order_relaxed) % write_streams_.size()]};
+    }
 
     void quarantine(std::shared_ptr<ExportedBlock> block, std::function<bool()> is_safe) override {
         quarantine_.put(std::move(block), std::move(is_safe));
@@ -208,6 +222,8 @@ class CudaExportedMemory final : public ExportedMemory {
     std::atomic<std::size_t> used_{0};
     std::atomic<std::size_t> capacity_{0};
     std::atomic<std::uint32_t> num_regions_{0};
+    std::array<cudaStream_t, 8> write_streams_{};  // as long as the process, as the regions
+    std::atomic<std::size_t> next_write_{0};
     Quarantine<ExportedBlock> quarantine_;
 
     mutable std::mutex mutex_;  // guards everything below

@@ -65,10 +65,11 @@ class DeviceWrite {
   public:
     // `limit`: bytes on their way to the peer.
     DeviceWrite(
-        Device& device, std::shared_ptr<device::ImportedMemory> memory, std::shared_ptr<DeviceLane> lane,
-        std::size_t limit, std::shared_ptr<Statistics> statistics, Sending::Pieces pieces,
+        Device& device, Stream stream, std::shared_ptr<device::ImportedMemory> memory,
+        std::shared_ptr<DeviceLane> lane, std::size_t limit, std::shared_ptr<Statistics> statistics, Sending::Pieces pieces,
         std::vector<Place> const& places)
         : device_{device},
+          stream_{stream},
           memory_{std::move(memory)},
           lane_{std::move(lane)},
           limit_{limit},
@@ -95,7 +96,6 @@ class DeviceWrite {
             return false;
         }
         started_at_ = std::chrono::steady_clock::now();
-        stream_ = device_.next_stream();
         // Whatever happens from here on, the event says when nothing is read or written any more.
         done_ = device_.make_event();
         lane_->add(bytes_);
@@ -149,6 +149,7 @@ class DeviceWrite {
 
   private:
     Device& device_;
+    Stream stream_;
     std::shared_ptr<device::ImportedMemory> memory_;
     std::shared_ptr<DeviceLane> lane_;
     std::size_t limit_;
@@ -156,7 +157,6 @@ class DeviceWrite {
     Sending::Pieces pieces_;
     std::vector<std::byte*> to_;
     std::size_t bytes_{0};
-    Stream stream_;
     std::unique_ptr<Event> done_;  // null: not started
     std::chrono::steady_clock::time_point started_at_;
     bool stopped_{false};
@@ -407,7 +407,7 @@ std::unique_ptr<Sending> DevicePeerMemory::write(
     RAPIDSMPF_EXPECTS(
         entry.memory != nullptr, "it gave places in memory that it has not offered", FormatError);
     auto write = std::make_shared<detail::DeviceWrite>(
-        device_, entry.memory, entry.lane, frames_on_the_way * settings.frame_bytes, lane.br->statistics(),
+        device_, memory_.next_write_stream(), entry.memory, entry.lane, frames_on_the_way * settings.frame_bytes, lane.br->statistics(),
         std::move(pieces), places);
     std::erase_if(writes_, [](auto const& known) { return known.expired(); });
     writes_.push_back(write);

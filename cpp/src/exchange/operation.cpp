@@ -140,7 +140,7 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
     auto const available = br_->memory_available(MemoryType::DEVICE);
     bool now = false;
     {
-        Lock const lock{mutex_};
+        auto const lock = lock_in_turn();
         check_usable();
         for (auto const& [partition, chunk] : chunks) {
             check_partition(partition);
@@ -180,7 +180,7 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
 
 void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
     {
-        Lock const lock{mutex_};
+        auto const lock = lock_in_turn();
         check_usable();
         RAPIDSMPF_EXPECTS(
             unfinished_ > 0, str() + " is finished: nothing can be inserted into it", std::logic_error);
@@ -264,7 +264,7 @@ void Operation::insert_finished(std::vector<PartitionId> const& partitions) {
     auto unique = partitions;
     std::sort(unique.begin(), unique.end());
     {
-        Lock const lock{mutex_};
+        auto const lock = lock_in_turn();
         check_usable();
         for (std::size_t i = 0; i < unique.size(); ++i) {
             check_partition(unique[i]);
@@ -280,7 +280,7 @@ void Operation::insert_finished(std::vector<PartitionId> const& partitions) {
 
 void Operation::insert_finished() {
     {
-        Lock const lock{mutex_};
+        auto const lock = lock_in_turn();
         check_usable();
         std::vector<PartitionId> left;
         for (PartitionId partition = 0; partition < plan_.total; ++partition) {
@@ -312,7 +312,7 @@ void Operation::wait(
 }
 
 PartitionId Operation::wait_any(Timeout timeout) {
-    Lock lock{mutex_};
+    auto lock = lock_in_turn();
     check_usable();
     wait(
         lock, timeout, [&] { return store_.all_taken() || store_.first_ready(); },
@@ -327,7 +327,7 @@ PartitionId Operation::wait_any(Timeout timeout) {
 }
 
 void Operation::wait_on(PartitionId partition, Timeout timeout) {
-    Lock lock{mutex_};
+    auto lock = lock_in_turn();
     check_usable();
     auto const index = require_local(partition);
     auto const check_not_taken = [&] {
@@ -347,7 +347,7 @@ void Operation::wait_on(PartitionId partition, Timeout timeout) {
 }
 
 void Operation::wait_complete(PartitionId partition, Timeout timeout) {
-    Lock lock{mutex_};
+    auto lock = lock_in_turn();
     check_usable();
     auto const index = require_local(partition);
     wait(
@@ -357,7 +357,7 @@ void Operation::wait_complete(PartitionId partition, Timeout timeout) {
 }
 
 std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::optional<Rank> source) {
-    Lock lock{mutex_};
+    auto lock = lock_in_turn();
     check_usable();
     auto const index = require_local(partition);
     auto pieces = store_.extract(index, source);

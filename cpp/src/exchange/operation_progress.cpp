@@ -152,6 +152,7 @@ Operation::Tick Operation::tick() {
     Tick result;
     bool const due = look_again_ && ProgressThread::Clock::now() >= *look_again_;
     if (dirty_.exchange(false) || active_ || due) {
+        turns_.let_others_in();
         guarded([&] { drive(result); });
         tell_completed(result);
     }
@@ -186,7 +187,14 @@ void Operation::tell_completed(Tick& result) {
 
 void Operation::drive(Tick& result) {
     auto& statistics = *br_->statistics();
-    Lock const lock{mutex_};
+    ScopedTimer const timer{statistics, ids_.loop_total};
+    Lock lock{mutex_};
+    if (!cut_off_) {
+        poll(result);
+        lock.unlock();
+        turns_.let_others_in();
+        lock.lock();
+    }
     if (cut_off_) {
         drop_transfers();
         active_ = false;
@@ -195,8 +203,6 @@ void Operation::drive(Tick& result) {
         result.closed = true;
         return;
     }
-    ScopedTimer const timer{statistics, ids_.loop_total};
-    poll(result);
     check_departures();
     if (!abandoned_) {
         {

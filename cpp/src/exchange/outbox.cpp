@@ -75,12 +75,11 @@ bool Outbox::compose_frames(MessageWriter& writer) {
     // The bytes of a piece are read only once it is granted, so it does not matter where they are now; but a
     // piece whose first write is not done would stop all frames behind it.
     auto const is_written = [](Piece const& piece) {
-        auto& written = piece.payload->written;
-        if (!written) {
-            auto const data = piece.payload->data.try_pin();
-            written = !data || data->is_ready();
+        auto& first = piece.payload->first_write;
+        if (first && first->is_done()) {
+            first.reset();
         }
-        return written;
+        return first == nullptr;
     };
     while (!waiting_.empty()
            && (announced_.empty() || announced_bytes_ + settings_.frame_bytes <= settings_.announce_bytes)) {

@@ -93,4 +93,10 @@ void Buffer::synchronize() const {
     }
 }
 
+void Buffer::wait_for_writes(Stream stream) const {
+    if (stream != stream_ && !is_ready()) {
+        last_write_->wait(stream);
+    }
+}
+
 }  // namespace rapidsmpf

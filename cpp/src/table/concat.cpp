@@ -160,15 +160,6 @@ Table concat_on_host(
     return concat_owned(std::move(schema), std::move(tables), br, allow);
 }
 
-// Makes `later` wait for what is on `earlier` now.
-void order_behind(Device& device, Stream earlier, Stream later) {
-    if (earlier != later) {
-        auto const mark = device.make_event();
-        mark->record(earlier);
-        mark->wait(later);
-    }
-}
-
 // In device memory.
 std::shared_ptr<PackedData const> bring_to_device(
     PackedData part, BufferResource& br, AllowOverbooking allow) {
@@ -190,15 +181,18 @@ Table concat_by_host(
                  result.owner(),  result.place(),   stream};
 }
 
-// Parts that `stream` works with: behind what has been done with them on their own streams, and before they are freed
-// on those.
+// Parts that `stream` works with: behind what was written to them on their own streams, and before they are freed on those.
 class PartsInUse {
   public:
     explicit PartsInUse(Device& device, Stream stream) : device_{device}, stream_{stream} {}
     ~PartsInUse() {
         try {
+            auto const mark = others_.empty() ? nullptr : device_.make_event();
+            if (mark) {
+                mark->record(stream_);
+            }
             for (auto const other : others_) {
-                order_behind(device_, stream_, other);
+                mark->wait(other);
             }
         } catch (...) {  // the GPU is beyond use; freeing memory says so
         }
@@ -211,13 +205,8 @@ class PartsInUse {
         if (own != stream_ && std::find(others_.begin(), others_.end(), own) == others_.end()) {
             others_.push_back(own);
         }
+        part->data->wait_for_writes(stream_);
         parts_.push_back(std::move(part));
-    }
-    // When all have been added.
-    void wait() const {
-        for (auto const other : others_) {
-            order_behind(device_, other, stream_);
-        }
     }
 
   private:
@@ -251,10 +240,10 @@ Table concat_on_gpu(
     tables.reserve(with_rows.size());
     for (auto const& [i, metadata] : with_rows) {
         auto part = bring_to_device(std::move(parts[i]), br, allow);
-        tables.push_back(detail::unpack_as(schema, part, metadata, ValidateData::none));
-        in_use->add(std::move(part));
+        tables.push_back(detail::unpack_as(schema, std::move(part), metadata, ValidateData::none));
+        // The part, or a copy of it that is aligned.
+        in_use->add(std::static_pointer_cast<PackedData const>(tables.back().owner()));
     }
-    in_use->wait();
     if (tables.size() == 1) {
         auto const& only = tables.front();
         auto const owner =

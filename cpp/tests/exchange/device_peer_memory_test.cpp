@@ -61,6 +61,7 @@ class Regions final : public device::ExportedMemory {
         }
         return std::make_shared<Opened>();
     }
+    [[nodiscard]] Stream next_write_stream() override { return Stream{}; }
     void quarantine(std::shared_ptr<device::ExportedBlock> block, std::function<bool()> is_safe) override {
         quarantine_.emplace_back(std::move(block), std::move(is_safe));
     }

@@ -90,6 +90,9 @@ class ExportedMemory {
     // device cannot write to that kind of memory.
     [[nodiscard]] virtual std::shared_ptr<ImportedMemory> import(
         std::span<std::uint8_t const> identity, std::string& reason) = 0;
+    // To write to peers on, one of a few in turn: nothing else is on them, so writes do not wait for what computes, nor that
+    // for them.
+    [[nodiscard]] virtual Stream next_write_stream() = 0;
     // Holds on to a block until `is_safe` says so: others may still write to it. Asked whenever a block is asked for.
     virtual void quarantine(std::shared_ptr<ExportedBlock> block, std::function<bool()> is_safe) = 0;
     // Bytes in blocks that somebody has, those in quarantine included, and in all regions.

@@ -49,6 +49,7 @@
 #include <rapidsmpf/exchange/inbox.hpp>
 #include <rapidsmpf/exchange/outbox.hpp>
 #include <rapidsmpf/exchange/partition_store.hpp>
+#include <rapidsmpf/exchange/turns.hpp>
 #include <rapidsmpf/exchange/receive_budget.hpp>
 #include <rapidsmpf/exchange/settings.hpp>
 #include <rapidsmpf/exchange/wire.hpp>
@@ -194,6 +195,8 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         Statistics::Id check_finished;
     };
     using Lock = std::unique_lock<std::mutex>;
+    // For users, between two rounds of the progress thread.
+    [[nodiscard]] Lock lock_in_turn() const { return turns_.take(mutex_); }
     // In the order of next use what waits in the outboxes comes before what waits in the store.
     static constexpr SpillableBuffer::NextUse first_in_store{std::uint64_t{1} << 32U};
 
@@ -259,6 +262,7 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     Rank const rank_;
     Ids const ids_;
 
+    mutable Turns turns_;
     mutable std::mutex mutex_;  // guards everything below but the atomics
     std::condition_variable changed_;
     PartitionStore store_;

@@ -19,12 +19,12 @@ namespace rapidsmpf::exchange {
 struct Payload {
     Payload(PackedData chunk, SpillableBuffer::NextUse next_use, std::weak_ptr<MoveListener> listener = {})
         : metadata{std::move(chunk.metadata)},
-          written{chunk.data->is_host_accessible() && chunk.data->is_ready()},
+          first_write{chunk.data->write_in_flight()},
           data{std::move(chunk.data), next_use, std::move(listener)},
           size{data.size()} {}
 
     std::vector<std::uint8_t> metadata;
-    bool written;  // whether the last write before it came here is known to be done (a GPU is not asked yet)
+    std::shared_ptr<Event const> first_write;  // the one before it came here; null: known to be done
     SpillableBuffer data;
     std::size_t size;               // of data
     std::uint32_t destinations{0};  // ranks it has still to be sent to

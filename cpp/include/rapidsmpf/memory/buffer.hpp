@@ -49,6 +49,10 @@ class Buffer {
     // Whether all writes are done.
     [[nodiscard]] bool is_ready() const;
     void synchronize() const;
+    // What says when all writes are done; null if they are known to be (a GPU is not asked).
+    [[nodiscard]] std::shared_ptr<Event const> write_in_flight() const noexcept { return last_write_; }
+    // Has what comes on `stream` wait for all writes.
+    void wait_for_writes(Stream stream) const;
 
   private:
     friend class BufferResource;

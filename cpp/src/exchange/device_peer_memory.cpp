@@ -23,7 +23,7 @@ constexpr std::size_t engine_piece = std::size_t{2} << 20U;
 // the same peer have half its link each while the links of others lie idle: between four that took 220 of 390 GB/s
 // (benchmarks/gpu/links.cu). Kernels write to all peers at a time.
 // So many multiprocessors fill a GPU's links; they are shared out among the peers.
-constexpr std::uint32_t most_processors = 24;
+constexpr std::uint32_t most_processors = 16;
 constexpr std::uint32_t least_processors = 2;
 // More than these frames on their way to a peer would take from others what they need to fill their links.
 constexpr std::size_t frames_on_the_way = 2;

@@ -66,8 +66,8 @@ class DeviceWrite {
     // `limit`: bytes on their way to the peer.
     DeviceWrite(
         Device& device, Stream stream, std::shared_ptr<device::ImportedMemory> memory,
-        std::shared_ptr<DeviceLane> lane, std::size_t limit, std::shared_ptr<Statistics> statistics, Sending::Pieces pieces,
-        std::vector<Place> const& places)
+        std::shared_ptr<DeviceLane> lane, std::size_t limit, std::shared_ptr<Statistics> statistics,
+        Sending::Pieces pieces, std::vector<Place> const& places)
         : device_{device},
           stream_{stream},
           memory_{std::move(memory)},
@@ -407,8 +407,8 @@ std::unique_ptr<Sending> DevicePeerMemory::write(
     RAPIDSMPF_EXPECTS(
         entry.memory != nullptr, "it gave places in memory that it has not offered", FormatError);
     auto write = std::make_shared<detail::DeviceWrite>(
-        device_, memory_.next_write_stream(), entry.memory, entry.lane, frames_on_the_way * settings.frame_bytes, lane.br->statistics(),
-        std::move(pieces), places);
+        device_, memory_.next_write_stream(), entry.memory, entry.lane,
+        frames_on_the_way * settings.frame_bytes, lane.br->statistics(), std::move(pieces), places);
     std::erase_if(writes_, [](auto const& known) { return known.expired(); });
     writes_.push_back(write);
     if (closed_) {

@@ -49,9 +49,9 @@
 #include <rapidsmpf/exchange/inbox.hpp>
 #include <rapidsmpf/exchange/outbox.hpp>
 #include <rapidsmpf/exchange/partition_store.hpp>
-#include <rapidsmpf/exchange/turns.hpp>
 #include <rapidsmpf/exchange/receive_budget.hpp>
 #include <rapidsmpf/exchange/settings.hpp>
+#include <rapidsmpf/exchange/turns.hpp>
 #include <rapidsmpf/exchange/wire.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/memory/packed_data.hpp>

@@ -4,7 +4,7 @@
 #
 #   benchmarks/gpu/session.sh SITE OUT [STEP...]
 #
-# Steps: tests kernels partition trace pinned links spill host shuffle ucx nccl sanitizer programs tsan; with Python: python compare
+# Steps: tests kernels partition trace pinned links beside spill host shuffle ucx nccl sanitizer programs tsan; with Python: python compare
 # tables dask.
 #
 # SITE is a folder of Python packages with librmm, rapids_logger, libucx and libucxx (unpacked wheels); CMake, ninja, nvcc and
@@ -90,6 +90,11 @@ for step in "$@"; do
             nvcc -std=c++17 -O2 -arch=sm_90 -o "$build/pinned_memory" "$root/benchmarks/gpu/pinned_memory.cu"
             run pinned 60 "$build/pinned_memory"
             cat "$out/pinned.log"
+            ;;
+        beside)
+            nvcc -std=c++17 -O2 -arch=sm_90 -o "$build/beside" "$root/benchmarks/gpu/kernel_beside_copies.cu"
+            run beside 60 "$build/beside"
+            cat "$out/beside.log"
             ;;
         links)
             nvcc -std=c++17 -O2 -arch=sm_90 -o "$build/links" "$root/benchmarks/gpu/links.cu"

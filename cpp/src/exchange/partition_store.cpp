@@ -8,6 +8,22 @@
 
 namespace rapidsmpf::exchange {
 
+void PartitionStore::Piece::prefetch_far() const noexcept {
+    if (bundle) {
+        bundle->prefetch(index_in_bundle);
+    } else {
+        __builtin_prefetch(payload.get());
+    }
+}
+
+void PartitionStore::Piece::prefetch_near() const noexcept {
+    if (bundle) {
+        bundle->prefetch_bytes(index_in_bundle);
+    } else {
+        payload->data.prefetch();
+    }
+}
+
 PartitionStore::PartitionStore(std::vector<PartitionId> local, Rank nranks)
     : local_{std::move(local)},
       nranks_{static_cast<std::size_t>(nranks)},

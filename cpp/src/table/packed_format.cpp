@@ -20,6 +20,8 @@ constexpr std::uint32_t version = 1;
 // Positions in the header.
 constexpr std::size_t size_at = 8;
 constexpr std::size_t crc_at = 16;
+constexpr std::size_t rows_at = 20;
+constexpr std::size_t data_size_at = 28;
 constexpr std::size_t header_size = 44;
 constexpr std::size_t expected_node_size = 64;  // most take less
 
@@ -154,20 +156,29 @@ class NodeReader {
 
 }  // namespace
 
-PackedMetadataWriter::PackedMetadataWriter(
-    std::span<std::uint8_t const> schema, std::int64_t num_rows, std::uint64_t data_size,
-    std::size_t expected_nodes) {
+std::vector<std::uint8_t> PackedMetadataWriter::beginning(std::span<std::uint8_t const> schema) {
     RAPIDSMPF_EXPECTS(schema.size() <= UINT32_MAX, "a schema takes more than 4 GiB", std::invalid_argument);
-    bytes_.reserve(header_size + schema.size() + expected_nodes * expected_node_size);
-    ByteWriter out{bytes_};
+    std::vector<std::uint8_t> bytes;
+    bytes.reserve(header_size + schema.size());
+    ByteWriter out{bytes};
     out.number(magic);
     out.number(version);
     out.number(std::uint64_t{0});  // size, set by finish()
     out.number(std::uint32_t{0});  // checksum, likewise
-    out.number(num_rows);
-    out.number(data_size);
+    out.number(std::int64_t{0});   // rows and bytes, set for each table
+    out.number(std::uint64_t{0});
     out.number(std::uint64_t{schema.size()});
-    bytes_.insert(bytes_.end(), schema.begin(), schema.end());
+    bytes.insert(bytes.end(), schema.begin(), schema.end());
+    return bytes;
+}
+
+PackedMetadataWriter::PackedMetadataWriter(
+    std::span<std::uint8_t const> beginning, std::int64_t num_rows, std::uint64_t data_size,
+    std::size_t expected_nodes) {
+    bytes_.reserve(beginning.size() + expected_nodes * expected_node_size);
+    bytes_.insert(bytes_.end(), beginning.begin(), beginning.end());
+    std::memcpy(bytes_.data() + rows_at, &num_rows, sizeof num_rows);
+    std::memcpy(bytes_.data() + data_size_at, &data_size, sizeof data_size);
 }
 
 void PackedMetadataWriter::node(Layout layout, PackedNode const& node) {

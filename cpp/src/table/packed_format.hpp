@@ -35,8 +35,11 @@ struct PackedNode {
 // Nodes in the order in which they are written: depth first, children before the dictionary.
 class PackedMetadataWriter {
   public:
+    // What the metadata of all tables with this schema begin with.
+    [[nodiscard]] static std::vector<std::uint8_t> beginning(std::span<std::uint8_t const> schema);
+
     PackedMetadataWriter(
-        std::span<std::uint8_t const> schema, std::int64_t num_rows, std::uint64_t data_size,
+        std::span<std::uint8_t const> beginning, std::int64_t num_rows, std::uint64_t data_size,
         std::size_t expected_nodes);
     void node(Layout layout, PackedNode const& node);
     [[nodiscard]] std::vector<std::uint8_t> finish();

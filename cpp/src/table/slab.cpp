@@ -76,12 +76,13 @@ std::vector<std::unique_ptr<Buffer>> allocate(
             }
             continue;
         }
-        auto const slab = allocate_slab(together, type, br, stream);
+        auto slab = allocate_slab(together, type, br, stream);
         br.release(reservation, together);
-        auto* at = slab.get();
-        for (; k < end; ++k) {
+        auto* const begin = slab.get();
+        auto const whole = br.adopt(type, begin, together, std::move(slab), stream);
+        for (std::size_t at = 0; k < end; ++k) {
             auto const size = sizes[part(k)];
-            buffers[part(k)] = br.adopt(type, at, size, slab, stream);
+            buffers[part(k)] = whole->cut(at, size);
             at += size;
         }
     }
@@ -109,12 +110,18 @@ DeviceSlab allocate_device_slab(std::size_t size, BufferResource& br, AllowOverb
 std::vector<std::unique_ptr<Buffer>> cut_slab(
     DeviceSlab slab, std::span<std::size_t const> sizes, std::span<std::uint32_t const> order,
     BufferResource& br, Stream stream) {
+    std::size_t total{0};
+    for (auto const size : sizes) {
+        total += size;
+    }
     slab.reservation.clear();  // from here on the parts count
+    auto* const begin = slab.memory.get();
+    auto const whole = br.adopt(MemoryType::DEVICE, begin, total, std::move(slab.memory), stream);
     std::vector<std::unique_ptr<Buffer>> buffers(sizes.size());
-    auto* at = slab.memory.get();
+    std::size_t at{0};
     for (std::size_t k = 0; k < sizes.size(); ++k) {
         auto const part = order.empty() ? k : order[k];
-        buffers[part] = br.adopt(MemoryType::DEVICE, at, sizes[part], slab.memory, stream);
+        buffers[part] = whole->cut(at, sizes[part]);
         at += sizes[part];
     }
     return buffers;

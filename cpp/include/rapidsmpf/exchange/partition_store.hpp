@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <rapidsmpf/exchange/bundle.hpp>
 #include <rapidsmpf/exchange/payload.hpp>
 #include <rapidsmpf/exchange/wire.hpp>
 
@@ -23,9 +24,21 @@ class PartitionStore {
     struct Piece {
         Piece(Rank source_, std::uint64_t sequence_, std::shared_ptr<Payload> payload_)
             : source{source_}, sequence{sequence_}, payload{std::move(payload_)} {}
+        Piece(Rank source_, std::uint64_t sequence_, std::shared_ptr<Bundle> bundle_, std::size_t index)
+            : source{source_}, sequence{sequence_}, bundle{std::move(bundle_)}, index_in_bundle{index} {}
+        // Waits for a move of the data to end; it may be on disk.
+        [[nodiscard]] PackedData release() const {
+            return bundle ? bundle->release(index_in_bundle) : payload->release();
+        }
+        // Has the processor load what release() reads: for who walks over many, that long and that shortly before.
+        void prefetch_far() const noexcept;
+        void prefetch_near() const noexcept;
+
         Rank source;
         std::uint64_t sequence;
-        std::shared_ptr<Payload> payload;
+        std::shared_ptr<Payload> payload;  // null: in a bundle
+        std::shared_ptr<Bundle> bundle;
+        std::size_t index_in_bundle{0};
     };
     // The place of a partition in the list of local ones.
     using Index = std::size_t;

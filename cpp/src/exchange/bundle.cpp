@@ -76,20 +76,19 @@ NewBundle bundle_of(Chunks chunks, bool are_joined, BufferResource& br) {
     }
     std::vector<PartitionId> partitions;
     partitions.reserve(chunks.size());
-    std::vector<std::uint8_t> metadata(size);
+    std::vector<std::uint8_t> metadata;
+    metadata.reserve(size);
+    metadata.resize(chunks.size() * row_size);
     auto* row = metadata.data();
-    auto* bytes = row + chunks.size() * row_size;
     for (auto& [partition, chunk] : chunks) {
         partitions.push_back(partition);
         auto const metadata_size = static_cast<std::uint32_t>(chunk.metadata.size());
         auto const data_size = static_cast<std::uint32_t>(chunk.data->size());
         std::memcpy(row, &partition, 4);
-        std::memset(row + sequence_at, 0, 8);  // set when the numbers are given
         std::memcpy(row + 12, &metadata_size, 4);
         std::memcpy(row + 16, &data_size, 4);
         row += row_size;
-        std::memcpy(bytes, chunk.metadata.data(), chunk.metadata.size());
-        bytes += chunk.metadata.size();
+        metadata.insert(metadata.end(), chunk.metadata.begin(), chunk.metadata.end());
         chunk.metadata = {};
     }
     auto data = are_joined ? join(chunks) : copy(chunks, br);
@@ -196,12 +195,12 @@ Bundle::Bundle(PackedData packed, std::vector<BundledChunk> chunks, SpillableBuf
       chunks_{std::move(chunks)},
       data_{std::move(packed.data), parts_of(chunks_), next_use} {}
 
-void Bundle::prefetch(std::size_t index) const noexcept {
+void Bundle::prefetch_far(std::size_t index) const noexcept {
     __builtin_prefetch(&chunks_[index]);
-    data_.prefetch(index);
+    data_.prefetch_far();
 }
 
-void Bundle::prefetch_bytes(std::size_t index) const noexcept {
+void Bundle::prefetch_near(std::size_t index) const noexcept {
     constexpr std::size_t line = 64;
     constexpr std::size_t most = 8 * line;
     auto const& chunk = chunks_[index];
@@ -209,13 +208,17 @@ void Bundle::prefetch_bytes(std::size_t index) const noexcept {
     for (std::size_t at = 0; at < std::min<std::size_t>(chunk.metadata_size, most); at += line) {
         __builtin_prefetch(bytes + at);
     }
+    data_.prefetch_near(index);
+}
+
+std::vector<std::uint8_t> Bundle::metadata(std::size_t index) const {
+    auto const& chunk = chunks_[index];
+    auto const begin = metadata_.begin() + static_cast<std::ptrdiff_t>(chunk.metadata);
+    return {begin, begin + chunk.metadata_size};
 }
 
 PackedData Bundle::release(std::size_t index) {
-    auto const& chunk = chunks_[index];
-    auto const begin = metadata_.begin() + static_cast<std::ptrdiff_t>(chunk.metadata);
-    return PackedData{
-        std::vector<std::uint8_t>(begin, begin + chunk.metadata_size), data_.take(index)};
+    return PackedData{metadata(index), data_.take(index)};
 }
 
 }  // namespace rapidsmpf::exchange

@@ -388,23 +388,13 @@ std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::opt
     auto pieces = store_.extract(index, source);
     changed_.notify_all();
     lock.unlock();
-    std::stable_sort(pieces.begin(), pieces.end(), [](auto const& a, auto const& b) {
-        return std::pair{a.source, a.sequence} < std::pair{b.source, b.sequence};
-    });
+    PartitionStore::sort(pieces);
+    // Where it lies now: what is on disk is read when somebody wants to see it.
+    auto data = PartitionStore::release(pieces);
     std::vector<Chunk> chunks;
     chunks.reserve(pieces.size());
     for (std::size_t i = 0; i < pieces.size(); ++i) {
-        // They have lain here for long: of many small ones each is a walk from one cold line to the next.
-        constexpr std::size_t ahead = 4;
-        if (i + 2 * ahead < pieces.size()) {
-            pieces[i + 2 * ahead].prefetch_far();
-        }
-        if (i + ahead < pieces.size()) {
-            pieces[i + ahead].prefetch_near();
-        }
-        auto const& piece = pieces[i];
-        // Where it lies now: what is on disk is read when somebody wants to see it.
-        chunks.emplace_back(piece.source, piece.sequence, piece.release());
+        chunks.emplace_back(pieces[i].source, pieces[i].sequence, std::move(data[i]));
     }
     return chunks;
 }

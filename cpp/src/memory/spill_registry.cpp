@@ -116,18 +116,32 @@ std::unique_ptr<Buffer> SpillRegistry::take(SpillEntry& entry) {
     return buffer;
 }
 
-std::unique_ptr<Buffer> SpillRegistry::take_part(SpillEntry& entry, std::size_t index) {
-    std::unique_ptr<Buffer> whole;
+std::vector<std::unique_ptr<Buffer>> SpillRegistry::take_parts(std::span<TakenPart const> wanted) {
+    std::vector<std::unique_ptr<Buffer>> taken;
+    taken.reserve(wanted.size());
     Lock lock{mutex_};
+    for (auto const& [entry, index] : wanted) {
+        if (entry->buffer) {
+            entry->buffer->prefetch_owner();
+        }
+    }
+    for (auto const& [entry, index] : wanted) {
+        taken.push_back(take_part(lock, *entry, index));
+    }
+    return taken;
+}
+
+std::unique_ptr<Buffer> SpillRegistry::take_part(Lock& lock, SpillEntry& entry, std::size_t index) {
     moved_.wait(lock, [&] { return !entry.moving; });
     auto& parts = *entry.parts;
-    RAPIDSMPF_EXPECTS(!parts.taken.at(index), "the part has been taken", std::logic_error);
-    parts.taken[index] = true;
+    auto& place = parts.places.at(index);
+    RAPIDSMPF_EXPECTS(!place.taken, "the part has been taken", std::logic_error);
+    place.taken = true;
     if (!parts.stored.empty()) {
         return std::move(parts.stored[index]);
     }
-    auto const [offset, size] = parts.places[index];
-    auto part = entry.buffer->cut(offset, size);
+    auto const size = place.size;
+    auto part = entry.buffer->cut(place.offset, size);
     entry.held -= size;
     if (entry.listed) {
         tier(entry.home).holdings.spillable -= static_cast<std::int64_t>(size);
@@ -223,8 +237,9 @@ std::vector<SpillRegistry::EntryPtr> SpillRegistry::choose(MemoryType type, std:
 
 std::size_t SpillRegistry::count_moves(SpillEntry const& entry) {
     if (entry.parts) {
-        auto const& taken = entry.parts->taken;
-        return static_cast<std::size_t>(std::count(taken.begin(), taken.end(), false));
+        auto const& places = entry.parts->places;
+        return static_cast<std::size_t>(
+            std::count_if(places.begin(), places.end(), [](auto const& place) { return !place.taken; }));
     }
     return entry.lower ? 0 : 1;
 }
@@ -233,10 +248,9 @@ std::vector<SpillRegistry::Move> SpillRegistry::moves_of(std::vector<EntryPtr> c
     std::vector<Move> moves;
     for (auto const& victim : victims) {
         if (victim->parts) {
-            auto const& parts = *victim->parts;
-            for (std::size_t i = 0; i < parts.places.size(); ++i) {
-                if (!parts.taken[i]) {
-                    auto view = victim->buffer->view(parts.places[i].offset, parts.places[i].size);
+            for (auto const& place : victim->parts->places) {
+                if (!place.taken) {
+                    auto view = victim->buffer->view(place.offset, place.size);
                     moves.push_back({view.get(), std::move(view), nullptr});
                 }
             }
@@ -287,7 +301,7 @@ std::unique_ptr<Buffer> SpillRegistry::replace(SpillEntry& entry, std::span<Move
     stored.resize(entry.parts->places.size());
     auto move = moves.begin();
     for (std::size_t i = 0; i < stored.size(); ++i) {
-        if (!entry.parts->taken[i]) {
+        if (!entry.parts->places[i].taken) {
             stored[i] = std::move((move++)->copy);
         }
     }

@@ -48,6 +48,19 @@ class PackedMetadataWriter {
     std::vector<std::uint8_t> bytes_;
 };
 
+// The same for many tables with columns of fixed width alone, none of them with nulls, that lie one behind the other in the
+// data: they differ in a few numbers.
+class FixedMetadataWriter {
+  public:
+    explicit FixedMetadataWriter(Schema const& schema);
+    [[nodiscard]] std::vector<std::uint8_t> of(std::int64_t num_rows, std::uint64_t data_size);
+
+  private:
+    std::vector<std::int64_t> widths_;
+    std::size_t nodes_at_;
+    std::vector<std::uint8_t> bytes_;  // of the last one
+};
+
 struct PackedParts {
     PackedInfo info;
     std::span<std::uint8_t const> schema;

@@ -76,11 +76,14 @@ class Bundle {
     Bundle(PackedData packed, std::vector<BundledChunk> chunks, SpillableBuffer::NextUse next_use);
 
     [[nodiscard]] std::vector<BundledChunk> const& chunks() const noexcept { return chunks_; }
-    // Waits for a move of the data to end; it may be on disk.
+    // A chunk's metadata, and what its data is to be taken from: many at a time by SpillableParts::take_all().
+    [[nodiscard]] std::vector<std::uint8_t> metadata(std::size_t index) const;
+    [[nodiscard]] SpillableParts& data() noexcept { return data_; }
+    // Both. Waits for a move of the data to end; it may be on disk.
     [[nodiscard]] PackedData release(std::size_t index);
-    // Has the processor load what release() reads.
-    void prefetch(std::size_t index) const noexcept;
-    void prefetch_bytes(std::size_t index) const noexcept;
+    // Have the processor load what release() reads, in steps that lead to each other.
+    void prefetch_far(std::size_t index) const noexcept;
+    void prefetch_near(std::size_t index) const noexcept;
 
   private:
     std::vector<std::uint8_t> metadata_;

@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,13 +27,6 @@ class PartitionStore {
             : source{source_}, sequence{sequence_}, payload{std::move(payload_)} {}
         Piece(Rank source_, std::uint64_t sequence_, std::shared_ptr<Bundle> bundle_, std::size_t index)
             : source{source_}, sequence{sequence_}, bundle{std::move(bundle_)}, index_in_bundle{index} {}
-        // Waits for a move of the data to end; it may be on disk.
-        [[nodiscard]] PackedData release() const {
-            return bundle ? bundle->release(index_in_bundle) : payload->release();
-        }
-        // Has the processor load what release() reads: for who walks over many, that long and that shortly before.
-        void prefetch_far() const noexcept;
-        void prefetch_near() const noexcept;
 
         Rank source;
         std::uint64_t sequence;
@@ -40,6 +34,11 @@ class PartitionStore {
         std::shared_ptr<Bundle> bundle;
         std::size_t index_in_bundle{0};
     };
+    // Brings pieces into the order of their sources and numbers.
+    static void sort(std::vector<Piece>& pieces);
+    // The chunks of pieces that have been extracted. Waits for moves of their data to end; it may be on disk.
+    [[nodiscard]] static std::vector<PackedData> release(std::span<Piece const> pieces);
+
     // The place of a partition in the list of local ones.
     using Index = std::size_t;
 
@@ -90,6 +89,10 @@ class PartitionStore {
     [[nodiscard]] std::string describe_missing() const;
 
   private:
+    // Has the processor load what is needed for the pieces that follow `at`. They have lain here for long, and of many small
+    // ones each is a walk from one cold line to the next.
+    static void prefetch(std::span<Piece const> pieces, std::size_t at) noexcept;
+
     struct Source {
         std::uint64_t received{0};
         std::optional<std::uint64_t> expected;

@@ -66,6 +66,8 @@ class Buffer {
     // `size` bytes from `offset` on as a buffer of their own, which counts them from now on. Each byte may be cut out once;
     // this one still has the address of all, and counts the rest. Throws std::logic_error on DISK.
     [[nodiscard]] std::unique_ptr<Buffer> cut(std::size_t offset, std::size_t size);
+    // Has the processor load what counts the owners of the memory: for who is about to cut or to free many.
+    void prefetch_owner() const noexcept;
 
   private:
     friend class BufferResource;

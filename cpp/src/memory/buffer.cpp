@@ -139,7 +139,7 @@ std::unique_ptr<Buffer> Buffer::cut(std::size_t offset, std::size_t size) {
     if (!owner_ && data_ != nullptr) {
         // From here on the memory has several owners.
         auto const give_back = [resource = resource_, type = type_, bytes = size_, stream = stream_,
-                           mark = last_write_](std::byte* data) {
+                                mark = last_write_](std::byte* data) {
             if (type == MemoryType::HOST && mark) {
                 mark->synchronize();  // a copy into it may still be running
             }

@@ -242,8 +242,7 @@ std::vector<std::uint8_t> FixedMetadataWriter::of(std::int64_t num_rows, std::ui
     std::uint64_t offset = 0;
     for (auto const width : widths_) {
         auto const length = static_cast<std::uint64_t>(num_rows * width);
-        FixedNode const node{
-            static_cast<std::uint64_t>(num_rows), 0, 0, 0, length == 0 ? 0 : offset, length};
+        FixedNode const node{static_cast<std::uint64_t>(num_rows), 0, 0, 0, length == 0 ? 0 : offset, length};
         std::memcpy(at, &node, sizeof node);
         at += sizeof node;
         offset += (length + piece_alignment - 1) / piece_alignment * piece_alignment;
@@ -303,8 +302,8 @@ bool read_fixed_columns(
     Schema const& schema, PackedParts const& parts, std::span<std::byte const> data,
     std::vector<std::byte const*>& values) {
     auto const rows = static_cast<std::uint64_t>(parts.info.num_rows);
-    if (parts.nodes.size() != schema.fields().size() * sizeof(FixedNode) || parts.info.data_size != data.size()
-        || rows > data.size()) {
+    if (parts.nodes.size() != schema.fields().size() * sizeof(FixedNode)
+        || parts.info.data_size != data.size() || rows > data.size()) {
         return false;
     }
     auto const* at = parts.nodes.data();

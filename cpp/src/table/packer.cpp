@@ -138,8 +138,7 @@ void Packer::finish_source(Table const& table) {
 
 bool Packer::has_only_rows(Node const& node) {
     auto const layout = node.field->layout();
-    return node.parent < 0
-           && (layout == Layout::fixed || layout == Layout::bits || layout == Layout::null);
+    return node.parent < 0 && (layout == Layout::fixed || layout == Layout::bits || layout == Layout::null);
 }
 
 void Packer::finish_source_node(std::size_t index, Column const& column) {

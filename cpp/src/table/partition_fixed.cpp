@@ -28,8 +28,7 @@ struct Source {
     std::int64_t width;
 };
 
-void gather(
-    std::byte* to, Source const& from, std::uint16_t const* rows, std::int64_t count) {
+void gather(std::byte* to, Source const& from, std::uint16_t const* rows, std::int64_t count) {
     switch (from.width) {
         case 1:
             append_fixed_rows<std::uint8_t>(to, from.values, rows, count);
@@ -48,8 +47,7 @@ void gather(
             return;
         default:
             for (std::int64_t k = 0; k < count; ++k, to += from.width) {
-                std::memcpy(
-                    to, from.values + rows[k] * from.width, static_cast<std::size_t>(from.width));
+                std::memcpy(to, from.values + rows[k] * from.width, static_cast<std::size_t>(from.width));
             }
     }
 }
@@ -106,7 +104,8 @@ std::vector<PackedData> partition_fixed(
                 continue;
             }
             gather(to, column, rows.data() + begin_of(p), count);
-            std::memset(to + bytes, 0, padded - bytes);  // it travels, and must not carry what lay there before
+            std::memset(
+                to + bytes, 0, padded - bytes);  // it travels, and must not carry what lay there before
             to += padded;
         }
         packed.emplace_back(metadata.of(count, sizes[p]), std::move(buffers[p]));

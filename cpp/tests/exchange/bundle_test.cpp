@@ -39,8 +39,7 @@ class BundleTest : public testing::Test {
         return chunks;
     }
     static std::vector<BundledChunk> read(NewBundle const& bundle) {
-        return read_bundle(
-            bundle.partitions.size(), bundle.packed.metadata, bundle.packed.data->size());
+        return read_bundle(bundle.partitions.size(), bundle.packed.metadata, bundle.packed.data->size());
     }
     static Bytes bytes(PackedData const& data) {
         auto const found = data.data->host_bytes();

@@ -165,9 +165,7 @@ TEST_F(SpillablePartsTest, WhatIsDroppedWhileItMovesIsFreed) {
 
 TEST_F(SpillablePartsTest, PartsMustBeInTheirBuffer) {
     RAPIDSMPF_ABOUT_THE_CPU();
-    auto const make = [&](SpillableParts::Part part) {
-        SpillableParts{br->allocate(device, 10), {part}, 1};
-    };
+    auto const make = [&](SpillableParts::Part part) { SpillableParts{br->allocate(device, 10), {part}, 1}; };
     EXPECT_NO_THROW(make({10, 0}));
     EXPECT_THROW(make({8, 3}), std::invalid_argument);
     EXPECT_THROW(make({11, 0}), std::invalid_argument);

@@ -215,7 +215,8 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     void check_partition(PartitionId partition) const;
     void check_insertable(PartitionId partition) const;
     // Takes out of `chunks` those that go with others to the same rank. Called without the lock.
-    [[nodiscard]] std::vector<OwnedBundle> bundle(std::vector<std::pair<PartitionId, PackedData>>& chunks) const;
+    [[nodiscard]] std::vector<OwnedBundle> bundle(
+        std::vector<std::pair<PartitionId, PackedData>>& chunks) const;
     void insert_locked(OwnedBundle bundle);
     void insert_locked(PartitionId partition, PackedData chunk);
     // Whether chunks that wait to be extracted may share a block, which is free when the last of them is: on a CPU, and while

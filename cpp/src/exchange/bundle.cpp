@@ -110,7 +110,7 @@ bool can_be_bundled(PackedData const& chunk, std::size_t limit) noexcept {
 }
 
 std::vector<NewBundle> make_bundles(
-    std::vector<std::pair<PartitionId, PackedData>>& chunks, BufferResource& br) {
+    std::vector<std::pair<PartitionId, PackedData>>& chunks, BufferResource& br, std::size_t enough) {
     std::vector<NewBundle> bundles;
     std::vector<std::pair<PartitionId, PackedData>> alone;
     for (std::size_t begin = 0; begin < chunks.size();) {
@@ -118,7 +118,7 @@ std::vector<NewBundle> make_bundles(
         bool are_joined = true;
         Buffer const* last = nullptr;
         auto end = begin;
-        for (; end < chunks.size() && bytes < bundle_bytes; ++end) {
+        for (; end < chunks.size() && bytes < enough; ++end) {
             auto const& next = data_of(chunks[end]);
             if (next.size() > 0) {
                 if (last != nullptr && !are_neighbours(*last, next)) {

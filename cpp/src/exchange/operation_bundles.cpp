@@ -28,7 +28,7 @@ std::vector<Operation::OwnedBundle> Operation::bundle(
     std::vector<OwnedBundle> bundles;
     for (Rank owner = 0; owner < static_cast<Rank>(small.size()); ++owner) {
         auto& left = small[static_cast<std::size_t>(owner)];
-        for (auto& bundle : make_bundles(left, *br_)) {
+        for (auto& bundle : make_bundles(left, *br_, std::min(bundle_bytes, plan_.settings.frame_bytes))) {
             bundles.push_back({owner, std::move(bundle)});
         }
         std::move(left.begin(), left.end(), std::back_inserter(rest));

@@ -132,7 +132,9 @@ std::unique_ptr<Buffer> Buffer::view(std::size_t offset, std::size_t size) const
 void Buffer::prefetch_owner() const noexcept {
     // An object of std::make_shared lies right behind its counts; of others these are elsewhere, and nothing is gained.
     constexpr std::size_t counts = 16;
-    __builtin_prefetch(static_cast<std::byte const*>(owner_.get()) - counts, 1);
+    if (owner_) {
+        __builtin_prefetch(static_cast<std::byte const*>(owner_.get()) - counts, 1);
+    }
 }
 
 std::unique_ptr<Buffer> Buffer::cut(std::size_t offset, std::size_t size) {

@@ -150,6 +150,13 @@ TEST_F(BundleTest, ABundleHasABound) {
         found += bundle.partitions.size();
     }
     EXPECT_EQ(found + chunks.size(), 100U);
+
+    Chunks few;
+    for (PartitionId p = 0; p < 5; ++p) {
+        few.emplace_back(p, chunk(100, 1));
+    }
+    EXPECT_EQ(make_bundles(few, *br, 150).size(), 2U);
+    EXPECT_EQ(few.size(), 1U);
 }
 
 // Two chunks of 70 and 5 bytes with 3 and 1 bytes of metadata.

@@ -118,8 +118,11 @@ std::vector<NewBundle> make_bundles(
         bool are_joined = true;
         Buffer const* last = nullptr;
         auto end = begin;
-        for (; end < chunks.size() && bytes < enough; ++end) {
+        for (; end < chunks.size(); ++end) {
             auto const& next = data_of(chunks[end]);
+            if (end > begin && bytes + next.size() > enough) {
+                break;
+            }
             if (next.size() > 0) {
                 if (last != nullptr && !are_neighbours(*last, next)) {
                     if (are_joined && bytes >= enough_together) {

@@ -30,7 +30,7 @@ namespace rapidsmpf::exchange {
 inline constexpr PartitionId bundle_partition = std::numeric_limits<PartitionId>::max();
 // So that each chunk can be read where it is.
 inline constexpr std::size_t bundle_alignment = 64;
-// A bundle takes on chunks until it has this size, or less.
+// A bundle has no more bytes of chunks than this.
 inline constexpr std::size_t bundle_bytes = std::size_t{1} << 20U;
 
 [[nodiscard]] inline bool is_bundle(PieceHeader const& header) noexcept {
@@ -62,7 +62,8 @@ struct NewBundle {
 // Whether a chunk may be part of a bundle: it is in host memory and has at most `limit` bytes.
 [[nodiscard]] bool can_be_bundled(PackedData const& chunk, std::size_t limit) noexcept;
 // Makes bundles of what is more than one chunk, in its order; what is alone is left in `chunks`. Chunks that are neighbours in
-// memory stay where they are, others are copied. A bundle with `enough` bytes takes on no more.
+// memory stay where they are, others are copied. The chunks of a bundle have at most
+// `enough` bytes.
 [[nodiscard]] std::vector<NewBundle> make_bundles(
     std::vector<std::pair<PartitionId, PackedData>>& chunks, BufferResource& br,
     std::size_t enough = bundle_bytes);

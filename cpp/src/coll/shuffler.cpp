@@ -50,8 +50,13 @@ void Shuffler::insert(std::unordered_map<PartitionId, PackedData> chunks) {
     for (auto& [partition, chunk] : chunks) {
         list.emplace_back(partition, std::move(chunk));
     }
-    // What is needed at the same time lies side by side then, here and where it goes.
-    std::sort(list.begin(), list.end(), [](auto const& a, auto const& b) { return a.first < b.first; });
+    // What is needed at the same time lies side by side then, here and where it goes. A map that was filled in order mostly
+    // gives it out backwards.
+    auto const is_before = [](auto const& a, auto const& b) { return a.first < b.first; };
+    std::reverse(list.begin(), list.end());
+    if (!std::is_sorted(list.begin(), list.end(), is_before)) {
+        std::sort(list.begin(), list.end(), is_before);
+    }
     operation_->insert(std::move(list));
 }
 
@@ -78,8 +83,10 @@ void Shuffler::wait_on(PartitionId partition, Timeout timeout) {
 }
 
 std::vector<PackedData> Shuffler::extract(PartitionId partition) {
+    auto chunks = operation_->extract(partition);
     std::vector<PackedData> data;
-    for (auto& chunk : operation_->extract(partition)) {
+    data.reserve(chunks.size());
+    for (auto& chunk : chunks) {
         data.push_back(std::move(chunk.data));
     }
     return data;

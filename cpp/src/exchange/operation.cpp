@@ -136,37 +136,62 @@ PartitionStore::Index Operation::require_local(PartitionId partition) const {
     return *index;
 }
 
+void Operation::check_insertable(PartitionId partition) const {
+    check_partition(partition);
+    RAPIDSMPF_EXPECTS(
+        !finished_[partition],
+        "partition " + std::to_string(partition) + " of " + str()
+            + " is finished: nothing can be inserted into it",
+        std::logic_error);
+}
+
+void Operation::insert_locked(PartitionId partition, PackedData chunk) {
+    auto const owner = plan_.owner(partition);
+    auto const sequence = counts_[partition]++;
+    auto const size = chunk.data->size();
+    auto payload = std::make_shared<Payload>(
+        std::move(chunk), owner == rank_ ? next_use_in_store(partition) : next_use_in_outbox(sequence, size),
+        weak_from_this());
+    br_->statistics()->add(ids_.payload_send, static_cast<double>(payload->size));
+    if (owner == rank_) {
+        store_payload(rank_, partition, sequence, std::move(payload));
+    } else if (!peer(owner).gone) {
+        payload->destinations = 1;
+        peer(owner).outbox.push(Outbox::Piece{partition, sequence, std::move(payload)});
+    }
+}
+
 void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
     auto const available = br_->memory_available(MemoryType::DEVICE);
+    auto const check = [&] {
+        check_usable();
+        for (auto const& [partition, chunk] : chunks) {
+            check_insertable(partition);
+        }
+    };
+    std::vector<OwnedBundle> bundles;
+    if (chunks.size() > 1 && plan_.settings.gather_limit > 0) {
+        {
+            auto const lock = lock_in_turn();
+            check();
+        }
+        bundles = bundle(chunks);  // takes its time
+    }
     bool now = false;
     {
         auto const lock = lock_in_turn();
-        check_usable();
-        for (auto const& [partition, chunk] : chunks) {
-            check_partition(partition);
-            RAPIDSMPF_EXPECTS(
-                !finished_[partition],
-                "partition " + std::to_string(partition) + " of " + str()
-                    + " is finished: nothing can be inserted into it",
-                std::logic_error);
+        check();
+        for (auto const& [owner, content] : bundles) {
+            std::for_each(content.partitions.begin(), content.partitions.end(), [&](PartitionId partition) {
+                check_insertable(partition);
+            });
+        }
+        for (auto& bundle : bundles) {
+            insert_locked(std::move(bundle));
         }
         for (auto& [partition, chunk] : chunks) {
-            if (chunk.empty()) {
-                continue;
-            }
-            auto const owner = plan_.owner(partition);
-            auto const sequence = counts_[partition]++;
-            auto const size = chunk.data->size();
-            auto payload = std::make_shared<Payload>(
-                std::move(chunk),
-                owner == rank_ ? next_use_in_store(partition) : next_use_in_outbox(sequence, size),
-                weak_from_this());
-            br_->statistics()->add(ids_.payload_send, static_cast<double>(payload->size));
-            if (owner == rank_) {
-                store_payload(rank_, partition, sequence, std::move(payload));
-            } else if (!peer(owner).gone) {
-                payload->destinations = 1;
-                peer(owner).outbox.push(Outbox::Piece{partition, sequence, std::move(payload)});
+            if (!chunk.empty()) {
+                insert_locked(partition, std::move(chunk));
             }
         }
         now = has_to_be_said(available);
@@ -363,23 +388,13 @@ std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::opt
     auto pieces = store_.extract(index, source);
     changed_.notify_all();
     lock.unlock();
-    std::stable_sort(pieces.begin(), pieces.end(), [](auto const& a, auto const& b) {
-        return std::pair{a.source, a.sequence} < std::pair{b.source, b.sequence};
-    });
+    PartitionStore::sort(pieces);
+    // Where it lies now: what is on disk is read when somebody wants to see it.
+    auto data = PartitionStore::release(pieces);
     std::vector<Chunk> chunks;
     chunks.reserve(pieces.size());
     for (std::size_t i = 0; i < pieces.size(); ++i) {
-        // They have lain here for long: of many small ones each is a walk from one cold line to the next.
-        constexpr std::size_t ahead = 4;
-        if (i + 2 * ahead < pieces.size()) {
-            __builtin_prefetch(pieces[i + 2 * ahead].payload.get());
-        }
-        if (i + ahead < pieces.size()) {
-            pieces[i + ahead].payload->data.prefetch();
-        }
-        auto const& piece = pieces[i];
-        // Where it lies now: what is on disk is read when somebody wants to see it.
-        chunks.emplace_back(piece.source, piece.sequence, piece.payload->release());
+        chunks.emplace_back(pieces[i].source, pieces[i].sequence, std::move(data[i]));
     }
     return chunks;
 }

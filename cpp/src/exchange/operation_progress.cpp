@@ -71,7 +71,14 @@ void Operation::apply(Peer& from, Message const& message) {
             });
         }
         for (auto const& list : message.frames) {
+            auto metadata = list.metadata;
             for (auto const& piece : list.pieces) {
+                auto const own = metadata.first(piece.metadata_size);
+                metadata = metadata.subspan(own.size());
+                if (is_bundle(piece)) {
+                    (void)check_bundle(piece.sequence, own, piece.data_size);
+                    continue;
+                }
                 RAPIDSMPF_EXPECTS(
                     store_.find(piece.partition).has_value(),
                     "partition " + std::to_string(piece.partition) + " is not one of this rank's",
@@ -99,6 +106,10 @@ void Operation::apply(Peer& from, Message const& message) {
 void Operation::store(Rank source, PieceHeader const& header, PackedData chunk) {
     if (chunk.data->mem_type() != MemoryType::DEVICE) {
         br_->statistics()->add(ids_.recv_to_host, static_cast<double>(chunk.data->size()));
+    }
+    if (is_bundle(header)) {
+        store_bundle(source, header.sequence, std::move(chunk));
+        return;
     }
     store_payload(
         source, header.partition, header.sequence,

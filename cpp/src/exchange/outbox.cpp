@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/exchange/bundle.hpp>
 
 #include "ended_frames.hpp"
 
@@ -187,13 +188,19 @@ void Outbox::stop_writing() {
 }
 
 std::size_t Outbox::backlog() const noexcept {
-    std::size_t pieces = waiting_.size();
+    std::size_t chunks = 0;
+    auto const count = [&](auto const& pieces) {
+        for (auto const& piece : pieces) {
+            chunks += chunks_of(piece.partition, piece.sequence);
+        }
+    };
+    count(waiting_);
     for (auto const* frames : {&announced_, &granted_, &sending_}) {
         for (auto const& frame : *frames) {
-            pieces += frame.pieces.size();
+            count(frame.pieces);
         }
     }
-    return pieces;
+    return chunks;
 }
 
 void Outbox::clear() {

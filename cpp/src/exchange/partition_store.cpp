@@ -2,11 +2,98 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::exchange {
+
+void PartitionStore::sort(std::vector<Piece>& pieces) {
+    auto const is_before = [](Piece const& a, Piece const& b) {
+        return std::tie(a.source, a.sequence) < std::tie(b.source, b.sequence);
+    };
+    if (std::is_sorted(pieces.begin(), pieces.end(), is_before)) {
+        return;
+    }
+    // What comes from one rank mostly comes in order: then to tell the sources apart is all that is to be done.
+    std::vector<std::size_t> ends;
+    for (auto const& piece : pieces) {
+        auto const source = static_cast<std::size_t>(piece.source);
+        if (ends.size() <= source) {
+            ends.resize(source + 1, 0);
+        }
+        ++ends[source];
+    }
+    std::inclusive_scan(ends.begin(), ends.end(), ends.begin());
+    std::vector<std::size_t> order(pieces.size());
+    for (auto i = pieces.size(); i-- > 0;) {
+        order[--ends[static_cast<std::size_t>(pieces[i].source)]] = i;
+    }
+    std::vector<Piece> sorted;
+    sorted.reserve(pieces.size());
+    for (auto const i : order) {
+        sorted.push_back(std::move(pieces[i]));
+    }
+    if (!std::is_sorted(sorted.begin(), sorted.end(), is_before)) {
+        std::stable_sort(sorted.begin(), sorted.end(), is_before);
+    }
+    pieces = std::move(sorted);
+}
+
+std::vector<PackedData> PartitionStore::release(std::span<Piece const> pieces) {
+    constexpr std::size_t at_once = 16;
+    std::vector<PackedData> chunks;
+    chunks.reserve(pieces.size());
+    std::vector<SpillableParts::Wanted> wanted;
+    for (std::size_t begin = 0; begin < pieces.size(); begin += at_once) {
+        auto const group = pieces.subspan(begin, std::min(at_once, pieces.size() - begin));
+        wanted.clear();
+        for (std::size_t i = 0; i < group.size(); ++i) {
+            prefetch(pieces, begin + i);
+            if (group[i].bundle) {
+                wanted.push_back({&group[i].bundle->data(), group[i].index_in_bundle});
+            }
+        }
+        auto taken = SpillableParts::take_all(wanted);
+        auto next = taken.begin();
+        for (auto const& piece : group) {
+            if (piece.bundle) {
+                chunks.emplace_back(piece.bundle->metadata(piece.index_in_bundle), std::move(*next++));
+            } else {
+                chunks.push_back(piece.payload->release());
+            }
+        }
+    }
+    return chunks;
+}
+
+void PartitionStore::prefetch(std::span<Piece const> pieces, std::size_t at) noexcept {
+    constexpr std::size_t step = 8;
+    constexpr std::size_t line = 64;
+    if (at + 3 * step < pieces.size()) {
+        auto const& piece = pieces[at + 3 * step];
+        auto const* const first = piece.bundle ? reinterpret_cast<std::byte const*>(piece.bundle.get())
+                                               : reinterpret_cast<std::byte const*>(piece.payload.get());
+        __builtin_prefetch(first);
+        __builtin_prefetch(first + line);
+    }
+    if (at + 2 * step < pieces.size()) {
+        auto const& piece = pieces[at + 2 * step];
+        if (piece.bundle) {
+            piece.bundle->prefetch_far(piece.index_in_bundle);
+        }
+    }
+    if (at + step < pieces.size()) {
+        auto const& piece = pieces[at + step];
+        if (piece.bundle) {
+            piece.bundle->prefetch_near(piece.index_in_bundle);
+        } else {
+            piece.payload->data.prefetch();
+        }
+    }
+}
 
 PartitionStore::PartitionStore(std::vector<PartitionId> local, Rank nranks)
     : local_{std::move(local)},

@@ -16,6 +16,7 @@ Buffer::Buffer(
       type_{type},
       data_{data},
       size_{size},
+      counted_{size},
       stream_{stream},
       owner_{std::move(owner)},
       extent_{std::move(extent)} {}
@@ -29,7 +30,9 @@ Buffer::~Buffer() {
     }
     owner_.reset();
     extent_ = {};
-    resource_->account(type_, -static_cast<std::int64_t>(size_));
+    if (counted_ > 0) {
+        resource_->account(type_, -static_cast<std::int64_t>(counted_));
+    }
 }
 
 bool Buffer::is_host_accessible() const noexcept {
@@ -97,6 +100,59 @@ void Buffer::wait_for_writes(Stream stream) const {
     if (stream != stream_ && !is_ready()) {
         last_write_->wait(stream);
     }
+}
+
+bool Buffer::is_followed_by(Buffer const& next) const noexcept {
+    return owner_ && owner_ == next.owner_ && data_ + size_ == next.data_ && type_ == next.type_
+           && stream_ == next.stream_ && resource_ == next.resource_ && last_write_ == next.last_write_;
+}
+
+void Buffer::append(std::unique_ptr<Buffer> next) noexcept {
+    size_ += next->size_;
+    counted_ += std::exchange(next->counted_, 0);
+}
+
+std::unique_ptr<Buffer> Buffer::part(
+    std::size_t offset, std::size_t size, std::shared_ptr<void> owner, std::size_t counted) const {
+    RAPIDSMPF_EXPECTS(
+        type_ != MemoryType::DISK && offset <= size_ && size <= size_ - offset,
+        "a part of a buffer that is not in its memory", std::logic_error);
+    std::unique_ptr<Buffer> part{
+        new Buffer{resource_, type_, data_ + offset, size, stream_, std::move(owner)}};
+    part->counted_ = counted;
+    part->last_write_ = last_write_;
+    return part;
+}
+
+std::unique_ptr<Buffer> Buffer::view(std::size_t offset, std::size_t size) const {
+    // It has an owner as far as it knows, so it frees nothing.
+    return part(offset, size, std::shared_ptr<void>{std::shared_ptr<void>{}, data_}, 0);
+}
+
+void Buffer::prefetch_owner() const noexcept {
+    // An object of std::make_shared lies right behind its counts; of others these are elsewhere, and nothing is gained.
+    constexpr std::size_t counts = 16;
+    if (owner_) {
+        __builtin_prefetch(static_cast<std::byte const*>(owner_.get()) - counts, 1);
+    }
+}
+
+std::unique_ptr<Buffer> Buffer::cut(std::size_t offset, std::size_t size) {
+    if (!owner_ && data_ != nullptr) {
+        // From here on the memory has several owners.
+        auto const give_back = [resource = resource_, type = type_, bytes = size_, stream = stream_,
+                                mark = last_write_](std::byte* data) {
+            if (type == MemoryType::HOST && mark) {
+                mark->synchronize();  // a copy into it may still be running
+            }
+            resource->deallocate_memory(type, data, bytes, stream);
+        };
+        owner_ = std::shared_ptr<std::byte>{data_, give_back};
+    }
+    RAPIDSMPF_EXPECTS(size <= counted_, "a part of a buffer was cut out twice", std::logic_error);
+    auto cut = part(offset, size, owner_, size);
+    counted_ -= size;
+    return cut;
 }
 
 }  // namespace rapidsmpf

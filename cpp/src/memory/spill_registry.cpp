@@ -12,11 +12,11 @@
 namespace rapidsmpf::detail {
 
 void SpillRegistry::list(SpillEntry& entry) {
-    if (entry.pins == 0 && entry.size > 0 && entry.buffer->mem_type() != MemoryType::DISK) {
+    if (entry.pins == 0 && entry.held > 0 && entry.buffer->mem_type() != MemoryType::DISK) {
         entry.home = entry.buffer->mem_type();
         auto& home = tier(entry.home);
         home.victims.insert(entry);
-        home.holdings.spillable += static_cast<std::int64_t>(entry.size);
+        home.holdings.spillable += static_cast<std::int64_t>(entry.held);
         entry.listed = true;
     }
 }
@@ -25,7 +25,7 @@ void SpillRegistry::unlist(SpillEntry& entry) {
     if (entry.listed) {
         auto& home = tier(entry.home);
         home.victims.erase(entry);
-        home.holdings.spillable -= static_cast<std::int64_t>(entry.size);
+        home.holdings.spillable -= static_cast<std::int64_t>(entry.held);
         entry.listed = false;
     }
 }
@@ -40,8 +40,12 @@ bool SpillRegistry::add(SpillEntry& entry) {
 void SpillRegistry::drop(EntryPtr const& entry) {
     std::unique_ptr<Buffer> buffer;
     std::unique_ptr<Buffer> lower;
+    std::unique_ptr<SpillParts> parts;
     Lock const lock{mutex_};  // unlocked before the buffers go: they were declared first
     entry->dropped = true;
+    if (!entry->moving) {
+        parts = std::move(entry->parts);
+    }
     if (entry->buffer && !entry->moving && entry->pins == 0) {
         unlist(*entry);
         buffer = std::move(entry->buffer);
@@ -110,6 +114,42 @@ std::unique_ptr<Buffer> SpillRegistry::take(SpillEntry& entry) {
     auto buffer = std::move(entry.buffer);
     lock.unlock();
     return buffer;
+}
+
+std::vector<std::unique_ptr<Buffer>> SpillRegistry::take_parts(std::span<TakenPart const> wanted) {
+    std::vector<std::unique_ptr<Buffer>> taken;
+    taken.reserve(wanted.size());
+    Lock lock{mutex_};
+    for (auto const& [entry, index] : wanted) {
+        if (entry->buffer) {
+            entry->buffer->prefetch_owner();
+        }
+    }
+    for (auto const& [entry, index] : wanted) {
+        taken.push_back(take_part(lock, *entry, index));
+    }
+    return taken;
+}
+
+std::unique_ptr<Buffer> SpillRegistry::take_part(Lock& lock, SpillEntry& entry, std::size_t index) {
+    moved_.wait(lock, [&] { return !entry.moving; });
+    auto& parts = *entry.parts;
+    auto& place = parts.places.at(index);
+    RAPIDSMPF_EXPECTS(!place.taken, "the part has been taken", std::logic_error);
+    place.taken = true;
+    if (!parts.stored.empty()) {
+        return std::move(parts.stored[index]);
+    }
+    auto const size = place.size;
+    auto part = entry.buffer->cut(place.offset, size);
+    entry.held -= size;
+    if (entry.listed) {
+        tier(entry.home).holdings.spillable -= static_cast<std::int64_t>(size);
+        if (entry.held == 0) {
+            unlist(entry);
+        }
+    }
+    return part;
 }
 
 void SpillRegistry::wait_while_moving(SpillEntry const& entry) {
@@ -188,42 +228,84 @@ std::vector<SpillRegistry::EntryPtr> SpillRegistry::choose(MemoryType type, std:
         auto& entry = home.victims.first();
         unlist(entry);
         entry.moving = true;
-        bytes += entry.size;
-        home.holdings.moving += static_cast<std::int64_t>(entry.size);
+        bytes += entry.held;
+        home.holdings.moving += static_cast<std::int64_t>(entry.held);
         chosen.push_back(entry.shared_from_this());
     }
     return chosen;
 }
 
-void SpillRegistry::copy_down(
-    BufferResource& br, MemoryType type, std::vector<EntryPtr> const& victims,
-    std::vector<std::unique_ptr<Buffer>>& copies) {
-    std::vector<std::size_t> left;
-    for (std::size_t i = 0; i < victims.size(); ++i) {
-        if (!victims[i]->lower) {
-            left.push_back(i);
+std::size_t SpillRegistry::count_moves(SpillEntry const& entry) {
+    if (entry.parts) {
+        auto const& places = entry.parts->places;
+        return static_cast<std::size_t>(
+            std::count_if(places.begin(), places.end(), [](auto const& place) { return !place.taken; }));
+    }
+    return entry.lower ? 0 : 1;
+}
+
+std::vector<SpillRegistry::Move> SpillRegistry::moves_of(std::vector<EntryPtr> const& victims) {
+    std::vector<Move> moves;
+    for (auto const& victim : victims) {
+        if (victim->parts) {
+            for (auto const& place : victim->parts->places) {
+                if (!place.taken) {
+                    auto view = victim->buffer->view(place.offset, place.size);
+                    moves.push_back({view.get(), std::move(view), nullptr});
+                }
+            }
+        } else if (!victim->lower) {
+            moves.push_back({victim->buffer.get(), nullptr, nullptr});
         }
     }
+    return moves;
+}
+
+void SpillRegistry::copy_down(BufferResource& br, MemoryType type, std::vector<Move>& moves) {
     for (auto const target : br.spill_targets(type)) {
+        std::vector<Move*> left;
         std::vector<Buffer const*> sources;
-        for (auto const i : left) {
-            sources.push_back(victims[i]->buffer.get());
+        for (auto& move : moves) {
+            if (!move.copy && (!move.view || target == MemoryType::DISK)) {
+                left.push_back(&move);
+                sources.push_back(move.source);
+            }
+        }
+        if (left.empty()) {
+            continue;
         }
         auto below = target == MemoryType::DISK ? br.write_to_disk(sources)
                                                 : br.copy_while_there_is_room(sources, target);
-        std::vector<std::size_t> without_room;
         for (std::size_t k = 0; k < left.size(); ++k) {
-            if (below[k]) {
-                copies[left[k]] = std::move(below[k]);
-            } else {
-                without_room.push_back(left[k]);
-            }
-        }
-        left = std::move(without_room);
-        if (left.empty()) {
-            return;
+            left[k]->copy = std::move(below[k]);
         }
     }
+}
+
+std::unique_ptr<Buffer> SpillRegistry::replace(SpillEntry& entry, std::span<Move> moves) {
+    if (!entry.parts) {
+        auto below = moves.empty() ? std::move(entry.lower) : std::move(moves.front().copy);
+        return below || entry.dropped ? std::exchange(entry.buffer, std::move(below)) : nullptr;
+    }
+    if (entry.dropped) {
+        return std::move(entry.buffer);
+    }
+    bool const is_stored =
+        moves.size() == count_moves(entry)
+        && std::all_of(moves.begin(), moves.end(), [](Move const& move) { return move.copy != nullptr; });
+    if (!is_stored) {
+        return nullptr;
+    }
+    entry.held = 0;
+    auto& stored = entry.parts->stored;
+    stored.resize(entry.parts->places.size());
+    auto move = moves.begin();
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+        if (!entry.parts->places[i].taken) {
+            stored[i] = std::move((move++)->copy);
+        }
+    }
+    return std::move(entry.buffer);
 }
 
 std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_t amount) {
@@ -231,30 +313,36 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
     if (victims.empty()) {
         return 0;
     }
-    std::vector<std::unique_ptr<Buffer>> copies(victims.size());
+    std::vector<Move> moves;
     std::exception_ptr error;
     try {
-        copy_down(br, type, victims, copies);
+        moves = moves_of(victims);
+        copy_down(br, type, moves);
     } catch (...) {
         error = std::current_exception();
     }
     std::size_t freed = 0;
     std::vector<std::unique_ptr<Buffer>> gone;
+    std::vector<std::unique_ptr<SpillParts>> gone_parts;
     std::vector<std::shared_ptr<MoveListener>> listeners;
     {
         Lock lock{mutex_};
         auto& home = tier(type);
-        for (std::size_t i = 0; i < victims.size(); ++i) {
-            auto& entry = *victims[i];
-            home.holdings.moving -= static_cast<std::int64_t>(entry.size);
-            auto below = copies[i] ? std::move(copies[i]) : std::move(entry.lower);
-            if (below || entry.dropped) {
-                gone.push_back(std::exchange(entry.buffer, std::move(below)));
-                freed += entry.size;
+        auto left = std::span{moves};
+        for (auto const& victim : victims) {
+            auto& entry = *victim;
+            auto const held = entry.held;
+            home.holdings.moving -= static_cast<std::int64_t>(held);
+            auto const own = left.first(std::min(count_moves(entry), left.size()));
+            left = left.subspan(own.size());
+            if (auto moved = replace(entry, own)) {
+                gone.push_back(std::move(moved));
+                freed += held;
             }
             end_move(lock, entry, listeners);
             if (entry.dropped) {
                 gone.push_back(std::move(entry.buffer));
+                gone_parts.push_back(std::move(entry.parts));
             } else {
                 list(entry);
             }
@@ -262,6 +350,7 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
         ++home.moves;
     }
     gone.clear();
+    gone_parts.clear();
     moved_.notify_all();
     for (auto const& listener : listeners) {
         listener->moved();

@@ -10,11 +10,14 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include <rapidsmpf/memory/buffer.hpp>
 #include <rapidsmpf/memory/memory_reservation.hpp>
 #include <rapidsmpf/memory/spillable_buffer.hpp>
+#include <rapidsmpf/memory/spillable_parts.hpp>
 
 #include "victim_order.hpp"
 
@@ -27,17 +30,37 @@ namespace detail {
 // Moved in one go: enough to keep a disk busy, little enough that those who wait for memory are served meanwhile.
 inline constexpr std::size_t spill_batch = 64UL << 20U;
 
+// The parts of an entry that is taken in parts.
+struct SpillParts {
+    struct Place {
+        std::size_t offset;
+        std::size_t size;
+        bool taken;
+    };
+    explicit SpillParts(std::vector<SpillableParts::Part> const& parts) {
+        places.reserve(parts.size());
+        for (auto const& part : parts) {
+            places.push_back({part.offset, part.size, false});
+        }
+    }
+    std::vector<Place> places;
+    std::vector<std::unique_ptr<Buffer>> stored;  // on disk, by part; empty: they are in memory
+};
+
+// What is looked at whenever one is used comes first: there may be very many.
 struct SpillEntry : std::enable_shared_from_this<SpillEntry> {
-    std::unique_ptr<Buffer> buffer;  // null once taken
-    std::unique_ptr<Buffer> lower;   // the same bytes further down, left there by a fetch
-    std::size_t size{0};
-    SpillableBuffer::NextUse next_use{0};
-    std::uint32_t pins{0};
-    bool listed{false};  // among the victims of its tier, `home`
+    std::unique_ptr<Buffer> buffer;     // null once taken
+    std::unique_ptr<SpillParts> parts;  // null: it is taken as a whole
+    std::size_t held{0};                // of `size`, what moving it would free
+    bool listed{false};                 // among the victims of its tier, `home`
     MemoryType home{MemoryType::DEVICE};
     bool moving{false};   // somebody reads `buffer` to replace it
     bool dropped{false};  // the SpillableBuffer is gone
     bool refused{false};  // tell the listener when the move ends
+    std::uint32_t pins{0};
+    std::size_t size{0};
+    SpillableBuffer::NextUse next_use{0};
+    std::unique_ptr<Buffer> lower;  // the same bytes further down, left there by a fetch
     std::weak_ptr<MoveListener> listener;
     std::exception_ptr error;  // of a fetch
     VictimHook<SpillEntry> hook;
@@ -56,6 +79,12 @@ class SpillRegistry {
     [[nodiscard]] bool try_pin(SpillEntry& entry);
     void unpin(SpillEntry& entry) noexcept;
     [[nodiscard]] std::unique_ptr<Buffer> take(SpillEntry& entry);
+    struct TakenPart {
+        SpillEntry* entry;
+        std::size_t index;
+    };
+    // Waits for moves to end. Throws std::logic_error when one has been taken before.
+    [[nodiscard]] std::vector<std::unique_ptr<Buffer>> take_parts(std::span<TakenPart const> wanted);
     // See SpillableBuffer::fetch(); `memory` is what to read into.
     void fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory);
     // Whether the bytes are on disk and nobody is reading them back.
@@ -85,12 +114,21 @@ class SpillRegistry {
     using Lock = std::unique_lock<std::mutex>;
 
     [[nodiscard]] std::vector<EntryPtr> choose(MemoryType tier, std::size_t amount);
-    // Copies of the victims' bytes further down, null where there was no room; none where `lower` is set.
-    void copy_down(
-        BufferResource& br, MemoryType tier, std::vector<EntryPtr> const& victims,
-        std::vector<std::unique_ptr<Buffer>>& copies);
+    // A buffer that is to be moved, or one of the parts of one.
+    struct Move {
+        Buffer const* source;
+        std::unique_ptr<Buffer> view;  // that is the source, if it is a part: goes to disk and nowhere else
+        std::unique_ptr<Buffer> copy;  // its bytes further down; null where there was no room
+    };
+    // By victim, and by part; none where the bytes are further down already.
+    [[nodiscard]] static std::vector<Move> moves_of(std::vector<EntryPtr> const& victims);
+    static void copy_down(BufferResource& br, MemoryType tier, std::vector<Move>& moves);
+    // What has left memory: what is to be freed, and how much it was.
+    [[nodiscard]] static std::unique_ptr<Buffer> replace(SpillEntry& entry, std::span<Move> moves);
+    [[nodiscard]] static std::size_t count_moves(SpillEntry const& entry);
     void finish_fetch(EntryPtr const& entry, std::unique_ptr<Buffer> fetched, std::exception_ptr error);
     void end_move(Lock& lock, SpillEntry& entry, std::vector<std::shared_ptr<MoveListener>>& listeners);
+    [[nodiscard]] std::unique_ptr<Buffer> take_part(Lock& lock, SpillEntry& entry, std::size_t index);
     void list(SpillEntry& entry);
     void unlist(SpillEntry& entry);
     [[nodiscard]] Tier& tier(MemoryType type) { return tiers_[static_cast<std::size_t>(type)]; }

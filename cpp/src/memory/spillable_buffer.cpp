@@ -16,6 +16,7 @@ SpillableBuffer::SpillableBuffer(
     resource_ = buffer->resource();
     entry_ = std::make_shared<detail::SpillEntry>();
     entry_->size = buffer->size();
+    entry_->held = buffer->size();
     entry_->buffer = std::move(buffer);
     entry_->next_use = next_use;
     entry_->listener = std::move(listener);

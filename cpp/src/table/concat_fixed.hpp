@@ -31,7 +31,7 @@ class FixedConcat {
         std::vector<PackedData>&& parts, BufferResource& br, AllowOverbooking allow) &&;
 
   private:
-    // Of its first column, before it is copied.
+    // What is copied first of it.
     void prefetch_start(std::size_t part) const;
     std::shared_ptr<Schema const> schema_;
     std::vector<std::int64_t> rows_;        // by part

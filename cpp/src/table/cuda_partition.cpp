@@ -424,11 +424,12 @@ class GpuPartitioner {
         std::vector<std::unique_ptr<Buffer>> buffers) const {
         std::vector<std::uint8_t> schema;
         table_.schema()->serialize(schema);
+        auto const beginning = PackedMetadataWriter::beginning(schema);
         std::vector<PackedData> packed;
         packed.reserve(num_partitions_);
         for (std::size_t p = 0; p < num_partitions_; ++p) {
             auto const rows = static_cast<std::int64_t>(known_[spaces_.front().counted_at + p]);
-            packed.emplace_back(layout.metadata(p, schema, rows, sizes[p]), std::move(buffers[p]));
+            packed.emplace_back(layout.metadata(p, beginning, rows, sizes[p]), std::move(buffers[p]));
         }
         return packed;
     }

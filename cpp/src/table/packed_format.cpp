@@ -20,8 +20,13 @@ constexpr std::uint32_t version = 1;
 // Positions in the header.
 constexpr std::size_t size_at = 8;
 constexpr std::size_t crc_at = 16;
+constexpr std::size_t rows_at = 20;
+constexpr std::size_t data_size_at = 28;
 constexpr std::size_t header_size = 44;
 constexpr std::size_t expected_node_size = 64;  // most take less
+// The node of a column of fixed width: length, null count, where the validity is and how long, where the values are and how
+// long.
+using FixedNode = std::array<std::uint64_t, 6>;
 
 bool has_data_piece(Layout layout) {
     return layout == Layout::offsets32 || layout == Layout::offsets64 || layout == Layout::view;
@@ -154,20 +159,29 @@ class NodeReader {
 
 }  // namespace
 
-PackedMetadataWriter::PackedMetadataWriter(
-    std::span<std::uint8_t const> schema, std::int64_t num_rows, std::uint64_t data_size,
-    std::size_t expected_nodes) {
+std::vector<std::uint8_t> PackedMetadataWriter::beginning(std::span<std::uint8_t const> schema) {
     RAPIDSMPF_EXPECTS(schema.size() <= UINT32_MAX, "a schema takes more than 4 GiB", std::invalid_argument);
-    bytes_.reserve(header_size + schema.size() + expected_nodes * expected_node_size);
-    ByteWriter out{bytes_};
+    std::vector<std::uint8_t> bytes;
+    bytes.reserve(header_size + schema.size());
+    ByteWriter out{bytes};
     out.number(magic);
     out.number(version);
     out.number(std::uint64_t{0});  // size, set by finish()
     out.number(std::uint32_t{0});  // checksum, likewise
-    out.number(num_rows);
-    out.number(data_size);
+    out.number(std::int64_t{0});   // rows and bytes, set for each table
+    out.number(std::uint64_t{0});
     out.number(std::uint64_t{schema.size()});
-    bytes_.insert(bytes_.end(), schema.begin(), schema.end());
+    bytes.insert(bytes.end(), schema.begin(), schema.end());
+    return bytes;
+}
+
+PackedMetadataWriter::PackedMetadataWriter(
+    std::span<std::uint8_t const> beginning, std::int64_t num_rows, std::uint64_t data_size,
+    std::size_t expected_nodes) {
+    bytes_.reserve(beginning.size() + expected_nodes * expected_node_size);
+    bytes_.insert(bytes_.end(), beginning.begin(), beginning.end());
+    std::memcpy(bytes_.data() + rows_at, &num_rows, sizeof num_rows);
+    std::memcpy(bytes_.data() + data_size_at, &data_size, sizeof data_size);
 }
 
 void PackedMetadataWriter::node(Layout layout, PackedNode const& node) {
@@ -206,6 +220,36 @@ std::vector<std::uint8_t> PackedMetadataWriter::finish() {
     auto const crc = checksum(bytes_);
     std::memcpy(bytes_.data() + crc_at, &crc, sizeof crc);
     return std::move(bytes_);
+}
+
+FixedMetadataWriter::FixedMetadataWriter(Schema const& schema) {
+    std::vector<std::uint8_t> text;
+    schema.serialize(text);
+    bytes_ = PackedMetadataWriter::beginning(text);
+    nodes_at_ = bytes_.size();
+    for (auto const& field : schema.fields()) {
+        widths_.push_back(field.width());
+    }
+    bytes_.resize(nodes_at_ + widths_.size() * sizeof(FixedNode));
+    std::uint64_t const size = bytes_.size();
+    std::memcpy(bytes_.data() + size_at, &size, sizeof size);
+}
+
+std::vector<std::uint8_t> FixedMetadataWriter::of(std::int64_t num_rows, std::uint64_t data_size) {
+    std::memcpy(bytes_.data() + rows_at, &num_rows, sizeof num_rows);
+    std::memcpy(bytes_.data() + data_size_at, &data_size, sizeof data_size);
+    auto* at = bytes_.data() + nodes_at_;
+    std::uint64_t offset = 0;
+    for (auto const width : widths_) {
+        auto const length = static_cast<std::uint64_t>(num_rows * width);
+        FixedNode const node{static_cast<std::uint64_t>(num_rows), 0, 0, 0, length == 0 ? 0 : offset, length};
+        std::memcpy(at, &node, sizeof node);
+        at += sizeof node;
+        offset += (length + piece_alignment - 1) / piece_alignment * piece_alignment;
+    }
+    auto const crc = checksum(bytes_);
+    std::memcpy(bytes_.data() + crc_at, &crc, sizeof crc);
+    return bytes_;
 }
 
 PackedParts split_packed_metadata(std::span<std::uint8_t const> metadata) {
@@ -257,18 +301,16 @@ std::vector<Column> read_packed_columns(
 bool read_fixed_columns(
     Schema const& schema, PackedParts const& parts, std::span<std::byte const> data,
     std::vector<std::byte const*>& values) {
-    // A node of such a column: length, null count, validity, values.
-    using Node = std::array<std::uint64_t, 6>;
     auto const rows = static_cast<std::uint64_t>(parts.info.num_rows);
-    if (parts.nodes.size() != schema.fields().size() * sizeof(Node) || parts.info.data_size != data.size()
-        || rows > data.size()) {
+    if (parts.nodes.size() != schema.fields().size() * sizeof(FixedNode)
+        || parts.info.data_size != data.size() || rows > data.size()) {
         return false;
     }
     auto const* at = parts.nodes.data();
     for (auto const& field : schema.fields()) {
-        Node node;
-        std::memcpy(&node, at, sizeof(Node));
-        at += sizeof(Node);
+        FixedNode node;
+        std::memcpy(&node, at, sizeof(FixedNode));
+        at += sizeof(FixedNode);
         auto const [length, nulls, validity, validity_size, offset, size] = node;
         std::uint64_t needed = 0;
         bool const fits = length == rows && nulls == 0 && validity % piece_alignment == 0

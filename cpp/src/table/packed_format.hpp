@@ -35,14 +35,30 @@ struct PackedNode {
 // Nodes in the order in which they are written: depth first, children before the dictionary.
 class PackedMetadataWriter {
   public:
+    // What the metadata of all tables with this schema begin with.
+    [[nodiscard]] static std::vector<std::uint8_t> beginning(std::span<std::uint8_t const> schema);
+
     PackedMetadataWriter(
-        std::span<std::uint8_t const> schema, std::int64_t num_rows, std::uint64_t data_size,
+        std::span<std::uint8_t const> beginning, std::int64_t num_rows, std::uint64_t data_size,
         std::size_t expected_nodes);
     void node(Layout layout, PackedNode const& node);
     [[nodiscard]] std::vector<std::uint8_t> finish();
 
   private:
     std::vector<std::uint8_t> bytes_;
+};
+
+// The same for many tables with columns of fixed width alone, none of them with nulls, that lie one behind the other in the
+// data: they differ in a few numbers.
+class FixedMetadataWriter {
+  public:
+    explicit FixedMetadataWriter(Schema const& schema);
+    [[nodiscard]] std::vector<std::uint8_t> of(std::int64_t num_rows, std::uint64_t data_size);
+
+  private:
+    std::vector<std::int64_t> widths_;
+    std::size_t nodes_at_;
+    std::vector<std::uint8_t> bytes_;  // of the last one
 };
 
 struct PackedParts {

@@ -73,9 +73,9 @@ std::vector<std::size_t> PackedLayout::place() {
 }
 
 std::vector<std::uint8_t> PackedLayout::metadata(
-    std::size_t partition, std::span<std::uint8_t const> schema, std::int64_t rows,
+    std::size_t partition, std::span<std::uint8_t const> beginning, std::int64_t rows,
     std::uint64_t size) const {
-    PackedMetadataWriter writer{schema, rows, size, fields_.size()};
+    PackedMetadataWriter writer{beginning, rows, size, fields_.size()};
     for (std::size_t node = 0; node < fields_.size(); ++node) {
         auto const& placed = piece(node, partition);
         auto const& field = *fields_[node];

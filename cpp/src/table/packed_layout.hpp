@@ -49,9 +49,9 @@ class PackedLayout {
     // Gives every buffer its place; returns the size of each partition's memory. Throws std::invalid_argument when a
     // column has more bytes or items than its offsets can number.
     [[nodiscard]] std::vector<std::size_t> place();
-    // The metadata of a partition; `schema` as Schema::serialize() writes it.
+    // The metadata of a partition; `beginning` is what PackedMetadataWriter::beginning() makes of the schema.
     [[nodiscard]] std::vector<std::uint8_t> metadata(
-        std::size_t partition, std::span<std::uint8_t const> schema, std::int64_t rows,
+        std::size_t partition, std::span<std::uint8_t const> beginning, std::int64_t rows,
         std::uint64_t size) const;
 
   private:

@@ -104,6 +104,9 @@ template <typename Selection>
 void Packer::count_node(std::size_t index, Column const& column, Selection const& selection) {
     auto& node = nodes_[index];
     node.is_nullable |= column.validity != nullptr;
+    if (has_only_rows(node)) {
+        return;  // as many as the table: finish_source()
+    }
     auto* const pieces = this->pieces(index);
     auto const count = [&](auto const& count_bytes) {
         selection.for_each_run([&](std::size_t p, auto const& run) {
@@ -133,10 +136,19 @@ void Packer::finish_source(Table const& table) {
     }
 }
 
+bool Packer::has_only_rows(Node const& node) {
+    auto const layout = node.field->layout();
+    return node.parent < 0 && (layout == Layout::fixed || layout == Layout::bits || layout == Layout::null);
+}
+
 void Packer::finish_source_node(std::size_t index, Column const& column) {
     auto& node = nodes_[index];
     auto const layout = node.field->layout();
-    if (layout == Layout::view) {
+    if (has_only_rows(node)) {
+        for (std::size_t p = 0; p < num_partitions_; ++p) {
+            pieces(index)[p].rows = rows_[p];
+        }
+    } else if (layout == Layout::view) {
         std::int64_t total{0};
         bool can_move = !column.variadic.empty();
         for (auto const& buffer : column.variadic) {
@@ -375,11 +387,12 @@ std::vector<PackedData> Packer::finish() {
     }
     std::vector<std::uint8_t> schema;
     schema_->serialize(schema);
+    auto const beginning = PackedMetadataWriter::beginning(schema);
     std::vector<PackedData> packed;
     packed.reserve(num_partitions_);
     for (std::size_t p = 0; p < num_partitions_; ++p) {
         auto const* const base = buffers_[p]->data();
-        PackedMetadataWriter metadata{schema, rows_[p], buffers_[p]->size(), nodes_.size()};
+        PackedMetadataWriter metadata{beginning, rows_[p], buffers_[p]->size(), nodes_.size()};
         for (std::size_t n = 0; n < nodes_.size(); ++n) {
             auto& piece = pieces(n)[p];
             auto const& field = *nodes_[n].field;

@@ -88,6 +88,8 @@ class Packer {
     std::size_t add_node(Field const& field, int parent, std::size_t position);
     [[nodiscard]] Piece* pieces(std::size_t node) noexcept { return pieces_.data() + node * num_partitions_; }
     [[nodiscard]] Column const& column_of(std::size_t node, Table const& table) const;
+    // A column of the table with nothing to count but rows.
+    [[nodiscard]] static bool has_only_rows(Node const& node);
     [[nodiscard]] DictionaryPlan& plan_of(std::size_t node);
 
     // Calls visit(node, column, selection) for a column and, while it returns true, for its children.

@@ -12,6 +12,7 @@
 #include "column_access.hpp"
 #include "device_table.hpp"
 #include "packer.hpp"
+#include "partition_fixed.hpp"
 #include "row_hasher.hpp"
 
 namespace rapidsmpf {
@@ -99,6 +100,13 @@ std::vector<PackedData> pack_by(
     Table const& table, int num_partitions, BufferResource& br, std::span<std::uint32_t const> placement,
     PartitionsOf const& partitions_of) {
     auto const count = static_cast<std::size_t>(num_partitions);
+    if (detail::can_partition_fixed(table, count)) {
+        std::vector<std::uint32_t> partitions(static_cast<std::size_t>(table.num_rows()));
+        if (!partitions.empty()) {
+            partitions_of(0, std::span{partitions});
+        }
+        return detail::partition_fixed(table, count, partitions, placement, br);
+    }
     detail::Packer packer{table.schema(), count};
     PartitionedRows rows{table.num_rows(), count};
     std::vector<std::uint32_t> partitions;

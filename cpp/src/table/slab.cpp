@@ -34,23 +34,48 @@ MemoryReservation reserve(std::size_t size, MemoryType type, BufferResource& br,
     return std::move(reservation);
 }
 
-// Memory that is not accounted for as a whole, but part by part as it is adopted.
-std::shared_ptr<std::byte> allocate_slab(
-    std::size_t size, MemoryType type, BufferResource& br, Stream stream) {
+// Memory that is not accounted for as a whole, but part by part. The owner is an object of std::make_shared:
+// Buffer::prefetch_owner().
+struct Slab {
+    std::byte* memory;
+    std::shared_ptr<void> owner;
+};
+
+template <typename Allocate, typename Free>
+Slab make_slab(Allocate const& allocate, Free free) {
+    struct Held {
+        explicit Held(Free free_) : free{std::move(free_)} {}
+        Held(Held const&) = delete;
+        Held& operator=(Held const&) = delete;
+        ~Held() {
+            if (memory != nullptr) {
+                free(memory);
+            }
+        }
+        void* memory{nullptr};
+        Free free;
+    };
+    auto held = std::make_shared<Held>(std::move(free));
+    held->memory = allocate();
+    auto* const memory = static_cast<std::byte*>(held->memory);
+    return {memory, std::move(held)};
+}
+
+Slab allocate_slab(std::size_t size, MemoryType type, BufferResource& br, Stream stream) {
     if (type != MemoryType::DEVICE) {
-        return {static_cast<std::byte*>(device::allocate_host(size)), [size](std::byte* pointer) {
-                    device::deallocate_host(pointer, size);
-                }};
+        return make_slab(
+            [&] { return device::allocate_host(size); },
+            [size](void* memory) { device::deallocate_host(memory, size); });
     }
     if (auto const resource = br.device_mr()) {
-        return {
-            static_cast<std::byte*>(resource->allocate(size, stream)),
-            [size, resource, stream](std::byte* pointer) { resource->deallocate(pointer, size, stream); }};
+        return make_slab(
+            [&] { return resource->allocate(size, stream); },
+            [size, resource, stream](void* memory) { resource->deallocate(memory, size, stream); });
     }
     auto& device = br.device();
-    return {
-        static_cast<std::byte*>(device.allocate(size, stream)),
-        [size, &device, stream](std::byte* pointer) { device.deallocate(pointer, size, stream); }};
+    return make_slab(
+        [&] { return device.allocate(size, stream); },
+        [size, &device, stream](void* memory) { device.deallocate(memory, size, stream); });
 }
 
 std::vector<std::unique_ptr<Buffer>> allocate(
@@ -76,12 +101,12 @@ std::vector<std::unique_ptr<Buffer>> allocate(
             }
             continue;
         }
-        auto const slab = allocate_slab(together, type, br, stream);
+        auto slab = allocate_slab(together, type, br, stream);
         br.release(reservation, together);
-        auto* at = slab.get();
-        for (; k < end; ++k) {
+        auto const whole = br.adopt(type, slab.memory, together, std::move(slab.owner), stream);
+        for (std::size_t at = 0; k < end; ++k) {
             auto const size = sizes[part(k)];
-            buffers[part(k)] = br.adopt(type, at, size, slab, stream);
+            buffers[part(k)] = whole->cut(at, size);
             at += size;
         }
     }
@@ -102,19 +127,25 @@ std::vector<std::unique_ptr<Buffer>> allocate_parts(
 
 DeviceSlab allocate_device_slab(std::size_t size, BufferResource& br, AllowOverbooking allow, Stream stream) {
     auto reservation = reserve(size, MemoryType::DEVICE, br, allow);
-    auto memory = allocate_slab(size, MemoryType::DEVICE, br, stream);
-    return {std::move(memory), std::move(reservation)};
+    auto slab = allocate_slab(size, MemoryType::DEVICE, br, stream);
+    return {std::shared_ptr<std::byte>{std::move(slab.owner), slab.memory}, std::move(reservation)};
 }
 
 std::vector<std::unique_ptr<Buffer>> cut_slab(
     DeviceSlab slab, std::span<std::size_t const> sizes, std::span<std::uint32_t const> order,
     BufferResource& br, Stream stream) {
+    std::size_t total{0};
+    for (auto const size : sizes) {
+        total += size;
+    }
     slab.reservation.clear();  // from here on the parts count
+    auto* const begin = slab.memory.get();
+    auto const whole = br.adopt(MemoryType::DEVICE, begin, total, std::move(slab.memory), stream);
     std::vector<std::unique_ptr<Buffer>> buffers(sizes.size());
-    auto* at = slab.memory.get();
+    std::size_t at{0};
     for (std::size_t k = 0; k < sizes.size(); ++k) {
         auto const part = order.empty() ? k : order[k];
-        buffers[part] = br.adopt(MemoryType::DEVICE, at, sizes[part], slab.memory, stream);
+        buffers[part] = whole->cut(at, sizes[part]);
         at += sizes[part];
     }
     return buffers;

@@ -452,5 +452,35 @@ TEST_F(Concat, says_when_memory_is_short) {
     EXPECT_THROW(static_cast<void>(unpack_and_concat(std::move(parts), *small)), ReservationError);
 }
 
+// What a small piece is does not depend on how it was made.
+TEST_F(Partition, small_pieces_of_plain_columns_are_what_they_would_be_packed_alone) {
+    for (int const count : {1, 2, 7, 200}) {
+        for (std::int64_t const rows : {0, 1, 30, 2'000}) {
+            auto const whole = fixed_width_table(rows + 5, 77);
+            auto const table = whole.slice(3, rows);
+            std::vector<std::uint32_t> placement(static_cast<std::size_t>(count));
+            std::iota(placement.rbegin(), placement.rend(), 0U);
+            auto const numbers = hash_partition_ids(table, std::vector{0}, count);
+            auto const parts = partition_and_pack(table, std::vector{0}, count, *br_, 0, placement);
+            ASSERT_EQ(parts.size(), static_cast<std::size_t>(count));
+            for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(count); ++p) {
+                std::vector<Table> its_rows;
+                for (std::int64_t row = 0; row < rows; ++row) {
+                    if (numbers[static_cast<std::size_t>(row)] == p) {
+                        its_rows.push_back(table.slice(row, 1));
+                    }
+                }
+                its_rows.push_back(table.slice(0, 0));
+                auto const expected = pack(concat(its_rows, *br_), *br_);
+                EXPECT_EQ(parts[p].metadata, expected.metadata);
+                auto const found = parts[p].data->host_bytes();
+                auto const wanted = expected.data->host_bytes();
+                ASSERT_EQ(found.size(), wanted.size());
+                EXPECT_TRUE(std::equal(found.begin(), found.end(), wanted.begin()));
+            }
+        }
+    }
+}
+
 }  // namespace
 }  // namespace rapidsmpf

@@ -2,7 +2,7 @@
 // partition is complete. What the chunks mean, and who wants them, is the business of coll/.
 //
 // How a chunk travels, from rank A to rank B (wire.hpp has the messages):
-//   1. insert() gives it a sequence number and puts it into A's outbox for B.
+//   1. insert() gives it a sequence number and puts it into A's outbox for B; small ones of one call as a bundle.
 //   2. On its next tick A sends B one control message with everything it has for it. Small chunks travel in it
 //      as long as A's eager credit lasts; others are announced in frames: sizes and metadata only.
 //   3. B queues the frame. When the receive budget has room B allocates memory for it in the best tier that
@@ -41,11 +41,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/exchange/bundle.hpp>
 #include <rapidsmpf/exchange/inbox.hpp>
 #include <rapidsmpf/exchange/outbox.hpp>
 #include <rapidsmpf/exchange/partition_store.hpp>
@@ -97,7 +99,7 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     Operation(Operation const&) = delete;
     Operation& operator=(Operation const&) = delete;
 
-    // Chunks for partitions. Throws std::out_of_range, std::logic_error as Shuffler::insert().
+    // Chunks for partitions, one for each at most. Throws std::out_of_range, std::logic_error as Shuffler::insert().
     void insert(std::vector<std::pair<PartitionId, PackedData>> chunks);
     // One chunk for the one partition that each rank owns, with the caller's sequence number.
     void insert_for_all(std::uint64_t sequence, PackedData chunk);
@@ -194,6 +196,11 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         Statistics::Id start_sends;
         Statistics::Id check_finished;
     };
+    // Small chunks for one rank, before they have their numbers.
+    struct OwnedBundle {
+        Rank owner;
+        NewBundle content;
+    };
     using Lock = std::unique_lock<std::mutex>;
     // For users, between two rounds of the progress thread.
     [[nodiscard]] Lock lock_in_turn() const { return turns_.take(mutex_); }
@@ -206,6 +213,15 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     void check_usable() const;
     [[nodiscard]] PartitionStore::Index require_local(PartitionId partition) const;
     void check_partition(PartitionId partition) const;
+    void check_insertable(PartitionId partition) const;
+    // Takes out of `chunks` those that go with others to the same rank. Called without the lock.
+    [[nodiscard]] std::vector<OwnedBundle> bundle(
+        std::vector<std::pair<PartitionId, PackedData>>& chunks) const;
+    void insert_locked(OwnedBundle bundle);
+    void insert_locked(PartitionId partition, PackedData chunk);
+    // Whether chunks that wait to be extracted may share a block, which is free when the last of them is: on a CPU, and while
+    // more than half of the memory is free.
+    [[nodiscard]] bool keeps_bundles(MemoryType type) const;
     void finish_locked(std::vector<PartitionId> const& partitions);
     // Waits until ready() or an error; throws TimeoutError with what() when time is up.
     void wait(
@@ -235,6 +251,10 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     // other exceptions into an error of this operation. Called without the lock.
     void guarded(std::function<void()> const& body);
     void store(Rank source, PieceHeader const& header, PackedData chunk);
+    // Checks that it is one and all its chunks are for this rank, and throws FormatError.
+    [[nodiscard]] std::vector<BundledChunk> check_bundle(
+        std::uint64_t count, std::span<std::uint8_t const> metadata, std::uint64_t data_size) const;
+    void store_bundle(Rank source, std::uint64_t count, PackedData packed);
     void store_payload(
         Rank source, PartitionId partition, std::uint64_t sequence, std::shared_ptr<Payload> payload);
     void sent(std::shared_ptr<Payload> const& payload);

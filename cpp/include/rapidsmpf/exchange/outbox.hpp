@@ -29,6 +29,7 @@ namespace rapidsmpf::exchange {
 
 class Outbox {
   public:
+    // A chunk, or a bundle of them (bundle.hpp).
     struct Piece {
         Piece(PartitionId partition_, std::uint64_t sequence_, std::shared_ptr<Payload> payload_)
             : partition{partition_}, sequence{sequence_}, payload{std::move(payload_)} {}

@@ -9,10 +9,12 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <rapidsmpf/exchange/bundle.hpp>
 #include <rapidsmpf/exchange/payload.hpp>
 #include <rapidsmpf/exchange/wire.hpp>
 
@@ -23,10 +25,20 @@ class PartitionStore {
     struct Piece {
         Piece(Rank source_, std::uint64_t sequence_, std::shared_ptr<Payload> payload_)
             : source{source_}, sequence{sequence_}, payload{std::move(payload_)} {}
+        Piece(Rank source_, std::uint64_t sequence_, std::shared_ptr<Bundle> bundle_, std::size_t index)
+            : source{source_}, sequence{sequence_}, bundle{std::move(bundle_)}, index_in_bundle{index} {}
+
         Rank source;
         std::uint64_t sequence;
-        std::shared_ptr<Payload> payload;
+        std::shared_ptr<Payload> payload;  // null: in a bundle
+        std::shared_ptr<Bundle> bundle;
+        std::size_t index_in_bundle{0};
     };
+    // Brings pieces into the order of their sources and numbers.
+    static void sort(std::vector<Piece>& pieces);
+    // The chunks of pieces that have been extracted. Waits for moves of their data to end; it may be on disk.
+    [[nodiscard]] static std::vector<PackedData> release(std::span<Piece const> pieces);
+
     // The place of a partition in the list of local ones.
     using Index = std::size_t;
 
@@ -77,6 +89,10 @@ class PartitionStore {
     [[nodiscard]] std::string describe_missing() const;
 
   private:
+    // Has the processor load what is needed for the pieces that follow `at`. They have lain here for long, and of many small
+    // ones each is a walk from one cold line to the next.
+    static void prefetch(std::span<Piece const> pieces, std::size_t at) noexcept;
+
     struct Source {
         std::uint64_t received{0};
         std::optional<std::uint64_t> expected;

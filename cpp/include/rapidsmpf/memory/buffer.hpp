@@ -19,6 +19,9 @@
 namespace rapidsmpf {
 
 class BufferResource;
+namespace detail {
+class SpillRegistry;
+}
 
 class Buffer {
   public:
@@ -54,17 +57,35 @@ class Buffer {
     // Has what comes on `stream` wait for all writes.
     void wait_for_writes(Stream stream) const;
 
+    // Buffers that lie in one block, as those of a finely cut table do. Putting them together and telling them apart
+    // moves no bytes and changes nothing for the budget; the block goes with the last of them.
+    // Whether `next` begins where this one ends, in the same block of foreign memory.
+    [[nodiscard]] bool is_followed_by(Buffer const& next) const noexcept;
+    // Takes in one that follows.
+    void append(std::unique_ptr<Buffer> next) noexcept;
+    // `size` bytes from `offset` on as a buffer of their own, which counts them from now on. Each byte may be cut out once;
+    // this one still has the address of all, and counts the rest. Throws std::logic_error on DISK.
+    [[nodiscard]] std::unique_ptr<Buffer> cut(std::size_t offset, std::size_t size);
+    // Has the processor load what counts the owners of the memory: for who is about to cut or to free many.
+    void prefetch_owner() const noexcept;
+
   private:
     friend class BufferResource;
+    friend class detail::SpillRegistry;
     // `data` may be foreign memory: then `owner` keeps it alive and is dropped in place of a deallocation.
     Buffer(
         std::shared_ptr<BufferResource> resource, MemoryType type, std::byte* data, std::size_t size,
         Stream stream, std::shared_ptr<void> owner, DiskExtent extent = {});
+    // A part to be read as long as this one lives: owns nothing and counts nothing.
+    [[nodiscard]] std::unique_ptr<Buffer> view(std::size_t offset, std::size_t size) const;
+    [[nodiscard]] std::unique_ptr<Buffer> part(
+        std::size_t offset, std::size_t size, std::shared_ptr<void> owner, std::size_t counted) const;
 
     std::shared_ptr<BufferResource> resource_;
     MemoryType type_;
     std::byte* data_;
     std::size_t size_;
+    std::size_t counted_;  // in the budget
     Stream stream_;
     std::shared_ptr<void> owner_;
     DiskExtent extent_;                  // on DISK

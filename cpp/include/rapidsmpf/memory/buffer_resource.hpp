@@ -188,6 +188,7 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     friend class Buffer;
     friend class MemoryReservation;
     friend class SpillableBuffer;
+    friend class SpillableParts;
     friend class detail::Arbiter;
     friend class detail::SpillRegistry;
 

@@ -1,0 +1,96 @@
+// Many small chunks that one call inserts for one rank, as one piece.
+//
+// A finely cut table is thousands of chunks of a few hundred bytes. Each by itself would cost a registration with the
+// arbiter, a few allocations, a place at the receiver and a lock for each step, many times what its bytes cost. So
+// they go through outbox, frame, transport and inbox as one piece, whose data is theirs side by side and whose metadata lists
+// them. Only the store of the receiver knows them one by one, and makes each when it is extracted.
+//
+// In a message a bundle is a piece of partition `bundle_partition` whose sequence is how many chunks it has. Its metadata
+// is, little endian and without padding:
+//   n x (u32 partition, u64 sequence, u32 metadata size, u32 data size), then the metadata of each, one after the other
+// The data of each begins at the next multiple of bundle_alignment behind the one before.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <rapidsmpf/exchange/wire.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/packed_data.hpp>
+#include <rapidsmpf/memory/spillable_parts.hpp>
+
+namespace rapidsmpf::exchange {
+
+// No partition has this number: it is the largest that a number of partitions may be.
+inline constexpr PartitionId bundle_partition = std::numeric_limits<PartitionId>::max();
+// So that each chunk can be read where it is.
+inline constexpr std::size_t bundle_alignment = 64;
+// A bundle has no more bytes of chunks than this.
+inline constexpr std::size_t bundle_bytes = std::size_t{1} << 20U;
+
+[[nodiscard]] inline bool is_bundle(PieceHeader const& header) noexcept {
+    return header.partition == bundle_partition;
+}
+// How many chunks a piece is.
+[[nodiscard]] inline std::uint64_t chunks_of(PartitionId partition, std::uint64_t sequence) noexcept {
+    return partition == bundle_partition ? sequence : 1;
+}
+
+// One chunk of a bundle, and where in the bundle it lies.
+struct BundledChunk {
+    PartitionId partition;
+    std::uint32_t metadata_size;
+    std::uint64_t sequence;
+    std::size_t metadata;
+    SpillableParts::Part data;
+};
+
+// A bundle to be sent, whose chunks have no sequence numbers yet.
+struct NewBundle {
+    std::vector<PartitionId> partitions;
+    PackedData packed;
+    std::size_t data_bytes;  // of the chunks, without what is between them
+
+    void set_sequence(std::size_t index, std::uint64_t sequence) noexcept;
+};
+
+// Whether a chunk may be part of a bundle: it is in host memory and has at most `limit` bytes.
+[[nodiscard]] bool can_be_bundled(PackedData const& chunk, std::size_t limit) noexcept;
+// Makes bundles of what is more than one chunk, in its order; what is alone is left in `chunks`. Chunks that are neighbours in
+// memory stay where they are, others are copied. The chunks of a bundle have at most
+// `enough` bytes.
+[[nodiscard]] std::vector<NewBundle> make_bundles(
+    std::vector<std::pair<PartitionId, PackedData>>& chunks, BufferResource& br,
+    std::size_t enough = bundle_bytes);
+
+// The chunks of a bundle with `count` of them. Throws FormatError when it is malformed.
+[[nodiscard]] std::vector<BundledChunk> read_bundle(
+    std::uint64_t count, std::span<std::uint8_t const> metadata, std::uint64_t data_size);
+
+// A bundle that has come, and waits for its chunks to be extracted one by one: spillable, thread-safe.
+class Bundle {
+  public:
+    Bundle(PackedData packed, std::vector<BundledChunk> chunks, SpillableBuffer::NextUse next_use);
+
+    [[nodiscard]] std::vector<BundledChunk> const& chunks() const noexcept { return chunks_; }
+    // A chunk's metadata, and what its data is to be taken from: many at a time by SpillableParts::take_all().
+    [[nodiscard]] std::vector<std::uint8_t> metadata(std::size_t index) const;
+    [[nodiscard]] SpillableParts& data() noexcept { return data_; }
+    // Both. Waits for a move of the data to end; it may be on disk.
+    [[nodiscard]] PackedData release(std::size_t index);
+    // Have the processor load what release() reads, in steps that lead to each other.
+    void prefetch_far(std::size_t index) const noexcept;
+    void prefetch_near(std::size_t index) const noexcept;
+
+  private:
+    std::vector<std::uint8_t> metadata_;
+    std::vector<BundledChunk> chunks_;
+    SpillableParts data_;
+};
+
+}  // namespace rapidsmpf::exchange

@@ -1,0 +1,56 @@
+// A buffer of many small parts that are taken one by one, and that may be moved to disk while nobody uses them.
+//
+// To the arbiter it is one SpillableBuffer: a finely cut table has too many parts to register each. Parts that are taken share
+// the block, which is free when the last of them is. What is moved to disk goes there as a whole, for only that frees the
+// block; but each part that is still there becomes an extent of its own, so that who takes one reads no others.
+//
+// Owns the bytes, in whatever tier. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <rapidsmpf/memory/buffer.hpp>
+#include <rapidsmpf/memory/spillable_buffer.hpp>
+
+namespace rapidsmpf {
+
+class SpillableParts {
+  public:
+    using NextUse = SpillableBuffer::NextUse;
+
+    struct Part {
+        std::size_t offset;
+        std::size_t size;
+    };
+
+    // Parts do not overlap. `next_use`: of the part that is needed first. Throws std::invalid_argument when `buffer` is
+    // null or a part is not in it.
+    SpillableParts(std::unique_ptr<Buffer> buffer, std::vector<Part> const& parts, NextUse next_use);
+    SpillableParts(SpillableParts const&) = delete;
+    SpillableParts& operator=(SpillableParts const&) = delete;
+    ~SpillableParts();
+
+    // Takes a part out, wherever it is; waits for a move to end. Throws std::logic_error the second time.
+    [[nodiscard]] std::unique_ptr<Buffer> take(std::size_t index);
+    // The same for parts of several such objects of one resource, at less cost. Nobody else who takes or spills gets far
+    // meanwhile, so they should be no more than some dozens.
+    struct Wanted {
+        SpillableParts* of;
+        std::size_t index;
+    };
+    [[nodiscard]] static std::vector<std::unique_ptr<Buffer>> take_all(std::span<Wanted const> wanted);
+    // Have the processor load what is known of a part, not its bytes: for who is about to take one of each of many such
+    // objects, in two steps, since the one leads to the other.
+    void prefetch_far() const noexcept;
+    void prefetch_near(std::size_t index) const noexcept;
+
+  private:
+    std::shared_ptr<BufferResource> resource_;
+    std::shared_ptr<detail::SpillEntry> entry_;
+    void const* where_;  // the buffer was, to be prefetched
+};
+
+}  // namespace rapidsmpf

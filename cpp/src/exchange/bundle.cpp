@@ -1,0 +1,227 @@
+#include <rapidsmpf/exchange/bundle.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/exchange/transfer.hpp>
+
+namespace rapidsmpf::exchange {
+
+namespace {
+
+constexpr std::size_t row_size = 4 + 8 + 4 + 4;
+constexpr std::size_t sequence_at = 4;
+// Neighbours that are together at least this large are not copied to put others beside them.
+constexpr std::size_t enough_together = std::size_t{32} << 10U;
+
+// Where `size` bytes begin that come behind `end`.
+constexpr std::uint64_t begin_behind(std::uint64_t end, std::uint64_t size) noexcept {
+    return size == 0 ? end : (end + bundle_alignment - 1) / bundle_alignment * bundle_alignment;
+}
+
+using Chunks = std::span<std::pair<PartitionId, PackedData>>;
+
+Buffer& data_of(std::pair<PartitionId, PackedData>& chunk) {
+    return *chunk.second.data;
+}
+
+// Whether `next` lies where it has to in a bundle that ends with `last`.
+bool are_neighbours(Buffer const& last, Buffer const& next) noexcept {
+    return last.size() % bundle_alignment == 0 && last.is_followed_by(next);
+}
+
+// The data of chunks that are neighbours, but for empty ones; null when there is none.
+std::unique_ptr<Buffer> join(Chunks chunks) {
+    std::unique_ptr<Buffer> whole;
+    for (auto& [partition, chunk] : chunks) {
+        if (chunk.data->size() == 0) {
+            chunk.data.reset();
+        } else if (whole) {
+            whole->append(std::move(chunk.data));
+        } else {
+            whole = std::move(chunk.data);
+        }
+    }
+    return whole;
+}
+
+std::unique_ptr<Buffer> copy(Chunks chunks, BufferResource& br) {
+    std::size_t size = 0;
+    for (auto& chunk : chunks) {
+        size = begin_behind(size, data_of(chunk).size()) + data_of(chunk).size();
+    }
+    auto whole = allocate_anywhere(br, size, Near::host);
+    auto* const base = whole->mutable_host_bytes().data();
+    std::size_t at = 0;
+    for (auto& [partition, chunk] : chunks) {
+        auto const bytes = chunk.data->host_bytes();
+        auto const begin = begin_behind(at, bytes.size());
+        if (!bytes.empty()) {
+            std::memset(base + at, 0, begin - at);  // it travels, and must not carry what lay there before
+            std::memcpy(base + begin, bytes.data(), bytes.size());
+        }
+        at = begin + bytes.size();
+        chunk.data.reset();
+    }
+    return whole;
+}
+
+NewBundle bundle_of(Chunks chunks, bool are_joined, BufferResource& br) {
+    std::size_t size = chunks.size() * row_size;
+    std::size_t data_bytes = 0;
+    for (auto const& [partition, chunk] : chunks) {
+        size += chunk.metadata.size();
+        data_bytes += chunk.data->size();
+    }
+    std::vector<PartitionId> partitions;
+    partitions.reserve(chunks.size());
+    std::vector<std::uint8_t> metadata;
+    metadata.reserve(size);
+    metadata.resize(chunks.size() * row_size);
+    auto* row = metadata.data();
+    for (auto& [partition, chunk] : chunks) {
+        partitions.push_back(partition);
+        auto const metadata_size = static_cast<std::uint32_t>(chunk.metadata.size());
+        auto const data_size = static_cast<std::uint32_t>(chunk.data->size());
+        std::memcpy(row, &partition, 4);
+        std::memcpy(row + 12, &metadata_size, 4);
+        std::memcpy(row + 16, &data_size, 4);
+        row += row_size;
+        metadata.insert(metadata.end(), chunk.metadata.begin(), chunk.metadata.end());
+        chunk.metadata = {};
+    }
+    auto data = are_joined ? join(chunks) : copy(chunks, br);
+    if (!data) {
+        data = allocate_anywhere(br, 0, Near::host);
+    }
+    return {std::move(partitions), PackedData{std::move(metadata), std::move(data)}, data_bytes};
+}
+
+}  // namespace
+
+void NewBundle::set_sequence(std::size_t index, std::uint64_t sequence) noexcept {
+    std::memcpy(packed.metadata.data() + index * row_size + sequence_at, &sequence, 8);
+}
+
+bool can_be_bundled(PackedData const& chunk, std::size_t limit) noexcept {
+    return chunk.data->size() <= std::min(limit, bundle_bytes) && chunk.metadata.size() <= bundle_bytes
+           && chunk.data->is_host_accessible() && chunk.data->is_ready();
+}
+
+std::vector<NewBundle> make_bundles(
+    std::vector<std::pair<PartitionId, PackedData>>& chunks, BufferResource& br, std::size_t enough) {
+    std::vector<NewBundle> bundles;
+    std::vector<std::pair<PartitionId, PackedData>> alone;
+    for (std::size_t begin = 0; begin < chunks.size();) {
+        std::size_t bytes = 0;
+        bool are_joined = true;
+        Buffer const* last = nullptr;
+        auto end = begin;
+        for (; end < chunks.size(); ++end) {
+            auto const& next = data_of(chunks[end]);
+            if (end > begin && bytes + next.size() > enough) {
+                break;
+            }
+            if (next.size() > 0) {
+                if (last != nullptr && !are_neighbours(*last, next)) {
+                    if (are_joined && bytes >= enough_together) {
+                        break;
+                    }
+                    are_joined = false;
+                }
+                last = &next;
+            }
+            bytes += next.size();
+        }
+        auto const group = std::span{chunks}.subspan(begin, end - begin);
+        if (group.size() > 1) {
+            bundles.push_back(bundle_of(group, are_joined, br));
+        } else {
+            alone.push_back(std::move(group.front()));
+        }
+        begin = end;
+    }
+    chunks = std::move(alone);
+    return bundles;
+}
+
+std::vector<BundledChunk> read_bundle(
+    std::uint64_t count, std::span<std::uint8_t const> metadata, std::uint64_t data_size) {
+    RAPIDSMPF_EXPECTS(
+        count > 0 && count <= metadata.size() / row_size, "a bundle has fewer chunks than it says",
+        FormatError);
+    std::vector<BundledChunk> chunks;
+    chunks.reserve(count);
+    auto const* row = metadata.data();
+    std::uint64_t metadata_end = count * row_size;
+    std::uint64_t data_end = 0;
+    for (std::uint64_t i = 0; i < count; ++i, row += row_size) {
+        // No sum can overflow: there are fewer than 2^60 rows of 32 bits each.
+        BundledChunk chunk{};
+        std::uint32_t size = 0;
+        std::memcpy(&chunk.partition, row, 4);
+        std::memcpy(&chunk.sequence, row + sequence_at, 8);
+        std::memcpy(&chunk.metadata_size, row + 12, 4);
+        std::memcpy(&size, row + 16, 4);
+        RAPIDSMPF_EXPECTS(
+            chunk.metadata_size > 0 || size == 0, "a chunk of a bundle has data and no metadata",
+            FormatError);
+        chunk.metadata = metadata_end;
+        metadata_end += chunk.metadata_size;
+        auto const begin = begin_behind(data_end, size);
+        chunk.data = {begin, size};
+        data_end = begin + size;
+        chunks.push_back(chunk);
+    }
+    RAPIDSMPF_EXPECTS(
+        metadata_end == metadata.size() && data_end == data_size, "the chunks of a bundle do not add up",
+        FormatError);
+    return chunks;
+}
+
+namespace {
+
+std::vector<SpillableParts::Part> parts_of(std::vector<BundledChunk> const& chunks) {
+    std::vector<SpillableParts::Part> parts;
+    parts.reserve(chunks.size());
+    for (auto const& chunk : chunks) {
+        parts.push_back(chunk.data);
+    }
+    return parts;
+}
+
+}  // namespace
+
+Bundle::Bundle(PackedData packed, std::vector<BundledChunk> chunks, SpillableBuffer::NextUse next_use)
+    : metadata_{std::move(packed.metadata)},
+      chunks_{std::move(chunks)},
+      data_{std::move(packed.data), parts_of(chunks_), next_use} {}
+
+void Bundle::prefetch_far(std::size_t index) const noexcept {
+    __builtin_prefetch(&chunks_[index]);
+    data_.prefetch_far();
+}
+
+void Bundle::prefetch_near(std::size_t index) const noexcept {
+    constexpr std::size_t line = 64;
+    constexpr std::size_t most = 8 * line;
+    auto const& chunk = chunks_[index];
+    auto const* const bytes = metadata_.data() + chunk.metadata;
+    for (std::size_t at = 0; at < std::min<std::size_t>(chunk.metadata_size, most); at += line) {
+        __builtin_prefetch(bytes + at);
+    }
+    data_.prefetch_near(index);
+}
+
+std::vector<std::uint8_t> Bundle::metadata(std::size_t index) const {
+    auto const& chunk = chunks_[index];
+    auto const begin = metadata_.begin() + static_cast<std::ptrdiff_t>(chunk.metadata);
+    return {begin, begin + chunk.metadata_size};
+}
+
+PackedData Bundle::release(std::size_t index) {
+    return PackedData{metadata(index), data_.take(index)};
+}
+
+}  // namespace rapidsmpf::exchange

@@ -170,7 +170,10 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
         }
     };
     std::vector<OwnedBundle> bundles;
-    if (chunks.size() > 1 && plan_.settings.gather_limit > 0) {
+    auto const is_small = [&](auto const& one) {
+        return !one.second.empty() && can_be_bundled(one.second, plan_.settings.gather_limit);
+    };
+    if (plan_.settings.gather_limit > 0 && std::count_if(chunks.begin(), chunks.end(), is_small) > 1) {
         {
             auto const lock = lock_in_turn();
             check();

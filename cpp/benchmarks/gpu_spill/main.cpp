@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include <rmm/cuda_stream.hpp>
 #include <rmm/mr/per_device_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
 
@@ -40,7 +41,6 @@ class Beside {
     explicit Beside(BufferResource& br) : device_{br.device()} {
         from_ = br.allocate(MemoryType::DEVICE, bytes);
         to_ = br.allocate(MemoryType::DEVICE, bytes);
-        stream_ = device_.next_stream();
     }
     // Bytes a second (read and written) while `body` runs.
     template <typename Body>
@@ -82,7 +82,8 @@ class Beside {
     Device& device_;
     std::unique_ptr<Buffer> from_;
     std::unique_ptr<Buffer> to_;
-    Stream stream_;
+    rmm::cuda_stream own_stream_;
+    Stream stream_{own_stream_.value()};
 };
 
 struct Round {

@@ -175,6 +175,7 @@ class CpuDevice final : public Device {
     void synchronize(Stream /*stream*/) override {}
     [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<DoneEvent>(); }
     [[nodiscard]] Stream next_stream() override { return Stream{}; }
+    [[nodiscard]] Stream next_copy_stream() override { return Stream{}; }
     [[nodiscard]] ExportedMemory* exported_memory(std::string& reason) override {
         reason = "a CPU's memory is shared as host memory";
         return nullptr;

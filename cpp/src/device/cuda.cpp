@@ -80,8 +80,11 @@ class CudaDevice final : public Device {
     CudaDevice() {
         check_cuda(cudaGetDevice(&ordinal_), "cudaGetDevice");
         check_cuda(cudaGetDeviceProperties(&properties_, ordinal_), "cudaGetDeviceProperties");
-        for (auto& stream : streams_) {
-            check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+        for (auto const& streams :
+             {std::span<cudaStream_t>{streams_}, std::span<cudaStream_t>{copy_streams_}}) {
+            for (auto& stream : streams) {
+                check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+            }
         }
     }
 
@@ -151,6 +154,10 @@ class CudaDevice final : public Device {
     [[nodiscard]] Stream next_stream() override {
         return Stream{streams_[next_.fetch_add(1, std::memory_order_relaxed) % streams_.size()]};
     }
+    [[nodiscard]] Stream next_copy_stream() override {
+        return Stream{
+            copy_streams_[next_copy_.fetch_add(1, std::memory_order_relaxed) % copy_streams_.size()]};
+    }
 
     [[nodiscard]] ExportedMemory* exported_memory(std::string& reason) override {
         std::lock_guard const lock{exported_mutex_};
@@ -198,6 +205,8 @@ class CudaDevice final : public Device {
     cudaDeviceProp properties_{};
     std::array<cudaStream_t, 16> streams_{};
     std::atomic<std::size_t> next_{0};
+    std::array<cudaStream_t, 4> copy_streams_{};
+    std::atomic<std::size_t> next_copy_{0};
 };
 
 }  // namespace

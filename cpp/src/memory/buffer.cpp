@@ -59,12 +59,16 @@ std::span<std::byte> Buffer::mutable_host_bytes() {
 void Buffer::write(std::function<void(std::byte*, Stream)> const& write) {
     RAPIDSMPF_EXPECTS(
         type_ != MemoryType::DISK, "a buffer on DISK cannot be written in place", std::logic_error);
-    write(data_, stream_);
+    write_on(stream_, write);
+}
+
+void Buffer::write_on(Stream stream, std::function<void(std::byte*, Stream)> const& write) {
+    write(data_, stream);
     if (resource_->device().kind() == DeviceKind::cuda) {
         if (!last_write_ || last_write_.use_count() > 1) {
             last_write_ = resource_->device().make_event();
         }
-        last_write_->record(stream_);
+        last_write_->record(stream);
     }
 }
 

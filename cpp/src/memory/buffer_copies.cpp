@@ -51,9 +51,17 @@ std::unique_ptr<Buffer> BufferResource::start_copy(
         buffer.mem_type() != MemoryType::DISK && reservation.mem_type() != MemoryType::DISK,
         "a copy from or to DISK cannot be started without waiting for it", std::invalid_argument);
     auto copied = allocate(size, reservation, buffer.stream());
-    copied->write([&](std::byte* destination, Stream stream) {
+    auto const copy = [&](std::byte* destination, Stream stream) {
         device_.copy(destination, buffer.data() + offset, size, stream);
-    });
+    };
+    if (buffer.mem_type() == MemoryType::DEVICE && copied->mem_type() != MemoryType::DEVICE) {
+        // Whoever uses the buffer's stream has other things to do than to wait for what is spilled.
+        auto const stream = device_.next_copy_stream();
+        buffer.wait_for_writes(stream);
+        copied->write_on(stream, copy);
+    } else {
+        copied->write(copy);
+    }
     return copied;
 }
 

@@ -54,7 +54,9 @@ class GpuConcat {
             join_offsets64(offsets64_, on);
             join_bits(bits_, on);
         });
-        return PackedData{layout.metadata(0, schema, rows_, sizes[0]), std::move(buffers.front())};
+        return PackedData{
+            layout.metadata(0, PackedMetadataWriter::beginning(schema), rows_, sizes[0]),
+            std::move(buffers.front())};
     }
 
   private:

@@ -86,6 +86,9 @@ class Device {
     [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
     // A stream to work on; the device keeps a pool and hands them out in turn.
     [[nodiscard]] virtual Stream next_stream() = 0;
+    // The same for copies from the device to the host: nothing else is on these streams, so that a copy waits for no kernel
+    // but those that write what it reads, and no kernel for it.
+    [[nodiscard]] virtual Stream next_copy_stream() = 0;
 
     // This process's memory that the device can share with other processes (exported_memory.hpp), made on first use;
     // null, with the reason, where there is none.

@@ -76,6 +76,8 @@ class Buffer {
     Buffer(
         std::shared_ptr<BufferResource> resource, MemoryType type, std::byte* data, std::size_t size,
         Stream stream, std::shared_ptr<void> owner, DiskExtent extent = {});
+    // As write(), on another stream; this buffer stays on its own. The caller waits before anything else is done with it.
+    void write_on(Stream stream, std::function<void(std::byte*, Stream)> const& write);
     // A part to be read as long as this one lives: owns nothing and counts nothing.
     [[nodiscard]] std::unique_ptr<Buffer> view(std::size_t offset, std::size_t size) const;
     [[nodiscard]] std::unique_ptr<Buffer> part(

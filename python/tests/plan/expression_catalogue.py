@@ -52,6 +52,7 @@ FRAME = pl.DataFrame(
 UNORDERED = frozenset(
     {
         "c('i').mode()",
+        "c('i').unique()",
         "c('i').value_counts(sort=True)",
         "c('i').value_counts(normalize=True,name='n')",
         "c('i').top_k(2)",

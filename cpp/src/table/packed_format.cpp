@@ -159,7 +159,7 @@ class NodeReader {
 
 }  // namespace
 
-std::vector<std::uint8_t> PackedMetadataWriter::beginning(std::span<std::uint8_t const> schema) {
+PackedBeginning PackedMetadataWriter::beginning(std::span<std::uint8_t const> schema) {
     RAPIDSMPF_EXPECTS(schema.size() <= UINT32_MAX, "a schema takes more than 4 GiB", std::invalid_argument);
     std::vector<std::uint8_t> bytes;
     bytes.reserve(header_size + schema.size());
@@ -172,14 +172,14 @@ std::vector<std::uint8_t> PackedMetadataWriter::beginning(std::span<std::uint8_t
     out.number(std::uint64_t{0});
     out.number(std::uint64_t{schema.size()});
     bytes.insert(bytes.end(), schema.begin(), schema.end());
-    return bytes;
+    return {std::move(bytes)};
 }
 
 PackedMetadataWriter::PackedMetadataWriter(
-    std::span<std::uint8_t const> beginning, std::int64_t num_rows, std::uint64_t data_size,
+    PackedBeginning const& beginning, std::int64_t num_rows, std::uint64_t data_size,
     std::size_t expected_nodes) {
-    bytes_.reserve(beginning.size() + expected_nodes * expected_node_size);
-    bytes_.insert(bytes_.end(), beginning.begin(), beginning.end());
+    bytes_.reserve(beginning.bytes.size() + expected_nodes * expected_node_size);
+    bytes_.insert(bytes_.end(), beginning.bytes.begin(), beginning.bytes.end());
     std::memcpy(bytes_.data() + rows_at, &num_rows, sizeof num_rows);
     std::memcpy(bytes_.data() + data_size_at, &data_size, sizeof data_size);
 }
@@ -225,7 +225,7 @@ std::vector<std::uint8_t> PackedMetadataWriter::finish() {
 FixedMetadataWriter::FixedMetadataWriter(Schema const& schema) {
     std::vector<std::uint8_t> text;
     schema.serialize(text);
-    bytes_ = PackedMetadataWriter::beginning(text);
+    bytes_ = PackedMetadataWriter::beginning(text).bytes;
     nodes_at_ = bytes_.size();
     for (auto const& field : schema.fields()) {
         widths_.push_back(field.width());

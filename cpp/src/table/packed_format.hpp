@@ -32,14 +32,18 @@ struct PackedNode {
     std::vector<std::int64_t> variadic;  // lengths of the buffers within `data`
 };
 
+// What the metadata of all tables with one schema begin with; its own type, so that nobody takes the bytes of a schema for it.
+struct PackedBeginning {
+    std::vector<std::uint8_t> bytes;
+};
+
 // Nodes in the order in which they are written: depth first, children before the dictionary.
 class PackedMetadataWriter {
   public:
-    // What the metadata of all tables with this schema begin with.
-    [[nodiscard]] static std::vector<std::uint8_t> beginning(std::span<std::uint8_t const> schema);
+    [[nodiscard]] static PackedBeginning beginning(std::span<std::uint8_t const> schema);
 
     PackedMetadataWriter(
-        std::span<std::uint8_t const> beginning, std::int64_t num_rows, std::uint64_t data_size,
+        PackedBeginning const& beginning, std::int64_t num_rows, std::uint64_t data_size,
         std::size_t expected_nodes);
     void node(Layout layout, PackedNode const& node);
     [[nodiscard]] std::vector<std::uint8_t> finish();

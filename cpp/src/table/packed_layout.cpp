@@ -73,8 +73,7 @@ std::vector<std::size_t> PackedLayout::place() {
 }
 
 std::vector<std::uint8_t> PackedLayout::metadata(
-    std::size_t partition, std::span<std::uint8_t const> beginning, std::int64_t rows,
-    std::uint64_t size) const {
+    std::size_t partition, PackedBeginning const& beginning, std::int64_t rows, std::uint64_t size) const {
     PackedMetadataWriter writer{beginning, rows, size, fields_.size()};
     for (std::size_t node = 0; node < fields_.size(); ++node) {
         auto const& placed = piece(node, partition);

@@ -51,8 +51,7 @@ class PackedLayout {
     [[nodiscard]] std::vector<std::size_t> place();
     // The metadata of a partition; `beginning` is what PackedMetadataWriter::beginning() makes of the schema.
     [[nodiscard]] std::vector<std::uint8_t> metadata(
-        std::size_t partition, std::span<std::uint8_t const> beginning, std::int64_t rows,
-        std::uint64_t size) const;
+        std::size_t partition, PackedBeginning const& beginning, std::int64_t rows, std::uint64_t size) const;
 
   private:
     void check_lengths(std::size_t node, std::size_t partition) const;

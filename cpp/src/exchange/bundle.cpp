@@ -46,6 +46,43 @@ std::unique_ptr<Buffer> join(Chunks chunks) {
     return whole;
 }
 
+bool can_be_copied(Buffer const& data, BundleLimits const& limits) noexcept {
+    return data.size() <= limits.copied && data.is_host_accessible() && data.is_ready();
+}
+
+struct Group {
+    std::size_t size;
+    bool are_joined;  // where they lie
+};
+
+// How many of the first chunks make a bundle.
+Group first_group(Chunks chunks, BundleLimits const& limits) {
+    std::size_t bytes = 0;
+    bool are_joined = true;
+    bool are_copied = true;
+    Buffer const* last = nullptr;
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+        auto const& next = data_of(chunks[i]);
+        if (i > 0 && bytes + next.size() > limits.whole) {
+            return {i, are_joined};
+        }
+        if (next.size() == 0) {
+            continue;
+        }
+        bool const is_neighbour = last == nullptr || are_neighbours(*last, next);
+        bool const is_copied = can_be_copied(next, limits);
+        bool const fits = are_joined && is_neighbour ? true : are_copied && is_copied;
+        if (!fits || (are_joined && !is_neighbour && bytes >= enough_together)) {
+            return {i, are_joined};
+        }
+        are_joined = are_joined && is_neighbour;
+        are_copied = are_copied && is_copied;
+        bytes += next.size();
+        last = &next;
+    }
+    return {chunks.size(), are_joined};
+}
+
 std::unique_ptr<Buffer> copy(Chunks chunks, BufferResource& br) {
     std::size_t size = 0;
     for (auto& chunk : chunks) {
@@ -104,43 +141,24 @@ void NewBundle::set_sequence(std::size_t index, std::uint64_t sequence) noexcept
     std::memcpy(packed.metadata.data() + index * row_size + sequence_at, &sequence, 8);
 }
 
-bool can_be_bundled(PackedData const& chunk, std::size_t limit) noexcept {
-    return chunk.data->size() <= std::min(limit, bundle_bytes) && chunk.metadata.size() <= bundle_bytes
-           && chunk.data->is_host_accessible() && chunk.data->is_ready();
+bool can_be_bundled(PackedData const& chunk, BundleLimits const& limits) noexcept {
+    bool const can_be_joined =
+        chunk.data->size() <= limits.joined && chunk.data->mem_type() != MemoryType::DISK;
+    return chunk.metadata.size() <= limits.whole && (can_be_joined || can_be_copied(*chunk.data, limits));
 }
 
 std::vector<NewBundle> make_bundles(
-    std::vector<std::pair<PartitionId, PackedData>>& chunks, BufferResource& br, std::size_t enough) {
+    std::vector<std::pair<PartitionId, PackedData>>& chunks, BufferResource& br, BundleLimits const& limits) {
     std::vector<NewBundle> bundles;
     std::vector<std::pair<PartitionId, PackedData>> alone;
-    for (std::size_t begin = 0; begin < chunks.size();) {
-        std::size_t bytes = 0;
-        bool are_joined = true;
-        Buffer const* last = nullptr;
-        auto end = begin;
-        for (; end < chunks.size(); ++end) {
-            auto const& next = data_of(chunks[end]);
-            if (end > begin && bytes + next.size() > enough) {
-                break;
-            }
-            if (next.size() > 0) {
-                if (last != nullptr && !are_neighbours(*last, next)) {
-                    if (are_joined && bytes >= enough_together) {
-                        break;
-                    }
-                    are_joined = false;
-                }
-                last = &next;
-            }
-            bytes += next.size();
-        }
-        auto const group = std::span{chunks}.subspan(begin, end - begin);
-        if (group.size() > 1) {
-            bundles.push_back(bundle_of(group, are_joined, br));
+    for (auto left = Chunks{chunks}; !left.empty();) {
+        auto const [size, are_joined] = first_group(left, limits);
+        if (size > 1) {
+            bundles.push_back(bundle_of(left.first(size), are_joined, br));
         } else {
-            alone.push_back(std::move(group.front()));
+            alone.push_back(std::move(left.front()));
         }
-        begin = end;
+        left = left.subspan(size);
     }
     chunks = std::move(alone);
     return bundles;

@@ -42,6 +42,10 @@ namespace detail {
 // How the frames of one peer are written, and how much of them is.
 class DeviceLane {
   public:
+    // `stream`: where kernels write one frame after the other, so that what goes to one peer never waits for another's.
+    explicit DeviceLane(Stream stream) : stream_{stream} {}
+    [[nodiscard]] Stream stream() const noexcept { return stream_; }
+
     // `processors`: how many multiprocessors copy the pieces, large ones too; 0: copy engines do those.
     void set_processors(std::uint32_t processors) noexcept { processors_ = processors; }
     [[nodiscard]] std::uint32_t processors() const noexcept { return processors_; }
@@ -56,6 +60,7 @@ class DeviceLane {
     void remove(std::size_t bytes) noexcept { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
 
   private:
+    Stream stream_;
     std::uint32_t processors_{0};
     std::atomic<std::size_t> bytes_{0};
 };
@@ -335,7 +340,7 @@ std::string DevicePeerMemory::accept(Rank from, std::vector<std::uint8_t> const&
     if (reason.empty()) {
         peer(from).writer = std::move(writer);
         peer(from).memory = std::move(memory);
-        peer(from).lane = std::make_shared<detail::DeviceLane>();
+        peer(from).lane = std::make_shared<detail::DeviceLane>(memory_.next_write_stream());
         share_processors();
     }
     return reason;
@@ -406,8 +411,10 @@ std::unique_ptr<Sending> DevicePeerMemory::write(
     auto& entry = peer(lane.peer);
     RAPIDSMPF_EXPECTS(
         entry.memory != nullptr, "it gave places in memory that it has not offered", FormatError);
+    // Copy engines, of which a GPU has several, serve streams.
+    auto const stream = entry.lane->processors() > 0 ? entry.lane->stream() : memory_.next_write_stream();
     auto write = std::make_shared<detail::DeviceWrite>(
-        device_, memory_.next_write_stream(), entry.memory, entry.lane,
+        device_, stream, entry.memory, entry.lane,
         frames_on_the_way * settings.frame_bytes, lane.br->statistics(), std::move(pieces), places);
     std::erase_if(writes_, [](auto const& known) { return known.expired(); });
     writes_.push_back(write);

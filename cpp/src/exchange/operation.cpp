@@ -170,15 +170,16 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
         }
     };
     std::vector<OwnedBundle> bundles;
-    auto const is_small = [&](auto const& one) {
-        return !one.second.empty() && can_be_bundled(one.second, plan_.settings.gather_limit);
+    auto const limits = bundle_limits();
+    auto const fits = [&](auto const& one) {
+        return !one.second.empty() && can_be_bundled(one.second, limits);
     };
-    if (plan_.settings.gather_limit > 0 && std::count_if(chunks.begin(), chunks.end(), is_small) > 1) {
+    if (plan_.settings.gather_limit > 0 && std::count_if(chunks.begin(), chunks.end(), fits) > 1) {
         {
             auto const lock = lock_in_turn();
             check();
         }
-        bundles = bundle(chunks);  // takes its time
+        bundles = bundle(chunks, limits);  // takes its time
     }
     bool now = false;
     {

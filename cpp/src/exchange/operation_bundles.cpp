@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
@@ -10,25 +11,33 @@
 namespace rapidsmpf::exchange {
 
 bool Operation::keeps_bundles(MemoryType type) const {
-    return br_->device().kind() == DeviceKind::cpu
-           && br_->memory_available(type) >= br_->memory_limit(type) / 2;
+    return br_->memory_available(type) >= br_->memory_limit(type) / 2;
+}
+
+BundleLimits Operation::bundle_limits() const {
+    auto const& settings = plan_.settings;
+    // A list of chunks gives each 32 bits.
+    constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max();
+    auto const whole = std::min({settings.bundle_bytes, settings.frame_bytes, most});
+    // Where memory is short here it may be there, too, and each chunk of a bundle would be copied out of it.
+    auto const joined = keeps_bundles(MemoryType::DEVICE) ? whole / 2 : 0;
+    return {std::min(settings.gather_limit, whole), joined, whole};
 }
 
 std::vector<Operation::OwnedBundle> Operation::bundle(
-    std::vector<std::pair<PartitionId, PackedData>>& chunks) const {
+    std::vector<std::pair<PartitionId, PackedData>>& chunks, BundleLimits const& limits) const {
     std::vector<std::vector<std::pair<PartitionId, PackedData>>> small(peers_.size());
     std::vector<std::pair<PartitionId, PackedData>> rest;
     bool const keeps_own = keeps_bundles(MemoryType::DEVICE);
     for (auto& [partition, chunk] : chunks) {
         auto const owner = plan_.owner(partition);
-        bool const fits = !chunk.empty() && can_be_bundled(chunk, plan_.settings.gather_limit)
-                          && (owner != rank_ || keeps_own);
+        bool const fits = !chunk.empty() && can_be_bundled(chunk, limits) && (owner != rank_ || keeps_own);
         (fits ? small[static_cast<std::size_t>(owner)] : rest).emplace_back(partition, std::move(chunk));
     }
     std::vector<OwnedBundle> bundles;
     for (Rank owner = 0; owner < static_cast<Rank>(small.size()); ++owner) {
         auto& left = small[static_cast<std::size_t>(owner)];
-        for (auto& bundle : make_bundles(left, *br_, std::min(bundle_bytes, plan_.settings.frame_bytes))) {
+        for (auto& bundle : make_bundles(left, *br_, limits)) {
             bundles.push_back({owner, std::move(bundle)});
         }
         std::move(left.begin(), left.end(), std::back_inserter(rest));
@@ -70,7 +79,7 @@ std::vector<BundledChunk> Operation::check_bundle(
 void Operation::store_bundle(Rank source, std::uint64_t count, PackedData packed) {
     auto& data = *packed.data;
     auto chunks = check_bundle(count, packed.metadata, data.size());
-    if (data.is_host_accessible() && keeps_bundles(data.mem_type())) {
+    if (keeps_bundles(data.mem_type())) {
         std::size_t size = 0;
         auto needed_first = chunks.front().partition;
         for (auto const& chunk : chunks) {

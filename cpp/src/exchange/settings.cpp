@@ -15,6 +15,7 @@ Settings::Settings() {
     auto const& device = Device::current();
     if (device.kind() == DeviceKind::cuda) {
         frame_bytes = std::size_t{64} << 20U;
+        bundle_bytes = frame_bytes;
         announce_bytes = std::size_t{1} << 30U;
         // Several peers may have a gigabyte each for us: who comes last must not wait for the others.
         receive_limit = std::max(std::size_t{2} << 30U, static_cast<std::size_t>(device.total_memory()) / 16);

@@ -235,74 +235,70 @@ std::vector<SpillRegistry::EntryPtr> SpillRegistry::choose(MemoryType type, std:
     return chosen;
 }
 
-std::size_t SpillRegistry::count_moves(SpillEntry const& entry) {
-    if (entry.parts) {
-        auto const& places = entry.parts->places;
-        return static_cast<std::size_t>(
-            std::count_if(places.begin(), places.end(), [](auto const& place) { return !place.taken; }));
-    }
-    return entry.lower ? 0 : 1;
+bool SpillRegistry::Move::has_all() const noexcept {
+    return copy != nullptr
+           || (!stored.empty()
+               && std::none_of(stored.begin(), stored.end(), [](auto const& part) { return part == nullptr; }));
 }
 
-std::vector<SpillRegistry::Move> SpillRegistry::moves_of(std::vector<EntryPtr> const& victims) {
-    std::vector<Move> moves;
-    for (auto const& victim : victims) {
-        if (victim->parts) {
-            for (auto const& place : victim->parts->places) {
+void SpillRegistry::copy_down(
+    BufferResource& br, MemoryType type, std::vector<EntryPtr> const& victims, std::vector<Move>& moves) {
+    for (auto const target : br.spill_targets(type)) {
+        std::vector<Buffer const*> sources;
+        std::vector<std::unique_ptr<Buffer>*> copies;
+        for (std::size_t i = 0; i < victims.size(); ++i) {
+            auto const& entry = *victims[i];
+            auto& move = moves[i];
+            if (entry.lower || move.has_all()) {
+                continue;
+            }
+            if (!entry.parts || target != MemoryType::DISK) {
+                sources.push_back(entry.buffer.get());
+                copies.push_back(&move.copy);
+                continue;
+            }
+            for (auto const& place : entry.parts->places) {
                 if (!place.taken) {
-                    auto view = victim->buffer->view(place.offset, place.size);
-                    moves.push_back({view.get(), std::move(view), nullptr});
+                    move.views.push_back(entry.buffer->view(place.offset, place.size));
                 }
             }
-        } else if (!victim->lower) {
-            moves.push_back({victim->buffer.get(), nullptr, nullptr});
-        }
-    }
-    return moves;
-}
-
-void SpillRegistry::copy_down(BufferResource& br, MemoryType type, std::vector<Move>& moves) {
-    for (auto const target : br.spill_targets(type)) {
-        std::vector<Move*> left;
-        std::vector<Buffer const*> sources;
-        for (auto& move : moves) {
-            if (!move.copy && (!move.view || target == MemoryType::DISK)) {
-                left.push_back(&move);
-                sources.push_back(move.source);
+            move.stored.resize(move.views.size());
+            for (std::size_t k = 0; k < move.views.size(); ++k) {
+                sources.push_back(move.views[k].get());
+                copies.push_back(&move.stored[k]);
             }
         }
-        if (left.empty()) {
+        if (sources.empty()) {
             continue;
         }
         auto below = target == MemoryType::DISK ? br.write_to_disk(sources)
                                                 : br.copy_while_there_is_room(sources, target);
-        for (std::size_t k = 0; k < left.size(); ++k) {
-            left[k]->copy = std::move(below[k]);
+        for (std::size_t k = 0; k < copies.size(); ++k) {
+            *copies[k] = std::move(below[k]);
         }
     }
 }
 
-std::unique_ptr<Buffer> SpillRegistry::replace(SpillEntry& entry, std::span<Move> moves) {
-    if (!entry.parts) {
-        auto below = moves.empty() ? std::move(entry.lower) : std::move(moves.front().copy);
-        return below || entry.dropped ? std::exchange(entry.buffer, std::move(below)) : nullptr;
-    }
+std::unique_ptr<Buffer> SpillRegistry::replace(SpillEntry& entry, Move& move) {
     if (entry.dropped) {
         return std::move(entry.buffer);
     }
-    bool const is_stored =
-        moves.size() == count_moves(entry)
-        && std::all_of(moves.begin(), moves.end(), [](Move const& move) { return move.copy != nullptr; });
-    if (!is_stored) {
+    if (entry.lower) {
+        return std::exchange(entry.buffer, std::move(entry.lower));
+    }
+    if (!move.has_all()) {
         return nullptr;
     }
+    if (move.copy) {
+        return std::exchange(entry.buffer, std::move(move.copy));
+    }
     entry.held = 0;
-    auto& stored = entry.parts->stored;
-    stored.resize(entry.parts->places.size());
-    auto move = moves.begin();
-    for (std::size_t i = 0; i < stored.size(); ++i) {
-        if (!entry.parts->places[i].taken) {
-            stored[i] = std::move((move++)->copy);
+    auto& parts = *entry.parts;
+    parts.stored.resize(parts.places.size());
+    auto next = move.stored.begin();
+    for (std::size_t i = 0; i < parts.stored.size(); ++i) {
+        if (!parts.places[i].taken) {
+            parts.stored[i] = std::move(*next++);
         }
     }
     return std::move(entry.buffer);
@@ -313,11 +309,10 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
     if (victims.empty()) {
         return 0;
     }
-    std::vector<Move> moves;
+    std::vector<Move> moves(victims.size());
     std::exception_ptr error;
     try {
-        moves = moves_of(victims);
-        copy_down(br, type, moves);
+        copy_down(br, type, victims, moves);
     } catch (...) {
         error = std::current_exception();
     }
@@ -328,14 +323,11 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
     {
         Lock lock{mutex_};
         auto& home = tier(type);
-        auto left = std::span{moves};
-        for (auto const& victim : victims) {
-            auto& entry = *victim;
+        for (std::size_t i = 0; i < victims.size(); ++i) {
+            auto& entry = *victims[i];
             auto const held = entry.held;
             home.holdings.moving -= static_cast<std::int64_t>(held);
-            auto const own = left.first(std::min(count_moves(entry), left.size()));
-            left = left.subspan(own.size());
-            if (auto moved = replace(entry, own)) {
+            if (auto moved = replace(entry, moves[i])) {
                 gone.push_back(std::move(moved));
                 freed += held;
             }

@@ -44,7 +44,7 @@ struct SpillParts {
         }
     }
     std::vector<Place> places;
-    std::vector<std::unique_ptr<Buffer>> stored;  // on disk, by part; empty: they are in memory
+    std::vector<std::unique_ptr<Buffer>> stored;  // on disk, by part; empty: they are in memory, one block
 };
 
 // What is looked at whenever one is used comes first: there may be very many.
@@ -114,18 +114,20 @@ class SpillRegistry {
     using Lock = std::unique_lock<std::mutex>;
 
     [[nodiscard]] std::vector<EntryPtr> choose(MemoryType tier, std::size_t amount);
-    // A buffer that is to be moved, or one of the parts of one.
+    // The bytes of a victim further down, as far as there was room for them.
     struct Move {
-        Buffer const* source;
-        std::unique_ptr<Buffer> view;  // that is the source, if it is a part: goes to disk and nowhere else
-        std::unique_ptr<Buffer> copy;  // its bytes further down; null where there was no room
+        std::unique_ptr<Buffer> copy;
+        // Of an entry with parts that went to disk: by part that has not been taken, what was read and what was written.
+        std::vector<std::unique_ptr<Buffer>> views;
+        std::vector<std::unique_ptr<Buffer>> stored;
+
+        [[nodiscard]] bool has_all() const noexcept;
     };
-    // By victim, and by part; none where the bytes are further down already.
-    [[nodiscard]] static std::vector<Move> moves_of(std::vector<EntryPtr> const& victims);
-    static void copy_down(BufferResource& br, MemoryType tier, std::vector<Move>& moves);
-    // What has left memory: what is to be freed, and how much it was.
-    [[nodiscard]] static std::unique_ptr<Buffer> replace(SpillEntry& entry, std::span<Move> moves);
-    [[nodiscard]] static std::size_t count_moves(SpillEntry const& entry);
+    // `moves`: by victim.
+    static void copy_down(
+        BufferResource& br, MemoryType tier, std::vector<EntryPtr> const& victims, std::vector<Move>& moves);
+    // What is to be freed, if all of it is further down.
+    [[nodiscard]] static std::unique_ptr<Buffer> replace(SpillEntry& entry, Move& move);
     void finish_fetch(EntryPtr const& entry, std::unique_ptr<Buffer> fetched, std::exception_ptr error);
     void end_move(Lock& lock, SpillEntry& entry, std::vector<std::shared_ptr<MoveListener>>& listeners);
     [[nodiscard]] std::unique_ptr<Buffer> take_part(Lock& lock, SpillEntry& entry, std::size_t index);

@@ -134,7 +134,7 @@ Table concat_on_host(
             part.data = br.move_to_host_access(std::move(part.data));
         }
         if (its.metadata.info.num_rows > 0) {
-            if (fixed && !fixed->add(its.metadata, *part.data)) {
+            if (fixed && !fixed->add(its.metadata, part.data->host_bytes())) {
                 fixed.reset();
             }
             // The metadata stays where it is when its vector is moved.
@@ -161,20 +161,19 @@ Table concat_on_host(
 }
 
 // In device memory.
-std::shared_ptr<PackedData const> bring_to_device(
-    PackedData part, BufferResource& br, AllowOverbooking allow) {
+PackedData bring_to_device(PackedData part, BufferResource& br, AllowOverbooking allow) {
     if (part.data->mem_type() != MemoryType::DEVICE) {
         auto reservation = br.reserve_device_memory_and_spill(part.data->size(), allow);
         part.data = br.move(std::move(part.data), reservation);
     }
-    return std::make_shared<PackedData const>(std::move(part));
+    return part;
 }
 
 // Dictionaries are made one on the host.
 Table concat_by_host(
     std::vector<PackedData> parts, BufferResource& br, AllowOverbooking allow, Stream stream) {
     auto const table = concat_on_host(std::move(parts), br, ValidateData::bounds, AllowOverbooking::yes);
-    auto const packed = bring_to_device(pack(table, br), br, allow);
+    auto const packed = std::make_shared<PackedData const>(bring_to_device(pack(table, br), br, allow));
     packed->data->synchronize();  // before the host memory goes
     auto result = unpack(packed, ValidateData::none);
     return Table{result.schema(), result.columns(), result.num_rows(),
@@ -201,28 +200,69 @@ class PartsInUse {
     PartsInUse& operator=(PartsInUse const&) = delete;
 
     void add(std::shared_ptr<PackedData const> part) {
-        auto const own = part->data->stream();
-        if (own != stream_ && std::find(others_.begin(), others_.end(), own) == others_.end()) {
-            others_.push_back(own);
-        }
-        part->data->wait_for_writes(stream_);
+        wait_for(*part->data);
         parts_.push_back(std::move(part));
+    }
+    void add(std::vector<PackedData> parts) {
+        for (auto const& part : parts) {
+            wait_for(*part.data);
+        }
+        many_ = std::move(parts);
     }
 
   private:
+    void wait_for(Buffer const& data) {
+        auto const own = data.stream();
+        if (own != stream_ && std::find(others_.begin(), others_.end(), own) == others_.end()) {
+            others_.push_back(own);
+        }
+        data.wait_for_writes(stream_);
+    }
+
     Device& device_;
     Stream stream_;
     std::vector<Stream> others_;
     std::vector<std::shared_ptr<PackedData const>> parts_;
+    std::vector<PackedData> many_;
 };
+
+// A part with rows.
+struct PartOfTable {
+    PackedData data;
+    detail::PackedParts metadata;  // stays where it is when the vector of its bytes is moved
+};
+
+// Where that is plain: no tables are made of the parts. None, and nothing has happened, where it is not.
+std::optional<Table> concat_fixed_on_gpu(
+    std::shared_ptr<Schema const> const& schema, std::vector<PartOfTable>& parts, BufferResource& br,
+    AllowOverbooking allow, Stream stream) {
+    if (!detail::FixedConcat::takes(*schema)) {
+        return std::nullopt;
+    }
+    detail::FixedConcat fixed{schema};
+    for (auto const& [part, metadata] : parts) {
+        if (!fixed.add(metadata, {part.data->data(), part.data->size()})) {
+            return std::nullopt;
+        }
+    }
+    std::vector<PackedData> taken;
+    taken.reserve(parts.size());
+    for (auto& [part, metadata] : parts) {
+        taken.push_back(std::move(part));
+    }
+    PartsInUse in_use{br.device(), stream};
+    in_use.add(std::move(taken));
+    return std::move(fixed).finish_on_gpu(br, allow, stream);
+}
 
 Table concat_on_gpu(
     std::vector<PackedData> parts, BufferResource& br, AllowOverbooking allow, Stream stream) {
     struct WithRows {
         std::size_t part;
-        detail::PackedParts metadata;  // stays where it is when its vector is moved
+        detail::PackedParts metadata;
     };
     std::vector<WithRows> with_rows;
+    with_rows.reserve(parts.size());
     auto const schema = for_each_part(parts, [&](Contents its, PackedData& part) {
         if (its.metadata.info.num_rows > 0) {
             with_rows.push_back({static_cast<std::size_t>(&part - parts.data()), its.metadata});
@@ -235,12 +275,22 @@ Table concat_on_gpu(
     if (with_rows.size() > 1 && std::any_of(fields.begin(), fields.end(), has_dictionary)) {
         return concat_by_host(std::move(parts), br, allow, stream);
     }
+    std::vector<PartOfTable> taken;
+    taken.reserve(with_rows.size());
+    for (auto const& [i, metadata] : with_rows) {
+        taken.push_back({bring_to_device(std::move(parts[i]), br, allow), metadata});
+    }
+    if (taken.size() > 1) {
+        if (auto table = concat_fixed_on_gpu(schema, taken, br, allow, stream)) {
+            return std::move(*table);
+        }
+    }
     auto const in_use = std::make_shared<PartsInUse>(br.device(), stream);
     std::vector<Table> tables;
-    tables.reserve(with_rows.size());
-    for (auto const& [i, metadata] : with_rows) {
-        auto part = bring_to_device(std::move(parts[i]), br, allow);
-        tables.push_back(detail::unpack_as(schema, std::move(part), metadata, ValidateData::none));
+    tables.reserve(taken.size());
+    for (auto& [part, metadata] : taken) {
+        auto packed = std::make_shared<PackedData const>(std::move(part));
+        tables.push_back(detail::unpack_as(schema, std::move(packed), metadata, ValidateData::none));
         // The part, or a copy of it that is aligned.
         in_use->add(std::static_pointer_cast<PackedData const>(tables.back().owner()));
     }

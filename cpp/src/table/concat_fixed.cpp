@@ -25,8 +25,8 @@ bool FixedConcat::takes(Schema const& schema) {
 
 FixedConcat::FixedConcat(std::shared_ptr<Schema const> schema) : schema_{std::move(schema)} {}
 
-bool FixedConcat::add(PackedParts const& parts, Buffer const& data) {
-    if (!read_fixed_columns(*schema_, parts, data.host_bytes(), values_)) {
+bool FixedConcat::add(PackedParts const& parts, std::span<std::byte const> data) {
+    if (!read_fixed_columns(*schema_, parts, data, values_)) {
         return false;
     }
     rows_.push_back(parts.info.num_rows);
@@ -34,11 +34,36 @@ bool FixedConcat::add(PackedParts const& parts, Buffer const& data) {
     return true;
 }
 
+std::vector<std::size_t> FixedConcat::place() const {
+    std::vector<std::size_t> begins{0};
+    for (auto const& field : schema_->fields()) {
+        auto const bytes = static_cast<std::size_t>(num_rows_ * field.width());
+        begins.push_back(
+            begins.back() + (bytes + piece_alignment - 1) / piece_alignment * piece_alignment);
+    }
+    return begins;
+}
+
+std::size_t FixedConcat::bytes_of(std::size_t part, std::size_t column) const {
+    return static_cast<std::size_t>(rows_[part] * schema_->fields()[column].width());
+}
+
+Table FixedConcat::table_in(
+    std::shared_ptr<Buffer> buffer, std::vector<std::size_t> const& begins, TablePlace place) const {
+    std::vector<Column> columns(schema_->num_columns());
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+        columns[c].length = num_rows_;
+        columns[c].values = buffer->data() + begins[c];
+    }
+    auto const stream = buffer->stream();
+    return Table{schema_, std::move(columns), num_rows_, std::move(buffer), place, stream};
+}
+
 void FixedConcat::prefetch_start(std::size_t part) const {
     auto const columns = schema_->num_columns();
     std::size_t left = device::stream_read_ahead;
     for (std::size_t c = 0; c < columns && left > 0; ++c) {
-        auto const bytes = static_cast<std::size_t>(rows_[part] * schema_->fields()[c].width());
+        auto const bytes = bytes_of(part, c);
         auto const* const begin = values_[part * columns + c];
         // Each lies on a line boundary.
         for (std::size_t at = 0; at < std::min(bytes, left); at += device::cache_line) {
@@ -50,20 +75,13 @@ void FixedConcat::prefetch_start(std::size_t part) const {
 
 Table FixedConcat::finish(std::vector<PackedData>&& parts, BufferResource& br, AllowOverbooking allow) && {
     auto taken = std::exchange(parts, {});
-    std::vector<Column> columns(schema_->num_columns());
-    std::vector<std::size_t> begins;
-    std::size_t size = 0;
-    for (auto const& field : schema_->fields()) {
-        begins.push_back(size);
-        auto const bytes = static_cast<std::size_t>(num_rows_ * field.width());
-        size += (bytes + piece_alignment - 1) / piece_alignment * piece_alignment;
-    }
-    std::shared_ptr<Buffer> const buffer = std::move(allocate_parts(std::array{size}, {}, br, allow).front());
+    auto const columns = schema_->num_columns();
+    auto const begins = place();
+    auto const size = begins.back();
+    std::shared_ptr<Buffer> buffer = std::move(allocate_parts(std::array{size}, {}, br, allow).front());
     auto* const base = buffer->mutable_host_bytes().data();
     std::vector<std::byte*> to;
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-        columns[c].length = num_rows_;
-        columns[c].values = base + begins[c];
+    for (std::size_t c = 0; c < columns; ++c) {
         to.push_back(base + begins[c]);
     }
     bool const is_large = size >= larger_than_caches;
@@ -76,10 +94,10 @@ Table FixedConcat::finish(std::vector<PackedData>&& parts, BufferResource& br, A
             prefetch_start(p + ahead);
             taken[p + ahead].data->prefetch_owner();
         }
-        for (std::size_t c = 0; c < columns.size(); ++c) {
-            auto const bytes = static_cast<std::size_t>(rows_[p] * schema_->fields()[c].width());
+        for (std::size_t c = 0; c < columns; ++c) {
+            auto const bytes = bytes_of(p, c);
             if (bytes > 0) {
-                copy(to[c], values_[p * columns.size() + c], bytes);
+                copy(to[c], values_[p * columns + c], bytes);
             }
             to[c] += bytes;
         }
@@ -88,7 +106,28 @@ Table FixedConcat::finish(std::vector<PackedData>&& parts, BufferResource& br, A
     if (is_large) {
         device::finish_streaming();
     }
-    return Table{schema_, std::move(columns), num_rows_, buffer};
+    return table_in(std::move(buffer), begins, TablePlace::host);
+}
+
+Table FixedConcat::finish_on_gpu(BufferResource& br, AllowOverbooking allow, Stream stream) && {
+    auto const columns = schema_->num_columns();
+    auto const begins = place();
+    std::shared_ptr<Buffer> buffer =
+        std::move(allocate_device_parts(std::array{begins.back()}, {}, br, allow, stream).front());
+    buffer->write([&](std::byte* base, Stream on) {
+        std::vector<CopyPiece> copies;
+        copies.reserve(columns * rows_.size());
+        for (std::size_t c = 0; c < columns; ++c) {
+            auto* to = base + begins[c];
+            for (std::size_t p = 0; p < rows_.size(); ++p) {
+                auto const bytes = bytes_of(p, c);
+                copies.push_back({values_[p * columns + c], to, bytes});
+                to += bytes;
+            }
+        }
+        br.device().gather_copy(copies, on);
+    });
+    return table_in(std::move(buffer), begins, TablePlace::gpu);
 }
 
 }  // namespace rapidsmpf::detail

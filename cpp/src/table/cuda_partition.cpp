@@ -105,6 +105,7 @@ class GpuPartitioner {
         upload(extra, placement);
         count(table_.num_rows() > 0 ? assign() : RootRows::assigned);
         start_reading_back();
+        sum_up_rows();
         if (slab) {
             place_pieces(
                 placed_, static_cast<std::uint32_t>(flat_.nodes.size()), num_partitions_,
@@ -190,6 +191,7 @@ class GpuPartitioner {
             rows.starts = arena.take<std::uint16_t>(std::uint64_t{rows.tiles} * (rows.buckets() + 1));
             auto const sums = std::uint64_t{rows.tiles} * rows.buckets() + 1;
             rows.before = arena.take<std::uint32_t>(sums);
+            rows.totals = counts_ + space.counted_at;
         }
         for (std::size_t n = 0; n < flat_.nodes.size(); ++n) {
             if (states_[n].lengths_at) {
@@ -305,8 +307,6 @@ class GpuPartitioner {
             if (&space != &spaces_.front() || root_rows == RootRows::assigned) {
                 sort_tiles(rows, stream_);
             }
-            sum_up(rows.before, std::uint64_t{rows.tiles} * rows.buckets() + 1, scan_, scan_bytes_, stream_);
-            collect_rows(rows, counts_ + space.counted_at, stream_);
         }
         for (std::size_t n = 0; n < flat_.nodes.size(); ++n) {
             if (states_[n].lengths_at) {
@@ -342,6 +342,17 @@ class GpuPartitioner {
             }
         }
         flush();
+    }
+
+    // Where the rows of each tile go in their partitions. Nobody waits for it.
+    void sum_up_rows() {
+        for (auto const& space : spaces_) {
+            auto const& rows = space.rows;
+            if (rows.rows > 0) {
+                sum_up(
+                    rows.before, std::uint64_t{rows.tiles} * rows.buckets() + 1, scan_, scan_bytes_, stream_);
+            }
+        }
     }
 
     void start_reading_back() {

@@ -47,7 +47,7 @@ void hash_nodes(
     DeviceNode const* nodes, std::int32_t const* keys, std::int32_t num_keys, std::int64_t rows,
     std::uint64_t seed, std::uint64_t* hashes, Stream stream);
 
-// Sorts tiles and counts: fills order, starts and (unsummed) before.
+// Sorts tiles and counts: fills order, starts and (unsummed) before, and adds to totals.
 void sort_tiles(RowSpace const& space, Stream stream);
 // The same for rows that go where the hash of their keys says. `nodes` and `keys` are in device memory; `first_key`: the
 // node of the first key, if there are any.
@@ -67,7 +67,6 @@ void measure_lengths(RowSpace const& space, DeviceNode const& node, RunningSums 
 inline constexpr int max_null_counts = 32;
 void count_nulls(RowSpace const& space, NullCount const* counts, int count, Stream stream);
 // What is known in the end, by partition.
-void collect_rows(RowSpace const& space, std::uint64_t* rows, Stream stream);
 void collect_lengths(RowSpace const& space, RunningSums sums, std::uint64_t* lengths, Stream stream);
 
 // A column of fixed width whose pieces the GPU places by itself, as PackedLayout::place() does.

@@ -18,6 +18,7 @@ struct RowSpace {
     std::uint16_t* starts{
         nullptr};  // of each tile: where its run of each bucket begins, and its number of rows
     std::uint32_t* before{nullptr};  // by bucket, then tile, running through all; one more at the end
+    std::uint64_t* totals{nullptr};  // by partition: its rows
     std::int64_t rows{0};
     std::uint32_t tiles{0};
     std::uint32_t tile_rows{0};

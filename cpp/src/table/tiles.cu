@@ -158,6 +158,11 @@ __global__ void sort_tiles_kernel(RowSpace space, __grid_constant__ PartitionsOf
         }
         shared.totals[p] = running;
         space.before[static_cast<std::uint64_t>(p) * space.tiles + tile.index] = running;
+        if (p < space.num_partitions && running > 0) {
+            atomicAdd(
+                reinterpret_cast<unsigned long long*>(space.totals + p),
+                static_cast<unsigned long long>(running));
+        }
     }
     __syncthreads();
     auto* const starts = space.starts + static_cast<std::uint64_t>(tile.index) * (buckets + 1);
@@ -242,21 +247,13 @@ __global__ void count_nulls_kernel(RowSpace space, __grid_constant__ NullCounts 
     }
 }
 
-template <typename Sum>
 __global__ void collect_kernel(
-    Sum const* sums, std::uint32_t tiles, std::uint32_t num_partitions, std::uint64_t* totals) {
+    std::uint64_t const* sums, std::uint32_t tiles, std::uint32_t num_partitions, std::uint64_t* totals) {
     auto const p = blockIdx.x * blockDim.x + threadIdx.x;
     if (p < num_partitions) {
         auto const at = static_cast<std::uint64_t>(p) * tiles;
         totals[p] = sums[at + tiles] - sums[at];
     }
-}
-
-template <typename Sum>
-void collect(Sum const* sums, RowSpace const& space, std::uint64_t* totals, Stream stream) {
-    collect_kernel<<<blocks_for(space.num_partitions, 256), 256, 0, native(stream)>>>(
-        sums, space.tiles, space.num_partitions, totals);
-    check_cuda(cudaGetLastError(), "collecting sizes");
 }
 
 template <typename Sum>
@@ -353,12 +350,10 @@ void count_nulls(RowSpace const& space, NullCount const* counts, int count, Stre
     check_cuda(cudaGetLastError(), "counting nulls");
 }
 
-void collect_rows(RowSpace const& space, std::uint64_t* rows, Stream stream) {
-    collect(space.before, space, rows, stream);
-}
-
 void collect_lengths(RowSpace const& space, RunningSums sums, std::uint64_t* lengths, Stream stream) {
-    collect(sums, space, lengths, stream);
+    collect_kernel<<<blocks_for(space.num_partitions, 256), 256, 0, native(stream)>>>(
+        sums, space.tiles, space.num_partitions, lengths);
+    check_cuda(cudaGetLastError(), "collecting sizes");
 }
 
 }  // namespace rapidsmpf::detail

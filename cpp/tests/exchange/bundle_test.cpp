@@ -16,6 +16,8 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 using Chunks = std::vector<std::pair<PartitionId, PackedData>>;
 
+constexpr BundleLimits limits{16UL << 10U, 512UL << 10U, 1UL << 20U};
+
 class BundleTest : public testing::Test {
   protected:
     [[nodiscard]] PackedData chunk(std::size_t size, std::uint8_t mark) const {
@@ -59,7 +61,7 @@ TEST_F(BundleTest, ComesApartAsItWasPutTogether) {
             sizes.push_back(random() % 3 == 0 ? 0 : random() % 300);
             chunks.emplace_back(sizes.size(), chunk(sizes.back(), static_cast<std::uint8_t>(sizes.size())));
         }
-        auto bundles = make_bundles(chunks, *br);
+        auto bundles = make_bundles(chunks, *br, limits);
         EXPECT_TRUE(chunks.empty());
         ASSERT_EQ(bundles.size(), 1U);
         auto& made = bundles.front();
@@ -87,7 +89,7 @@ TEST_F(BundleTest, ComesApartAsItWasPutTogether) {
 TEST_F(BundleTest, NeighboursStayWhereTheyAre) {
     auto chunks = cut({64, 0, 128, 100});
     auto const* const begin = chunks.front().second.data->data();
-    auto const bundles = make_bundles(chunks, *br);
+    auto const bundles = make_bundles(chunks, *br, limits);
     ASSERT_EQ(bundles.size(), 1U);
     EXPECT_EQ(bundles[0].packed.data->data(), begin);
     EXPECT_EQ(bundles[0].packed.data->size(), 292U);
@@ -99,7 +101,7 @@ TEST_F(BundleTest, NeighboursStayWhereTheyAre) {
 TEST_F(BundleTest, NeighboursThatAreNotAlignedAreCopied) {
     auto chunks = cut({10, 64});
     auto const* const begin = chunks.front().second.data->data();
-    auto const bundles = make_bundles(chunks, *br);
+    auto const bundles = make_bundles(chunks, *br, limits);
     ASSERT_EQ(bundles.size(), 1U);
     EXPECT_NE(bundles[0].packed.data->data(), begin);
     EXPECT_EQ(bundles[0].packed.data->size(), 128U);
@@ -112,28 +114,70 @@ TEST_F(BundleTest, ManyNeighboursAreNotCopiedForTheSakeOfOthers) {
     auto more = cut(std::vector<std::size_t>(3, 6'400));
     std::move(more.begin(), more.end(), std::back_inserter(chunks));
     auto const* const begin = chunks.front().second.data->data();
-    auto const bundles = make_bundles(chunks, *br);
+    auto const bundles = make_bundles(chunks, *br, limits);
     ASSERT_EQ(bundles.size(), 2U);
     EXPECT_EQ(bundles[0].packed.data->data(), begin);
     EXPECT_EQ(bundles[0].partitions.size(), 10U);
     EXPECT_EQ(bundles[1].partitions.size(), 3U);
 }
 
+// Large ones, too, go together where they are neighbours, and are not copied where they are not.
+TEST_F(BundleTest, LargeNeighboursGoTogether) {
+    auto chunks = cut(std::vector<std::size_t>(10, 128'000));
+    auto const* const begin = chunks.front().second.data->data();
+    chunks.emplace_back(10, chunk(128'000, 1));
+    chunks.emplace_back(11, chunk(100, 1));
+    chunks.emplace_back(12, chunk(100, 1));
+    auto const bundles = make_bundles(chunks, *br, limits);
+    ASSERT_EQ(bundles.size(), 3U);
+    EXPECT_EQ(bundles[0].packed.data->data(), begin);
+    EXPECT_EQ(bundles[0].partitions.size(), 8U);
+    EXPECT_EQ(bundles[1].packed.data->data(), begin + 8 * 128'000);
+    EXPECT_EQ(bundles[1].partitions.size(), 2U);
+    EXPECT_EQ(bundles[2].partitions.size(), 2U);
+    ASSERT_EQ(chunks.size(), 1U);
+    EXPECT_EQ(chunks[0].first, 10U);
+}
+
+TEST_F(BundleTest, SmallOnesAreNotCopiedBesideALargeOne) {
+    auto chunks = cut({64, 128'000});
+    chunks.emplace_back(2, chunk(100, 1));
+    chunks.emplace_back(3, chunk(100, 1));
+    auto const bundles = make_bundles(chunks, *br, limits);
+    ASSERT_EQ(bundles.size(), 2U);
+    EXPECT_EQ(bundles[0].data_bytes, 128'064U);
+    EXPECT_EQ(bundles[1].data_bytes, 200U);
+}
+
+TEST_F(BundleTest, WhatCanBePartOfOne) {
+    auto const fits = [&](std::size_t size, BundleLimits const& of) {
+        return can_be_bundled(chunk(size, 1), of);
+    };
+    EXPECT_TRUE(fits(100, {100, 0, 100}));
+    EXPECT_FALSE(fits(101, {100, 0, 1'000}));
+    EXPECT_TRUE(fits(101, {100, 101, 1'000}));
+    EXPECT_FALSE(fits(102, {100, 101, 1'000}));
+    auto stored = chunk(50, 1);
+    auto memory = br->reserve(MemoryType::DISK, 50, AllowOverbooking::yes).first;
+    stored.data = br->move(std::move(stored.data), memory);
+    EXPECT_FALSE(can_be_bundled(stored, {100, 100, 100}));
+}
+
 TEST_F(BundleTest, WhatIsAloneStaysAlone) {
     Chunks chunks;
     chunks.emplace_back(3, chunk(100, 7));
-    EXPECT_TRUE(make_bundles(chunks, *br).empty());
+    EXPECT_TRUE(make_bundles(chunks, *br, limits).empty());
     ASSERT_EQ(chunks.size(), 1U);
     EXPECT_EQ(chunks[0].first, 3U);
     Chunks none;
-    EXPECT_TRUE(make_bundles(none, *br).empty());
+    EXPECT_TRUE(make_bundles(none, *br, limits).empty());
 }
 
 TEST_F(BundleTest, OnlyEmptyChunks) {
     Chunks chunks;
     chunks.emplace_back(0, chunk(0, 1));
     chunks.emplace_back(1, chunk(0, 2));
-    auto const bundles = make_bundles(chunks, *br);
+    auto const bundles = make_bundles(chunks, *br, limits);
     ASSERT_EQ(bundles.size(), 1U);
     EXPECT_EQ(bundles[0].packed.data->size(), 0U);
     EXPECT_EQ(read(bundles[0]).size(), 2U);
@@ -145,8 +189,8 @@ TEST_F(BundleTest, ABundleHasABound) {
         chunks.emplace_back(p, chunk(std::size_t{16} << 10U, 1));
     }
     std::size_t found = 0;
-    for (auto const& bundle : make_bundles(chunks, *br)) {
-        EXPECT_LE(bundle.data_bytes, bundle_bytes);
+    for (auto const& bundle : make_bundles(chunks, *br, limits)) {
+        EXPECT_LE(bundle.data_bytes, limits.whole);
         found += bundle.partitions.size();
     }
     EXPECT_EQ(found + chunks.size(), 100U);
@@ -155,7 +199,7 @@ TEST_F(BundleTest, ABundleHasABound) {
     for (PartitionId p = 0; p < 5; ++p) {
         few.emplace_back(p, chunk(100, 1));
     }
-    EXPECT_EQ(make_bundles(few, *br, 250).size(), 2U);
+    EXPECT_EQ(make_bundles(few, *br, {250, 0, 250}).size(), 2U);
     EXPECT_EQ(few.size(), 1U);
 }
 
@@ -169,7 +213,7 @@ Raw raw(BufferResource& br) {
     Chunks chunks;
     chunks.emplace_back(4, PackedData{Bytes(3, 1), br.allocate(MemoryType::HOST, 70)});
     chunks.emplace_back(6, PackedData{Bytes(1, 1), br.allocate(MemoryType::HOST, 5)});
-    auto bundles = make_bundles(chunks, br);
+    auto bundles = make_bundles(chunks, br, limits);
     return {bundles.front().packed.metadata, bundles.front().packed.data->size()};
 }
 

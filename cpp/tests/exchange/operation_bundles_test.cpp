@@ -60,13 +60,27 @@ class Bundles : public testing::Test {
         }
         return chunks;
     }
+    // One each in one block, those of a rank side by side.
+    [[nodiscard]] Chunks neighbours(std::size_t size) const {
+        auto whole = chunk(0, partitions * size).data;
+        auto const bytes = whole->mutable_host_bytes();
+        Chunks chunks;
+        for (PartitionId i = 0; i < partitions; ++i) {
+            auto const p = i < partitions / 2 ? 2 * i : 2 * i - partitions + 1;
+            std::fill_n(
+                bytes.begin() + static_cast<std::ptrdiff_t>(i * size), size, static_cast<std::byte>(p));
+            chunks.emplace_back(
+                p, PackedData{Bytes{1, static_cast<std::uint8_t>(p)}, whole->cut(i * size, size)});
+        }
+        return chunks;
+    }
     // As rank 1 would make them of chunks for rank 0, the first with these numbers.
     [[nodiscard]] NewBundle bundle(std::size_t size, std::uint64_t sequence) const {
         Chunks chunks;
         for (PartitionId p = 0; p < partitions; p += 2) {
             chunks.emplace_back(p, chunk(p, size));
         }
-        auto made = std::move(make_bundles(chunks, *br).at(0));
+        auto made = std::move(make_bundles(chunks, *br, {1'000, 0, 10'000}).at(0));
         for (std::size_t i = 0; i < made.partitions.size(); ++i) {
             made.set_sequence(i, sequence);
         }
@@ -151,7 +165,7 @@ TEST_F(Bundles, SmallChunksOfOneInsertAreOnePiece) {
     EXPECT_EQ(message.eager[0].data[chunks[2].data.offset], 5);
 }
 
-TEST_F(Bundles, LargeChunksAreNotPutTogether) {
+TEST_F(Bundles, LargeChunksAreNotCopiedToBePutTogether) {
     Settings settings;
     settings.gather_limit = 99;
     open(settings);
@@ -163,6 +177,28 @@ TEST_F(Bundles, LargeChunksAreNotPutTogether) {
     for (auto const& piece : message.frames[0].pieces) {
         EXPECT_FALSE(is_bundle(piece));
     }
+}
+
+TEST_F(Bundles, LargeNeighboursAreOnePiece) {
+    Settings settings;
+    settings.gather_limit = 99;
+    open(settings);
+    operation->insert(neighbours(12'800));
+    auto const message = hear();
+    ASSERT_EQ(message.frames.at(0).pieces.size(), 1U);
+    EXPECT_EQ(message.frames[0].pieces[0].data_size, 4 * 12'800U);
+    expect_chunks(4, 12'800, {0});
+}
+
+TEST_F(Bundles, WithLittleMemoryLargeNeighboursAreChunksLikeOthers) {
+    RAPIDSMPF_ABOUT_THE_CPU();
+    have_little_memory();
+    Settings settings;
+    settings.gather_limit = 99;
+    open(settings);
+    operation->insert(neighbours(128));
+    EXPECT_EQ(hear().frames.at(0).pieces.size(), 4U);
+    EXPECT_EQ(operation->spill(1), 128U);
 }
 
 TEST_F(Bundles, WhatIsForThisRankIsExtractedAsItWasInserted) {

@@ -42,7 +42,9 @@ class SpillablePartsTest : public ::testing::Test {
             all += word;
         }
         auto buffer = br->allocate(MemoryType::DEVICE, all.size());
-        std::copy(all.begin(), all.end(), reinterpret_cast<char*>(buffer->mutable_host_bytes().data()));
+        buffer->write(
+            [&](std::byte* to, Stream stream) { br->device().copy(to, all.data(), all.size(), stream); });
+        buffer->synchronize();
         return std::make_unique<SpillableParts>(std::move(buffer), std::move(parts), next_use);
     }
     [[nodiscard]] std::string text(std::unique_ptr<Buffer> buffer) const {
@@ -95,6 +97,32 @@ TEST_F(SpillablePartsTest, WhatIsLeftIsSpilledAsAWholeAndReadPartByPart) {
     EXPECT_THROW((void)parts->take(3), std::logic_error);
     EXPECT_EQ(text(parts->take(2)), "three");
     EXPECT_EQ(br->memory_used(device) + br->memory_used(disk), 0);
+}
+
+// From a GPU to the host as one block, which goes on to disk as what is left of it does from a CPU.
+TEST_F(SpillablePartsTest, FromAGpuTheyGoToTheHostAsOneBlock) {
+    if (br->device().kind() == DeviceKind::cpu) {
+        GTEST_SKIP() << "this is about the memory of a GPU, and the compute device is a CPU";
+    }
+    auto const parts = words({"one", "two", "", "three", "seven"});
+    auto first = parts->take(0);
+    EXPECT_EQ(br->spill_buffers(device, 1), 13U);
+    EXPECT_EQ(br->memory_used(device), 3);
+    EXPECT_EQ(br->memory_used(MemoryType::HOST), 16);
+    EXPECT_EQ(br->memory_used(disk), 0);
+    auto second = parts->take(1);
+    EXPECT_EQ(second->mem_type(), MemoryType::HOST);
+    EXPECT_EQ(br->spill_buffers(MemoryType::HOST, 1), 10U);
+    EXPECT_EQ(br->memory_used(MemoryType::HOST), 3);
+    EXPECT_EQ(br->memory_used(disk), 10);
+    auto last = parts->take(4);
+    EXPECT_EQ(last->mem_type(), disk);
+    EXPECT_EQ(text(std::move(first)), "one");
+    EXPECT_EQ(text(std::move(second)), "two");
+    EXPECT_EQ(parts->take(2)->size(), 0U);
+    EXPECT_EQ(text(parts->take(3)), "three");
+    EXPECT_EQ(text(std::move(last)), "seven");
+    EXPECT_EQ(br->memory_used(device) + br->memory_used(MemoryType::HOST) + br->memory_used(disk), 0);
 }
 
 TEST_F(SpillablePartsTest, WhatHasBeenTakenIsNotThereToBeSpilled) {

@@ -1,9 +1,10 @@
-// Many small chunks that one call inserts for one rank, as one piece.
+// Many chunks that one call inserts for one rank, as one piece.
 //
-// A finely cut table is thousands of chunks of a few hundred bytes. Each by itself would cost a registration with the
-// arbiter, a few allocations, a place at the receiver and a lock for each step, many times what its bytes cost. So
-// they go through outbox, frame, transport and inbox as one piece, whose data is theirs side by side and whose metadata lists
-// them. Only the store of the receiver knows them one by one, and makes each when it is extracted.
+// A finely cut table is thousands of chunks of a few hundred bytes; on a GPU, which moves a megabyte in two microseconds, chunks
+// of megabytes are as small. Each by itself would cost a registration with the arbiter, a few allocations, a place at the
+// receiver and a lock for each step, many times what its bytes cost. So they go through outbox, frame, transport and inbox
+// as one piece, whose data is theirs side by side and whose metadata lists them. Only the store of the receiver knows them
+// one by one, and makes each when it is extracted.
 //
 // In a message a bundle is a piece of partition `bundle_partition` whose sequence is how many chunks it has. Its metadata
 // is, little endian and without padding:
@@ -30,8 +31,6 @@ namespace rapidsmpf::exchange {
 inline constexpr PartitionId bundle_partition = std::numeric_limits<PartitionId>::max();
 // So that each chunk can be read where it is.
 inline constexpr std::size_t bundle_alignment = 64;
-// A bundle has no more bytes of chunks than this.
-inline constexpr std::size_t bundle_bytes = std::size_t{1} << 20U;
 
 [[nodiscard]] inline bool is_bundle(PieceHeader const& header) noexcept {
     return header.partition == bundle_partition;
@@ -59,14 +58,19 @@ struct NewBundle {
     void set_sequence(std::size_t index, std::uint64_t sequence) noexcept;
 };
 
-// Whether a chunk may be part of a bundle: it is in host memory and has at most `limit` bytes.
-[[nodiscard]] bool can_be_bundled(PackedData const& chunk, std::size_t limit) noexcept;
-// Makes bundles of what is more than one chunk, in its order; what is alone is left in `chunks`. Chunks that are neighbours in
-// memory stay where they are, others are copied. The chunks of a bundle have at most
-// `enough` bytes.
+// What bundles are made of. Chunks that are neighbours in memory are put together where they lie, in whatever memory that is;
+// others are copied, which only chunks of a few KiB that the host can read are worth.
+struct BundleLimits {
+    std::size_t copied;  // chunks with more bytes are not copied
+    std::size_t joined;  // nor are those with more put together
+    std::size_t whole;   // the chunks of a bundle have no more bytes
+};
+// Whether a chunk may be part of a bundle.
+[[nodiscard]] bool can_be_bundled(PackedData const& chunk, BundleLimits const& limits) noexcept;
+// Makes bundles of what is more than one chunk, in its order; what is alone is left in `chunks`, all of which may be part
+// of one.
 [[nodiscard]] std::vector<NewBundle> make_bundles(
-    std::vector<std::pair<PartitionId, PackedData>>& chunks, BufferResource& br,
-    std::size_t enough = bundle_bytes);
+    std::vector<std::pair<PartitionId, PackedData>>& chunks, BufferResource& br, BundleLimits const& limits);
 
 // The chunks of a bundle with `count` of them. Throws FormatError when it is malformed.
 [[nodiscard]] std::vector<BundledChunk> read_bundle(

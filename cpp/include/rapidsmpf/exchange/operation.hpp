@@ -214,13 +214,14 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     [[nodiscard]] PartitionStore::Index require_local(PartitionId partition) const;
     void check_partition(PartitionId partition) const;
     void check_insertable(PartitionId partition) const;
+    [[nodiscard]] BundleLimits bundle_limits() const;
     // Takes out of `chunks` those that go with others to the same rank. Called without the lock.
     [[nodiscard]] std::vector<OwnedBundle> bundle(
-        std::vector<std::pair<PartitionId, PackedData>>& chunks) const;
+        std::vector<std::pair<PartitionId, PackedData>>& chunks, BundleLimits const& limits) const;
     void insert_locked(OwnedBundle bundle);
     void insert_locked(PartitionId partition, PackedData chunk);
-    // Whether chunks that wait to be extracted may share a block, which is free when the last of them is: on a CPU, and while
-    // more than half of the memory is free.
+    // Whether chunks that wait to be extracted may share a block, which is free when the last of them is: while more than half
+    // of the memory is.
     [[nodiscard]] bool keeps_bundles(MemoryType type) const;
     void finish_locked(std::vector<PartitionId> const& partitions);
     // Waits until ready() or an error; throws TimeoutError with what() when time is up.

@@ -10,7 +10,7 @@
 namespace rapidsmpf::exchange {
 
 struct Settings {
-    // Those below, but on a GPU frames of 64 MiB, 1 GiB announced and a sixteenth of its memory (2 GiB at least) on its way:
+    // Those below, but on a GPU frames and bundles of 64 MiB, 1 GiB announced and a sixteenth of its memory (2 GiB at least) on its way:
     // what its link moves in a millisecond is what a CPU moves in a hundred. User-written: travels through coroutines, not an
     // aggregate.
     Settings();
@@ -29,6 +29,9 @@ struct Settings {
     std::size_t split_bytes{std::size_t{1} << 30U};
     // Bytes granted and not arrived yet, over all operations of the communicator (one frame is always allowed).
     std::size_t receive_limit{std::size_t{128} << 20U};
+
+    // A bundle (bundle.hpp) has at most this many bytes of chunks, and no more than a frame.
+    std::size_t bundle_bytes{std::size_t{1} << 20U};
 
     // Where an operation may wait for more (Operation::Gathering): a peer hears of what is for it when there are this many
     // bytes, or this time after it heard the last time.

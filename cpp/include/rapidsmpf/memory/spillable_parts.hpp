@@ -1,8 +1,8 @@
 // A buffer of many small parts that are taken one by one, and that may be moved to disk while nobody uses them.
 //
 // To the arbiter it is one SpillableBuffer: a finely cut table has too many parts to register each. Parts that are taken share
-// the block, which is free when the last of them is. What is moved to disk goes there as a whole, for only that frees the
-// block; but each part that is still there becomes an extent of its own, so that who takes one reads no others.
+// the block, which is free when the last of them is. What is moved down goes as a whole, for only that frees the block: to
+// other memory as one block, to disk as an extent for each part that is still there, so that who takes one reads no others.
 //
 // Owns the bytes, in whatever tier. Thread-safe.
 #pragma once

@@ -414,8 +414,8 @@ std::unique_ptr<Sending> DevicePeerMemory::write(
     // Copy engines, of which a GPU has several, serve streams.
     auto const stream = entry.lane->processors() > 0 ? entry.lane->stream() : memory_.next_write_stream();
     auto write = std::make_shared<detail::DeviceWrite>(
-        device_, stream, entry.memory, entry.lane,
-        frames_on_the_way * settings.frame_bytes, lane.br->statistics(), std::move(pieces), places);
+        device_, stream, entry.memory, entry.lane, frames_on_the_way * settings.frame_bytes,
+        lane.br->statistics(), std::move(pieces), places);
     std::erase_if(writes_, [](auto const& known) { return known.expired(); });
     writes_.push_back(write);
     if (closed_) {

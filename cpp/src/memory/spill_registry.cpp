@@ -237,8 +237,9 @@ std::vector<SpillRegistry::EntryPtr> SpillRegistry::choose(MemoryType type, std:
 
 bool SpillRegistry::Move::has_all() const noexcept {
     return copy != nullptr
-           || (!stored.empty()
-               && std::none_of(stored.begin(), stored.end(), [](auto const& part) { return part == nullptr; }));
+           || (!stored.empty() && std::none_of(stored.begin(), stored.end(), [](auto const& part) {
+                  return part == nullptr;
+              }));
 }
 
 void SpillRegistry::copy_down(

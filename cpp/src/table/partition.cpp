@@ -1,6 +1,8 @@
 #include <rapidsmpf/table/partition.hpp>
 
 #include <algorithm>
+#include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -25,7 +27,8 @@ class PartitionedRows {
     PartitionedRows(std::int64_t num_rows, std::size_t num_partitions)
         : num_partitions_{num_partitions},
           block_rows_{block_size(num_rows, num_partitions)},
-          rows_(static_cast<std::size_t>(num_rows) + detail::BlockSort::overrun),
+          rows_{std::make_unique_for_overwrite<std::uint16_t[]>(
+              static_cast<std::size_t>(num_rows) + detail::BlockSort::overrun)},
           sort_{num_partitions} {
         ends_.reserve(static_cast<std::size_t>((num_rows + block_rows_ - 1) / block_rows_) * num_partitions);
     }
@@ -37,7 +40,7 @@ class PartitionedRows {
         auto const base = filled_;
         auto const first_end = ends_.size();
         ends_.resize(first_end + num_partitions_);
-        sort_.sort(partitions, rows_.data() + base, ends_.data() + first_end);
+        sort_.sort(partitions, rows_.get() + base, ends_.data() + first_end);
         filled_ += static_cast<std::int64_t>(partitions.size());
         return selection(static_cast<std::size_t>(base / block_rows_));
     }
@@ -65,14 +68,14 @@ class PartitionedRows {
 
     [[nodiscard]] detail::IndexSelection selection(std::size_t block) const {
         auto const base = static_cast<std::int64_t>(block) * block_rows_;
-        return {rows_.data() + base, ends_.data() + block * num_partitions_, base, num_partitions_};
+        return {rows_.get() + base, ends_.data() + block * num_partitions_, base, num_partitions_};
     }
 
     std::size_t num_partitions_;
     std::int64_t block_rows_;
     std::int64_t filled_{0};
-    std::vector<std::uint16_t> rows_;  // of all blocks, within the block
-    std::vector<std::uint32_t> ends_;  // by block, then partition
+    std::unique_ptr<std::uint16_t[]> rows_;  // of all blocks, within the block
+    std::vector<std::uint32_t> ends_;        // by block, then partition
     detail::BlockSort sort_;
 };
 
@@ -104,9 +107,11 @@ std::vector<PackedData> pack_by(
     PartitionsOf const& partitions_of) {
     auto const count = static_cast<std::size_t>(num_partitions);
     if (detail::can_partition_fixed(table, count)) {
-        std::vector<std::uint32_t> partitions(static_cast<std::size_t>(table.num_rows()));
-        if (!partitions.empty()) {
-            partitions_of(0, std::span{partitions});
+        auto const rows = static_cast<std::size_t>(table.num_rows());
+        auto const memory = std::make_unique_for_overwrite<std::uint32_t[]>(rows);
+        std::span const partitions{memory.get(), rows};
+        if (rows > 0) {
+            partitions_of(0, partitions);
         }
         return detail::partition_fixed(table, count, partitions, placement, br);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include <rapidsmpf/device/stream_copy.hpp>
@@ -20,37 +21,13 @@ namespace {
 
 // A table that stays in the second cache while its rows are gathered.
 constexpr std::size_t largest_table = std::size_t{1} << 20U;
-// Pieces that are this large on average are worth streaming, which the Packer does.
+// Pieces that are this large on average are worth streaming, column by column, which the Packer does.
 constexpr std::size_t largest_piece = std::size_t{8} << 10U;
 
 struct Source {
     std::byte const* values;
     std::int64_t width;
 };
-
-void gather(std::byte* to, Source const& from, std::uint16_t const* rows, std::int64_t count) {
-    switch (from.width) {
-        case 1:
-            append_fixed_rows<std::uint8_t>(to, from.values, rows, count);
-            return;
-        case 2:
-            append_fixed_rows<std::uint16_t>(to, from.values, rows, count);
-            return;
-        case 4:
-            append_fixed_rows<std::uint32_t>(to, from.values, rows, count);
-            return;
-        case 8:
-            append_fixed_rows<std::uint64_t>(to, from.values, rows, count);
-            return;
-        case 16:
-            append_fixed_rows<Bytes16>(to, from.values, rows, count);
-            return;
-        default:
-            for (std::int64_t k = 0; k < count; ++k, to += from.width) {
-                std::memcpy(to, from.values + rows[k] * from.width, static_cast<std::size_t>(from.width));
-            }
-    }
-}
 
 }  // namespace
 
@@ -78,16 +55,16 @@ std::vector<PackedData> partition_fixed(
         columns.push_back({column.values + column.offset * width, width});
         device::prefetch(columns.back().values, static_cast<std::size_t>(table.num_rows() * width));
     }
-    std::vector<std::uint16_t> rows(partitions.size() + BlockSort::overrun);
+    auto const rows = std::make_unique_for_overwrite<std::uint16_t[]>(partitions.size() + BlockSort::overrun);
     std::vector<std::uint32_t> ends(num_partitions);
-    BlockSort{num_partitions}.sort(partitions, rows.data(), ends.data());
+    BlockSort{num_partitions}.sort(partitions, rows.get(), ends.data());
     auto const begin_of = [&](std::size_t p) { return p == 0 ? 0 : ends[p - 1]; };
+    auto const rows_of = [&](std::size_t p) { return static_cast<std::int64_t>(ends[p] - begin_of(p)); };
 
     std::vector<std::size_t> sizes(num_partitions, 0);
     for (std::size_t p = 0; p < num_partitions; ++p) {
-        auto const count = static_cast<std::int64_t>(ends[p] - begin_of(p));
         for (auto const& column : columns) {
-            sizes[p] += padded_size(count * column.width);
+            sizes[p] += padded_size(rows_of(p) * column.width);
         }
     }
     auto buffers = allocate_parts(sizes, placement, br, AllowOverbooking::yes);
@@ -95,7 +72,7 @@ std::vector<PackedData> partition_fixed(
     packed.reserve(num_partitions);
     FixedMetadataWriter metadata{*table.schema()};
     for (std::size_t p = 0; p < num_partitions; ++p) {
-        auto const count = static_cast<std::int64_t>(ends[p] - begin_of(p));
+        auto const count = rows_of(p);
         auto* to = buffers[p]->mutable_host_bytes().data();
         for (auto const& column : columns) {
             auto const bytes = static_cast<std::size_t>(count * column.width);
@@ -103,7 +80,7 @@ std::vector<PackedData> partition_fixed(
             if (bytes == 0) {
                 continue;
             }
-            gather(to, column, rows.data() + begin_of(p), count);
+            gather_rows(to, column.values, rows.get() + begin_of(p), count, column.width, Stores::cached);
             std::memset(
                 to + bytes, 0, padded - bytes);  // it travels, and must not carry what lay there before
             to += padded;

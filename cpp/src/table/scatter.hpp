@@ -132,29 +132,48 @@ void stream_fixed_rows(std::byte* to, std::byte const* from, std::uint16_t const
 }
 
 template <typename T>
-void append_fixed(Piece& piece, Column const& column, IndexRun const& run, Stores stores) {
-    constexpr auto width = static_cast<std::int64_t>(sizeof(T));
-    auto const* const from = column.values + (column.offset + run.base) * width;
-    auto* const to = piece.values + piece.row * width;
+void gather_rows_of(
+    std::byte* to, std::byte const* from, std::uint16_t const* rows, std::int64_t count, Stores stores) {
     if constexpr (device::streams_gathered_lines<T>) {
-        if (stores == Stores::streaming && run.count >= shortest_streamed_run) {
-            stream_fixed_rows<T>(to, from, run.rows, run.count);
+        if (stores == Stores::streaming && count >= shortest_streamed_run) {
+            stream_fixed_rows<T>(to, from, rows, count);
             return;
         }
     }
-    append_fixed_rows<T>(to, from, run.rows, run.count);
+    append_fixed_rows<T>(to, from, rows, count);
 }
 
-// Any width; ranges do not care about it.
-inline void append_bytes(
-    Piece& piece, Column const& column, IndexRun const& run, std::int64_t width, Stores /*stores*/) {
-    auto const* const from = column.values + (column.offset + run.base) * width;
-    auto* to = piece.values + piece.row * width;
-    for (std::int64_t k = 0; k < run.count; ++k, to += width) {
-        std::memcpy(to, from + run.rows[k] * width, static_cast<std::size_t>(width));
+// Copies the values of `count` rows, in their order, to `to`. `from`: of row 0.
+inline void gather_rows(
+    std::byte* to, std::byte const* from, std::uint16_t const* rows, std::int64_t count, std::int64_t width,
+    Stores stores) {
+    switch (width) {
+        case 1:
+            gather_rows_of<std::uint8_t>(to, from, rows, count, stores);
+            return;
+        case 2:
+            gather_rows_of<std::uint16_t>(to, from, rows, count, stores);
+            return;
+        case 4:
+            gather_rows_of<std::uint32_t>(to, from, rows, count, stores);
+            return;
+        case 8:
+            gather_rows_of<std::uint64_t>(to, from, rows, count, stores);
+            return;
+        case 16:
+            gather_rows_of<Bytes16>(to, from, rows, count, stores);
+            return;
+        case 32:
+            gather_rows_of<Bytes32>(to, from, rows, count, stores);
+            return;
+        default:
+            for (std::int64_t k = 0; k < count; ++k, to += width) {
+                std::memcpy(to, from + rows[k] * width, static_cast<std::size_t>(width));
+            }
     }
 }
 
+// Ranges do not care about the width.
 inline void append_bytes(
     Piece& piece, Column const& column, RangeRun const& run, std::int64_t width, Stores stores) {
     auto* to = piece.values + piece.row * width;
@@ -177,30 +196,11 @@ void append_fixed_width(
         return;
     }
     if constexpr (std::is_same_v<Run, IndexRun>) {
-        switch (width) {
-            case 1:
-                append_fixed<std::uint8_t>(piece, column, run, stores);
-                return;
-            case 2:
-                append_fixed<std::uint16_t>(piece, column, run, stores);
-                return;
-            case 4:
-                append_fixed<std::uint32_t>(piece, column, run, stores);
-                return;
-            case 8:
-                append_fixed<std::uint64_t>(piece, column, run, stores);
-                return;
-            case 16:
-                append_fixed<Bytes16>(piece, column, run, stores);
-                return;
-            case 32:
-                append_fixed<Bytes32>(piece, column, run, stores);
-                return;
-            default:
-                break;
-        }
+        auto const* const from = column.values + (column.offset + run.base) * width;
+        gather_rows(piece.values + piece.row * width, from, run.rows, run.count, width, stores);
+    } else {
+        append_bytes(piece, column, run, width, stores);
     }
-    append_bytes(piece, column, run, width, stores);
 }
 
 // Dictionary codes, renumbered by a table. Rows that are null get code 0.

@@ -26,7 +26,7 @@ class PartitionedRows {
   public:
     PartitionedRows(std::int64_t num_rows, std::size_t num_partitions)
         : num_partitions_{num_partitions},
-          block_rows_{block_size(num_rows, num_partitions)},
+          block_rows_{block_size(num_partitions)},
           rows_{std::make_unique_for_overwrite<std::uint16_t[]>(
               static_cast<std::size_t>(num_rows) + detail::BlockSort::overrun)},
           sort_{num_partitions} {
@@ -54,13 +54,10 @@ class PartitionedRows {
     }
 
   private:
-    // Enough rows for runs of some length, few enough for a block of a column to stay in the cache. Large tables are written
-    // past the caches in whole lines, and the ends of each run cost more than the others: longer runs have fewer.
-    static std::int64_t block_size(std::int64_t num_rows, std::size_t num_partitions) {
-        constexpr std::int64_t large = 1 << 20;
-        std::int64_t const run = num_rows < large ? 64 : 256;
+    // Enough rows for runs of some length, few enough for a block of a column to stay in the cache.
+    static std::int64_t block_size(std::size_t num_partitions) {
         std::int64_t rows = 1 << 13;
-        while (rows < detail::max_block_rows && rows < static_cast<std::int64_t>(num_partitions) * run) {
+        while (rows < detail::max_block_rows && rows < static_cast<std::int64_t>(num_partitions) * 64) {
             rows *= 2;
         }
         return rows;

@@ -3,12 +3,14 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: build quickstart test test-cpp test-python test-asan test-asan-mpi test-tsan test-gpu test-long test-repeat lint format bench clean help
+.PHONY: build quickstart test test-cpp test-python build-asan test-asan test-asan-mpi test-tsan test-gpu test-long test-repeat lint format bench clean help
 
 PYTHON ?= python3
 SCALE ?= 1
 RANKS ?= 1,2
 JOBS ?= $(shell nproc)
+# Tests that run at a time: processes and threads of theirs wait for each other, and for time to pass, more than they compute.
+TESTS_AT_ONCE := $(shell echo $$((2 * $(JOBS))))
 
 ROOT := $(CURDIR)
 VENV := $(ROOT)/.venv
@@ -23,8 +25,16 @@ SOURCES := $(shell find python/rapidsmpf python/cudf_polars python/CMakeLists.tx
     cpp/include cpp/src cpp/tools cpp/cmake cpp/CMakeLists.txt cmake CMakeLists.txt \
     -type f -not -path '*/__pycache__/*' -not -name '.*' 2>/dev/null)
 CMAKE_ARGS := -G Ninja -DPython_EXECUTABLE=$(BIN)/python
-# Of builds that compile everything once: lines for stack traces, no more.
-DEBUG_ARGS := -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-g1 -DRAPIDSMPF_PRECOMPILE=ON -DRAPIDSMPF_BUILD_TESTS=ON
+# Of builds that compile everything once: lines for stack traces, no more; the library's own checks; and kernels in one
+# form, for nobody runs them.
+SANITIZER_ARGS := $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-g1 -D_GLIBCXX_ASSERTIONS" \
+    -DRAPIDSMPF_UNITY=ON -DCMAKE_CUDA_ARCHITECTURES=80-virtual -DRAPIDSMPF_BUILD_TESTS=ON
+
+# C++ programs stand on the objects of the wheel, in its build folder: the library is compiled once.
+# $(call programs,<targets>,<options of CMake>)
+programs = cmake build/wheel $(2) > build/programs-configure.log || { cat build/programs-configure.log; exit 1; }; \
+    cmake --build build/wheel -j $(JOBS) --target $(1)
+TESTS := -DRAPIDSMPF_BUILD_TESTS=ON -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)
 
 help:
 	@echo "make quickstart   install, run the example on 2 ranks, then PDS-H at scale 1 on 1 and 2 ranks"
@@ -63,14 +73,11 @@ quickstart: build
 test: build
 	@status=0; $(MAKE) test-cpp || status=1; $(MAKE) test-python || status=1; exit $$status
 
-test-cpp: $(VENV)/.ready
+test-cpp: build
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/ctest.xml $(RESULTS)/ctest
 	@if scripts/ensure_packages.sh gtest/gtest.h libgtest-dev; then \
-	    cmake -S . -B build/tests $(CMAKE_ARGS) $(DEBUG_ARGS) -DRAPIDSMPF_BUILD_BENCHMARKS=ON \
-	        -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/ctest > build/tests-configure.log \
-	        || { cat build/tests-configure.log; exit 1; }; \
-	    cmake --build build/tests -j $(JOBS); \
-	    ctest --test-dir build/tests/cpp -j $(JOBS) --output-on-failure --output-junit $(RESULTS)/ctest.xml --no-tests=error; \
+	    $(call programs,tests,$(TESTS)/ctest); \
+	    ctest --test-dir build/wheel/cpp -j $(TESTS_AT_ONCE) --output-on-failure --output-junit $(RESULTS)/ctest.xml --no-tests=error; \
 	else \
 	    echo; echo "*** THE C++ TESTS WERE SKIPPED: GoogleTest is missing (see above) ***"; echo; \
 	    printf '<testsuite><testcase classname="ctest" name="all C++ tests"><skipped/></testcase></testsuite>' > $(RESULTS)/ctest.xml; \
@@ -85,15 +92,20 @@ test-python: build
 EMPTY :=
 PROCESS_TESTS := *Rrun*:*OneRrunPerHost*:*ShuffleFailure*:*FailureByHand*
 ASAN_ROOMS := $(foreach room,memory communicator bootstrap exchange coll streaming,$(if $(wildcard cpp/tests/$(room)/*_test.cpp),$(room)))
+build-asan: $(VENV)/.ready
+	@mkdir -p $(RESULTS)
+	@cmake -S . -B build/asan $(SANITIZER_ARGS) -DRAPIDSMPF_BUILD_BENCHMARKS=ON \
+	    -DRAPIDSMPF_SANITIZE=address,undefined -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/asan > build/asan-configure.log \
+	    || { cat build/asan-configure.log; exit 1; }
+	cmake --build build/asan -j $(JOBS) --target $(ASAN_ROOMS:%=test_%) benchmarks
+
 test-asan: $(VENV)/.ready
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/asan.xml $(RESULTS)/asan
 	@if scripts/ensure_packages.sh gtest/gtest.h libgtest-dev; then \
-	    cmake -S . -B build/asan $(CMAKE_ARGS) $(DEBUG_ARGS) \
-	        -DRAPIDSMPF_SANITIZE=address,undefined -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/asan > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }; \
-	    cmake --build build/asan -j $(JOBS) --target $(ASAN_ROOMS:%=test_%); \
+	    $(MAKE) build-asan; \
 	    ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    GTEST_FILTER='-$(PROCESS_TESTS)' \
-	        ctest --test-dir build/asan/cpp -j $(JOBS) -R '^test_($(subst $(EMPTY) $(EMPTY),|,$(ASAN_ROOMS)))[.]' --output-on-failure \
+	        ctest --test-dir build/asan/cpp -j $(TESTS_AT_ONCE) -R '^test_($(subst $(EMPTY) $(EMPTY),|,$(ASAN_ROOMS)))[.]' --output-on-failure \
 	        --output-junit $(RESULTS)/asan.xml --no-tests=error; \
 	else \
 	    echo; echo "*** THE SANITIZER TESTS WERE SKIPPED: GoogleTest is missing (see above) ***"; echo; \
@@ -103,7 +115,7 @@ test-asan: $(VENV)/.ready
 # The communicator over MPI, between processes that mpirun starts; what MPI itself keeps until its end is no leak of ours.
 test-asan-mpi: $(VENV)/.ready
 	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
-	cmake -S . -B build/asan $(CMAKE_ARGS) $(DEBUG_ARGS) \
+	cmake -S . -B build/asan $(SANITIZER_ARGS) \
 	    -DRAPIDSMPF_SANITIZE=address,undefined > build/asan-configure.log || { cat build/asan-configure.log; exit 1; }
 	cmake --build build/asan -j $(JOBS) --target mpi_process mpi_collective_process
 	ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 UCX_MEM_MMAP_HOOK_MODE=none \
@@ -116,7 +128,7 @@ TSAN_ROOMS := core memory communicator exchange coll
 test-tsan: $(VENV)/.ready
 	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/tsan.xml $(RESULTS)/tsan
-	cmake -S . -B build/tsan $(CMAKE_ARGS) $(DEBUG_ARGS) \
+	cmake -S . -B build/tsan $(SANITIZER_ARGS) \
 	    -DRAPIDSMPF_ENABLE_CUDA=OFF -DRAPIDSMPF_SANITIZE=thread -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/tsan > build/tsan-configure.log \
 	    || { cat build/tsan-configure.log; exit 1; }
 	cmake --build build/tsan -j $(JOBS) --target $(TSAN_ROOMS:%=test_%)
@@ -130,29 +142,23 @@ test-gpu: build
 	@nvidia-smi -L >/dev/null 2>&1 || { echo "there is no GPU on this machine (nvidia-smi -L finds none)" >&2; exit 1; }
 	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/gpu.xml $(RESULTS)/gpu
-	cmake -S . -B build/gpu $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Release -DRAPIDSMPF_BUILD_TESTS=ON \
-	    -DRAPIDSMPF_TEST_RESULTS=$(RESULTS)/gpu > build/gpu-configure.log || { cat build/gpu-configure.log; exit 1; }
-	cmake --build build/gpu -j $(JOBS)
-	RAPIDSMPF_DEVICE=cuda ctest --test-dir build/gpu/cpp -j 4 --output-on-failure --output-junit $(RESULTS)/gpu.xml --no-tests=error
+	@$(call programs,tests,$(TESTS)/gpu)
+	RAPIDSMPF_DEVICE=cuda ctest --test-dir build/wheel/cpp -j 4 --output-on-failure --output-junit $(RESULTS)/gpu.xml --no-tests=error
 	RAPIDSMPF_DEVICE=cuda $(BIN)/python -m pytest -q python/tests/rapidsmpf --junitxml=$(RESULTS)/gpu-pytest.xml
 
 # More schedules of the collectives than the tests take time for.
 PROGRAMS ?= 20000
-test-long: $(VENV)/.ready
+test-long: build
 	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
-	cmake -S . -B build/long $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Release -DRAPIDSMPF_BUILD_TESTS=ON > build/long-configure.log \
-	    || { cat build/long-configure.log; exit 1; }
-	cmake --build build/long -j $(JOBS) --target test_coll
-	RAPIDSMPF_TEST_PROGRAMS=$(PROGRAMS) build/long/cpp/test_coll --gtest_filter='*Programs*'
+	@$(call programs,test_coll,$(TESTS)/ctest)
+	RAPIDSMPF_TEST_PROGRAMS=$(PROGRAMS) build/wheel/cpp/test_coll --gtest_filter='*Programs*'
 
 # The collectives between processes, over UCXX and MPI, again and again with more processes at once than there are cores.
 REPEATS ?= 50
-test-repeat: $(VENV)/.ready
+test-repeat: build
 	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
-	cmake -S . -B build/tests $(CMAKE_ARGS) $(DEBUG_ARGS) > build/tests-configure.log \
-	    || { cat build/tests-configure.log; exit 1; }
-	cmake --build build/tests -j $(JOBS)
-	ctest --test-dir build/tests/cpp -j $$((2 * $(JOBS))) -R '(collective|peer_memory)_process' \
+	@$(call programs,tests,$(TESTS)/ctest)
+	ctest --test-dir build/wheel/cpp -j $(TESTS_AT_ONCE) -R '(collective|peer_memory)_process' \
 	    --repeat until-fail:$(REPEATS) --output-on-failure --no-tests=error
 
 lint: $(VENV)/.ready
@@ -172,14 +178,12 @@ bench: build
 	$(BIN)/python -m benchmarks.pdsh --scale $(SCALE) --ranks $(RANKS) --output $(RESULTS)/pdsh.json
 	@scripts/ensure_packages.sh benchmark/benchmark.h libbenchmark-dev \
 	    || echo "*** SOME C++ BENCHMARKS ARE SKIPPED: Google Benchmark is missing (see above) ***"
-	@cmake -S . -B build/bench $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Release -DRAPIDSMPF_BUILD_BENCHMARKS=ON > build/bench-configure.log \
-	    || { cat build/bench-configure.log; exit 1; }
-	cmake --build build/bench -j $(JOBS)
+	@$(call programs,benchmarks,-DRAPIDSMPF_BUILD_BENCHMARKS=ON)
 	$(BIN)/python -m benchmarks.shuffle --quick --output $(RESULTS)/shuffle.json
-	@if [ -x build/bench/cpp/bench_memory_spill ]; then \
+	@if [ -x build/wheel/cpp/bench_memory_spill ]; then \
 	    $(BIN)/python -m benchmarks.spill --mib 1024 --rounds 1 --output $(RESULTS)/spill.json; \
 	fi
-	@for program in $(filter-out %_memory_spill,$(patsubst cpp/benchmarks/%.cpp,build/bench/cpp/bench_%,$(wildcard cpp/benchmarks/*.cpp))); do \
+	@for program in $(filter-out %_memory_spill,$(patsubst cpp/benchmarks/%.cpp,build/wheel/cpp/bench_%,$(wildcard cpp/benchmarks/*.cpp))); do \
 	    if [ -x $$program ]; then \
 	        $$program --benchmark_min_time=0.05 --benchmark_out_format=json --benchmark_out=$(RESULTS)/$${program##*/}.json; \
 	    fi; \

@@ -1,6 +1,6 @@
 """Shuffles between processes of this machine, beside memcpy, MPI, sockets and Dask, in one run.
 
-    make bench    # builds build/bench/cpp/ranks/bench_shuffle, and runs a short version
+    make bench    # builds build/wheel/cpp/ranks/bench_shuffle, and runs a short version
     python -m benchmarks.shuffle --output build/results/shuffle.json
     python -m benchmarks.shuffle --only packed,table --ranks 2 --chunks 64KiB,8MiB --partitions 10
 
@@ -223,7 +223,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--program", type=Path, default=Path("build/bench/cpp/ranks/bench_shuffle"))
+    parser.add_argument("--program", type=Path, default=Path("build/wheel/cpp/ranks/bench_shuffle"))
     parser.add_argument("--only", help=f"some of {', '.join(CASES)} (default: all)")
     parser.add_argument("--ranks", type=_list, default=[2, 4], help="default 2,4")
     parser.add_argument("--transports", help="messages, peer_memory (default: all that there are)")

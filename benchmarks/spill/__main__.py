@@ -1,6 +1,6 @@
 """Spilling device memory to disk and back, in turns with ``dd`` on the same file system.
 
-    make bench    # builds build/bench/cpp/bench_memory_spill
+    make bench    # builds build/wheel/cpp/bench_memory_spill
     python -m benchmarks.spill --folder /data/spill --mib 2048
 
 Each round runs ``dd`` with direct I/O and blocks of 4 MiB, and our program in a process of its own, one after the
@@ -152,7 +152,7 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--program", type=Path, default=Path("build/bench/cpp/bench_memory_spill"))
+    parser.add_argument("--program", type=Path, default=Path("build/wheel/cpp/bench_memory_spill"))
     parser.add_argument("--folder", type=Path, help="where to spill (default: a new one in TMPDIR)")
     parser.add_argument("--mib", type=int, default=2048, choices=SIZES, help="how much (default 2048)")
     parser.add_argument("--rounds", type=int, default=5, help="default 5")

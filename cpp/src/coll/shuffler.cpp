@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -18,6 +19,20 @@ Rank partition_owner(
     // In 64 bits: the product of two large numbers does not fit into the type of either.
     return static_cast<Rank>(std::uint64_t{partition} * static_cast<std::uint64_t>(nranks) / total);
 }
+
+namespace {
+
+std::vector<PartitionId> sorted_by_owner(
+    std::uint32_t total, Rank nranks, PartitionAssignment assignment) {
+    std::vector<PartitionId> order(total);
+    std::iota(order.begin(), order.end(), PartitionId{0});
+    std::ranges::stable_sort(order, {}, [&](PartitionId partition) {
+        return partition_owner(partition, total, nranks, assignment);
+    });
+    return order;
+}
+
+}  // namespace
 
 Shuffler::Shuffler(
     std::shared_ptr<Communicator> comm, OpId op, std::uint32_t total_partitions,
@@ -36,8 +51,11 @@ Shuffler::Shuffler(
     plan.gathering = br != nullptr && br->device().kind() == DeviceKind::cpu
                          ? exchange::Operation::Gathering::yes
                          : exchange::Operation::Gathering::no;
-    operation_ = exchange::Operation::open(*comm_, std::move(br), std::move(plan));
+    operation_ = exchange::Operation::open(*comm_, br, std::move(plan));
     local_ = operation_->local_partitions();
+    auto order = sorted_by_owner(total_, comm_->nranks(), assignment_);
+    by_owner_ = std::ranges::is_sorted(order) ? std::make_shared<std::vector<PartitionId> const>(std::move(order))
+                                              : br->placements().advise(std::move(order));
 }
 
 Shuffler::~Shuffler() {

@@ -1,9 +1,7 @@
 #include <rapidsmpf/streaming/partition.hpp>
 
-#include <algorithm>
 #include <exception>
 #include <functional>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -16,16 +14,6 @@
 namespace rapidsmpf::streaming {
 
 namespace {
-
-// Partitions in the order of their owners: what goes to one rank lies together.
-std::vector<std::uint32_t> by_owner(coll::Shuffler const& shuffler) {
-    std::vector<std::uint32_t> placement(shuffler.total_partitions());
-    std::iota(placement.begin(), placement.end(), std::uint32_t{0});
-    std::ranges::sort(placement, {}, [&](std::uint32_t partition) {
-        return std::pair{shuffler.owner(partition), partition};
-    });
-    return placement;
-}
 
 // Handles every message of `in` by `handle`, on this thread of the executor.
 Task<void> work(
@@ -67,7 +55,7 @@ ShuffleInserter::ShuffleInserter(
     RAPIDSMPF_EXPECTS(
         shuffler_ != nullptr && resource_ != nullptr, "inserting needs a shuffler and a buffer resource",
         std::invalid_argument);
-    pack_ = routing.bind(schema, shuffler_->total_partitions(), by_owner(*shuffler_), resource_);
+    pack_ = routing.bind(schema, shuffler_->total_partitions(), shuffler_->by_owner(), resource_);
 }
 
 void ShuffleInserter::insert(std::uint64_t sequence, TableBatch const& batch) {

@@ -76,6 +76,20 @@ class PartitionedRows {
     detail::BlockSort sort_;
 };
 
+// The order that the caller names, or else the one that is advised where the parts will lie.
+class Order {
+  public:
+    Order(std::span<std::uint32_t const> named, int num_partitions, BufferResource& br)
+        : advised_{named.empty() ? br.placements().find(static_cast<std::size_t>(num_partitions)) : nullptr},
+          order_{advised_ ? std::span{*advised_} : named} {}
+
+    [[nodiscard]] std::span<std::uint32_t const> get() const noexcept { return order_; }
+
+  private:
+    std::shared_ptr<Placements::Order const> advised_;
+    std::span<std::uint32_t const> order_;
+};
+
 void check_partitions(int num_partitions, std::span<std::uint32_t const> placement) {
     RAPIDSMPF_EXPECTS(
         num_partitions >= 1,
@@ -138,14 +152,16 @@ std::vector<PackedData> partition_and_pack(
     Table const& table, std::span<int const> key_columns, int num_partitions, BufferResource& br,
     std::uint64_t seed, std::span<std::uint32_t const> placement) {
     check_partitions(num_partitions, placement);
+    Order const order{placement, num_partitions, br};
     if (table.place() == TablePlace::gpu) {
         return detail::partition_on_gpu(
-            table, key_columns, static_cast<std::uint32_t>(num_partitions), br, seed, placement);
+            table, key_columns, static_cast<std::uint32_t>(num_partitions), br, seed, order.get());
     }
     detail::RowHasher const hasher{table, key_columns, seed};
     std::vector<std::uint64_t> scratch;
     return pack_by(
-        table, num_partitions, br, placement, [&](std::int64_t first, std::span<std::uint32_t> partitions) {
+        table, num_partitions, br, order.get(),
+        [&](std::int64_t first, std::span<std::uint32_t> partitions) {
             hasher.partitions(first, static_cast<std::uint32_t>(num_partitions), partitions, scratch);
         });
 }
@@ -154,6 +170,7 @@ std::vector<PackedData> partition_by_column_and_pack(
     Table const& table, int pid_column, int num_partitions, BufferResource& br,
     std::span<std::uint32_t const> placement) {
     check_partitions(num_partitions, placement);
+    Order const order{placement, num_partitions, br};
     RAPIDSMPF_EXPECTS(
         pid_column >= 0 && static_cast<std::size_t>(pid_column) < table.num_columns(),
         "there is no column number " + std::to_string(pid_column) + " in a table of "
@@ -180,10 +197,10 @@ std::vector<PackedData> partition_by_column_and_pack(
     if (table.place() == TablePlace::gpu) {
         return detail::partition_by_column_on_gpu(
             table.select(others), column, field.name(), static_cast<std::uint32_t>(num_partitions), br,
-            placement);
+            order.get());
     }
     return pack_by(
-        table.select(others), num_partitions, br, placement,
+        table.select(others), num_partitions, br, order.get(),
         [&](std::int64_t first, std::span<std::uint32_t> partitions) {
             auto const* const from = column.values + (column.offset + first) * 4;
             std::memcpy(partitions.data(), from, partitions.size_bytes());

@@ -442,6 +442,20 @@ inline void shuffle_owners(std::shared_ptr<Communicator> comm) {
         SUITE_CHECK(shuffler.local_partitions() == mine);
         shuffler.insert_finished();
     }
+    // Those of a rank side by side, and in memory, too, while the shuffle is there.
+    {
+        Shuffler shuffler{comm, 3, 9, br, PartitionAssignment::round_robin};
+        auto const& order = shuffler.by_owner();
+        SUITE_CHECK(std::set<PartitionId>(order.begin(), order.end()).size() == 9);
+        for (std::size_t i = 1; i < order.size(); ++i) {
+            SUITE_CHECK(shuffler.owner(order[i - 1]) <= shuffler.owner(order[i]));
+        }
+        auto const advised = br->placements().find(9);
+        SUITE_CHECK(comm->nranks() == 1 ? advised == nullptr : advised && *advised == order);
+        SUITE_CHECK(br->placements().find(8) == nullptr);
+        shuffler.insert_finished();
+    }
+    SUITE_CHECK(br->placements().find(9) == nullptr);
     // Products that do not fit into 32 bits.
     constexpr std::uint32_t many = 4'000'000'000U;
     auto const contiguous = PartitionAssignment::contiguous;

@@ -143,15 +143,29 @@ TEST_F(Partition, without_keys_all_rows_stay_together) {
     EXPECT_EQ(sizes, 1);
 }
 
+void expect_order(std::vector<PackedData> const& parts, std::vector<std::uint32_t> const& order) {
+    for (std::size_t i = 1; i < order.size(); ++i) {
+        auto const& before = *parts[order[i - 1]].data;
+        EXPECT_EQ(parts[order[i]].data->data(), before.data() + before.size());
+    }
+}
+
 TEST_F(Partition, lies_in_memory_in_the_order_asked_for) {
     std::vector<std::int64_t> values(1000);
     std::iota(values.begin(), values.end(), 0);
     std::vector<std::uint32_t> const placement{1, 3, 0, 2};
-    auto const parts = partition_and_pack(int64_table(values), std::vector{0}, 4, *br_, 0, placement);
-    for (std::size_t i = 1; i < 4; ++i) {
-        auto const& before = *parts[placement[i - 1]].data;
-        EXPECT_EQ(parts[placement[i]].data->data(), before.data() + before.size());
+    auto const cut = [&](std::span<std::uint32_t const> asked_for) {
+        return partition_and_pack(int64_table(values), std::vector{0}, 4, *br_, 0, asked_for);
+    };
+    expect_order(cut(placement), placement);
+    {
+        auto const advised = br_->placements().advise({3, 2, 1, 0});
+        expect_order(cut({}), *advised);
+        expect_order(cut(placement), placement);
+        auto const other = br_->placements().advise({2, 0, 1});  // for three parts
+        expect_order(cut({}), *advised);
     }
+    expect_order(cut({}), {0, 1, 2, 3});
     std::vector<std::uint32_t> const wrong{0, 0, 1, 2};
     EXPECT_THROW(
         static_cast<void>(partition_and_pack(int64_table(values), std::vector{0}, 4, *br_, 0, wrong)),

@@ -93,6 +93,9 @@ class Shuffler {
     // The partitions that this rank owns, ascending.
     [[nodiscard]] std::vector<PartitionId> const& local_partitions() const noexcept { return local_; }
     [[nodiscard]] Rank owner(PartitionId partition) const;
+    // All partitions, those of a rank side by side. As long as this object lives, tables that are cut into as many parts
+    // in the memory of its BufferResource lie in this order (Placements), so that what is for a rank moves as one piece.
+    [[nodiscard]] std::vector<PartitionId> const& by_owner() const noexcept { return *by_owner_; }
     [[nodiscard]] std::uint32_t total_partitions() const noexcept { return total_; }
     [[nodiscard]] std::shared_ptr<Communicator> const& comm() const noexcept { return comm_; }
     [[nodiscard]] OpId op() const noexcept { return op_; }
@@ -114,6 +117,7 @@ class Shuffler {
     std::uint32_t total_;
     PartitionAssignment assignment_;
     std::vector<PartitionId> local_;
+    std::shared_ptr<std::vector<PartitionId> const> by_owner_;
     std::shared_ptr<exchange::Operation> operation_;
 };
 

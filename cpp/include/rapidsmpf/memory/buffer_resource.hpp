@@ -32,6 +32,7 @@
 #include <rapidsmpf/memory/memory_request.hpp>
 #include <rapidsmpf/memory/memory_reservation.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
+#include <rapidsmpf/memory/placements.hpp>
 #include <rapidsmpf/memory/spill_manager.hpp>
 
 namespace rapidsmpf {
@@ -169,6 +170,8 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     std::size_t spill_buffers(MemoryType type, std::size_t amount);
 
     [[nodiscard]] SpillManager& spill_manager() noexcept { return spill_manager_; }
+    // How the parts of a table that is cut into this memory are to lie.
+    [[nodiscard]] Placements& placements() noexcept { return placements_; }
     [[nodiscard]] std::shared_ptr<Statistics> const& statistics() const noexcept { return statistics_; }
     [[nodiscard]] Device& device() const noexcept { return device_; }
     [[nodiscard]] std::shared_ptr<MemoryResource> const& device_mr() const noexcept { return device_mr_; }
@@ -234,6 +237,7 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     std::once_flag disk_once_;
     std::shared_ptr<DiskSpace> disk_;
     SpillManager spill_manager_;
+    Placements placements_;
 };
 
 }  // namespace rapidsmpf

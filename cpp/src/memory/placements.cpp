@@ -1,0 +1,21 @@
+#include <rapidsmpf/memory/placements.hpp>
+
+#include <utility>
+
+namespace rapidsmpf {
+
+std::shared_ptr<Placements::Order const> Placements::advise(Order order) {
+    auto advised = std::make_shared<Order const>(std::move(order));
+    std::lock_guard const lock{mutex_};
+    std::erase_if(orders_, [](auto const& entry) { return entry.second.expired(); });
+    orders_[advised->size()] = advised;
+    return advised;
+}
+
+std::shared_ptr<Placements::Order const> Placements::find(std::size_t parts) const {
+    std::lock_guard const lock{mutex_};
+    auto const found = orders_.find(parts);
+    return found == orders_.end() ? nullptr : found->second.lock();
+}
+
+}  // namespace rapidsmpf

@@ -5,7 +5,7 @@
 #   benchmarks/gpu/session.sh SITE OUT [STEP...]
 #
 # Steps: tests kernels partition trace pinned links beside spill host shuffle ucx nccl sanitizer programs tsan; with Python: python compare
-# tables dask.
+# tables lineitem dask.
 #
 # SITE is a folder of Python packages with librmm, rapids_logger, libucx and libucxx (unpacked wheels); CMake, ninja, nvcc and
 # GoogleTest must be there. Steps with Python want polars, pylibcudf, dask, distributed and dask-cuda there, too, and in OURS (a
@@ -159,10 +159,12 @@ for step in "$@"; do
             run compare 200 env -C "$root" "$python" -m benchmarks.gpu.partition --output "$out/compare.json"
             cat "$out/compare.log"
             ;;
-        tables)
-            run tables 280 env -C "$root" "$python" -m benchmarks.gpu.shuffle_tables --ranks "$gpus" --side "ours=$OURS" \
-                ${PEER:+--side "peer=$PEER"} --output "$out/tables.json"
-            cat "$out/tables.log"
+        tables | lineitem)
+            table=rows_of_32_bytes
+            [ "$step" = tables ] || table=$step
+            run "$step" 280 env -C "$root" "$python" -m benchmarks.gpu.shuffle_tables --ranks "$gpus" --table "$table" \
+                --side "ours=$OURS" ${PEER:+--side "peer=$PEER"} --output "$out/$step.json"
+            cat "$out/$step.log"
             ;;
         dask)
             run dask 300 env -C "$root" "$python" -m benchmarks.gpu.dask_cuda_examples --output "$out/dask.json"

@@ -22,8 +22,7 @@ Rank partition_owner(
 
 namespace {
 
-std::vector<PartitionId> sorted_by_owner(
-    std::uint32_t total, Rank nranks, PartitionAssignment assignment) {
+std::vector<PartitionId> sorted_by_owner(std::uint32_t total, Rank nranks, PartitionAssignment assignment) {
     std::vector<PartitionId> order(total);
     std::iota(order.begin(), order.end(), PartitionId{0});
     std::ranges::stable_sort(order, {}, [&](PartitionId partition) {
@@ -54,8 +53,9 @@ Shuffler::Shuffler(
     operation_ = exchange::Operation::open(*comm_, br, std::move(plan));
     local_ = operation_->local_partitions();
     auto order = sorted_by_owner(total_, comm_->nranks(), assignment_);
-    by_owner_ = std::ranges::is_sorted(order) ? std::make_shared<std::vector<PartitionId> const>(std::move(order))
-                                              : br->placements().advise(std::move(order));
+    by_owner_ = std::ranges::is_sorted(order)
+                    ? std::make_shared<std::vector<PartitionId> const>(std::move(order))
+                    : br->placements().advise(std::move(order));
 }
 
 Shuffler::~Shuffler() {

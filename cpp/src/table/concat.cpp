@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/table/host_copy.hpp>
 #include <rapidsmpf/table/partition.hpp>
 
 #include "concat_fixed.hpp"
@@ -106,9 +107,15 @@ std::shared_ptr<Schema const> for_each_part(std::vector<PackedData>& parts, Take
     return schema;
 }
 
-bool has_dictionary(Field const& field) {
-    return field.dictionary() != nullptr
-           || std::any_of(field.children().begin(), field.children().end(), has_dictionary);
+// Whether the kernels that put parts together know nothing of it: dictionaries have to be made one, and views to be told
+// in which of the buffers they look.
+bool is_for_host(Field const& field) {
+    return field.dictionary() != nullptr || field.layout() == Layout::view;
+}
+
+bool has_some_for_host(Schema const& schema) {
+    return std::ranges::any_of(
+        schema.fields(), [](Field const& field) { return any_field_in(field, is_for_host); });
 }
 
 Table concat_on_host(
@@ -169,7 +176,7 @@ PackedData bring_to_device(PackedData part, BufferResource& br, AllowOverbooking
     return part;
 }
 
-// Dictionaries are made one on the host.
+// On the host, and then to the device.
 Table concat_by_host(
     std::vector<PackedData> parts, BufferResource& br, AllowOverbooking allow, Stream stream) {
     auto const table = concat_on_host(std::move(parts), br, ValidateData::bounds, AllowOverbooking::yes);
@@ -271,8 +278,7 @@ Table concat_on_gpu(
     if (with_rows.empty()) {
         return Table{schema, Table::empty(schema).columns(), 0, nullptr, TablePlace::gpu, stream};
     }
-    auto const& fields = schema->fields();
-    if (with_rows.size() > 1 && std::any_of(fields.begin(), fields.end(), has_dictionary)) {
+    if (with_rows.size() > 1 && has_some_for_host(*schema)) {
         return concat_by_host(std::move(parts), br, allow, stream);
     }
     std::vector<PartOfTable> taken;
@@ -350,9 +356,10 @@ Table concat(std::span<Table const> tables, BufferResource& br, AllowOverbooking
         }
     }
     if (tables[0].place() == TablePlace::gpu) {
+        bool const by_host = has_some_for_host(*tables[0].schema());
         std::vector<PackedData> parts;
         for (auto const& table : tables) {
-            parts.push_back(pack(table, br));
+            parts.push_back(pack(by_host ? copy_to_host(table) : table, br));
         }
         return concat_on_gpu(std::move(parts), br, allow, tables[0].stream());
     }

@@ -160,8 +160,7 @@ std::vector<PackedData> partition_and_pack(
     detail::RowHasher const hasher{table, key_columns, seed};
     std::vector<std::uint64_t> scratch;
     return pack_by(
-        table, num_partitions, br, order.get(),
-        [&](std::int64_t first, std::span<std::uint32_t> partitions) {
+        table, num_partitions, br, order.get(), [&](std::int64_t first, std::span<std::uint32_t> partitions) {
             hasher.partitions(first, static_cast<std::uint32_t>(num_partitions), partitions, scratch);
         });
 }

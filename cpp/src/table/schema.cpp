@@ -216,9 +216,8 @@ void export_schema_node(
     out->dictionary = content.dictionary.get();
 }
 
-bool has_dictionary(Field const& field) {
-    return field.dictionary() != nullptr
-           || std::any_of(field.children().begin(), field.children().end(), has_dictionary);
+bool is_dictionary(Field const& field) {
+    return field.dictionary() != nullptr;
 }
 
 Field field_from_arrow(ArrowSchema const& schema, std::string const& path, int depth) {
@@ -426,7 +425,7 @@ void Field::classify() {
             quoted(name_) + ": the codes of a dictionary must be integers, not '" + format_ + "'",
             std::invalid_argument);
         RAPIDSMPF_EXPECTS(
-            !has_dictionary(*dictionary_),
+            !any_field_in(*dictionary_, is_dictionary),
             quoted(name_) + " is a dictionary of dictionaries, which is not supported; convert it first",
             std::invalid_argument);
     }

@@ -10,6 +10,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/table/hash.hpp>
+#include <rapidsmpf/table/host_copy.hpp>
 #include <rapidsmpf/table/partition.hpp>
 
 #include "random_table_support.hpp"
@@ -210,6 +211,36 @@ TEST_F(PartitionCuda, parts_of_every_type_are_put_together) {
         auto const joined = unpack_and_concat_on_device(std::move(parts), *br_, stream_);
         ASSERT_EQ(joined.place(), TablePlace::gpu);
         ASSERT_EQ(row_texts(to_host(joined)), expected) << seed;
+    }
+}
+
+// String views are cut on the host only, and may then travel to a GPU.
+TEST_F(PartitionCuda, parts_with_views_are_put_together) {
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+        RandomTables random{seed};
+        std::vector<Field> fields{
+            Field{"v", "vu"}, Field{"l", "+l", ARROW_FLAG_NULLABLE, {Field{"item", "vz"}}}};
+        fields.push_back(random.gpu_schema(1)->fields()[0]);
+        auto const schema = std::make_shared<Schema const>(fields);
+        std::vector<PackedData> parts;
+        std::vector<std::string> expected;
+        for (auto left = random.number(1, 4); left > 0; --left) {
+            auto const table = random.table(schema, random.number(0, 200));
+            auto const rows = row_texts(table);
+            expected.insert(expected.end(), rows.begin(), rows.end());
+            auto part = pack(table, *br_);
+            if (random.number(0, 1) == 0) {
+                auto memory =
+                    br_->reserve(MemoryType::DEVICE, part.data->size(), AllowOverbooking::yes).first;
+                part.data = br_->move(std::move(part.data), memory);
+            }
+            parts.push_back(std::move(part));
+        }
+        auto const joined = unpack_and_concat_on_device(std::move(parts), *br_, stream_);
+        ASSERT_EQ(joined.place(), TablePlace::gpu);
+        ASSERT_EQ(row_texts(copy_to_host(joined)), expected) << seed;
+        expected.insert(expected.end(), expected.begin(), expected.end());
+        ASSERT_EQ(row_texts(copy_to_host(concat(std::vector{joined, joined}, *br_))), expected) << seed;
     }
 }
 

@@ -139,8 +139,7 @@ std::string value_text(Field const& field, Column const& column, std::int64_t ro
 }
 
 bool has_views(Field const& field) {
-    return field.layout() == Layout::view || (field.dictionary() != nullptr && has_views(*field.dictionary()))
-           || std::any_of(field.children().begin(), field.children().end(), has_views);
+    return any_field_in(field, [](Field const& one) { return one.layout() == Layout::view; });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 // what our kernels dispatch on: the physical layout. Immutable once made; shared by shared_ptr<Schema const>.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -89,6 +90,14 @@ class Field {
     ValueKind value_kind_{ValueKind::plain};
     bool text_{false};
 };
+
+// Whether `is(field)` holds for the field, its dictionary or one of its children, at any depth.
+template <typename Is>
+[[nodiscard]] bool any_field_in(Field const& field, Is const& is) {
+    auto const below = [&](Field const& child) { return any_field_in(child, is); };
+    return is(field) || (field.dictionary() != nullptr && below(*field.dictionary()))
+           || std::any_of(field.children().begin(), field.children().end(), below);
+}
 
 class Schema {
   public:

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -110,11 +111,24 @@ std::optional<std::string> host_identity() {
 
 }  // namespace
 
+namespace {
+
+// How many forks lie between the beginning of this program and this process. A child has its parent's memory mapped and must
+// not hand it out. (To ask for the pid is a system call.)
+std::atomic<int> forks{0};
+
+bool are_forks_counted() {
+    static bool const counted = ::pthread_atfork(nullptr, nullptr, [] { ++forks; }) == 0;
+    return counted;
+}
+
+}  // namespace
+
 class SharedMemory::Pool {
   public:
     // Takes the file over. `base` is where all of it is mapped.
     Pool(SharedMemoryTicket ticket, std::byte* base)
-        : ticket_{std::move(ticket)}, base_{base}, process_{::getpid()}, limit_{host_memory_cache_limit()} {
+        : ticket_{std::move(ticket)}, base_{base}, process_{forks}, limit_{host_memory_cache_limit()} {
         if (limit_ == 0) {
             limit_ = huge_page * 8;  // where other host memory is not kept, so that keeping is tested
         }
@@ -127,7 +141,7 @@ class SharedMemory::Pool {
     [[nodiscard]] std::byte* base() const noexcept { return base_; }
 
     [[nodiscard]] std::shared_ptr<SharedBlock> allocate(std::size_t bytes) {
-        if (::getpid() != process_ || bytes > ticket_.size) {
+        if (forks != process_ || bytes > ticket_.size) {
             return nullptr;
         }
         quarantine_.settle();
@@ -144,7 +158,7 @@ class SharedMemory::Pool {
     }
 
     void put(SharedBlock const& block) noexcept {
-        if (::getpid() != process_) {
+        if (forks != process_) {
             return;
         }
         set_accessible(block.data(), block.size(), false);
@@ -170,7 +184,7 @@ class SharedMemory::Pool {
     // out those that are in use.
     std::size_t trim(std::size_t keep) noexcept {
         std::size_t freed = 0;
-        if (::getpid() != process_) {
+        if (forks != process_) {
             return freed;
         }
         while (kept_bytes_ > keep) {
@@ -293,7 +307,7 @@ class SharedMemory::Pool {
 
     SharedMemoryTicket const ticket_;
     std::byte* const base_;
-    pid_t const process_;
+    int const process_;
     std::atomic<std::size_t> limit_;
     std::atomic<std::size_t> kept_bytes_{0};
     std::atomic<std::size_t> used_{0};
@@ -334,6 +348,10 @@ std::optional<Made> make_memory(std::string& reason) {
     auto host = host_identity();
     if (!host) {
         reason = "/proc does not tell which host and pid namespace this is";
+        return std::nullopt;
+    }
+    if (!are_forks_counted()) {
+        reason = "there is no memory for a handler of forks";
         return std::nullopt;
     }
     made.ticket.host = std::move(*host);

@@ -171,10 +171,7 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
     };
     std::vector<OwnedBundle> bundles;
     auto const limits = bundle_limits();
-    auto const fits = [&](auto const& one) {
-        return !one.second.empty() && can_be_bundled(one.second, limits);
-    };
-    if (plan_.settings.gather_limit > 0 && std::count_if(chunks.begin(), chunks.end(), fits) > 1) {
+    if (plan_.settings.gather_limit > 0 && any_go_together(chunks, limits)) {
         {
             auto const lock = lock_in_turn();
             check();

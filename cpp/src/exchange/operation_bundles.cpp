@@ -24,6 +24,21 @@ BundleLimits Operation::bundle_limits() const {
     return {std::min(settings.gather_limit, whole), joined, whole};
 }
 
+bool Operation::any_go_together(
+    std::span<std::pair<PartitionId, PackedData> const> chunks, BundleLimits const& limits) const {
+    std::vector<bool> has_one(peers_.size(), false);
+    return std::any_of(chunks.begin(), chunks.end(), [&](auto const& one) {
+        auto const& [partition, chunk] = one;
+        if (partition >= plan_.total || chunk.empty() || !can_be_bundled(chunk, limits)) {
+            return false;
+        }
+        auto const owner = static_cast<std::size_t>(plan_.owner(partition));
+        bool const had_one = has_one[owner];
+        has_one[owner] = true;
+        return had_one;
+    });
+}
+
 std::vector<Operation::OwnedBundle> Operation::bundle(
     std::vector<std::pair<PartitionId, PackedData>>& chunks, BundleLimits const& limits) const {
     std::vector<std::vector<std::pair<PartitionId, PackedData>>> small(peers_.size());

@@ -209,6 +209,12 @@ void MessageWriter::eager(std::span<PieceHeader const> list) {
 
 void MessageWriter::frame(
     std::span<PieceHeader const> list, std::uint64_t gather_limit, std::uint64_t split_bytes) {
+    // Once, for the metadata that follows, too.
+    std::size_t size = 0;
+    for (auto const& piece : list) {
+        size += piece.listing_bytes();
+    }
+    bytes_.reserve(bytes_.size() + 1 + 2 * sizeof(std::uint64_t) + sizeof(std::uint32_t) + size);
     put(bytes_, Section::frame);
     put(bytes_, gather_limit);
     put(bytes_, split_bytes);

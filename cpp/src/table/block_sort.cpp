@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "scratch.hpp"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #define RAPIDSMPF_COMPRESS_ROWS 1
 #include <immintrin.h>
@@ -40,9 +42,10 @@ void BlockSort::count_and_place(
     std::span<std::uint32_t const> partitions, std::uint16_t* rows, std::uint32_t* ends) {
     std::fill_n(ends, num_partitions_, 0);
     // Counting also numbers the rows of each partition, so that placing them depends on nothing.
-    scratch_.resize(partitions.size());
+    Scratch<std::uint16_t> const scratch{partitions.size()};
+    auto* const numbers = scratch.data();
     for (std::size_t i = 0; i < partitions.size(); ++i) {
-        scratch_[i] = static_cast<std::uint16_t>(ends[partitions[i]]++);
+        numbers[i] = static_cast<std::uint16_t>(ends[partitions[i]]++);
     }
     begins_.resize(num_partitions_);
     std::uint32_t end{0};
@@ -52,7 +55,7 @@ void BlockSort::count_and_place(
         ends[p] = end;
     }
     for (std::size_t i = 0; i < partitions.size(); ++i) {
-        rows[begins_[partitions[i]] + scratch_[i]] = static_cast<std::uint16_t>(i);
+        rows[begins_[partitions[i]] + numbers[i]] = static_cast<std::uint16_t>(i);
     }
 }
 
@@ -65,8 +68,8 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi2"))) void BlockSort:
     constexpr std::size_t step = overrun;
     // Rows behind the last one belong to no partition.
     auto const padded = (partitions.size() + step - 1) / step * step;
-    scratch_.resize(std::max(scratch_.size(), padded));
-    auto* const narrow = scratch_.data();
+    Scratch<std::uint16_t> const scratch{padded};
+    auto* const narrow = scratch.data();
     std::size_t i = 0;
     for (; i + 16 <= partitions.size(); i += 16) {
         auto const wide = _mm512_loadu_si512(partitions.data() + i);

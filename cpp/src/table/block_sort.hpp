@@ -28,7 +28,6 @@ class BlockSort {
 
     std::size_t num_partitions_;
     bool compresses_;
-    std::vector<std::uint16_t> scratch_;  // by row: its number within the partition, or its partition
     std::vector<std::uint32_t> begins_;
 };
 

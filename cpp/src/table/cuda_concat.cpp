@@ -149,9 +149,7 @@ class GpuConcat {
 PackedData concat_packed_on_gpu(
     Schema const& schema, std::span<Table const> tables, BufferResource& br, AllowOverbooking allow,
     Stream stream) {
-    std::vector<std::uint8_t> bytes;
-    schema.serialize(bytes);
-    return GpuConcat{schema, tables}.run(bytes, br, allow, stream);
+    return GpuConcat{schema, tables}.run(schema.serialized(), br, allow, stream);
 }
 
 }  // namespace rapidsmpf::detail

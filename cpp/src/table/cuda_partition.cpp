@@ -433,9 +433,7 @@ class GpuPartitioner {
     [[nodiscard]] std::vector<PackedData> with_metadata(
         PackedLayout const& layout, std::span<std::size_t const> sizes,
         std::vector<std::unique_ptr<Buffer>> buffers) const {
-        std::vector<std::uint8_t> schema;
-        table_.schema()->serialize(schema);
-        auto const beginning = PackedMetadataWriter::beginning(schema);
+        auto const beginning = PackedMetadataWriter::beginning(table_.schema()->serialized());
         std::vector<PackedData> packed;
         packed.reserve(num_partitions_);
         for (std::size_t p = 0; p < num_partitions_; ++p) {

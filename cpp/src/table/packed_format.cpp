@@ -223,9 +223,7 @@ std::vector<std::uint8_t> PackedMetadataWriter::finish() {
 }
 
 FixedMetadataWriter::FixedMetadataWriter(Schema const& schema) {
-    std::vector<std::uint8_t> text;
-    schema.serialize(text);
-    bytes_ = PackedMetadataWriter::beginning(text).bytes;
+    bytes_ = PackedMetadataWriter::beginning(schema.serialized()).bytes;
     nodes_at_ = bytes_.size();
     for (auto const& field : schema.fields()) {
         widths_.push_back(field.width());

@@ -385,9 +385,7 @@ std::vector<PackedData> Packer::finish() {
     if (stores_ == Stores::streaming) {
         device::finish_streaming();
     }
-    std::vector<std::uint8_t> schema;
-    schema_->serialize(schema);
-    auto const beginning = PackedMetadataWriter::beginning(schema);
+    auto const beginning = PackedMetadataWriter::beginning(schema_->serialized());
     std::vector<PackedData> packed;
     packed.reserve(num_partitions_);
     for (std::size_t p = 0; p < num_partitions_; ++p) {

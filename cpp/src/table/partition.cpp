@@ -16,6 +16,7 @@
 #include "packer.hpp"
 #include "partition_fixed.hpp"
 #include "row_hasher.hpp"
+#include "scratch.hpp"
 
 namespace rapidsmpf {
 
@@ -27,8 +28,7 @@ class PartitionedRows {
     PartitionedRows(std::int64_t num_rows, std::size_t num_partitions)
         : num_partitions_{num_partitions},
           block_rows_{block_size(num_partitions)},
-          rows_{std::make_unique_for_overwrite<std::uint16_t[]>(
-              static_cast<std::size_t>(num_rows) + detail::BlockSort::overrun)},
+          rows_{static_cast<std::size_t>(num_rows) + detail::BlockSort::overrun},
           sort_{num_partitions} {
         ends_.reserve(static_cast<std::size_t>((num_rows + block_rows_ - 1) / block_rows_) * num_partitions);
     }
@@ -40,7 +40,7 @@ class PartitionedRows {
         auto const base = filled_;
         auto const first_end = ends_.size();
         ends_.resize(first_end + num_partitions_);
-        sort_.sort(partitions, rows_.get() + base, ends_.data() + first_end);
+        sort_.sort(partitions, rows_.data() + base, ends_.data() + first_end);
         filled_ += static_cast<std::int64_t>(partitions.size());
         return selection(static_cast<std::size_t>(base / block_rows_));
     }
@@ -65,14 +65,14 @@ class PartitionedRows {
 
     [[nodiscard]] detail::IndexSelection selection(std::size_t block) const {
         auto const base = static_cast<std::int64_t>(block) * block_rows_;
-        return {rows_.get() + base, ends_.data() + block * num_partitions_, base, num_partitions_};
+        return {rows_.data() + base, ends_.data() + block * num_partitions_, base, num_partitions_};
     }
 
     std::size_t num_partitions_;
     std::int64_t block_rows_;
     std::int64_t filled_{0};
-    std::unique_ptr<std::uint16_t[]> rows_;  // of all blocks, within the block
-    std::vector<std::uint32_t> ends_;        // by block, then partition
+    detail::Scratch<std::uint16_t> rows_;  // of all blocks, within the block
+    std::vector<std::uint32_t> ends_;      // by block, then partition
     detail::BlockSort sort_;
 };
 
@@ -118,20 +118,20 @@ std::vector<PackedData> pack_by(
     PartitionsOf const& partitions_of) {
     auto const count = static_cast<std::size_t>(num_partitions);
     if (detail::can_partition_fixed(table, count)) {
-        auto const rows = static_cast<std::size_t>(table.num_rows());
-        auto const memory = std::make_unique_for_overwrite<std::uint32_t[]>(rows);
-        std::span const partitions{memory.get(), rows};
-        if (rows > 0) {
-            partitions_of(0, partitions);
+        detail::Scratch<std::uint32_t> const partitions{static_cast<std::size_t>(table.num_rows())};
+        if (table.num_rows() > 0) {
+            partitions_of(0, partitions.span());
         }
-        return detail::partition_fixed(table, count, partitions, placement, br);
+        return detail::partition_fixed(table, count, partitions.span(), placement, br);
     }
     detail::Packer packer{table.schema(), count};
     PartitionedRows rows{table.num_rows(), count};
-    std::vector<std::uint32_t> partitions;
+    detail::Scratch<std::uint32_t> const block{
+        static_cast<std::size_t>(std::min(rows.block_rows(), table.num_rows()))};
     for (std::int64_t first = 0; first < table.num_rows(); first += rows.block_rows()) {
-        partitions.resize(static_cast<std::size_t>(std::min(rows.block_rows(), table.num_rows() - first)));
-        partitions_of(first, std::span{partitions});
+        auto const partitions = block.span().first(
+            static_cast<std::size_t>(std::min(rows.block_rows(), table.num_rows() - first)));
+        partitions_of(first, partitions);
         packer.count(table, rows.add_block(partitions));
     }
     packer.finish_source(table);

@@ -12,6 +12,7 @@
 #include "packed_format.hpp"
 #include "packed_layout.hpp"
 #include "scatter.hpp"
+#include "scratch.hpp"
 #include "selection.hpp"
 #include "slab.hpp"
 
@@ -55,9 +56,9 @@ std::vector<PackedData> partition_fixed(
         columns.push_back({column.values + column.offset * width, width});
         device::prefetch(columns.back().values, static_cast<std::size_t>(table.num_rows() * width));
     }
-    auto const rows = std::make_unique_for_overwrite<std::uint16_t[]>(partitions.size() + BlockSort::overrun);
+    Scratch<std::uint16_t> const rows{partitions.size() + BlockSort::overrun};
     std::vector<std::uint32_t> ends(num_partitions);
-    BlockSort{num_partitions}.sort(partitions, rows.get(), ends.data());
+    BlockSort{num_partitions}.sort(partitions, rows.data(), ends.data());
     auto const begin_of = [&](std::size_t p) { return p == 0 ? 0 : ends[p - 1]; };
     auto const rows_of = [&](std::size_t p) { return static_cast<std::int64_t>(ends[p] - begin_of(p)); };
 
@@ -80,7 +81,7 @@ std::vector<PackedData> partition_fixed(
             if (bytes == 0) {
                 continue;
             }
-            gather_rows(to, column.values, rows.get() + begin_of(p), count, column.width, Stores::cached);
+            gather_rows(to, column.values, rows.data() + begin_of(p), count, column.width, Stores::cached);
             std::memset(
                 to + bytes, 0, padded - bytes);  // it travels, and must not carry what lay there before
             to += padded;

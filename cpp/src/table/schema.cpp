@@ -507,7 +507,15 @@ bool operator==(Field const& a, Field const& b) {
 }
 
 Schema::Schema(std::vector<Field> fields, Field::Metadata metadata)
-    : fields_{std::move(fields)}, metadata_{std::move(metadata)} {}
+    : fields_{std::move(fields)}, metadata_{std::move(metadata)} {
+    detail::ByteWriter out{serialized_};
+    serialize_pairs(out, metadata_);
+    out.number(static_cast<std::uint32_t>(fields_.size()));
+    for (auto const& field : fields_) {
+        serialize_field(out, field);
+    }
+    serialized_.shrink_to_fit();
+}
 
 std::shared_ptr<Schema const> Schema::from_arrow(ArrowSchema const& schema) {
     RAPIDSMPF_EXPECTS(
@@ -542,15 +550,6 @@ std::size_t Schema::index_of(std::string_view name) const {
             + "'; the columns are: " + (names.empty() ? "none" : names)};
     }
     return static_cast<std::size_t>(found - fields_.begin());
-}
-
-void Schema::serialize(std::vector<std::uint8_t>& bytes) const {
-    detail::ByteWriter out{bytes};
-    serialize_pairs(out, metadata_);
-    out.number(static_cast<std::uint32_t>(fields_.size()));
-    for (auto const& field : fields_) {
-        serialize_field(out, field);
-    }
 }
 
 std::shared_ptr<Schema const> Schema::deserialize(std::span<std::uint8_t const> bytes) {

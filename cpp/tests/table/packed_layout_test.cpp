@@ -50,10 +50,8 @@ TEST(PackedLayout, its_metadata_describes_the_counted_columns) {
         ASSERT_EQ(node, layout.num_nodes());
         auto const size = layout.place().front();
         EXPECT_EQ(size % 64, 0U);
-        std::vector<std::uint8_t> schema;
-        table.schema()->serialize(schema);
-        auto const metadata =
-            layout.metadata(0, PackedMetadataWriter::beginning(schema), table.num_rows(), size);
+        auto const beginning = PackedMetadataWriter::beginning(table.schema()->serialized());
+        auto const metadata = layout.metadata(0, beginning, table.num_rows(), size);
         EXPECT_EQ(packed_info(metadata).num_rows, table.num_rows());
         // All lengths, places and alignments are checked here.
         std::vector<std::byte> const data(size);

@@ -216,6 +216,9 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     void check_insertable(PartitionId partition) const;
     [[nodiscard]] BundleLimits bundle_limits() const;
     // Takes out of `chunks` those that go with others to the same rank. Called without the lock.
+    // Whether two of the chunks may be part of one bundle.
+    [[nodiscard]] bool any_go_together(
+        std::span<std::pair<PartitionId, PackedData> const> chunks, BundleLimits const& limits) const;
     [[nodiscard]] std::vector<OwnedBundle> bundle(
         std::vector<std::pair<PartitionId, PackedData>>& chunks, BundleLimits const& limits) const;
     void insert_locked(OwnedBundle bundle);

@@ -5,7 +5,7 @@
 //
 //   header   magic "RMPT", version, total size of the metadata, CRC-32C of all of it but the CRC itself
 //   table    number of rows, bytes of data, size of the schema
-//   schema   Schema::serialize()
+//   schema   Schema::serialized()
 //   nodes    for each column, depth first, children before the dictionary: length, null count, and for each
 //            buffer that the layout has an (offset, length) pair; view columns add the lengths of the variadic
 //            buffers, which lie one after the other in one piece

@@ -101,6 +101,7 @@ template <typename Is>
 
 class Schema {
   public:
+    // Throws std::invalid_argument when a name or a text of the metadata is longer than 4 GiB.
     explicit Schema(std::vector<Field> fields, Field::Metadata metadata = {});
     // Of a record batch: the root must be a struct.
     [[nodiscard]] static std::shared_ptr<Schema const> from_arrow(ArrowSchema const& schema);
@@ -112,16 +113,19 @@ class Schema {
     // Index of the column called `name`. Throws std::invalid_argument, listing the names there are.
     [[nodiscard]] std::size_t index_of(std::string_view name) const;
 
-    // Appends the binary form to `out`.
-    void serialize(std::vector<std::uint8_t>& out) const;
-    // Throws FormatError on anything that serialize() does not write.
+    // The binary form, which every packed table carries; made once.
+    [[nodiscard]] std::span<std::uint8_t const> serialized() const noexcept { return serialized_; }
+    // Throws FormatError on anything that serialized() cannot be.
     [[nodiscard]] static std::shared_ptr<Schema const> deserialize(std::span<std::uint8_t const> bytes);
 
-    friend bool operator==(Schema const& a, Schema const& b) = default;
+    friend bool operator==(Schema const& a, Schema const& b) {
+        return a.fields_ == b.fields_ && a.metadata_ == b.metadata_;
+    }
 
   private:
     std::vector<Field> fields_;
     Field::Metadata metadata_;
+    std::vector<std::uint8_t> serialized_;
 };
 
 // Why rows of `b` cannot stand under rows of `a`: empty when they can, else text that names the column. Names

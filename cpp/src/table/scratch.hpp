@@ -1,0 +1,72 @@
+// Memory for the time of a call, which the thread keeps for its next ones.
+//
+// A small table is cut in microseconds. To take its tens of KiB of row numbers from the heap each time costs some of them: blocks
+// of that size make malloc put all its small ones together again when they come back.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace rapidsmpf::detail {
+
+class ScratchBlocks {
+  public:
+    using Block = std::unique_ptr<std::byte[]>;
+    static constexpr std::size_t block_size = std::size_t{64} << 10U;
+
+    [[nodiscard]] static Block take() {
+        auto& kept = of_this_thread();
+        return kept.count_ > 0 ? std::move(kept.blocks_.at(--kept.count_))
+                               : std::make_unique_for_overwrite<std::byte[]>(block_size);
+    }
+    static void put(Block block) noexcept {
+        auto& kept = of_this_thread();
+        if (kept.count_ < kept.blocks_.size()) {
+            kept.blocks_.at(kept.count_++) = std::move(block);
+        }
+    }
+
+  private:
+    [[nodiscard]] static ScratchBlocks& of_this_thread() {
+        thread_local ScratchBlocks kept;
+        return kept;
+    }
+
+    std::array<Block, 4> blocks_;
+    std::size_t count_{0};
+};
+
+// `size` values that nobody has written yet. To be destroyed by the thread that made it.
+template <typename T>
+class Scratch {
+  public:
+    static_assert(std::is_trivially_default_constructible_v<T> && std::is_trivially_destructible_v<T>);
+
+    explicit Scratch(std::size_t size)
+        : is_kept_{size * sizeof(T) <= ScratchBlocks::block_size},
+          block_{
+              is_kept_ ? ScratchBlocks::take()
+                       : std::make_unique_for_overwrite<std::byte[]>(size * sizeof(T))},
+          size_{size} {}
+    ~Scratch() {
+        if (is_kept_) {
+            ScratchBlocks::put(std::move(block_));
+        }
+    }
+    Scratch(Scratch const&) = delete;
+    Scratch& operator=(Scratch const&) = delete;
+
+    [[nodiscard]] T* data() const noexcept { return reinterpret_cast<T*>(block_.get()); }
+    [[nodiscard]] std::span<T> span() const noexcept { return {data(), size_}; }
+
+  private:
+    bool is_kept_;
+    ScratchBlocks::Block block_;
+    std::size_t size_;
+};
+
+}  // namespace rapidsmpf::detail

@@ -106,10 +106,12 @@ for step in "$@"; do
             rm -f "$out/host.jsonl"
             shuffle="$build/cpp/ranks/bench_shuffle"
             export RAPIDSMPF_DEVICE=cpu
-            run host_packed 60 "$rrun" -n 2 "$shuffle" packed --chunks 64KiB,256KiB,1MiB,8MiB,64MiB --partitions 1 \
-                --bytes 256MiB --repeats 3 --output "$out/host.jsonl"
-            run host_table 90 "$rrun" -n 2 "$shuffle" table --chunks 64KiB,1MiB,8MiB,64MiB --partitions 1,10,100 \
-                --bytes 256MiB --pieces 20000 --repeats 3 --output "$out/host.jsonl"
+            for ranks in 2 4; do
+                run "host_packed_$ranks" 60 "$rrun" -n "$ranks" "$shuffle" packed --chunks 64KiB,1MiB,8MiB,64MiB \
+                    --partitions 1,100 --bytes 256MiB --repeats 5 --output "$out/host.jsonl"
+                run "host_table_$ranks" 90 "$rrun" -n "$ranks" "$shuffle" table --chunks 64KiB,1MiB,8MiB,64MiB \
+                    --partitions 1,10,100 --bytes 256MiB --pieces 20000 --repeats 5 --output "$out/host.jsonl"
+            done
             unset RAPIDSMPF_DEVICE
             ;;
         sanitizer)

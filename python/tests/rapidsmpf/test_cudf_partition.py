@@ -70,11 +70,15 @@ def pylibcudf(monkeypatch):
 
 
 class ColumnAt:
-    """Tells where a column of pylibcudf begins in its memory."""
+    """A column of pylibcudf that begins somewhere in its memory: what is exported of it, and what is there."""
 
-    def __init__(self, offset, *children):
+    def __init__(self, exported, offset=0, *children, kind="INT64", mask=None, content=None):
+        self.exported = exported
+        self.content = content or exported
         self._offset = offset
         self._children = list(children)
+        self._kind = kind
+        self._mask = mask
 
     def offset(self):
         return self._offset
@@ -82,16 +86,26 @@ class ColumnAt:
     def children(self):
         return self._children
 
+    def null_mask(self):
+        return self._mask
 
-class TableOf(DeviceOnly):
-    """A table with the columns of pylibcudf."""
+    def type(self):
+        return types.SimpleNamespace(id=lambda: types.SimpleNamespace(name=self._kind))
 
-    def __init__(self, batch, *columns):
-        super().__init__(batch)
-        self._columns = columns
+
+class TableOf:
+    """A table of pylibcudf."""
+
+    def __init__(self, columns):
+        self._columns = list(columns)
 
     def columns(self):
         return self._columns
+
+    def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
+        arrays = [column.exported for column in self._columns]
+        batch = pa.record_batch(arrays, names=[str(number) for number in range(len(arrays))])
+        return batch.__arrow_c_device_array__(requested_schema, **kwargs)
 
 
 def rows(batch) -> pl.DataFrame:
@@ -121,28 +135,43 @@ def test_ranges_of_rows(br, pylibcudf):
         assert_frame_equal(rows(found), rows(BATCH[begin:end]))
 
 
-@pytest.mark.parametrize("column", [ColumnAt(3), ColumnAt(0, ColumnAt(3))])
-def test_slices_of_pylibcudf_are_copied_before_they_are_exported(br, pylibcudf, column):
-    # What a slice exports begins with the rows of the whole.
-    part = TableOf(BATCH[:3], ColumnAt(0), column)
+NUMBERS = pa.array([1, 2, 3, 4, 5, 6])
+TEXTS = pa.array(list("abcdef"))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        ColumnAt(TEXTS[:3], 3, ColumnAt(None), kind="STRING", content=TEXTS[3:]),
+        ColumnAt(TEXTS[:3], 0, ColumnAt(None, 3), kind="STRUCT", content=TEXTS[3:]),
+        ColumnAt(NUMBERS[:3], 3, mask=object(), content=NUMBERS[3:]),
+        ColumnAt(NUMBERS[:3], 3, kind="BOOL8", content=NUMBERS[3:]),
+    ],
+)
+def test_columns_whose_slices_are_not_exported_are_copied(br, pylibcudf, column):
+    # What is exported of such a column begins with the rows of the whole.
+    plain = ColumnAt(NUMBERS[3:], 3)
     copied = []
 
     def concatenate(parts, stream):
-        copied.extend(parts)
-        return DeviceOnly(BATCH[3:])
+        copied.extend(part.columns() for part in parts)
+        return TableOf([ColumnAt(one.content) for part in parts for one in part.columns()])
 
     pylibcudf.concatenate = types.SimpleNamespace(concatenate=concatenate)
-    found = unpack_and_concat([split_and_pack(part, [], HostStream(), br)[0]], HostStream(), br)
-    assert_frame_equal(rows(found), rows(BATCH[3:]))
+    pylibcudf.Table = TableOf
+    part = TableOf([plain, column])
+    found = tables.unpack_and_concat([split_and_pack(part, [], HostStream(), br)[0]], br)
+    assert rows(found).to_dict(as_series=False) == {"0": [4, 5, 6], "1": column.content.to_pylist()}
     parts = partition_and_pack(part, [0], 2, HostStream(), br)
     assert sum(tables.unpack(packed).num_rows for packed in parts.values()) == 3
-    assert copied == [part, part]
+    assert copied == [[column], [column]]
 
 
-def test_whole_tables_of_pylibcudf_are_not_copied(br, pylibcudf):
-    whole = TableOf(BATCH, ColumnAt(0), ColumnAt(0, ColumnAt(0)))
-    found = unpack_and_concat([split_and_pack(whole, [], HostStream(), br)[0]], HostStream(), br)
-    assert_frame_equal(rows(found), rows(BATCH))
+def test_what_is_exported_as_it_is_is_not_copied(br, pylibcudf):
+    # No concatenate() is there.
+    whole = TableOf([ColumnAt(NUMBERS[3:], 3), ColumnAt(TEXTS[:3], 0, ColumnAt(None), kind="STRING")])
+    found = tables.unpack_and_concat([split_and_pack(whole, [], HostStream(), br)[0]], br)
+    assert rows(found).to_dict(as_series=False) == {"0": [4, 5, 6], "1": ["a", "b", "c"]}
 
 
 def test_partitions_are_taken(br, pylibcudf):

@@ -121,6 +121,22 @@ def test_what_libcudf_has_packed_is_unpacked(br, stream, seed):
     assert back(unpack_and_concat([theirs, ours], stream, br), host).equals(host.combine_chunks())
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_slices_hold_their_own_rows(br, stream, seed):
+    host = random_table(seed)
+    half = host.num_rows // 2
+    for table, expected in zip(
+        plc.copying.split(plc.Table.from_arrow(host, stream=stream), [half], stream),
+        [host[:half], host[half:]],
+        strict=True,
+    ):
+        parts = partition_and_pack(table, [3], 3, stream, br)
+        wanted = tables.partition_and_pack(expected.combine_chunks(), [3], 3, br)
+        for pid, part in parts.items():
+            found = back(unpack_and_concat([part], stream, br), host)
+            assert found.to_pylist() == pa.table(tables.unpack(wanted[pid])).cast(host.schema).to_pylist()
+
+
 def test_tables_on_the_gpu_are_read_by_what_works_on_the_host(br, stream):
     host = random_table(5)
     table = tables.Table(plc.Table.from_arrow(host, stream=stream), br, stream)

@@ -65,18 +65,41 @@ cdef list _wrap(vector[unique_ptr[cpp_PackedData]]& parts):
     return [PackedData.from_handle(move(parts[i])) for i in range(parts.size())]
 
 
+# What libcudf exports of a slice of such a column, if it has no nulls, begins with the slice's first row.
+_PLAIN = frozenset(
+    [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
+    + ["FLOAT32", "FLOAT64", "TIMESTAMP_DAYS", "DURATION_DAYS"]
+    + [f"{kind}_{unit}" for kind in ("TIMESTAMP", "DURATION")
+       for unit in ("SECONDS", "MILLISECONDS", "MICROSECONDS", "NANOSECONDS")]
+)
+
+
 def _is_slice(column):
     return column.offset() != 0 or any(_is_slice(child) for child in column.children())
 
 
-def _whole(table, stream):
-    """Copy a slice of pylibcudf's: what it exports has lost the slice's offset in bitmaps, texts and lists."""
+def _exports_the_whole(column):
+    """Whether what a column exports has lost its offset: bitmaps, texts and lists then begin with the whole's first row."""
+    is_plain = not column.children() and column.null_mask() is None and column.type().id().name in _PLAIN
+    return not is_plain and _is_slice(column)
+
+
+def _as_exported(table, stream):
+    """Copy of a table of pylibcudf those columns of which more would be exported than there is; nothing of other tables."""
     columns = getattr(table, "columns", None)
     if not callable(columns) or not hasattr(table, "__arrow_c_device_array__"):
         return table
-    if not any(hasattr(column, "offset") and _is_slice(column) for column in columns()):
+    columns = list(columns())
+    if not all(hasattr(column, "null_mask") for column in columns):
         return table
-    return _pylibcudf().concatenate.concatenate([table], stream)
+    lost = [number for number, column in enumerate(columns) if _exports_the_whole(column)]
+    if not lost:
+        return table
+    plc = _pylibcudf()
+    copies = plc.concatenate.concatenate([plc.Table([columns[number] for number in lost])], stream).columns()
+    for number, copy in zip(lost, copies, strict=True):
+        columns[number] = copy
+    return plc.Table(columns)
 
 
 def partition_and_pack(table, columns_to_hash, int num_partitions, stream, BufferResource br not None):
@@ -113,7 +136,7 @@ def partition_and_pack(table, columns_to_hash, int num_partitions, stream, Buffe
         If there is no memory. More than the limit of ``br`` is taken when spilling does not free enough.
     """
     return tables.partition_and_pack(
-        tables.Table(_whole(table, stream), br, stream), columns_to_hash, num_partitions, br
+        tables.Table(_as_exported(table, stream), br, stream), columns_to_hash, num_partitions, br
     )
 
 
@@ -145,7 +168,7 @@ def split_and_pack(table, splits, stream, BufferResource br not None):
     OutOfMemory
         If there is no memory. More than the limit of ``br`` is taken when spilling does not free enough.
     """
-    return tables.split_and_pack(tables.Table(_whole(table, stream), br, stream), splits, br)
+    return tables.split_and_pack(tables.Table(_as_exported(table, stream), br, stream), splits, br)
 
 
 class _Bytes:

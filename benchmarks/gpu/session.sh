@@ -5,7 +5,7 @@
 #   benchmarks/gpu/session.sh SITE OUT [STEP...]
 #
 # Steps: tests kernels partition trace pinned links beside spill host shuffle ucx nccl sanitizer programs tsan; with Python: python compare
-# tables lineitem dask.
+# tables lineitem fused dask.
 #
 # SITE is a folder of Python packages with librmm, rapids_logger, libucx and libucxx (unpacked wheels); CMake, ninja, nvcc and
 # GoogleTest must be there. Steps with Python want polars, pylibcudf, dask, distributed and dask-cuda there, too, and in OURS (a
@@ -167,6 +167,10 @@ for step in "$@"; do
             run "$step" 280 env -C "$root" "$python" -m benchmarks.gpu.shuffle_tables --ranks "$gpus" --table "$table" \
                 --side "ours=$OURS" ${PEER:+--side "peer=$PEER"} --output "$out/$step.json"
             cat "$out/$step.log"
+            ;;
+        fused)
+            run fused 120 env -C "$root" "$python" -m benchmarks.gpu.fused --output "$out/fused.json"
+            cat "$out/fused.log"
             ;;
         dask)
             run dask 300 env -C "$root" "$python" -m benchmarks.gpu.dask_cuda_examples --output "$out/dask.json"

@@ -32,24 +32,38 @@ REPEATS = 7
 
 
 class PeerMemory:
-    """Memory for an rmm resource: large blocks lie on the other GPU. Taken once, as by a pool, and kept by size."""
+    """Memory for an rmm resource, on the other GPU but for what a call takes first, its scratch.
 
-    def __init__(self, runtime: Any, large: int) -> None:
-        self.runtime, self.large = runtime, large
-        self.free: dict[int, list[int]] = {}
+    Taken once, as by a pool, and kept by size.
+    """
+
+    def __init__(self, runtime: Any) -> None:
+        self.runtime = runtime
+        self.next = OWN
+        self.given_at_peer = 0
+        self.where: dict[int, int] = {}
+        self.free: dict[tuple[int, int], list[int]] = {}
+
+    def begin_call(self) -> None:
+        self.next = OWN
+        self.given_at_peer = 0
 
     def allocate(self, size: int, *_: Any) -> int:
-        kept = self.free.setdefault(size, [])
+        place, self.next = self.next, PEER
+        self.given_at_peer += size if place == PEER else 0
+        kept = self.free.setdefault((place, size), [])
         if kept:
             return kept.pop()
-        self.runtime.setDevice(PEER if size >= self.large else OWN)
+        self.runtime.setDevice(place)
         try:
-            return int(self.runtime.malloc(max(size, 256)))
+            pointer = int(self.runtime.malloc(max(size, 256)))
         finally:
             self.runtime.setDevice(OWN)
+        self.where[pointer] = place
+        return pointer
 
     def deallocate(self, pointer: int, size: int, *_: Any) -> None:
-        self.free.setdefault(size, []).append(pointer)
+        self.free.setdefault((self.where[pointer], size), []).append(pointer)
 
 
 def work(number: int, size: int, barrier: Any, output: str) -> None:
@@ -67,18 +81,25 @@ def work(number: int, size: int, barrier: Any, output: str) -> None:
     rmm.mr.set_current_device_resource(
         rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), size * 4 // 256 * 256)
     )
-    there = PeerMemory(runtime, size // 2)
+    there = PeerMemory(runtime)
     own = BufferResource(rmm.mr.get_current_device_resource())
     other = BufferResource(rmm.mr.CallbackMemoryResource(there.allocate, there.deallocate))
     stream = Stream()
     import_module("pylibcudf")
-    landing = there.allocate(size)
+    runtime.setDevice(PEER)
+    landing = int(runtime.malloc(size))
+    runtime.setDevice(OWN)
     source = int(runtime.malloc(size))
     table, table_bytes = device_table(TABLE, size, stream, number)
     stream.synchronize()
 
     def cut(br: Any, partitions: int) -> None:
+        there.begin_call()
         parts = partition_and_pack(table, [0], partitions, stream, br)
+        if br is other and there.given_at_peer < table_bytes:
+            raise RuntimeError(
+                f"only {there.given_at_peer} bytes of {table_bytes} were cut into the peer's memory"
+            )
         stream.synchronize()
         del parts
 

@@ -176,10 +176,12 @@ bool Outbox::start(Links& links, Transport::Lane const& lane) {
 bool Outbox::poll(Sent const& sent) {
     return detail::take_ended(sending_, [&](Frame& frame) {
         written_ += frame.sending->needs_notice() ? 1 : 0;
-        frame.sending.reset();
         for (auto const& piece : frame.pieces) {
             sent(piece.payload);
         }
+        // Before they are unpinned: what nobody wants any more is not put on the spill list again.
+        frame.pieces.clear();
+        frame.sending.reset();
     });
 }
 

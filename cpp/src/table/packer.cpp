@@ -54,6 +54,8 @@ std::byte* place(std::byte*& at, std::size_t size) {
 
 Packer::Packer(std::shared_ptr<Schema const> schema, std::size_t num_partitions, std::int64_t max_segment)
     : schema_{std::move(schema)}, num_partitions_{num_partitions}, max_segment_{max_segment} {
+    columns_.reserve(schema_->num_columns());
+    nodes_.reserve(schema_->num_columns());
     for (std::size_t i = 0; i < schema_->num_columns(); ++i) {
         columns_.push_back(add_node(schema_->fields()[i], -1, i));
     }
@@ -201,6 +203,7 @@ void Packer::allocate(std::span<std::uint32_t const> placement, BufferResource& 
         stores_ = Stores::streaming;
     }
     std::vector<std::byte*> at;
+    at.reserve(buffers_.size());
     for (auto const& buffer : buffers_) {
         at.push_back(buffer->mutable_host_bytes().data());
     }

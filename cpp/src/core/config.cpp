@@ -13,22 +13,13 @@
 #include <rapidsmpf/core/crc32.hpp>
 #include <rapidsmpf/core/error.hpp>
 
+#include "trim.hpp"
+
 extern char** environ;  // NOLINT: POSIX
 
 namespace rapidsmpf::config {
 
 namespace {
-
-std::string_view trim(std::string_view text) {
-    auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
-    while (!text.empty() && is_space(text.front())) {
-        text.remove_prefix(1);
-    }
-    while (!text.empty() && is_space(text.back())) {
-        text.remove_suffix(1);
-    }
-    return text;
-}
 
 std::string lower(std::string_view text) {
     std::string out{text};

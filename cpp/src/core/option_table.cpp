@@ -9,20 +9,11 @@
 
 #include <rapidsmpf/core/error.hpp>
 
+#include "trim.hpp"
+
 namespace rapidsmpf::config {
 
 namespace {
-
-std::string_view trim(std::string_view text) {
-    auto const is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
-    while (!text.empty() && is_space(text.front())) {
-        text.remove_prefix(1);
-    }
-    while (!text.empty() && is_space(text.back())) {
-        text.remove_suffix(1);
-    }
-    return text;
-}
 
 bool equal_words(std::string_view a, std::string_view b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char left, char right) {

@@ -4,10 +4,10 @@
 // loaded by it at run time, so the same binary works on machines without a GPU.
 //
 // The device is that of the thread that asks for it first; what this process's own threads do is done on that one.
-#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -22,6 +22,7 @@
 #include <rapidsmpf/device/gather_copy.hpp>
 
 #include "cuda_exported_memory.hpp"
+#include "cuda_streams.hpp"
 
 namespace rapidsmpf::device {
 
@@ -80,12 +81,8 @@ class CudaDevice final : public Device {
     CudaDevice() {
         check_cuda(cudaGetDevice(&ordinal_), "cudaGetDevice");
         check_cuda(cudaGetDeviceProperties(&properties_, ordinal_), "cudaGetDeviceProperties");
-        for (auto const& streams :
-             {std::span<cudaStream_t>{streams_}, std::span<cudaStream_t>{copy_streams_}}) {
-            for (auto& stream : streams) {
-                check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
-            }
-        }
+        streams_.open(16);
+        copy_streams_.open(4);
     }
 
     [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
@@ -110,8 +107,7 @@ class CudaDevice final : public Device {
                 cuda::stream_ref{native(stream)}, bytes, alignment);
         } catch (std::bad_alloc const& error) {
             throw OutOfMemory{
-                "cannot allocate " + config::format_bytes(static_cast<double>(bytes)) + " on " + name() + ": "
-                + error.what()};
+                "cannot allocate " + config::format_bytes(bytes) + " on " + name() + ": " + error.what()};
         }
     }
     void deallocate(void* pointer, std::size_t bytes, Stream stream) noexcept override {
@@ -151,13 +147,8 @@ class CudaDevice final : public Device {
     [[nodiscard]] std::unique_ptr<Event> make_event() override {
         return std::make_unique<CudaEvent>(ordinal_);
     }
-    [[nodiscard]] Stream next_stream() override {
-        return Stream{streams_[next_.fetch_add(1, std::memory_order_relaxed) % streams_.size()]};
-    }
-    [[nodiscard]] Stream next_copy_stream() override {
-        return Stream{
-            copy_streams_[next_copy_.fetch_add(1, std::memory_order_relaxed) % copy_streams_.size()]};
-    }
+    [[nodiscard]] Stream next_stream() override { return streams_.next(); }
+    [[nodiscard]] Stream next_copy_stream() override { return copy_streams_.next(); }
 
     [[nodiscard]] ExportedMemory* exported_memory(std::string& reason) override {
         std::lock_guard const lock{exported_mutex_};
@@ -203,10 +194,8 @@ class CudaDevice final : public Device {
     std::unique_ptr<ExportedMemory> exported_;  // made on first use
     std::string no_export_;                     // why there is none
     cudaDeviceProp properties_{};
-    std::array<cudaStream_t, 16> streams_{};
-    std::atomic<std::size_t> next_{0};
-    std::array<cudaStream_t, 4> copy_streams_{};
-    std::atomic<std::size_t> next_copy_{0};
+    detail::CudaStreams streams_;
+    detail::CudaStreams copy_streams_;
 };
 
 }  // namespace

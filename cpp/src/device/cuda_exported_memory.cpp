@@ -19,6 +19,7 @@
 #include <rapidsmpf/device/extents.hpp>
 #include <rapidsmpf/device/returned_ranges.hpp>
 
+#include "cuda_streams.hpp"
 #include "quarantine.hpp"
 
 namespace rapidsmpf::device::detail {
@@ -61,14 +62,7 @@ class CudaExportedMemory final : public ExportedMemory {
         }
         limit_ = static_cast<std::uint64_t>(static_cast<double>(properties.totalGlobalMem) * largest_share);
         // Links are slower than what computes: what can be on its way goes first.
-        int lowest{0};
-        int highest{0};
-        check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
-        for (auto& stream : write_streams_) {
-            check_cuda(
-                cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest),
-                "cudaStreamCreateWithPriority");
-        }
+        write_streams_.open(8, StreamPriority::highest);
         add_region(first_region);
     }
 
@@ -108,10 +102,7 @@ class CudaExportedMemory final : public ExportedMemory {
     [[nodiscard]] std::shared_ptr<ImportedMemory> import(
         std::span<std::uint8_t const> identity, std::string& reason) override;
 
-    [[nodiscard]] Stream next_write_stream() override {
-        return Stream{
-            write_streams_[next_write_.fetch_add(1, std::memory_order_relaxed) % write_streams_.size()]};
-    }
+    [[nodiscard]] Stream next_write_stream() override { return write_streams_.next(); }
 
     void quarantine(std::shared_ptr<ExportedBlock> block, std::function<bool()> is_safe) override {
         quarantine_.put(std::move(block), std::move(is_safe));
@@ -222,8 +213,7 @@ class CudaExportedMemory final : public ExportedMemory {
     std::atomic<std::size_t> used_{0};
     std::atomic<std::size_t> capacity_{0};
     std::atomic<std::uint32_t> num_regions_{0};
-    std::array<cudaStream_t, 8> write_streams_{};  // as long as the process, as the regions
-    std::atomic<std::size_t> next_write_{0};
+    CudaStreams write_streams_;
     Quarantine<ExportedBlock> quarantine_;
 
     mutable std::mutex mutex_;  // guards everything below

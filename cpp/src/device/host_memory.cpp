@@ -44,8 +44,7 @@ constexpr std::size_t mapped_threshold = 64UL << 10U;
 constexpr std::size_t huge_page_threshold = 4UL << 20U;
 
 [[noreturn]] void throw_out_of_memory(std::size_t bytes) {
-    throw OutOfMemory{
-        "cannot allocate " + config::format_bytes(static_cast<double>(bytes)) + " of host memory"};
+    throw OutOfMemory{"cannot allocate " + config::format_bytes(bytes) + " of host memory"};
 }
 
 void* allocate_from_heap(std::size_t bytes) {

@@ -25,10 +25,6 @@ using Clock = std::chrono::steady_clock;
 // bytes come.
 constexpr std::size_t staged_bytes = std::size_t{256} << 20U;
 
-std::string bytes_text(std::size_t bytes) {
-    return config::format_bytes(static_cast<double>(bytes));
-}
-
 }  // namespace
 
 void BufferResource::count_copy(MemoryType from, MemoryType to, std::size_t size, Duration time) {
@@ -87,7 +83,8 @@ std::unique_ptr<Buffer> BufferResource::copy(
     if (to == MemoryType::DISK) {
         RAPIDSMPF_EXPECTS(
             size <= reservation.size(),
-            "cannot write " + bytes_text(size) + " with a reservation of " + bytes_text(reservation.size()),
+            "cannot write " + config::format_bytes(size) + " with a reservation of "
+                + config::format_bytes(reservation.size()),
             ReservationError);
         copied = disk_buffer(disk().write(buffer.host_bytes().subspan(offset, size)), buffer.stream());
         release(reservation, size);

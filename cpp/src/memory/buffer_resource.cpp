@@ -21,10 +21,6 @@ namespace rapidsmpf {
 
 namespace {
 
-std::string bytes_text(std::int64_t bytes) {
-    return config::format_bytes(static_cast<double>(bytes));
-}
-
 std::int64_t as_signed(std::size_t size) {
     return static_cast<std::int64_t>(size);
 }
@@ -188,8 +184,8 @@ std::size_t BufferResource::release(MemoryReservation& reservation, std::size_t 
         std::invalid_argument);
     RAPIDSMPF_EXPECTS(
         size <= reservation.size_,
-        "cannot release " + bytes_text(as_signed(size)) + " of a reservation of "
-            + bytes_text(as_signed(reservation.size_)) + " of " + std::string{to_string(reservation.type_)},
+        "cannot release " + config::format_bytes(size) + " of a reservation of "
+            + config::format_bytes(reservation.size_) + " of " + std::string{to_string(reservation.type_)},
         ReservationError);
     reservation.size_ -= size;
     return_reserved(reservation.type_, size);
@@ -278,16 +274,17 @@ std::string BufferResource::describe(MemoryType type) const {
     auto const holdings = registry_->holdings(type);
     auto const waiting = arbiter_->waiting(type);
     std::string text = std::string{to_string(type)} + " has ";
-    text += usage.limit == unlimited ? "no limit" : "a limit of " + bytes_text(usage.limit);
-    text += ": " + bytes_text(usage.used) + " in buffers (" + bytes_text(holdings.spillable)
-            + " can be spilled, " + bytes_text(holdings.pinned) + " being read, "
-            + bytes_text(holdings.moving) + " being moved), " + bytes_text(usage.reserved) + " reserved";
+    text += usage.limit == unlimited ? "no limit" : "a limit of " + config::format_bytes(usage.limit);
+    text += ": " + config::format_bytes(usage.used) + " in buffers ("
+            + config::format_bytes(holdings.spillable) + " can be spilled, "
+            + config::format_bytes(holdings.pinned) + " being read, " + config::format_bytes(holdings.moving)
+            + " being moved), " + config::format_bytes(usage.reserved) + " reserved";
     if (auto const others = budget_->held_by_others(); others > 0 && type != MemoryType::PINNED_HOST) {
-        text += ", " + bytes_text(others) + " of this process outside Riverrun";
+        text += ", " + config::format_bytes(others) + " of this process outside Riverrun";
     }
     if (waiting.requests > 0) {
-        text +=
-            ", " + std::to_string(waiting.requests) + " requests for " + bytes_text(waiting.bytes) + " wait";
+        text += ", " + std::to_string(waiting.requests) + " requests for "
+                + config::format_bytes(waiting.bytes) + " wait";
     }
     return text;
 }
@@ -295,8 +292,8 @@ std::string BufferResource::describe(MemoryType type) const {
 std::string BufferResource::describe_shortage(MemoryType type, std::size_t size) const {
     auto const available = memory_available(type);
     auto const missing = as_signed(size) - available;
-    return "cannot reserve " + bytes_text(as_signed(size)) + " of " + std::string{to_string(type)}
-           + " memory: " + bytes_text(missing) + " too much after spilling. " + describe(type);
+    return "cannot reserve " + config::format_bytes(size) + " of " + std::string{to_string(type)}
+           + " memory: " + config::format_bytes(missing) + " too much after spilling. " + describe(type);
 }
 
 Stream BufferResource::next_stream() const {
@@ -312,7 +309,7 @@ void* BufferResource::allocate_memory(MemoryType type, std::size_t size, Stream 
     }
     RAPIDSMPF_EXPECTS(
         pinned_mr_ != nullptr,
-        "cannot allocate " + bytes_text(as_signed(size))
+        "cannot allocate " + config::format_bytes(size)
             + " of pinned host memory: it is disabled (give the buffer resource a pinned_mr, or set pinned_memory)",
         OutOfMemory);
     return pinned_mr_->allocate(size, stream);
@@ -336,8 +333,8 @@ std::unique_ptr<Buffer> BufferResource::allocate(
         type != MemoryType::DISK, "disk buffers come from moving a buffer there", std::invalid_argument);
     RAPIDSMPF_EXPECTS(
         size <= reservation.size(),
-        "cannot allocate " + bytes_text(as_signed(size)) + " from a reservation of "
-            + bytes_text(as_signed(reservation.size())),
+        "cannot allocate " + config::format_bytes(size) + " from a reservation of "
+            + config::format_bytes(reservation.size()),
         ReservationError);
     void* const data = size > 0 ? allocate_memory(type, size, stream) : nullptr;
     account(type, as_signed(size));

@@ -195,12 +195,10 @@ class CudaPinnedPool final : public PinnedMemoryResource {
                     continue;
                 }
                 throw OutOfMemory{
-                    "cannot allocate " + config::format_bytes(static_cast<double>(bytes))
-                    + " of page-locked host memory"
+                    "cannot allocate " + config::format_bytes(bytes) + " of page-locked host memory"
                     + (properties().max_pool_size == 0
                            ? std::string{}
-                           : " (pinned_max_pool_size is "
-                                 + config::format_bytes(static_cast<double>(properties().max_pool_size))
+                           : " (pinned_max_pool_size is " + config::format_bytes(properties().max_pool_size)
                                  + ")")};
             }
         }

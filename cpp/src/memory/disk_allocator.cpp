@@ -14,10 +14,6 @@ namespace {
 // The file grows by this at least, to be one piece on disk and to ask the file system seldom.
 constexpr std::int64_t growth = std::int64_t{128} << 20;
 
-std::string bytes_text(std::int64_t bytes) {
-    return config::format_bytes(static_cast<double>(bytes));
-}
-
 }  // namespace
 
 DiskAllocator::DiskAllocator(DiskFile& file, std::int64_t limit, std::int64_t keep_free)
@@ -30,8 +26,8 @@ FileRange DiskAllocator::allocate(std::int64_t length) {
             auto const used = used_;
             lock.unlock();
             throw SpillError{
-                "cannot spill " + bytes_text(length) + " to " + file_.describe() + ": " + bytes_text(used)
-                + " of the limit of " + bytes_text(limit_)
+                "cannot spill " + config::format_bytes(length) + " to " + file_.describe() + ": "
+                + config::format_bytes(used) + " of the limit of " + config::format_bytes(limit_)
                 + " are used. Raise spill_disk_limit, or give the query more memory."};
         }
         // Counted at once, so that what others take meanwhile cannot break the limit.

@@ -20,10 +20,6 @@ namespace rapidsmpf::detail {
 
 namespace {
 
-std::string bytes_text(std::int64_t bytes) {
-    return config::format_bytes(static_cast<double>(bytes));
-}
-
 // What a user can do about an error.
 char const* advice(int error_number) {
     switch (error_number) {
@@ -175,7 +171,7 @@ void DiskFile::allocate(FileRange range) {
             return;
         }
         if (error != EINTR) {
-            fail("cannot get " + bytes_text(range.length) + " for spilled data in", error);
+            fail("cannot get " + config::format_bytes(range.length) + " for spilled data in", error);
         }
     }
 }
@@ -224,7 +220,7 @@ void DiskFile::transfer(Direction direction, std::int64_t offset, std::span<iove
     }
     auto const action = [&] {
         return "cannot " + std::string{writing ? "write " : "read "}
-               + bytes_text(static_cast<std::int64_t>(total))
+               + config::format_bytes(static_cast<std::int64_t>(total))
                + (writing ? " of spilled data to" : " of spilled data from");
     };
     for (std::size_t done = 0; done < total;) {

@@ -54,10 +54,6 @@ void find_mount(std::string const& path, FileSystem& found) {
     }
 }
 
-std::string bytes_text(std::int64_t bytes) {
-    return config::format_bytes(static_cast<double>(bytes));
-}
-
 }  // namespace
 
 FileSystem file_system_of(std::filesystem::path const& path) {
@@ -87,7 +83,8 @@ std::string describe_place(std::filesystem::path const& path) {
     text += " (" + (system.type.empty() ? std::string{"file system"} : system.type + " file system");
     text += system.mount_point.empty() ? "" : " at " + system.mount_point;
     if (system.total > 0) {
-        text += ", " + bytes_text(system.free) + " of " + bytes_text(system.total) + " free";
+        text +=
+            ", " + config::format_bytes(system.free) + " of " + config::format_bytes(system.total) + " free";
     }
     return text + ")";
 }

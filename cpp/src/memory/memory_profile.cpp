@@ -8,14 +8,6 @@
 
 namespace rapidsmpf {
 
-namespace {
-
-std::string bytes_text(std::int64_t bytes) {
-    return config::format_bytes(static_cast<double>(bytes));
-}
-
-}  // namespace
-
 void MemoryProfile::add(std::string_view name, ScopeMeasurement const& measured) {
     std::lock_guard lock{mutex_};
     auto const found = records_.try_emplace(std::string{name}).first;
@@ -45,8 +37,9 @@ std::string MemoryProfile::report() const {
     for (auto const& entry : order) {
         auto const& [name, record] = *entry;
         out += " - " + name + ":" + std::string(width - name.size() + 1, ' ') + "peak "
-               + bytes_text(record.scoped.peak()) + " | global peak " + bytes_text(record.global_peak)
-               + " | allocated " + bytes_text(record.scoped.total()) + " in "
+               + config::format_bytes(record.scoped.peak()) + " | global peak "
+               + config::format_bytes(record.global_peak) + " | allocated "
+               + config::format_bytes(record.scoped.total()) + " in "
                + std::to_string(record.scoped.num_total_allocs()) + " | calls "
                + std::to_string(record.num_calls) + "\n";
     }

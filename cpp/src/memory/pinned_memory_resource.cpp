@@ -28,10 +28,8 @@ namespace {
 void check_sizes(PinnedMemoryResource::Properties const& properties) {
     RAPIDSMPF_EXPECTS(
         properties.max_pool_size == 0 || properties.initial_pool_size <= properties.max_pool_size,
-        "pinned memory: the initial pool size of "
-            + config::format_bytes(static_cast<double>(properties.initial_pool_size))
-            + " exceeds the maximal one of "
-            + config::format_bytes(static_cast<double>(properties.max_pool_size)),
+        "pinned memory: the initial pool size of " + config::format_bytes(properties.initial_pool_size)
+            + " exceeds the maximal one of " + config::format_bytes(properties.max_pool_size),
         std::invalid_argument);
 }
 

@@ -26,8 +26,7 @@ std::string cannot_allocate(std::size_t bytes, std::string_view why) {
             why.remove_prefix(name.size());
         }
     }
-    return "cannot allocate " + config::format_bytes(static_cast<double>(bytes))
-           + " from the RMM resource: " + std::string{why};
+    return "cannot allocate " + config::format_bytes(bytes) + " from the RMM resource: " + std::string{why};
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <any>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -91,5 +92,8 @@ class Options {
 [[nodiscard]] bool is_disabled(std::string_view text);
 // 1536 -> "1.50 KiB".
 [[nodiscard]] std::string format_bytes(double bytes);
+[[nodiscard]] std::string format_bytes(std::integral auto bytes) {
+    return format_bytes(static_cast<double>(bytes));
+}
 
 }  // namespace rapidsmpf::config

@@ -35,8 +35,8 @@ struct Settings {
 
     // Where an operation may wait for more (Operation::Gathering): a peer hears of what is for it when there are this many
     // bytes, or this time after it heard the last time.
-    std::size_t hold_bytes{std::size_t{1} << 20U};
-    std::chrono::microseconds hold_time{1000};
+    std::size_t hold_bytes{std::size_t{4} << 20U};
+    std::chrono::microseconds hold_time{4000};
 
     // Throws std::invalid_argument when a size is zero that must not be.
     void validate() const;

@@ -118,11 +118,7 @@ std::vector<PackedData> pack_by(
     PartitionsOf const& partitions_of) {
     auto const count = static_cast<std::size_t>(num_partitions);
     if (detail::can_partition_fixed(table, count)) {
-        detail::Scratch<std::uint32_t> const partitions{static_cast<std::size_t>(table.num_rows())};
-        if (table.num_rows() > 0) {
-            partitions_of(0, partitions.span());
-        }
-        return detail::partition_fixed(table, count, partitions.span(), placement, br);
+        return detail::partition_fixed(table, count, partitions_of, placement, br);
     }
     detail::Packer packer{table.schema(), count};
     PartitionedRows rows{table.num_rows(), count};

@@ -9,6 +9,7 @@
 
 #include "block_sort.hpp"
 #include "concat_fixed.hpp"
+#include "line_scatter.hpp"
 #include "packed_format.hpp"
 #include "packed_layout.hpp"
 #include "scatter.hpp"
@@ -24,71 +25,162 @@ namespace {
 constexpr std::size_t largest_table = std::size_t{1} << 20U;
 // Pieces that are this large on average are worth streaming, column by column, which the Packer does.
 constexpr std::size_t largest_piece = std::size_t{8} << 10U;
+// Rows whose partitions are found out at a time.
+constexpr std::int64_t block_rows = 1 << 12;
 
-struct Source {
-    std::byte const* values;
-    std::int64_t width;
-};
-
-}  // namespace
-
-bool can_partition_fixed(Table const& table, std::size_t num_partitions) {
-    if (table.num_rows() > max_block_rows || !FixedConcat::takes(*table.schema())) {
-        return false;
-    }
-    std::size_t bytes = 0;
-    for (std::size_t c = 0; c < table.num_columns(); ++c) {
-        if (table.columns()[c].validity != nullptr) {
-            return false;
-        }
-        bytes += static_cast<std::size_t>(table.num_rows() * table.schema()->fields()[c].width());
-    }
-    return bytes <= largest_table && bytes / num_partitions <= largest_piece;
+bool goes_by_lines(Table const& table, std::size_t num_partitions) {
+    auto const& fields = table.schema()->fields();
+    return should_scatter_lines(table.num_rows(), num_partitions)
+           && std::all_of(fields.begin(), fields.end(), can_scatter_lines);
 }
 
-std::vector<PackedData> partition_fixed(
-    Table const& table, std::size_t num_partitions, std::span<std::uint32_t const> partitions,
-    std::span<std::uint32_t const> placement, BufferResource& br) {
-    std::vector<Source> columns;
+std::vector<FixedValues> columns_of(Table const& table) {
+    std::vector<FixedValues> columns;
+    columns.reserve(table.num_columns());
     for (std::size_t c = 0; c < table.num_columns(); ++c) {
         auto const& column = table.columns()[c];
         auto const width = table.schema()->fields()[c].width();
         columns.push_back({column.values + column.offset * width, width});
-        device::prefetch(columns.back().values, static_cast<std::size_t>(table.num_rows() * width));
     }
-    Scratch<std::uint16_t> const rows{partitions.size() + BlockSort::overrun};
-    std::vector<std::uint32_t> ends(num_partitions);
-    BlockSort{num_partitions}.sort(partitions, rows.data(), ends.data());
-    auto const begin_of = [&](std::size_t p) { return p == 0 ? 0 : ends[p - 1]; };
-    auto const rows_of = [&](std::size_t p) { return static_cast<std::int64_t>(ends[p] - begin_of(p)); };
+    return columns;
+}
 
-    std::vector<std::size_t> sizes(num_partitions, 0);
-    for (std::size_t p = 0; p < num_partitions; ++p) {
-        for (auto const& column : columns) {
-            sizes[p] += padded_size(rows_of(p) * column.width);
-        }
-    }
-    auto buffers = allocate_parts(sizes, placement, br, AllowOverbooking::yes);
-    std::vector<PackedData> packed;
-    packed.reserve(num_partitions);
-    FixedMetadataWriter metadata{*table.schema()};
-    for (std::size_t p = 0; p < num_partitions; ++p) {
-        auto const count = rows_of(p);
-        auto* to = buffers[p]->mutable_host_bytes().data();
-        for (auto const& column : columns) {
-            auto const bytes = static_cast<std::size_t>(count * column.width);
-            auto const padded = padded_size(static_cast<std::int64_t>(bytes));
-            if (bytes == 0) {
-                continue;
+// The pieces of a table whose rows have been counted: in each the values of one column after the other.
+class Pieces {
+  public:
+    // `rows`: of each partition.
+    Pieces(
+        Table const& table, std::span<FixedValues const> columns, std::vector<std::int64_t> rows,
+        std::span<std::uint32_t const> placement, BufferResource& br)
+        : table_{table}, rows_{std::move(rows)}, sizes_(rows_.size(), 0) {
+        for (std::size_t p = 0; p < rows_.size(); ++p) {
+            for (auto const& column : columns) {
+                sizes_[p] += padded_size(rows_[p] * column.width);
             }
-            gather_rows(to, column.values, rows.data() + begin_of(p), count, column.width, Stores::cached);
-            std::memset(
-                to + bytes, 0, padded - bytes);  // it travels, and must not carry what lay there before
-            to += padded;
         }
-        packed.emplace_back(metadata.of(count, sizes[p]), std::move(buffers[p]));
+        buffers_ = allocate_parts(sizes_, placement, br, AllowOverbooking::yes);
     }
-    return packed;
+
+    // Calls use(column, rows, to) for each column of a partition.
+    template <typename Use>
+    void for_each_column(std::size_t partition, std::span<FixedValues const> columns, Use const& use) {
+        auto const rows = rows_[partition];
+        auto* to = buffers_[partition]->mutable_host_bytes().data();
+        for (std::size_t c = 0; c < columns.size(); ++c) {
+            use(c, rows, to);
+            to += padded_size(rows * columns[c].width);
+        }
+    }
+
+    [[nodiscard]] std::vector<PackedData> pack() && {
+        std::vector<PackedData> packed;
+        packed.reserve(rows_.size());
+        FixedMetadataWriter metadata{*table_.schema()};
+        for (std::size_t p = 0; p < rows_.size(); ++p) {
+            packed.emplace_back(metadata.of(rows_[p], sizes_[p]), std::move(buffers_[p]));
+        }
+        return packed;
+    }
+
+  private:
+    Table const& table_;
+    std::vector<std::int64_t> rows_;
+    std::vector<std::size_t> sizes_;
+    std::vector<std::unique_ptr<Buffer>> buffers_;
+};
+
+std::vector<PackedData> partition_by_lines(
+    Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of,
+    std::span<std::uint32_t const> placement, BufferResource& br) {
+    auto const columns = columns_of(table);
+    auto const num_rows = table.num_rows();
+    Scratch<std::uint16_t> const of_row{static_cast<std::size_t>(num_rows)};
+    Scratch<std::uint32_t> const block{static_cast<std::size_t>(std::min(block_rows, num_rows))};
+    std::vector<std::int64_t> rows(num_partitions, 0);
+    for (std::int64_t first = 0; first < num_rows; first += block_rows) {
+        auto const partitions =
+            block.span().first(static_cast<std::size_t>(std::min(block_rows, num_rows - first)));
+        partitions_of(first, partitions);
+        auto* to = of_row.data() + first;
+        for (auto const partition : partitions) {
+            ++rows[partition];
+            *to++ = static_cast<std::uint16_t>(partition);
+        }
+    }
+    Pieces pieces{table, columns, std::move(rows), placement, br};
+    Scratch<std::byte*> const begins{columns.size() * num_partitions};
+    for (std::size_t p = 0; p < num_partitions; ++p) {
+        pieces.for_each_column(p, columns, [&](std::size_t c, std::int64_t, std::byte* to) {
+            begins.data()[c * num_partitions + p] = to;
+        });
+    }
+    scatter_lines(columns, begins.span(), of_row.span(), num_partitions);
+    return std::move(pieces).pack();
+}
+
+// All rows in one block.
+std::vector<PackedData> partition_by_gathering(
+    Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of,
+    std::span<std::uint32_t const> placement, BufferResource& br) {
+    auto const columns = columns_of(table);
+    auto const num_rows = table.num_rows();
+    Scratch<std::uint32_t> const of_row{static_cast<std::size_t>(num_rows)};
+    if (num_rows > 0) {
+        partitions_of(0, of_row.span());
+    }
+    for (auto const& column : columns) {
+        device::prefetch(column.values, static_cast<std::size_t>(num_rows * column.width));
+    }
+    Scratch<std::uint16_t> const sorted{of_row.span().size() + BlockSort::overrun};
+    std::vector<std::uint32_t> ends(num_partitions);
+    BlockSort{num_partitions}.sort(of_row.span(), sorted.data(), ends.data());
+    std::vector<std::int64_t> rows;
+    rows.reserve(num_partitions);
+    std::uint32_t begin = 0;
+    for (auto const end : ends) {
+        rows.push_back(end - begin);
+        begin = end;
+    }
+    Pieces pieces{table, columns, std::move(rows), placement, br};
+    for (std::size_t p = 0; p < num_partitions; ++p) {
+        auto const* const first = sorted.data() + (p == 0 ? 0 : ends[p - 1]);
+        pieces.for_each_column(p, columns, [&](std::size_t c, std::int64_t count, std::byte* to) {
+            auto const bytes = count * columns[c].width;
+            if (bytes > 0) {
+                gather_rows(to, columns[c].values, first, count, columns[c].width, Stores::cached);
+                // What is behind it travels, and must not carry what lay there before.
+                std::memset(to + bytes, 0, padded_size(bytes) - static_cast<std::size_t>(bytes));
+            }
+        });
+    }
+    return std::move(pieces).pack();
+}
+
+}  // namespace
+
+bool can_partition_fixed(Table const& table, std::size_t num_partitions) {
+    auto const is_plain = [](Column const& column) { return column.validity == nullptr; };
+    if (!FixedConcat::takes(*table.schema())
+        || !std::all_of(table.columns().begin(), table.columns().end(), is_plain)) {
+        return false;
+    }
+    if (goes_by_lines(table, num_partitions)) {
+        return true;
+    }
+    std::size_t bytes = 0;
+    for (auto const& field : table.schema()->fields()) {
+        bytes += static_cast<std::size_t>(table.num_rows() * field.width());
+    }
+    return table.num_rows() <= max_block_rows && bytes <= largest_table
+           && bytes / num_partitions <= largest_piece;
+}
+
+std::vector<PackedData> partition_fixed(
+    Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of,
+    std::span<std::uint32_t const> placement, BufferResource& br) {
+    return goes_by_lines(table, num_partitions)
+               ? partition_by_lines(table, num_partitions, partitions_of, placement, br)
+               : partition_by_gathering(table, num_partitions, partitions_of, placement, br);
 }
 
 }  // namespace rapidsmpf::detail

@@ -1,12 +1,14 @@
-// Cutting a small table into many pieces where that is plain: all columns are of fixed width and have no nulls.
+// Cutting a table where that is plain: all columns are of fixed width and have no nulls.
 //
-// A piece of a few rows costs more to count, place and describe, column by column, than to copy. Here each is written whole, one
-// after the other as they lie in memory, and the metadata of all come from one pattern. Everything else goes through the
-// Packer, which makes the same of it.
+// A small table's pieces of a few rows each cost more to count, place and describe, column by column, than to copy: here each is
+// written whole, one after the other as they lie in memory. With many partitions, rows go to their pieces line by line
+// (line_scatter.hpp). The metadata of all come from one pattern. Everything else, and large pieces of few partitions, go through
+// the Packer, which makes the same of it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,12 +18,15 @@
 
 namespace rapidsmpf::detail {
 
-// Whether a table in host memory may be cut into so many pieces here.
+// Whether a table in host memory should be cut into so many pieces here.
 [[nodiscard]] bool can_partition_fixed(Table const& table, std::size_t num_partitions);
 
-// `partitions`: of each row. `placement` as in partition_and_pack.
+// Fills in the partitions of the rows from `first` on.
+using PartitionsOf = std::function<void(std::int64_t first, std::span<std::uint32_t> partitions)>;
+
+// `placement` as in partition_and_pack.
 [[nodiscard]] std::vector<PackedData> partition_fixed(
-    Table const& table, std::size_t num_partitions, std::span<std::uint32_t const> partitions,
+    Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of,
     std::span<std::uint32_t const> placement, BufferResource& br);
 
 }  // namespace rapidsmpf::detail

@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <rapidsmpf/device/host_memory.hpp>
+
 namespace rapidsmpf::detail {
 
 class ScratchBlocks {
@@ -48,25 +50,27 @@ class Scratch {
 
     explicit Scratch(std::size_t size)
         : is_kept_{size * sizeof(T) <= ScratchBlocks::block_size},
+          size_{size},
           block_{
-              is_kept_ ? ScratchBlocks::take()
-                       : std::make_unique_for_overwrite<std::byte[]>(size * sizeof(T))},
-          size_{size} {}
+              is_kept_ ? ScratchBlocks::take().release()
+                       : static_cast<std::byte*>(device::allocate_host(size * sizeof(T)))} {}
     ~Scratch() {
         if (is_kept_) {
-            ScratchBlocks::put(std::move(block_));
+            ScratchBlocks::put(ScratchBlocks::Block{block_});
+        } else {
+            device::deallocate_host(block_, size_ * sizeof(T));
         }
     }
     Scratch(Scratch const&) = delete;
     Scratch& operator=(Scratch const&) = delete;
 
-    [[nodiscard]] T* data() const noexcept { return reinterpret_cast<T*>(block_.get()); }
+    [[nodiscard]] T* data() const noexcept { return reinterpret_cast<T*>(block_); }
     [[nodiscard]] std::span<T> span() const noexcept { return {data(), size_}; }
 
   private:
     bool is_kept_;
-    ScratchBlocks::Block block_;
     std::size_t size_;
+    std::byte* block_;
 };
 
 }  // namespace rapidsmpf::detail

@@ -468,8 +468,8 @@ TEST_F(Concat, says_when_memory_is_short) {
 
 // What a small piece is does not depend on how it was made.
 TEST_F(Partition, small_pieces_of_plain_columns_are_what_they_would_be_packed_alone) {
-    for (int const count : {1, 2, 7, 200}) {
-        for (std::int64_t const rows : {0, 1, 30, 400}) {
+    for (int const count : {1, 2, 7, 8, 200}) {
+        for (std::int64_t const rows : {0, 1, 30, 400, 1700}) {
             auto const whole = fixed_width_table(rows + 5, 77);
             auto const table = whole.slice(3, rows);
             std::vector<std::uint32_t> placement(static_cast<std::size_t>(count));

@@ -46,6 +46,18 @@ void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcep
 inline constexpr std::size_t stream_read_ahead = 2048;
 void stream_copy_piece(std::byte* to, std::byte const* from, std::size_t size) noexcept;
 
+// Copies a line past the caches; both begin one. finish_streaming() has to follow the last.
+inline void stream_line(std::byte* to, std::byte const* from) noexcept {
+#if defined(RAPIDSMPF_STREAMING_STORES)
+    for (std::size_t i = 0; i < 4; ++i) {
+        _mm_stream_si128(
+            reinterpret_cast<__m128i*>(to) + i, _mm_load_si128(reinterpret_cast<__m128i const*>(from) + i));
+    }
+#else
+    std::memcpy(to, from, cache_line);
+#endif
+}
+
 // Whether stream_gathered_line() exists for values of this type.
 #if defined(RAPIDSMPF_STREAMING_STORES)
 template <typename T>

@@ -9,9 +9,6 @@ namespace {
 constexpr std::size_t page = 4096;
 constexpr auto line = cache_line;
 constexpr std::size_t pages_at_once = 4;
-// Below, the lines at both ends of a piece that are written in part cost what the others save.
-constexpr std::size_t shortest_piece = 512;
-constexpr std::size_t read_ahead = stream_read_ahead;
 
 void copy_line(std::byte* to, std::byte const* from) noexcept {
     auto const* const in = reinterpret_cast<__m128i const*>(from);
@@ -28,23 +25,8 @@ void copy_line(std::byte* to, std::byte const* from) noexcept {
 
 }  // namespace
 
-void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcept {
-    if (size < stream_copy_threshold) {
-        std::memcpy(to, from, size);
-        return;
-    }
-    stream_copy_piece(to, from, size);
-    finish_streaming();
-}
-
-void stream_copy_piece(std::byte* to, std::byte const* from, std::size_t size) noexcept {
-    if (size < shortest_piece) {
-        std::memcpy(to, from, size);
-        return;
-    }
-    auto const head = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
-    std::memcpy(to, from, head);
-    auto at = head;
+void stream_lines(std::byte* to, std::byte const* from, std::size_t size) noexcept {
+    std::size_t at = 0;
     for (; size - at >= pages_at_once * page; at += pages_at_once * page) {
         for (std::size_t i = 0; i < page; i += line) {
             for (std::size_t k = 0; k < pages_at_once; ++k) {
@@ -54,10 +36,23 @@ void stream_copy_piece(std::byte* to, std::byte const* from, std::size_t size) n
     }
     for (; size - at >= line; at += line) {
         // Also beyond the end: the next piece often follows.
-        __builtin_prefetch(from + at + read_ahead, 0, 2);
+        __builtin_prefetch(from + at + stream_read_ahead, 0, 2);
         copy_line(to + at, from + at);
     }
-    std::memcpy(to + at, from + at, size - at);
+}
+
+void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcept {
+    if (size < stream_copy_threshold) {
+        std::memcpy(to, from, size);
+        return;
+    }
+    // The lines at both ends are written in part.
+    auto const head = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
+    auto const whole = (size - head) / line * line;
+    std::memcpy(to, from, head);
+    stream_lines(to + head, from + head, whole);
+    std::memcpy(to + head + whole, from + head + whole, size - head - whole);
+    finish_streaming();
 }
 
 #else
@@ -66,7 +61,7 @@ void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcep
     std::memcpy(to, from, size);
 }
 
-void stream_copy_piece(std::byte* to, std::byte const* from, std::size_t size) noexcept {
+void stream_lines(std::byte* to, std::byte const* from, std::size_t size) noexcept {
     std::memcpy(to, from, size);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include <rapidsmpf/device/stream_copy.hpp>
@@ -15,6 +16,54 @@ namespace {
 constexpr std::size_t larger_than_caches = std::size_t{2} << 20U;
 // Parts whose bytes are asked for before they are copied.
 constexpr std::size_t farthest_ahead = 6;
+
+// Writes pieces one behind the other past the caches, whole lines at a time: one that is written in parts has to be read first.
+class LineWriter {
+  public:
+    // `to` begins a line.
+    explicit LineWriter(std::byte* to) noexcept : to_{to} {}
+
+    void append(std::byte const* from, std::size_t size) noexcept {
+        if (fill_ > 0) {
+            auto const head = std::min(size, device::cache_line - fill_);
+            std::memcpy(line_.data() + fill_, from, head);
+            fill_ += head;
+            if (fill_ < device::cache_line) {
+                return;
+            }
+            device::stream_line(to_, line_.data());
+            to_ += device::cache_line;
+            from += head;
+            size -= head;
+        }
+        auto const whole = size / device::cache_line * device::cache_line;
+        device::stream_lines(to_, from, whole);
+        to_ += whole;
+        fill_ = size - whole;
+        std::memcpy(line_.data(), from + whole, fill_);
+    }
+    // Writes what is left; device::finish_streaming() has to follow.
+    void finish() const noexcept { std::memcpy(to_, line_.data(), fill_); }
+
+  private:
+    std::byte* to_;
+    std::size_t fill_{0};
+    alignas(device::cache_line) std::array<std::byte, device::cache_line> line_;
+};
+
+// The same through the caches.
+class PlainWriter {
+  public:
+    explicit PlainWriter(std::byte* to) noexcept : to_{to} {}
+
+    void append(std::byte const* from, std::size_t size) noexcept {
+        device::stream_copy(to_, from, size);
+        to_ += size;
+    }
+
+  private:
+    std::byte* to_;
+};
 }  // namespace
 
 bool FixedConcat::takes(Schema const& schema) {
@@ -72,38 +121,46 @@ void FixedConcat::prefetch_start(std::size_t part) const {
     }
 }
 
+template <typename Writer>
+std::vector<Writer> FixedConcat::copy_to(
+    std::span<PackedData> parts, std::byte* base, std::vector<std::size_t> const& begins) const {
+    auto const columns = schema_->num_columns();
+    std::vector<Writer> writers;
+    writers.reserve(columns);
+    for (std::size_t c = 0; c < columns; ++c) {
+        writers.emplace_back(base + begins[c]);
+    }
+    // Small ones are copied sooner than they come.
+    auto const ahead = std::clamp<std::size_t>(
+        device::stream_read_ahead * rows_.size() / std::max<std::size_t>(begins.back(), 1), 1,
+        farthest_ahead);
+    for (std::size_t p = 0; p < rows_.size(); ++p) {
+        if (p + ahead < rows_.size()) {
+            prefetch_start(p + ahead);
+            parts[p + ahead].data->prefetch_owner();
+        }
+        for (std::size_t c = 0; c < columns; ++c) {
+            if (auto const bytes = bytes_of(p, c); bytes > 0) {
+                writers[c].append(values_[p * columns + c], bytes);
+            }
+        }
+        parts[p].data.reset();
+    }
+    return writers;
+}
+
 Table FixedConcat::finish(std::vector<PackedData>&& parts, BufferResource& br, AllowOverbooking allow) && {
     auto taken = std::exchange(parts, {});
-    auto const columns = schema_->num_columns();
     auto const begins = place();
     auto const size = begins.back();
     std::shared_ptr<Buffer> buffer = std::move(allocate_parts(std::array{size}, {}, br, allow).front());
     auto* const base = buffer->mutable_host_bytes().data();
-    std::vector<std::byte*> to;
-    for (std::size_t c = 0; c < columns; ++c) {
-        to.push_back(base + begins[c]);
-    }
-    bool const is_large = size >= larger_than_caches;
-    auto const copy = is_large ? device::stream_copy_piece : device::stream_copy;
-    // Small ones are copied sooner than they come.
-    auto const ahead = std::clamp<std::size_t>(
-        device::stream_read_ahead * rows_.size() / std::max<std::size_t>(size, 1), 1, farthest_ahead);
-    for (std::size_t p = 0; p < rows_.size(); ++p) {
-        if (p + ahead < rows_.size()) {
-            prefetch_start(p + ahead);
-            taken[p + ahead].data->prefetch_owner();
-        }
-        for (std::size_t c = 0; c < columns; ++c) {
-            auto const bytes = bytes_of(p, c);
-            if (bytes > 0) {
-                copy(to[c], values_[p * columns + c], bytes);
-            }
-            to[c] += bytes;
-        }
-        taken[p].data.reset();
-    }
-    if (is_large) {
+    if (size >= larger_than_caches) {
+        auto writers = copy_to<LineWriter>(taken, base, begins);
+        std::for_each(writers.begin(), writers.end(), [](LineWriter const& writer) { writer.finish(); });
         device::finish_streaming();
+    } else {
+        static_cast<void>(copy_to<PlainWriter>(taken, base, begins));
     }
     return table_in(std::move(buffer), begins, TablePlace::host);
 }

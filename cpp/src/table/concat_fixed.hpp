@@ -42,6 +42,11 @@ class FixedConcat {
         std::shared_ptr<Buffer> buffer, std::vector<std::size_t> const& begins, TablePlace place) const;
     // What is copied first of it.
     void prefetch_start(std::size_t part) const;
+    // Copies all parts, column by column to where each begins, and frees them.
+    template <typename Writer>
+    std::vector<Writer> copy_to(
+        std::span<PackedData> parts, std::byte* base, std::vector<std::size_t> const& begins) const;
+
     std::shared_ptr<Schema const> schema_;
     std::vector<std::int64_t> rows_;        // by part
     std::vector<std::byte const*> values_;  // by part, then column

@@ -47,8 +47,23 @@ TEST(StreamCopy, CopiesEverySizeAndAlignmentAndNothingElse) {
     expect_copies_and_nothing_else(stream_copy);
 }
 
-TEST(StreamCopy, CopiesPiecesOfEverySizeAndAlignmentAndNothingElse) {
-    expect_copies_and_nothing_else(stream_copy_piece);
+TEST(StreamCopy, CopiesLinesFromAnywhereAndNothingElse) {
+    auto const source = numbered(200'000);
+    for (std::size_t const lines : {0, 1, 2, 63, 256, 257, 1023}) {
+        auto const size = lines * cache_line;
+        for (std::size_t const from : {0U, 1U, 8U, 63U}) {
+            std::vector<std::byte> memory(size + 3 * cache_line, std::byte{0xEE});
+            auto const begin = reinterpret_cast<std::uintptr_t>(memory.data());
+            auto const past = (cache_line - begin % cache_line) % cache_line + cache_line;
+            stream_lines(memory.data() + past, source.data() + from, size);
+            finish_streaming();
+            auto expected = std::vector<std::byte>(memory.size(), std::byte{0xEE});
+            std::copy_n(
+                source.begin() + static_cast<std::ptrdiff_t>(from), size,
+                expected.begin() + static_cast<std::ptrdiff_t>(past));
+            ASSERT_TRUE(memory == expected) << lines << " lines from " << from;
+        }
+    }
 }
 
 struct Sixteen {

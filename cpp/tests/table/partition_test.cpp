@@ -384,21 +384,22 @@ TEST_F(Concat, empty_parts_are_ignored_and_parts_without_rows_give_the_schema) {
     EXPECT_EQ(table.schema()->fields()[0].name(), "only");
 }
 
-// More than the caches hold, out of pieces of some hundred bytes and more: they are copied past the caches.
+// More than the caches hold, out of pieces of a row and more: they are copied past the caches, and share lines.
 TEST_F(Concat, many_pieces_of_a_large_table_come_together) {
-    std::vector<std::int64_t> values(400'000);
-    std::iota(values.begin(), values.end(), 7);
+    auto const whole = fixed_width_table(400'000, 7);
     std::vector<std::int64_t> splits;
-    for (std::int64_t at = 0, rows = 1; at + rows < static_cast<std::int64_t>(values.size());
-         rows = rows % 800 + 13) {
+    for (std::int64_t at = 0, rows = 1; at + rows < whole.num_rows(); rows = rows % 800 + 13) {
         splits.push_back(at += rows);
+        splits.push_back(at += rows % 3);
     }
-    auto parts = split_and_pack(int64_table(values), splits, *br_);
+    auto parts = split_and_pack(whole, splits, *br_);
     EXPECT_EQ(parts.size(), splits.size() + 1);
     auto const joined = unpack_and_concat(std::move(parts), *br_);
-    ASSERT_EQ(joined.num_rows(), static_cast<std::int64_t>(values.size()));
-    auto const& column = joined.columns().front();
-    EXPECT_EQ(std::memcmp(column.values, values.data(), values.size() * sizeof(values[0])), 0);
+    ASSERT_EQ(joined.num_rows(), whole.num_rows());
+    for (std::size_t c = 0; c < whole.num_columns(); ++c) {
+        auto const bytes = static_cast<std::size_t>(whole.num_rows() * whole.schema()->fields()[c].width());
+        EXPECT_EQ(std::memcmp(joined.columns()[c].values, whole.columns()[c].values, bytes), 0) << c;
+    }
 }
 
 TEST_F(Concat, without_a_schema_there_is_no_table) {

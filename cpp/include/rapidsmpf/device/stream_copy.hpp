@@ -41,10 +41,10 @@ inline void prefetch(std::byte const* from, std::size_t size) noexcept {
 // As memcpy.
 void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcept;
 
-// The same for one of many pieces, from here and there, of something larger than the caches: shorter ones gain then, too.
-// finish_streaming() has to follow the last of them. Who knows what comes next prefetches the first stream_read_ahead bytes.
+// Copies whole lines past the caches, one of many pieces of something larger than they are: shorter ones gain then, too. `to`
+// begins a line. finish_streaming() has to follow the last. Who knows what comes next prefetches the first stream_read_ahead bytes.
 inline constexpr std::size_t stream_read_ahead = 2048;
-void stream_copy_piece(std::byte* to, std::byte const* from, std::size_t size) noexcept;
+void stream_lines(std::byte* to, std::byte const* from, std::size_t size) noexcept;
 
 // Copies a line past the caches; both begin one. finish_streaming() has to follow the last.
 inline void stream_line(std::byte* to, std::byte const* from) noexcept {

@@ -1,6 +1,7 @@
 #include "partition_fixed.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -23,8 +24,11 @@ namespace {
 
 // A table that stays in the second cache while its rows are gathered.
 constexpr std::size_t largest_table = std::size_t{1} << 20U;
-// Pieces that are this large on average are worth streaming, column by column, which the Packer does.
-constexpr std::size_t largest_piece = std::size_t{8} << 10U;
+// Larger pieces on average are written past the caches, in tables up to a size: of larger ones the Packer does it as fast.
+constexpr std::size_t largest_cached_piece = std::size_t{8} << 10U;
+constexpr std::size_t largest_streamed_table = std::size_t{256} << 10U;
+// With fewer partitions the rows of each lie so close together that the processor sees itself what comes next.
+constexpr std::size_t fewest_prefetched = 5;
 // Rows whose partitions are found out at a time.
 constexpr std::int64_t block_rows = 1 << 12;
 
@@ -32,6 +36,21 @@ bool goes_by_lines(Table const& table, std::size_t num_partitions) {
     auto const& fields = table.schema()->fields();
     return should_scatter_lines(table.num_rows(), num_partitions)
            && std::all_of(fields.begin(), fields.end(), can_scatter_lines);
+}
+
+std::size_t bytes_of(Table const& table) {
+    std::size_t bytes = 0;
+    for (auto const& field : table.schema()->fields()) {
+        bytes += static_cast<std::size_t>(table.num_rows() * field.width());
+    }
+    return bytes;
+}
+
+// How pieces of gathered rows are written.
+Stores stores_for(Table const& table, std::size_t num_partitions) {
+    bool const streams = device::streams_gathered_lines<std::uint64_t>
+                         && bytes_of(table) / num_partitions > largest_cached_piece;
+    return streams ? Stores::streaming : Stores::cached;
 }
 
 std::vector<FixedValues> columns_of(Table const& table) {
@@ -118,6 +137,46 @@ std::vector<PackedData> partition_by_lines(
     return std::move(pieces).pack();
 }
 
+// Writes whole lines, the last one with zeros behind the values.
+template <typename T>
+void stream_gathered(
+    std::byte* to, std::byte const* from, std::uint16_t const* rows, std::int64_t count) noexcept {
+    if constexpr (device::streams_gathered_lines<T>) {
+        constexpr auto per_line = static_cast<std::int64_t>(device::cache_line / sizeof(T));
+        std::int64_t k = 0;
+        for (; k + per_line <= count; k += per_line) {
+            device::stream_gathered_line<T>(to + k * static_cast<std::int64_t>(sizeof(T)), from, rows + k);
+        }
+        if (k < count) {
+            alignas(device::cache_line) std::array<std::byte, device::cache_line> last{};
+            append_fixed_rows<T>(last.data(), from, rows + k, count - k);
+            device::stream_line(to + k * static_cast<std::int64_t>(sizeof(T)), last.data());
+        }
+    }
+}
+
+// The values of some rows of a column, and zeros up to the end of the last line: they travel, and must not be what lay there before.
+void write_piece(
+    std::byte* to, FixedValues const& column, std::uint16_t const* rows, std::int64_t count, Stores stores) {
+    if (stores == Stores::streaming) {
+        switch (column.width) {
+            case 4:
+                return stream_gathered<std::uint32_t>(to, column.values, rows, count);
+            case 8:
+                return stream_gathered<std::uint64_t>(to, column.values, rows, count);
+            case 16:
+                return stream_gathered<Bytes16>(to, column.values, rows, count);
+            case 32:
+                return stream_gathered<Bytes32>(to, column.values, rows, count);
+            default:
+                break;
+        }
+    }
+    auto const bytes = count * column.width;
+    gather_rows(to, column.values, rows, count, column.width, Stores::cached);
+    std::memset(to + bytes, 0, padded_size(bytes) - static_cast<std::size_t>(bytes));
+}
+
 // All rows in one block.
 std::vector<PackedData> partition_by_gathering(
     Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of,
@@ -128,8 +187,11 @@ std::vector<PackedData> partition_by_gathering(
     if (num_rows > 0) {
         partitions_of(0, of_row.span());
     }
-    for (auto const& column : columns) {
-        device::prefetch(column.values, static_cast<std::size_t>(num_rows * column.width));
+    auto const stores = stores_for(table, num_partitions);
+    if (stores == Stores::cached || num_partitions >= fewest_prefetched) {
+        for (auto const& column : columns) {
+            device::prefetch(column.values, static_cast<std::size_t>(num_rows * column.width));
+        }
     }
     Scratch<std::uint16_t> const sorted{of_row.span().size() + BlockSort::overrun};
     std::vector<std::uint32_t> ends(num_partitions);
@@ -145,13 +207,13 @@ std::vector<PackedData> partition_by_gathering(
     for (std::size_t p = 0; p < num_partitions; ++p) {
         auto const* const first = sorted.data() + (p == 0 ? 0 : ends[p - 1]);
         pieces.for_each_column(p, columns, [&](std::size_t c, std::int64_t count, std::byte* to) {
-            auto const bytes = count * columns[c].width;
-            if (bytes > 0) {
-                gather_rows(to, columns[c].values, first, count, columns[c].width, Stores::cached);
-                // What is behind it travels, and must not carry what lay there before.
-                std::memset(to + bytes, 0, padded_size(bytes) - static_cast<std::size_t>(bytes));
+            if (count * columns[c].width > 0) {
+                write_piece(to, columns[c], first, count, stores);
             }
         });
+    }
+    if (stores == Stores::streaming) {
+        device::finish_streaming();
     }
     return std::move(pieces).pack();
 }
@@ -167,12 +229,9 @@ bool can_partition_fixed(Table const& table, std::size_t num_partitions) {
     if (goes_by_lines(table, num_partitions)) {
         return true;
     }
-    std::size_t bytes = 0;
-    for (auto const& field : table.schema()->fields()) {
-        bytes += static_cast<std::size_t>(table.num_rows() * field.width());
-    }
-    return table.num_rows() <= max_block_rows && bytes <= largest_table
-           && bytes / num_partitions <= largest_piece;
+    auto const largest =
+        stores_for(table, num_partitions) == Stores::streaming ? largest_streamed_table : largest_table;
+    return table.num_rows() <= max_block_rows && bytes_of(table) <= largest;
 }
 
 std::vector<PackedData> partition_fixed(

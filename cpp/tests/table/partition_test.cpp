@@ -1,6 +1,7 @@
 #include <rapidsmpf/table/partition.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -27,7 +28,15 @@ using testing::int64_table;
 using testing::RandomTables;
 using testing::row_texts;
 
-// Columns of 8, 4, 2 and 1 bytes.
+// A value of several words.
+template <std::size_t words>
+struct Wide {
+    Wide() = default;
+    explicit Wide(std::uint64_t value) { std::iota(all.begin(), all.end(), value); }
+    std::array<std::uint64_t, words> all{};
+};
+
+// Columns of 8, 4, 2, 1, 16 and 32 bytes.
 Table fixed_width_table(std::int64_t rows, std::uint64_t begin) {
     auto const memory = std::make_shared<testing::Memory>();
     std::vector<Field> fields;
@@ -47,6 +56,8 @@ Table fixed_width_table(std::int64_t rows, std::uint64_t begin) {
     add("i", std::int32_t{});
     add("s", std::int16_t{});
     add("c", std::int8_t{});
+    add("d:38,2", Wide<2>{});
+    add("w:32", Wide<4>{});
     return Table{std::make_shared<Schema const>(std::move(fields)), std::move(columns), rows, memory};
 }
 

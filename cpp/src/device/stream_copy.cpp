@@ -10,19 +10,6 @@ constexpr std::size_t page = 4096;
 constexpr auto line = cache_line;
 constexpr std::size_t pages_at_once = 4;
 
-void copy_line(std::byte* to, std::byte const* from) noexcept {
-    auto const* const in = reinterpret_cast<__m128i const*>(from);
-    auto* const out = reinterpret_cast<__m128i*>(to);
-    auto const a = _mm_loadu_si128(in);
-    auto const b = _mm_loadu_si128(in + 1);
-    auto const c = _mm_loadu_si128(in + 2);
-    auto const d = _mm_loadu_si128(in + 3);
-    _mm_stream_si128(out, a);
-    _mm_stream_si128(out + 1, b);
-    _mm_stream_si128(out + 2, c);
-    _mm_stream_si128(out + 3, d);
-}
-
 }  // namespace
 
 void stream_lines(std::byte* to, std::byte const* from, std::size_t size) noexcept {
@@ -30,14 +17,14 @@ void stream_lines(std::byte* to, std::byte const* from, std::size_t size) noexce
     for (; size - at >= pages_at_once * page; at += pages_at_once * page) {
         for (std::size_t i = 0; i < page; i += line) {
             for (std::size_t k = 0; k < pages_at_once; ++k) {
-                copy_line(to + at + k * page + i, from + at + k * page + i);
+                stream_line(to + at + k * page + i, from + at + k * page + i);
             }
         }
     }
     for (; size - at >= line; at += line) {
         // Also beyond the end: the next piece often follows.
         __builtin_prefetch(from + at + stream_read_ahead, 0, 2);
-        copy_line(to + at, from + at);
+        stream_line(to + at, from + at);
     }
 }
 

@@ -42,8 +42,10 @@ class LineWriter {
         fill_ = size - whole;
         std::memcpy(line_.data(), from + whole, fill_);
     }
-    // Writes what is left; device::finish_streaming() has to follow.
-    void finish() const noexcept { std::memcpy(to_, line_.data(), fill_); }
+    void finish() const noexcept {
+        std::memcpy(to_, line_.data(), fill_);
+        device::finish_streaming();
+    }
 
   private:
     std::byte* to_;
@@ -60,6 +62,7 @@ class PlainWriter {
         device::stream_copy(to_, from, size);
         to_ += size;
     }
+    void finish() const noexcept {}
 
   private:
     std::byte* to_;
@@ -122,7 +125,7 @@ void FixedConcat::prefetch_start(std::size_t part) const {
 }
 
 template <typename Writer>
-std::vector<Writer> FixedConcat::copy_to(
+void FixedConcat::copy_to(
     std::span<PackedData> parts, std::byte* base, std::vector<std::size_t> const& begins) const {
     auto const columns = schema_->num_columns();
     std::vector<Writer> writers;
@@ -146,7 +149,9 @@ std::vector<Writer> FixedConcat::copy_to(
         }
         parts[p].data.reset();
     }
-    return writers;
+    for (auto const& writer : writers) {
+        writer.finish();
+    }
 }
 
 Table FixedConcat::finish(std::vector<PackedData>&& parts, BufferResource& br, AllowOverbooking allow) && {
@@ -156,11 +161,9 @@ Table FixedConcat::finish(std::vector<PackedData>&& parts, BufferResource& br, A
     std::shared_ptr<Buffer> buffer = std::move(allocate_parts(std::array{size}, {}, br, allow).front());
     auto* const base = buffer->mutable_host_bytes().data();
     if (size >= larger_than_caches) {
-        auto writers = copy_to<LineWriter>(taken, base, begins);
-        std::for_each(writers.begin(), writers.end(), [](LineWriter const& writer) { writer.finish(); });
-        device::finish_streaming();
+        copy_to<LineWriter>(taken, base, begins);
     } else {
-        static_cast<void>(copy_to<PlainWriter>(taken, base, begins));
+        copy_to<PlainWriter>(taken, base, begins);
     }
     return table_in(std::move(buffer), begins, TablePlace::host);
 }

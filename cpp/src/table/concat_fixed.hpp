@@ -44,8 +44,7 @@ class FixedConcat {
     void prefetch_start(std::size_t part) const;
     // Copies all parts, column by column to where each begins, and frees them.
     template <typename Writer>
-    std::vector<Writer> copy_to(
-        std::span<PackedData> parts, std::byte* base, std::vector<std::size_t> const& begins) const;
+    void copy_to(std::span<PackedData> parts, std::byte* base, std::vector<std::size_t> const& begins) const;
 
     std::shared_ptr<Schema const> schema_;
     std::vector<std::int64_t> rows_;        // by part

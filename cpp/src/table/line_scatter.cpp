@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -123,26 +122,7 @@ void scatter_group(
         }
     }
     std::fill_n(memory.fill(), num_partitions, 0);
-    switch (group.width) {
-        case 1:
-            scatter_rows<std::uint8_t>(from, of_row, memory);
-            break;
-        case 2:
-            scatter_rows<std::uint16_t>(from, of_row, memory);
-            break;
-        case 4:
-            scatter_rows<std::uint32_t>(from, of_row, memory);
-            break;
-        case 8:
-            scatter_rows<std::uint64_t>(from, of_row, memory);
-            break;
-        case 16:
-            scatter_rows<Bytes16>(from, of_row, memory);
-            break;
-        default:
-            scatter_rows<Bytes32>(from, of_row, memory);
-            break;
-    }
+    with_value_type(group.width, [&]<typename T>(T) { scatter_rows<T>(from, of_row, memory); });
     // What is left. The rest of each line travels, too, and must not carry what lay there before.
     for (std::size_t p = 0; p < num_partitions; ++p) {
         auto const bytes = memory.fill()[p] * static_cast<std::size_t>(group.width);
@@ -159,9 +139,8 @@ void scatter_group(
 }  // namespace
 
 bool can_scatter_lines(Field const& field) {
-    auto const width = field.layout() == Layout::fixed ? field.width() : 0;
-    return field.dictionary() == nullptr && width > 0 && width <= 32
-           && std::has_single_bit(static_cast<std::uint64_t>(width));
+    return field.layout() == Layout::fixed && field.dictionary() == nullptr
+           && with_value_type(field.width(), [](auto) {});
 }
 
 bool should_scatter_lines(std::int64_t num_rows, std::size_t num_partitions) {

@@ -20,9 +20,6 @@ namespace {
 // Packed tables of this size or more are not expected to be found in a cache by who reads them.
 constexpr std::size_t streaming_threshold = std::size_t{1} << 16U;
 
-// With fewer partitions the rows of each lie so close together that the processor sees itself what comes next.
-constexpr std::size_t fewest_prefetched = 5;
-
 // The bytes that a piece's three buffers take, each a multiple of the alignment.
 struct PieceSizes {
     std::size_t validity{0};

@@ -1,6 +1,7 @@
 #include <rapidsmpf/table/partition.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -117,8 +118,8 @@ std::vector<PackedData> pack_by(
     Table const& table, int num_partitions, BufferResource& br, std::span<std::uint32_t const> placement,
     PartitionsOf const& partitions_of) {
     auto const count = static_cast<std::size_t>(num_partitions);
-    if (detail::can_partition_fixed(table, count)) {
-        return detail::partition_fixed(table, count, partitions_of, placement, br);
+    if (auto const cut = detail::fixed_cut(table, count); cut != detail::FixedCut::none) {
+        return detail::partition_fixed(table, count, cut, std::cref(partitions_of), placement, br);
     }
     detail::Packer packer{table.schema(), count};
     PartitionedRows rows{table.num_rows(), count};

@@ -27,31 +27,8 @@ constexpr std::size_t largest_table = std::size_t{1} << 20U;
 // Larger pieces on average are written past the caches, in tables up to a size: of larger ones the Packer does it as fast.
 constexpr std::size_t largest_cached_piece = std::size_t{8} << 10U;
 constexpr std::size_t largest_streamed_table = std::size_t{256} << 10U;
-// With fewer partitions the rows of each lie so close together that the processor sees itself what comes next.
-constexpr std::size_t fewest_prefetched = 5;
 // Rows whose partitions are found out at a time.
 constexpr std::int64_t block_rows = 1 << 12;
-
-bool goes_by_lines(Table const& table, std::size_t num_partitions) {
-    auto const& fields = table.schema()->fields();
-    return should_scatter_lines(table.num_rows(), num_partitions)
-           && std::all_of(fields.begin(), fields.end(), can_scatter_lines);
-}
-
-std::size_t bytes_of(Table const& table) {
-    std::size_t bytes = 0;
-    for (auto const& field : table.schema()->fields()) {
-        bytes += static_cast<std::size_t>(table.num_rows() * field.width());
-    }
-    return bytes;
-}
-
-// How pieces of gathered rows are written.
-Stores stores_for(Table const& table, std::size_t num_partitions) {
-    bool const streams = device::streams_gathered_lines<std::uint64_t>
-                         && bytes_of(table) / num_partitions > largest_cached_piece;
-    return streams ? Stores::streaming : Stores::cached;
-}
 
 std::vector<FixedValues> columns_of(Table const& table) {
     std::vector<FixedValues> columns;
@@ -71,9 +48,9 @@ class Pieces {
     Pieces(
         Table const& table, std::span<FixedValues const> columns, std::vector<std::int64_t> rows,
         std::span<std::uint32_t const> placement, BufferResource& br)
-        : table_{table}, rows_{std::move(rows)}, sizes_(rows_.size(), 0) {
+        : table_{table}, columns_{columns}, rows_{std::move(rows)}, sizes_(rows_.size(), 0) {
         for (std::size_t p = 0; p < rows_.size(); ++p) {
-            for (auto const& column : columns) {
+            for (auto const& column : columns_) {
                 sizes_[p] += padded_size(rows_[p] * column.width);
             }
         }
@@ -82,12 +59,12 @@ class Pieces {
 
     // Calls use(column, rows, to) for each column of a partition.
     template <typename Use>
-    void for_each_column(std::size_t partition, std::span<FixedValues const> columns, Use const& use) {
+    void for_each_column(std::size_t partition, Use const& use) {
         auto const rows = rows_[partition];
         auto* to = buffers_[partition]->mutable_host_bytes().data();
-        for (std::size_t c = 0; c < columns.size(); ++c) {
+        for (std::size_t c = 0; c < columns_.size(); ++c) {
             use(c, rows, to);
-            to += padded_size(rows * columns[c].width);
+            to += padded_size(rows * columns_[c].width);
         }
     }
 
@@ -103,6 +80,7 @@ class Pieces {
 
   private:
     Table const& table_;
+    std::span<FixedValues const> columns_;
     std::vector<std::int64_t> rows_;
     std::vector<std::size_t> sizes_;
     std::vector<std::unique_ptr<Buffer>> buffers_;
@@ -129,7 +107,7 @@ std::vector<PackedData> partition_by_lines(
     Pieces pieces{table, columns, std::move(rows), placement, br};
     Scratch<std::byte*> const begins{columns.size() * num_partitions};
     for (std::size_t p = 0; p < num_partitions; ++p) {
-        pieces.for_each_column(p, columns, [&](std::size_t c, std::int64_t, std::byte* to) {
+        pieces.for_each_column(p, [&](std::size_t c, std::int64_t, std::byte* to) {
             begins.data()[c * num_partitions + p] = to;
         });
     }
@@ -139,47 +117,44 @@ std::vector<PackedData> partition_by_lines(
 
 // Writes whole lines, the last one with zeros behind the values.
 template <typename T>
+    requires device::streams_gathered_lines<T>
 void stream_gathered(
     std::byte* to, std::byte const* from, std::uint16_t const* rows, std::int64_t count) noexcept {
-    if constexpr (device::streams_gathered_lines<T>) {
-        constexpr auto per_line = static_cast<std::int64_t>(device::cache_line / sizeof(T));
-        std::int64_t k = 0;
-        for (; k + per_line <= count; k += per_line) {
-            device::stream_gathered_line<T>(to + k * static_cast<std::int64_t>(sizeof(T)), from, rows + k);
-        }
-        if (k < count) {
-            alignas(device::cache_line) std::array<std::byte, device::cache_line> last{};
-            append_fixed_rows<T>(last.data(), from, rows + k, count - k);
-            device::stream_line(to + k * static_cast<std::int64_t>(sizeof(T)), last.data());
-        }
+    constexpr auto width = static_cast<std::int64_t>(sizeof(T));
+    constexpr auto per_line = static_cast<std::int64_t>(device::cache_line) / width;
+    std::int64_t k = 0;
+    for (; k + per_line <= count; k += per_line) {
+        device::stream_gathered_line<T>(to + k * width, from, rows + k);
+    }
+    if (k < count) {
+        alignas(device::cache_line) std::array<std::byte, device::cache_line> last{};
+        append_fixed_rows<T>(last.data(), from, rows + k, count - k);
+        device::stream_line(to + k * width, last.data());
     }
 }
 
 // The values of some rows of a column, and zeros up to the end of the last line: they travel, and must not be what lay there before.
 void write_piece(
     std::byte* to, FixedValues const& column, std::uint16_t const* rows, std::int64_t count, Stores stores) {
+    bool is_written = false;
     if (stores == Stores::streaming) {
-        switch (column.width) {
-            case 4:
-                return stream_gathered<std::uint32_t>(to, column.values, rows, count);
-            case 8:
-                return stream_gathered<std::uint64_t>(to, column.values, rows, count);
-            case 16:
-                return stream_gathered<Bytes16>(to, column.values, rows, count);
-            case 32:
-                return stream_gathered<Bytes32>(to, column.values, rows, count);
-            default:
-                break;
-        }
+        with_value_type(column.width, [&]<typename T>(T) {
+            if constexpr (device::streams_gathered_lines<T>) {
+                stream_gathered<T>(to, column.values, rows, count);
+                is_written = true;
+            }
+        });
     }
-    auto const bytes = count * column.width;
-    gather_rows(to, column.values, rows, count, column.width, Stores::cached);
-    std::memset(to + bytes, 0, padded_size(bytes) - static_cast<std::size_t>(bytes));
+    if (!is_written) {
+        auto const bytes = count * column.width;
+        gather_rows(to, column.values, rows, count, column.width, Stores::cached);
+        std::memset(to + bytes, 0, padded_size(bytes) - static_cast<std::size_t>(bytes));
+    }
 }
 
 // All rows in one block.
 std::vector<PackedData> partition_by_gathering(
-    Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of,
+    Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of, Stores stores,
     std::span<std::uint32_t const> placement, BufferResource& br) {
     auto const columns = columns_of(table);
     auto const num_rows = table.num_rows();
@@ -187,7 +162,6 @@ std::vector<PackedData> partition_by_gathering(
     if (num_rows > 0) {
         partitions_of(0, of_row.span());
     }
-    auto const stores = stores_for(table, num_partitions);
     if (stores == Stores::cached || num_partitions >= fewest_prefetched) {
         for (auto const& column : columns) {
             device::prefetch(column.values, static_cast<std::size_t>(num_rows * column.width));
@@ -206,7 +180,7 @@ std::vector<PackedData> partition_by_gathering(
     Pieces pieces{table, columns, std::move(rows), placement, br};
     for (std::size_t p = 0; p < num_partitions; ++p) {
         auto const* const first = sorted.data() + (p == 0 ? 0 : ends[p - 1]);
-        pieces.for_each_column(p, columns, [&](std::size_t c, std::int64_t count, std::byte* to) {
+        pieces.for_each_column(p, [&](std::size_t c, std::int64_t count, std::byte* to) {
             if (count * columns[c].width > 0) {
                 write_piece(to, columns[c], first, count, stores);
             }
@@ -220,26 +194,36 @@ std::vector<PackedData> partition_by_gathering(
 
 }  // namespace
 
-bool can_partition_fixed(Table const& table, std::size_t num_partitions) {
+FixedCut fixed_cut(Table const& table, std::size_t num_partitions) {
+    auto const& fields = table.schema()->fields();
     auto const is_plain = [](Column const& column) { return column.validity == nullptr; };
     if (!FixedConcat::takes(*table.schema())
         || !std::all_of(table.columns().begin(), table.columns().end(), is_plain)) {
-        return false;
+        return FixedCut::none;
     }
-    if (goes_by_lines(table, num_partitions)) {
-        return true;
+    if (should_scatter_lines(table.num_rows(), num_partitions)
+        && std::all_of(fields.begin(), fields.end(), can_scatter_lines)) {
+        return FixedCut::by_lines;
     }
-    auto const largest =
-        stores_for(table, num_partitions) == Stores::streaming ? largest_streamed_table : largest_table;
-    return table.num_rows() <= max_block_rows && bytes_of(table) <= largest;
+    std::size_t bytes = 0;
+    for (auto const& field : fields) {
+        bytes += static_cast<std::size_t>(table.num_rows() * field.width());
+    }
+    bool const streams = bytes / num_partitions > largest_cached_piece;
+    if (table.num_rows() > max_block_rows || bytes > (streams ? largest_streamed_table : largest_table)) {
+        return FixedCut::none;
+    }
+    return streams ? FixedCut::by_streaming : FixedCut::by_gathering;
 }
 
 std::vector<PackedData> partition_fixed(
-    Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of,
+    Table const& table, std::size_t num_partitions, FixedCut cut, PartitionsOf const& partitions_of,
     std::span<std::uint32_t const> placement, BufferResource& br) {
-    return goes_by_lines(table, num_partitions)
-               ? partition_by_lines(table, num_partitions, partitions_of, placement, br)
-               : partition_by_gathering(table, num_partitions, partitions_of, placement, br);
+    if (cut == FixedCut::by_lines) {
+        return partition_by_lines(table, num_partitions, partitions_of, placement, br);
+    }
+    auto const stores = cut == FixedCut::by_streaming ? Stores::streaming : Stores::cached;
+    return partition_by_gathering(table, num_partitions, partitions_of, stores, placement, br);
 }
 
 }  // namespace rapidsmpf::detail

@@ -92,6 +92,10 @@ inline void append_bits(Piece& piece, Column const& column, RangeRun const& run)
 // How rows are written: what is larger than the caches goes past them.
 enum class Stores : std::uint8_t { cached, streaming };
 
+// With fewer partitions the rows of each lie so close together that the processor sees itself what comes next: their columns
+// need not be prefetched.
+inline constexpr std::size_t fewest_prefetched = 5;
+
 // Shorter runs fill too few whole cache lines.
 inline constexpr std::int64_t shortest_streamed_run = 24;
 
@@ -143,33 +147,44 @@ void gather_rows_of(
     append_fixed_rows<T>(to, from, rows, count);
 }
 
+// Calls use(T{}) with a type of `width` bytes to move values by; false if there is none for that width.
+template <typename Use>
+bool with_value_type(std::int64_t width, Use const& use) {
+    switch (width) {
+        case 1:
+            use(std::uint8_t{});
+            return true;
+        case 2:
+            use(std::uint16_t{});
+            return true;
+        case 4:
+            use(std::uint32_t{});
+            return true;
+        case 8:
+            use(std::uint64_t{});
+            return true;
+        case 16:
+            use(Bytes16{});
+            return true;
+        case 32:
+            use(Bytes32{});
+            return true;
+        default:
+            return false;
+    }
+}
+
 // Copies the values of `count` rows, in their order, to `to`. `from`: of row 0.
 inline void gather_rows(
     std::byte* to, std::byte const* from, std::uint16_t const* rows, std::int64_t count, std::int64_t width,
     Stores stores) {
-    switch (width) {
-        case 1:
-            gather_rows_of<std::uint8_t>(to, from, rows, count, stores);
-            return;
-        case 2:
-            gather_rows_of<std::uint16_t>(to, from, rows, count, stores);
-            return;
-        case 4:
-            gather_rows_of<std::uint32_t>(to, from, rows, count, stores);
-            return;
-        case 8:
-            gather_rows_of<std::uint64_t>(to, from, rows, count, stores);
-            return;
-        case 16:
-            gather_rows_of<Bytes16>(to, from, rows, count, stores);
-            return;
-        case 32:
-            gather_rows_of<Bytes32>(to, from, rows, count, stores);
-            return;
-        default:
-            for (std::int64_t k = 0; k < count; ++k, to += width) {
-                std::memcpy(to, from + rows[k] * width, static_cast<std::size_t>(width));
-            }
+    bool const has_type =
+        with_value_type(width, [&]<typename T>(T) { gather_rows_of<T>(to, from, rows, count, stores); });
+    if (has_type) {
+        return;
+    }
+    for (std::int64_t k = 0; k < count; ++k, to += width) {
+        std::memcpy(to, from + rows[k] * width, static_cast<std::size_t>(width));
     }
 }
 

@@ -46,13 +46,19 @@ void stream_copy(std::byte* to, std::byte const* from, std::size_t size) noexcep
 inline constexpr std::size_t stream_read_ahead = 2048;
 void stream_lines(std::byte* to, std::byte const* from, std::size_t size) noexcept;
 
-// Copies a line past the caches; both begin one. finish_streaming() has to follow the last.
+// Copies a line past the caches. `to` begins one. finish_streaming() has to follow the last.
 inline void stream_line(std::byte* to, std::byte const* from) noexcept {
 #if defined(RAPIDSMPF_STREAMING_STORES)
-    for (std::size_t i = 0; i < 4; ++i) {
-        _mm_stream_si128(
-            reinterpret_cast<__m128i*>(to) + i, _mm_load_si128(reinterpret_cast<__m128i const*>(from) + i));
-    }
+    auto const* const in = reinterpret_cast<__m128i const*>(from);
+    auto* const out = reinterpret_cast<__m128i*>(to);
+    auto const a = _mm_loadu_si128(in);
+    auto const b = _mm_loadu_si128(in + 1);
+    auto const c = _mm_loadu_si128(in + 2);
+    auto const d = _mm_loadu_si128(in + 3);
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
 #else
     std::memcpy(to, from, cache_line);
 #endif

@@ -15,7 +15,7 @@ from cudf_polars.lower.scans import sample_pipeline
 from cudf_polars.lower.spread import project
 from cudf_polars.plan.expressions import Agg, Column, Expr, NamedExpr
 from cudf_polars.plan.nodes import Distinct, GroupBy, Node
-from cudf_polars.plan.properties import columns, depends_on_order, is_elementwise
+from cudf_polars.plan.properties import columns, groups_depend_on_order, is_elementwise
 from cudf_polars.plan.rebuild import to_expr
 
 __all__ = ["aggregate_table", "key_columns", "lower_distinct", "lower_group_by", "sliced"]
@@ -98,7 +98,7 @@ def _whole_groups(ctx: Context, node: GroupBy, child: Stream) -> Stream:
             for key, name in zip(node.keys, names, strict=True)
         ),
     )
-    positioned = node.maintain_order or any(depends_on_order(agg.expr) for agg in node.aggs)
+    positioned = node.maintain_order or groups_depend_on_order(agg.expr for agg in node.aggs)
     if positioned:
         child = ctx.builder.attach_order(child)
     moved = ctx.builder.shuffle(child, names)

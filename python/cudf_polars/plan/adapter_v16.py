@@ -25,7 +25,8 @@ __all__ = ["Adapter", "Facts", "Unreadable"]
 
 _VALIDATED = ("inner", "left", "right", "full")
 _PYTHON_SCAN = {"io_plugin": False, "pyarrow": True}
-
+_ROWS = "__riverrun_rows"
+"""A column that stands for rows of which no column is read."""
 
 _OPERATORS = {
     "Eq": ex.Operator.EQ,
@@ -173,7 +174,13 @@ class Adapter:
         Unreadable
             When a part of the plan cannot be seen.
         """
-        return self._node(self._nt.get_node())
+        number = self._nt.get_node()
+        root = self._node(number)
+        self._nt.set_node(number)
+        if not self._nt.get_schema() and root.schema and not isinstance(root, nodes.Sink):
+            # rows without columns: their number is the answer
+            return nodes.SimpleProjection(root, schema={})
+        return root
 
     # --- nodes ----------------------------------------------------------------------
 
@@ -205,8 +212,11 @@ class Adapter:
         frame = pl.DataFrame._from_pydf(view.df)
         if view.selection is not None:
             raise Unreadable("a data frame with a selection")
-        if not schema and frame.width:
-            first = frame.columns[0]  # the row count must stay
+        if not frame.width:
+            # only a column carries a number of rows through exchanges
+            frame = pl.repeat(False, frame.height, dtype=pl.Boolean, eager=True).alias(_ROWS).to_frame()
+        if not schema:
+            first = frame.columns[0]
             schema = {first: frame.schema[first]}
         return nodes.DataFrameScan(frame, schema=schema)
 
@@ -417,13 +427,13 @@ class Adapter:
         )
 
     def _hide(self, node: nodes.Node, number: int) -> nodes.Node:
+        """Return a node of which only the number of rows is asked with one column that no other is called as."""
         self._nt.set_node(number)
         if self._nt.get_schema() or not node.schema:
             return node
         first = next(iter(node.schema))
-        dtype = node.schema[first]
-        hidden = ex.NamedExpr("__riverrun_rows", ex.Column(first, dtype=dtype))
-        return nodes.Select(node, (hidden,), broadcast=False, schema={hidden.name: dtype})
+        rows = ex.Function("is_null", (ex.Column(first, dtype=node.schema[first]),), dtype=pl.Boolean())
+        return nodes.Select(node, (ex.NamedExpr(_ROWS, rows),), schema={_ROWS: pl.Boolean()})
 
     def _read_Distinct(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
         child = self._node(view.input)
@@ -442,7 +452,7 @@ class Adapter:
         return nodes.Slice(child, view.offset, view.len, schema=child.schema)
 
     def _read_Union(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
-        inputs = tuple(self._node(i) for i in view.inputs)
+        inputs = tuple(self._hide(self._node(i), i) for i in view.inputs)
         return nodes.Union(
             inputs,
             maintain_order=view.maintain_order,
@@ -743,6 +753,8 @@ def _aggregation(view: Any, arguments: list[ex.Expr], dtype: pl.DataType | None)
         return ex.Agg("len" if option else "count", child, dtype=dtype)
     if name in ("std", "var", "implode", "item"):
         return ex.Agg(name, child, (option,), dtype=dtype)
+    if name == "sum" and option:
+        return ex.Agg("sum_or_null", child, dtype=dtype)  # SQL's: null where there is nothing to add
     if name in ("sum", "mean", "median", "n_unique", "first", "last", "first_non_null", "last_non_null"):
         return ex.Agg(name, child, dtype=dtype)
     raise Unreadable(f"aggregation {name}")

@@ -255,8 +255,9 @@ class Agg(Expr):
     Attributes
     ----------
     name
-        ``sum mean median min max nan_min nan_max n_unique first last first_non_null last_non_null std var
-        count len implode item``. ``count`` leaves out nulls, ``len`` does not.
+        ``sum sum_or_null mean median min max nan_min nan_max n_unique first last first_non_null last_non_null
+        std var count len implode item``. ``count`` leaves out nulls, ``len`` does not; ``sum_or_null`` is null
+        where no value is not null, ``sum`` is 0.
     options
         ``(ddof,)`` for ``std`` and ``var``, ``(maintain_order,)`` for ``implode``, ``(allow_empty,)`` for
         ``item``.

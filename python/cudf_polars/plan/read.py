@@ -26,6 +26,7 @@ from cudf_polars.plan.last_resort import frame_scans, opaque_query
 from cudf_polars.plan.opaque import deserialize_expr
 from cudf_polars.plan.placeholder import PlaceholderUnavailable, source_number
 from cudf_polars.plan.rebuild import CannotRebuild, rebuild_node, rebuild_scan
+from cudf_polars.plan.slices import push_slices
 from cudf_polars.plan.substitute import (
     CannotSubstitute,
     Substitution,
@@ -43,6 +44,12 @@ _SERIALIZE_LIMIT = 256 << 20
 """Bytes of data frames above which a query is not serialised just to look at it."""
 _SUBSTITUTE_LIMIT = 16 << 20
 """Bytes of a serialised query above which it is not taken apart: its text form is five times as large."""
+
+_LOOK_AT_FRAMES = ("join_order", "row_estimate", "slice_pushdown", "sort_collapse")
+"""Optimisations that use the contents of data frames: their sizes, that one is sorted or empty, or take a slice of one.
+
+Under SPMD a data frame is one rank's part of a table, so what holds of it does not hold of the table.
+"""
 
 _VALIDATIONS = {"OneToOne": "1:1", "OneToMany": "1:m", "ManyToOne": "m:1"}
 
@@ -100,11 +107,13 @@ class _Reader:
         # the streaming engine has joins of its own, which the views do not show; fragments are planned again
         flags = flags.copy()
         flags.streaming = False
-        if _has_frames(lf._ldf.with_optimizations(flags).visit()):
-            # under SPMD each rank's frames have their own sizes, which must not decide the order of joins:
-            # all ranks need the same plan
-            flags.join_order = False
-            flags.row_estimate = False
+        # Polars computes a repeated expression once, as a column that need not have the table's height; fragments
+        # find repeated expressions again
+        flags.comm_subexpr_elim = False
+        self._has_frames = _has_frames(lf._ldf.with_optimizations(flags).visit())
+        if self._has_frames:
+            for name in _LOOK_AT_FRAMES:
+                setattr(flags, name, False)
         self._flags = flags
         self._plain = flags.copy()
         # min_by and max_by that Polars makes of sort_by().first() are not shown; unsimplified they are
@@ -127,6 +136,11 @@ class _Reader:
         return nodes.Plan(opaque_query(self._lf, self._flags, reason), notes=(reason,))
 
     def _plan(self, root: nodes.Node, substitution: Substitution | None = None) -> nodes.Plan:
+        wanted = self._lf.collect_schema()
+        if not isinstance(root, nodes.Sink) and list(root.schema.items()) != list(wanted.items()):
+            raise Unreadable(f"the plan has other columns than the query: {dict(root.schema)}, {dict(wanted)}")
+        if self._has_frames:
+            root = push_slices(root)
         notes = self.__dict__["_facts"].notes if "_facts" in self.__dict__ else ()
         return nodes.Plan(root, {} if substitution is None else dict(substitution.expressions), notes)
 

@@ -17,6 +17,7 @@ from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
 from cudf_polars.plan.functions import FUNCTIONS
 from cudf_polars.plan.opaque import expression_over
+from cudf_polars.plan.properties import is_length_preserving
 
 __all__ = ["CannotRebuild", "rebuild_node", "rebuild_scan", "to_expr", "to_exprs", "to_lazyframe"]
 
@@ -47,6 +48,7 @@ _BINARY: dict[ex.Operator, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
 
 _AGGREGATIONS: dict[str, Callable[[pl.Expr, tuple[Any, ...]], pl.Expr]] = {
     "sum": lambda e, o: e.sum(),
+    "sum_or_null": lambda e, o: pl.when(e.count() > 0).then(e.sum()),
     "mean": lambda e, o: e.mean(),
     "median": lambda e, o: e.median(),
     "min": lambda e, o: e.min(),
@@ -252,12 +254,18 @@ def rebuild_node(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyF
     if len(children) != len(node.children):
         raise ValueError(f"{type(node).__name__} has {len(node.children)} inputs, got {len(children)}")
     lf = _build(node, children)
-    if isinstance(node, nodes.Join | nodes.HConcat | nodes.GroupBy | nodes.Union | nodes.MapFunction):
-        # what the optimiser no longer needs (right-hand keys, say) is in the API's result still
+    if isinstance(node, _MAY_ADD_COLUMNS):
+        # what the optimiser no longer needs (right-hand keys, the stand-in for rows without columns) is in the API's
+        # result still
         empty = [pl.LazyFrame(schema=dict(c.schema)) for c in node.children]
         if _build(node, empty).collect_schema().names() != list(node.schema):
             lf = lf.select(pl.col(_literal_name(name)) for name in node.schema)
     return lf
+
+
+_MAY_ADD_COLUMNS = (
+    nodes.HStack | nodes.Join | nodes.HConcat | nodes.GroupBy | nodes.Union | nodes.MapFunction
+)
 
 
 def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
@@ -269,6 +277,11 @@ def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
             return lf if list(node.schema) == node.frame.columns else lf.select(_columns(node.schema))
         case nodes.PythonScan():
             return _python_scan(node)
+        case nodes.Select() | nodes.HStack() if not (
+            node.broadcast or all(is_length_preserving(e.expr) for e in node.exprs)
+        ):
+            # a column of another length than the table: only a plan with common sub-expressions has these
+            raise CannotRebuild("columns of different lengths in one frame")
         case nodes.Select():
             return children[0].select(to_exprs(node.exprs))
         case nodes.HStack():
@@ -276,6 +289,8 @@ def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
         case nodes.Filter():
             return children[0].filter(to_expr(node.predicate))
         case nodes.SimpleProjection():
+            if not node.schema:
+                return children[0].drop(list(node.child.schema))  # select() without columns has no rows
             return children[0].select(_columns(node.schema))
         case nodes.GroupBy():
             return _sliced(_group_by(node, children[0]), node.slice)

@@ -281,9 +281,7 @@ def pair_by_order(exprs: Iterable[ex.Expr], *, beside_rows: bool) -> bool:
     found = [order for order in map(row_order, exprs) if order is not RowOrder.SCALAR]
     if beside_rows:
         found.append(RowOrder.ALIGNED)
-    return (
-        RowOrder.DEPENDS in found or len(set(found)) > 1 or (RowOrder.SUBSET in found and len(found) > 1)
-    )
+    return RowOrder.DEPENDS in found or len(set(found)) > 1 or (RowOrder.SUBSET in found and len(found) > 1)
 
 
 def groups_depend_on_order(exprs: Iterable[ex.Expr]) -> bool:

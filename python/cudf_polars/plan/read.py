@@ -138,7 +138,9 @@ class _Reader:
     def _plan(self, root: nodes.Node, substitution: Substitution | None = None) -> nodes.Plan:
         wanted = self._lf.collect_schema()
         if not isinstance(root, nodes.Sink) and list(root.schema.items()) != list(wanted.items()):
-            raise Unreadable(f"the plan has other columns than the query: {dict(root.schema)}, {dict(wanted)}")
+            raise Unreadable(
+                f"the plan has other columns than the query: {dict(root.schema)}, {dict(wanted)}"
+            )
         if self._has_frames:
             root = push_slices(root)
         notes = self.__dict__["_facts"].notes if "_facts" in self.__dict__ else ()

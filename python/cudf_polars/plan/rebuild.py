@@ -263,9 +263,7 @@ def rebuild_node(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyF
     return lf
 
 
-_MAY_ADD_COLUMNS = (
-    nodes.HStack | nodes.Join | nodes.HConcat | nodes.GroupBy | nodes.Union | nodes.MapFunction
-)
+_MAY_ADD_COLUMNS = nodes.HStack | nodes.Join | nodes.HConcat | nodes.GroupBy | nodes.Union | nodes.MapFunction
 
 
 def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:

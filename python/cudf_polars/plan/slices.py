@@ -38,6 +38,8 @@ def _pushed(node: Slice) -> Node:
             return replace(sort, slice=rows)
         case Scan(slice=None, predicate=None) as scan:
             return replace(scan, slice=rows)
-        case SimpleProjection(child=Sort(slice=None) | Scan(slice=None, predicate=None) as below) as projection:
+        case (
+            SimpleProjection(child=Sort(slice=None) | Scan(slice=None, predicate=None) as below) as projection
+        ):
             return replace(projection, child=replace(below, slice=rows))
     return node

@@ -278,12 +278,12 @@ def _broadcast_smaller(ctx: Context, sides: _Sides, copied: Sequence[str]) -> St
         return ctx.on_one_rank(node, [sides.left, sides.right], "no side may be copied")
     side = min(copied, key=lambda s: sides.get(s).estimate.nbytes)
     if len(copied) == 2:
-        held = {s: ctx.builder.hold(sides.get(s), "to find the smaller side") for s in copied}
         limit = ctx.builder.settings.broadcast_limit
         sizes = {}
         for s in sorted(copied, key=lambda s: sides.get(s).estimate.nbytes):
-            sides.put(s, held[s])
-            sizes[s] = ctx.builder.measure(held[s], limit)
+            held = ctx.builder.hold(sides.get(s), "to find the smaller side")
+            sides.put(s, held)
+            sizes[s] = ctx.builder.measure(held, limit)
             if sizes[s].complete and sizes[s].nbytes <= limit:
                 side = s
                 break

@@ -21,7 +21,8 @@ from rapidsmpf.utils.system_info import get_device_memory
 from cudf_polars.engine.core import ClusterInfo, check_reserved
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.sinks import SinkTarget
-from cudf_polars.execute.exchange import RapidsmpfTransport, failure_of_rank
+from cudf_polars.execute.errors import failure_of_rank
+from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import Query, QueryOutcome, run_query
 

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from rapidsmpf.communicator.communicator import Communicator
     from rapidsmpf.streaming.core.context import Context
 
-__all__ = ["SPMDEngine", "allgather_polars_dataframe"]
+__all__ = ["EqualFramesWarning", "SPMDEngine", "allgather_polars_dataframe"]
+
+
+class EqualFramesWarning(UserWarning):
+    """All ranks of an SPMD job hold the same rows in memory, and a query reads them as parts of one table."""
 
 
 class SPMDEngine(StreamingEngine):
@@ -102,6 +106,7 @@ class SPMDEngine(StreamingEngine):
                 comm = single.new_communicator(settings.library_options(), progress)
         self._rank: Rank | None = Rank(comm, settings, statistics)
         self.last_query: QueryOutcome | None = None
+        self._has_warned = False
         super().__init__(settings.options, self._rank.gather_cluster_info(next_op_ids()))
 
     def _open_rank(self, what: str) -> Rank:
@@ -144,14 +149,30 @@ class SPMDEngine(StreamingEngine):
         return [Statistics.deserialize(value) for value in values]
 
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
-        self.last_query = self._open_rank("the engine").run(lf, next_op_ids(), optimizations)
-        return self.last_query.frame
+        outcome = self.last_query = self._open_rank("the engine").run(lf, next_op_ids(), optimizations)
+        self._warn_of_equal_frames(outcome)
+        return outcome.frame
+
+    def _warn_of_equal_frames(self, outcome: QueryOutcome) -> None:
+        """Say once that each rank's data frames are parts of a table, where all ranks hold the same rows."""
+        if not outcome.equal_frames or self._has_warned or self.rank != 0:
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"all {self.nranks} ranks hold the same data frame: {'; '.join(outcome.equal_frames)}. Under SPMD a data"
+            f" frame is its rank's part of a table, so this query sees these rows {self.nranks} times. For a table that"
+            " is to be read once, keep the rows on one rank (`df if engine.rank == 0 else df.clear()`) or scan them"
+            " from a file.",
+            EqualFramesWarning,
+            stacklevel=2,
+        )
 
     def _sink(
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
         rank = self._open_rank("the engine")
         self.last_query = rank.sink(lf, next_op_ids(), optimizations, target, extension, **kwargs)
+        self._warn_of_equal_frames(self.last_query)
 
 
 def allgather_polars_dataframe(*, engine: SPMDEngine, local_df: pl.DataFrame, op_id: int) -> pl.DataFrame:

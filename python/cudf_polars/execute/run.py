@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
-from cudf_polars.execute.errors import QueryMismatchError
+from cudf_polars.execute.agreement import agree_on_end, agree_on_query
 from cudf_polars.execute.executor import Executor, Measured
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.transport import Transport
@@ -19,7 +18,6 @@ from cudf_polars.lower.fallback import report
 from cudf_polars.lower.footers import read_row_groups
 from cudf_polars.lower.lowering import lower_plan
 from cudf_polars.lower.physical import Estimate, Held, Stream
-from cudf_polars.plan.fingerprint import dump, fingerprint, first_difference
 from cudf_polars.plan.nodes import DataFrameScan, OpaqueNode, Plan, walk_nodes
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
@@ -57,12 +55,15 @@ class QueryOutcome:
         The stream of the answer, or ``None`` when the query ran on a single rank as it was.
     measured
         By ``id(stream)``, what running the streams gave on this rank.
+    equal_frames
+        Which in-memory frames of the query are the same on every rank, in words.
     """
 
     frame: pl.DataFrame
     fallbacks: list[str]
     physical: Stream | None
     measured: Mapping[int, Measured] = field(default_factory=dict, repr=False)
+    equal_frames: tuple[str, ...] = ()
 
     def explain(self) -> str:
         """Return the physical plan with this rank's rows, bytes and seconds."""
@@ -108,36 +109,19 @@ def run_query(
         query = read_query(query, optimizations)
     plan = query.plan
     executor = Executor(transport, optimizations=optimizations)
-    frame_sizes = _agree(plan, executor)
+    agreement = agree_on_query(plan, executor.allgather_bytes)
     builder = StreamBuilder(options.settings(transport.nranks), executor.measure)
     root = lower_plan(
         plan,
         builder,
         footers=functools.cache(read_row_groups),
-        frame_sizes=frame_sizes,
+        frame_sizes=agreement.frame_sizes,
         constant_frames=query.constant_frames,
     )
-    frame = executor.result(root)
+    frame = agree_on_end(executor.result(root), executor.allgather_bytes)
     report(builder.fallbacks, options.fallback_mode)
-    return QueryOutcome(frame, builder.fallbacks, root, executor.measured)
-
-
-def _agree(plan: Plan, executor: Executor) -> dict[int, Estimate]:
-    """Check that all ranks run the same query, and return the sizes of their in-memory frames together."""
-    digest = fingerprint(plan).hex()
-    frames = [node for node in walk_nodes(plan.root) if isinstance(node, DataFrameScan)]
-    sizes = [(node.frame.height, node.frame.estimated_size()) for node in frames]
-    message = json.dumps({"digest": digest, "frames": sizes}).encode()
-    views = [json.loads(value) for value in executor.allgather_bytes(message)]
-    if any(view["digest"] != views[0]["digest"] for view in views):
-        _raise_mismatch(dump(plan), executor)
-    return {
-        id(node): Estimate(
-            float(sum(view["frames"][i][0] for view in views)),
-            float(sum(view["frames"][i][1] for view in views)),
-        )
-        for i, node in enumerate(frames)
-    }
+    equal_frames = () if query.constant_frames else agreement.equal_frames
+    return QueryOutcome(frame, builder.fallbacks, root, executor.measured, equal_frames)
 
 
 def _frames_are_constants(lf: pl.LazyFrame, plan: Plan) -> bool:
@@ -146,16 +130,6 @@ def _frames_are_constants(lf: pl.LazyFrame, plan: Plan) -> bool:
         return False
     written = read_plan(lf, pl.QueryOptFlags.none())
     return not any(isinstance(node, DataFrameScan | OpaqueNode) for node in walk_nodes(written.root))
-
-
-def _raise_mismatch(text: str, executor: Executor) -> None:
-    texts = [value.decode() for value in executor.allgather_bytes(text.encode())]
-    other = next(rank for rank, theirs in enumerate(texts) if theirs != texts[0])
-    raise QueryMismatchError(
-        f"The ranks run different queries. First difference between rank 0 and rank {other}:\n"
-        f"{first_difference(texts[0], texts[other])}\n"
-        "Every rank must call collect() for the same queries in the same order: avoid conditions on the rank."
-    )
 
 
 @dataclass(frozen=True)

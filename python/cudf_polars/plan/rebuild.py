@@ -422,11 +422,12 @@ def _join(node: nodes.Join, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyF
     if node.how == "cross":
         lf = left.join(right, how="cross", suffix=node.suffix, maintain_order=order)
     else:
+        pairs = [_as_written(le.expr, re.expr) for le, re in zip(node.left_on, node.right_on, strict=True)]
         lf = left.join(
             right,
             how=how,
-            left_on=[to_expr(e.expr) for e in node.left_on],
-            right_on=[to_expr(e.expr) for e in node.right_on],
+            left_on=[to_expr(le) for le, _ in pairs],
+            right_on=[to_expr(re) for _, re in pairs],
             suffix=node.suffix,
             validate=validate,
             nulls_equal=node.nulls_equal,
@@ -434,6 +435,23 @@ def _join(node: nodes.Join, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyF
             maintain_order=order,
         )
     return lf if node.predicate is None else lf.filter(to_expr(node.predicate))
+
+
+def _as_written(left: ex.Expr, right: ex.Expr) -> tuple[ex.Expr, ex.Expr]:
+    """Leave out the casts by which Polars brings two key columns to one type.
+
+    Polars puts them in again. With them the keys would be expressions, and only columns are coalesced.
+    """
+    if (
+        isinstance(left, ex.Cast)
+        and isinstance(right, ex.Cast)
+        and left.mode is right.mode is ex.CastMode.WRAP
+        and left.to == right.to
+        and isinstance(left.child, ex.Column)
+        and isinstance(right.child, ex.Column)
+    ):
+        return left.child, right.child
+    return left, right
 
 
 def _suffixed(expr: ex.Expr, node: nodes.Join) -> ex.Expr:

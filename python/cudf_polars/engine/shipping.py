@@ -7,7 +7,6 @@ and to each rank its own rows of the frames.
 
 from __future__ import annotations
 
-import inspect
 import io
 import pickle
 import warnings
@@ -18,13 +17,11 @@ from typing import Any
 import cloudpickle
 import polars as pl
 
-from cudf_polars.execute.run import Query, read_query
+from cudf_polars.execute.run import QUERY_FLAGS, Query, read_query
 from cudf_polars.plan.last_resort import frame_scans
 from cudf_polars.plan.nodes import DataFrameScan, walk_nodes
 
 __all__ = ["PackedQuery", "pack_frame", "pack_query", "unpack_frame", "unpack_query"]
-
-_FLAGS = tuple(n for n in inspect.signature(pl.QueryOptFlags).parameters if hasattr(pl.QueryOptFlags, n))
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ def pack_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags, nranks: int) -
     TypeError
         If the query holds something that cannot be sent to another process.
     """
-    flags = {name: bool(getattr(optimizations, name)) for name in _FLAGS}
+    flags = {name: bool(getattr(optimizations, name)) for name in QUERY_FLAGS}
     try:
         if not _has_frames(lf, optimizations):
             with warnings.catch_warnings():
@@ -92,7 +89,7 @@ def pack_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags, nranks: int) -
         raise TypeError(
             f"this query cannot be sent to other processes: {error}. Functions and sources in it have to be picklable."
         ) from error
-    parts = [_cut(frames, rank, nranks, whole=query.constant_frames) for rank in range(nranks)]
+    parts = [_cut(frames, rank, nranks) for rank in range(nranks)]
     return [PackedQuery(flags, None, plan, [pack_frame(frame) for frame in part]) for part in parts]
 
 
@@ -113,7 +110,7 @@ def unpack_query(
         return query, flags
     # The client could not look into it, since the files are here and not there: all rows of the frames came along.
     plan, frames = _dump(query)
-    return _load(plan, _cut(frames, rank, nranks, whole=query.constant_frames)), flags
+    return _load(plan, _cut(frames, rank, nranks)), flags
 
 
 def _has_frames(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> bool:
@@ -149,9 +146,7 @@ def _load(plan: bytes, frames: Sequence[pl.DataFrame]) -> Query:
     return query
 
 
-def _cut(frames: Sequence[pl.DataFrame], rank: int, nranks: int, *, whole: bool) -> list[pl.DataFrame]:
-    if whole:
-        return list(frames)
+def _cut(frames: Sequence[pl.DataFrame], rank: int, nranks: int) -> list[pl.DataFrame]:
     bounds = [(f.height * rank // nranks, f.height * (rank + 1) // nranks) for f in frames]
     return [f.slice(low, high - low) for f, (low, high) in zip(frames, bounds, strict=True)]
 

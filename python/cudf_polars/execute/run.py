@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,11 +19,14 @@ from cudf_polars.lower.fallback import report
 from cudf_polars.lower.footers import read_row_groups
 from cudf_polars.lower.lowering import lower_plan
 from cudf_polars.lower.physical import Estimate, Held, Stream
-from cudf_polars.plan.nodes import DataFrameScan, OpaqueNode, Plan, walk_nodes
+from cudf_polars.plan.nodes import DataFrameScan, Plan, walk_nodes
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
-__all__ = ["Query", "QueryOutcome", "explain_query", "read_query", "run_query"]
+__all__ = ["QUERY_FLAGS", "Query", "QueryOutcome", "explain_query", "read_query", "run_query"]
+
+QUERY_FLAGS = tuple(n for n in inspect.signature(pl.QueryOptFlags).parameters if hasattr(pl.QueryOptFlags, n))
+"""The names of Polars' optimisation flags."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,9 @@ class Query:
     ----------
     plan
         The typed plan. Its in-memory frames are this rank's part of the rows.
-    constant_frames
-        In-memory frames are constants that Polars made of the query, the same on all ranks.
     """
 
     plan: Plan
-    constant_frames: bool
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,7 @@ class QueryOutcome:
 
 def read_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> Query:
     """Read ``lf`` with these optimisations; raises what Polars says of a query that is wrong."""
-    plan = read_plan(lf, optimizations)
-    return Query(plan, _frames_are_constants(lf, plan))
+    return Query(read_plan(lf, optimizations))
 
 
 def run_query(
@@ -108,7 +108,7 @@ def run_query(
     if not isinstance(query, Query):
         query = read_query(query, optimizations)
     plan = query.plan
-    executor = Executor(transport, optimizations=optimizations)
+    executor = Executor(transport, optimizations=_of_fragments(optimizations))
     agreement = agree_on_query(plan, executor.allgather_bytes)
     builder = StreamBuilder(options.settings(transport.nranks), executor.measure)
     root = lower_plan(
@@ -116,20 +116,22 @@ def run_query(
         builder,
         footers=functools.cache(read_row_groups),
         frame_sizes=agreement.frame_sizes,
-        constant_frames=query.constant_frames,
     )
     frame = agree_on_end(executor.result(root), executor.allgather_bytes)
     report(builder.fallbacks, options.fallback_mode)
-    equal_frames = () if query.constant_frames else agreement.equal_frames
-    return QueryOutcome(frame, builder.fallbacks, root, executor.measured, equal_frames)
+    return QueryOutcome(frame, builder.fallbacks, root, executor.measured, agreement.equal_frames)
 
 
-def _frames_are_constants(lf: pl.LazyFrame, plan: Plan) -> bool:
-    """Whether the plan's in-memory frames were made by Polars (``select(lit(1))``) and none is the user's."""
-    if not any(isinstance(node, DataFrameScan) for node in walk_nodes(plan.root)):
-        return False
-    written = read_plan(lf, pl.QueryOptFlags.none())
-    return not any(isinstance(node, DataFrameScan | OpaqueNode) for node in walk_nodes(written.root))
+def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
+    """Return how fragments are optimised: what they have in common was found in the whole query.
+
+    Where Polars' streaming engine shares a part of a fragment whose one reader ends early, it panics now and then.
+    """
+    flags = pl.QueryOptFlags()
+    for name in QUERY_FLAGS:
+        setattr(flags, name, getattr(optimizations, name))
+    flags.comm_subplan_elim = False
+    return flags
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,6 @@ def explain_query(
         builder,
         footers=functools.cache(read_row_groups),
         frame_sizes=sizes,
-        constant_frames=_frames_are_constants(lf, plan),
     )
     text = explain_physical(root)
     if builder.fallbacks:

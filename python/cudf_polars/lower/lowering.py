@@ -34,7 +34,6 @@ def lower_plan(
     *,
     footers: Footers,
     frame_sizes: Mapping[int, Estimate],
-    constant_frames: bool = False,
 ) -> Stream:
     """Return the stream of the plan's answer.
 
@@ -48,8 +47,6 @@ def lower_plan(
         Reads the row groups of a Parquet file.
     frame_sizes
         By ``id(node)``, what the in-memory frames of all ranks hold together.
-    constant_frames
-        In-memory frames are constants that Polars made of the query: the same on all ranks, so rank 0's count.
     """
     users: Counter[int] = Counter()
     for node in walk_nodes(plan.root):
@@ -59,7 +56,6 @@ def lower_plan(
         demands=order_demands(plan.root),
         users=users,
         frame_sizes=frame_sizes,
-        constant_frames=constant_frames,
         footers=footers,
         lower_node=_lower_node,
     )

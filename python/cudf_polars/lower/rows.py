@@ -84,6 +84,8 @@ def slice_stream(ctx: Context, stream: Stream, offset: int, length: int | None) 
     if length is not None and length >= _OPEN_END:
         length = None
     if builder.is_whole(stream):
+        # rows that every rank has need not be in the same order everywhere
+        stream = builder.disjoint(stream)
         return builder.local(
             "SLICE", [stream], lambda frames, _: frames[0].slice(offset, length), schema=stream.schema
         )

@@ -19,14 +19,13 @@ from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
 from cudf_polars.plan.file_options_v16 import Unreadable, scan_keywords, sink_keywords, snake
 from cudf_polars.plan.functions import FUNCTIONS
+from cudf_polars.plan.placeholder import ROWS, rows_as_column
 from cudf_polars.plan.rebuild import rebuild_scan
 
 __all__ = ["Adapter", "Facts", "Unreadable"]
 
 _VALIDATED = ("inner", "left", "right", "full")
 _PYTHON_SCAN = {"io_plugin": False, "pyarrow": True}
-_ROWS = "__riverrun_rows"
-"""A column that stands for rows of which no column is read."""
 
 _OPERATORS = {
     "Eq": ex.Operator.EQ,
@@ -212,9 +211,7 @@ class Adapter:
         frame = pl.DataFrame._from_pydf(view.df)
         if view.selection is not None:
             raise Unreadable("a data frame with a selection")
-        if not frame.width:
-            # only a column carries a number of rows through exchanges
-            frame = pl.repeat(False, frame.height, dtype=pl.Boolean, eager=True).alias(_ROWS).to_frame()
+        frame = rows_as_column(frame)
         if not schema:
             first = frame.columns[0]
             schema = {first: frame.schema[first]}
@@ -433,7 +430,7 @@ class Adapter:
             return node
         first = next(iter(node.schema))
         rows = ex.Function("is_null", (ex.Column(first, dtype=node.schema[first]),), dtype=pl.Boolean())
-        return nodes.Select(node, (ex.NamedExpr(_ROWS, rows),), schema={_ROWS: pl.Boolean()})
+        return nodes.Select(node, (ex.NamedExpr(ROWS, rows),), schema={ROWS: pl.Boolean()})
 
     def _read_Distinct(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
         child = self._node(view.input)

@@ -446,6 +446,8 @@ class OpaqueSource:
         The result is one value, repeated to any length.
     length_preserving
         The result has a row for each input row.
+    functions
+        Digest of the Python functions in it; empty if there are none.
     """
 
     id: int
@@ -456,6 +458,7 @@ class OpaqueSource:
     elementwise: bool
     scalar: bool
     length_preserving: bool
+    functions: str = ""
 
 
 @dataclass(frozen=True, slots=True)

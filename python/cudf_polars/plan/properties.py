@@ -14,6 +14,7 @@ from cudf_polars.plan.functions import FUNCTIONS, Kind
 
 __all__ = [
     "RowOrder",
+    "calls_python",
     "columns",
     "depends_on_order",
     "groups_depend_on_order",
@@ -289,6 +290,11 @@ def groups_depend_on_order(exprs: Iterable[ex.Expr]) -> bool:
     return any(row_order(e) not in (RowOrder.SCALAR, RowOrder.FIXED) for e in exprs)
 
 
+def calls_python(expr: ex.Expr) -> bool:
+    """Whether the expression calls a function of the user's, of which nothing is known."""
+    return any(isinstance(e, ex.Opaque) and bool(e.source.functions) for e in walk(expr))
+
+
 def is_deterministic(expr: ex.Expr) -> bool:
-    """Whether the same rows always give the same result."""
+    """Whether the same rows always give the same result; of functions of the user's that is taken for granted."""
     return all(FUNCTIONS[e.name].deterministic for e in walk(expr) if isinstance(e, ex.Function))

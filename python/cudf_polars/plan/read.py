@@ -107,9 +107,10 @@ class _Reader:
         # the streaming engine has joins of its own, which the views do not show; fragments are planned again
         flags = flags.copy()
         flags.streaming = False
-        # Polars computes a repeated expression once, as a column that need not have the table's height; fragments
-        # find repeated expressions again
+        # Polars computes a repeated expression once, as a column that need not have the table's height, and turns
+        # select() of constants into a data frame, which would count once for each rank; fragments are planned again
         flags.comm_subexpr_elim = False
+        flags.fast_projection = False
         self._has_frames = _has_frames(lf._ldf.with_optimizations(flags).visit())
         if self._has_frames:
             for name in _LOOK_AT_FRAMES:

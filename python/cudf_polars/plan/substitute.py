@@ -8,6 +8,7 @@ inputs being read as plans of their own. What was replaced is kept, and put back
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -27,6 +28,7 @@ from cudf_polars.plan.placeholder import (
     placeholder_expr,
     placeholder_scan,
 )
+from cudf_polars.plan.user_functions import describe_functions
 
 __all__ = ["CannotSubstitute", "Substitution", "deserialize_plan", "forms", "serialize_plan"]
 
@@ -42,6 +44,10 @@ _INVALID = (
 
 class CannotSubstitute(Exception):
     """The query has no serialised form that can be worked on."""
+
+
+class _WithoutColumns(CannotSubstitute):
+    """A constant that cannot be read: a plugin call needs an input."""
 
 
 def serialize_plan(lf: pl.LazyFrame) -> Any:
@@ -235,7 +241,12 @@ class Substitution:
         empty = [pl.LazyFrame(schema=s) for s in schemas]
         schema = build(empty).collect_schema()
         self.nodes[number] = _ipc_scan(form, schema) or nodes.OpaqueNode(
-            _name(kind, value), children, build, "Polars does not show it", schema=dict(schema)
+            _name(kind, value),
+            children,
+            build,
+            "Polars does not show it",
+            _digest(value, paths),
+            schema=dict(schema),
         )
         result = serialize_plan(placeholder_scan(number, schema)), schema
         self._known_nodes[key] = result
@@ -293,17 +304,23 @@ class Substitution:
         readable = self._readable_expr(form, schema)
         if readable is not False:
             return form
-        changed = _map_expr(form, lambda child: self._expr(child, schema))
+        changed = _map_expr(form, lambda child: self._inner_expr(child, schema))
         if changed != form and self._readable_expr(changed, schema):
             return changed
         return self._placeholder(form, schema)
+
+    def _inner_expr(self, form: Any, schema: pl.Schema) -> Any:
+        try:
+            return self._expr(form, schema)
+        except _WithoutColumns:
+            return form  # a part of what takes its place
 
     def _placeholder(self, form: Any, schema: pl.Schema) -> Any:
         expr = deserialize_expr(form)
         # inside list.filter the element is a column without a name
         roots = tuple(dict.fromkeys(n for n in expr.meta.root_names() if n in schema))
         if not roots:
-            raise CannotSubstitute("an opaque expression without columns")
+            raise _WithoutColumns("an opaque expression without columns")
         types = {root: schema[root] for root in roots}
         key = json.dumps([form, str(types)])
         known = self._known_exprs.get(key)
@@ -326,6 +343,7 @@ class Substitution:
             elementwise,
             scalar,
             preserving,
+            describe_functions(form),
         )
         call = placeholder_expr(
             self._library,
@@ -342,6 +360,25 @@ class Substitution:
 
 
 _RESERVED = nodes.OpaqueNode("reserved", (), lambda frames: pl.LazyFrame(), schema={})
+
+
+def _digest(value: Any, paths: Sequence[tuple[Any, ...]]) -> str:
+    """Return a digest of a node without its inputs: equal on all ranks that run the same query."""
+    for path in paths:
+        value = _put(value, path, None)
+    text = json.dumps(_without_bytes(value), sort_keys=True) + describe_functions(value)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _without_bytes(form: Any) -> Any:
+    """Leave out what is pickled: it may differ between processes, and is described by itself."""
+    if isinstance(form, dict):
+        return {key: _without_bytes(value) for key, value in form.items()}
+    if isinstance(form, list):
+        if len(form) > 16 and all(isinstance(v, int) for v in form):
+            return "bytes"
+        return [_without_bytes(value) for value in form]
+    return form
 
 
 def _inputs(kind: str, value: Any) -> list[tuple[Any, ...]]:
@@ -482,8 +519,9 @@ def traits(form: Any) -> tuple[bool, bool, bool]:
         return False, False, _kind(value["mapping"]) != "Explode"
     if kind == "AnonymousFunction":
         flags = value["options"]["flags"]
-        scalar = "RETURNS_SCALAR" in flags
         elementwise = "ROW_SEPARABLE" in flags and "LENGTH_PRESERVING" in flags
+        # a function of each element makes one value of one value
+        scalar = "RETURNS_SCALAR" in flags or (elementwise and all_scalar)
         preserving = "LENGTH_PRESERVING" in flags
         return elementwise and all_elementwise and not scalar, scalar, preserving and all_preserving
     if kind == "Function" and isinstance(value["function"], dict):

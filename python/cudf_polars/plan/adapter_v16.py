@@ -126,11 +126,6 @@ class Facts(Protocol):
         """
         ...
 
-    @property
-    def exact_times(self) -> bool:
-        """Whether times in literals are whole microseconds."""
-        ...
-
 
 class Adapter:
     """Reads one plan.
@@ -140,9 +135,11 @@ class Adapter:
     traverser
         What ``visit()`` returned.
     facts
-        Called when the query has something that the views leave out; gives ``null_on_oob`` of its gathers,
-        ``validations`` of its joins by the names of their keys, and whether its literals have
-        ``exact_times``.
+        Called when the query has something that the views leave out; gives ``null_on_oob`` of its gathers and
+        ``validations`` of its joins by the names of their keys.
+    exact_times
+        Called when a time or a datetime of nanoseconds is a literal, of which the views show whole microseconds; says
+        whether these are all in the plan.
     opaque_expressions, opaque_nodes
         What placeholders in the plan stand for, by their number.
     placeholder_of
@@ -154,12 +151,14 @@ class Adapter:
         traverser: Any,
         *,
         facts: Callable[[], Facts],
+        exact_times: Callable[[], bool],
         opaque_expressions: Mapping[int, ex.OpaqueSource],
         opaque_nodes: Mapping[int, nodes.Node],
         placeholder_of: Callable[[Any], int | None],
     ) -> None:
         self._nt = traverser
         self._facts = facts
+        self._exact_times = exact_times
         self._opaque_expressions = opaque_expressions
         self._opaque_nodes = opaque_nodes
         self._placeholder_of = placeholder_of
@@ -687,7 +686,7 @@ class Adapter:
         finer = isinstance(value, datetime.time) or (
             isinstance(value, datetime.datetime) and dtype.time_unit == "ns"
         )
-        if finer and not self._facts().exact_times:
+        if finer and not self._exact_times():
             raise Unreadable("a literal of nanoseconds")
         if isinstance(value, list | dict) or isinstance(dtype, pl.Array | pl.Categorical | pl.Enum):
             # only a series holds nested values and categories exactly

@@ -672,7 +672,11 @@ class Adapter:
                 return name, (tuple(f.name for f in dtype.fields),)
             if name == "str.json_decode":
                 return name, (dtype,)
+            if name == "str.strptime" and args[0] is None:
+                name = "str.strptime_inferred"
             return name, (dtype, *args)
+        if name == "to_physical" and _may_hold_categories(inputs[0].dtype):
+            return "to_category_codes", args
         if name == "is_in" and not isinstance(inputs[1], ex.Literal) and inputs[0].dtype != inputs[1].dtype:
             other = inputs[1].dtype
             if not isinstance(other, pl.List | pl.Array) or other.inner != inputs[0].dtype:
@@ -705,6 +709,17 @@ class Adapter:
 
 
 _TRUE = ex.Literal(True, dtype=pl.Boolean())
+
+
+def _may_hold_categories(dtype: pl.DataType | None) -> bool:
+    match dtype:
+        case None | pl.Categorical():
+            return True
+        case pl.List() | pl.Array():
+            return isinstance(dtype.inner, type) or _may_hold_categories(dtype.inner)
+        case pl.Struct():
+            return any(isinstance(f.dtype, type) or _may_hold_categories(f.dtype) for f in dtype.fields)
+    return False
 
 
 def _narrowed(

@@ -446,6 +446,8 @@ class OpaqueSource:
         The result is one value, repeated to any length.
     length_preserving
         The result has a row for each input row.
+    process_local
+        The result says something only in the process that computed it: codes of categories.
     """
 
     id: int
@@ -456,6 +458,7 @@ class OpaqueSource:
     elementwise: bool
     scalar: bool
     length_preserving: bool
+    process_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)

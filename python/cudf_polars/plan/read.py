@@ -194,7 +194,14 @@ class _Reader:
         return True
 
 
-_DESERIALIZE_ERRORS = (pl.exceptions.PolarsError, ValueError, TypeError, KeyError, AttributeError)
+_DESERIALIZE_ERRORS = (
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+)
 
 
 def _view(lf: pl.LazyFrame, flags: Any, facts: Any, substitution: Substitution | None = None) -> nodes.Node:
@@ -218,6 +225,9 @@ def _view(lf: pl.LazyFrame, flags: Any, facts: Any, substitution: Substitution |
     try:
         root = reader.read()
         _verify(root)
+    except pl.exceptions.PanicException as e:
+        # Polars has types inside that Python has no name for: it panics when their schema is asked for
+        raise Unreadable(f"Polars panics when it shows the plan ({e})") from e
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as e:
         if isinstance(e, CannotRebuild):
             raise

@@ -45,16 +45,32 @@ class RankSettings:
         Those of the engine.
     texts
         Those of the C++ library, which knows more keys than the engine.
+    execution
+        How queries are planned and run, where the options do not say all of it: tests send small data the way of
+        large data. None: as the options say.
     """
 
     options: StreamingOptions
     texts: Mapping[str, str]
+    execution: ExecutionOptions | None = None
 
     def library_options(self) -> Options:
         """Return the options of the C++ library; this process's environment fills what is not given."""
         options = Options(dict(self.texts))
         options.insert_if_absent(get_environment_variables())
         return options
+
+    def execution_options(self) -> ExecutionOptions:
+        """Return how queries are planned and run."""
+        if self.execution is not None:
+            return self.execution
+        get = self.options.get
+        return ExecutionOptions(
+            fallback_mode=get("fallback_mode"),
+            broadcast_limit=get("broadcast_limit") or ExecutionOptions.broadcast_limit,
+            target_partition_size=get("target_partition_size") or ExecutionOptions.target_partition_size,
+            max_rows_per_partition=get("max_rows_per_partition"),
+        )
 
 
 def resolve_options(
@@ -96,14 +112,7 @@ class Rank:
         self.comm = comm
         self._library_options = settings.library_options()
         self.context = Context.from_options(comm, self._library_options, statistics=statistics)
-        options = settings.options
-        self._execution_options = ExecutionOptions(
-            fallback_mode=options.get("fallback_mode"),
-            broadcast_limit=options.get("broadcast_limit") or ExecutionOptions.broadcast_limit,
-            target_partition_size=options.get("target_partition_size")
-            or ExecutionOptions.target_partition_size,
-            max_rows_per_partition=options.get("max_rows_per_partition"),
-        )
+        self._execution_options = settings.execution_options()
 
     def gather_cluster_info(self, op_ids: OpIds) -> list[ClusterInfo]:
         """Return where each rank runs, by rank; all ranks call this, within ``bootstrap_timeout`` of each other."""

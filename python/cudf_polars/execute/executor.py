@@ -24,6 +24,7 @@ from cudf_polars.execute.streams import RowCount, conform, read_stream, scan_bat
 from cudf_polars.execute.transport import ArrowStream, Transport
 from cudf_polars.lower.physical import (
     Broadcast,
+    CheckedOrder,
     Gather,
     GlobalRowIndex,
     GlobalSlice,
@@ -223,6 +224,9 @@ class Executor:
                 return self._ordered_concat(stream)
             case WithScalars():
                 return _Rows(frame=self._scalars(stream))
+            case CheckedOrder():
+                self._check_order(stream)
+                return _Rows()
             case _:
                 raise TypeError(f"the executor does not know the stream {type(stream).__name__}")
 
@@ -247,6 +251,8 @@ class Executor:
             assert scalars is not None
             main = self._lazy(stream.inputs[0], memo, inputs)
             frame = main.with_columns(_literal(column) for column in scalars).select(list(stream.schema))
+        elif isinstance(stream, CheckedOrder):
+            frame = self._lazy(stream.inputs[0], memo, inputs)
         else:
             frame = self._source(stream, inputs)
         memo[id(stream)] = frame
@@ -481,6 +487,12 @@ class Executor:
         if frame.height != 1:
             raise AssertionError(f"a scalar sub-result has {frame.height} rows")
         return frame.select(name for name in frame.columns if name not in main.schema)
+
+    def _check_order(self, stream: CheckedOrder) -> None:
+        """Raise what Polars raises of an as-of join over unsorted rows, on all ranks, unless the parts are in order."""
+        ends = self._collect(stream.inputs[1]).lazy()
+        (key,) = stream.inputs[1].schema
+        ends.join_asof(ends.head(0), on=key).collect()
 
 
 def _literal(column: pl.Series) -> pl.Expr:

@@ -24,6 +24,7 @@ from cudf_polars.lower.scans import lower_frame_scan, lower_python_scan, lower_s
 from cudf_polars.lower.sorts import lower_sort
 from cudf_polars.plan import nodes
 from cudf_polars.plan.nodes import Node, Plan, walk_nodes
+from cudf_polars.plan.properties import is_process_local
 
 __all__ = ["lower_plan"]
 
@@ -64,6 +65,9 @@ def lower_plan(
 
 def _lower_node(ctx: Context, node: Node) -> Stream:
     operator = _OPERATORS.get(type(node), _on_one_rank)
+    if node.children and any(map(is_process_local, node.expressions)):
+        inputs = [ctx.lower(child) for child in node.children]
+        return ctx.on_one_rank(node, inputs, "each process has its own codes of categories")
     return operator(ctx, node)
 
 

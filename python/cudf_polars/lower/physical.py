@@ -18,6 +18,7 @@ from cudf_polars.lower.spread import Spread
 
 __all__ = [
     "Broadcast",
+    "CheckedOrder",
     "Estimate",
     "Gather",
     "GlobalRowIndex",
@@ -270,6 +271,19 @@ class WithScalars(Stream):
         """One line for ``explain``."""
         names = [name for name in self.inputs[1].schema if name in self.schema]
         return f"WITH SCALARS ({', '.join(names)})"
+
+
+@dataclass(eq=False, kw_only=True)
+class CheckedOrder(Stream):
+    """The first input, whose parts Polars takes for sorted, once their ends were seen to be in order over the ranks.
+
+    The second input has one column: on all ranks, the first and the last value that is not null of each rank's part.
+    """
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return f"CHECK ORDER over the ranks by {', '.join(self.inputs[1].schema)}"
 
 
 def walk(root: Stream) -> list[Stream]:

@@ -23,14 +23,20 @@ from cudf_polars.plan.nodes import (
     Unnest,
     Unpivot,
 )
-from cudf_polars.plan.properties import calls_python, groups_depend_on_order, is_deterministic, pair_by_order
+from cudf_polars.plan.properties import (
+    calls_python,
+    groups_depend_on_order,
+    is_deterministic,
+    is_process_local,
+    pair_by_order,
+)
 
 __all__ = ["is_same_on_all_ranks"]
 
 
 def is_same_on_all_ranks(node: Node) -> bool:
     """Whether ``node``, over the same rows in any order, always gives the same rows in some order."""
-    if not all(is_deterministic(expr) and not calls_python(expr) for expr in node.expressions):
+    if any(not is_deterministic(e) or calls_python(e) or is_process_local(e) for e in node.expressions):
         return False
     if getattr(node, "slice", None) is not None and not isinstance(node, Scan):
         return False

@@ -125,11 +125,6 @@ class Facts(Protocol):
         """
         ...
 
-    @property
-    def exact_times(self) -> bool:
-        """Whether times in literals are whole microseconds."""
-        ...
-
 
 class Adapter:
     """Reads one plan.
@@ -139,9 +134,11 @@ class Adapter:
     traverser
         What ``visit()`` returned.
     facts
-        Called when the query has something that the views leave out; gives ``null_on_oob`` of its gathers,
-        ``validations`` of its joins by the names of their keys, and whether its literals have
-        ``exact_times``.
+        Called when the query has something that the views leave out; gives ``null_on_oob`` of its gathers and
+        ``validations`` of its joins by the names of their keys.
+    exact_times
+        Called when a time or a datetime of nanoseconds is a literal, of which the views show whole microseconds; says
+        whether these are all in the plan.
     opaque_expressions, opaque_nodes
         What placeholders in the plan stand for, by their number.
     placeholder_of
@@ -153,12 +150,14 @@ class Adapter:
         traverser: Any,
         *,
         facts: Callable[[], Facts],
+        exact_times: Callable[[], bool],
         opaque_expressions: Mapping[int, ex.OpaqueSource],
         opaque_nodes: Mapping[int, nodes.Node],
         placeholder_of: Callable[[Any], int | None],
     ) -> None:
         self._nt = traverser
         self._facts = facts
+        self._exact_times = exact_times
         self._opaque_expressions = opaque_expressions
         self._opaque_nodes = opaque_nodes
         self._placeholder_of = placeholder_of
@@ -670,7 +669,11 @@ class Adapter:
                 return name, (tuple(f.name for f in dtype.fields),)
             if name == "str.json_decode":
                 return name, (dtype,)
+            if name == "str.strptime" and args[0] is None:
+                name = "str.strptime_inferred"
             return name, (dtype, *args)
+        if name == "to_physical" and _may_hold_categories(inputs[0].dtype):
+            return "to_category_codes", args
         if name == "is_in" and not isinstance(inputs[1], ex.Literal) and inputs[0].dtype != inputs[1].dtype:
             other = inputs[1].dtype
             if not isinstance(other, pl.List | pl.Array) or other.inner != inputs[0].dtype:
@@ -684,7 +687,7 @@ class Adapter:
         finer = isinstance(value, datetime.time) or (
             isinstance(value, datetime.datetime) and dtype.time_unit == "ns"
         )
-        if finer and not self._facts().exact_times:
+        if finer and not self._exact_times():
             raise Unreadable("a literal of nanoseconds")
         if isinstance(value, list | dict) or isinstance(dtype, pl.Array | pl.Categorical | pl.Enum):
             # only a series holds nested values and categories exactly
@@ -703,6 +706,17 @@ class Adapter:
 
 
 _TRUE = ex.Literal(True, dtype=pl.Boolean())
+
+
+def _may_hold_categories(dtype: pl.DataType | None) -> bool:
+    match dtype:
+        case None | pl.Categorical():
+            return True
+        case pl.List() | pl.Array():
+            return isinstance(dtype.inner, type) or _may_hold_categories(dtype.inner)
+        case pl.Struct():
+            return any(isinstance(f.dtype, type) or _may_hold_categories(f.dtype) for f in dtype.fields)
+    return False
 
 
 def _narrowed(

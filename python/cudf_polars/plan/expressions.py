@@ -448,6 +448,8 @@ class OpaqueSource:
         The result has a row for each input row.
     functions
         Digest of the Python functions in it; empty if there are none.
+    process_local
+        The result says something only in the process that computed it: codes of categories.
     """
 
     id: int
@@ -459,6 +461,7 @@ class OpaqueSource:
     scalar: bool
     length_preserving: bool
     functions: str = ""
+    process_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ __all__ = [
     "is_deterministic",
     "is_elementwise",
     "is_length_preserving",
+    "is_process_local",
     "is_scalar",
     "is_scalar_aggregation",
     "needs_whole_column",
@@ -116,6 +117,24 @@ def is_elementwise(expr: ex.Expr) -> bool:
         case ex.Opaque():
             return expr.source.elementwise and all(is_elementwise(e) for e in expr.inputs)
     return False
+
+
+def _is_one_value(expr: ex.Expr) -> bool:
+    """Whether this is a series of one value, which repeats to any number of rows beside a column."""
+    return (
+        isinstance(expr, ex.Literal)
+        and isinstance(expr.value, ex.FrozenSeries)
+        and len(expr.value.series) == 1
+    )
+
+
+def is_process_local(expr: ex.Expr) -> bool:
+    """Whether the result says something only in the process that computed it (codes of categories)."""
+    return any(
+        (isinstance(e, ex.Function) and FUNCTIONS[e.name].process_local)
+        or (isinstance(e, ex.Opaque) and e.source.process_local)
+        for e in walk(expr)
+    )
 
 
 def is_length_preserving(expr: ex.Expr) -> bool:
@@ -258,10 +277,8 @@ def _function_order(expr: ex.Function) -> RowOrder:
 
 def _row_inputs(expr: ex.Function) -> tuple[ex.Expr, ...]:
     """Return the inputs of a function that give it a value a row."""
-    if expr.name in ("is_in", "replace", "replace_strict") or expr.name.endswith("_many"):
-        # what to look for may be a whole column of literals
-        return tuple(e for e in expr.inputs if not isinstance(e, ex.Literal))
-    return expr.inputs
+    rest = tuple(e for e in expr.inputs if not _is_one_value(e))
+    return expr.inputs if all(map(is_scalar, rest)) else rest
 
 
 def depends_on_order(expr: ex.Expr) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -90,13 +90,7 @@ class _Facts:
 
     null_on_oob: bool | None
     validations: Mapping[tuple[str, ...], str | None]
-    times: Callable[[], bool]
     notes: tuple[str, ...] = ()
-
-    @property
-    def exact_times(self) -> bool:
-        """Whether times in literals are whole microseconds."""
-        return self.times()
 
 
 class _Reader:
@@ -157,28 +151,19 @@ class _Reader:
         size = _frame_bytes(self._lf._ldf.with_optimizations(self._flags).visit())
         if size > _SERIALIZE_LIMIT:
             note = "large data frames: 'validate' of joins and 'null_on_oob' of gathers are not looked up"
-            return _Facts(False, {}, _unknown, (note,))
+            return _Facts(False, {}, (note,))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 binary = self._lf.serialize()
         except Exception as e:  # whatever the pickling of the user's functions raises
             note = f"not serialisable ({type(e).__name__}): 'validate' and 'null_on_oob' are not known"
-            return _Facts(False, {}, _unknown, (note,))
-        small = len(binary) <= _SUBSTITUTE_LIMIT
-        times: Callable[[], bool] = _unknown
-        if re.search(rb"Nanoseconds|Time", binary) is None:
-            times = _exact
-        elif small:
-            times = self._times_are_exact
+            return _Facts(False, {}, (note,))
         if re.search(rb"OneToOne|OneToMany|ManyToOne|null_on_oob\xc3", binary) is None:
-            return _Facts(False, {}, times)
-        if not small:
+            return _Facts(False, {})
+        if len(binary) > _SUBSTITUTE_LIMIT:
             raise Unreadable("options of joins or gathers in a query with large data frames")
-        return _facts_of(serialize_plan(self._lf), times)
-
-    def _times_are_exact(self) -> bool:
-        return _times_are_exact(serialize_plan(self._lf))
+        return _facts_of(serialize_plan(self._lf))
 
     # --- placeholders ----------------------------------------------------------------------
 
@@ -210,7 +195,14 @@ class _Reader:
         return True
 
 
-_DESERIALIZE_ERRORS = (pl.exceptions.PolarsError, ValueError, TypeError, KeyError, AttributeError)
+_DESERIALIZE_ERRORS = (
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+)
 
 
 def _view(lf: pl.LazyFrame, flags: Any, facts: Any, substitution: Substitution | None = None) -> nodes.Node:
@@ -226,6 +218,7 @@ def _view(lf: pl.LazyFrame, flags: Any, facts: Any, substitution: Substitution |
     reader = adapter(
         traverser,
         facts=facts,
+        exact_times=lambda: _times_are_exact(lf._ldf.with_optimizations(flags).describe_optimized_plan()),
         opaque_expressions={} if substitution is None else substitution.expressions,
         opaque_nodes={} if substitution is None else substitution.nodes,
         placeholder_of=source_number,
@@ -233,6 +226,9 @@ def _view(lf: pl.LazyFrame, flags: Any, facts: Any, substitution: Substitution |
     try:
         root = reader.read()
         _verify(root)
+    except pl.exceptions.PanicException as e:
+        # Polars has types inside that Python has no name for: it panics when their schema is asked for
+        raise Unreadable(f"Polars panics when it shows the plan ({e})") from e
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as e:
         if isinstance(e, CannotRebuild):
             raise
@@ -268,15 +264,7 @@ def _frame_bytes(traverser: Any) -> int:
     return sum(int(frame.estimated_size()) for _, frame in frame_scans(traverser))
 
 
-def _exact() -> bool:
-    return True
-
-
-def _unknown() -> bool:
-    return False
-
-
-def _facts_of(form: Any, times: Callable[[], bool]) -> _Facts:
+def _facts_of(form: Any) -> _Facts:
     out_of_bounds = {bool(g.get("null_on_oob")) for g in forms(form, "Gather") if "idx" in g}
     validations: dict[tuple[str, ...], str | None] = {}
     for join in forms(form, "Join"):
@@ -291,7 +279,6 @@ def _facts_of(form: Any, times: Callable[[], bool]) -> _Facts:
     return _Facts(
         null_on_oob=None if len(out_of_bounds) > 1 else out_of_bounds == {True},
         validations=validations,
-        times=times,
     )
 
 
@@ -299,19 +286,10 @@ def _output_name(form: Any) -> str:
     return str(deserialize_expr(form).meta.output_name(raise_if_undetermined=False))
 
 
-def _times_are_exact(form: Any) -> bool:
-    """Whether all time and nanosecond literals are whole microseconds, which is what the views show."""
-    for literal in forms(form, "Scalar"):
-        if not isinstance(literal, dict):
-            continue
-        if int(literal.get("Time") or 0) % 1000:
-            return False
-        value = next(iter(literal.values()))
-        is_datetime = "Datetime" in literal or "DatetimeOwned" in literal
-        if is_datetime and isinstance(value, list) and value[1] == "Nanoseconds" and value[0] % 1000:
-            return False
-    for cast in forms(form, "Cast"):
-        to_finer = re.search(r"Nanoseconds|\"Time\"|'Time'", str(cast.get("dtype")))
-        if to_finer and not any(True for _ in forms(cast["expr"], "Column")):
-            return False  # a number that becomes a time
-    return True
+def _times_are_exact(text: str) -> bool:
+    """Whether all times and datetimes in the text of an optimised plan are whole microseconds.
+
+    Polars' optimiser makes literals that the query does not hold: ``t <= 09:00`` becomes ``t <= 09:00:00.000000999``
+    when ``t`` has nanoseconds.
+    """
+    return re.search(r":\d\d\.\d{6}(?!000)\d{3}", text) is None

@@ -411,7 +411,7 @@ def _join(node: nodes.Join, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyF
             tolerance=a.tolerance,
             coalesce=node.coalesce,
             allow_exact_matches=a.allow_exact_matches,
-            check_sortedness=a.check_sortedness,
+            check_sortedness=a.check_sortedness and not a.left_by,  # else Polars warns that it cannot
         )
     if node.how == "ie":
         predicates = [

@@ -332,6 +332,8 @@ class Substitution:
         ((name, dtype),) = result.items()
         number = len(self.expressions)
         elementwise, scalar, preserving = traits(form)
+        local = _is_process_local(form)
+        elementwise = elementwise and not local
         capsule = TypeCapsule(dtype)
         self._capsules.append(capsule)
         self.expressions[number] = OpaqueSource(
@@ -344,6 +346,7 @@ class Substitution:
             scalar,
             preserving,
             describe_functions(form),
+            local,
         )
         call = placeholder_expr(
             self._library,
@@ -481,6 +484,13 @@ def _chosen(form: Any, names: Iterator[str]) -> Any:
     if isinstance(form, list) and form and not isinstance(form[0], int):
         return [_chosen(value, names) for value in form]
     return form
+
+
+def _is_process_local(form: Any) -> bool:
+    """Whether an expression reads or gives codes of categories."""
+    functions = [value.get("function") for value in forms(form, "Function")]
+    of_categories = [_kind(f["Categorical"]) for f in functions if _kind(f) == "Categorical"]
+    return "ToPhysical" in functions or "Physical" in of_categories or "To" in of_categories
 
 
 def traits(form: Any) -> tuple[bool, bool, bool]:

@@ -206,3 +206,18 @@ def test_substitute_takes_the_largest() -> None:
     assert substitute(outer, {inner: ex.Column("s"), ex.Column("a"): ex.Column("t")}) == ex.BinaryOp(
         ex.Operator.ADD, ex.Column("s"), ex.Column("t")
     )
+
+
+def test_what_polars_calls_no_row_wise_is_not(catalogue: dict[str, ex.Expr]) -> None:
+    """Polars' own planner knows which functions need more than the row."""
+    wrong = []
+    for text, expr in catalogue.items():
+        if isinstance(expr, ex.Column | ex.Opaque) or not is_elementwise(expr):
+            continue
+        try:
+            separable = evaluate(text).meta.is_row_separable()
+        except pl.exceptions.PolarsError:
+            continue  # not without its schema
+        if not separable:
+            wrong.append(text)
+    assert wrong == []

@@ -19,7 +19,6 @@ from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import Rank, RankSettings, resolve_options
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.run import QueryOutcome
-from cudf_polars.streaming.actor_graph.collectives.common import next_op_ids
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
@@ -40,7 +39,8 @@ class SPMDEngine(StreamingEngine):
     Parameters
     ----------
     comm
-        A communicator to use; it stays open when the engine shuts down. By default the engine makes one.
+        A communicator to use; it stays open when the engine shuts down. By default the engine makes one. Several
+        engines may share one, seven at a time; all ranks have to start them in the same order.
     rapidsmpf_options, executor_options, engine_options
         Options by group, see :class:`StreamingOptions`. Explicit options go before environment variables.
 
@@ -102,7 +102,8 @@ class SPMDEngine(StreamingEngine):
                 comm = single.new_communicator(settings.library_options(), progress)
         self._rank: Rank | None = Rank(comm, settings, statistics)
         self.last_query: QueryOutcome | None = None
-        super().__init__(settings.options, self._rank.gather_cluster_info(next_op_ids()))
+        cluster_info, self._op_ids = self._rank.start()
+        super().__init__(settings.options, cluster_info)
 
     def _open_rank(self, what: str) -> Rank:
         self._check_open(what)
@@ -136,22 +137,23 @@ class SPMDEngine(StreamingEngine):
         rank, self._rank = self._rank, None
         if rank is not None:
             rank.close()
+            self._op_ids.release()
 
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
         rank = self._open_rank("statistics")
-        transport = RapidsmpfTransport(rank.context, next_op_ids())
+        transport = RapidsmpfTransport(rank.context, self._op_ids.next())
         values = transport.allgather_bytes(rank.statistics(clear=clear), op=0)
         return [Statistics.deserialize(value) for value in values]
 
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
-        self.last_query = self._open_rank("the engine").run(lf, next_op_ids(), optimizations)
+        self.last_query = self._open_rank("the engine").run(lf, self._op_ids.next(), optimizations)
         return self.last_query.frame
 
     def _sink(
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
         rank = self._open_rank("the engine")
-        self.last_query = rank.sink(lf, next_op_ids(), optimizations, target, extension, **kwargs)
+        self.last_query = rank.sink(lf, self._op_ids.next(), optimizations, target, extension, **kwargs)
 
 
 def allgather_polars_dataframe(*, engine: SPMDEngine, local_df: pl.DataFrame, op_id: int) -> pl.DataFrame:

@@ -17,6 +17,7 @@ from cudf_polars.engine.core import StreamingEngine
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import Rank, RankSettings, resolve_options
+from cudf_polars.engine.turns import QueryCall, QueryCancelled
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.run import QueryOutcome
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from polars import QueryOptFlags
     from rapidsmpf.communicator.communicator import Communicator
     from rapidsmpf.streaming.core.context import Context
+
+    from cudf_polars.streaming.actor_graph.collectives.common import OpIds
 
 __all__ = ["SPMDEngine", "allgather_polars_dataframe"]
 
@@ -128,7 +131,8 @@ class SPMDEngine(StreamingEngine):
     def __exit__(self, *exception: object) -> None:
         """Shut the engine down; if the block raised, the other ranks are told why before this one leaves."""
         error = exception[1] if len(exception) > 1 else None
-        if isinstance(error, Exception) and self._owns_comm and not self._closed and self.nranks > 1:
+        others_wait = self.nranks > 1 and not self._closed and not self._turns.is_fork
+        if isinstance(error, Exception) and self._owns_comm and others_wait:
             self._open_rank("comm").abort(error)
         super().__exit__(*exception)
 
@@ -146,8 +150,21 @@ class SPMDEngine(StreamingEngine):
         return [Statistics.deserialize(value) for value in values]
 
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
-        self.last_query = self._open_rank("the engine").run(lf, self._op_ids.next(), optimizations)
-        return self.last_query.frame
+        rank = self._open_rank("the engine")
+        op_ids = self._op_ids.next()
+        call = self._current_call
+        call.on_cancel(lambda: self._cancel(call, rank, op_ids))
+        # Ranks count the same queries, also where one was cancelled before it began.
+        outcome = None if call.cancelled else rank.run(lf, op_ids, optimizations)
+        if outcome is None or call.cancelled:
+            raise QueryCancelled("the query was cancelled")
+        self.last_query = outcome
+        return outcome.frame
+
+    def _cancel(self, call: QueryCall, rank: Rank, op_ids: OpIds) -> None:
+        """End a query on all ranks. What still runs of it here disturbs no other: its operations have ended."""
+        rank.abandon(op_ids, QueryCancelled("the query was cancelled"))
+        self._turns.give_up(call)
 
     def _sink(
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any

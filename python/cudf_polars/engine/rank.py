@@ -25,12 +25,13 @@ from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import Query, QueryOutcome, run_query
+from cudf_polars.streaming.actor_graph.collectives.common import CommunicatorOpIds, LaneOffer
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
     from rapidsmpf.communicator.communicator import Communicator
 
-    from cudf_polars.streaming.actor_graph.collectives.common import OpIds
+    from cudf_polars.streaming.actor_graph.collectives.common import EngineOpIds, OpIds
 
 __all__ = ["Rank", "RankSettings", "resolve_options"]
 
@@ -114,12 +115,22 @@ class Rank:
         self.context = Context.from_options(comm, self._library_options, statistics=statistics)
         self._execution_options = settings.execution_options()
 
-    def gather_cluster_info(self, op_ids: OpIds) -> list[ClusterInfo]:
-        """Return where each rank runs, by rank; all ranks call this, within ``bootstrap_timeout`` of each other."""
-        mine = json.dumps(asdict(ClusterInfo.local(int(get_device_memory())))).encode()
+    def start(self) -> tuple[list[ClusterInfo], EngineOpIds]:
+        """Meet the other ranks of an engine; all of them call this, within ``bootstrap_timeout`` of each other.
+
+        Returns
+        -------
+        Where each rank runs, by rank, and the engine's operation ids.
+        """
+        numbering = CommunicatorOpIds.of(self.comm)
+        op_ids, offer = numbering.start()
+        info = asdict(ClusterInfo.local(int(get_device_memory())))
+        mine = json.dumps({"info": info, "lanes": asdict(offer)}).encode()
         timeout = bootstrap_timeout(self._library_options)
-        everyone = RapidsmpfTransport(self.context, op_ids).allgather_bytes(mine, op=0, timeout=timeout)
-        return [ClusterInfo(**json.loads(value)) for value in everyone]
+        gathered = RapidsmpfTransport(self.context, op_ids).allgather_bytes(mine, op=0, timeout=timeout)
+        everyone = [json.loads(value) for value in gathered]
+        engine_op_ids = numbering.take([LaneOffer(**value["lanes"]) for value in everyone])
+        return [ClusterInfo(**value["info"]) for value in everyone], engine_op_ids
 
     def run(
         self, query: pl.LazyFrame | Query, op_ids: OpIds, optimizations: QueryOptFlags | None

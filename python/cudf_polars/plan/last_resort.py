@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from cudf_polars.plan import nodes
+from cudf_polars.plan.optimized import look
 
 __all__ = ["frame_scans", "opaque_query"]
 
@@ -30,9 +31,8 @@ def opaque_query(lf: pl.LazyFrame, flags: Any, reason: str) -> nodes.OpaqueNode:
         Why it is not read.
     """
     schema = lf.collect_schema()
-    traverser = lf._ldf.with_optimizations(flags).visit()
     # Polars panics when a plan with replaced nodes ends in a sink, so a sink runs with the frames it has
-    frames = [] if _is_sink(traverser) else [frame for _, frame in frame_scans(traverser)]
+    frames = look(lf, flags, lambda plan: [] if _is_sink(plan) else [frame for _, frame in frame_scans(plan)])
 
     def build(children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
         if not frames:

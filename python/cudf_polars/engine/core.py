@@ -11,20 +11,23 @@ import os
 import socket
 import threading
 from abc import abstractmethod
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import polars as pl
 from polars.lazyframe.query_result import SingleNodeQueryResult
 from rapidsmpf.statistics import Statistics
 
+from cudf_polars.engine import catalog_sinks
 from cudf_polars.engine.options import StreamingOptions
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
 
 __all__ = ["ClusterInfo", "StreamingEngine"]
+
+T = TypeVar("T")
 
 RESERVED_EXECUTOR_OPTIONS = frozenset({"cluster", "spmd_context", "ray_context", "dask_context"})
 RESERVED_ENGINE_OPTIONS = frozenset({"memory_resource", "executor"})
@@ -160,6 +163,18 @@ class StreamingEngine(pl.Engine):
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
         """Run a query and write its rows."""
+
+    def _sink_catalog(
+        self,
+        lf: pl.LazyFrame,
+        write: Callable[[pl.LazyFrame], T],
+        step: str,
+        optimizations: QueryOptFlags,
+        *,
+        commits_later: bool,
+    ) -> T:
+        """Run a query and let one process write its rows: here the client, to which they come."""
+        return write(self._run(lf, optimizations).lazy())
 
     @abstractmethod
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
@@ -312,6 +327,44 @@ class StreamingEngine(pl.Engine):
         frames = list(lfs)
         return asyncio.to_thread(self.collect_all, frames, optimizations=optimizations)
 
+    def sink_catalog(
+        self,
+        lf: pl.LazyFrame,
+        write: Callable[[pl.LazyFrame], T],
+        *,
+        step: str,
+        optimizations: QueryOptFlags,
+        commits_later: bool,
+    ) -> T:
+        """Run the query and let one process commit its rows to a catalog; see :mod:`~cudf_polars.engine.catalog_sinks`.
+
+        Parameters
+        ----------
+        lf
+            The query.
+        write
+            Called by one process, with the rows of all ranks, which it can read once. If there is but one rank, and no
+            client, with the query itself.
+        step
+            What writes, for messages.
+        optimizations
+            For the query.
+        commits_later
+            What ``write`` returns commits when it is told to.
+
+        Returns
+        -------
+        What ``write`` returned, on every rank.
+
+        Raises
+        ------
+        NotImplementedError
+            If several ranks would commit later.
+        """
+        with self._lock:
+            self._check_open("the engine")
+            return self._sink_catalog(lf, write, step, optimizations, commits_later=commits_later)
+
     def _sink_locked(self, lf: pl.LazyFrame, target: object, extension: str, kwargs: dict[str, Any]) -> None:
         optimizations = cast("QueryOptFlags", kwargs.pop("optimizations"))
         with self._lock:
@@ -341,3 +394,6 @@ class StreamingEngine(pl.Engine):
         ):
             if function(batch):
                 return
+
+
+catalog_sinks.install(StreamingEngine)

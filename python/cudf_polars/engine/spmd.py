@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import polars as pl
 from rapidsmpf import bootstrap
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from rapidsmpf.streaming.core.context import Context
 
 __all__ = ["SPMDEngine", "allgather_polars_dataframe"]
+
+T = TypeVar("T")
 
 
 class SPMDEngine(StreamingEngine):
@@ -152,6 +154,23 @@ class SPMDEngine(StreamingEngine):
     ) -> None:
         rank = self._open_rank("the engine")
         self.last_query = rank.sink(lf, next_op_ids(), optimizations, target, extension, **kwargs)
+
+    def _sink_catalog(
+        self,
+        lf: pl.LazyFrame,
+        write: Callable[[pl.LazyFrame], T],
+        step: str,
+        optimizations: QueryOptFlags,
+        *,
+        commits_later: bool,
+    ) -> T:
+        rank = self._open_rank("the engine")
+        if self.nranks == 1:
+            return write(lf)
+        self.last_query, result = rank.write_once(
+            lf, next_op_ids(), optimizations, write, step, commits_later=commits_later
+        )
+        return result
 
 
 def allgather_polars_dataframe(*, engine: SPMDEngine, local_df: pl.DataFrame, op_id: int) -> pl.DataFrame:

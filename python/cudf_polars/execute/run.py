@@ -20,6 +20,7 @@ from cudf_polars.lower.footers import read_row_groups
 from cudf_polars.lower.lowering import lower_plan
 from cudf_polars.lower.physical import Estimate, Held, Stream
 from cudf_polars.plan.fingerprint import dump, fingerprint, first_difference
+from cudf_polars.plan.last_resort import check_own_frames
 from cudf_polars.plan.nodes import DataFrameScan, OpaqueNode, Plan, walk_nodes
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
@@ -106,6 +107,7 @@ def run_query(
         return QueryOutcome(lf.collect(engine="streaming", optimizations=optimizations), [], None)
     if not isinstance(query, Query):
         query = read_query(query, optimizations)
+        check_own_frames(query.plan.root)
     plan = query.plan
     executor = Executor(transport, optimizations=optimizations)
     frame_sizes = _agree(plan, executor)

@@ -15,7 +15,9 @@ import polars as pl
 from cudf_polars.plan import nodes
 from cudf_polars.plan.optimized import look
 
-__all__ = ["frame_scans", "opaque_query"]
+__all__ = ["check_own_frames", "frame_scans", "opaque_query"]
+
+_SINK_WITH_FRAMES = "a sink with its data frames"
 
 
 def opaque_query(lf: pl.LazyFrame, flags: Any, reason: str) -> nodes.OpaqueNode:
@@ -31,8 +33,11 @@ def opaque_query(lf: pl.LazyFrame, flags: Any, reason: str) -> nodes.OpaqueNode:
         Why it is not read.
     """
     schema = lf.collect_schema()
-    # Polars panics when a plan with replaced nodes ends in a sink, so a sink runs with the frames it has
-    frames = look(lf, flags, lambda plan: [] if _is_sink(plan) else [frame for _, frame in frame_scans(plan)])
+    is_sink, frames = look(lf, flags, lambda plan: (_is_sink(plan), [frame for _, frame in frame_scans(plan)]))
+    name = "query"
+    if is_sink and frames:
+        # Polars panics when a plan with replaced nodes ends in a sink, so a sink runs with the frames it has
+        name, frames = _SINK_WITH_FRAMES, []
 
     def build(children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
         if not frames:
@@ -40,7 +45,22 @@ def opaque_query(lf: pl.LazyFrame, flags: Any, reason: str) -> nodes.OpaqueNode:
         return pl.LazyFrame._scan_python_function(dict(schema), _Query(lf, flags, children), is_pure=False)
 
     inputs = tuple(nodes.DataFrameScan(frame, schema=dict(frame.schema)) for frame in frames)
-    return nodes.OpaqueNode("query", inputs, build, reason, schema=dict(schema))
+    return nodes.OpaqueNode(name, inputs, build, reason, schema=dict(schema))
+
+
+def check_own_frames(root: nodes.Node) -> None:
+    """Refuse a query that would see the data frames of one rank only, where each rank has its own.
+
+    Raises
+    ------
+    NotImplementedError
+        If the query is one opaque node that ends in a sink and has frames of its own.
+    """
+    if isinstance(root, nodes.OpaqueNode) and root.name == _SINK_WITH_FRAMES:
+        raise NotImplementedError(
+            f"this lazy sink would write the rows of one rank's data frames only ({root.reason}): collect the query"
+            " without the sink first, and sink the result"
+        )
 
 
 class _Query:

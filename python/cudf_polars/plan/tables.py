@@ -100,11 +100,15 @@ def _native(form: Any) -> Any | None:
     with_schema = serialize_plan(pl.scan_parquet(paths[0], schema=in_files))["Scan"]["scan_type"]
     options = {**value["scan_type"]["Parquet"]["options"]}
     options["schema"] = with_schema["Parquet"]["options"]["schema"]
-    native = {"Scan": {**value, "scan_type": {"Parquet": {**value["scan_type"]["Parquet"], "options": options}}}}
+    native = {
+        "Scan": {**value, "scan_type": {"Parquet": {**value["scan_type"]["Parquet"], "options": options}}}
+    }
     return serialize_plan(deserialize_plan(native).select(schema.names()))
 
 
 def _deletes_rows(table: Any) -> bool:
     """Whether the table has rows in its files that are deleted."""
     features = table.protocol().reader_features
-    return bool(features) and "deletionVectors" in features and len(pl.DataFrame(table.deletion_vectors())) > 0
+    return (
+        bool(features) and "deletionVectors" in features and len(pl.DataFrame(table.deletion_vectors())) > 0
+    )

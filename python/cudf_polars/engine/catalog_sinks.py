@@ -23,7 +23,7 @@ _MARK = "_polars_own"
 _NAMES = ("sink_delta", "sink_iceberg")
 
 
-def install(engine_type: type) -> None:
+def install(engine_type: type[Any]) -> None:
     """Wrap the catalog sinks of ``pl.LazyFrame``; again does nothing.
 
     Parameters
@@ -37,7 +37,7 @@ def install(engine_type: type) -> None:
             setattr(pl.LazyFrame, name, _wrapped(own, engine_type))
 
 
-def _wrapped(own: Callable[..., Any], engine_type: type) -> Callable[..., Any]:
+def _wrapped(own: Callable[..., Any], engine_type: type[Any]) -> Callable[..., Any]:
     signature = inspect.signature(own)
 
     @functools.wraps(own)

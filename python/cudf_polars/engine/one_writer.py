@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Callable
-from typing import TypeVar, cast
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
 
 import cloudpickle
 import polars as pl
@@ -14,7 +15,7 @@ from cudf_polars.engine.relay import RankReply, portable, remote_error
 from cudf_polars.execute.streams import scan_stream
 from cudf_polars.execute.transport import Transport
 
-__all__ = ["write_on_one_rank"]
+__all__ = ["Written", "write_on_one_rank"]
 
 T = TypeVar("T")
 
@@ -22,7 +23,27 @@ T = TypeVar("T")
 _FIRST_OP = 1 << 11
 
 
-def write_on_one_rank(part: pl.DataFrame, transport: Transport, write: Callable[[pl.LazyFrame], T]) -> T:
+@dataclass(frozen=True)
+class Written(Generic[T]):
+    """How writing ended on the rank that wrote, as all ranks know it."""
+
+    _value: T | None
+    _error: BaseException | None
+
+    def result(self) -> T:
+        """Return what the writing rank returned, or raise its error.
+
+        Ranks that are still hearing how it ended must not be told that the query has failed: call this after the
+        query's last collective, where an error of this rank is none of the others'.
+        """
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._value)
+
+
+def write_on_one_rank(
+    part: pl.DataFrame, transport: Transport, write: Callable[[pl.LazyFrame], T]
+) -> Written[T]:
     """Gather all rows on rank 0, which writes them while they come in; all ranks end alike.
 
     Parameters
@@ -36,12 +57,10 @@ def write_on_one_rank(part: pl.DataFrame, transport: Transport, write: Callable[
 
     Returns
     -------
-    What ``write`` returned, on all ranks.
+    What ``write`` returned or raised, on all ranks.
 
     Raises
     ------
-    Exception
-        On all ranks, what ``write`` raised on rank 0.
     RankFailedError
         If another rank fails before all its rows are with rank 0: then the rows end in an error, and ``write`` has not
         seen all of them.
@@ -49,23 +68,21 @@ def write_on_one_rank(part: pl.DataFrame, transport: Transport, write: Callable[
     schema = dict(part.schema)
     rows = transport.gather(part, op=_FIRST_OP)
     del part
-    reply, error = RankReply(), None
+    reply, raised = RankReply(), None
     if transport.rank == 0:
         try:
             reply.value = write(scan_stream(rows, schema))
-        except Exception as raised:
-            error = raised
-            reply.traceback = "".join(traceback.format_exception(raised))
-            reply.error = _copy(raised)
+        except Exception as error:
+            raised = error
+            reply.traceback = "".join(traceback.format_exception(error))
+            reply.error = _copy(error)
     said = transport.allgather_bytes(
         cloudpickle.dumps(reply) if transport.rank == 0 else b"", op=_FIRST_OP + 1
     )
-    if error is not None:
-        raise error
-    answer = reply if transport.rank == 0 else pickle.loads(said[0])
-    if answer.error is not None:
-        raise remote_error("rank 0", answer)
-    return cast("T", answer.value)
+    if transport.rank == 0:
+        return Written(reply.value, raised)
+    answer = pickle.loads(said[0])
+    return Written(answer.value, None if answer.error is None else remote_error("rank 0", answer))
 
 
 def _copy(error: Exception) -> BaseException:

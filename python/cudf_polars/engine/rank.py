@@ -202,8 +202,8 @@ class Rank:
             outcome = run_query(query, transport, optimizations=optimizations, options=options)
             part = [outcome.frame]
             outcome = replace(outcome, frame=outcome.frame.clear())
-            result = write_on_one_rank(part.pop(), transport, write)  # nobody else holds the rows
-        return outcome, result
+            written = write_on_one_rank(part.pop(), transport, write)  # nobody else holds the rows
+        return outcome, written.result()
 
     def statistics(self, *, clear: bool) -> bytes:
         """Return this rank's statistics, serialised, and begin anew if ``clear``."""

@@ -33,7 +33,9 @@ def opaque_query(lf: pl.LazyFrame, flags: Any, reason: str) -> nodes.OpaqueNode:
         Why it is not read.
     """
     schema = lf.collect_schema()
-    is_sink, frames = look(lf, flags, lambda plan: (_is_sink(plan), [frame for _, frame in frame_scans(plan)]))
+    is_sink, frames = look(
+        lf, flags, lambda plan: (_is_sink(plan), [frame for _, frame in frame_scans(plan)])
+    )
     name = "query"
     if is_sink and frames:
         # Polars panics when a plan with replaced nodes ends in a sink, so a sink runs with the frames it has

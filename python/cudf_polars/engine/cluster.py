@@ -8,14 +8,12 @@ each rank the query and its part of in-memory frames. Ranks answer with a
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import polars as pl
 from rapidsmpf import bootstrap
@@ -26,7 +24,7 @@ from cudf_polars.engine.core import ClusterInfo, StreamingEngine
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.relay import RankReply, emit, remote_error
 from cudf_polars.engine.shipping import pack_query, unpack_frame
-from cudf_polars.engine.sinks import write_frame
+from cudf_polars.engine.sinks import destination, report_one_writer, write_rows
 from cudf_polars.streaming.actor_graph.collectives.common import EPOCH_BITS
 
 if TYPE_CHECKING:
@@ -131,23 +129,21 @@ class ClusterEngine(StreamingEngine):
     def _sink(
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
-        if not isinstance(target, str | os.PathLike):
+        where = destination(target, self.nranks)
+        if not isinstance(where, str | Path):
             # A file object, say, is only here.
-            write_frame(self._run(lf, optimizations), target, extension, **kwargs)
+            if self.nranks > 1:
+                report_one_writer(target, self._options.get("fallback_mode"))
+            write_rows(self._run(lf, optimizations).lazy(), target, extension, **kwargs)
             return
         packed = pack_query(lf, optimizations, self.nranks)
-        path = _absolute(target)
-        self._call("sink", [(query, path, extension, kwargs) for query in packed])
+        # A path that does not depend on this process's folder.
+        text = str(where.expanduser().absolute()) if isinstance(where, Path) else where
+        self._call("sink", [(query, text, extension, kwargs) for query in packed])
 
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
         answers = self._call("statistics", [(clear,)] * self.nranks)
         return [Statistics.deserialize(value) for value in answers]
-
-
-def _absolute(path: str | os.PathLike[str]) -> str:
-    """Return a path that does not depend on this process's folder."""
-    text = os.fspath(path)
-    return text if urlsplit(text).scheme else str(Path(text).expanduser().absolute())
 
 
 def _copy(error: RankFailedError) -> RankFailedError:

@@ -19,6 +19,7 @@ import polars as pl
 from polars.lazyframe.query_result import SingleNodeQueryResult
 from rapidsmpf.statistics import Statistics
 
+from cudf_polars.engine import catalog_sinks
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.turns import QueryCall, Turns
 
@@ -165,6 +166,18 @@ class StreamingEngine(pl.Engine):
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
         """Run a query and write its rows."""
+
+    def _sink_catalog(
+        self,
+        lf: pl.LazyFrame,
+        write: Callable[[pl.LazyFrame], T],
+        step: str,
+        optimizations: QueryOptFlags,
+        *,
+        commits_later: bool,
+    ) -> T:
+        """Run a query and let one process write its rows: here the client, to which they come."""
+        return write(self._run(lf, optimizations).lazy())
 
     @abstractmethod
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
@@ -359,6 +372,44 @@ class StreamingEngine(pl.Engine):
         call = QueryCall("collect_all_async()")
         return self._on_thread(lambda: [self._collect(lf, optimizations, call) for lf in frames], call)
 
+    def sink_catalog(
+        self,
+        lf: pl.LazyFrame,
+        write: Callable[[pl.LazyFrame], T],
+        *,
+        step: str,
+        optimizations: QueryOptFlags,
+        commits_later: bool,
+    ) -> T:
+        """Run the query and let one process commit its rows to a catalog; see :mod:`~cudf_polars.engine.catalog_sinks`.
+
+        Parameters
+        ----------
+        lf
+            The query.
+        write
+            Called by one process, with the rows of all ranks, which it can read once. If there is but one rank, and no
+            client, with the query itself.
+        step
+            What writes, for messages.
+        optimizations
+            For the query.
+        commits_later
+            What ``write`` returns commits when it is told to.
+
+        Returns
+        -------
+        What ``write`` returned, on every rank.
+
+        Raises
+        ------
+        NotImplementedError
+            If several ranks would commit later.
+        """
+        with self._turn(QueryCall(step)):
+            self._check_open("the engine")
+            return self._sink_catalog(lf, write, step, optimizations, commits_later=commits_later)
+
     def _sink_locked(self, lf: pl.LazyFrame, target: object, extension: str, kwargs: dict[str, Any]) -> None:
         optimizations = cast("QueryOptFlags", kwargs.pop("optimizations"))
         with self._turn(QueryCall(f"sink_{extension}()")):
@@ -388,3 +439,6 @@ class StreamingEngine(pl.Engine):
         ):
             if function(batch):
                 return
+
+
+catalog_sinks.install(StreamingEngine)

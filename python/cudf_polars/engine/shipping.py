@@ -18,8 +18,10 @@ import cloudpickle
 import polars as pl
 
 from cudf_polars.execute.run import QUERY_FLAGS, Query, read_query
+from cudf_polars.plan.datasets import versions_pinned
 from cudf_polars.plan.last_resort import frame_scans
 from cudf_polars.plan.nodes import DataFrameScan, walk_nodes
+from cudf_polars.plan.optimized import look
 
 __all__ = ["PackedQuery", "pack_frame", "pack_query", "unpack_frame", "unpack_query"]
 
@@ -80,7 +82,7 @@ def pack_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags, nranks: int) -
     flags = {name: bool(getattr(optimizations, name)) for name in QUERY_FLAGS}
     try:
         if not _has_frames(lf, optimizations):
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), versions_pinned():
                 warnings.simplefilter("ignore")
                 return [PackedQuery(flags, lf.serialize())] * nranks
         query = read_query(lf, optimizations)
@@ -115,7 +117,7 @@ def unpack_query(
 
 def _has_frames(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> bool:
     try:
-        return bool(frame_scans(lf._ldf.with_optimizations(optimizations._pyoptflags).visit()))
+        return bool(look(lf, optimizations._pyoptflags, frame_scans))
     except (pl.exceptions.PolarsError, OSError, NotImplementedError):
         return False  # files that are not here, or a wrong query: the ranks look for themselves
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import polars as pl
 from rapidsmpf import bootstrap
@@ -33,6 +33,9 @@ __all__ = ["EqualFramesWarning", "SPMDEngine", "allgather_polars_dataframe"]
 
 class EqualFramesWarning(UserWarning):
     """All ranks of an SPMD job hold the same rows in memory, and a query reads them as parts of one table."""
+
+
+T = TypeVar("T")
 
 
 class SPMDEngine(StreamingEngine):
@@ -192,6 +195,23 @@ class SPMDEngine(StreamingEngine):
         rank = self._open_rank("the engine")
         self.last_query = rank.sink(lf, self._op_ids.next(), optimizations, target, extension, **kwargs)
         self._warn_of_equal_frames(self.last_query)
+
+    def _sink_catalog(
+        self,
+        lf: pl.LazyFrame,
+        write: Callable[[pl.LazyFrame], T],
+        step: str,
+        optimizations: QueryOptFlags,
+        *,
+        commits_later: bool,
+    ) -> T:
+        rank = self._open_rank("the engine")
+        if self.nranks == 1:
+            return write(lf)
+        self.last_query, result = rank.write_once(
+            lf, self._op_ids.next(), optimizations, write, step, commits_later=commits_later
+        )
+        return result
 
 
 def allgather_polars_dataframe(*, engine: SPMDEngine, local_df: pl.DataFrame, op_id: int) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from cudf_polars.lower.fallback import report
 from cudf_polars.lower.footers import read_row_groups
 from cudf_polars.lower.lowering import lower_plan
 from cudf_polars.lower.physical import Estimate, Held, Stream
+from cudf_polars.plan.last_resort import check_own_frames
 from cudf_polars.plan.nodes import DataFrameScan, Plan, walk_nodes
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
@@ -107,6 +108,7 @@ def run_query(
         return QueryOutcome(lf.collect(engine="streaming", optimizations=optimizations), [], None)
     if not isinstance(query, Query):
         query = read_query(query, optimizations)
+        check_own_frames(query.plan.root)
     plan = query.plan
     executor = Executor(transport, optimizations=_of_fragments(optimizations))
     agreement = agree_on_query(plan, executor.allgather_bytes)

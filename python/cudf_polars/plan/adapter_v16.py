@@ -246,6 +246,8 @@ class Adapter:
         )
 
     def _read_Scan(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
+        if not view.paths:  # a filter of partition columns has left no file; Polars makes no scan of none
+            return nodes.DataFrameScan(pl.DataFrame(schema=schema), schema=schema)
         options = view.file_options
         for unusual in (
             "deletion_files",

@@ -17,9 +17,12 @@ from typing import Any
 import polars as pl
 
 from cudf_polars.plan import nodes
+from cudf_polars.plan.optimized import look
 from cudf_polars.plan.placeholder import read_frame, rows_as_column
 
-__all__ = ["frame_scans", "opaque_query"]
+__all__ = ["check_own_frames", "frame_scans", "opaque_query"]
+
+_SINK_WITH_FRAMES = "a sink with its data frames"
 
 
 def opaque_query(lf: pl.LazyFrame, flags: Any, reason: str) -> nodes.OpaqueNode:
@@ -35,18 +38,23 @@ def opaque_query(lf: pl.LazyFrame, flags: Any, reason: str) -> nodes.OpaqueNode:
         Why it is not read.
     """
     schema = lf.collect_schema()
-    traverser = lf._ldf.with_optimizations(flags).visit()
-    # Polars panics when a plan with replaced nodes ends in a sink, so a sink runs with the frames it has
-    found = [] if _is_sink(traverser) else frame_scans(traverser)
+    is_sink, carried = look(
+        lf,
+        flags,
+        lambda plan: (_is_sink(plan), [_used(plan, number, frame) for number, frame in frame_scans(plan)]),
+    )
+    name = "query"
+    if is_sink and carried:
+        # Polars panics when a plan with replaced nodes ends in a sink, so a sink runs with the frames it has
+        name, carried = _SINK_WITH_FRAMES, []
 
-    carried = [_used(traverser, number, frame) for number, frame in found]
     inputs = tuple(nodes.DataFrameScan(frame, schema=dict(frame.schema)) for frame in carried)
     text = re.sub(
         r"0x[0-9a-fA-F]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "", lf.explain(optimized=False)
     )
     digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    build = _Build(lf, _flag_values(flags), bool(found), dict(schema))
-    return nodes.OpaqueNode("query", inputs, build, reason, digest, schema=dict(schema))
+    build = _Build(lf, _flag_values(flags), bool(carried), dict(schema))
+    return nodes.OpaqueNode(name, inputs, build, reason, digest, schema=dict(schema))
 
 
 def _flag_values(flags: Any) -> dict[str, bool]:
@@ -81,6 +89,21 @@ class _Build:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._lf = pl.LazyFrame.deserialize(io.BytesIO(state["_lf"]))
+
+
+def check_own_frames(root: nodes.Node) -> None:
+    """Refuse a query that would see the data frames of one rank only, where each rank has its own.
+
+    Raises
+    ------
+    NotImplementedError
+        If the query is one opaque node that ends in a sink and has frames of its own.
+    """
+    if isinstance(root, nodes.OpaqueNode) and root.name == _SINK_WITH_FRAMES:
+        raise NotImplementedError(
+            f"this lazy sink would write the rows of one rank's data frames only ({root.reason}): collect the query"
+            " without the sink first, and sink the result"
+        )
 
 
 class _Query:

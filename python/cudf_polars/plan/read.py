@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,8 +22,10 @@ import polars as pl
 
 from cudf_polars.plan import adapter_v16, nodes
 from cudf_polars.plan.adapter_v16 import Unreadable
+from cudf_polars.plan.datasets import has_datasets
 from cudf_polars.plan.last_resort import frame_scans, opaque_query
 from cudf_polars.plan.opaque import deserialize_expr
+from cudf_polars.plan.optimized import look
 from cudf_polars.plan.placeholder import PlaceholderUnavailable, source_number
 from cudf_polars.plan.rebuild import CannotRebuild, rebuild_node, rebuild_scan
 from cudf_polars.plan.slices import push_slices
@@ -34,6 +36,7 @@ from cudf_polars.plan.substitute import (
     forms,
     serialize_plan,
 )
+from cudf_polars.plan.tables import resolve_tables
 
 __all__ = ["UnsupportedPolarsError", "read_plan"]
 
@@ -105,7 +108,8 @@ class _Reader:
         # select() of constants into a data frame, which would count once for each rank; fragments are planned again
         flags.comm_subexpr_elim = False
         flags.fast_projection = False
-        self._has_frames = _has_frames(lf._ldf.with_optimizations(flags).visit())
+        frames = [frame for _, frame in look(lf, flags, frame_scans)]
+        self._has_frames = bool(frames)
         if self._has_frames:
             for name in _LOOK_AT_FRAMES:
                 setattr(flags, name, False)
@@ -114,9 +118,28 @@ class _Reader:
         # min_by and max_by that Polars makes of sort_by().first() are not shown; unsimplified they are
         self._plain.simplify_expression = False
 
+        self._tables_left, self._unresolved = False, ""
+        if has_datasets(lf):
+            self._resolve_tables(sum(int(frame.estimated_size()) for frame in frames))
+
+    def _resolve_tables(self, frame_bytes: int) -> None:
+        """Put native scans in the place of table formats, of which the views do not show enough."""
+        if frame_bytes > _SUBSTITUTE_LIMIT:
+            self._unresolved = f"it reads a table format beside {frame_bytes >> 20} MiB of data frames"
+            return
+        try:
+            form = serialize_plan(self._lf)
+        except Exception as e:  # whatever the pickling of the user's functions raises
+            self._unresolved = f"it reads a table format and cannot be serialised: {type(e).__name__}: {e}"
+            return
+        tables = resolve_tables(form)
+        self._lf, self._tables_left = tables.lf, not tables.complete
+
     def read(self) -> nodes.Plan:
+        if self._unresolved:
+            return self._whole(self._unresolved)
         reasons: list[str] = []
-        for flags in (self._flags, self._plain):
+        for flags in () if self._tables_left else (self._flags, self._plain):
             try:
                 return self._plan(_view(self._lf, flags, self._facts_if_needed))
             except (Unreadable, CannotRebuild, RecursionError) as e:
@@ -127,7 +150,9 @@ class _Reader:
             reasons.append(str(e).splitlines()[0] if str(e) else type(e).__name__)
         except _DESERIALIZE_ERRORS as e:
             reasons.append(f"{type(e).__name__}: {str(e).splitlines()[0][:200]}")
-        reason = "; ".join(dict.fromkeys(reasons))
+        return self._whole("; ".join(dict.fromkeys(reasons)))
+
+    def _whole(self, reason: str) -> nodes.Plan:
         return nodes.Plan(opaque_query(self._lf, self._flags, reason), notes=(reason,))
 
     def _plan(self, root: nodes.Node, substitution: Substitution | None = None) -> nodes.Plan:
@@ -148,7 +173,7 @@ class _Reader:
 
     @cached_property
     def _facts(self) -> _Facts:
-        size = _frame_bytes(self._lf._ldf.with_optimizations(self._flags).visit())
+        size = look(self._lf, self._flags, _frame_bytes)
         if size > _SERIALIZE_LIMIT:
             note = "large data frames: 'validate' of joins and 'null_on_oob' of gathers are not looked up"
             return _Facts(False, {}, (note,))
@@ -207,7 +232,16 @@ _DESERIALIZE_ERRORS = (
 
 def _view(lf: pl.LazyFrame, flags: Any, facts: Any, substitution: Substitution | None = None) -> nodes.Node:
     """Look at a query through the views, and check that it can be rebuilt."""
-    traverser = lf._ldf.with_optimizations(flags).visit()
+
+    def exact_times() -> bool:
+        return _times_are_exact(lf._ldf.with_optimizations(flags).describe_optimized_plan())
+
+    return look(lf, flags, lambda traverser: _read_view(traverser, facts, exact_times, substitution))
+
+
+def _read_view(
+    traverser: Any, facts: Any, exact_times: Callable[[], bool], substitution: Substitution | None
+) -> nodes.Node:
     version = traverser.version()
     adapter = _ADAPTERS.get(version[0])
     if adapter is None:
@@ -218,7 +252,7 @@ def _view(lf: pl.LazyFrame, flags: Any, facts: Any, substitution: Substitution |
     reader = adapter(
         traverser,
         facts=facts,
-        exact_times=lambda: _times_are_exact(lf._ldf.with_optimizations(flags).describe_optimized_plan()),
+        exact_times=exact_times,
         opaque_expressions={} if substitution is None else substitution.expressions,
         opaque_nodes={} if substitution is None else substitution.nodes,
         placeholder_of=source_number,
@@ -254,10 +288,6 @@ def _verify(root: nodes.Node) -> None:
             raise CannotRebuild(
                 f"{type(node).__name__} has another schema when rebuilt: {built}, {node.schema}"
             )
-
-
-def _has_frames(traverser: Any) -> bool:
-    return any(True for _ in frame_scans(traverser))
 
 
 def _frame_bytes(traverser: Any) -> int:

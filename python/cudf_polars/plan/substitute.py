@@ -19,6 +19,7 @@ from typing import Any
 import polars as pl
 
 from cudf_polars.plan import nodes
+from cudf_polars.plan.datasets import is_dataset, scan_name, versions_pinned
 from cudf_polars.plan.expressions import OpaqueSource
 from cudf_polars.plan.opaque import deserialize_expr, serialize_expr
 from cudf_polars.plan.placeholder import (
@@ -52,7 +53,7 @@ class _WithoutColumns(CannotSubstitute):
 
 def serialize_plan(lf: pl.LazyFrame) -> Any:
     """Return the parsed JSON form of a query."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), versions_pinned():
         warnings.simplefilter("ignore")
         return json.loads(lf.serialize(format="json"))
 
@@ -195,6 +196,8 @@ class Substitution:
             return self._node(value["dsl"])
         paths = _inputs(kind, value)
         if not paths:
+            if is_dataset(form):  # the views show its files only
+                return self._opaque(form, [], [], [])
             lf = deserialize_plan(form)
             if kind in ("DataFrameScan", "PythonScan") or self._is_readable(lf, self):
                 return form, lf.collect_schema()
@@ -244,7 +247,7 @@ class Substitution:
             _name(kind, value),
             children,
             build,
-            "Polars does not show it",
+            _reason(form),
             _digest(value, paths),
             schema=dict(schema),
         )
@@ -427,9 +430,21 @@ def _name(kind: str, value: Any) -> str:
         return "map_batches" if function == "OpaquePython" else function
     if kind == "GroupBy":
         return "map_groups" if value.get("apply") else "group_by"
+    if is_dataset({kind: value}):
+        return scan_name({kind: value})
     if kind == "Scan":
         return f"scan_{_kind(value['scan_type']).lower()}"
     return re.sub(r"(?<!^)(?=[A-Z][a-z])", "_", kind).lower()
+
+
+def _reason(form: Any) -> str:
+    """Say why a node is left to Polars."""
+    if is_dataset(form):
+        return "only Polars itself reads this table exactly"
+    cloud = form["Scan"]["unified_scan_args"]["cloud_options"] if _kind(form) == "Scan" else None
+    if cloud and (cloud.get("config") is not None or cloud.get("credential_provider") is not None):
+        return "its files need credentials"
+    return "Polars does not show it"
 
 
 def _ipc_scan(form: Any, schema: pl.Schema) -> nodes.Scan | None:

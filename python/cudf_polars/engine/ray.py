@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import os
 import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from rapidsmpf.config import Options
@@ -21,6 +20,7 @@ from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import RankSettings, resolve_options
 from cudf_polars.engine.rank_host import RankHost, RankPlan
+from cudf_polars.engine.ray_own_cluster import start_ray
 from cudf_polars.engine.relay import remote_error, run_captured
 
 try:
@@ -213,26 +213,6 @@ class _Actors:
             ray.wait(calls, num_returns=len(calls), timeout=_CLOSE_SECONDS)
 
 
-_NICENESS = "RAY_worker_niceness"
-"""How far Ray's workers stand back for other processes: by 15, with which any of those gets 30 times as much."""
-
-
-@contextlib.contextmanager
-def _own_settings() -> Iterator[None]:
-    """Apply settings for the engine's own Ray while it starts: its processes take them from this environment.
-
-    Ranks wait for each other: a moment in which one has no core, because Ray itself has something to do, costs all.
-    """
-    if _NICENESS in os.environ:
-        yield
-        return
-    os.environ[_NICENESS] = "0"
-    try:
-        yield
-    finally:
-        os.environ.pop(_NICENESS, None)
-
-
 class RayEngine(ClusterEngine):
     """Runs Polars queries on actors of a Ray cluster; ``collect`` returns the whole answer to this process.
 
@@ -310,9 +290,7 @@ class RayEngine(ClusterEngine):
         with contextlib.ExitStack() as stack:
             ours = not ray.is_initialized()
             if ours:
-                with _own_settings():
-                    ray.init(**(ray_init_options or {}))
-                stack.callback(ray.shutdown)
+                start_ray(stack, ray_init_options or {})
             actors = _Actors(num_ranks, bool(settings.options.get("allow_gpu_sharing")), stack)
             names, infos = actors.start(settings, ours=ours)
             stack.callback(actors.leave)

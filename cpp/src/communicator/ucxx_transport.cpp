@@ -10,6 +10,7 @@
 #include <rapidsmpf/core/error.hpp>
 
 #include "ucx_log.hpp"
+#include "ucxx_wakeup.hpp"
 
 namespace rapidsmpf::detail {
 
@@ -91,6 +92,7 @@ UcxTransport::UcxTransport(
       endpoints_(static_cast<std::size_t>(nranks)),
       sent_to_(static_cast<std::size_t>(nranks)) {
     survive_dead_peers();
+    drop_empty_wakeups();
     // Stays -1 for a worker that was made without the wake-up feature: it is polled all the time.
     if (ucp_worker_get_efd(handle_, &event_descriptor_) != UCS_OK) {
         event_descriptor_ = -1;

@@ -16,6 +16,7 @@ import contextlib
 import logging
 import os
 import pickle
+import shutil
 import socket
 import sys
 import tempfile
@@ -111,6 +112,7 @@ def work(channel: socket.socket, stream: BinaryIO) -> None:
         code = 0
     finally:
         # Threads that still run a user's function would keep the process, and with it the client.
+        shutil.rmtree(job["folder"], ignore_errors=True)
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -162,20 +164,18 @@ class _WorkerProcess(ProcessInterface):  # type: ignore[misc]
         Variables of its environment, besides those of this process.
     security
         The key of the cluster.
-    folder
-        Where it may put files.
     """
 
-    def __init__(
-        self, scheduler: str, *, name: object, env: Mapping[str, str], security: Security, folder: str
-    ) -> None:
+    def __init__(self, scheduler: str, *, name: object, env: Mapping[str, str], security: Security) -> None:
         super().__init__(scheduler=scheduler, name=name)
         self._env = {**os.environ, **env}
+        # Only for this account. The worker removes it, too: the client may die.
+        self._folder = tempfile.mkdtemp(prefix="riverrun-dask-")
         self._job = {
             "scheduler": scheduler,
             "name": name,
             "security": security,
-            "folder": folder,
+            "folder": self._folder,
             "config": dict(dask.config.config),
         }
         self._process: asyncio.subprocess.Process | None = None
@@ -224,6 +224,7 @@ class _WorkerProcess(ProcessInterface):  # type: ignore[misc]
             except TimeoutError:
                 process.kill()
                 await process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
         await super().close()
 
 
@@ -253,11 +254,10 @@ def start_own_cluster(
             "DaskEngine encrypts its own cluster, which needs cryptography: pip install 'riverrun[dask]', or"
             " cryptography"
         ) from error
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="riverrun-dask-"))
     with dask.config.set(_QUIET):
         cluster = distributed.SpecCluster(
             workers={
-                i: {"cls": _WorkerProcess, "options": {"env": env, "security": security, "folder": folder}}
+                i: {"cls": _WorkerProcess, "options": {"env": env, "security": security}}
                 for i, env in enumerate(environments)
             },
             scheduler={"cls": _Scheduler, "options": _addresses(security)},

@@ -5,8 +5,8 @@
 The build (``make build-fuzz``) names its fuzzers in ``fuzzers.txt``. Each starts from messages that the library's own
 encoders write, keeps what it learns in ``corpus/<parser>``, and leaves the input of a finding in
 ``findings/<parser>``; ``build/fuzz/fuzzers/<parser>_fuzzer <input>`` shows it again. ``planted_overflow`` has a memory
-error on purpose and passes if it is found. The exit status is 1 on a finding, or where fewer lines of a parser's sources
-are reached than asked for.
+error on purpose and passes if it is found. The exit status is 1 on a finding, or where fewer lines of a parser's
+sources are reached than asked for.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ def run(fuzzer: Fuzzer, seconds: int) -> Outcome:
         f"-max_total_time={seconds}",
         f"-max_len={LARGEST_MESSAGE}",
         f"-artifact_prefix={fuzzer.folder('findings')}/",
+        f"-dict={ROOT / 'cpp' / 'fuzz' / 'limits.dict'}",
         "-print_final_stats=1",
         *LIMITS,
         str(fuzzer.folder("corpus")),

@@ -16,8 +16,9 @@ import pyarrow as pa
 from rapidsmpf.memory.buffer_resource import BufferResource
 from rapidsmpf.table import Table, pack, split_and_pack
 
-# The fuzzer's first byte: make the header's checksum right; look at what the buffers contain in full.
-_REPAIR, _FULL = 1, 2
+# The fuzzer's first byte: make the header's checksum right; look at what the buffers contain in full; make the header's
+# number of rows that of the first column.
+_REPAIR, _FULL, _SAME_ROWS = 1, 2, 4
 
 
 def frames() -> list[pl.DataFrame | pa.Table]:
@@ -47,7 +48,9 @@ def frames() -> list[pl.DataFrame | pa.Table]:
     }
     arrow = {
         "utf8": pa.array(["a", None, "ccc"]),
+        "large_utf8": pa.array(["a", None, "ccc"], pa.large_string()),
         "list": pa.array([[1], [], None], pa.list_(pa.int8())),
+        "list_of_texts": pa.array([["a"], [], None], pa.list_(pa.large_string())),
         "map": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int32())),
         "half": pa.array([1.0, None, 2.0], pa.float16()),
         "fixed": pa.array([b"abcd", None, b"efgh"], pa.binary(4)),
@@ -82,7 +85,7 @@ def main() -> int:
             parts.extend(split_and_pack(table, [1], br).values())
         for part in parts:
             metadata, data = part.metadata, part.to_host_bytes()
-            for choices in (0, _REPAIR, _REPAIR | _FULL):
+            for choices in (_FULL, _REPAIR | _FULL, _REPAIR | _SAME_ROWS):
                 seed = bytes([choices]) + struct.pack("<I", len(metadata)) + metadata + data
                 (folder / f"seed-{number}").write_bytes(seed)
                 number += 1

@@ -2,11 +2,12 @@
 // is read as its users read it: every value, hashed, exported to Arrow and back.
 //
 // An input is: a byte of choices, a 32-bit size, metadata of that size, data. The first choice is to make the header's sizes and
-// checksum right, without which nothing behind it would be looked at. Seeds: scripts/packed_table_seeds.py.
+// checksum right, without which nothing behind it would be looked at; another to make the table as long as its first column. Seeds: scripts/packed_table_seeds.py.
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <random>
 #include <stdexcept>
 
 #include <rapidsmpf/core/crc32c.hpp>
@@ -23,7 +24,7 @@ namespace {
 
 using detail::PackedParts;
 
-enum Choice : std::uint8_t { repair = 1, full = 2 };
+enum Choice : std::uint8_t { repair = 1, full = 2, same_rows = 4 };
 // Rows cost no bytes in columns without buffers: reading them all would take for ever.
 constexpr std::int64_t most_rows = 1 << 14;
 
@@ -46,11 +47,19 @@ class Data {
     std::size_t size_;
 };
 
-// As packed_format.cpp lays the header out: version, size, checksum, rows, bytes of data.
-void repair_header(Bytes& metadata, std::uint64_t data_size) {
-    constexpr std::size_t header_size = 44;
+// As packed_format.cpp lays metadata out: version, size, checksum, rows, bytes of data, size of the schema, which follows; then
+// the nodes, of numbers of eight bytes.
+constexpr std::size_t schema_size_at = 36;
+constexpr std::size_t header_size = 44;
+
+void repair_header(Bytes& metadata, std::uint64_t data_size, bool same_rows) {
     if (metadata.size() < header_size) {
         return;
+    }
+    std::uint64_t schema_size = 0;
+    std::memcpy(&schema_size, metadata.data() + schema_size_at, 8);
+    if (same_rows && metadata.size() - header_size >= 8 && schema_size <= metadata.size() - header_size - 8) {
+        std::memcpy(metadata.data() + 20, metadata.data() + header_size + schema_size, 8);
     }
     std::memcpy(metadata.data(), "RMPT\1\0\0\0", 8);
     std::uint64_t const size = metadata.size();
@@ -280,7 +289,7 @@ void read_input(std::span<std::uint8_t const> bytes) {
     auto const memory = std::make_shared<Data const>(input.rest());
     auto const data = memory->bytes();
     if ((choices & Choice::repair) != 0) {
-        repair_header(metadata, data.size());
+        repair_header(metadata, data.size(), (choices & Choice::same_rows) != 0);
     }
     static_cast<void>(is_packed_table(metadata));
     std::optional<PackedParts> parts;
@@ -321,8 +330,56 @@ void read_input(std::span<std::uint8_t const> bytes) {
     }
 }
 
+// A number at which arithmetic with rows and sizes goes wrong.
+std::uint64_t a_limit(std::minstd_rand& random) {
+    auto const most = random() % 2 == 0 ? std::uint64_t{INT64_MAX} : std::uint64_t{UINT64_MAX};
+    return (most >> (random() % 8)) + random() % 3 - 1;
+}
+
+// Writes such a number into a word of the nodes, which are few bytes of an input, or makes the first column and with it the
+// table so long; false where there are no nodes.
+bool change_a_word(std::span<std::uint8_t> input, std::minstd_rand& random) {
+    constexpr std::size_t word_size = sizeof(std::uint64_t);
+    constexpr std::size_t metadata_at = 1 + sizeof(std::uint32_t);
+    if (input.size() < metadata_at + header_size) {
+        return false;
+    }
+    std::uint32_t metadata_size = 0;
+    std::uint64_t schema_size = 0;
+    std::memcpy(&metadata_size, input.data() + 1, sizeof metadata_size);
+    std::memcpy(&schema_size, input.data() + metadata_at + schema_size_at, sizeof schema_size);
+    auto const rest = input.subspan(metadata_at + header_size);
+    auto const end = metadata_size < header_size ? 0 : std::min(metadata_size - header_size, rest.size());
+    constexpr std::size_t words_without_nulls = 4;  // length, null count, and where the validity is
+    if (schema_size >= end || end - schema_size < words_without_nulls * word_size) {
+        return false;
+    }
+    auto const nodes = rest.subspan(schema_size, end - schema_size);
+    auto const limit = a_limit(random);
+    if (random() % 2 == 0) {
+        input[0] |= Choice::repair | Choice::same_rows;
+        std::fill_n(nodes.begin(), words_without_nulls * word_size, std::uint8_t{0});
+        std::memcpy(nodes.data(), &limit, word_size);
+    } else {
+        auto const word = random() % (nodes.size() / word_size);
+        std::memcpy(nodes.data() + word * word_size, &limit, word_size);
+    }
+    return true;
+}
+
 std::vector<Bytes> seeds() {
     return {};  // tables of every type come from scripts/packed_table_seeds.py, by the library itself
 }
 
 }  // namespace rapidsmpf::fuzz
+
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(
+    std::uint8_t* data, std::size_t size, std::size_t max_size, unsigned seed) {
+    std::minstd_rand random{seed};
+    if (random() % 4 == 0 && rapidsmpf::fuzz::change_a_word({data, size}, random)) {
+        return size;
+    }
+    return LLVMFuzzerMutate(data, size, max_size);
+}

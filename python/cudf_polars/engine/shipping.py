@@ -2,7 +2,8 @@
 
 A query without frames of its own travels as Polars serialises it, and each rank reads it: the client need not reach the
 files. One with frames is read by the client, since Polars serialises frames at 30 MB/s; what travels is the typed plan,
-and to each rank its own rows of the frames.
+and to each rank its own rows of the frames. Both are pickles, or hold some: they travel sealed
+(:mod:`cudf_polars.engine.sealed`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import cloudpickle
 import polars as pl
 
+from cudf_polars.engine.sealed import seal, unseal
 from cudf_polars.execute.run import QUERY_FLAGS, Query, read_query
 from cudf_polars.plan.datasets import versions_pinned
 from cudf_polars.plan.last_resort import frame_scans
@@ -35,9 +37,9 @@ class PackedQuery:
     flags
         Polars' optimisation flags.
     lazy_frame
-        The query as Polars serialises it, or None.
+        The query as Polars serialises it, sealed, or None.
     plan
-        Else the plan that the client has read, pickled without its frames.
+        Else the plan that the client has read, pickled without its frames and sealed.
     frames
         This rank's rows of the plan's frames.
     """
@@ -84,7 +86,7 @@ def pack_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags, nranks: int) -
         if not _has_frames(lf, optimizations):
             with warnings.catch_warnings(), versions_pinned():
                 warnings.simplefilter("ignore")
-                return [PackedQuery(flags, lf.serialize())] * nranks
+                return [PackedQuery(flags, seal(lf.serialize()))] * nranks
         query = read_query(lf, optimizations)
         plan, frames = _dump(query)
     except (pickle.PicklingError, TypeError, AttributeError, pl.exceptions.ComputeError) as error:
@@ -92,19 +94,27 @@ def pack_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags, nranks: int) -
             f"this query cannot be sent to other processes: {error}. Functions and sources in it have to be picklable."
         ) from error
     parts = [_cut(frames, rank, nranks) for rank in range(nranks)]
+    plan = seal(plan)
     return [PackedQuery(flags, None, plan, [pack_frame(frame) for frame in part]) for part in parts]
 
 
 def unpack_query(
     packed: PackedQuery, rank: int, nranks: int
 ) -> tuple[pl.LazyFrame | Query, pl.QueryOptFlags]:
-    """Return a query, with this rank's rows of its frames, and its flags."""
+    """Return a query, with this rank's rows of its frames, and its flags.
+
+    Raises
+    ------
+    SealError
+        If the query is damaged or comes from other versions. Nothing of it has been unpickled then.
+    """
+    content = unseal(packed.plan if packed.lazy_frame is None else packed.lazy_frame)
     flags = pl.QueryOptFlags(**packed.flags)
     if packed.lazy_frame is None:
-        return _load(packed.plan, [unpack_frame(frame) for frame in packed.frames]), flags
+        return _load(content, [unpack_frame(frame) for frame in packed.frames]), flags
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        lf = pl.LazyFrame.deserialize(io.BytesIO(packed.lazy_frame))
+        lf = pl.LazyFrame.deserialize(io.BytesIO(content))
     if nranks == 1:
         return lf, flags
     query = read_query(lf, flags)

@@ -1,4 +1,4 @@
-"""Queries that were once answered wrongly: over files and data frames, on 1 to 3 ranks, with rows on one rank or all."""
+"""Queries that were once answered wrongly: over files and data frames, on 1 to 3 ranks, with all rows on one or not."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 from execute.compare import ORDINARY, TINY, compare_answers
 from execute.local_transport import run_ranks
-from support.wrong_answers import ORDERED, frames, from_files, queries
 
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import run_query
+from support.wrong_answers import ORDERED, frames, from_files, queries
 
 QUERIES = queries()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.pdsh import ranks
+from benchmarks.pdsh.queries import Tables
 from benchmarks.pdsh.ranks import Run, run_on_ranks
 
 FAKE = """#!{python}

@@ -160,7 +160,21 @@ def queries() -> dict[str, Query]:
 
 
 ORDERED = frozenset(
-    "head tail slice_then_sum head_of_some sort_head merge_of_heads head_filtered row_index_alone row_numbers "
-    "first_and_last gather_every sorted_head_twice sorted_beside_rows value_counts_unnested".split()
+    [
+        "head",
+        "tail",
+        "slice_then_sum",
+        "head_of_some",
+        "sort_head",
+        "merge_of_heads",
+        "head_filtered",
+        "row_index_alone",
+        "row_numbers",
+        "first_and_last",
+        "gather_every",
+        "sorted_head_twice",
+        "sorted_beside_rows",
+        "value_counts_unnested",
+    ]
 )
 """The queries whose order of rows Polars promises, over tables whose order is known."""

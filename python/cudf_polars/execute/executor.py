@@ -20,7 +20,14 @@ import polars as pl
 from rapidsmpf.streaming.batch_stream import BatchStream
 
 from cudf_polars.execute.errors import failure_of_rank
-from cudf_polars.execute.streams import RowCount, conform, read_stream, scan_batches, scan_stream
+from cudf_polars.execute.streams import (
+    RowCount,
+    conform,
+    export_frame,
+    read_stream,
+    scan_batches,
+    scan_stream,
+)
 from cudf_polars.execute.transport import ArrowStream, Transport
 from cudf_polars.lower.physical import (
     Broadcast,
@@ -400,7 +407,7 @@ class Executor:
         send: Callable[[ArrowStream, int], ArrowStream],
     ) -> ArrowStream:
         """Hand batches to a collective; what fails while they are made is raised as what it is."""
-        source = BatchStream(pl.Schema(schema), batches)
+        source = BatchStream(pl.Schema(schema), batches, export_frame)
         try:
             return send(source, next(self._ops))
         except BaseException:

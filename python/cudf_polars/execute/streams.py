@@ -13,7 +13,7 @@ from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.transport import ArrowStream
 from cudf_polars.lower.physical import StreamReadTwiceError
 
-__all__ = ["RowCount", "conform", "read_stream", "scan_batches", "scan_stream"]
+__all__ = ["RowCount", "conform", "export_frame", "read_stream", "scan_batches", "scan_stream"]
 
 
 @dataclass
@@ -107,6 +107,11 @@ def read_stream(source: ArrowStream, schema: Mapping[str, pl.DataType]) -> pl.Da
     while (batch := reader.next_batch(list(schema))) is not None:
         frames.append(batch)
     return pl.concat(frames, rechunk=False)
+
+
+def export_frame(frame: pl.DataFrame, array: int, schema: int) -> None:
+    """Export a frame as one record batch into the C structs at these addresses; a panic of Polars is raised here."""
+    frame.to_struct("").rechunk()._s._export_arrow_to_c(array, schema)
 
 
 def conform(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """Batches that Python makes, as an Arrow stream: for producers whose errors must keep their types.
 
-    source = BatchStream(schema, batches)
+    source = BatchStream(schema, batches, export)
     try:
         drain_into_shuffle(source, routing, shuffler, context)
     except Exception:
@@ -25,25 +25,29 @@ __all__ = ["BatchStream"]
 class BatchStream:
     """An Arrow stream of what an iterator yields, to be read once.
 
-    The iterator runs in the thread that pulls the stream, with the GIL. When it raises, whoever pulls gets the text,
-    and :attr:`error` holds the exception.
+    The iterator runs in the thread that pulls the stream, with the GIL. When it or the export raises, whoever pulls gets
+    the text, and :attr:`error` holds the exception.
 
     Parameters
     ----------
     schema
         The type of the rows: an object with ``__arrow_c_schema__``, a struct.
     batches
-        Yields objects with ``__arrow_c_stream__`` that export at most one batch of exactly this type.
+        Yields batches.
+    export
+        ``export(batch, array, schema)`` exports a batch of exactly this type into an ``ArrowArray`` and an ``ArrowSchema``
+        at these addresses.
 
     Attributes
     ----------
     error
-        What the iterator raised, or None.
+        What was raised, or None.
     """
 
-    def __init__(self, schema, batches):
+    def __init__(self, schema, batches, export):
         self._schema = schema
         self._batches = iter(batches)
+        self._export = export
         self._taken = False
         self.error = None
 
@@ -64,12 +68,14 @@ class BatchStream:
         self._taken = True
         return stream_capsule(called_stream(self.__arrow_c_schema__, self._next))
 
-    def _next(self):
+    def _next(self, array, schema):
         if self.error is not None:
             raise self.error
         try:
             batch = next(self._batches, None)
-            return None if batch is None else batch.__arrow_c_stream__()
+            if batch is not None:
+                self._export(batch, array, schema)
+            return batch is not None
         except BaseException as error:
             # Rust's panics are no Exception either.
             self.error = error

@@ -1,11 +1,12 @@
 // Record batches that a Python callable makes one by one, as an Arrow stream that C++ pulls.
 //
 // The producer of a stream that crosses the C interface can only hand a text over when it fails, and must not throw or
-// panic. Here Python makes the batches: what its code raises, a panic of a Rust library among it, is caught where it
-// happens, and the exception itself stays with the Python object.
+// panic. Here Python makes and exports the batches: what its code raises, a panic of a Rust library among it, is caught
+// where it happens, and the exception itself stays with the Python object.
 #pragma once
 
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,7 +24,7 @@ namespace detail {
 
 struct CalledStream {
     SharedObject schema;  // () -> capsule `arrow_schema`
-    SharedObject next;    // () -> capsule `arrow_array_stream` with one batch, or None at the end
+    SharedObject next;    // (address of an ArrowArray, address of an ArrowSchema) -> filled, or at the end
     std::string error;
 
     static CalledStream& of(ArrowArrayStream* self) {
@@ -50,38 +51,35 @@ struct CalledStream {
             return ENOMEM;  // no memory for the text
         }
     }
-    static PyObject* call(SharedObject const& callable) {
-        PyObject* const result = PyObject_CallObject(callable.get(), nullptr);
+    // callable(*arguments), a new reference; takes over the reference to the arguments, which may be null.
+    static SharedObject call(SharedObject const& callable, PyObject* arguments) {
+        PyObject* const result = PyObject_CallObject(callable.get(), arguments);
+        Py_XDECREF(arguments);
         if (result == nullptr) {
             throw PythonError::fetch();
         }
-        return result;
+        return adopt(result);
     }
     static int get_schema(ArrowArrayStream* self, ArrowSchema* out) {
         return of(self).guarded([&] {
-            SharedObject const capsule = adopt(call(of(self).schema));
-            open_schema(capsule.get()).move_to(out);
+            open_schema(call(of(self).schema, nullptr).get()).move_to(out);
             return 0;
         });
     }
     static int get_next(ArrowArrayStream* self, ArrowArray* out) {
         *out = ArrowArray{};
         return of(self).guarded([&] {
-            for (;;) {
-                SharedObject const capsule = adopt(call(of(self).next));
-                if (capsule.get() == Py_None) {
-                    return 0;
-                }
-                ArrowStreamOwner batch = open_stream(capsule.get());
-                if (int const code = batch->get_next(batch.get(), out); code != 0) {
-                    auto const* const text = batch->get_last_error(batch.get());
-                    of(self).error = text == nullptr ? "a batch could not be exported" : text;
-                    return code;
-                }
-                if (out->release != nullptr) {
-                    return 0;
-                }
+            ArrowArrayOwner array;
+            ArrowSchemaOwner schema;  // the stream's own says the same
+            auto const address = [](auto* target) {
+                return static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(target));
+            };
+            auto const filled =
+                call(of(self).next, Py_BuildValue("(KK)", address(array.out()), address(schema.out())));
+            if (PyObject_IsTrue(filled.get()) == 1) {
+                array.move_to(out);
             }
+            return 0;
         });
     }
     static char const* get_last_error(ArrowArrayStream* self) {

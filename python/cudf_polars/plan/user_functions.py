@@ -68,8 +68,9 @@ def _describe(value: Any, depth: int) -> str:
             parts: list[Any] = [value.__qualname__]
         else:
             parts = [value.__code__, value.__defaults__, value.__kwdefaults__]
-            names = value.__code__.co_names
-            parts += [value.__globals__[n] for n in names if isinstance(value.__globals__.get(n), _PLAIN)]
+            known = value.__globals__
+            names = [n for n in value.__code__.co_names if n in known]
+            parts += [known[n] for n in names if isinstance(known[n], _PLAIN)]
         for cell in value.__closure__ or ():
             try:
                 parts.append(cell.cell_contents)
@@ -86,4 +87,14 @@ def _describe(value: Any, depth: int) -> str:
         return f"{{{', '.join(f'{inner(k)}: {inner(v)}' for k, v in value.items())}}}"
     if isinstance(value, type | types.BuiltinFunctionType):
         return f"{value.__module__}.{value.__qualname__}"
+    if callable(value):
+        # an object that is called: its code and what it holds
+        state = {name: getattr(value, name) for name in _attributes(value)}
+        return f"{type(value).__qualname__}({inner(type(value).__call__)}, {inner(state)})"
     return type(value).__qualname__
+
+
+def _attributes(value: object) -> list[str]:
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    names = [*vars(value), *slots] if hasattr(value, "__dict__") else slots
+    return sorted(name for name in names if hasattr(value, name) and not name.startswith("__"))

@@ -67,8 +67,8 @@ def _map_datasets(form: Any, change: Callable[[Any], Any]) -> Any:
     return form
 
 
-_DECIDES = ("column_mapping", "default_values", "deletion_files", "row_index", "pre_slice", "projection")
-"""What may change which rows a scan gives, beyond its files."""
+_DECIDES = ("column_mapping", "default_values", "deletion_files", "pre_slice", "projection")
+"""What may change what a scan gives, beyond its files."""
 
 
 def _native(form: Any) -> Any | None:
@@ -83,11 +83,11 @@ def _native(form: Any) -> Any | None:
         return None
     schema = dataset.schema()
     paths = dataset.table().file_uris()
+    row_index = asked["row_index"]
     if not paths:
-        return serialize_plan(pl.LazyFrame(schema=schema))
+        return None if row_index is not None else serialize_plan(pl.LazyFrame(schema=schema))
     scan, _ = dataset.to_dataset_scan()
-    native = serialize_plan(scan)
-    value = native["Scan"]
+    value = serialize_plan(scan)["Scan"]
     if "Parquet" not in value["scan_type"]:
         return None
     if any(value["unified_scan_args"][name] is not None for name in _DECIDES):
@@ -98,12 +98,15 @@ def _native(form: Any) -> Any | None:
     if not in_files:
         return None
     with_schema = serialize_plan(pl.scan_parquet(paths[0], schema=in_files))["Scan"]["scan_type"]
-    options = {**value["scan_type"]["Parquet"]["options"]}
-    options["schema"] = with_schema["Parquet"]["options"]["schema"]
+    reader = value["scan_type"]["Parquet"]
+    schema_of_files = with_schema["Parquet"]["options"]["schema"]
     native = {
-        "Scan": {**value, "scan_type": {"Parquet": {**value["scan_type"]["Parquet"], "options": options}}}
+        **value,
+        "unified_scan_args": {**value["unified_scan_args"], "row_index": row_index},
+        "scan_type": {"Parquet": {**reader, "options": {**reader["options"], "schema": schema_of_files}}},
     }
-    return serialize_plan(deserialize_plan(native).select(schema.names()))
+    names = schema.names() if row_index is None else [row_index["name"], *schema.names()]
+    return serialize_plan(deserialize_plan({"Scan": native}).select(names))
 
 
 def _deletes_rows(table: Any) -> bool:

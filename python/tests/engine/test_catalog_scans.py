@@ -90,7 +90,8 @@ def test_tables_on_ranks(folder):
 with SPMDEngine() as engine:
     for name, query in table_queries(Path(sys.argv[2])).items():
         part, answer, said = collect(query)
-        check_query(name, answer, query)
+        if engine.rank == 0:
+            check_query(name, answer, query)
         if name.startswith(("renamed", "deleted")):
             assert len(said) == 1 and "only Polars itself reads this table" in said[0], (name, said)
         else:

@@ -267,7 +267,7 @@ class Adapter:
         hive_parts: pl.DataFrame | None = None
         if view.hive_parts is not None:
             hive_parts = pl.DataFrame._from_pydf(view.hive_parts)
-            hive_columns = dict(hive_parts.schema)
+            hive_columns = dict(hive_parts.schema) | _unread_keys(view.paths[0], options, hive_parts, schema)
         elif options.hive_options is not None and options.hive_options["enabled"]:
             hive_columns = {}
         kind, keywords = scan_keywords(view.scan_type, options)
@@ -730,6 +730,15 @@ def _narrowed(
     rows = None if n_rows is None else (0, n_rows)
     out = replace(scan, predicate=predicate, slice=rows, schema=schema)
     return out if schema else _scan_of_one_column(out)
+
+
+def _unread_keys(
+    path: str, options: Any, hive_parts: pl.DataFrame, schema: nodes.Schema
+) -> dict[str, pl.DataType]:
+    """Return the columns in a file's path that the query does not use; their types do not matter, their names do."""
+    start = int((options.hive_options or {}).get("hive_start_idx") or 0)
+    keys = [part.partition("=")[0] for part in str(path)[start:].split("/")[:-1] if "=" in part]
+    return {key: pl.String() for key in keys if key not in hive_parts.schema and key not in schema}
 
 
 def _variant(enum_value: Any) -> str:

@@ -461,6 +461,8 @@ class Adapter:
     def _read_HConcat(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
         inputs = tuple(self._node(i) for i in view.inputs)
         _parallel, strict, broadcast = view.options
+        # Polars takes no notice of an input without columns and rows
+        inputs = tuple(i for i in inputs if not _is_nothing(i)) or inputs
         return nodes.HConcat(inputs, strict=strict, broadcast_unit_length=broadcast, schema=schema)
 
     def _read_MergeSorted(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
@@ -719,6 +721,11 @@ def _may_hold_categories(dtype: pl.DataType | None) -> bool:
         case pl.Struct():
             return any(isinstance(f.dtype, type) or _may_hold_categories(f.dtype) for f in dtype.fields)
     return False
+
+
+def _is_nothing(node: nodes.Node) -> bool:
+    """Whether this was a data frame without columns and rows."""
+    return isinstance(node, nodes.DataFrameScan) and node.frame.columns == [ROWS] and not node.frame.height
 
 
 def _narrowed(

@@ -65,3 +65,10 @@ def test_a_type_that_python_has_no_name_for() -> None:
     plan, rebuilt = read_and_rebuild(query)
     assert isinstance(plan.root, nodes.OpaqueNode)
     assert_same_answer(rebuilt, query, "streaming")
+
+
+def test_nothing_beside_a_table() -> None:
+    table = pl.LazyFrame({"a": [1, 2]})
+    query = pl.concat([table, table.select([])], how="horizontal")
+    _, rebuilt = read_and_rebuild(query)
+    assert_same_answer(rebuilt, query, "streaming")

@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: build quickstart test test-cpp test-python build-fuzz fuzz fuzz-quick build-asan test-asan test-asan-mpi test-tsan test-gpu test-long test-repeat lint format bench clean help
+.PHONY: build quickstart test test-cpp test-python build-fuzz fuzz fuzz-quick build-asan test-asan test-asan-mpi test-tsan test-gpu test-long test-repeat test-polars-suite lint format bench clean help
 
 PYTHON ?= python3
 SCALE ?= 1
@@ -49,6 +49,7 @@ help:
 	@echo "make test-gpu     all tests that are not about the CPU, on this machine's GPUs"
 	@echo "make test-long    many more random programs of collectives: PROGRAMS=20000"
 	@echo "make test-repeat  collectives between processes, 50 times each: REPEATS=50"
+	@echo "make test-polars-suite  Polars' own tests on 2 ranks: POLARS_TESTS=<archive or folder of them>"
 
 # The virtual environment with everything that building, testing and linting need.
 $(VENV)/.ready: pyproject.toml scripts/requirements.py
@@ -190,6 +191,15 @@ test-repeat: build
 	@$(call programs,tests,$(TESTS)/ctest)
 	ctest --test-dir build/wheel/cpp -j $(TESTS_AT_ONCE) -R '(collective|peer_memory)_process' \
 	    --repeat until-fail:$(REPEATS) --output-on-failure --no-tests=error
+
+# Polars' own tests with every lazy collect on 2 ranks, as users run it and with every limit 0. The tests are no part of
+# this repository: POLARS_TESTS names an archive or a folder of py-polars/tests of Polars' repository.
+test-polars-suite: build
+	@$(BIN)/python scripts/requirements.py polars-suite > $(VENV)/requirements-polars-suite.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r $(VENV)/requirements-polars-suite.txt
+	@status=0; for mode in "" --tiny; do \
+	    $(BIN)/python scripts/polars_suite.py $$mode --fallbacks || status=1; \
+	done; exit $$status
 
 lint: $(VENV)/.ready
 	@$(BIN)/python scripts/lint.py --junit $(RESULTS)/lint.xml

@@ -90,8 +90,8 @@ std::shared_ptr<UcxxCommunicator> create_ucxx_comm(
     auto worker = make_ucxx_worker(job.reach);
     auto const addresses = coordinator->gather(ucxx_worker_address(*worker), timeout);
     auto comm = UcxxCommunicator::connect(
-        membership.rank, addresses, std::move(worker), std::move(coordinator), std::move(options),
-        std::move(progress_thread));
+        membership.rank, addresses, membership.token, std::move(worker), std::move(coordinator),
+        std::move(options), std::move(progress_thread));
     // A rank must not leave again before the others have attached to its memory.
     comm->barrier(timeout);
     return comm;

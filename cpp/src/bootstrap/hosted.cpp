@@ -1,7 +1,5 @@
 #include <rapidsmpf/bootstrap/hosted.hpp>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <utility>
 
@@ -84,13 +82,11 @@ Invitation Invitation::decode(std::span<std::uint8_t const> bytes) {
     ByteReader reader{bytes};
     auto address_host = reader.text(max_text);
     auto const port = reader.integer<std::uint16_t>();
-    std::array<std::uint8_t, Token::size> token{};
-    auto const secret = reader.raw(token.size());
-    std::copy(secret.begin(), secret.end(), token.begin());
+    auto const token = Token::from_bytes(reader.raw(Token::size));
     auto host = reader.text(max_text);
     auto const pid = reader.integer<std::int64_t>();
     reader.end();
-    return Invitation{SocketAddress{std::move(address_host), port}, Token{token}, std::move(host), pid};
+    return Invitation{SocketAddress{std::move(address_host), port}, token, std::move(host), pid};
 }
 
 bool Invitation::reaches_this_host() const {

@@ -1,11 +1,5 @@
 #include <rapidsmpf/bootstrap/protocol.hpp>
 
-#include <algorithm>
-#include <cerrno>
-#include <string_view>
-
-#include <sys/random.h>
-
 #include <rapidsmpf/core/byte_codec.hpp>
 
 #include "frame_writer.hpp"
@@ -20,54 +14,7 @@ using Reader = ByteReader;
 
 using Writer = FrameWriter;
 
-std::uint8_t hex_digit(char c) {
-    if (c >= '0' && c <= '9') {
-        return static_cast<std::uint8_t>(c - '0');
-    }
-    if (c >= 'a' && c <= 'f') {
-        return static_cast<std::uint8_t>(c - 'a' + 10);
-    }
-    throw FormatError{"the coordinator's token holds something else than hexadecimal digits"};
-}
-
 }  // namespace
-
-Token Token::random() {
-    std::array<std::uint8_t, size> bytes{};
-    // Up to 256 bytes come whole or not at all.
-    if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-        throw SystemError{"no random bytes for the coordinator's token", errno};
-    }
-    return Token{bytes};
-}
-
-Token Token::from_hex(std::string const& text) {
-    RAPIDSMPF_EXPECTS(
-        text.size() == 2 * size, "the coordinator's token has not 64 hexadecimal digits", FormatError);
-    std::array<std::uint8_t, size> bytes{};
-    for (std::size_t i = 0; i < size; ++i) {
-        bytes[i] = static_cast<std::uint8_t>((hex_digit(text[2 * i]) << 4) | hex_digit(text[2 * i + 1]));
-    }
-    return Token{bytes};
-}
-
-std::string Token::hex() const {
-    constexpr std::string_view digits{"0123456789abcdef"};
-    std::string text;
-    for (auto const byte : bytes_) {
-        text += digits[byte >> 4];
-        text += digits[byte & 15];
-    }
-    return text;
-}
-
-bool Token::matches(Token const& other) const noexcept {
-    unsigned difference = 0;
-    for (std::size_t i = 0; i < size; ++i) {
-        difference |= static_cast<unsigned>(bytes_[i] ^ other.bytes_[i]);
-    }
-    return difference == 0;
-}
 
 Bytes Hello::encode() const {
     return Writer{MessageType::hello}
@@ -92,15 +39,13 @@ Hello Hello::decode(std::span<std::uint8_t const> payload) {
         "protocol version " + std::to_string(version) + " instead of " + std::to_string(protocol_version)
             + ": the ranks use another version of riverrun than rrun",
         FormatError);
-    std::array<std::uint8_t, Token::size> token{};
-    auto const token_bytes = reader.raw(Token::size);
-    std::copy(token_bytes.begin(), token_bytes.end(), token.begin());
+    auto const token = Token::from_bytes(reader.raw(Token::size));
     auto const role = reader.integer<std::uint8_t>();
     RAPIDSMPF_EXPECTS(role <= static_cast<std::uint8_t>(Role::node), "unknown role", FormatError);
     auto const rank = reader.integer<std::int32_t>();
     auto const nranks = reader.integer<std::int32_t>();
     auto const pid = reader.integer<std::int64_t>();
-    Hello hello{Token{token}, static_cast<Role>(role), rank, nranks, pid, reader.text(max_host_size)};
+    Hello hello{token, static_cast<Role>(role), rank, nranks, pid, reader.text(max_host_size)};
     reader.end();
     return hello;
 }

@@ -22,6 +22,10 @@ std::chrono::milliseconds join_timeout(config::Options const& options) {
     return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>{seconds});
 }
 
+UcxxReach reach_of(config::Options const& options) {
+    return config::get_text(options, "ucxx_reach") == "one-host" ? UcxxReach::one_host : UcxxReach::anywhere;
+}
+
 UcxxCommunicator::ProgressMode parse_progress_mode(config::Options& options) {
     auto const mode = options.get<std::string>("ucxx_progress_mode", [](std::string const& text) {
         std::string word = config::Options::normalise(text);
@@ -64,9 +68,14 @@ void check_range(Buffer const& buffer, std::size_t offset, std::size_t size) {
 
 std::shared_ptr<::ucxx::Worker> make_ucxx_worker(UcxxReach reach) {
     ::ucxx::ConfigMap config;
-    if (reach == UcxxReach::one_host && std::getenv("UCX_TLS") == nullptr) {
-        // TCP is never the fastest way within a host, and UCX would connect every pair of ranks by it all the same.
-        config.emplace("TLS", "^tcp");
+    if (reach == UcxxReach::one_host) {
+        if (std::getenv("UCX_TLS") == nullptr) {
+            // TCP is never the fastest way within a host, and UCX would connect every pair of ranks by it all the same,
+            // and listen for others.
+            config.emplace("TLS", "^tcp");
+        } else if (std::getenv("UCX_NET_DEVICES") == nullptr) {
+            config.emplace("NET_DEVICES", "lo");
+        }
     }
     return ::ucxx::contextBuilder(UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP)
         .configMap(std::move(config))
@@ -90,8 +99,8 @@ bool is_sealed_ucxx_address(std::span<std::uint8_t const> bytes) {
 }
 
 std::shared_ptr<UcxxCommunicator> UcxxCommunicator::connect(
-    Rank rank, std::vector<Address> const& addresses, std::shared_ptr<::ucxx::Worker> worker,
-    std::unique_ptr<Liveness> liveness, config::Options options,
+    Rank rank, std::vector<Address> const& addresses, Token const& token,
+    std::shared_ptr<::ucxx::Worker> worker, std::unique_ptr<Liveness> liveness, config::Options options,
     std::shared_ptr<ProgressThread> progress_thread) {
     auto const nranks = static_cast<Rank>(addresses.size());
     RAPIDSMPF_EXPECTS(rank >= 0 && rank < nranks, "no address of the rank itself", std::invalid_argument);
@@ -99,7 +108,7 @@ std::shared_ptr<UcxxCommunicator> UcxxCommunicator::connect(
     check_nranks(nranks);
     auto comm =
         detail::make_communicator<UcxxCommunicator>(Key{}, std::move(options), std::move(progress_thread));
-    comm->impl_ = std::make_unique<Impl>(*comm, rank, nranks, std::move(worker));
+    comm->impl_ = std::make_unique<Impl>(*comm, rank, nranks, token, std::move(worker));
     comm->impl_->connect_all(addresses);
     comm->start(std::move(liveness));
     return comm;
@@ -113,17 +122,18 @@ std::shared_ptr<UcxxCommunicator> UcxxCommunicator::join(
         !root_address || nranks > 1, "a communicator of one rank has only the root", std::invalid_argument);
     auto const timeout = join_timeout(options);
     if (!worker) {
-        worker = make_ucxx_worker();
+        worker = make_ucxx_worker(reach_of(options));
     }
-    Address const root =
-        root_address ? detail::checked_address(*root_address, ucxx_worker_address(*worker)) : Address{};
+    auto const root = root_address
+                          ? detail::checked_address(*root_address, ucxx_worker_address(*worker))
+                          : detail::RootAddress{Address{}, Token::random()};
     auto comm =
         detail::make_communicator<UcxxCommunicator>(Key{}, std::move(options), std::move(progress_thread));
     comm->impl_ = std::make_unique<Impl>(
-        *comm, root_address ? detail::no_rank : detail::root, nranks, std::move(worker));
+        *comm, root_address ? detail::no_rank : detail::root, nranks, root.token, std::move(worker));
     auto invitation = liveness.invitation;
     if (root_address) {
-        invitation = comm->impl_->ask_to_join(root, timeout);
+        invitation = comm->impl_->ask_to_join(root.address, timeout);
     } else {
         comm->impl_->invite_with(invitation);
     }
@@ -211,7 +221,7 @@ void UcxxCommunicator::barrier(
 }
 
 UcxxCommunicator::Address UcxxCommunicator::worker_address() const {
-    return detail::seal_address(ucxx_worker_address(*impl_->transport().worker()));
+    return detail::seal_address(ucxx_worker_address(*impl_->transport().worker()), impl_->token());
 }
 
 std::shared_ptr<::ucxx::Worker> UcxxCommunicator::worker() const {

@@ -34,12 +34,15 @@ ControlKind control_kind(std::span<std::uint8_t const> message) {
     return static_cast<ControlKind>(kind);
 }
 
-std::vector<std::uint8_t> JoinMessage::encode() const {
-    return begin(ControlKind::join).integer(nranks).blob(address).take();
+std::vector<std::uint8_t> JoinMessage::encode(Token const& token) const {
+    return begin(ControlKind::join).raw(token.bytes()).integer(nranks).blob(address).take();
 }
 
-JoinMessage JoinMessage::decode(std::span<std::uint8_t const> message) {
+JoinMessage JoinMessage::decode(std::span<std::uint8_t const> message, Token const& token) {
     auto reader = read(message, ControlKind::join);
+    RAPIDSMPF_EXPECTS(
+        Token::from_bytes(reader.raw(Token::size)).matches(token),
+        "a process that does not have the job's token wants to join", FormatError);
     auto const nranks = reader.integer<Rank>();
     auto address = reader.blob(max_address_size);
     reader.end();

@@ -1,12 +1,14 @@
 // UCX tags of UcxxCommunicator, and the messages that it sends on its own account: joining, barrier, abort.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/token.hpp>
 
 namespace rapidsmpf::detail {
 
@@ -32,6 +34,16 @@ inline constexpr Rank max_ranks = static_cast<Rank>(sender_mask);
     return (ucx_tag & sender_mask) == sender_mask ? no_rank : static_cast<Rank>(ucx_tag & sender_mask);
 }
 
+// What every UCX tag of a job is combined with (by exclusive or). Who does not know the job's token cannot name a tag
+// that one of its ranks waits for: UCX keeps such a message to itself, and nothing of ours ever reads it.
+[[nodiscard]] inline std::uint64_t ucx_tag_key(Token const& token) noexcept {
+    std::uint64_t key = 0;
+    for (std::size_t i = 0; i < sizeof(key); ++i) {
+        key = (key << 8) | token.bytes()[i];
+    }
+    return key;
+}
+
 enum class ControlKind : std::uint8_t {
     join = 1,     // to the root: let me in
     assign = 2,   // from the root: your rank
@@ -49,8 +61,9 @@ enum class ControlKind : std::uint8_t {
 struct JoinMessage {
     JoinMessage(Rank nranks_, std::vector<std::uint8_t> address_)
         : nranks{nranks_}, address{std::move(address_)} {}
-    [[nodiscard]] std::vector<std::uint8_t> encode() const;
-    [[nodiscard]] static JoinMessage decode(std::span<std::uint8_t const> message);
+    // The token comes first, and is compared before anything behind it is looked at: UCX would believe any address.
+    [[nodiscard]] std::vector<std::uint8_t> encode(Token const& token) const;
+    [[nodiscard]] static JoinMessage decode(std::span<std::uint8_t const> message, Token const& token);
     Rank nranks;
     std::vector<std::uint8_t> address;
 };

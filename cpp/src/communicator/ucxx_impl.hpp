@@ -29,17 +29,21 @@ namespace rapidsmpf {
 
 class UcxxCommunicator::Impl {
   public:
-    Impl(UcxxCommunicator& owner, Rank rank, Rank nranks, std::shared_ptr<::ucxx::Worker> worker)
+    Impl(
+        UcxxCommunicator& owner, Rank rank, Rank nranks, Token const& token,
+        std::shared_ptr<::ucxx::Worker> worker)
         : rank_{rank},
           nranks_{nranks},
+          token_{token},
           owner_{owner},
           transport_{std::make_shared<detail::UcxTransport>(
-              std::move(worker), nranks, [&owner] { owner.progress_thread()->wake(); })},
+              std::move(worker), nranks, detail::ucx_tag_key(token), [&owner] { owner.progress_thread()->wake(); })},
           inbox_{*transport_},
           departures_{nranks} {}
 
     [[nodiscard]] Rank rank() const noexcept { return rank_; }
     [[nodiscard]] Rank nranks() const noexcept { return nranks_; }
+    [[nodiscard]] Token const& token() const noexcept { return token_; }
     [[nodiscard]] detail::UcxTransport& transport() noexcept { return *transport_; }
 
     void connect_all(std::vector<Address> const& addresses);
@@ -78,6 +82,7 @@ class UcxxCommunicator::Impl {
 
     Rank rank_;
     Rank const nranks_;
+    Token const token_;
     UcxxCommunicator& owner_;
     std::shared_ptr<detail::UcxTransport> transport_;
     detail::UcxInbox inbox_;

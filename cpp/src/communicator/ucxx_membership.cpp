@@ -30,7 +30,7 @@ UcxxCommunicator::Address UcxxCommunicator::Impl::ask_to_join(
     Address const& root_address, std::chrono::milliseconds timeout) {
     transport_->connect(detail::root, root_address);
     send_control(
-        detail::root, detail::JoinMessage{nranks_, ucxx_worker_address(*transport_->worker())}.encode());
+        detail::root, detail::JoinMessage{nranks_, ucxx_worker_address(*transport_->worker())}.encode(token_));
     auto const answered = transport_->drive_until(Clock::now() + timeout, [&] {
         handle_control();
         std::lock_guard const lock{mutex_};
@@ -80,7 +80,7 @@ bool UcxxCommunicator::Impl::handle_control() {
 void UcxxCommunicator::Impl::on_control(Rank source, std::vector<std::uint8_t> const& message) {
     switch (detail::control_kind(message)) {
         case ControlKind::join:
-            on_join(detail::JoinMessage::decode(message));
+            on_join(detail::JoinMessage::decode(message, token_));
             return;
         case ControlKind::assign: {
             auto assign = detail::AssignMessage::decode(message);

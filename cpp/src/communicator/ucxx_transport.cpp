@@ -10,6 +10,7 @@
 #include <rapidsmpf/core/error.hpp>
 
 #include "ucx_log.hpp"
+#include "ucxx_wakeup.hpp"
 
 namespace rapidsmpf::detail {
 
@@ -82,13 +83,16 @@ void UcxRegistry::orphan() {
 }
 
 UcxTransport::UcxTransport(
-    std::shared_ptr<::ucxx::Worker> worker, Rank nranks, std::function<void()> on_in_flight)
+    std::shared_ptr<::ucxx::Worker> worker, Rank nranks, std::uint64_t tag_key,
+    std::function<void()> on_in_flight)
     : worker_{std::move(worker)},
       handle_{worker_->getHandle()},
+      tag_key_{tag_key},
       on_in_flight_{std::move(on_in_flight)},
       endpoints_(static_cast<std::size_t>(nranks)),
       sent_to_(static_cast<std::size_t>(nranks)) {
     survive_dead_peers();
+    drop_empty_wakeups();
     // Stays -1 for a worker that was made without the wake-up feature: it is polled all the time.
     if (ucp_worker_get_efd(handle_, &event_descriptor_) != UCS_OK) {
         event_descriptor_ = -1;
@@ -230,7 +234,7 @@ UcxOperationPtr UcxTransport::send_to(
     parameters.cb.send = &UcxTransport::on_sent;
     parameters.user_data = operation.get();
     parameters.memory_type = memory_type;
-    settle(operation, ucp_tag_send_nbx(endpoint, bytes, size, tag, &parameters), 0);
+    settle(operation, ucp_tag_send_nbx(endpoint, bytes, size, tag ^ tag_key_, &parameters), 0);
     return operation;
 }
 
@@ -247,7 +251,7 @@ UcxOperationPtr UcxTransport::receive(
     parameters.memory_type = memory_type;
     parameters.recv_info.tag_info = &info;
     constexpr ucp_tag_t whole_tag = ~ucp_tag_t{0};
-    auto* const answer = ucp_tag_recv_nbx(handle_, bytes, size, tag, whole_tag, &parameters);
+    auto* const answer = ucp_tag_recv_nbx(handle_, bytes, size, tag ^ tag_key_, whole_tag, &parameters);
     settle(operation, answer, info.length);
     return operation;
 }
@@ -271,11 +275,11 @@ UcxOperationPtr UcxTransport::receive(
 std::optional<UcxMessage> UcxTransport::probe(std::uint64_t tag, std::uint64_t mask) {
     constexpr int remove = 1;
     ucp_tag_recv_info_t info{};
-    auto* const message = ucp_tag_probe_nb(handle_, tag, mask, remove, &info);
+    auto* const message = ucp_tag_probe_nb(handle_, tag ^ tag_key_, mask, remove, &info);
     if (message == nullptr) {
         return std::nullopt;
     }
-    return UcxMessage{info.sender_tag, info.length, message};
+    return UcxMessage{info.sender_tag ^ tag_key_, info.length, message};
 }
 
 void UcxTransport::cancel(UcxOperation& operation) {

@@ -99,8 +99,11 @@ struct UcxMessage {
 
 class UcxTransport {
   public:
-    // `on_in_flight` is called after an operation was posted that UCX has to be driven for.
-    UcxTransport(std::shared_ptr<::ucxx::Worker> worker, Rank nranks, std::function<void()> on_in_flight);
+    // Every tag is combined with `tag_key` (ucxx_control.hpp) on its way to UCX, and back. `on_in_flight` is called after
+    // an operation was posted that UCX has to be driven for.
+    UcxTransport(
+        std::shared_ptr<::ucxx::Worker> worker, Rank nranks, std::uint64_t tag_key,
+        std::function<void()> on_in_flight);
     // Frees what it can without waiting for anyone.
     ~UcxTransport();
     UcxTransport(UcxTransport const&) = delete;
@@ -173,6 +176,7 @@ class UcxTransport {
 
     std::shared_ptr<::ucxx::Worker> worker_;
     ucp_worker_h handle_;
+    std::uint64_t tag_key_;
     std::function<void()> on_in_flight_;
     int event_descriptor_{-1};
     std::vector<std::atomic<ucp_ep_h>> endpoints_;  // by rank; null: not connected

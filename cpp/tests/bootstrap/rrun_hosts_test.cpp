@@ -247,7 +247,7 @@ class OneRrunPerHost : public ::testing::Test {
         command.insert(command.end(), arguments.begin(), arguments.end());
         return command;
     }
-    std::string const token_{"RRUN_TOKEN=" + bootstrap::Token::random().hex()};
+    std::string const token_{"RRUN_TOKEN=" + Token::random().hex()};
 };
 
 TEST_F(OneRrunPerHost, MeetsAtTheCoordinator) {
@@ -280,7 +280,7 @@ TEST_F(OneRrunPerHost, MeetsInAFolder) {
     // What an earlier job has left there is no reason to fail.
     fs::create_directory(place);
     std::ofstream{fs::path{place} / "coordinator"} << "127.0.0.1:1\n"
-                                                   << bootstrap::Token::random().hex() << "\n";
+                                                   << Token::random().hex() << "\n";
     Child late{node(1, {"-d", place}, {"sh", "-c", "echo $RRUN_RANK"})};
     Child head{node(0, {"-d", place}, {"sh", "-c", "echo $RRUN_RANK $RRUN_COORD_DIR"})};
     EXPECT_EQ(sorted_lines(head.wait().out), (std::vector<std::string>{"0 " + place, "1 " + place}));
@@ -292,7 +292,7 @@ TEST_F(OneRrunPerHost, WrongTokenIsRefusedAndTheJobGoesOn) {
     auto const address = free_address();
     std::vector<std::string> const where{"--coordinator", address};
     Child head{node(0, where, {"echo", "ran"}), {token_}};
-    Child stranger{node(1, where, {"echo", "stranger"}), {"RRUN_TOKEN=" + bootstrap::Token::random().hex()}};
+    Child stranger{node(1, where, {"echo", "stranger"}), {"RRUN_TOKEN=" + Token::random().hex()}};
     auto const refused = stranger.wait();
     EXPECT_EQ(refused.exit_code, 1);
     EXPECT_EQ(refused.out, "");
@@ -342,7 +342,7 @@ TEST_F(OneRrunPerHost, SlurmSaysWhoIsWho) {
 TEST_F(OneRrunPerHost, TokenFileThatOthersCanReadIsRefused) {
     TemporaryFolder const folder;
     auto const file = (folder.path() / "token").string();
-    std::ofstream{file} << bootstrap::Token::random().hex() << "\n";
+    std::ofstream{file} << Token::random().hex() << "\n";
     fs::permissions(file, fs::perms::owner_read | fs::perms::group_read);
     std::vector<std::string> const where{"--coordinator", "127.0.0.1:1", "--token-file", file};
     Child readable{node(1, where, {"true"})};

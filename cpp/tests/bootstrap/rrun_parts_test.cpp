@@ -198,7 +198,7 @@ TEST(MeetingPlaces, LeaveNothingButForNoCleanup) {
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     auto const folder = std::filesystem::path{name} / "job";
     EXPECT_FALSE(read_meeting(folder));
-    Meeting const meeting{bootstrap::SocketAddress{"10.0.0.1", 4711}, bootstrap::Token::random()};
+    Meeting const meeting{bootstrap::SocketAddress{"10.0.0.1", 4711}, Token::random()};
     {
         MeetingPlace const place{folder, meeting, Cleanup::yes};
         auto const read = read_meeting(folder);

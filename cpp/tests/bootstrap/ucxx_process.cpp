@@ -462,7 +462,9 @@ TEST(UcxxProcess, ConvictionReachesAllRanksWithoutLiveness) {
     auto const worker = make_ucxx_worker();
     auto const addresses = coordinator.gather(ucxx_worker_address(*worker), patience);
     auto const comm =
-        UcxxCommunicator::connect(coordinator.rank(), addresses, worker, nullptr, config::Options{}, nullptr);
+        UcxxCommunicator::connect(
+            coordinator.rank(), addresses, bootstrap::Membership::from_environment().token, worker, nullptr,
+            config::Options{}, nullptr);
     comm->barrier(patience);
     coordinator.barrier(patience);
     convict_rank_zero(*comm);
@@ -475,7 +477,8 @@ TEST(UcxxProcess, WorkerFromOutsideLivesOn) {
         bootstrap::Coordinator coordinator{bootstrap::Membership::from_environment(), patience};
         auto const addresses = coordinator.gather(ucxx_worker_address(*worker), patience);
         auto comm = UcxxCommunicator::connect(
-            coordinator.rank(), addresses, worker, nullptr, config::Options{}, nullptr);
+            coordinator.rank(), addresses, bootstrap::Membership::from_environment().token, worker, nullptr,
+            config::Options{}, nullptr);
         EXPECT_EQ(comm->worker(), worker);
         comm->barrier(patience);
         // Nobody may still be sending into the worker when the next communicator begins to use it.

@@ -1,7 +1,9 @@
 #include "../../src/communicator/ucxx_control.hpp"
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -13,6 +15,12 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
+Token token_of(std::uint8_t first) {
+    std::array<std::uint8_t, Token::size> bytes{};
+    bytes.front() = first;
+    return Token{bytes};
+}
+
 struct Example {
     Bytes bytes;
     std::function<void(Bytes const&)> decode;
@@ -20,8 +28,8 @@ struct Example {
 
 std::vector<Example> one_of_each() {
     return {
-        {JoinMessage{3, Bytes{1, 2, 3}}.encode(),
-         [](Bytes const& b) { static_cast<void>(JoinMessage::decode(b)); }},
+        {JoinMessage{3, Bytes{1, 2, 3}}.encode(token_of(7)),
+         [](Bytes const& b) { static_cast<void>(JoinMessage::decode(b, token_of(7))); }},
         {AssignMessage{2, Bytes{9, 8}}.encode(),
          [](Bytes const& b) { static_cast<void>(AssignMessage::decode(b)); }},
         {RefuseMessage{"no"}.encode(), [](Bytes const& b) { static_cast<void>(RefuseMessage::decode(b)); }},
@@ -51,7 +59,7 @@ TEST(UcxxTag, ControlMessagesLookLikeNoOthers) {
 }
 
 TEST(UcxxControl, FieldsSurvive) {
-    auto const join = JoinMessage::decode(one_of_each()[0].bytes);
+    auto const join = JoinMessage::decode(one_of_each()[0].bytes, token_of(7));
     EXPECT_EQ(join.nranks, 3);
     EXPECT_EQ(join.address, (Bytes{1, 2, 3}));
     auto const table = TableMessage::decode(one_of_each()[3].bytes);
@@ -64,6 +72,24 @@ TEST(UcxxControl, FieldsSurvive) {
     EXPECT_EQ(abort.host, "host");
     EXPECT_EQ(abort.pid, 12);
     EXPECT_EQ(abort.reason, "why");
+}
+
+TEST(UcxxControl, WhoJoinsShowsTheTokenBeforeAnythingIsRead) {
+    // What follows the token is no join message: that would be noticed, too, but later.
+    auto message = JoinMessage{3, Bytes{1, 2, 3}}.encode(token_of(8));
+    message.resize(1 + Token::size);
+    try {
+        static_cast<void>(JoinMessage::decode(message, token_of(7)));
+        FAIL();
+    } catch (FormatError const& error) {
+        EXPECT_NE(std::string{error.what()}.find("token"), std::string::npos) << error.what();
+    }
+}
+
+TEST(UcxxTag, AnotherJobsTagsAreOthers) {
+    auto const tag = ucx_control_tag(1);
+    EXPECT_NE((tag ^ ucx_tag_key(token_of(7))) & tag_mask, (tag ^ ucx_tag_key(token_of(8))) & tag_mask);
+    EXPECT_EQ(ucx_tag_key(token_of(7)), std::uint64_t{7} << 56);
 }
 
 TEST(UcxxControl, WhatIsCutOrTooLongIsRefused) {
@@ -83,7 +109,7 @@ TEST(UcxxControl, UnknownKindsAreRefused) {
     EXPECT_THROW(static_cast<void>(control_kind({})), FormatError);
     EXPECT_THROW(static_cast<void>(control_kind(Bytes{0})), FormatError);
     EXPECT_THROW(static_cast<void>(control_kind(Bytes{200})), FormatError);
-    EXPECT_THROW(static_cast<void>(AssignMessage::decode(JoinMessage{1, {}}.encode())), FormatError);
+    EXPECT_THROW(static_cast<void>(AssignMessage::decode(JoinMessage{1, {}}.encode(token_of(7)))), FormatError);
 }
 
 }  // namespace

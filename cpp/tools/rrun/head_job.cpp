@@ -43,7 +43,7 @@ using NodeId = CoordinatorServer::NodeId;
 
 struct Setup {
     bootstrap::SocketAddress listen;
-    bootstrap::Token token;
+    Token token;
     std::vector<Host> hosts;
     bootstrap::PmixSession* pmix;
 };
@@ -430,7 +430,7 @@ class HeadJob {
     Signals signals_;
     Guardian guardian_;
     Console console_;
-    bootstrap::Token token_;
+    Token token_;
     std::vector<NodeEvent> events_;
     CoordinatorServer server_;
     std::optional<MeetingPlace> meeting_;
@@ -465,7 +465,7 @@ int run_head_over_hosts(CommandLine const& command_line) {
     std::uint16_t const port = command_line.coordinator ? command_line.coordinator->port : std::uint16_t{0};
     bootstrap::SocketAddress const listen{
         given.empty() ? address_towards(hosts) : bootstrap::resolve_host(given), port};
-    auto const token = bootstrap::Token::random();
+    auto const token = Token::random();
     return HeadJob{command_line, Setup{listen, token, std::move(hosts), nullptr}}.run();
 }
 
@@ -480,7 +480,7 @@ int run_head_of_plan(CommandLine const& command_line, NodePlan const& plan) {
     } else if (plan.nnodes > 1) {
         address = bootstrap::own_address();
     }
-    auto const token = plan.token ? *plan.token : bootstrap::Token::random();
+    auto const token = plan.token ? *plan.token : Token::random();
     Setup setup{bootstrap::SocketAddress{address, plan.port}, token, std::move(hosts), plan.pmix};
     return HeadJob{command_line, std::move(setup)}.run();
 }

@@ -28,7 +28,7 @@ struct NodePlan {
     LocalSeats seats;
     std::string host;       // of the coordinator; empty: left to node 0
     std::uint16_t port{0};  // 0: left to the kernel
-    std::optional<bootstrap::Token> token;
+    std::optional<Token> token;
     bootstrap::PmixSession* pmix{nullptr};  // carries the address and the token; null: nobody does
 };
 

@@ -33,7 +33,7 @@ class LocalJob {
   public:
     explicit LocalJob(CommandLine const& command_line)
         : command_line_{command_line},
-          token_{bootstrap::Token::random()},
+          token_{Token::random()},
           server_{command_line.nranks, token_, server_events()},
           verdict_{server_, console_},
           ranks_{command_line, console_, guardian_} {
@@ -110,7 +110,7 @@ class LocalJob {
     Signals signals_;
     Guardian guardian_;  // forked before there is anything that it should not hold
     Console console_;
-    bootstrap::Token token_;
+    Token token_;
     CoordinatorServer server_;
     std::optional<MeetingPlace> meeting_;
     Verdict verdict_;

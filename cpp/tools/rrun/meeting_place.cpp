@@ -55,7 +55,7 @@ std::optional<Meeting> read_meeting(std::filesystem::path const& folder) {
         return std::nullopt;
     }
     try {
-        return Meeting{bootstrap::SocketAddress::parse(address), bootstrap::Token::from_hex(token)};
+        return Meeting{bootstrap::SocketAddress::parse(address), Token::from_hex(token)};
     } catch (std::exception const&) {
         return std::nullopt;
     }

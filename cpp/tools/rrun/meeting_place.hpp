@@ -13,7 +13,7 @@ namespace rapidsmpf::rrun {
 
 struct Meeting {
     bootstrap::SocketAddress address;
-    bootstrap::Token token;
+    Token token;
 };
 
 // Writes the file, which only its owner can read, and removes it in the end.

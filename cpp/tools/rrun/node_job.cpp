@@ -260,7 +260,7 @@ int run_node_of_plan(CommandLine const& command_line, NodePlan const& plan) {
         RAPIDSMPF_EXPECTS(space != std::string::npos, "PMIx carried something else", FormatError);
         joining.meeting.emplace(
             bootstrap::SocketAddress::parse(text.substr(0, space)),
-            bootstrap::Token::from_hex(text.substr(space + 1)));
+            Token::from_hex(text.substr(space + 1)));
     } else if (!plan.host.empty()) {
         if (!plan.token) {
             throw UsageError{"--coordinator needs RRUN_TOKEN in the environment or --token-file"};
@@ -293,7 +293,7 @@ int run_node_by_orders() {
     }
     Joining const joining{
         orders.node_rank, orders.nnodes, orders.seats,
-        Meeting{bootstrap::SocketAddress::parse(orders.address), bootstrap::Token::from_hex(orders.token)},
+        Meeting{bootstrap::SocketAddress::parse(orders.address), Token::from_hex(orders.token)},
         Lifeline::standard_input};
     return NodeJob{command_line, joining}.run();
 }

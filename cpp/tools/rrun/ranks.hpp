@@ -35,7 +35,7 @@ struct JobView {
     std::int32_t nnodes{1};
     LocalSeats seats;
     bootstrap::SocketAddress address;
-    bootstrap::Token token;
+    Token token;
 };
 
 class Ranks {

@@ -8,14 +8,12 @@ each rank the query and its part of in-memory frames. Ranks answer with a
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import polars as pl
 from rapidsmpf import bootstrap
@@ -24,15 +22,15 @@ from rapidsmpf.statistics import Statistics
 
 from cudf_polars.engine.core import ClusterInfo, StreamingEngine
 from cudf_polars.engine.options import StreamingOptions
-from cudf_polars.engine.relay import RankReply, emit, remote_error
+from cudf_polars.engine.relay import RankReply, calling_place, emit, remote_error
 from cudf_polars.engine.shipping import pack_query, unpack_frame
-from cudf_polars.engine.sinks import write_frame
+from cudf_polars.engine.sinks import destination, report_one_writer, write_rows
 from cudf_polars.streaming.actor_graph.collectives.common import EPOCH_BITS
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
 
-__all__ = ["ClusterEngine", "Lost", "refuse_rrun"]
+__all__ = ["ClusterEngine", "Lost", "Question", "ShutDown", "refuse_rrun"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,29 @@ class Lost:
     reason: str
 
 
+class ShutDown(Exception):
+    """The engine is shut down while ranks are asked."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What ranks are asked.
+
+    Attributes
+    ----------
+    epoch
+        The number of the query.
+    place
+        Where in the user's sources it is asked for, or "".
+    method
+        The method of :class:`~cudf_polars.engine.rank_host.RankHost` that answers.
+    """
+
+    epoch: int
+    place: str
+    method: str
+
+
 def refuse_rrun(engine: str) -> None:
     """Raise RuntimeError in a process that ``rrun`` has started: it would start a cluster on each rank."""
     if bootstrap.is_running_with_rrun():
@@ -59,7 +80,7 @@ def refuse_rrun(engine: str) -> None:
 
 
 class ClusterEngine(StreamingEngine):
-    """Base of the engines with a client. Subclass and implement :meth:`_ask` and :meth:`_close`.
+    """Base of the engines with a client. Subclass and implement :meth:`_ask`, :meth:`_stop_asking` and :meth:`_close`.
 
     Parameters
     ----------
@@ -80,18 +101,37 @@ class ClusterEngine(StreamingEngine):
         self._failure: RankFailedError | None = None
 
     @abstractmethod
-    def _ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
-        """Call ``RankHost.method(epoch, *arguments[rank])`` on every rank, and return what they answer, by rank.
+    def _ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
+        """Call a method of :class:`RankHost` on every rank, each with its arguments; return what they answer, by rank.
 
-        When a rank is lost, the others' answers come soon; when the wait is interrupted, the query is abandoned.
+        When a rank is lost, the others' answers come soon; when the wait is interrupted, the query is abandoned, and so
+        it is after :meth:`_stop_asking`, which raises :class:`ShutDown`.
         """
+
+    @abstractmethod
+    def _stop_asking(self) -> None:
+        """End the wait of :meth:`_ask`, now and from now on; from any thread."""
+
+    def shutdown(self) -> None:
+        """Free the engine's resources; idempotent. From any thread: a query that runs on another one is given up.
+
+        That query, and every later one, raises RuntimeError.
+        """
+        if not self._closed:
+            self._stop_asking()
+        super().shutdown()
 
     def _call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of the ranks; returns the values, or raises the error to which the others are due."""
         if self._failure is not None:
             raise _copy(self._failure)
         epoch = next(self._epochs) % ((1 << EPOCH_BITS) - 1) + 1
-        answers = self._ask(epoch, method, arguments)
+        try:
+            answers = self._ask(Question(epoch, calling_place(), method), arguments)
+        except ShutDown:
+            raise RuntimeError(
+                "the engine was shut down, by another thread, while this query ran or before it could begin"
+            ) from None
         replies = {rank: pickle.loads(a) for rank, a in enumerate(answers) if not isinstance(a, Lost)}
         emit((self._names[rank], reply) for rank, reply in replies.items())
         lost = {rank: a.reason for rank, a in enumerate(answers) if isinstance(a, Lost)}
@@ -131,23 +171,21 @@ class ClusterEngine(StreamingEngine):
     def _sink(
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
-        if not isinstance(target, str | os.PathLike):
+        where = destination(target, self.nranks)
+        if not isinstance(where, str | Path):
             # A file object, say, is only here.
-            write_frame(self._run(lf, optimizations), target, extension, **kwargs)
+            if self.nranks > 1:
+                report_one_writer(target, self._options.get("fallback_mode"))
+            write_rows(self._run(lf, optimizations).lazy(), target, extension, **kwargs)
             return
         packed = pack_query(lf, optimizations, self.nranks)
-        path = _absolute(target)
-        self._call("sink", [(query, path, extension, kwargs) for query in packed])
+        # A path that does not depend on this process's folder.
+        text = str(where.expanduser().absolute()) if isinstance(where, Path) else where
+        self._call("sink", [(query, text, extension, kwargs) for query in packed])
 
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
         answers = self._call("statistics", [(clear,)] * self.nranks)
         return [Statistics.deserialize(value) for value in answers]
-
-
-def _absolute(path: str | os.PathLike[str]) -> str:
-    """Return a path that does not depend on this process's folder."""
-    text = os.fspath(path)
-    return text if urlsplit(text).scheme else str(Path(text).expanduser().absolute())
 
 
 def _copy(error: RankFailedError) -> RankFailedError:

@@ -11,26 +11,25 @@ import asyncio
 import contextlib
 import functools
 import logging
-import os
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 from rapidsmpf.config import Options
 
-from cudf_polars.engine.cluster import ClusterEngine, Lost, refuse_rrun
+from cudf_polars.engine.cluster import ClusterEngine, Lost, Question, ShutDown, refuse_rrun
 from cudf_polars.engine.core import ClusterInfo
+from cudf_polars.engine.dask_own_cluster import start_own_cluster
 from cudf_polars.engine.local_workers import plan_workers, share_of_nanny
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import RankSettings, resolve_options
 from cudf_polars.engine.rank_host import RankHost, RankPlan
 
 try:
-    import dask
     import distributed
     from distributed.diagnostics.plugin import WorkerPlugin
     from distributed.protocol.pickle import dumps
@@ -38,6 +37,7 @@ except ImportError as error:
     raise ImportError(
         "DaskEngine needs Dask: pip install 'riverrun[dask]', or dask and distributed"
     ) from error
+from rapidsmpf.integrations.core import memory_domain
 from rapidsmpf.integrations.dask_workers import LOST, WorkerCalls, ipv4_of, raise_first
 
 if TYPE_CHECKING:
@@ -91,11 +91,10 @@ async def _join(engine: str, plan: RankPlan, root: bytes, dask_worker: Worker) -
     return await asyncio.wrap_future(host.submit(functools.partial(host.join, root)))
 
 
-async def _run(
-    engine: str, epoch: int, method: str, arguments: tuple[Any, ...], dask_worker: Worker
-) -> bytes:
+async def _run(engine: str, query: Question, arguments: tuple[Any, ...], dask_worker: Worker) -> bytes:
     host = _ranks(dask_worker).hosts[engine]
-    return await asyncio.wrap_future(host.submit(functools.partial(getattr(host, method), epoch, *arguments)))
+    answer = host.submit_query(query.epoch, query.place, query.method, arguments)
+    return await asyncio.wrap_future(answer)
 
 
 async def _abandon(engine: str, epoch: int, reason: str, dask_worker: Worker) -> None:
@@ -255,12 +254,16 @@ class _Workers:
                 " client.wait_for_workers(n)"
             )
         self._announced = set(self.addresses)
+        self._stopped = asyncio.Event()
 
     def start(self, settings: RankSettings, *, ours: bool) -> tuple[list[str], list[ClusterInfo]]:
         """Make the workers ranks; returns their addresses and where they run, by rank."""
         found = self._look_at_workers()
         per_host = Counter(info.hostname for info in found)
-        several = len(per_host) > 1
+        threads = {info.address: (max(1, info.cpus // per_host[info.hostname]),) for info in found}
+        raise_first(self._calls.each(_prepare_worker(), threads))
+        domains = raise_first(self._calls.each(memory_domain, dict.fromkeys(self.addresses, ())))
+        one_host = len(set(domains.values())) == 1
         seen: Counter[str] = Counter()
         plans: dict[str, tuple[Any, ...]] = {}
         for info in found:
@@ -269,13 +272,12 @@ class _Workers:
                 len(found),
                 per_host[info.hostname],
                 share=seen[info.hostname] if ours else None,
-                address=ipv4_of(info.address) if several else None,
+                one_host=one_host,
+                address=None if one_host else ipv4_of(info.address),
                 memory_limit=info.memory_limit or None,
             )
             seen[info.hostname] += 1
             plans[info.address] = (self.engine, plan)
-        threads = {info.address: (max(1, info.cpus // per_host[info.hostname]),) for info in found}
-        raise_first(self._calls.each(_prepare_worker(), threads))
         self._watch_client()
         root = self.addresses[0]
         address = raise_first(self._calls.each(_make_root, {root: plans[root]}))[root]
@@ -314,23 +316,48 @@ class _Workers:
                 )
         return found
 
-    def ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
-        """Call a method of all ranks."""
+    def ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
+        """Call a method of all ranks; raises ShutDown after :meth:`stop`."""
         try:
-            return self._client.sync(self._ask, epoch, method, arguments)  # type: ignore[no-any-return]
+            return self._client.sync(self._ask, query, arguments)  # type: ignore[no-any-return]
         except BaseException as error:
             # The user's Ctrl-C, say: nobody waits for the answer any more.
             with contextlib.suppress(Exception):
                 reason = f"the client gave the query up ({type(error).__name__})"
-                self._calls.each(_abandon, dict.fromkeys(self.addresses, (self.engine, epoch, reason)))
+                self._calls.each(_abandon, dict.fromkeys(self.addresses, (self.engine, query.epoch, reason)))
             raise
 
-    async def _ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
+    def stop(self) -> None:
+        """End the wait of :meth:`ask`, also of calls to come; from any thread."""
+        self._client.loop.add_callback(self._stopped.set)
+
+    async def _ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        asked = asyncio.ensure_future(self._ask_all(query, arguments))
+        try:
+            await asyncio.wait({asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done():
+                raise ShutDown
+            return asked.result()
+        finally:
+            asked.cancel()
+            stopped.cancel()
+
+    async def _ask_all(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
         await self._look_for_changes()
         calls = [
-            asyncio.ensure_future(self._calls.one(_run, address, (self.engine, epoch, method, given)))
+            asyncio.ensure_future(self._calls.one(_run, address, (self.engine, query, given)))
             for address, given in zip(self.addresses, arguments, strict=True)
         ]
+        try:
+            await self._wait_for(calls)
+        finally:
+            for call in calls:
+                call.cancel()
+        return [self._answer(call) for call in calls]
+
+    async def _wait_for(self, calls: Sequence[asyncio.Future[Any]]) -> None:
+        """Return when all ranks that live have answered."""
         waiting = set(calls)
         while waiting:
             done, waiting = await asyncio.wait(
@@ -342,9 +369,6 @@ class _Workers:
                 # A rank whose worker is gone never answers, and connecting to it is tried for long.
                 living = await self._calls.living()
                 waiting = {c for c in waiting if self.addresses[calls.index(c)] in living}
-        for call in calls:
-            call.cancel()
-        return [self._answer(call) for call in calls]
 
     def _answer(self, call: asyncio.Future[Any]) -> bytes | Lost:
         if not call.done() or call.cancelled():
@@ -450,7 +474,7 @@ class DaskEngine(ClusterEngine):
         with contextlib.ExitStack() as stack:
             ours = client is None
             if client is None:
-                client = _start_cluster(stack, n_workers)
+                client = start_own_cluster(stack, plan_workers(n_workers))
             elif n_workers is not None:
                 raise ValueError(
                     "n_workers is for a cluster of the engine's own: leave it out with dask_client"
@@ -470,84 +494,11 @@ class DaskEngine(ClusterEngine):
             self._workers = workers
             self._resources = stack.pop_all()
 
-    def _ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
-        return self._workers.ask(epoch, method, arguments)
+    def _ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
+        return self._workers.ask(query, arguments)
+
+    def _stop_asking(self) -> None:
+        self._workers.stop()
 
     def _close(self) -> None:
         self._resources.close()
-
-
-_QUIET = {
-    # What Dask looks after in each process, up to a hundred times a second, on the cores that queries run on.
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "500ms",
-    "distributed.admin.system-monitor.interval": "5s",
-    "distributed.admin.system-monitor.gil.enabled": False,
-}
-"""Settings of the engine's own clusters."""
-
-
-_SET_BY_NANNY = ("PYTHONHASHSEED", "__DASK_PARENT_PID")
-"""Variables that starting a worker leaves in this process whatever the settings are."""
-
-
-@contextlib.contextmanager
-def _own_settings(environment: Mapping[str, str]) -> Iterator[None]:
-    """Apply Dask's settings for an engine's own cluster, while it starts.
-
-    A worker's process imports the script's main module, and perhaps Polars with it, before Dask gives it its
-    environment. So ``environment`` has to be there when the process starts. Dask changes that of this process for
-    it, which is put back here.
-    """
-    name = "distributed.nanny.pre-spawn-environ"
-    # The C library would give every free page back, and take any buffer of 128 KiB from the system anew.
-    before_start = {**dask.config.get(name), "MALLOC_TRIM_THRESHOLD_": None, **environment}
-    former = {key: os.environ.get(key) for key in (*before_start, *_SET_BY_NANNY)}
-    try:
-        with dask.config.set({**_QUIET, name: before_start}):
-            yield
-    finally:
-        for key, value in former.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value
-
-
-def _start_cluster(stack: contextlib.ExitStack, n_workers: int | None) -> Client:
-    """Start a scheduler, and workers that have equal shares of this machine."""
-    environments = plan_workers(n_workers)
-    specs = {
-        i: {
-            "cls": distributed.Nanny,
-            "options": {
-                "nthreads": 1,
-                "env": env,
-                # The engine spills by itself; Dask would end a worker that uses what it may.
-                "memory_limit": 0,
-                "dashboard_address": None,
-                "silence_logs": "WARNING",
-            },
-        }
-        for i, env in enumerate(environments)
-    }
-    common = dict(set.intersection(*(set(env.items()) for env in environments)))
-    with _own_settings(common):
-        cluster = distributed.SpecCluster(
-            workers=specs,
-            scheduler={
-                "cls": distributed.Scheduler,
-                "options": {
-                    "host": "127.0.0.1",
-                    "port": 0,
-                    "dashboard": False,
-                    "dashboard_address": ":0",
-                },
-            },
-            name=f"riverrun-{os.getpid()}-{uuid.uuid4().hex[:8]}",
-            silence_logs="WARNING",
-        )
-        stack.enter_context(cluster)
-        client = stack.enter_context(distributed.Client(cluster))
-        client.wait_for_workers(len(specs))
-    return client

@@ -1,15 +1,21 @@
 """A rank of a client's engine inside a worker process of Dask or an actor of Ray.
 
 The worker's own loop must go on while a query runs: each rank has one thread, on which everything but giving up
-happens, in the order in which it was asked for.
+happens, in the order in which it was asked for. A query that was given up may hold that thread: a function of a user's,
+or a step inside Polars, cannot be interrupted. Then the next query does not wait for long, but says what it is.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import os
+import socket
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, TypeVar
 
 from rapidsmpf.communicator import ucxx
@@ -22,13 +28,16 @@ from rapidsmpf.utils.system_info import get_device_memory
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.rank import Rank, RankSettings, bootstrap_timeout
-from cudf_polars.engine.relay import run_captured
+from cudf_polars.engine.relay import run_captured, running_function
 from cudf_polars.engine.shipping import PackedQuery, pack_frame, unpack_query
 from cudf_polars.streaming.actor_graph.collectives.common import OpIds
 
 __all__ = ["RankHost", "RankPlan"]
 
 T = TypeVar("T")
+
+_PATIENCE_SECONDS = 5.0
+"""How long a query waits for one that was given up before, and holds the rank."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,8 @@ class RankPlan:
     share
         The worker's place among the ranks of its machine if the engine started them, and so binds them to cores of
         their own; None if someone else did.
+    one_host
+        Whether all ranks can share memory, and so need no network.
     address
         The IPv4 address by which other machines reach the worker; None if all ranks are on one machine.
     memory_limit
@@ -56,6 +67,7 @@ class RankPlan:
     nranks: int
     ranks_on_host: int
     share: int | None = None
+    one_host: bool = False
     address: str | None = None
     memory_limit: int | None = None
 
@@ -69,7 +81,30 @@ def worker_options(plan: RankPlan) -> RankSettings:
         given["memory_limit"] = str(memory)
     if plan.address is not None and "coordinator_host" not in library:
         given["coordinator_host"] = plan.address
+    if plan.one_host and "ucxx_reach" not in library:
+        given["ucxx_reach"] = "one-host"
     return replace(plan.settings, texts=given)
+
+
+@dataclass
+class _Running:
+    """A query that has the rank's thread."""
+
+    epoch: int
+    place: str
+    started: datetime
+    given_up: float | None = None  # time.monotonic()
+
+    def describe(self) -> str:
+        """Say which query it is, and what keeps it."""
+        name = f"query {self.epoch}" + (f", collected at {self.place}," if self.place else "")
+        seconds = (datetime.now() - self.started).total_seconds()
+        function = running_function()
+        by = f"the function {function}" if function else "a step of Polars"
+        return (
+            f"it is held by {name} which began at {self.started:%H:%M:%S}, {seconds:.0f} s ago, and was given up:"
+            f" {by} runs there, and cannot be interrupted"
+        )
 
 
 class RankHost:
@@ -89,13 +124,96 @@ class RankHost:
         self._statistics: Statistics | None = None
         self._comm: Communicator | None = None
         self._rank: Rank | None = None
+        self._running: _Running | None = None
         self._closed = False
 
     def submit(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
         """Run ``work`` on the rank's thread."""
         return self._pool.submit(work)
 
+    def submit_query(
+        self, epoch: int, place: str, method: str, arguments: tuple[Any, ...]
+    ) -> concurrent.futures.Future[bytes]:
+        """Call ``method(epoch, *arguments)`` on the rank's thread; the future has its reply.
+
+        If a query that was given up holds the thread for more than a few seconds, the reply is an error that says so.
+
+        Parameters
+        ----------
+        epoch
+            The number of the query.
+        place
+            Where in the user's sources it was asked for, or "".
+        method
+            Name of a method of this class.
+        arguments
+            Its arguments.
+        """
+        answer: concurrent.futures.Future[bytes] = concurrent.futures.Future()
+        answer.set_running_or_notify_cancel()  # who waits for it may stop waiting, no more
+        with self._lock:
+            before = self._running
+        call = self._pool.submit(self._run_query, epoch, place, method, arguments)
+        timer = None
+        if before is not None:
+            # A client has one query at a time: it does not wait for the one before any more.
+            self.abandon(before.epoch, KeyboardInterrupt("the client has gone on to another query"))
+            assert before.given_up is not None
+            wait = before.given_up + _PATIENCE_SECONDS - time.monotonic()
+            timer = threading.Timer(max(0.0, wait), self._refuse, (call, answer, epoch, before))
+            timer.daemon = True
+            timer.start()
+
+        def finish(_: object) -> None:
+            if timer is not None:
+                timer.cancel()
+            if not call.cancelled():
+                answer.set_result(call.result())
+
+        call.add_done_callback(finish)
+        return answer
+
+    def _refuse(
+        self,
+        call: concurrent.futures.Future[bytes],
+        answer: concurrent.futures.Future[bytes],
+        epoch: int,
+        before: _Running,
+    ) -> None:
+        """Answer a query that has waited long enough for another one."""
+        if not call.cancel():
+            return  # it runs
+        error = RuntimeError(
+            f"{self._name()} is not free: {before.describe()}. Wait until it has ended, or shut the engine down and"
+            " make a new one."
+        )
+        self.abandon(epoch, error)
+
+        def refuse() -> None:
+            raise error
+
+        answer.set_result(run_captured(refuse))
+
+    def _name(self) -> str:
+        with self._lock:
+            rank = "a rank" if self._rank is None else f"rank {self._rank.comm.rank}"
+        return f"{rank} (process {os.getpid()} on {socket.gethostname()})"
+
     # -- on the rank's thread -----------------------------------------------------------------------------
+
+    def _run_query(self, epoch: int, place: str, method: str, arguments: tuple[Any, ...]) -> bytes:
+        with self._holding(_Running(epoch, place, datetime.now())):
+            return getattr(self, method)(epoch, *arguments)  # type: ignore[no-any-return]
+
+    @contextlib.contextmanager
+    def _holding(self, query: _Running) -> Iterator[None]:
+        with self._lock:
+            self._running = query
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running = None
 
     def make_root(self) -> bytes:
         """Become rank 0 and return the address for the others."""
@@ -190,17 +308,31 @@ class RankHost:
         """End a query on all ranks."""
         with self._lock:
             rank = self._rank
+            running = self._running
+            if running is not None and running.epoch == epoch and running.given_up is None:
+                running.given_up = time.monotonic()
         if rank is not None:
             rank.abandon(OpIds(epoch), error)
 
     def close(self, reason: str | None = None) -> None:
-        """Leave; if for a reason, the others' waits fail with it. Returns when the thread has ended."""
+        """Leave; if for a reason, the others' waits fail with it.
+
+        Returns when the thread has ended. If a query that was given up holds that, this ends when the query does, but
+        nobody waits for it here.
+        """
         with self._lock:
             self._closed = True
             comm = self._comm
+            running = self._running
         if reason is not None and comm is not None:
             comm.abort(reason)
         del comm
+        end = threading.Thread(target=self._end, name="riverrun-rank-end", daemon=True)
+        end.start()
+        given_up = None if running is None else running.given_up
+        end.join(None if given_up is None else max(0.0, given_up + _PATIENCE_SECONDS - time.monotonic()))
+
+    def _end(self) -> None:
         self._pool.shutdown(wait=True)
         with self._lock:
             rank, self._rank, self._comm = self._rank, None, None

@@ -5,20 +5,22 @@ The actors belong to the client's job: Ray ends them when the client goes away.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
-import os
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from rapidsmpf.config import Options
+from rapidsmpf.integrations.core import memory_domain
 
-from cudf_polars.engine.cluster import ClusterEngine, Lost, refuse_rrun
+from cudf_polars.engine.cluster import ClusterEngine, Lost, Question, ShutDown, refuse_rrun
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import RankSettings, resolve_options
 from cudf_polars.engine.rank_host import RankHost, RankPlan
+from cudf_polars.engine.ray_own_cluster import start_ray
 from cudf_polars.engine.relay import remote_error, run_captured
 
 try:
@@ -45,7 +47,7 @@ class _RankActor:
         self._host: RankHost | None = None
 
     def describe(self) -> bytes:
-        return run_captured(lambda: (os.uname().nodename, ray.util.get_node_ip_address()))
+        return run_captured(lambda: (memory_domain(), ray.util.get_node_ip_address()))
 
     def make_root(self, plan: RankPlan) -> bytes:
         host = self._host = RankHost(plan)
@@ -55,11 +57,9 @@ class _RankActor:
         host = self._host = self._host or RankHost(plan)
         return run_captured(lambda: host.submit(lambda: host.join(root)).result())
 
-    def run(self, epoch: int, method: str, arguments: tuple[Any, ...]) -> bytes:
-        host = self._host
-        assert host is not None
-        work: Callable[[], bytes] = lambda: getattr(host, method)(epoch, *arguments)  # noqa: E731
-        return host.submit(work).result()
+    def run(self, query: Question, arguments: tuple[Any, ...]) -> bytes:
+        assert self._host is not None
+        return self._host.submit_query(query.epoch, query.place, query.method, arguments).result()
 
     def abandon(self, epoch: int, reason: str) -> None:
         if self._host is not None:
@@ -118,6 +118,7 @@ class _Actors:
             "runtime_env": {"env_vars": {"POLARS_MAX_THREADS": str(max(1, cpus))}},
         }
         self.actors: list[ActorHandle] = []
+        self._stopped: concurrent.futures.Future[None] = concurrent.futures.Future()
         for rank in range(num_ranks):
             # What reserves nothing would be put on any node, also on a head that is there for Ray alone.
             place = "SPREAD" if gpus or reserved else _on_node(nodes[rank % len(nodes)])
@@ -138,16 +139,18 @@ class _Actors:
                 f" {ray.available_resources()}. Pass num_ranks, or wait until other work has ended."
             )
         found = self._values(described)
-        per_host = Counter(host for host, _ in found)
+        one_host = len({domain for domain, _ in found}) == 1
+        per_host = Counter(domain[0] for domain, _ in found)
         seen: Counter[str] = Counter()
         plans = []
-        for host, address in found:
+        for (host, *_), address in found:
             plan = RankPlan(
                 settings,
                 len(self.actors),
                 per_host[host],
                 share=seen[host] if ours else None,
-                address=address if len(per_host) > 1 else None,
+                one_host=one_host,
+                address=None if one_host else address,
             )
             seen[host] += 1
             plans.append(plan)
@@ -172,19 +175,30 @@ class _Actors:
             values[done] = reply.value
         return [values[call] for call in calls]
 
-    def ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
-        """Call a method of all ranks; an actor that dies has its calls fail at once."""
+    def ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
+        """Call a method of all ranks; an actor that dies has its calls fail at once. Raises ShutDown after stop()."""
         pairs = zip(self.actors, arguments, strict=True)
-        calls = [actor.run.remote(epoch, method, given) for actor, given in pairs]
+        calls = [actor.run.remote(query, given) for actor, given in pairs]
         try:
-            ray.wait(calls, num_returns=len(calls))
+            waiting = {self._stopped, *(call.future() for call in calls)}
+            while not self._stopped.done() and len(waiting) > 1:
+                waiting = concurrent.futures.wait(
+                    waiting, return_when=concurrent.futures.FIRST_COMPLETED
+                ).not_done
+            if self._stopped.done():
+                raise ShutDown
             return [self._answer(call) for call in calls]
         except BaseException as error:
             # The user's Ctrl-C, say: nobody waits for the answer any more.
             reason = f"the client gave the query up ({type(error).__name__})"
             for actor in self.actors:
-                actor.abandon.remote(epoch, reason)
+                actor.abandon.remote(query.epoch, reason)
             raise
+
+    def stop(self) -> None:
+        """End the wait of :meth:`ask`, also of calls to come; from any thread."""
+        with contextlib.suppress(concurrent.futures.InvalidStateError):
+            self._stopped.set_result(None)
 
     def _answer(self, call: Any) -> bytes | Lost:
         try:
@@ -197,26 +211,6 @@ class _Actors:
         calls = [actor.leave.remote(reason) for actor in self.actors]
         if calls:
             ray.wait(calls, num_returns=len(calls), timeout=_CLOSE_SECONDS)
-
-
-_NICENESS = "RAY_worker_niceness"
-"""How far Ray's workers stand back for other processes: by 15, with which any of those gets 30 times as much."""
-
-
-@contextlib.contextmanager
-def _own_settings() -> Iterator[None]:
-    """Apply settings for the engine's own Ray while it starts: its processes take them from this environment.
-
-    Ranks wait for each other: a moment in which one has no core, because Ray itself has something to do, costs all.
-    """
-    if _NICENESS in os.environ:
-        yield
-        return
-    os.environ[_NICENESS] = "0"
-    try:
-        yield
-    finally:
-        os.environ.pop(_NICENESS, None)
 
 
 class RayEngine(ClusterEngine):
@@ -296,9 +290,7 @@ class RayEngine(ClusterEngine):
         with contextlib.ExitStack() as stack:
             ours = not ray.is_initialized()
             if ours:
-                with _own_settings():
-                    ray.init(**(ray_init_options or {}))
-                stack.callback(ray.shutdown)
+                start_ray(stack, ray_init_options or {})
             actors = _Actors(num_ranks, bool(settings.options.get("allow_gpu_sharing")), stack)
             names, infos = actors.start(settings, ours=ours)
             stack.callback(actors.leave)
@@ -312,8 +304,11 @@ class RayEngine(ClusterEngine):
         self._check_open("rank_actors")
         return list(self._actors.actors)
 
-    def _ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
-        return self._actors.ask(epoch, method, arguments)
+    def _ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
+        return self._actors.ask(query, arguments)
+
+    def _stop_asking(self) -> None:
+        self._actors.stop()
 
     def _close(self) -> None:
         self._resources.close()

@@ -23,7 +23,15 @@ from typing import Any
 
 import cloudpickle
 
-__all__ = ["RankReply", "emit", "remote_error", "run_captured"]
+__all__ = [
+    "RankReply",
+    "calling_place",
+    "emit",
+    "portable",
+    "remote_error",
+    "run_captured",
+    "running_function",
+]
 
 _LOGGERS = ("cudf_polars", "rapidsmpf")
 
@@ -128,13 +136,13 @@ def run_captured(work: Callable[[], Any]) -> bytes:
         try:
             reply.value = work()
         except BaseException as error:
-            reply.error = _portable(error)
+            reply.error = portable(error)
             reply.traceback = "".join(traceback.format_exception(error))
-    reply.said = [_portable(warning) for warning in reply.said]
+    reply.said = [portable(warning) for warning in reply.said]
     return cloudpickle.dumps(reply)  # type: ignore[no-any-return]
 
 
-def _portable(error: Any) -> Any:
+def portable(error: Any) -> Any:
     """Return ``error`` if it can travel, else one with its text; in either case without its traceback."""
     error.__traceback__ = error.__cause__ = error.__context__ = None
     try:
@@ -180,6 +188,34 @@ def _user_stacklevel() -> int:
     while frame is not None and frame.f_globals.get("__name__", "").startswith(("cudf_polars.", "polars.")):
         frame, level = frame.f_back, level + 1
     return level
+
+
+def calling_place() -> str:
+    """Return the file and line of the code, neither ours nor Polars', that has called us; "" when there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_internal(frame):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def running_function() -> str:
+    """Return the function of a user's that Polars runs on some thread of this process; "" when there is none."""
+    for frame in sys._current_frames().values():
+        deeper: list[FrameType] = []
+        outer: FrameType | None = frame
+        while outer is not None and not outer.f_globals.get("__name__", "").startswith("polars."):
+            deeper.append(outer)
+            outer = outer.f_back
+        # From the inside, the last before Polars is the function that Polars has called.
+        if outer is not None and deeper and not _is_internal(deeper[-1]):
+            code = deeper[-1].f_code
+            return f"{code.co_qualname} ({code.co_filename}:{deeper[-1].f_lineno})"
+    return ""
+
+
+def _is_internal(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__", "")
+    return name.startswith(("cudf_polars.", "polars.", "threading", "concurrent.futures.", "asyncio."))
 
 
 def _named(warning: Warning, category: type[Warning], text: str) -> Warning:

@@ -8,12 +8,15 @@ chunks and chunks a partition is for a :class:`ShufflerIntegration`.
 from __future__ import annotations
 
 import itertools
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from rapidsmpf.communicator.communicator import Communicator
@@ -36,6 +39,7 @@ __all__ = [
     "host_memory_share",
     "insert_partition",
     "make_context",
+    "memory_domain",
     "shuffle_graph",
     "stage_shuffle",
     "with_environment",
@@ -202,6 +206,21 @@ def host_memory_share(ranks_on_host: int, limit: int | None) -> int | None:
     share = get_device_memory() // ranks_on_host if get_device_name() == "cpu" else None
     given = [value for value in (share, limit) if value]
     return min(given) if given else None
+
+
+def memory_domain() -> tuple[str, ...]:
+    """Return a value that is equal in processes that can share memory, and so need no network between them.
+
+    The same machine alone does not do: containers on it may have a ``/dev/shm`` and process numbers of their own.
+    """
+    own = Path("/proc/self/ns")
+    shared_memory = os.stat("/dev/shm")
+    return (
+        socket.gethostname(),
+        Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        f"{shared_memory.st_dev}:{shared_memory.st_ino}",
+        *(os.readlink(own / name) for name in ("pid", "ipc", "net")),
+    )
 
 
 def with_environment(options: Options) -> Options:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
-import socket
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ from rapidsmpf.integrations.core import (
     drop_shuffle,
     host_memory_share,
     make_context,
+    memory_domain,
     shuffle_graph,
     stage_shuffle,
     with_environment,
@@ -56,11 +56,14 @@ class _Join:
     nranks: int
     options: Mapping[str, str]
     ranks_on_host: int
+    one_host: bool
     memory_limit: int | None
 
     def filled_options(self) -> Options:
         """Return the options, with the worker's environment and its share of memory where they say nothing."""
         options = with_environment(Options(dict(self.options)))
+        if self.one_host:
+            options.insert_if_absent({"ucxx_reach": "one-host"})
         memory = host_memory_share(self.ranks_on_host, self.memory_limit)
         if memory is not None:
             options.insert_if_absent({"memory_limit": str(memory)})
@@ -146,10 +149,10 @@ def _plugin_of(worker: Worker) -> _ContextOfWorker:
     return plugin
 
 
-async def _describe(dask_worker: Worker) -> tuple[str, int | None]:
+async def _describe(dask_worker: Worker) -> tuple[tuple[str, ...], int | None]:
     plugin = _plugin_of(dask_worker)
     await plugin.run(plugin.forget)
-    return socket.gethostname(), getattr(dask_worker.memory_manager, "memory_limit", None)
+    return memory_domain(), getattr(dask_worker.memory_manager, "memory_limit", None)
 
 
 async def _make_root(join: _Join, dask_worker: Worker) -> bytes:
@@ -289,13 +292,14 @@ def bootstrap_dask_cluster(client: Client, *, options: Options | None = None) ->
 def _connect(calls: WorkerCalls, addresses: list[str], options: dict[str, str]) -> list[str]:
     """Make the workers ranks; returns their addresses by rank."""
     found = raise_first(calls.each(_describe, dict.fromkeys(addresses, ())))
-    per_host = Counter(host for host, _ in found.values())
+    one_host = len({domain for domain, _ in found.values()}) == 1
+    per_host = Counter(domain[0] for domain, _ in found.values())
     joins: dict[str, tuple[_Join]] = {}
-    for address, (host, limit) in found.items():
+    for address, (domain, limit) in found.items():
         own = dict(options)
-        if len(per_host) > 1 and (ipv4 := ipv4_of(address)) is not None:
+        if not one_host and (ipv4 := ipv4_of(address)) is not None:
             own.setdefault("coordinator_host", ipv4)
-        joins[address] = (_Join(len(addresses), own, per_host[host], limit),)
+        joins[address] = (_Join(len(addresses), own, per_host[domain[0]], one_host, limit),)
     try:
         first = addresses[0]
         root = raise_first(calls.each(_make_root, {first: joins[first]}))[first]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rapidsmpf.communicator import ucxx
 from rapidsmpf.config import Options, get_environment_variables
+from rapidsmpf.integrations.core import memory_domain
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
 
@@ -54,6 +55,15 @@ class RapidsMPFActor:
         self._nranks = nranks
         self._statistics = Statistics(False) if statistics is None else statistics
         self._comm: Communicator | None = None
+        self._one_host = False
+
+    def memory_domain(self) -> tuple[str, ...]:
+        """Return a value that is equal for actors that can share memory."""
+        return memory_domain()
+
+    def stay_on_one_host(self) -> None:
+        """Know, before the actor is connected, that all can share memory: it opens no port."""
+        self._one_host = True
 
     def setup_root(self) -> tuple[int, bytes]:
         """Become the root.
@@ -93,9 +103,11 @@ class RapidsMPFActor:
         if self._comm is not None:
             raise RuntimeError("this actor is connected already")
         options = Options(get_environment_variables())
+        if self._one_host:
+            options.insert_if_absent({"ucxx_reach": "one-host"})
         # Ranks on other hosts notice the end of this one by a connection to this address.
         address = ray.util.get_node_ip_address()
-        if not address.startswith("127."):
+        if not self._one_host and not address.startswith("127."):
             options.insert_if_absent({"coordinator_host": address})
         progress = ProgressThread(self._statistics)
         self._comm = ucxx.new_communicator(self._nranks, None, root, options, progress)
@@ -165,6 +177,9 @@ def setup_ray_ucxx_cluster(
         raise ValueError(f"num_workers must be at least 1, got {num_workers}")
     actors = [actor_cls.remote(num_workers, *args, **kwargs) for _ in range(num_workers)]
     try:
+        domains = ray.get([actor.memory_domain.remote() for actor in actors])
+        if len(set(domains)) == 1:
+            ray.get([actor.stay_on_one_host.remote() for actor in actors])
         _, root_address = ray.get(actors[0].setup_root.remote())
         ray.get([actor.setup_worker.remote(root_address) for actor in actors])
         ranks = ray.get([actor.rank.remote() for actor in actors])

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from cudf_polars.engine.dask import DaskEngine
-from support.dask_cluster import start_dask_cluster
+from support.dask_cluster import key_of, start_dask_cluster
 
 SECONDS = 120
 """Guards against hangs only."""
@@ -79,7 +79,10 @@ def test_ranks_leave_with_a_client_that_is_killed(client, busy, tmp_path):
     script.write_text(textwrap.dedent(CLIENT))
     os.mkfifo(gate)
     command = [sys.executable, str(script), client.scheduler.address, str(gate) if busy else ""]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    env = {**os.environ, **key_of(client.security)}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True
+    ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "ready\n"
         wait_for_ranks(client, 1)

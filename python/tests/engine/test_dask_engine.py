@@ -188,7 +188,7 @@ def test_errors_have_their_own_types_and_name_the_rank(engine, table):
     query = pl.scan_parquet(table).select(pl.col("v").map_batches(fail, is_elementwise=True))
     with pytest.raises((Mine, pl.exceptions.ComputeError), match="of the script") as caught:
         query.collect(engine=engine)
-    assert any("rank 1, worker tcp://" in note for note in caught.value.__notes__)
+    assert any("rank 1, worker tls://" in note for note in caught.value.__notes__)
     with pytest.raises(pl.exceptions.ColumnNotFoundError):
         pl.scan_parquet(table).select("nothing").collect(engine=engine)
     with pytest.raises(FileNotFoundError):
@@ -205,7 +205,7 @@ def test_warnings_reach_the_client(engine, table):
     query = pl.scan_parquet(table).select(
         pl.col("v").map_batches(warn, return_dtype=pl.Float64, is_elementwise=True)
     )
-    with pytest.warns(RuntimeWarning, match=r"first rows \(on rank 0, worker tcp://"):
+    with pytest.warns(RuntimeWarning, match=r"first rows \(on rank 0, worker tls://"):
         query.collect(engine=engine)
     with pytest.warns(FallbackWarning, match="not fully distributed") as caught:
         pl.scan_parquet(table).select(pl.col("v").rolling_mean(3)).collect(engine=engine)
@@ -261,7 +261,7 @@ def test_what_clients_fetch_beside_does_not_matter(client):
     """Clients fetch what the scheduler says of itself, without the workers, from time to time."""
     with (
         dask.config.set({"distributed.client.scheduler-info-interval": "1ms"}),
-        local_client(client.scheduler.address) as busy,
+        local_client(client) as busy,
     ):
         calls = WorkerCalls(busy)
         assert all(len(calls.addresses()) == 2 for _ in range(300))
@@ -363,7 +363,7 @@ def test_two_clients_and_two_threads(client, table):
             failures.append(error)
 
     with (
-        local_client(client.scheduler.address) as other,
+        local_client(client) as other,
         DaskEngine(dask_client=client) as first,
         DaskEngine(dask_client=other) as second,
     ):

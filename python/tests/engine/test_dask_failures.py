@@ -61,7 +61,7 @@ def test_worker_is_killed_in_the_middle_of_a_query(client):
         rows = FRAME.lazy().with_columns(
             pl.col("v").map_batches(end, return_dtype=pl.Float64, is_elementwise=True)
         )
-        with pytest.raises(RankFailedError, match=r"worker tcp://.* is lost") as caught:
+        with pytest.raises(RankFailedError, match=r"worker tls://.* is lost") as caught:
             rows.group_by("k").agg(pl.sum("v")).collect(engine=engine)
         assert (caught.value.rank, caught.value.pid) == (1, victim)
         assert any(address in str(caught.value) for address in known)
@@ -78,7 +78,7 @@ def test_worker_leaves_and_another_joins(client):
         assert total(engine) == FRAME["v"].sum()
         client.cluster.scale(3)
         client.wait_for_workers(3, timeout=SECONDS)
-        with pytest.warns(UserWarning, match=r"joined .*tcp://.*next engine"):
+        with pytest.warns(UserWarning, match=r"joined .*tls://.*next engine"):
             assert total(engine) == FRAME["v"].sum()
         assert engine.nranks == 2
         with DaskEngine(dask_client=client) as wider:

@@ -189,7 +189,7 @@ def ranks_of_workers(client):
 
 
 def test_bootstrap_is_idempotent_also_at_the_same_time():
-    with start_dask_cluster() as client, local_client(client.scheduler.address) as other:
+    with start_dask_cluster() as client, local_client(client) as other:
         assert set(ranks_of_workers(client).values()) == {None}
         threads = [
             threading.Thread(target=bootstrap_dask_cluster, args=(c,)) for c in (client, other, client)

@@ -6,7 +6,6 @@
 // Knows no sockets and owns nothing; used by the client (Coordinator), the server and rrun.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/token.hpp>
 
 namespace rapidsmpf::bootstrap {
 
@@ -29,26 +29,6 @@ inline constexpr std::size_t max_key_size = 1024;
 inline constexpr std::size_t max_value_size = std::size_t{16} << 20;
 inline constexpr std::size_t max_reason_size = 4096;
 inline constexpr std::size_t max_host_size = 255;
-
-// 256 random bits that all processes of a job share.
-class Token {
-  public:
-    static constexpr std::size_t size = 32;
-
-    // Throws SystemError when the kernel gives no random bytes.
-    [[nodiscard]] static Token random();
-    // Throws FormatError unless `text` is 64 hexadecimal digits.
-    [[nodiscard]] static Token from_hex(std::string const& text);
-    explicit Token(std::array<std::uint8_t, size> const& bytes) : bytes_{bytes} {}
-
-    [[nodiscard]] std::string hex() const;
-    [[nodiscard]] std::array<std::uint8_t, size> const& bytes() const noexcept { return bytes_; }
-    // Takes the same time wherever the first difference is.
-    [[nodiscard]] bool matches(Token const& other) const noexcept;
-
-  private:
-    std::array<std::uint8_t, size> bytes_;
-};
 
 enum class MessageType : std::uint8_t {
     // rank to coordinator

@@ -12,6 +12,10 @@
 //
 // A message's 64-bit UCX tag holds our Tag above the rank of its sender; the top bit marks the communicator's
 // own messages (joining, barrier, abort).
+//
+// All ranks of a job share a Token. UCX takes connections from whoever reaches its port and knows its protocol, so every
+// tag is combined with the token: a message of a stranger meets none that a rank waits for, and is not read. What a
+// process says to be let in begins with the token. docs/security.md says what is left.
 #pragma once
 
 #include <chrono>
@@ -28,6 +32,7 @@
 #include <rapidsmpf/communicator/communicator.hpp>
 #include <rapidsmpf/communicator/liveness.hpp>
 #include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/core/token.hpp>
 
 namespace ucxx {
 class Worker;
@@ -38,8 +43,9 @@ namespace rapidsmpf {
 // Whom a worker has to reach.
 enum class UcxxReach : std::uint8_t { anywhere, one_host };
 
-// A worker for a new communicator: for tag messages, with an event descriptor to wait on. Unless the user has set
-// UCX_TLS, without TCP when all ranks are on one host.
+// A worker for a new communicator: for tag messages, with an event descriptor to wait on. When all ranks are on one host
+// it has no TCP, and so no port; where the user has set UCX_TLS, it listens on the loopback interface only, unless
+// UCX_NET_DEVICES is set, too.
 // Throws std::runtime_error when UCX cannot start.
 [[nodiscard]] std::shared_ptr<::ucxx::Worker> make_ucxx_worker(UcxxReach reach = UcxxReach::anywhere);
 // The bytes by which other processes reach a worker.
@@ -70,9 +76,10 @@ class UcxxCommunicator final : public Communicator {
     enum class ProgressMode : std::uint8_t { blocking, polling };
 
     // All peers are known: addresses[r] is rank r's, and `worker` is the one whose address is addresses[rank].
-    // `liveness` may be null: then lost peers go unnoticed.
+    // `token` is the job's, the same on all ranks. `liveness` may be null: then lost peers go unnoticed.
     [[nodiscard]] static std::shared_ptr<UcxxCommunicator> connect(
-        Rank rank, std::vector<Address> const& addresses, std::shared_ptr<::ucxx::Worker> worker,
+        Rank rank, std::vector<Address> const& addresses, Token const& token,
+        std::shared_ptr<::ucxx::Worker> worker,
         std::unique_ptr<Liveness> liveness, config::Options options,
         std::shared_ptr<ProgressThread> progress_thread);
 
@@ -80,7 +87,7 @@ class UcxxCommunicator final : public Communicator {
     // others in as they come. With one: asks that root for a rank, in order of arrival, and returns when it has
     // it; throws TimeoutError after the option "ucxx_join_timeout" (default 120 s), std::invalid_argument when
     // the root refuses, or the address is damaged or none. All ranks have to call barrier() before the first
-    // message. `worker` may be null: a new one is made.
+    // message. `worker` may be null: a new one is made, which reaches whom the option "ucxx_reach" says.
     [[nodiscard]] static std::shared_ptr<UcxxCommunicator> join(
         Rank nranks, std::shared_ptr<::ucxx::Worker> worker, std::optional<Address> const& root_address,
         config::Options options, std::shared_ptr<ProgressThread> progress_thread,
@@ -113,7 +120,8 @@ class UcxxCommunicator final : public Communicator {
     void barrier(
         std::optional<std::chrono::milliseconds> timeout = std::nullopt, std::stop_token const& stop = {});
 
-    // The bytes by which others join() here: UCX's, and a seal behind them that shows when they were damaged.
+    // The bytes by which others join() here: UCX's, the token, and a seal that shows when they were damaged. Who has them
+    // may join.
     [[nodiscard]] Address worker_address() const;
     [[nodiscard]] std::shared_ptr<::ucxx::Worker> worker() const;
 

@@ -113,6 +113,9 @@ inline constexpr auto option_table = [] {
          "How long ranks wait for each other at the start.", {}},
         {"ucxx_join_timeout", duration, never_off, "120 s", full,
          "How long a rank waits to be connected to all others.", {}},
+        {"ucxx_reach", text, never_off, "anywhere", full,
+         "Which ranks join a communicator that is made by hand: anywhere; one-host, those of one machine, for which no "
+         "port is opened. The engines set it.", "anywhere|one-host"},
         {"ucxx_progress_mode", text, never_off, "thread-blocking", full,
          "Whether the communication thread sleeps while nothing arrives.", "thread-blocking|thread-polling"},
         {"coordinator_host", text, never_off, "", full,

@@ -126,7 +126,8 @@ def run(fuzzer: Fuzzer, seconds: int) -> Outcome:
         return Outcome(fuzzer.name, f"found after {took:.0f} s", problem, took)
     runs = re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stdout)
     if done.returncode != 0 or runs is None:
-        return Outcome(fuzzer.name, "", finding_in(done.stdout), took)
+        said = finding_in(done.stdout) or "it said nothing"
+        return Outcome(fuzzer.name, "", f"{said}\nended with exit status {done.returncode}", took)
     return Outcome(fuzzer.name, f"{int(runs.group(1)):,} inputs in {took:.0f} s", "", took)
 
 

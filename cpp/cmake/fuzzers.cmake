@@ -47,13 +47,13 @@ endfunction()
 
 rapidsmpf_fuzzer(
   coordinator_frames
-  PARSES bootstrap/protocol.cpp bootstrap/node_protocol.cpp
+  PARSES bootstrap/protocol.cpp bootstrap/node_protocol.cpp core/token.cpp
   NEEDS core/error.cpp)
 rapidsmpf_fuzzer(
   coordinator_server
   PARSES bootstrap/server.cpp bootstrap/server_sessions.cpp
   NEEDS bootstrap/node_protocol.cpp bootstrap/protocol.cpp bootstrap/socket.cpp core/error.cpp
-        core/file_descriptor.cpp core/host_name.cpp)
+        core/file_descriptor.cpp core/host_name.cpp core/token.cpp)
 rapidsmpf_fuzzer(
   exchange_messages
   PARSES exchange/announced_frame.cpp exchange/bundle_listing.cpp exchange/peer_offer.cpp exchange/wire.cpp
@@ -61,7 +61,7 @@ rapidsmpf_fuzzer(
 rapidsmpf_fuzzer(
   joining
   PARSES communicator/ucxx_address.cpp communicator/ucxx_control.cpp
-  NEEDS core/crc32c.cpp core/error.cpp)
+  NEEDS core/crc32c.cpp core/error.cpp core/token.cpp)
 rapidsmpf_fuzzer(
   packed_table
   PARSES table/packed_format.cpp table/schema.cpp table/validate.cpp
@@ -71,7 +71,7 @@ rapidsmpf_fuzzer(
   option_texts
   PARSES core/config.cpp core/option_table.cpp
   NEEDS bootstrap/slurm.cpp bootstrap/protocol.cpp bootstrap/socket.cpp core/error.cpp core/file_descriptor.cpp
-        core/host_name.cpp topology/cpus.cpp)
+        core/host_name.cpp core/token.cpp topology/cpus.cpp)
 rapidsmpf_fuzzer(
   statistics
   PARSES core/statistics_snapshot.cpp

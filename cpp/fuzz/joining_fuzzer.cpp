@@ -1,5 +1,6 @@
 // What comes first on a connection between ranks over UCX, before either knows the other: the communicator's own messages
 // and the addresses of roots.
+#include <array>
 #include <optional>
 #include <stdexcept>
 
@@ -19,10 +20,17 @@ constexpr std::uint8_t kinds = 2;
 // As UCX writes it: a version, the worker's number, a transport.
 Bytes const own_address{0x91, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
 
-template <typename Message>
-void decode(std::span<std::uint8_t const> message) {
+Token token() {
+    std::array<std::uint8_t, Token::size> bytes{};
+    bytes.fill(0x5a);
+    return Token{bytes};
+}
+
+// `join` alone takes the job's token.
+template <typename Message, typename... Secret>
+void decode(std::span<std::uint8_t const> message, Secret const&... secret) {
     Bytes again;
-    if (takes([&] { again = Message::decode(message).encode(); })) {
+    if (takes([&] { again = Message::decode(message, secret...).encode(secret...); })) {
         require(again == copied(message), "a message says the same again");
     }
 }
@@ -35,7 +43,7 @@ void read_control_message(std::span<std::uint8_t const> input) {
     }
     switch (*kind) {
         case ControlKind::join:
-            return decode<JoinMessage>(message);
+            return decode<JoinMessage>(message, token());
         case ControlKind::assign:
             return decode<AssignMessage>(message);
         case ControlKind::refuse:
@@ -54,10 +62,12 @@ void read_address(std::span<std::uint8_t const> input) {
     // Sealed as ours are, so that more than the seal is looked at; or as it came.
     bool const seal = !input.empty() && (input[0] & 1) != 0;
     auto const bytes = input.empty() ? Bytes{} : copied(input.subspan(1));
-    auto const address = seal ? seal_address(bytes) : bytes;
-    Bytes ucx;
-    if (takes<std::invalid_argument>([&] { ucx = checked_address(address, own_address); })) {
-        require(!seal || (is_sealed(address) && ucx == bytes), "what was sealed is what comes out");
+    auto const address = seal ? seal_address(bytes, token()) : bytes;
+    std::optional<RootAddress> root;
+    if (takes<std::invalid_argument>([&] { root = checked_address(address, own_address); })) {
+        require(
+            is_sealed(address) && seal_address(root->address, root->token) == address,
+            "what was sealed is what comes out");
     }
 }
 
@@ -75,7 +85,7 @@ void read_input(std::span<std::uint8_t const> bytes) {
 std::vector<Bytes> seeds() {
     std::vector<Bytes> all;
     for (auto const& message :
-         {JoinMessage{3, own_address}.encode(), AssignMessage{2, Bytes(100, 7)}.encode(),
+         {JoinMessage{3, own_address}.encode(token()), AssignMessage{2, Bytes(100, 7)}.encode(),
           RefuseMessage{"all 3 ranks have joined already"}.encode(),
           TableMessage{{own_address, own_address, own_address}}.encode(),
           BarrierMessage{ControlKind::arrive, 1}.encode(), BarrierMessage{ControlKind::release, 1}.encode(),
@@ -87,7 +97,7 @@ std::vector<Bytes> seeds() {
     };
     add_address(0, own_address);
     add_address(1, own_address);
-    add_address(0, seal_address(own_address));
+    add_address(0, seal_address(own_address, token()));
     return all;
 }
 

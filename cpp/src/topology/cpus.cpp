@@ -44,7 +44,7 @@ std::string format_list(std::vector<int> numbers) {
 }
 
 std::vector<int> parse_list(std::string_view text) {
-    std::vector<int> numbers;
+    std::vector<bool> named(most_cpus);  // however often a text names them
     while (!text.empty()) {
         auto const end = text.find_first_of(",\n");
         auto const range = text.substr(0, end);
@@ -60,11 +60,15 @@ std::vector<int> parse_list(std::string_view text) {
             continue;
         }
         for (int number = first; number <= last && number < most_cpus; ++number) {
+            named[static_cast<std::size_t>(number)] = true;
+        }
+    }
+    std::vector<int> numbers;
+    for (int number = 0; number < most_cpus; ++number) {
+        if (named[static_cast<std::size_t>(number)]) {
             numbers.push_back(number);
         }
     }
-    std::sort(numbers.begin(), numbers.end());
-    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
     return numbers;
 }
 

@@ -18,9 +18,11 @@ import pytest
 from polars.testing import assert_frame_equal
 from rapidsmpf.integrations.dask_workers import WorkerCalls
 
+from cudf_polars.engine import sealed
 from cudf_polars.engine.dask import DaskEngine
 from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
 from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.engine.sealed import SealError
 from cudf_polars.lower import FallbackWarning
 from support.dask_cluster import local_client, start_dask_cluster
 
@@ -234,6 +236,15 @@ def test_what_cannot_be_sent_is_said(engine):
     query = FRAME.lazy().select(pl.col("v").map_batches(lambda s: (lock, s)[1], return_dtype=pl.Float64))
     with pytest.raises(TypeError, match="cannot be sent"):
         query.collect(engine=engine)
+
+
+def test_a_query_of_other_versions_is_refused_and_the_next_works(engine, table, monkeypatch):
+    for query in (pl.scan_parquet(table), FRAME.lazy()):
+        with monkeypatch.context() as client_elsewhere:
+            client_elsewhere.setattr(sealed, "versions", lambda: "Python 3.99, Polars 9.8.7, riverrun 7")
+            with pytest.raises(SealError, match=r"Polars 9\.8\.7.*install the same on both"):
+                query.collect(engine=engine)
+        assert_frame_equal(totals(query).collect(engine=engine), ANSWER)
 
 
 # -- information and lifetime ---------------------------------------------------------------------------------------

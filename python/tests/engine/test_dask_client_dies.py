@@ -80,7 +80,9 @@ def test_ranks_leave_with_a_client_that_is_killed(client, busy, tmp_path):
     os.mkfifo(gate)
     command = [sys.executable, str(script), client.scheduler.address, str(gate) if busy else ""]
     env = {**os.environ, **key_of(client.security)}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True) as other:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True
+    ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "ready\n"
         wait_for_ranks(client, 1)

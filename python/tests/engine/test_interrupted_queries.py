@@ -75,7 +75,9 @@ def test_what_holds_a_rank_is_named_and_ends_with_the_engine(make, tmp_path):
         with pytest.raises(KeyboardInterrupt):
             first.query.collect(engine=engine)
         done.result(SECONDS)
-        named = r"rank [01] \(process \d+ on .*\) is not free: it is held by query \d+, collected at .*test_inter"
+        named = (
+            r"rank [01] \(process \d+ on .*\) is not free: it is held by query \d+, collected at .*test_inter"
+        )
         with pytest.raises(RuntimeError, match=named) as caught:
             total(engine)
         assert "hold_the_rank" in str(caught.value)
@@ -89,7 +91,7 @@ def test_what_holds_a_rank_is_named_and_ends_with_the_engine(make, tmp_path):
             except RuntimeError:
                 assert time.monotonic() < deadline
 
-        # Another thread than that which has made the engine ends it, and what it runs, without waiting for the function.
+        # Another thread than that which has made the engine ends it, and does not wait for the function.
         def shut_down():
             second.wait()
             engine.shutdown()

@@ -7,10 +7,11 @@ each rank the query and its part of in-memory frames. Ranks answer with a
 
 from __future__ import annotations
 
+import concurrent.futures
 import itertools
 import pickle
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,10 @@ from cudf_polars.streaming.actor_graph.collectives.common import EPOCH_BITS
 if TYPE_CHECKING:
     from polars import QueryOptFlags
 
-__all__ = ["ClusterEngine", "Lost", "Question", "ShutDown", "refuse_rrun"]
+__all__ = ["ClusterEngine", "Lost", "Question", "ShutDown", "refuse_rrun", "wait_for_any"]
+
+_SIGNAL_SECONDS = 0.2
+"""How often a wait for ranks lets Python look for signals."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,18 @@ def refuse_rrun(engine: str) -> None:
             " there, or start"
             " this script without rrun."
         )
+
+
+def wait_for_any(futures: Collection[concurrent.futures.Future[Any]]) -> None:
+    """Return when one of ``futures`` is done; Ctrl-C ends the wait.
+
+    Polars has the system restart what a signal interrupts, once it has run a query, and so Python's handler has to wait
+    for the end of a call: none may last for long.
+    """
+    while not concurrent.futures.wait(
+        futures, _SIGNAL_SECONDS, return_when=concurrent.futures.FIRST_COMPLETED
+    ).done:
+        pass
 
 
 class ClusterEngine(StreamingEngine):

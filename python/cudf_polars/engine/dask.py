@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 import polars as pl
 from rapidsmpf.config import Options
 
-from cudf_polars.engine.cluster import ClusterEngine, Lost, Question, ShutDown, refuse_rrun
+from cudf_polars.engine.cluster import ClusterEngine, Lost, Question, ShutDown, refuse_rrun, wait_for_any
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.dask_own_cluster import start_own_cluster
 from cudf_polars.engine.local_workers import plan_workers, share_of_nanny
@@ -318,9 +318,13 @@ class _Workers:
 
     def ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
         """Call a method of all ranks; raises ShutDown after :meth:`stop`."""
+        loop = self._client.loop.asyncio_loop
+        answer = asyncio.run_coroutine_threadsafe(self._ask(query, arguments), loop)
         try:
-            return self._client.sync(self._ask, query, arguments)  # type: ignore[no-any-return]
+            wait_for_any([answer])
+            return answer.result()
         except BaseException as error:
+            answer.cancel()
             # The user's Ctrl-C, say: nobody waits for the answer any more.
             with contextlib.suppress(Exception):
                 reason = f"the client gave the query up ({type(error).__name__})"

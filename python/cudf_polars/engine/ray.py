@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rapidsmpf.config import Options
 from rapidsmpf.integrations.core import memory_domain
 
-from cudf_polars.engine.cluster import ClusterEngine, Lost, Question, ShutDown, refuse_rrun
+from cudf_polars.engine.cluster import ClusterEngine, Lost, Question, ShutDown, refuse_rrun, wait_for_any
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import RankSettings, resolve_options
@@ -180,11 +180,10 @@ class _Actors:
         pairs = zip(self.actors, arguments, strict=True)
         calls = [actor.run.remote(query, given) for actor, given in pairs]
         try:
-            waiting = {self._stopped, *(call.future() for call in calls)}
-            while not self._stopped.done() and len(waiting) > 1:
-                waiting = concurrent.futures.wait(
-                    waiting, return_when=concurrent.futures.FIRST_COMPLETED
-                ).not_done
+            waiting = {call.future() for call in calls}
+            while waiting and not self._stopped.done():
+                wait_for_any([self._stopped, *waiting])
+                waiting = {call for call in waiting if not call.done()}
             if self._stopped.done():
                 raise ShutDown
             return [self._answer(call) for call in calls]

@@ -143,13 +143,7 @@ def queries() -> dict[str, Query]:
             .group_by("g")
             .agg(N.sort().map_batches(lambda s: s[0], returns_scalar=True, return_dtype=pl.Int64))
         ),
-        # text is read alike on all ranks
-        "dates_without_format": lambda t, u: t.sort("n").select(
-            pl.when(N < 30)
-            .then(pl.lit("2020-01-02"))
-            .otherwise(pl.lit("03/04/2021"))
-            .str.to_date(strict=False)
-        ),
+        # literals
         "literal_of_nanoseconds": lambda t, u: t.select(
             pl.col("t").cast(pl.Datetime("ns")) + pl.duration(nanoseconds=N)
         ).filter(pl.col("t") <= pl.lit(dt.datetime(2020, 1, 1), dtype=pl.Datetime("us"))),

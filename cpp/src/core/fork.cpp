@@ -19,7 +19,7 @@ namespace {
 struct Registry {
     std::mutex mutex;  // held while the process forks
     std::vector<std::weak_ptr<void const>> kept;
-    std::size_t look_through_at{16};            // so many entries
+    std::size_t look_through_at{16};           // so many entries
     std::atomic<std::uint64_t> generation{0};  // of forks
 };
 

@@ -459,10 +459,17 @@ class Adapter:
         )
 
     def _read_HConcat(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
-        inputs = tuple(self._node(i) for i in view.inputs)
         _parallel, strict, broadcast = view.options
         # Polars takes no notice of an input without columns and rows
-        inputs = tuple(i for i in inputs if not _is_nothing(i)) or inputs
+        numbers = [i for i in view.inputs if not _is_nothing(self._node(i))] or view.inputs
+        hidden = [self._hide(self._node(i), i) for i in numbers]
+        # the column that counts rows without columns must have a name of its own in each input
+        inputs = tuple(
+            _renamed_rows(node, f"{ROWS}{place}") if list(node.schema) == [ROWS] else node
+            for place, node in enumerate(hidden)
+        )
+        if not schema:
+            schema = dict(inputs[0].schema)
         return nodes.HConcat(inputs, strict=strict, broadcast_unit_length=broadcast, schema=schema)
 
     def _read_MergeSorted(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
@@ -721,6 +728,11 @@ def _may_hold_categories(dtype: pl.DataType | None) -> bool:
         case pl.Struct():
             return any(isinstance(f.dtype, type) or _may_hold_categories(f.dtype) for f in dtype.fields)
     return False
+
+
+def _renamed_rows(node: nodes.Node, name: str) -> nodes.Node:
+    rows = ex.NamedExpr(name, ex.Column(ROWS, dtype=node.schema[ROWS]))
+    return nodes.Select(node, (rows,), broadcast=False, schema={name: node.schema[ROWS]})
 
 
 def _is_nothing(node: nodes.Node) -> bool:

@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: build quickstart test test-cpp test-python build-asan test-asan test-asan-mpi test-tsan test-gpu test-long test-repeat lint format bench clean help
+.PHONY: build quickstart test test-cpp test-python build-fuzz fuzz fuzz-quick build-asan test-asan test-asan-mpi test-tsan test-gpu test-long test-repeat test-polars-suite lint format bench clean help
 
 PYTHON ?= python3
 SCALE ?= 1
@@ -45,9 +45,11 @@ help:
 	@echo "make test-asan    C++ tests of the protocol and of streaming under ASan and UBSan"
 	@echo "make test-asan-mpi  the same for the communicator over MPI, between processes"
 	@echo "make test-tsan    C++ tests of memory and the protocol under TSan"
+	@echo "make fuzz         fuzzers of all that comes from outside, under ASan and UBSan: SECONDS=600 each"
 	@echo "make test-gpu     all tests that are not about the CPU, on this machine's GPUs"
 	@echo "make test-long    many more random programs of collectives: PROGRAMS=20000"
 	@echo "make test-repeat  collectives between processes, 50 times each: REPEATS=50"
+	@echo "make test-polars-suite  Polars' own tests on 2 ranks: POLARS_TESTS=<archive or folder of them>"
 
 # The virtual environment with everything that building, testing and linting need.
 $(VENV)/.ready: pyproject.toml scripts/requirements.py
@@ -136,6 +138,35 @@ test-tsan: $(VENV)/.ready
 	    ctest --test-dir build/tsan/cpp -j $(JOBS) -R '^test_($(subst $(EMPTY) $(EMPTY),|,$(TSAN_ROOMS)))[.]' --output-on-failure \
 	    --output-junit $(RESULTS)/tsan.xml --no-tests=error
 
+# Fuzzers of the parsers that read what comes from outside, for clang's libFuzzer, under ASan and UBSan. Only the sources
+# that they need are compiled. Packed tables to start from come from the Python package, the other messages from the fuzzers.
+LLVM := 19
+SECONDS ?= 600
+FUZZERS_AT_ONCE ?= $(JOBS)
+build-fuzz: $(VENV)/.ready
+	@scripts/ensure_packages.sh --program clang++-$(LLVM) clang-$(LLVM)
+	@CXX=clang++-$(LLVM) scripts/ensure_packages.sh fuzzer/FuzzedDataProvider.h libclang-rt-$(LLVM)-dev
+	@scripts/ensure_packages.sh --program llvm-cov-$(LLVM) llvm-$(LLVM)
+	@mkdir -p build
+	@cmake -S . -B build/fuzz $(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER=clang++-$(LLVM) \
+	    "-DCMAKE_CXX_FLAGS_DEBUG=" -DRAPIDSMPF_UNITY=ON -DRAPIDSMPF_ENABLE_CUDA=OFF -DRAPIDSMPF_ENABLE_MPI=OFF \
+	    -DRAPIDSMPF_BUILD_FUZZERS=ON > build/fuzz-configure.log || { cat build/fuzz-configure.log; exit 1; }
+	cmake --build build/fuzz -j $(JOBS) --target fuzzers
+
+fuzz: build build-fuzz
+	$(BIN)/python scripts/fuzz.py build/fuzz --seconds $(SECONDS) --at-once $(FUZZERS_AT_ONCE) --llvm $(LLVM) \
+	    --junit $(RESULTS)/fuzz.xml
+
+# As CI runs them.
+fuzz-quick: build
+	@mkdir -p $(RESULTS); rm -f $(RESULTS)/fuzz.xml
+	@if scripts/ensure_packages.sh --program clang++-$(LLVM) clang-$(LLVM); then \
+	    $(MAKE) build-fuzz && $(MAKE) fuzz SECONDS=20; \
+	else \
+	    echo; echo "*** THE FUZZERS WERE SKIPPED: clang $(LLVM) is missing (see above) ***"; echo; \
+	    printf '<testsuite><testcase classname="fuzz" name="all fuzzers"><skipped/></testcase></testsuite>' > $(RESULTS)/fuzz.xml; \
+	fi
+
 # The same tests with a GPU as compute device; those that are about the CPU skip and say so. With two GPUs or more also the
 # collectives between processes, a GPU each.
 test-gpu: build
@@ -160,6 +191,15 @@ test-repeat: build
 	@$(call programs,tests,$(TESTS)/ctest)
 	ctest --test-dir build/wheel/cpp -j $(TESTS_AT_ONCE) -R '(collective|peer_memory)_process' \
 	    --repeat until-fail:$(REPEATS) --output-on-failure --no-tests=error
+
+# Polars' own tests with every lazy collect on 2 ranks, as users run it and with every limit 0. The tests are no part of
+# this repository: POLARS_TESTS names an archive or a folder of py-polars/tests of Polars' repository.
+test-polars-suite: build
+	@$(BIN)/python scripts/requirements.py polars-suite > $(VENV)/requirements-polars-suite.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r $(VENV)/requirements-polars-suite.txt
+	@status=0; for mode in "" --tiny; do \
+	    $(BIN)/python scripts/polars_suite.py $$mode --fallbacks || status=1; \
+	done; exit $$status
 
 lint: $(VENV)/.ready
 	@$(BIN)/python scripts/lint.py --junit $(RESULTS)/lint.xml

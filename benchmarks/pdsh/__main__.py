@@ -193,6 +193,11 @@ def main() -> int:
     )
     parser.add_argument("--scale", type=float, default=1.0, help="scale factor (default 1)")
     parser.add_argument("--data", type=Path, help="directory of the tables, made if missing")
+    parser.add_argument(
+        "--floats",
+        action="store_true",
+        help="read decimal columns as Float64 (default: as the files have them)",
+    )
     parser.add_argument("--queries", type=parse_queries, default="all", help="1,3,5-8 or all")
     parser.add_argument("--ranks", type=parse_numbers, default="1,2", help="default 1,2")
     parser.add_argument("--engine", type=parse_engines, default="spmd", help="some of spmd,dask,ray")
@@ -210,7 +215,7 @@ def main() -> int:
     if arguments.iterations < 1 or arguments.rounds < 1:
         parser.error("--iterations and --rounds must be at least 1")
 
-    tables = ensure(arguments.scale, arguments.data)
+    tables = ensure(arguments.scale, arguments.data, floats=arguments.floats)
     with tempfile.TemporaryDirectory(prefix="pdsh-") as scratch:
         runs: list[Run] = []
         for turn in range(arguments.rounds):
@@ -221,7 +226,7 @@ def main() -> int:
                 run = run_on_ranks(
                     nranks,
                     arguments.queries,
-                    tables.directory,
+                    tables,
                     iterations=arguments.iterations,
                     query_seconds=arguments.query_seconds,
                     out=out,
@@ -266,6 +271,7 @@ def main() -> int:
         write_report(
             arguments.output,
             scale_factor=tables.scale_factor,
+            decimals_as="Float64" if tables.floats else "Decimal",
             iterations=arguments.iterations,
             queries=results,
             totals=totals(results, labels),

@@ -36,7 +36,7 @@ def default_directory(scale: float) -> Path:
     return Path("data") / f"pdsh-sf{scale:g}"
 
 
-def ensure(scale: float, directory: Path | None = None) -> Tables:
+def ensure(scale: float, directory: Path | None = None, *, floats: bool = False) -> Tables:
     """Give the tables of a scale factor, made now if they are not there.
 
     Parameters
@@ -45,6 +45,8 @@ def ensure(scale: float, directory: Path | None = None) -> Tables:
         The scale factor; 1 is 6 million line items, 0.3 GB of Parquet.
     directory
         Where the files are or shall be. Default: ``data/pdsh-sf<scale>``.
+    floats
+        Read decimal columns as ``Float64``.
 
     Raises
     ------
@@ -52,7 +54,7 @@ def ensure(scale: float, directory: Path | None = None) -> Tables:
         If the directory holds something else, or only some of the tables.
     """
     directory = default_directory(scale) if directory is None else directory
-    tables = Tables(directory)
+    tables = Tables(directory, floats=floats)
     if directory.is_dir() and any(directory.iterdir()):
         try:
             for name in TABLE_NAMES:

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from benchmarks.pdsh.data import tool
-from benchmarks.pdsh.queries import QUERIES
+from benchmarks.pdsh.queries import QUERIES, Tables
 
 _ROOT = Path(__file__).resolve().parents[2]
 _START_SECONDS = 60.0
@@ -79,7 +79,7 @@ class Run:
 def run_on_ranks(
     nranks: int,
     queries: Sequence[int],
-    data: Path,
+    tables: Tables,
     *,
     iterations: int,
     query_seconds: float,
@@ -98,8 +98,8 @@ def run_on_ranks(
         The number of processes.
     queries
         The numbers of the queries.
-    data
-        The directory of the tables.
+    tables
+        The tables.
     iterations
         Timed iterations of each query.
     query_seconds
@@ -113,7 +113,7 @@ def run_on_ranks(
     left = list(queries)
     while left:
         (out / STARTED).unlink(missing_ok=True)
-        failure = _launch(run, left, data, iterations=iterations, limit=query_seconds)
+        failure = _launch(run, left, tables, iterations=iterations, limit=query_seconds)
         while left and (record := out / f"q{left[0]}.json").is_file():
             run.records[left.pop(0)] = json.loads(record.read_text())
         if left and not (out / STARTED).exists():
@@ -125,13 +125,14 @@ def run_on_ranks(
     return run
 
 
-def _launch(run: Run, queries: Sequence[int], data: Path, *, iterations: int, limit: float) -> str | None:
+def _launch(run: Run, queries: Sequence[int], tables: Tables, *, iterations: int, limit: float) -> str | None:
     """Run one set of processes to its end; says what went wrong, if anything did."""
     launcher = [tool("rrun"), "-n", str(run.nranks)] if run.engine == "spmd" else []
     command = [
         *launcher,
         *(sys.executable, "-m", "benchmarks.pdsh.worker"),
-        *("--data", str(data.resolve())),
+        *("--data", str(tables.directory.resolve())),
+        *(("--floats",) if tables.floats else ()),
         *("--queries", ",".join(map(str, queries))),
         *("--iterations", str(iterations)),
         *("--out", str(run.out)),

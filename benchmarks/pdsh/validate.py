@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="scale factor (default 1)")
     parser.add_argument("--data", type=Path, help="directory of the tables, made if missing")
     arguments = parser.parse_args()
-    tables = ensure(arguments.scale, arguments.data)
+    tables = ensure(arguments.scale, arguments.data, floats=True)
     failed = 0
     for query in QUERIES.values():
         found = check(query, tables)

@@ -141,6 +141,7 @@ def main() -> int:
     """Run the queries that the arguments name on this rank."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pdsh.worker", description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--floats", action="store_true")
     parser.add_argument("--queries", required=True, help="numbers, joined by commas")
     parser.add_argument("--iterations", type=int, required=True)
     parser.add_argument("--with-polars", action="store_true")
@@ -148,7 +149,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=1, help="of Dask and Ray")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    tables = Tables(arguments.data)
+    tables = Tables(arguments.data, floats=arguments.floats)
     with open_engine(arguments.engine, arguments.ranks) as engine:
         (arguments.out / STARTED).touch()
         for number in map(int, arguments.queries.split(",")):

@@ -41,6 +41,9 @@ std::pair<double, std::string> number_and_unit(std::string_view text, char const
     return {number, lower(trim(body.substr(used)))};
 }
 
+// About 30 years: a clock that counts nanoseconds in 64 bits can be asked for the time then.
+constexpr double longest_duration = 1e9;
+
 constexpr std::array<std::uint8_t, 4> serial_magic{'R', 'M', 'P', 'O'};
 constexpr std::uint8_t serial_version = 1;
 constexpr std::uint8_t serial_has_crc = 1;
@@ -233,7 +236,9 @@ std::int64_t parse_bytes_or_percent(std::string_view text, std::int64_t total) {
         RAPIDSMPF_EXPECTS(
             unit == "%" && number >= 0 && number <= 100,
             "\"" + std::string{text} + "\" is not between 0% and 100%", std::invalid_argument);
-        return static_cast<std::int64_t>(static_cast<double>(total) * (number / 100.0));
+        // A double may be above what it was made of, even above all 64-bit numbers.
+        double const share = static_cast<double>(total) * (number / 100.0);
+        return share >= static_cast<double>(total) ? total : static_cast<std::int64_t>(share);
     }
     return parse_bytes(text);
 }
@@ -273,7 +278,12 @@ double parse_duration(std::string_view text) {
         if (unit == candidate.name) {
             RAPIDSMPF_EXPECTS(
                 number >= 0, "\"" + std::string{text} + "\" is negative", std::invalid_argument);
-            return number * candidate.seconds;
+            double const seconds = number * candidate.seconds;
+            RAPIDSMPF_EXPECTS(
+                seconds <= longest_duration,
+                "\"" + std::string{text} + "\" is longer than 1e9 s, the longest duration",
+                std::invalid_argument);
+            return seconds;
         }
     }
     throw std::invalid_argument("cannot read \"" + std::string{text} + "\": unknown unit \"" + unit + "\"");

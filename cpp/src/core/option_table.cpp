@@ -87,6 +87,10 @@ double parse_fraction(std::string const& text) {
 double parse_positive_duration(std::string const& text) {
     auto const seconds = parse_duration(text);
     RAPIDSMPF_EXPECTS(seconds > 0, "\"" + text + "\" must be greater than 0", std::invalid_argument);
+    // What waits counts nanoseconds: less would be a pause of nothing.
+    constexpr double nanosecond = 1e-9;
+    RAPIDSMPF_EXPECTS(
+        seconds >= nanosecond, "\"" + text + "\" is shorter than a nanosecond", std::invalid_argument);
     return seconds;
 }
 

@@ -10,15 +10,8 @@ namespace rapidsmpf::exchange {
 
 namespace {
 
-constexpr std::size_t row_size = 4 + 8 + 4 + 4;
-constexpr std::size_t sequence_at = 4;
 // Neighbours that are together at least this large are not copied to put others beside them.
 constexpr std::size_t enough_together = std::size_t{32} << 10U;
-
-// Where `size` bytes begin that come behind `end`.
-constexpr std::uint64_t begin_behind(std::uint64_t end, std::uint64_t size) noexcept {
-    return size == 0 ? end : (end + bundle_alignment - 1) / bundle_alignment * bundle_alignment;
-}
 
 using Chunks = std::span<std::pair<PartitionId, PackedData>>;
 
@@ -86,14 +79,14 @@ Group first_group(Chunks chunks, BundleLimits const& limits) {
 std::unique_ptr<Buffer> copy(Chunks chunks, BufferResource& br) {
     std::size_t size = 0;
     for (auto& chunk : chunks) {
-        size = begin_behind(size, data_of(chunk).size()) + data_of(chunk).size();
+        size = bundled_behind(size, data_of(chunk).size()) + data_of(chunk).size();
     }
     auto whole = allocate_anywhere(br, size, Near::host);
     auto* const base = whole->mutable_host_bytes().data();
     std::size_t at = 0;
     for (auto& [partition, chunk] : chunks) {
         auto const bytes = chunk.data->host_bytes();
-        auto const begin = begin_behind(at, bytes.size());
+        auto const begin = bundled_behind(at, bytes.size());
         if (!bytes.empty()) {
             std::memset(base + at, 0, begin - at);  // it travels, and must not carry what lay there before
             std::memcpy(base + begin, bytes.data(), bytes.size());
@@ -105,7 +98,7 @@ std::unique_ptr<Buffer> copy(Chunks chunks, BufferResource& br) {
 }
 
 NewBundle bundle_of(Chunks chunks, bool are_joined, BufferResource& br) {
-    std::size_t size = chunks.size() * row_size;
+    std::size_t size = chunks.size() * bundle_row_size;
     std::size_t data_bytes = 0;
     for (auto const& [partition, chunk] : chunks) {
         size += chunk.metadata.size();
@@ -115,7 +108,7 @@ NewBundle bundle_of(Chunks chunks, bool are_joined, BufferResource& br) {
     partitions.reserve(chunks.size());
     std::vector<std::uint8_t> metadata;
     metadata.reserve(size);
-    metadata.resize(chunks.size() * row_size);
+    metadata.resize(chunks.size() * bundle_row_size);
     auto* row = metadata.data();
     for (auto& [partition, chunk] : chunks) {
         partitions.push_back(partition);
@@ -124,7 +117,7 @@ NewBundle bundle_of(Chunks chunks, bool are_joined, BufferResource& br) {
         std::memcpy(row, &partition, 4);
         std::memcpy(row + 12, &metadata_size, 4);
         std::memcpy(row + 16, &data_size, 4);
-        row += row_size;
+        row += bundle_row_size;
         metadata.insert(metadata.end(), chunk.metadata.begin(), chunk.metadata.end());
         chunk.metadata = {};
     }
@@ -138,7 +131,7 @@ NewBundle bundle_of(Chunks chunks, bool are_joined, BufferResource& br) {
 }  // namespace
 
 void NewBundle::set_sequence(std::size_t index, std::uint64_t sequence) noexcept {
-    std::memcpy(packed.metadata.data() + index * row_size + sequence_at, &sequence, 8);
+    std::memcpy(packed.metadata.data() + index * bundle_row_size + bundle_sequence_at, &sequence, 8);
 }
 
 bool can_be_bundled(PackedData const& chunk, BundleLimits const& limits) noexcept {
@@ -162,40 +155,6 @@ std::vector<NewBundle> make_bundles(
     }
     chunks = std::move(alone);
     return bundles;
-}
-
-std::vector<BundledChunk> read_bundle(
-    std::uint64_t count, std::span<std::uint8_t const> metadata, std::uint64_t data_size) {
-    RAPIDSMPF_EXPECTS(
-        count > 0 && count <= metadata.size() / row_size, "a bundle has fewer chunks than it says",
-        FormatError);
-    std::vector<BundledChunk> chunks;
-    chunks.reserve(count);
-    auto const* row = metadata.data();
-    std::uint64_t metadata_end = count * row_size;
-    std::uint64_t data_end = 0;
-    for (std::uint64_t i = 0; i < count; ++i, row += row_size) {
-        // No sum can overflow: there are fewer than 2^60 rows of 32 bits each.
-        BundledChunk chunk{};
-        std::uint32_t size = 0;
-        std::memcpy(&chunk.partition, row, 4);
-        std::memcpy(&chunk.sequence, row + sequence_at, 8);
-        std::memcpy(&chunk.metadata_size, row + 12, 4);
-        std::memcpy(&size, row + 16, 4);
-        RAPIDSMPF_EXPECTS(
-            chunk.metadata_size > 0 || size == 0, "a chunk of a bundle has data and no metadata",
-            FormatError);
-        chunk.metadata = metadata_end;
-        metadata_end += chunk.metadata_size;
-        auto const begin = begin_behind(data_end, size);
-        chunk.data = {begin, size};
-        data_end = begin + size;
-        chunks.push_back(chunk);
-    }
-    RAPIDSMPF_EXPECTS(
-        metadata_end == metadata.size() && data_end == data_size, "the chunks of a bundle do not add up",
-        FormatError);
-    return chunks;
 }
 
 namespace {

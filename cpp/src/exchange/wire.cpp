@@ -332,7 +332,10 @@ Message read_message(std::span<std::uint8_t const> bytes) {
                 break;
             case Section::counts: {
                 auto const n = reader.count(12);
-                message.counts.reserve(message.counts.size() + n);
+                if (message.counts
+                        .empty()) {  // else each of many sections would move all that came before it
+                    message.counts.reserve(n);
+                }
                 for (std::uint32_t i = 0; i < n; ++i) {
                     auto const partition = reader.get<std::uint32_t>();
                     message.counts.emplace_back(partition, reader.get<std::uint64_t>());

@@ -1,6 +1,5 @@
 #include <rapidsmpf/table/packed.hpp>
 
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -56,10 +55,6 @@ Table unpack_as(
 
 PackedData pack(Table const& table, BufferResource& br) {
     return std::move(split_and_pack(table, {}, br).front());
-}
-
-bool is_packed_table(std::span<std::uint8_t const> metadata) noexcept {
-    return metadata.size() >= 4 && std::memcmp(metadata.data(), "RMPT", 4) == 0;
 }
 
 PackedInfo packed_info(std::span<std::uint8_t const> metadata) {

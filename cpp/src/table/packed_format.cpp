@@ -10,7 +10,13 @@
 #include "bits.hpp"
 #include "bytes.hpp"
 
-namespace rapidsmpf::detail {
+namespace rapidsmpf {
+
+bool is_packed_table(std::span<std::uint8_t const> metadata) noexcept {
+    return metadata.size() >= 4 && std::memcmp(metadata.data(), "RMPT", 4) == 0;
+}
+
+namespace detail {
 
 namespace {
 
@@ -93,7 +99,9 @@ class NodeReader {
     }
 
     [[nodiscard]] std::span<std::byte const> offsets_piece(std::int64_t rows, std::int64_t width) {
-        return piece(rows == 0 ? 0 : times(rows, width) + width);
+        std::int64_t size{0};
+        expect(!__builtin_add_overflow(times(rows, width), width, &size), "impossible number of rows");
+        return piece(rows == 0 ? 0 : size);
     }
 
     void read_pieces(Field const& field, Column& column) {
@@ -324,4 +332,6 @@ bool read_fixed_columns(
     return true;
 }
 
-}  // namespace rapidsmpf::detail
+}  // namespace detail
+
+}  // namespace rapidsmpf

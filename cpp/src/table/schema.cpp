@@ -289,6 +289,10 @@ Field deserialize_field(detail::ByteReader& in, int depth) {
     RAPIDSMPF_EXPECTS(depth < max_depth, "malformed schema: nested too deeply", FormatError);
     auto name = in.text();
     auto format = in.text();
+    // In Arrow's C interface, where all schemas come from, both end at the first one.
+    RAPIDSMPF_EXPECTS(
+        name.find('\0') == std::string::npos && format.find('\0') == std::string::npos,
+        "malformed schema: a zero byte in a name or a format", FormatError);
     auto const flags = in.number<std::int64_t>();
     auto metadata = deserialize_pairs(in);
     std::vector<Field> children;

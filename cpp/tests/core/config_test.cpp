@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -153,6 +154,10 @@ TEST(Parse, BytesOrPercent) {
     EXPECT_EQ(parse_bytes_or_percent("80%", 1000), 800);
     EXPECT_EQ(parse_bytes_or_percent("1 KiB", 1000), 1024);
     EXPECT_THROW((void)parse_bytes_or_percent("101%", 1000), std::invalid_argument);
+    // As a double this total is 2^63.
+    constexpr auto everything = std::numeric_limits<std::int64_t>::max();
+    EXPECT_EQ(parse_bytes_or_percent("100%", everything), everything);
+    EXPECT_LT(parse_bytes_or_percent("99%", everything), everything);
 }
 
 TEST(Parse, Bool) {
@@ -165,6 +170,11 @@ TEST(Parse, Duration) {
     EXPECT_DOUBLE_EQ(parse_duration("100ms"), 0.1);
     EXPECT_DOUBLE_EQ(parse_duration("2"), 2.0);
     EXPECT_THROW((void)parse_duration("-1s"), std::invalid_argument);
+    // A clock can be asked for the time then.
+    EXPECT_DOUBLE_EQ(parse_duration("1e9"), 1e9);
+    for (auto const* text : {"1.1e9", "1e300", "1e308 h"}) {
+        EXPECT_THROW((void)parse_duration(text), std::invalid_argument) << text;
+    }
 }
 
 }  // namespace

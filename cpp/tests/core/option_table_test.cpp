@@ -151,7 +151,7 @@ TEST(OptionTable, UnreadableValuesNameTheOptionAndTheText) {
         expect_refused(
             "spill_high_water", text, [](Options const& o) { return get_fraction(o, "spill_high_water"); });
     }
-    for (auto const* text : {"0", "-1s", "off", "5 fortnights"}) {
+    for (auto const* text : {"0", "-1s", "off", "5 fortnights", "0.1 ns", "1e300"}) {
         expect_refused("memory_reserve_timeout", text, [](Options const& o) {
             return get_seconds(o, "memory_reserve_timeout");
         });

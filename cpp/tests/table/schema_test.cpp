@@ -100,10 +100,19 @@ TEST(Schema, a_cut_or_changed_serialization_is_a_format_error_or_another_schema)
     for (std::size_t i = 0; i < bytes.size(); ++i) {
         std::vector changed(bytes.begin(), bytes.end());
         changed[i] ^= 0x81;
-        try {  // names may hold any byte
+        try {  // names may hold any byte but zero
             EXPECT_NE(*Schema::deserialize(changed), *schema);
         } catch (FormatError const&) {
         }
+    }
+}
+
+// Arrow's C interface would end it there, and what it hands out were another schema.
+TEST(Schema, a_zero_byte_in_a_name_or_a_format_is_a_format_error) {
+    using namespace std::string_literals;
+    for (auto const& field : {Field{"a\0b"s, "l"}, Field{"a", "tsu:Europe\0"s}}) {
+        Schema const schema{{field}};
+        EXPECT_THROW(static_cast<void>(Schema::deserialize(schema.serialized())), FormatError);
     }
 }
 

@@ -38,16 +38,21 @@ std::vector<std::string> read_texts(ByteReader& reader) {
 }
 
 bootstrap::Bytes read_exactly(int fd, std::size_t size) {
-    bootstrap::Bytes bytes(size);
-    for (std::size_t done = 0; done < size;) {
-        auto const got = ::read(fd, bytes.data() + done, size - done);
+    // Grows with what comes: a size is only what somebody says.
+    constexpr std::size_t step = std::size_t{64} << 10;
+    bootstrap::Bytes bytes;
+    while (bytes.size() < size) {
+        auto const done = bytes.size();
+        bytes.resize(done + std::min(step, size - done));
+        auto const got = ::read(fd, bytes.data() + done, bytes.size() - done);
         if (got < 0 && errno == EINTR) {
+            bytes.resize(done);
             continue;
         }
         if (got <= 0) {
             throw std::runtime_error{"the rrun that started this one is gone"};
         }
-        done += static_cast<std::size_t>(got);
+        bytes.resize(done + static_cast<std::size_t>(got));
     }
     return bytes;
 }

@@ -9,22 +9,26 @@ import asyncio
 import concurrent.futures
 import os
 import socket
-import threading
 from abc import abstractmethod
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import polars as pl
 from polars.lazyframe.query_result import SingleNodeQueryResult
 from rapidsmpf.statistics import Statistics
 
+from cudf_polars.engine import catalog_sinks
 from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.engine.turns import QueryCall, Turns
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
 
 __all__ = ["ClusterInfo", "StreamingEngine"]
+
+T = TypeVar("T")
 
 RESERVED_EXECUTOR_OPTIONS = frozenset({"cluster", "spmd_context", "ray_context", "dask_context"})
 RESERVED_ENGINE_OPTIONS = frozenset({"memory_resource", "executor"})
@@ -78,12 +82,13 @@ class ClusterInfo:
 class _BackgroundQuery:
     """A query that runs on a thread: ``collect(background=True)``."""
 
-    def __init__(self, future: concurrent.futures.Future[pl.DataFrame]) -> None:
+    def __init__(self, future: concurrent.futures.Future[pl.DataFrame], call: QueryCall) -> None:
         self._future = future
+        self._call = call
 
     def cancel(self) -> None:
-        """Cancel the query if it has not started."""
-        self._future.cancel()
+        """Cancel the query; :meth:`fetch` raises."""
+        self._call.cancel()
 
     def fetch(self) -> pl.DataFrame | None:
         """Return the result if it is there; raises the query's error."""
@@ -146,7 +151,8 @@ class StreamingEngine(pl.Engine):
     def __init__(self, options: StreamingOptions, cluster_info: list[ClusterInfo]) -> None:
         self._options = options
         self._cluster_info = cluster_info
-        self._lock = threading.Lock()  # one query at a time: collectives of two would interleave
+        self._turns = Turns(type(self).__name__)  # one query at a time: collectives of two would interleave
+        self._current_call = QueryCall("the engine")  # what has the turn, or had the last
         self._closed = False
 
     # -- to implement -------------------------------------------------------------------------------------
@@ -160,6 +166,18 @@ class StreamingEngine(pl.Engine):
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
         """Run a query and write its rows."""
+
+    def _sink_catalog(
+        self,
+        lf: pl.LazyFrame,
+        write: Callable[[pl.LazyFrame], T],
+        step: str,
+        optimizations: QueryOptFlags,
+        *,
+        commits_later: bool,
+    ) -> T:
+        """Run a query and let one process write its rows: here the client, to which they come."""
+        return write(self._run(lf, optimizations).lazy())
 
     @abstractmethod
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
@@ -212,7 +230,7 @@ class StreamingEngine(pl.Engine):
         RankFailedError
             If a rank is lost.
         """
-        with self._lock:
+        with self._turn(QueryCall("gather_statistics()")):
             self._check_open("statistics")
             return self._statistics_of_ranks(clear=clear)
 
@@ -227,10 +245,18 @@ class StreamingEngine(pl.Engine):
         return Statistics.merge(self.gather_statistics(clear=clear))
 
     def shutdown(self) -> None:
-        """Free the engine's resources; idempotent. A query on a closed engine raises RuntimeError."""
-        with self._lock:
+        """Free the engine's resources; idempotent. A query on a closed engine raises RuntimeError.
+
+        In a fork of the process that made the engine nothing is freed: it belongs to that process.
+        """
+        if self._turns.is_fork:
+            self._closed = True
+            return
+        call = QueryCall("shutdown()")
+        with self._turn(call):
             if not self._closed:
                 self._closed = True
+                self._turns.wait_for_all(call)
                 self._close()
 
     def __enter__(self) -> Self:
@@ -247,13 +273,27 @@ class StreamingEngine(pl.Engine):
         return f"{type(self).__name__}({state})"
 
     def _check_open(self, what: str) -> None:
+        self._turns.check_process()
         if self._closed:
             raise RuntimeError(f"{what} is not available after shutdown")
 
-    def _collect(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
-        with self._lock:
+    @contextmanager
+    def _turn(self, call: QueryCall) -> Iterator[None]:
+        """Have the turn for a call while the block runs."""
+        with self._turns.take(call):
+            self._current_call = call
+            yield
+
+    def _collect(
+        self, lf: pl.LazyFrame, optimizations: QueryOptFlags, call: QueryCall | None = None
+    ) -> pl.DataFrame:
+        call = QueryCall("collect()") if call is None else call
+        with self._turn(call):
             self._check_open("the engine")
-            return self._run(lf, optimizations)
+            try:
+                return self._run(lf, optimizations)
+            finally:
+                call.on_cancel(None)
 
     # -- Polars' hooks ------------------------------------------------------------------------------------
 
@@ -269,10 +309,11 @@ class StreamingEngine(pl.Engine):
         if post_opt_callback is not None:
             raise ValueError(f"{type(self).__name__} takes no post-optimisation callback")
         if background:
+            call = QueryCall("collect(background=True)")
             pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="riverrun-collect")
-            future = pool.submit(self._collect, lf, optimizations)
+            future = pool.submit(self._collect, lf, optimizations, call)
             pool.shutdown(wait=False)
-            return _BackgroundQuery(future)
+            return _BackgroundQuery(future, call)
         return self._collect(lf, optimizations)
 
     def execute(self, lf: pl.LazyFrame, *, optimizations: QueryOptFlags) -> SingleNodeQueryResult:
@@ -282,10 +323,28 @@ class StreamingEngine(pl.Engine):
     def collect_async(  # type: ignore[override]
         self, lf: pl.LazyFrame, *, optimizations: QueryOptFlags, gevent: bool = False
     ) -> Awaitable[pl.DataFrame]:
-        """Run the query on a thread and return an awaitable."""
+        """Run the query on a thread and return an awaitable; cancelling that cancels the query."""
         if gevent:
             raise NotImplementedError(f"{type(self).__name__} does not support gevent")
-        return asyncio.to_thread(self._collect, lf, optimizations)
+        call = QueryCall("collect_async()")
+        return self._on_thread(lambda: self._collect(lf, optimizations, call), call)
+
+    async def _on_thread(self, work: Callable[[], T], call: QueryCall) -> T:
+        """Return what ``work`` returns on a thread. When this is cancelled, the call is, and nobody waits for it."""
+        self._turns.enqueue(call)
+        future = asyncio.ensure_future(asyncio.to_thread(work))
+
+        def done(future: asyncio.Future[T]) -> None:
+            self._turns.dequeue(call)
+            if not future.cancelled():
+                future.exception()  # looked at, even where nobody waits for the result any more
+
+        future.add_done_callback(done)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
 
     def collect_batches(  # type: ignore[override]
         self,
@@ -306,15 +365,54 @@ class StreamingEngine(pl.Engine):
     def collect_all_async(  # type: ignore[override]
         self, lfs: Iterable[pl.LazyFrame], *, optimizations: QueryOptFlags, gevent: bool = False
     ) -> Awaitable[list[pl.DataFrame]]:
-        """Run queries on a thread, one after the other, and return an awaitable."""
+        """Run queries on a thread, one after the other, and return an awaitable; cancelling that cancels them all."""
         if gevent:
             raise NotImplementedError(f"{type(self).__name__} does not support gevent")
         frames = list(lfs)
-        return asyncio.to_thread(self.collect_all, frames, optimizations=optimizations)
+        call = QueryCall("collect_all_async()")
+        return self._on_thread(lambda: [self._collect(lf, optimizations, call) for lf in frames], call)
+
+    def sink_catalog(
+        self,
+        lf: pl.LazyFrame,
+        write: Callable[[pl.LazyFrame], T],
+        *,
+        step: str,
+        optimizations: QueryOptFlags,
+        commits_later: bool,
+    ) -> T:
+        """Run the query and let one process commit its rows to a catalog; see :mod:`~cudf_polars.engine.catalog_sinks`.
+
+        Parameters
+        ----------
+        lf
+            The query.
+        write
+            Called by one process, with the rows of all ranks, which it can read once. If there is but one rank, and no
+            client, with the query itself.
+        step
+            What writes, for messages.
+        optimizations
+            For the query.
+        commits_later
+            What ``write`` returns commits when it is told to.
+
+        Returns
+        -------
+        What ``write`` returned, on every rank.
+
+        Raises
+        ------
+        NotImplementedError
+            If several ranks would commit later.
+        """
+        with self._turn(QueryCall(step)):
+            self._check_open("the engine")
+            return self._sink_catalog(lf, write, step, optimizations, commits_later=commits_later)
 
     def _sink_locked(self, lf: pl.LazyFrame, target: object, extension: str, kwargs: dict[str, Any]) -> None:
         optimizations = cast("QueryOptFlags", kwargs.pop("optimizations"))
-        with self._lock:
+        with self._turn(QueryCall(f"sink_{extension}()")):
             self._check_open("the engine")
             self._sink(lf, target, extension, optimizations, **kwargs)
 
@@ -341,3 +439,6 @@ class StreamingEngine(pl.Engine):
         ):
             if function(batch):
                 return
+
+
+catalog_sinks.install(StreamingEngine)

@@ -6,10 +6,10 @@ Under SPMD an engine is one rank; under Dask and Ray each worker holds one for e
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 from rapidsmpf.config import Options, get_environment_variables, registered_options
@@ -19,19 +19,26 @@ from rapidsmpf.utils.string import parse_duration
 from rapidsmpf.utils.system_info import get_device_memory
 
 from cudf_polars.engine.core import ClusterInfo, check_reserved
+from cudf_polars.engine.one_writer import write_on_one_rank
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.sinks import SinkTarget
-from cudf_polars.execute.exchange import RapidsmpfTransport, failure_of_rank
+from cudf_polars.execute.errors import failure_of_rank
+from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import Query, QueryOutcome, run_query
+from cudf_polars.lower.fallback import report
+from cudf_polars.plan.rebuild import to_lazyframe
+from cudf_polars.streaming.actor_graph.collectives.common import CommunicatorOpIds, LaneOffer
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
     from rapidsmpf.communicator.communicator import Communicator
 
-    from cudf_polars.streaming.actor_graph.collectives.common import OpIds
+    from cudf_polars.streaming.actor_graph.collectives.common import EngineOpIds, OpIds
 
 __all__ = ["Rank", "RankSettings", "resolve_options"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,16 +51,32 @@ class RankSettings:
         Those of the engine.
     texts
         Those of the C++ library, which knows more keys than the engine.
+    execution
+        How queries are planned and run, where the options do not say all of it: tests send small data the way of
+        large data. None: as the options say.
     """
 
     options: StreamingOptions
     texts: Mapping[str, str]
+    execution: ExecutionOptions | None = None
 
     def library_options(self) -> Options:
         """Return the options of the C++ library; this process's environment fills what is not given."""
         options = Options(dict(self.texts))
         options.insert_if_absent(get_environment_variables())
         return options
+
+    def execution_options(self) -> ExecutionOptions:
+        """Return how queries are planned and run."""
+        if self.execution is not None:
+            return self.execution
+        get = self.options.get
+        return ExecutionOptions(
+            fallback_mode=get("fallback_mode"),
+            broadcast_limit=get("broadcast_limit") or ExecutionOptions.broadcast_limit,
+            target_partition_size=get("target_partition_size") or ExecutionOptions.target_partition_size,
+            max_rows_per_partition=get("max_rows_per_partition"),
+        )
 
 
 def resolve_options(
@@ -95,21 +118,24 @@ class Rank:
         self.comm = comm
         self._library_options = settings.library_options()
         self.context = Context.from_options(comm, self._library_options, statistics=statistics)
-        options = settings.options
-        self._execution_options = ExecutionOptions(
-            fallback_mode=options.get("fallback_mode"),
-            broadcast_limit=options.get("broadcast_limit") or ExecutionOptions.broadcast_limit,
-            target_partition_size=options.get("target_partition_size")
-            or ExecutionOptions.target_partition_size,
-            max_rows_per_partition=options.get("max_rows_per_partition"),
-        )
+        self._execution_options = settings.execution_options()
 
-    def gather_cluster_info(self, op_ids: OpIds) -> list[ClusterInfo]:
-        """Return where each rank runs, by rank; all ranks call this, within ``bootstrap_timeout`` of each other."""
-        mine = json.dumps(asdict(ClusterInfo.local(int(get_device_memory())))).encode()
+    def start(self) -> tuple[list[ClusterInfo], EngineOpIds]:
+        """Meet the other ranks of an engine; all of them call this, within ``bootstrap_timeout`` of each other.
+
+        Returns
+        -------
+        Where each rank runs, by rank, and the engine's operation ids.
+        """
+        numbering = CommunicatorOpIds.of(self.comm)
+        op_ids, offer = numbering.start()
+        info = asdict(ClusterInfo.local(int(get_device_memory())))
+        mine = json.dumps({"info": info, "lanes": asdict(offer)}).encode()
         timeout = bootstrap_timeout(self._library_options)
-        everyone = RapidsmpfTransport(self.context, op_ids).allgather_bytes(mine, op=0, timeout=timeout)
-        return [ClusterInfo(**json.loads(value)) for value in everyone]
+        gathered = RapidsmpfTransport(self.context, op_ids).allgather_bytes(mine, op=0, timeout=timeout)
+        everyone = [json.loads(value) for value in gathered]
+        engine_op_ids = numbering.take([LaneOffer(**value["lanes"]) for value in everyone])
+        return [ClusterInfo(**value["info"]) for value in everyone], engine_op_ids
 
     def run(
         self, query: pl.LazyFrame | Query, op_ids: OpIds, optimizations: QueryOptFlags | None
@@ -130,18 +156,75 @@ class Rank:
     ) -> QueryOutcome:
         """Run a query and write its rows: on all ranks, or on none."""
         transport = RapidsmpfTransport(self.context, op_ids)
+        options = self._execution_options
         with _tell_others(transport):
-            sink = SinkTarget.open(target, extension, transport)
+            sink = SinkTarget.open(target, extension, transport, options.fallback_mode)
             try:
-                outcome = run_query(
-                    query, transport, optimizations=optimizations, options=self._execution_options
-                )
-                sink.write(outcome.frame, **kwargs)
+                if transport.nranks == 1:
+                    # Polars writes while the query runs: the rows are never all in memory.
+                    rows = to_lazyframe(query.plan.root) if isinstance(query, Query) else query
+                    sink.write(rows, optimizations=optimizations or pl.QueryOptFlags(), **kwargs)
+                    outcome = QueryOutcome(pl.DataFrame(schema=rows.collect_schema()), [], None)
+                else:
+                    outcome = run_query(query, transport, optimizations=optimizations, options=options)
+                    sink.write(outcome.frame.lazy(), **kwargs)
+                    outcome = replace(outcome, frame=outcome.frame.clear())
                 sink.commit()
             except BaseException:
                 sink.discard()
                 raise
             return outcome
+
+    def write_once(
+        self,
+        query: pl.LazyFrame | Query,
+        op_ids: OpIds,
+        optimizations: QueryOptFlags | None,
+        write: Callable[[pl.LazyFrame], T],
+        step: str,
+        *,
+        commits_later: bool,
+    ) -> tuple[QueryOutcome, T]:
+        """Run a query and let rank 0 alone write the rows of all ranks.
+
+        Parameters
+        ----------
+        query, op_ids, optimizations
+            As for :meth:`run`.
+        write
+            Called on rank 0 with the rows, which it can read once.
+        step
+            What writes, for messages.
+        commits_later
+            What ``write`` returns commits when it is told to.
+
+        Returns
+        -------
+        The query's outcome, without rows; and what ``write`` returned, on all ranks.
+
+        Raises
+        ------
+        NotImplementedError
+            If ranks would commit later, or ``fallback_mode`` is ``"raise"``.
+        Exception
+            On all ranks, what ``write`` raised on rank 0.
+        """
+        transport = RapidsmpfTransport(self.context, op_ids)
+        options = self._execution_options
+        with _tell_others(transport):
+            if commits_later:
+                raise NotImplementedError(
+                    f"{step}(mode='merge') returns what commits when its execute() is called, and all"
+                    f" {transport.nranks} ranks would call it. Instead, gather the rows"
+                    " (cudf_polars.engine.spmd.allgather_polars_dataframe) and merge them on one rank:"
+                    " if engine.rank == 0: rows.write_delta(target, mode='merge', ...)"
+                )
+            report([step], options.fallback_mode)
+            outcome = run_query(query, transport, optimizations=optimizations, options=options)
+            part = [outcome.frame]
+            outcome = replace(outcome, frame=outcome.frame.clear())
+            written = write_on_one_rank(part.pop(), transport, write)  # nobody else holds the rows
+        return outcome, written.result()
 
     def statistics(self, *, clear: bool) -> bytes:
         """Return this rank's statistics, serialised, and begin anew if ``clear``."""

@@ -23,7 +23,15 @@ from typing import Any
 
 import cloudpickle
 
-__all__ = ["RankReply", "calling_place", "emit", "remote_error", "run_captured", "running_function"]
+__all__ = [
+    "RankReply",
+    "calling_place",
+    "emit",
+    "portable",
+    "remote_error",
+    "run_captured",
+    "running_function",
+]
 
 _LOGGERS = ("cudf_polars", "rapidsmpf")
 
@@ -128,13 +136,13 @@ def run_captured(work: Callable[[], Any]) -> bytes:
         try:
             reply.value = work()
         except BaseException as error:
-            reply.error = _portable(error)
+            reply.error = portable(error)
             reply.traceback = "".join(traceback.format_exception(error))
-    reply.said = [_portable(warning) for warning in reply.said]
+    reply.said = [portable(warning) for warning in reply.said]
     return cloudpickle.dumps(reply)  # type: ignore[no-any-return]
 
 
-def _portable(error: Any) -> Any:
+def portable(error: Any) -> Any:
     """Return ``error`` if it can travel, else one with its text; in either case without its traceback."""
     error.__traceback__ = error.__cause__ = error.__context__ = None
     try:

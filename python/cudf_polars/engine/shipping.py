@@ -2,12 +2,12 @@
 
 A query without frames of its own travels as Polars serialises it, and each rank reads it: the client need not reach the
 files. One with frames is read by the client, since Polars serialises frames at 30 MB/s; what travels is the typed plan,
-and to each rank its own rows of the frames.
+and to each rank its own rows of the frames. Both are pickles, or hold some: they travel sealed
+(:mod:`cudf_polars.engine.sealed`).
 """
 
 from __future__ import annotations
 
-import inspect
 import io
 import pickle
 import warnings
@@ -18,13 +18,14 @@ from typing import Any
 import cloudpickle
 import polars as pl
 
-from cudf_polars.execute.run import Query, read_query
+from cudf_polars.engine.sealed import seal, unseal
+from cudf_polars.execute.run import QUERY_FLAGS, Query, read_query
+from cudf_polars.plan.datasets import versions_pinned
 from cudf_polars.plan.last_resort import frame_scans
 from cudf_polars.plan.nodes import DataFrameScan, walk_nodes
+from cudf_polars.plan.optimized import look
 
 __all__ = ["PackedQuery", "pack_frame", "pack_query", "unpack_frame", "unpack_query"]
-
-_FLAGS = tuple(n for n in inspect.signature(pl.QueryOptFlags).parameters if hasattr(pl.QueryOptFlags, n))
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class PackedQuery:
     flags
         Polars' optimisation flags.
     lazy_frame
-        The query as Polars serialises it, or None.
+        The query as Polars serialises it, sealed, or None.
     plan
-        Else the plan that the client has read, pickled without its frames.
+        Else the plan that the client has read, pickled without its frames and sealed.
     frames
         This rank's rows of the plan's frames.
     """
@@ -80,32 +81,40 @@ def pack_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags, nranks: int) -
     TypeError
         If the query holds something that cannot be sent to another process.
     """
-    flags = {name: bool(getattr(optimizations, name)) for name in _FLAGS}
+    flags = {name: bool(getattr(optimizations, name)) for name in QUERY_FLAGS}
     try:
         if not _has_frames(lf, optimizations):
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), versions_pinned():
                 warnings.simplefilter("ignore")
-                return [PackedQuery(flags, lf.serialize())] * nranks
+                return [PackedQuery(flags, seal(lf.serialize()))] * nranks
         query = read_query(lf, optimizations)
         plan, frames = _dump(query)
     except (pickle.PicklingError, TypeError, AttributeError, pl.exceptions.ComputeError) as error:
         raise TypeError(
             f"this query cannot be sent to other processes: {error}. Functions and sources in it have to be picklable."
         ) from error
-    parts = [_cut(frames, rank, nranks, whole=query.constant_frames) for rank in range(nranks)]
+    parts = [_cut(frames, rank, nranks) for rank in range(nranks)]
+    plan = seal(plan)
     return [PackedQuery(flags, None, plan, [pack_frame(frame) for frame in part]) for part in parts]
 
 
 def unpack_query(
     packed: PackedQuery, rank: int, nranks: int
 ) -> tuple[pl.LazyFrame | Query, pl.QueryOptFlags]:
-    """Return a query, with this rank's rows of its frames, and its flags."""
+    """Return a query, with this rank's rows of its frames, and its flags.
+
+    Raises
+    ------
+    SealError
+        If the query is damaged or comes from other versions. Nothing of it has been unpickled then.
+    """
+    content = unseal(packed.plan if packed.lazy_frame is None else packed.lazy_frame)
     flags = pl.QueryOptFlags(**packed.flags)
     if packed.lazy_frame is None:
-        return _load(packed.plan, [unpack_frame(frame) for frame in packed.frames]), flags
+        return _load(content, [unpack_frame(frame) for frame in packed.frames]), flags
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        lf = pl.LazyFrame.deserialize(io.BytesIO(packed.lazy_frame))
+        lf = pl.LazyFrame.deserialize(io.BytesIO(content))
     if nranks == 1:
         return lf, flags
     query = read_query(lf, flags)
@@ -113,12 +122,12 @@ def unpack_query(
         return query, flags
     # The client could not look into it, since the files are here and not there: all rows of the frames came along.
     plan, frames = _dump(query)
-    return _load(plan, _cut(frames, rank, nranks, whole=query.constant_frames)), flags
+    return _load(plan, _cut(frames, rank, nranks)), flags
 
 
 def _has_frames(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> bool:
     try:
-        return bool(frame_scans(lf._ldf.with_optimizations(optimizations._pyoptflags).visit()))
+        return bool(look(lf, optimizations._pyoptflags, frame_scans))
     except (pl.exceptions.PolarsError, OSError, NotImplementedError):
         return False  # files that are not here, or a wrong query: the ranks look for themselves
 
@@ -149,9 +158,7 @@ def _load(plan: bytes, frames: Sequence[pl.DataFrame]) -> Query:
     return query
 
 
-def _cut(frames: Sequence[pl.DataFrame], rank: int, nranks: int, *, whole: bool) -> list[pl.DataFrame]:
-    if whole:
-        return list(frames)
+def _cut(frames: Sequence[pl.DataFrame], rank: int, nranks: int) -> list[pl.DataFrame]:
     bounds = [(f.height * rank // nranks, f.height * (rank + 1) // nranks) for f in frames]
     return [f.slice(low, high - low) for f, (low, high) in zip(frames, bounds, strict=True)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 import polars as pl
 
 from cudf_polars.execute.transport import Transport
+from cudf_polars.lower.fallback import FallbackMode, report
 
-__all__ = ["SinkTarget", "write_frame"]
+__all__ = ["SinkTarget", "destination", "report_one_writer", "write_rows"]
 
 _PREFIX = "part."
 _WRITERS = {
@@ -26,40 +28,119 @@ _WRITERS = {
     "ndjson": pl.LazyFrame.sink_ndjson,
 }
 
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""Also what ``pathlib`` makes of a URL, with one slash; a scheme of one letter is a drive."""
+_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss"})
+"""Schemes of the object stores that Polars writes to."""
 
-def write_frame(frame: pl.DataFrame, target: object, extension: str, **kwargs: Any) -> None:
-    """Write a frame to one target as ``pl.LazyFrame.sink_*`` does."""
-    _WRITERS[extension](frame.lazy(), target, engine="streaming", **kwargs)  # type: ignore[operator]
+
+def write_rows(rows: pl.LazyFrame, target: object, extension: str, **kwargs: Any) -> None:
+    """Write a query's rows to one target with Polars, as ``pl.LazyFrame.sink_*`` does."""
+    _WRITERS[extension](rows, target, engine="streaming", **kwargs)  # type: ignore[operator]
+
+
+def destination(target: object, nranks: int) -> object:
+    """Say what the ranks can make of a sink's target.
+
+    Parameters
+    ----------
+    target
+        As the user gave it.
+    nranks
+        Number of ranks that write.
+
+    Returns
+    -------
+    A ``Path`` on this machine; or text, the URL of a folder in an object store, if there is one rank; or the target, if
+    it is something else that one process writes (a file object, ``pl.PartitionBy``).
+
+    Raises
+    ------
+    NotImplementedError
+        If the target is a URL that these ranks cannot write to.
+    """
+    if not isinstance(target, str | os.PathLike):
+        return target
+    # Not os.fspath(): paths of cloud libraries begin to copy files when they are asked for it.
+    text = str(target)
+    found = _URL.match(text)
+    if found is None:
+        return Path(os.fspath(target))
+    scheme = found[1].lower()
+    if scheme == "file" and re.match(r"file:/($|[^/])|file:///", text, re.IGNORECASE):
+        return Path("/" + text[len("file:") :].lstrip("/"))
+    whole = isinstance(target, str) and text[found.end() :].startswith("/")
+    if nranks == 1 and scheme in _STORES and whole:
+        return text
+    what = (
+        f"cannot sink to {text!r}"
+        if isinstance(target, str)
+        else f"cannot sink to {type(target).__name__} {text!r}"
+    )
+    if scheme not in _STORES:
+        raise NotImplementedError(
+            f"{what}: an engine's ranks write to folders of file systems, not to a URL like this. Sink to a folder that"
+            " all ranks share, and copy it."
+        )
+    if nranks == 1:
+        raise NotImplementedError(f"{what}: give the URL as a str, '{scheme}://...'")
+    raise NotImplementedError(
+        f"{what}: {nranks} ranks write one file each into a folder, which they cannot do in an object store. Let one"
+        " rank gather the rows and write them, lf.sink_*(url, ..., lazy=True).collect(engine=engine), or sink to a"
+        " folder that all ranks share and copy it."
+    )
+
+
+def report_one_writer(target: object, mode: FallbackMode) -> None:
+    """Warn, or raise, when the rows of all ranks are gathered because one process has to write to ``target``.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``mode`` is ``"raise"``.
+    """
+    if isinstance(target, pl.PartitionBy):
+        report(["a sink to pl.PartitionBy"], mode)
 
 
 class SinkTarget(ABC):
     """What a sink writes to. Made by :meth:`open`; all methods are called on all ranks."""
 
     @staticmethod
-    def open(target: object, extension: str, transport: Transport) -> SinkTarget:
+    def open(target: object, extension: str, transport: Transport, mode: FallbackMode) -> SinkTarget:
         """Check the target on all ranks.
 
         Parameters
         ----------
         target
-            A path: the directory to write. A file object or ``pl.PartitionBy``: rank 0 writes it alone.
+            A path: the directory to write. A file object or ``pl.PartitionBy``: rank 0 writes it alone. The URL of an
+            object store: a folder there, if there is one rank.
         extension
             Kind of file.
         transport
             Joins the ranks; uses its operations from ``2**11`` on.
+        mode
+            What to do when several ranks would have to write to what one writes alone.
 
         Raises
         ------
+        NotImplementedError
+            If the target is a URL that these ranks cannot write to, or ``mode`` says so.
         FileExistsError
             If the path is a file, or a directory with other things than a former sink's parts.
         """
-        if isinstance(target, str | Path):
-            return _Directory(Path(target), extension, transport)
+        where = destination(target, transport.nranks)
+        if isinstance(where, Path):
+            return _Directory(where, extension, transport)
+        if isinstance(where, str):
+            return _Folder(where, extension)
+        if transport.nranks > 1:
+            report_one_writer(target, mode)
         return _OneWriter(target, extension, transport)
 
     @abstractmethod
-    def write(self, frame: pl.DataFrame, **kwargs: Any) -> None:
-        """Write this rank's rows."""
+    def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
+        """Run the query of this rank's rows and write them."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -95,8 +176,8 @@ class _Directory(SinkTarget):
             )
         return entries
 
-    def write(self, frame: pl.DataFrame, **kwargs: Any) -> None:
-        write_frame(frame, self._temporary, self._extension, **{**kwargs, "mkdir": False})
+    def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
+        write_rows(rows, self._temporary, self._extension, **{**kwargs, "mkdir": False})
 
     def commit(self) -> None:
         self._transport.allgather_bytes(b"written", op=_FIRST_OP)
@@ -116,16 +197,32 @@ class _Directory(SinkTarget):
                 self._path.rmdir()
 
 
+class _Folder(SinkTarget):
+    """The only rank's file in an object store, where a file is there as soon as it is whole."""
+
+    def __init__(self, url: str, extension: str) -> None:
+        self._url, self._extension = f"{url.rstrip('/')}/{_PREFIX}{0:05d}.{extension}", extension
+
+    def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
+        write_rows(rows, self._url, self._extension, **kwargs)
+
+    def commit(self) -> None:
+        """Nothing to do: it is there."""
+
+    def discard(self) -> None:
+        """Nothing of ours to remove."""
+
+
 class _OneWriter(SinkTarget):
     def __init__(self, target: object, extension: str, transport: Transport) -> None:
         self._target, self._extension, self._transport = target, extension, transport
 
-    def write(self, frame: pl.DataFrame, **kwargs: Any) -> None:
-        rows = frame
+    def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
         if self._transport.nranks > 1:
-            rows = pl.DataFrame(self._transport.gather(frame, op=_FIRST_OP))
+            part = rows.collect(engine="streaming")
+            rows = pl.DataFrame(self._transport.gather(part, op=_FIRST_OP)).lazy()
         if self._transport.rank == 0:
-            write_frame(rows, self._target, self._extension, **kwargs)
+            write_rows(rows, self._target, self._extension, **kwargs)
 
     def commit(self) -> None:
         self._transport.allgather_bytes(b"written", op=_FIRST_OP + 1)

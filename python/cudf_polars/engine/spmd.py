@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import polars as pl
 from rapidsmpf import bootstrap
@@ -17,16 +17,25 @@ from cudf_polars.engine.core import StreamingEngine
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import Rank, RankSettings, resolve_options
+from cudf_polars.engine.turns import QueryCall, QueryCancelled
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.run import QueryOutcome
-from cudf_polars.streaming.actor_graph.collectives.common import next_op_ids
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
     from rapidsmpf.communicator.communicator import Communicator
     from rapidsmpf.streaming.core.context import Context
 
-__all__ = ["SPMDEngine", "allgather_polars_dataframe"]
+    from cudf_polars.streaming.actor_graph.collectives.common import OpIds
+
+__all__ = ["EqualFramesWarning", "SPMDEngine", "allgather_polars_dataframe"]
+
+
+class EqualFramesWarning(UserWarning):
+    """All ranks of an SPMD job hold the same rows in memory, and a query reads them as parts of one table."""
+
+
+T = TypeVar("T")
 
 
 class SPMDEngine(StreamingEngine):
@@ -40,7 +49,8 @@ class SPMDEngine(StreamingEngine):
     Parameters
     ----------
     comm
-        A communicator to use; it stays open when the engine shuts down. By default the engine makes one.
+        A communicator to use; it stays open when the engine shuts down. By default the engine makes one. Several
+        engines may share one, seven at a time; all ranks have to start them in the same order.
     rapidsmpf_options, executor_options, engine_options
         Options by group, see :class:`StreamingOptions`. Explicit options go before environment variables.
 
@@ -102,7 +112,9 @@ class SPMDEngine(StreamingEngine):
                 comm = single.new_communicator(settings.library_options(), progress)
         self._rank: Rank | None = Rank(comm, settings, statistics)
         self.last_query: QueryOutcome | None = None
-        super().__init__(settings.options, self._rank.gather_cluster_info(next_op_ids()))
+        self._has_warned = False
+        cluster_info, self._op_ids = self._rank.start()
+        super().__init__(settings.options, cluster_info)
 
     def _open_rank(self, what: str) -> Rank:
         self._check_open(what)
@@ -127,7 +139,8 @@ class SPMDEngine(StreamingEngine):
     def __exit__(self, *exception: object) -> None:
         """Shut the engine down; if the block raised, the other ranks are told why before this one leaves."""
         error = exception[1] if len(exception) > 1 else None
-        if isinstance(error, Exception) and self._owns_comm and not self._closed and self.nranks > 1:
+        others_wait = self.nranks > 1 and not self._closed and not self._turns.is_fork
+        if isinstance(error, Exception) and self._owns_comm and others_wait:
             self._open_rank("comm").abort(error)
         super().__exit__(*exception)
 
@@ -136,22 +149,69 @@ class SPMDEngine(StreamingEngine):
         rank, self._rank = self._rank, None
         if rank is not None:
             rank.close()
+            self._op_ids.release()
 
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
         rank = self._open_rank("statistics")
-        transport = RapidsmpfTransport(rank.context, next_op_ids())
+        transport = RapidsmpfTransport(rank.context, self._op_ids.next())
         values = transport.allgather_bytes(rank.statistics(clear=clear), op=0)
         return [Statistics.deserialize(value) for value in values]
 
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
-        self.last_query = self._open_rank("the engine").run(lf, next_op_ids(), optimizations)
-        return self.last_query.frame
+        rank = self._open_rank("the engine")
+        op_ids = self._op_ids.next()
+        call = self._current_call
+        call.on_cancel(lambda: self._cancel(call, rank, op_ids))
+        # Ranks count the same queries, also where one was cancelled before it began.
+        outcome = None if call.cancelled else rank.run(lf, op_ids, optimizations)
+        if outcome is None or call.cancelled:
+            raise QueryCancelled("the query was cancelled")
+        self.last_query = outcome
+        self._warn_of_equal_frames(outcome)
+        return outcome.frame
+
+    def _cancel(self, call: QueryCall, rank: Rank, op_ids: OpIds) -> None:
+        """End a query on all ranks. What still runs of it here disturbs no other: its operations have ended."""
+        rank.abandon(op_ids, QueryCancelled("the query was cancelled"))
+        self._turns.give_up(call)
+
+    def _warn_of_equal_frames(self, outcome: QueryOutcome) -> None:
+        """Say once that each rank's data frames are parts of a table, where all ranks hold the same rows."""
+        if not outcome.equal_frames or self._has_warned or self.rank != 0:
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"all {self.nranks} ranks hold the same data frame: {'; '.join(outcome.equal_frames)}. Under SPMD a data"
+            f" frame is its rank's part of a table, so this query sees these rows {self.nranks} times. For a table that"
+            " is to be read once, keep the rows on one rank (`df if engine.rank == 0 else df.clear()`) or scan them"
+            " from a file.",
+            EqualFramesWarning,
+            stacklevel=2,
+        )
 
     def _sink(
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
         rank = self._open_rank("the engine")
-        self.last_query = rank.sink(lf, next_op_ids(), optimizations, target, extension, **kwargs)
+        self.last_query = rank.sink(lf, self._op_ids.next(), optimizations, target, extension, **kwargs)
+        self._warn_of_equal_frames(self.last_query)
+
+    def _sink_catalog(
+        self,
+        lf: pl.LazyFrame,
+        write: Callable[[pl.LazyFrame], T],
+        step: str,
+        optimizations: QueryOptFlags,
+        *,
+        commits_later: bool,
+    ) -> T:
+        rank = self._open_rank("the engine")
+        if self.nranks == 1:
+            return write(lf)
+        self.last_query, result = rank.write_once(
+            lf, self._op_ids.next(), optimizations, write, step, commits_later=commits_later
+        )
+        return result
 
 
 def allgather_polars_dataframe(*, engine: SPMDEngine, local_df: pl.DataFrame, op_id: int) -> pl.DataFrame:

@@ -7,11 +7,9 @@ that the next fragment scans. Python sees neither.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import polars as pl
 from rapidsmpf.coll.allgather import AllGather, allgather_bytes
 from rapidsmpf.coll.small import abandon_operations
 from rapidsmpf.error import RankFailedError
@@ -33,31 +31,7 @@ if TYPE_CHECKING:
 
     from cudf_polars.streaming.actor_graph.collectives.common import OpIds
 
-__all__ = ["RapidsmpfTransport", "failure_of_rank"]
-
-_FAILURE = re.compile(
-    r"(?:^|got external error: )"
-    r"rank (?P<rank>-?\d+)(?: \(pid (?P<pid>\d+)(?: on (?P<host>\S+))?\))? failed: (?P<reason>.*)",
-    re.DOTALL,
-)
-
-
-def failure_of_rank(error: BaseException) -> RankFailedError | None:
-    """Return the failure of a rank that an error of this query stands for, or None if it is an error of its own.
-
-    What an exchange raises while Polars reads its stream comes out of Polars as an error of Polars, or of the next
-    exchange that reads Polars' output: only the text is left.
-    """
-    if isinstance(error, RankFailedError):
-        return error
-    if type(error) not in (pl.exceptions.ComputeError, RuntimeError):
-        return None
-    found = _FAILURE.search(str(error))
-    if found is None:
-        return None
-    return RankFailedError(
-        int(found["rank"]), found["host"] or "", int(found["pid"] or 0), found["reason"].strip()
-    )
+__all__ = ["RapidsmpfTransport"]
 
 
 class RapidsmpfTransport:

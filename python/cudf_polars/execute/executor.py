@@ -15,14 +15,23 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import polars as pl
+from rapidsmpf.streaming.batch_stream import BatchStream
 
-from cudf_polars.execute.streams import scan_stream
+from cudf_polars.execute.errors import failure_of_rank
+from cudf_polars.execute.streams import (
+    RowCount,
+    conform,
+    export_frame,
+    read_stream,
+    scan_batches,
+    scan_stream,
+)
 from cudf_polars.execute.transport import ArrowStream, Transport
 from cudf_polars.lower.physical import (
     Broadcast,
+    CheckedOrder,
     Gather,
     GlobalRowIndex,
     GlobalSlice,
@@ -76,26 +85,35 @@ class Measured:
         self.rows, self.nbytes = frame.height, frame.estimated_size()
 
 
-class _Batches(ArrowStream, Protocol):
-    """The output of a fragment: taken batch by batch, and what is left as an Arrow stream."""
+@dataclass
+class _Fragment:
+    """A part of the query that needs no other rank, over what is on this rank.
 
-    def __iter__(self) -> Iterator[pl.DataFrame]:
-        """Return itself."""
-        ...
+    Attributes
+    ----------
+    inputs
+        What its sources give, as it runs.
+    """
 
-    def __next__(self) -> pl.DataFrame:
-        """Return the next batch."""
-        ...
+    frame: pl.LazyFrame
+    inputs: list[RowCount]
+
+    def had_no_rows(self) -> bool:
+        """Whether all sources were read to their ends and had no row."""
+        return bool(self.inputs) and all(count.complete and not count.rows for count in self.inputs)
 
 
 @dataclass
 class _Rows:
-    """The rows of a stream on this rank: a frame with perhaps more to come, or Arrow streams to be read once."""
+    """The rows of a stream on this rank: a frame with perhaps more to come, or Arrow streams to be read once.
+
+    The streams have the columns of ``schema`` if it is given; those of the stream are among them.
+    """
 
     frame: pl.DataFrame | None = None
-    lazy: pl.LazyFrame | None = None
+    schema: Schema | None = None
     streams: list[ArrowStream] = field(default_factory=list)
-    rest: _Batches | None = None
+    rest: Iterator[pl.DataFrame] | None = None
     rest_anywhere: bool = False
 
 
@@ -200,19 +218,22 @@ class Executor:
             case Broadcast():
                 rows = self._send(stream.inputs[0], lambda source, op: transport.allgather(source, op=op))
                 # It is small, and Polars plans a join better around a frame than around a stream.
-                return _Rows(frame=pl.DataFrame(rows.streams[0]))
+                return _Rows(frame=read_stream(rows.streams[0], stream.schema))
             case Gather():
                 return self._send(stream.inputs[0], lambda source, op: transport.gather(source, op=op))
             case RangeExchange():
                 return self._range_exchange(stream)
             case GlobalSlice():
-                return _Rows(frame=self._global_slice(stream))
+                return _Rows(frame=conform(self._global_slice(stream), stream.schema))
             case GlobalRowIndex():
-                return _Rows(frame=self._global_row_index(stream))
+                return _Rows(frame=conform(self._global_row_index(stream), stream.schema))
             case OrderedConcat():
                 return self._ordered_concat(stream)
             case WithScalars():
                 return _Rows(frame=self._scalars(stream))
+            case CheckedOrder():
+                self._check_order(stream)
+                return _Rows()
             case _:
                 raise TypeError(f"the executor does not know the stream {type(stream).__name__}")
 
@@ -220,49 +241,58 @@ class Executor:
         """Whether this rank has no rows of ``stream`` by its placement."""
         return stream.spread.placement is Placement.SINGLE and self._transport.rank != 0
 
-    def _lazy(self, stream: Stream, memo: dict[int, pl.LazyFrame]) -> pl.LazyFrame:
+    def _lazy(self, stream: Stream, memo: dict[int, pl.LazyFrame], inputs: list[RowCount]) -> pl.LazyFrame:
         """Return the fragment that ends in ``stream``; everything under it was prepared."""
         if (known := memo.get(id(stream))) is not None:
             return known
         if self._is_absent(stream):
             # A step over no rows may still make some (a global sum gives one row): rank 0 alone does it.
-            frame = pl.LazyFrame(schema=dict(stream.schema))
+            frame = self._noted(pl.DataFrame(schema=dict(stream.schema)), inputs)
         elif isinstance(stream, Local):
-            frame = stream.build([self._lazy(child, memo) for child in stream.inputs], self._transport.rank)
+            if not stream.inputs:
+                inputs.append(RowCount(1))  # files: how many rows, nobody knows
+            below = [self._lazy(child, memo, inputs) for child in stream.inputs]
+            frame = stream.build(below, self._transport.rank)
         elif isinstance(stream, WithScalars):
             scalars = self._rows[id(stream)].frame
             assert scalars is not None
-            main = self._lazy(stream.inputs[0], memo)
+            main = self._lazy(stream.inputs[0], memo, inputs)
             frame = main.with_columns(_literal(column) for column in scalars).select(list(stream.schema))
+        elif isinstance(stream, CheckedOrder):
+            frame = self._lazy(stream.inputs[0], memo, inputs)
         else:
-            frame = self._source(stream)
+            frame = self._source(stream, inputs)
         memo[id(stream)] = frame
         return frame
 
-    def _source(self, stream: Stream) -> pl.LazyFrame:
-        rows = self._rows[id(stream)]
-        if isinstance(stream, Held):
-            assert rows.frame is not None
-            if stream.shared:
-                return rows.frame.lazy()
-            del self._rows[id(stream)]
-            if rows.rest is None:
-                return rows.frame.lazy()
-            return pl.concat([rows.frame.lazy(), scan_stream(rows.rest, stream.schema)], how="vertical")
-        # The frame or Arrow streams of an exchange are read once; the plan holds what is read more often.
-        del self._rows[id(stream)]
-        if rows.lazy is not None:
-            return rows.lazy
-        if rows.frame is not None:
-            return rows.frame.lazy()
-        parts = [scan_stream(source, stream.schema) for source in rows.streams]
-        return parts[0] if len(parts) == 1 else pl.concat(parts, how="vertical")
+    def _noted(self, frame: pl.DataFrame, inputs: list[RowCount]) -> pl.LazyFrame:
+        inputs.append(RowCount(frame.height, complete=True))
+        return frame.lazy()
 
-    def _fragment(self, stream: Stream) -> pl.LazyFrame:
+    def _source(self, stream: Stream, inputs: list[RowCount]) -> pl.LazyFrame:
+        rows = self._rows[id(stream)]
+        if isinstance(stream, Held) and stream.shared:
+            assert rows.frame is not None
+            return self._noted(rows.frame, inputs)
+        # What is there once belongs to its reader; the plan holds what is read more often.
+        del self._rows[id(stream)]
+        parts = [] if rows.frame is None else [self._noted(rows.frame, inputs)]
+        for source in rows.streams:
+            inputs.append(RowCount())
+            parts.append(scan_stream(source, rows.schema or stream.schema, inputs[-1]))
+        if rows.rest is not None:
+            inputs.append(RowCount())
+            parts.append(scan_batches(rows.rest, stream.schema, inputs[-1]))
+        frame = parts[0] if len(parts) == 1 else pl.concat(parts, how="vertical")
+        return frame.select(list(stream.schema)) if rows.schema else frame
+
+    def _fragment(self, stream: Stream) -> _Fragment:
         self._prepare(stream)
-        return self._lazy(stream, {})
+        inputs: list[RowCount] = []
+        return _Fragment(self._lazy(stream, {}, inputs), inputs)
 
     def _collect(self, stream: Stream) -> pl.DataFrame:
+        """Run a fragment and return its rows on this rank, with the types that Polars gave them."""
         self._prepare(stream)
         if self._is_absent(stream):
             return pl.DataFrame(schema=dict(stream.schema))
@@ -272,31 +302,62 @@ class Executor:
             assert rows.frame is not None
             return rows.frame
         start = time.perf_counter()
-        frame = self._fragment(stream).collect(engine="streaming", optimizations=self._optimizations)
+        fragment = self._fragment(stream)
+        try:
+            frame = fragment.frame.collect(engine="streaming", optimizations=self._optimizations)
+        except BaseException as error:
+            if not self._failed_without_rows(stream, fragment, error):
+                raise
+            frame = pl.DataFrame(schema=dict(stream.schema))
         measured = self.measured.setdefault(id(stream), Measured())
         measured.seconds += time.perf_counter() - start
         measured.counted(frame)
         return frame
 
-    def _batches(self, stream: Stream) -> Any:
-        """Return the output of the fragment ``stream`` as an object with an Arrow stream that is also iterable."""
+    def _batches(self, stream: Stream) -> Iterator[pl.DataFrame]:
+        """Run a fragment and yield its rows on this rank, with the types of the plan."""
         if self._is_absent(stream):
-            return pl.DataFrame(schema=dict(stream.schema))
-        return self._fragment(stream).collect_batches(
+            return
+        if isinstance(stream, Held):
+            yield conform(self._collect(stream), stream.schema)
+            return
+        fragment = self._fragment(stream)
+        batches = fragment.frame.collect_batches(
             engine="streaming",
             maintain_order=stream.ordered,
             lazy=True,
             optimizations=self._optimizations,
         )
+        try:
+            for batch in batches:
+                yield conform(batch, stream.schema)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if not self._failed_without_rows(stream, fragment, error):
+                raise
+
+    def _failed_without_rows(self, stream: Stream, fragment: _Fragment, error: BaseException) -> bool:
+        """Whether a fragment failed because this rank has no rows for it, so that it has no result either.
+
+        A user's function, and Polars now and then, fails on an empty part of a table that is not empty.
+        """
+        return (
+            isinstance(error, Exception | pl.exceptions.PanicException)
+            and failure_of_rank(error) is None
+            and stream.spread.placement not in (Placement.SINGLE, Placement.REPLICATED)
+            and fragment.had_no_rows()
+        )
 
     def _hold(self, stream: Held) -> _Rows:
         (child,) = stream.inputs
         if stream.shared:
-            return _Rows(frame=self._collect(child))
-        if self._is_absent(child):
-            return _Rows(frame=pl.DataFrame(schema=dict(stream.schema)))
+            return _Rows(frame=conform(self._collect(child), stream.schema))
         rows = _Rows(frame=pl.DataFrame(schema=dict(stream.schema)))
-        rows.rest = self._batches(child)
+        if not self._is_absent(child):
+            # What it reads must be there before the next step of this query asks for rows.
+            self._prepare(child)
+            rows.rest = self._batches(child)
         return rows
 
     def _read_up_to(self, rows: _Rows, limit: int) -> None:
@@ -330,34 +391,50 @@ class Executor:
 
         A held input that is only partly read can be sent in two operations when the order does not matter.
         """
-        if not isinstance(child, Held):
-            return _Rows(streams=[send(self._batches(child), next(self._ops))])
-        rows = self._rows[id(child)]
+        rows = self._rows[id(child)] if isinstance(child, Held) else None
+        if rows is None or not (in_parts and rows.rest_anywhere):
+            return _Rows(streams=[self._exchange(self._batches(child), child.schema, send)])
         assert rows.frame is not None
-        if not (in_parts and rows.rest_anywhere):
-            return _Rows(streams=[send(self._collect(child), next(self._ops))])
         del self._rows[id(child)]
-        first = send(rows.frame, next(self._ops))
-        rest: Any = rows.rest if rows.rest is not None else rows.frame.clear()
+        first = self._exchange(iter((rows.frame,)), child.schema, send)
         rows.frame = None
-        return _Rows(streams=[first, send(rest, next(self._ops))])
+        return _Rows(streams=[first, self._exchange(rows.rest or iter(()), child.schema, send)])
+
+    def _exchange(
+        self,
+        batches: Iterator[pl.DataFrame],
+        schema: Schema,
+        send: Callable[[ArrowStream, int], ArrowStream],
+    ) -> ArrowStream:
+        """Hand batches to a collective; what fails while they are made is raised as what it is."""
+        source = BatchStream(pl.Schema(schema), batches, export_frame)
+        try:
+            return send(source, next(self._ops))
+        except BaseException:
+            if source.error is not None:
+                raise source.error from None
+            raise
 
     # -- exchanges that look at the rows ---------------------------------------------------------------------
 
-    def _scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> pl.LazyFrame:
+    def _scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> ArrowStream:
+        addressed = {**schema, _DESTINATION: pl.UInt32()}
         batches = frame.collect_batches(
             engine="streaming", maintain_order=ordered, lazy=True, optimizations=self._optimizations
         )
-        moved = self._transport.scatter(batches, _DESTINATION, op=next(self._ops))
-        return scan_stream(moved, {**schema, _DESTINATION: pl.UInt32()}).select(list(schema))
+        return self._exchange(
+            (conform(batch, addressed) for batch in batches),
+            addressed,
+            lambda source, op: self._transport.scatter(source, _DESTINATION, op=op),
+        )
 
     def _range_exchange(self, stream: RangeExchange) -> _Rows:
         (child,) = stream.inputs
-        frame = self._collect(child)
+        frame = conform(self._collect(child), stream.schema)
         boundaries = self._boundaries(frame, stream.keys)
         target = destination(stream.keys, boundaries, stream.schema).alias(_DESTINATION)
         moved = self._scatter(frame.lazy().with_columns(target), stream.schema, ordered=stream.ordered)
-        return _Rows(lazy=moved)
+        return _Rows(streams=[moved], schema={**stream.schema, _DESTINATION: pl.UInt32()})
 
     def _boundaries(self, frame: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
         """Return up to ``nranks - 1`` rows of key values that cut all ranks' rows into equal parts."""
@@ -388,10 +465,10 @@ class Executor:
     def _global_row_index(self, stream: GlobalRowIndex) -> pl.DataFrame:
         frame = self._collect(stream.inputs[0])
         before = sum(self._counts(frame.height)[: self._transport.rank])
-        return frame.with_row_index(stream.name, stream.offset + before)
+        return frame.with_row_index(stream.name, stream.offset + before).select(list(stream.schema))
 
     def _ordered_concat(self, stream: OrderedConcat) -> _Rows:
-        frames = [self._collect(child) for child in stream.inputs]
+        frames = [conform(self._collect(child), stream.schema) for child in stream.inputs]
         counts = [self._counts(frame.height) for frame in frames]
         total = sum(map(sum, counts))
         share = max(1, math.ceil(total / self.nranks))
@@ -402,16 +479,27 @@ class Executor:
             target = ((pl.int_range(pl.len(), dtype=pl.UInt64) + first) // share).cast(pl.UInt32)
             addressed = frame.lazy().with_columns(target.alias(_DESTINATION))
             parts.append(self._scatter(addressed, stream.schema, ordered=True))
-        return _Rows(lazy=pl.concat(parts, how="vertical"))
+        return _Rows(streams=parts, schema={**stream.schema, _DESTINATION: pl.UInt32()})
 
     def _scalars(self, stream: WithScalars) -> pl.DataFrame:
         main, side = stream.inputs
         frame = self._collect(side)
         if side.spread.placement is not Placement.REPLICATED:
-            frame = pl.DataFrame(self._transport.allgather(frame, op=next(self._ops)))
+            everywhere = self._exchange(
+                iter((conform(frame, side.schema),)),
+                side.schema,
+                lambda source, op: self._transport.allgather(source, op=op),
+            )
+            frame = read_stream(everywhere, side.schema)
         if frame.height != 1:
             raise AssertionError(f"a scalar sub-result has {frame.height} rows")
         return frame.select(name for name in frame.columns if name not in main.schema)
+
+    def _check_order(self, stream: CheckedOrder) -> None:
+        """Raise what Polars raises of an as-of join over unsorted rows, on all ranks, unless the parts are in order."""
+        ends = self._collect(stream.inputs[1]).lazy()
+        (key,) = stream.inputs[1].schema
+        ends.join_asof(ends.head(0), on=key).collect()
 
 
 def _literal(column: pl.Series) -> pl.Expr:

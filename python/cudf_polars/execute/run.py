@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
-from cudf_polars.execute.errors import QueryMismatchError
+from cudf_polars.execute.agreement import agree_on_end, agree_on_query
 from cudf_polars.execute.executor import Executor, Measured
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.transport import Transport
@@ -19,12 +19,15 @@ from cudf_polars.lower.fallback import report
 from cudf_polars.lower.footers import read_row_groups
 from cudf_polars.lower.lowering import lower_plan
 from cudf_polars.lower.physical import Estimate, Held, Stream
-from cudf_polars.plan.fingerprint import dump, fingerprint, first_difference
-from cudf_polars.plan.nodes import DataFrameScan, OpaqueNode, Plan, walk_nodes
+from cudf_polars.plan.last_resort import check_own_frames
+from cudf_polars.plan.nodes import DataFrameScan, Plan, walk_nodes
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
-__all__ = ["Query", "QueryOutcome", "explain_query", "read_query", "run_query"]
+__all__ = ["QUERY_FLAGS", "Query", "QueryOutcome", "explain_query", "read_query", "run_query"]
+
+QUERY_FLAGS = tuple(n for n in inspect.signature(pl.QueryOptFlags).parameters if hasattr(pl.QueryOptFlags, n))
+"""The names of Polars' optimisation flags."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,9 @@ class Query:
     ----------
     plan
         The typed plan. Its in-memory frames are this rank's part of the rows.
-    constant_frames
-        In-memory frames are constants that Polars made of the query, the same on all ranks.
     """
 
     plan: Plan
-    constant_frames: bool
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,15 @@ class QueryOutcome:
         The stream of the answer, or ``None`` when the query ran on a single rank as it was.
     measured
         By ``id(stream)``, what running the streams gave on this rank.
+    equal_frames
+        Which in-memory frames of the query are the same on every rank, in words.
     """
 
     frame: pl.DataFrame
     fallbacks: list[str]
     physical: Stream | None
     measured: Mapping[int, Measured] = field(default_factory=dict, repr=False)
+    equal_frames: tuple[str, ...] = ()
 
     def explain(self) -> str:
         """Return the physical plan with this rank's rows, bytes and seconds."""
@@ -73,8 +76,7 @@ class QueryOutcome:
 
 def read_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> Query:
     """Read ``lf`` with these optimisations; raises what Polars says of a query that is wrong."""
-    plan = read_plan(lf, optimizations)
-    return Query(plan, _frames_are_constants(lf, plan))
+    return Query(read_plan(lf, optimizations))
 
 
 def run_query(
@@ -106,56 +108,32 @@ def run_query(
         return QueryOutcome(lf.collect(engine="streaming", optimizations=optimizations), [], None)
     if not isinstance(query, Query):
         query = read_query(query, optimizations)
+        check_own_frames(query.plan.root)
     plan = query.plan
-    executor = Executor(transport, optimizations=optimizations)
-    frame_sizes = _agree(plan, executor)
+    executor = Executor(transport, optimizations=_of_fragments(optimizations))
+    agreement = agree_on_query(plan, executor.allgather_bytes)
     builder = StreamBuilder(options.settings(transport.nranks), executor.measure)
     root = lower_plan(
         plan,
         builder,
         footers=functools.cache(read_row_groups),
-        frame_sizes=frame_sizes,
-        constant_frames=query.constant_frames,
+        frame_sizes=agreement.frame_sizes,
     )
-    frame = executor.result(root)
+    frame = agree_on_end(executor.result(root), executor.allgather_bytes)
     report(builder.fallbacks, options.fallback_mode)
-    return QueryOutcome(frame, builder.fallbacks, root, executor.measured)
+    return QueryOutcome(frame, builder.fallbacks, root, executor.measured, agreement.equal_frames)
 
 
-def _agree(plan: Plan, executor: Executor) -> dict[int, Estimate]:
-    """Check that all ranks run the same query, and return the sizes of their in-memory frames together."""
-    digest = fingerprint(plan).hex()
-    frames = [node for node in walk_nodes(plan.root) if isinstance(node, DataFrameScan)]
-    sizes = [(node.frame.height, node.frame.estimated_size()) for node in frames]
-    message = json.dumps({"digest": digest, "frames": sizes}).encode()
-    views = [json.loads(value) for value in executor.allgather_bytes(message)]
-    if any(view["digest"] != views[0]["digest"] for view in views):
-        _raise_mismatch(dump(plan), executor)
-    return {
-        id(node): Estimate(
-            float(sum(view["frames"][i][0] for view in views)),
-            float(sum(view["frames"][i][1] for view in views)),
-        )
-        for i, node in enumerate(frames)
-    }
+def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
+    """Return how fragments are optimised: what they have in common was found in the whole query.
 
-
-def _frames_are_constants(lf: pl.LazyFrame, plan: Plan) -> bool:
-    """Whether the plan's in-memory frames were made by Polars (``select(lit(1))``) and none is the user's."""
-    if not any(isinstance(node, DataFrameScan) for node in walk_nodes(plan.root)):
-        return False
-    written = read_plan(lf, pl.QueryOptFlags.none())
-    return not any(isinstance(node, DataFrameScan | OpaqueNode) for node in walk_nodes(written.root))
-
-
-def _raise_mismatch(text: str, executor: Executor) -> None:
-    texts = [value.decode() for value in executor.allgather_bytes(text.encode())]
-    other = next(rank for rank, theirs in enumerate(texts) if theirs != texts[0])
-    raise QueryMismatchError(
-        f"The ranks run different queries. First difference between rank 0 and rank {other}:\n"
-        f"{first_difference(texts[0], texts[other])}\n"
-        "Every rank must call collect() for the same queries in the same order: avoid conditions on the rank."
-    )
+    Where Polars' streaming engine shares a part of a fragment whose one reader ends early, it panics now and then.
+    """
+    flags = pl.QueryOptFlags()
+    for name in QUERY_FLAGS:
+        setattr(flags, name, getattr(optimizations, name))
+    flags.comm_subplan_elim = False
+    return flags
 
 
 @dataclass(frozen=True)
@@ -201,7 +179,6 @@ def explain_query(
         builder,
         footers=functools.cache(read_row_groups),
         frame_sizes=sizes,
-        constant_frames=_frames_are_constants(lf, plan),
     )
     text = explain_physical(root)
     if builder.fallbacks:

@@ -1,19 +1,81 @@
-"""Reads an Arrow stream in a Polars query, with exactly the types that were sent."""
+"""Batches between Polars and exchanges: a stream as a source of a query, with exactly the types that were sent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.transport import ArrowStream
+from cudf_polars.lower.physical import StreamReadTwiceError
 
-__all__ = ["scan_stream"]
+__all__ = ["RowCount", "conform", "export_frame", "read_stream", "scan_batches", "scan_stream"]
 
 
-def scan_stream(source: ArrowStream, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
-    """Return a lazy frame over ``source``, which is read once.
+@dataclass
+class RowCount:
+    """How many rows a source of a query has given.
+
+    Attributes
+    ----------
+    rows
+        Rows so far.
+    complete
+        Whether there are no more.
+    """
+
+    rows: int = 0
+    complete: bool = False
+
+
+class _Reader(Protocol):
+    """Gives batches with the columns that are asked for, at least one, and None at the end."""
+
+    def next_batch(self, columns: Sequence[str]) -> pl.DataFrame | None: ...
+
+
+class _StreamReader:
+    """Reads an Arrow stream; a failure of another rank is raised as what it is."""
+
+    def __init__(self, source: ArrowStream, schema: Mapping[str, pl.DataType]) -> None:
+        from polars._plr import PyArrowCStreamReader
+
+        self._reader = PyArrowCStreamReader(source)
+        self._schema = schema
+
+    def next_batch(self, columns: Sequence[str]) -> pl.DataFrame | None:
+        try:
+            batch = self._reader.next_batch(list(columns))
+        except pl.exceptions.ComputeError as error:
+            failure = failure_of_rank(error)
+            if failure is None:
+                raise
+            raise failure from None
+        if batch is None:
+            return None
+        # Polars 2.1 imports an Enum as Categorical.
+        return conform(pl.DataFrame._from_pydf(batch), {name: self._schema[name] for name in columns})
+
+
+class _BatchReader:
+    """Reads frames from an iterator."""
+
+    def __init__(self, batches: Iterable[pl.DataFrame]) -> None:
+        self._batches = iter(batches)
+
+    def next_batch(self, columns: Sequence[str]) -> pl.DataFrame | None:
+        batch = next(self._batches, None)
+        return None if batch is None else batch.select(columns)
+
+
+def scan_stream(
+    source: ArrowStream, schema: Mapping[str, pl.DataType], count: RowCount | None = None
+) -> pl.LazyFrame:
+    """Return a lazy frame over ``source``, which can be run once.
 
     Parameters
     ----------
@@ -21,46 +83,82 @@ def scan_stream(source: ArrowStream, schema: Mapping[str, pl.DataType]) -> pl.La
         Record batches; their columns are those of ``schema``.
     schema
         Names and types of the columns.
+    count
+        Where to count the rows that are read.
 
     Notes
     -----
-    The batches that Polars 2.1's own ``scan_arrow_c_stream`` yields have ``Categorical`` in place of ``Enum``,
-    which the query then refuses; streams with such columns are read here, and cast batch by batch.
+    Not Polars' own ``scan_arrow_c_stream``: that filters before it takes the head that was asked for first, has no
+    rows when no column is asked for, gives none when it is read again, and loses the types of errors.
     """
-    if not any(map(_contains_enum, schema.values())):
-        return pl.scan_arrow_c_stream(source)
-    from polars._plr import PyArrowCStreamReader
+    return _scan(_StreamReader(source, schema), schema, count)
 
-    reader = PyArrowCStreamReader(source)
+
+def scan_batches(
+    batches: Iterable[pl.DataFrame], schema: Mapping[str, pl.DataType], count: RowCount | None = None
+) -> pl.LazyFrame:
+    """Return a lazy frame over frames with the columns of ``schema``, which can be run once."""
+    return _scan(_BatchReader(batches), schema, count)
+
+
+def read_stream(source: ArrowStream, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Return all rows of ``source``."""
+    reader, frames = _StreamReader(source, schema), [pl.DataFrame(schema=dict(schema))]
+    while (batch := reader.next_batch(list(schema))) is not None:
+        frames.append(batch)
+    return pl.concat(frames, rechunk=False)
+
+
+def export_frame(frame: pl.DataFrame, array: int, schema: int) -> None:
+    """Export a frame as one record batch into the C structs at these addresses; a panic of Polars is raised here."""
+    frame.to_struct("").rechunk()._s._export_arrow_to_c(array, schema)
+
+
+def conform(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Return a frame with exactly the columns and types of ``schema``.
+
+    The types that Polars plans for a step and those of its result differ now and then, above all when there is no row.
+
+    Raises
+    ------
+    polars.exceptions.PolarsError
+        If a column is not there, or has values that its planned type cannot hold.
+    """
+    found = frame.schema
+    if list(found) != list(schema):
+        frame = frame.select(list(schema))
+    changed = [pl.col(name).cast(dtype) for name, dtype in schema.items() if found[name] != dtype]
+    return frame.with_columns(changed) if changed else frame
+
+
+def _scan(reader: _Reader, schema: Mapping[str, pl.DataType], count: RowCount | None) -> pl.LazyFrame:
+    names = list(schema)
+    count = RowCount() if count is None else count
+    started = False
 
     def batches(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        remaining = n_rows
-        while (remaining is None or remaining > 0) and (batch := reader.next_batch(with_columns)) is not None:
-            frame = pl.DataFrame._from_pydf(batch)
-            # The batch says Categorical; its text is what matters.
-            frame = frame.with_columns(
-                pl.col(n).cast(schema[n]) for n in frame.columns if _contains_enum(schema[n])
+        nonlocal started
+        if started:
+            raise StreamReadTwiceError(
+                "Polars reads the rows of an exchange twice, which are there once: please report the query"
             )
-            if predicate is not None:
-                frame = frame.filter(predicate)
+        started = True
+        wanted = names if with_columns is None else with_columns
+        remaining = n_rows
+        while remaining is None or remaining > 0:
+            frame = reader.next_batch(wanted or names[:1])
+            if frame is None:
+                count.complete = True
+                return
+            count.rows += frame.height
             if remaining is not None:
+                # Polars asks for the head of the rows, and to filter that.
                 frame = frame.head(remaining)
                 remaining -= frame.height
-            yield frame
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            yield frame if wanted else pl.DataFrame(height=frame.height)
 
     return register_io_source(batches, schema=dict(schema))
-
-
-def _contains_enum(dtype: pl.DataType) -> bool:
-    return isinstance(dtype, pl.Enum) or any(map(_contains_enum, _inner(dtype)))
-
-
-def _inner(dtype: pl.DataType) -> Iterable[pl.DataType]:
-    found: list[object] = []
-    if isinstance(dtype, pl.List | pl.Array):
-        found = [dtype.inner]
-    elif isinstance(dtype, pl.Struct):
-        found = [field.dtype for field in dtype.fields]
-    return [item for item in found if isinstance(item, pl.DataType)]

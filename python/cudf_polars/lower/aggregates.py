@@ -25,6 +25,20 @@ DISTINCT = "__rr_distinct"
 """The column whose distinct values are counted, as a key of the partial aggregation."""
 
 
+_MERGED_BY = {
+    "null_count": "sum",
+    "product": "itself",
+    "any": "itself",
+    "all": "itself",
+    "bitwise_and": "itself",
+    "bitwise_or": "itself",
+    "bitwise_xor": "itself",
+    "has_nulls": "any",
+    "is_empty": "all",
+}
+"""How the partial results of functions are merged."""
+
+
 @dataclass
 class Decomposition:
     """An aggregation split in two.
@@ -116,22 +130,24 @@ class _Splitter:
         dtype = source.dtype
         values = to_expr(source)
         match expr.name:
-            case "sum":
+            case "sum" | "sum_or_null":
                 if dtype is None or dtype.is_nested():
                     raise _Undecomposable
-                return self._partial("sum", source, values.sum).sum()
+                total = self._partial("sum", source, values.sum).sum()
+                if expr.name == "sum":
+                    return total
+                return pl.when(self._partial("count", source, values.count).sum() > 0).then(total)
             case "count" | "len":
                 return self._partial(expr.name, source, lambda: to_expr(expr)).sum()
             case "min" | "max" | "nan_min" | "nan_max":
                 if dtype is None or dtype.is_nested() or isinstance(dtype, pl.Categorical):
                     raise _Undecomposable
                 return self._same_again(expr, source)
-            case "mean" if _is_plain_number(dtype):
-                total, count = self._moments(source)
-                return pl.when(count.sum() > 0).then(total.sum() / count.sum())
+            case "mean":
+                return self._mean(source)
             case "std" | "var" if _is_plain_number(dtype):
                 return self._variance(expr, source)
-            case "first" | "last" | "first_non_null":
+            case "first" | "last" | "first_non_null" | "last_non_null":
                 return self._positional(expr, source)
             case "n_unique":
                 return self._n_unique(source)
@@ -139,20 +155,43 @@ class _Splitter:
                 raise _Undecomposable
 
     def _split_function(self, expr: Function) -> pl.Expr | None:
-        if expr.name not in ("null_count", "product", "any", "all"):
+        merged = _MERGED_BY.get(expr.name)
+        if merged is None:
             return None
         (source,) = expr.children
-        if not _is_row_source(source):
+        if not _is_row_source(source) or (
+            # each multiplication of decimals is rounded; Polars' plan and its result have other types for UInt128
+            expr.name == "product" and (source.dtype is None or source.dtype in (pl.Decimal, pl.UInt128))
+        ):
             raise _Undecomposable
-        if expr.name == "null_count":
-            return self._partial(expr.name, source, lambda: to_expr(expr)).sum()
-        return self._same_again(expr, source)
+        if merged == "itself":
+            return self._same_again(expr, source)
+        part = self._partial(f"{expr.name}{expr.args}", source, lambda: to_expr(expr))
+        return {"sum": part.sum, "any": part.any, "all": part.all}[merged]()
 
     def _same_again(self, expr: Agg | Function, source: Expr) -> pl.Expr:
         """Aggregate the partial results by the aggregate that made them."""
         args = expr.options if isinstance(expr, Agg) else expr.args
         partial = self._partial(f"{expr.name}{args}", source, lambda: to_expr(expr))
         return to_expr(expr.with_children((Column(partial.meta.output_name(), dtype=expr.dtype),)))
+
+    def _mean(self, source: Expr) -> pl.Expr:
+        dtype, values = source.dtype, to_expr(source)
+        if isinstance(dtype, pl.Decimal):
+            total = self._partial("sum", source, values.sum).sum().cast(pl.Float64)
+            count = self._partial("number", source, values.count).sum()
+            return pl.when(count > 0).then(total / count)
+        if dtype is not None and dtype.is_temporal():
+            # the sum of many points in time is larger than their integers; the mean is not
+            physical = values.to_physical().cast(pl.Int128)
+            total = self._partial("sum of points", source, physical.sum).sum().cast(pl.Float64)
+            count = self._partial("number", source, values.count).sum()
+            unit = 86_400_000_000 if dtype == pl.Date else 1
+            return pl.when(count > 0).then((total / count * unit).cast(pl.Int64))
+        if not _is_plain_number(dtype):
+            raise _Undecomposable
+        total, number = self._moments(source)
+        return pl.when(number.sum() > 0).then(total.sum() / number.sum())
 
     def _moments(self, source: Expr) -> tuple[pl.Expr, pl.Expr]:
         values = to_expr(source).cast(pl.Float64)
@@ -177,10 +216,10 @@ class _Splitter:
         position = pl.col(ORDER)
         for mask in _masks(source):
             position = position.filter(to_expr(mask))
-        if expr.name == "first_non_null":
+        if expr.name.endswith("_non_null"):
             position = position.filter(values.is_not_null())
         self.result.needs_order = True
-        last = expr.name == "last"
+        last = expr.name.startswith("last")
         kind = "last" if last else "first"
         value = self._partial(f"value {expr.name}", source, lambda: to_expr(expr))
         where = self._partial(f"position {expr.name}", source, lambda: getattr(position, kind)())
@@ -216,4 +255,4 @@ def _is_row_source(expr: Expr) -> bool:
 
 
 def _is_plain_number(dtype: pl.DataType | None) -> bool:
-    return dtype is not None and (dtype.is_integer() or dtype.is_float() or dtype == pl.Boolean)
+    return dtype is not None and (dtype.is_numeric() or dtype == pl.Boolean)

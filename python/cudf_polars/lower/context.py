@@ -11,7 +11,8 @@ import polars as pl
 from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.footers import RowGroup
 from cudf_polars.lower.physical import Estimate, Local, Stream
-from cudf_polars.lower.spread import SINGLE, Spread
+from cudf_polars.lower.replication import is_same_on_all_ranks
+from cudf_polars.lower.spread import SINGLE, Placement, Spread
 from cudf_polars.plan.nodes import (
     Filter,
     HStack,
@@ -21,7 +22,7 @@ from cudf_polars.plan.nodes import (
     SimpleProjection,
     walk_nodes,
 )
-from cudf_polars.plan.properties import is_elementwise, is_scalar
+from cudf_polars.plan.properties import calls_python, is_elementwise, is_scalar
 from cudf_polars.plan.rebuild import rebuild_node
 
 __all__ = ["Context", "Footers", "Operator", "is_row_pipeline", "node_title"]
@@ -50,8 +51,6 @@ class Context:
         By ``id(node)``, how many nodes read it.
     frame_sizes
         By ``id(node)``, rows and bytes of in-memory frames over all ranks.
-    constant_frames
-        In-memory frames are constants that Polars made of the query, not the user's own.
     footers
         Reads the row groups of a Parquet file.
     lower_node
@@ -62,7 +61,6 @@ class Context:
     demands: Mapping[int, bool]
     users: Mapping[int, int]
     frame_sizes: Mapping[int, Estimate]
-    constant_frames: bool
     footers: Footers
     lower_node: Operator
     streams: dict[int, Stream] = field(default_factory=dict)
@@ -98,6 +96,10 @@ class Context:
             for stream, child in zip(inputs, node.children, strict=True)
         )
         names = list(node.schema)
+        whole = [stream.spread.placement is Placement.REPLICATED for stream in inputs]
+        if whole and all(whole) and not is_same_on_all_ranks(node):
+            inputs = [self.builder.disjoint(stream) for stream in inputs]
+            spread = SINGLE
 
         def build(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
             frame = rebuild_node(step, frames)
@@ -129,6 +131,9 @@ def is_row_pipeline(node: Node) -> bool:
         if isinstance(part, Scan | SimpleProjection):
             continue
         if isinstance(part, Filter | Select | HStack) and all(map(is_elementwise, part.expressions)):
+            # What a function of the user's gives may differ when it is called again.
+            if any(map(calls_python, part.expressions)):
+                return False
             # Constants alone make one row, not a row for each of the input's.
             if isinstance(part, Select) and all(map(is_scalar, part.expressions)):
                 return False

@@ -1,4 +1,4 @@
-"""Aggregations over groups and over whole tables, and distinct rows."""
+"""Aggregations over groups, and distinct rows."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import polars as pl
 from cudf_polars.lower.aggregates import DISTINCT, ORDER, Decomposition, decompose
 from cudf_polars.lower.context import Context, node_title
 from cudf_polars.lower.estimates import AGGREGATED
-from cudf_polars.lower.physical import Estimate, Local, Schema, Stream
+from cudf_polars.lower.physical import Local, Schema, Stream
 from cudf_polars.lower.scans import sample_pipeline
 from cudf_polars.lower.spread import project
 from cudf_polars.plan.expressions import Agg, Column, Expr, NamedExpr
 from cudf_polars.plan.nodes import Distinct, GroupBy, Node
-from cudf_polars.plan.properties import columns, depends_on_order, is_elementwise
+from cudf_polars.plan.properties import columns, groups_depend_on_order, is_elementwise
 from cudf_polars.plan.rebuild import to_expr
 
-__all__ = ["aggregate_table", "key_columns", "lower_distinct", "lower_group_by", "sliced"]
+__all__ = ["key_columns", "lower_distinct", "lower_group_by", "outputs_of", "sliced"]
 
 # A sample of this many rows a rank, taken only of tables that are much larger, decides whether to aggregate twice.
 _SAMPLE_ROWS = 1 << 16
@@ -98,7 +98,7 @@ def _whole_groups(ctx: Context, node: GroupBy, child: Stream) -> Stream:
             for key, name in zip(node.keys, names, strict=True)
         ),
     )
-    positioned = node.maintain_order or any(depends_on_order(agg.expr) for agg in node.aggs)
+    positioned = node.maintain_order or groups_depend_on_order(agg.expr for agg in node.aggs)
     if positioned:
         child = ctx.builder.attach_order(child)
     moved = ctx.builder.shuffle(child, names)
@@ -176,11 +176,11 @@ def _two_phases(ctx: Context, node: GroupBy, child: Stream, split: Decomposition
     )
     moved = builder.spread_by(parts, names, "partial groups")
     groups = builder.local(f"FINAL {node_title(node)}", [moved], second, ordered=False, estimate=estimate)
-    result = _outputs(ctx, groups, names, split.outputs, node.schema, keep=node.maintain_order)
+    result = outputs_of(ctx, groups, names, split.outputs, node.schema, keep=node.maintain_order)
     return builder.restore_order(result, [_POSITION]) if node.maintain_order else result
 
 
-def _outputs(
+def outputs_of(
     ctx: Context,
     groups: Stream,
     names: Sequence[str],
@@ -199,67 +199,6 @@ def _outputs(
     return ctx.builder.local(
         "OUTPUTS", [groups], lambda frames, _: frames[0].select(exprs).select(order), schema=out
     )
-
-
-def aggregate_table(
-    ctx: Context, child: Stream, outputs: Sequence[NamedExpr], schema: Schema
-) -> Stream | None:
-    """Aggregate a whole table to one row on rank 0; ``None`` if some aggregate has no partial form."""
-    split = decompose(outputs)
-    if split is None:
-        return None
-    builder = ctx.builder
-    if split.needs_order:
-        child = builder.attach_order(child)
-    distinct, partial, final = split.distinct, split.partial, split.final
-    one = Estimate(1.0, 64.0)
-    if distinct is not None:
-        # Values must meet to be counted once: they are keys of a partial aggregation, spread by hash.
-        value = to_expr(distinct).alias(DISTINCT)
-        groups = builder.local(
-            "PARTIAL DISTINCT VALUES",
-            [child],
-            lambda frames, _: frames[0].group_by(value).agg(partial),
-            spread=project(child.spread, {}),
-            ordered=False,
-        )
-        moved = builder.spread_by(groups, [DISTINCT], "partial distinct values")
-        if not builder.is_whole(moved):
-            return _count_spread_values(ctx, moved, split, schema)
-        totals = builder.local("FINAL AGGREGATE", [moved], lambda f, _: f[0].select(final), estimate=one)
-        return _outputs(ctx, totals, [], split.outputs, schema)
-    parts = builder.local(
-        "PARTIAL AGGREGATE",
-        [child],
-        lambda frames, _: frames[0].select(partial),
-        spread=project(child.spread, {}),
-        ordered=False,
-        estimate=one,
-    )
-    gathered = parts if builder.is_whole(parts) else builder.gather(parts)
-    totals = builder.local("FINAL AGGREGATE", [gathered], lambda f, _: f[0].select(final), estimate=one)
-    return _outputs(ctx, totals, [], split.outputs, schema)
-
-
-def _count_spread_values(ctx: Context, groups: Stream, split: Decomposition, schema: Schema) -> Stream | None:
-    """Finish an aggregation of distinct values that are spread by hash: each rank's counts simply add up."""
-    if len(split.final) != 1:
-        return None
-    (count,) = split.final
-    name = count.meta.output_name()
-    parts = ctx.builder.local(
-        "COUNT DISTINCT VALUES",
-        [groups],
-        lambda frames, _: frames[0].select(count),
-        spread=project(groups.spread, {}),
-        ordered=False,
-        estimate=Estimate(1.0, 8.0),
-    )
-    gathered = ctx.builder.gather(parts)
-    totals = ctx.builder.local(
-        "FINAL AGGREGATE", [gathered], lambda frames, _: frames[0].select(pl.col(name).sum())
-    )
-    return _outputs(ctx, totals, [], split.outputs, schema)
 
 
 def lower_distinct(ctx: Context, node: Node) -> Stream:

@@ -8,16 +8,26 @@ from typing import TypeGuard
 
 import polars as pl
 
-from cudf_polars.lower.context import Context
+from cudf_polars.lower.context import Context, is_row_pipeline
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.grouping import key_columns
-from cudf_polars.lower.physical import Estimate, Stream
+from cudf_polars.lower.physical import CheckedOrder, Estimate, Stream
 from cudf_polars.lower.rows import slice_stream
 from cudf_polars.lower.scans import read_everywhere
 from cudf_polars.lower.spread import ARBITRARY, REPLICATED, SINGLE, Placement, Spread
 from cudf_polars.plan.expressions import Column, Expr
-from cudf_polars.plan.nodes import Distinct, Filter, Join, Node, Slice, walk_nodes
+from cudf_polars.plan.nodes import (
+    Distinct,
+    Filter,
+    Join,
+    Node,
+    SimpleProjection,
+    Slice,
+    Sort,
+    walk_nodes,
+)
 from cudf_polars.plan.properties import is_elementwise
+from cudf_polars.plan.rebuild import to_expr
 
 __all__ = ["lower_join"]
 
@@ -203,6 +213,7 @@ def _hash_of_join(node: Join, left: Spread) -> Spread:
 
 
 def _apply(ctx: Context, node: Join, left: Stream, right: Stream, spread: Spread) -> Stream:
+    left = _in_order(ctx, node, left)
     left, right = _without_null_keys(ctx, node, left, "left"), _without_null_keys(ctx, node, right, "right")
     rows = _rows(node, left.estimate.rows, right.estimate.rows)
     return ctx.apply(
@@ -212,6 +223,52 @@ def _apply(ctx: Context, node: Join, left: Stream, right: Stream, spread: Spread
         ordered=node.maintain_order != "none" or node.how == "asof",
         estimate=Estimate(rows, rows * row_width(node.schema)),
     )
+
+
+def _in_order(ctx: Context, node: Join, left: Stream) -> Stream:
+    """Return the left side of an as-of join such that its order is checked where Polars does not see it.
+
+    Polars checks the part of each rank, and the right side, which every rank has as a whole.
+    """
+    asof = node.asof
+    if asof is None or not asof.check_sortedness or asof.left_by or ctx.builder.is_whole(left):
+        return left
+    key = node.left_on[0]
+    if _is_sorted_by(node.left, key.expr):
+        return left
+    if is_row_pipeline(node.left):
+        # Reading the key again costs less than holding all columns.
+        main, side = left, ctx.lower(node.left)
+    else:
+        main = side = ctx.builder.hold(left, "read for the ends of its parts", shared=True)
+    name, column, rows = key.name, to_expr(key.expr), "__rr_rows"
+
+    def ends(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
+        # Nulls match nothing, wherever they are: Polars takes them first, and mostly last.
+        values = frames[0].select(column.alias(name)).filter(pl.col(name).is_not_null())
+        both = pl.col(name).first().append(pl.col(name).last())
+        return values.select(both, pl.len().alias(rows)).filter(pl.col(rows) > 0).select(name)
+
+    parts = ctx.builder.local(f"ENDS of {name}", [side], ends, spread=ARBITRARY)
+    return CheckedOrder(
+        inputs=(main, ctx.builder.broadcast(parts)),
+        schema=left.schema,
+        spread=left.spread,
+        ordered=left.ordered,
+        estimate=left.estimate,
+    )
+
+
+def _is_sorted_by(node: Node, key: Expr) -> bool:
+    """Whether the query itself sorts its rows by ``key``."""
+    if not isinstance(key, Column):
+        return False
+    while isinstance(node, Filter | SimpleProjection | Slice):
+        node = node.child
+    if not isinstance(node, Sort):
+        return False
+    first = node.by[0].expr
+    return isinstance(first, Column) and first.name == key.name and not node.descending[0]
 
 
 def _without_null_keys(ctx: Context, node: Join, stream: Stream, side: str) -> Stream:
@@ -278,12 +335,12 @@ def _broadcast_smaller(ctx: Context, sides: _Sides, copied: Sequence[str]) -> St
         return ctx.on_one_rank(node, [sides.left, sides.right], "no side may be copied")
     side = min(copied, key=lambda s: sides.get(s).estimate.nbytes)
     if len(copied) == 2:
-        held = {s: ctx.builder.hold(sides.get(s), "to find the smaller side") for s in copied}
         limit = ctx.builder.settings.broadcast_limit
         sizes = {}
         for s in sorted(copied, key=lambda s: sides.get(s).estimate.nbytes):
-            sides.put(s, held[s])
-            sizes[s] = ctx.builder.measure(held[s], limit)
+            held = ctx.builder.hold(sides.get(s), "to find the smaller side")
+            sides.put(s, held)
+            sizes[s] = ctx.builder.measure(held, limit)
             if sizes[s].complete and sizes[s].nbytes <= limit:
                 side = s
                 break

@@ -24,6 +24,7 @@ from cudf_polars.lower.scans import lower_frame_scan, lower_python_scan, lower_s
 from cudf_polars.lower.sorts import lower_sort
 from cudf_polars.plan import nodes
 from cudf_polars.plan.nodes import Node, Plan, walk_nodes
+from cudf_polars.plan.properties import is_process_local
 
 __all__ = ["lower_plan"]
 
@@ -34,7 +35,6 @@ def lower_plan(
     *,
     footers: Footers,
     frame_sizes: Mapping[int, Estimate],
-    constant_frames: bool = False,
 ) -> Stream:
     """Return the stream of the plan's answer.
 
@@ -48,8 +48,6 @@ def lower_plan(
         Reads the row groups of a Parquet file.
     frame_sizes
         By ``id(node)``, what the in-memory frames of all ranks hold together.
-    constant_frames
-        In-memory frames are constants that Polars made of the query: the same on all ranks, so rank 0's count.
     """
     users: Counter[int] = Counter()
     for node in walk_nodes(plan.root):
@@ -59,7 +57,6 @@ def lower_plan(
         demands=order_demands(plan.root),
         users=users,
         frame_sizes=frame_sizes,
-        constant_frames=constant_frames,
         footers=footers,
         lower_node=_lower_node,
     )
@@ -68,6 +65,9 @@ def lower_plan(
 
 def _lower_node(ctx: Context, node: Node) -> Stream:
     operator = _OPERATORS.get(type(node), _on_one_rank)
+    if node.children and any(map(is_process_local, node.expressions)):
+        inputs = [ctx.lower(child) for child in node.children]
+        return ctx.on_one_rank(node, inputs, "each process has its own codes of categories")
     return operator(ctx, node)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from cudf_polars.plan.expressions import Expr
 from cudf_polars.plan.nodes import (
     DataFrameScan,
     Distinct,
@@ -26,13 +23,9 @@ from cudf_polars.plan.nodes import (
     Unpivot,
     walk_nodes,
 )
-from cudf_polars.plan.properties import depends_on_order, is_scalar
+from cudf_polars.plan.properties import RowOrder, groups_depend_on_order, pair_by_order, row_order
 
 __all__ = ["order_demands"]
-
-
-def _sensitive(exprs: Iterable[Expr]) -> bool:
-    return any(depends_on_order(e) for e in exprs)
 
 
 def order_demands(root: Node) -> dict[int, bool]:
@@ -52,27 +45,34 @@ def _child_demands(node: Node, wanted: bool) -> list[bool]:
     match node:
         case Scan() | DataFrameScan() | PythonScan():
             return []
-        case Select() if all(is_scalar(expr) for expr in node.expressions):
-            return [_sensitive(node.expressions)]
-        case Select() | HStack() | Filter():
-            return [wanted or _sensitive(node.expressions)]
+        case Select():
+            if pair_by_order(node.expressions, beside_rows=False):
+                return [True]
+            # sorted values, say, are in an order of their own
+            follow = (RowOrder.ALIGNED, RowOrder.SUBSET)
+            return [wanted and any(row_order(expr) in follow for expr in node.expressions)]
+        case HStack() | Filter():
+            return [wanted or pair_by_order(node.expressions, beside_rows=True)]
         case SimpleProjection() | Explode() | Unnest() | Unpivot() | HintSorted():
             return [wanted]
         case GroupBy():
             if node.dynamic is not None or node.rolling is not None:
                 return [True]
-            return [
-                (node.maintain_order and (wanted or node.slice is not None)) or _sensitive(node.expressions)
-            ]
+            ordered = node.maintain_order and (wanted or node.slice is not None)
+            keys = pair_by_order((key.expr for key in node.keys), beside_rows=True)
+            return [ordered or keys or groups_depend_on_order(agg.expr for agg in node.aggs)]
         case Join(how="asof"):
             return [True, True]
         case Join():
             kept = wanted or node.slice is not None
             left = kept and node.maintain_order in ("left", "left_right", "right_left")
             right = kept and node.maintain_order in ("right", "left_right", "right_left")
-            return [left, right]
+            return [
+                left or pair_by_order((key.expr for key in node.left_on), beside_rows=True),
+                right or pair_by_order((key.expr for key in node.right_on), beside_rows=True),
+            ]
         case Sort():
-            return [node.maintain_order]
+            return [node.maintain_order or pair_by_order(node.expressions, beside_rows=True)]
         case Distinct():
             ordered = node.maintain_order and (wanted or node.slice is not None)
             return [ordered or node.keep in ("first", "last")]

@@ -9,7 +9,7 @@ rank because its size decides what comes next (:class:`Held`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import polars as pl
@@ -18,6 +18,7 @@ from cudf_polars.lower.spread import Spread
 
 __all__ = [
     "Broadcast",
+    "CheckedOrder",
     "Estimate",
     "Gather",
     "GlobalRowIndex",
@@ -30,6 +31,7 @@ __all__ = [
     "Shuffle",
     "SortKey",
     "Stream",
+    "StreamReadTwiceError",
     "WithScalars",
     "walk",
 ]
@@ -50,9 +52,16 @@ class Estimate:
         return Estimate(self.rows * factor, self.nbytes * factor)
 
 
+class StreamReadTwiceError(AssertionError):
+    """Two streams were built that read the same rows, which are there once."""
+
+
 @dataclass(eq=False, kw_only=True)
 class Stream:
     """A relation spread over the ranks; identity is equality.
+
+    The rows of an exchange can be read once. Whoever builds a second reader of them gets an error at once, whatever
+    the sizes of the tables: so decide before you build.
 
     Attributes
     ----------
@@ -73,6 +82,28 @@ class Stream:
     spread: Spread
     ordered: bool
     estimate: Estimate
+    _is_read: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Take the inputs.
+
+        Raises
+        ------
+        StreamReadTwiceError
+            If one can be read once only, and another stream reads it already.
+        """
+        for stream in self.inputs:
+            if stream._is_read and not stream.rereadable:
+                raise StreamReadTwiceError(
+                    f"{self.label} reads {stream.label}, whose rows another step takes: this is a fault of the planner,"
+                    " please report the query"
+                )
+            stream._is_read = True
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether several streams may read this one; the rows of an exchange are gone once they were read."""
+        return False
 
     @property
     def label(self) -> str:
@@ -96,6 +127,11 @@ class Local(Stream):
     title: str
 
     @property
+    def rereadable(self) -> bool:
+        """Whether all that it is computed from can be read again."""
+        return all(stream.rereadable for stream in self.inputs)
+
+    @property
     def label(self) -> str:
         """One line for ``explain``."""
         return self.title
@@ -115,6 +151,11 @@ class Held(Stream):
 
     reason: str
     shared: bool = False
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether it is kept until the query ends."""
+        return self.shared
 
     @property
     def label(self) -> str:
@@ -221,10 +262,28 @@ class WithScalars(Stream):
     """The first input with the columns of the second, whose single row is first given to every rank."""
 
     @property
+    def rereadable(self) -> bool:
+        """Whether the rows are; the values beside them stay."""
+        return self.inputs[0].rereadable
+
+    @property
     def label(self) -> str:
         """One line for ``explain``."""
         names = [name for name in self.inputs[1].schema if name in self.schema]
         return f"WITH SCALARS ({', '.join(names)})"
+
+
+@dataclass(eq=False, kw_only=True)
+class CheckedOrder(Stream):
+    """The first input, whose parts Polars takes for sorted, once their ends were seen to be in order over the ranks.
+
+    The second input has one column: on all ranks, the first and the last value that is not null of each rank's part.
+    """
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return f"CHECK ORDER over the ranks by {', '.join(self.inputs[1].schema)}"
 
 
 def walk(root: Stream) -> list[Stream]:

@@ -14,7 +14,7 @@ from cudf_polars.lower.estimates import FILTERED, row_width
 from cudf_polars.lower.footers import FooterError, RowGroup
 from cudf_polars.lower.physical import Estimate, Stream
 from cudf_polars.lower.shares import RowShare, cut_files, cut_rows, cut_together
-from cudf_polars.lower.spread import ARBITRARY, REPLICATED, SINGLE
+from cudf_polars.lower.spread import ARBITRARY, REPLICATED
 from cudf_polars.plan.nodes import DataFrameScan, Node, PythonScan, Scan, walk_nodes
 from cudf_polars.plan.rebuild import rebuild_node
 
@@ -202,14 +202,14 @@ def _bytes_to_read(ctx: Context, node: Scan) -> float:
 
 
 def lower_frame_scan(ctx: Context, node: Node) -> Stream:
-    """Take each rank's own frame as its part, or rank 0's if the frame is a constant of the query."""
+    """Take each rank's own frame as its part."""
     assert isinstance(node, DataFrameScan)
     return ctx.builder.local(
         "FRAME",
         [],
         lambda frames, _: rebuild_node(node, []),
         schema=node.schema,
-        spread=ARBITRARY if node.frame.width and not ctx.constant_frames else SINGLE,
+        spread=ARBITRARY,
         ordered=ctx.ordered(node),
         estimate=ctx.frame_sizes.get(id(node), Estimate(0.0, 0.0)),
     )

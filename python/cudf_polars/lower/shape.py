@@ -1,13 +1,11 @@
-"""Takes expressions apart: row-wise steps, windows, and parts to be replaced."""
+"""Takes expressions apart: row-wise steps and windows."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from cudf_polars.plan.expressions import Column, Expr, Literal, Window
 from cudf_polars.plan.properties import is_elementwise
 
-__all__ = ["contains_window", "is_rowwise_step", "replace_parts", "windows"]
+__all__ = ["is_rowwise_step", "windows"]
 
 
 def is_rowwise_step(expr: Expr) -> bool:
@@ -26,18 +24,3 @@ def windows(expr: Expr) -> list[Window]:
     if isinstance(expr, Window):
         return [expr]
     return [window for child in expr.children for window in windows(child)]
-
-
-def contains_window(expr: Expr) -> bool:
-    """Whether some part of ``expr`` is a window."""
-    return isinstance(expr, Window) or any(map(contains_window, expr.children))
-
-
-def replace_parts(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
-    """Return ``expr`` with the outermost parts for which ``replace`` gives something replaced by that."""
-    new = replace(expr)
-    if new is not None:
-        return new
-    if not expr.children:
-        return expr
-    return expr.with_children(tuple(replace_parts(child, replace) for child in expr.children))

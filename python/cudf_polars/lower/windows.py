@@ -15,17 +15,26 @@ from cudf_polars.plan.expressions import Column, Expr, NamedExpr, Window
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import depends_on_order, is_elementwise
 
-__all__ = ["lower_windows"]
+__all__ = ["lower_windows", "window_keys"]
 
 
-def lower_windows(ctx: Context, node: Select | HStack | Filter, child: Stream) -> Stream | None:
-    """Compute ``node``, whose expressions are row-wise but for windows; ``None`` if its partitions cannot meet."""
+def window_keys(node: Select | HStack | Filter) -> list[str] | None:
+    """Return the columns whose equal rows have to meet for the node's windows.
+
+    ``None`` if there are none: its expressions are not row-wise around windows, or their partitions have no column in
+    common.
+    """
     found = [window for expr in node.expressions for window in windows(expr)]
     if not all(_is_local(window) for window in found) or not all(map(_rowwise_but_windows, node.expressions)):
         return None
-    keys = _common_keys(found)
-    if keys is None:
-        return None
+    return _common_keys(found) if found else None
+
+
+def lower_windows(ctx: Context, node: Select | HStack | Filter, child: Stream) -> Stream:
+    """Compute ``node``, which has :func:`window_keys`."""
+    keys = window_keys(node)
+    assert keys is not None
+    found = [window for expr in node.expressions for window in windows(expr)]
     builder = ctx.builder
     ordered = ctx.ordered(node)
     if child.spread.collocates(keys):

@@ -19,13 +19,13 @@ from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
 from cudf_polars.plan.file_options_v16 import Unreadable, scan_keywords, sink_keywords, snake
 from cudf_polars.plan.functions import FUNCTIONS
+from cudf_polars.plan.placeholder import ROWS, rows_as_column
 from cudf_polars.plan.rebuild import rebuild_scan
 
 __all__ = ["Adapter", "Facts", "Unreadable"]
 
 _VALIDATED = ("inner", "left", "right", "full")
 _PYTHON_SCAN = {"io_plugin": False, "pyarrow": True}
-
 
 _OPERATORS = {
     "Eq": ex.Operator.EQ,
@@ -125,11 +125,6 @@ class Facts(Protocol):
         """
         ...
 
-    @property
-    def exact_times(self) -> bool:
-        """Whether times in literals are whole microseconds."""
-        ...
-
 
 class Adapter:
     """Reads one plan.
@@ -139,9 +134,11 @@ class Adapter:
     traverser
         What ``visit()`` returned.
     facts
-        Called when the query has something that the views leave out; gives ``null_on_oob`` of its gathers,
-        ``validations`` of its joins by the names of their keys, and whether its literals have
-        ``exact_times``.
+        Called when the query has something that the views leave out; gives ``null_on_oob`` of its gathers and
+        ``validations`` of its joins by the names of their keys.
+    exact_times
+        Called when a time or a datetime of nanoseconds is a literal, of which the views show whole microseconds; says
+        whether these are all in the plan.
     opaque_expressions, opaque_nodes
         What placeholders in the plan stand for, by their number.
     placeholder_of
@@ -153,12 +150,14 @@ class Adapter:
         traverser: Any,
         *,
         facts: Callable[[], Facts],
+        exact_times: Callable[[], bool],
         opaque_expressions: Mapping[int, ex.OpaqueSource],
         opaque_nodes: Mapping[int, nodes.Node],
         placeholder_of: Callable[[Any], int | None],
     ) -> None:
         self._nt = traverser
         self._facts = facts
+        self._exact_times = exact_times
         self._opaque_expressions = opaque_expressions
         self._opaque_nodes = opaque_nodes
         self._placeholder_of = placeholder_of
@@ -173,7 +172,13 @@ class Adapter:
         Unreadable
             When a part of the plan cannot be seen.
         """
-        return self._node(self._nt.get_node())
+        number = self._nt.get_node()
+        root = self._node(number)
+        self._nt.set_node(number)
+        if not self._nt.get_schema() and root.schema and not isinstance(root, nodes.Sink):
+            # rows without columns: their number is the answer
+            return nodes.SimpleProjection(root, schema={})
+        return root
 
     # --- nodes ----------------------------------------------------------------------
 
@@ -205,8 +210,9 @@ class Adapter:
         frame = pl.DataFrame._from_pydf(view.df)
         if view.selection is not None:
             raise Unreadable("a data frame with a selection")
-        if not schema and frame.width:
-            first = frame.columns[0]  # the row count must stay
+        frame = rows_as_column(frame)
+        if not schema:
+            first = frame.columns[0]
             schema = {first: frame.schema[first]}
         return nodes.DataFrameScan(frame, schema=schema)
 
@@ -240,6 +246,8 @@ class Adapter:
         )
 
     def _read_Scan(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
+        if not view.paths:  # a filter of partition columns has left no file; Polars makes no scan of none
+            return nodes.DataFrameScan(pl.DataFrame(schema=schema), schema=schema)
         options = view.file_options
         for unusual in (
             "deletion_files",
@@ -417,13 +425,13 @@ class Adapter:
         )
 
     def _hide(self, node: nodes.Node, number: int) -> nodes.Node:
+        """Return a node of which only the number of rows is asked with one column that no other is called as."""
         self._nt.set_node(number)
         if self._nt.get_schema() or not node.schema:
             return node
         first = next(iter(node.schema))
-        dtype = node.schema[first]
-        hidden = ex.NamedExpr("__riverrun_rows", ex.Column(first, dtype=dtype))
-        return nodes.Select(node, (hidden,), broadcast=False, schema={hidden.name: dtype})
+        rows = ex.Function("is_null", (ex.Column(first, dtype=node.schema[first]),), dtype=pl.Boolean())
+        return nodes.Select(node, (ex.NamedExpr(ROWS, rows),), schema={ROWS: pl.Boolean()})
 
     def _read_Distinct(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
         child = self._node(view.input)
@@ -442,7 +450,7 @@ class Adapter:
         return nodes.Slice(child, view.offset, view.len, schema=child.schema)
 
     def _read_Union(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
-        inputs = tuple(self._node(i) for i in view.inputs)
+        inputs = tuple(self._hide(self._node(i), i) for i in view.inputs)
         return nodes.Union(
             inputs,
             maintain_order=view.maintain_order,
@@ -663,7 +671,11 @@ class Adapter:
                 return name, (tuple(f.name for f in dtype.fields),)
             if name == "str.json_decode":
                 return name, (dtype,)
+            if name == "str.strptime" and args[0] is None:
+                name = "str.strptime_inferred"
             return name, (dtype, *args)
+        if name == "to_physical" and _may_hold_categories(inputs[0].dtype):
+            return "to_category_codes", args
         if name == "is_in" and not isinstance(inputs[1], ex.Literal) and inputs[0].dtype != inputs[1].dtype:
             other = inputs[1].dtype
             if not isinstance(other, pl.List | pl.Array) or other.inner != inputs[0].dtype:
@@ -677,7 +689,7 @@ class Adapter:
         finer = isinstance(value, datetime.time) or (
             isinstance(value, datetime.datetime) and dtype.time_unit == "ns"
         )
-        if finer and not self._facts().exact_times:
+        if finer and not self._exact_times():
             raise Unreadable("a literal of nanoseconds")
         if isinstance(value, list | dict) or isinstance(dtype, pl.Array | pl.Categorical | pl.Enum):
             # only a series holds nested values and categories exactly
@@ -696,6 +708,17 @@ class Adapter:
 
 
 _TRUE = ex.Literal(True, dtype=pl.Boolean())
+
+
+def _may_hold_categories(dtype: pl.DataType | None) -> bool:
+    match dtype:
+        case None | pl.Categorical():
+            return True
+        case pl.List() | pl.Array():
+            return isinstance(dtype.inner, type) or _may_hold_categories(dtype.inner)
+        case pl.Struct():
+            return any(isinstance(f.dtype, type) or _may_hold_categories(f.dtype) for f in dtype.fields)
+    return False
 
 
 def _narrowed(
@@ -743,6 +766,8 @@ def _aggregation(view: Any, arguments: list[ex.Expr], dtype: pl.DataType | None)
         return ex.Agg("len" if option else "count", child, dtype=dtype)
     if name in ("std", "var", "implode", "item"):
         return ex.Agg(name, child, (option,), dtype=dtype)
+    if name == "sum" and option:
+        return ex.Agg("sum_or_null", child, dtype=dtype)  # SQL's: null where there is nothing to add
     if name in ("sum", "mean", "median", "n_unique", "first", "last", "first_non_null", "last_non_null"):
         return ex.Agg(name, child, dtype=dtype)
     raise Unreadable(f"aggregation {name}")

@@ -255,8 +255,9 @@ class Agg(Expr):
     Attributes
     ----------
     name
-        ``sum mean median min max nan_min nan_max n_unique first last first_non_null last_non_null std var
-        count len implode item``. ``count`` leaves out nulls, ``len`` does not.
+        ``sum sum_or_null mean median min max nan_min nan_max n_unique first last first_non_null last_non_null
+        std var count len implode item``. ``count`` leaves out nulls, ``len`` does not; ``sum_or_null`` is null
+        where no value is not null, ``sum`` is 0.
     options
         ``(ddof,)`` for ``std`` and ``var``, ``(maintain_order,)`` for ``implode``, ``(allow_empty,)`` for
         ``item``.
@@ -445,6 +446,10 @@ class OpaqueSource:
         The result is one value, repeated to any length.
     length_preserving
         The result has a row for each input row.
+    functions
+        Digest of the Python functions in it; empty if there are none.
+    process_local
+        The result says something only in the process that computed it: codes of categories.
     """
 
     id: int
@@ -455,6 +460,8 @@ class OpaqueSource:
     elementwise: bool
     scalar: bool
     length_preserving: bool
+    functions: str = ""
+    process_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ from cudf_polars.plan import nodes
 
 __all__ = ["dump", "dump_expr", "fingerprint", "first_difference"]
 
-# Columns that Polars makes for common sub-expressions are called by a hash that differs between processes.
-_GENERATED = re.compile(r"__POLARS_CSER_0x[0-9a-f]+")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
@@ -47,7 +45,7 @@ def dump(plan: nodes.Plan) -> str:
             mark = f"#{numbers[id(node)]} "
         lines.append(indent + mark + _node(node))
         stack.extend((child, depth + 1) for child in reversed(node.children))
-    return _renamed("\n".join(lines))
+    return "\n".join(lines)
 
 
 def fingerprint(plan: nodes.Plan) -> bytes:
@@ -70,11 +68,6 @@ def first_difference(text_a: str, text_b: str) -> str:
             return f"line {number}, after {before.strip()!r}:\n  one rank: {ends[0]}\n  another:  {ends[1]}"
         before = a
     return ""
-
-
-def _renamed(text: str) -> str:
-    names: dict[str, str] = {}
-    return _GENERATED.sub(lambda m: names.setdefault(m.group(), f"__CSE_{len(names)}"), text)
 
 
 def _schema(schema: Mapping[str, pl.DataType]) -> str:
@@ -141,7 +134,8 @@ def dump_expr(expr: ex.Expr) -> str:
             return f"({dump_expr(expr.left)} {expr.op} {dump_expr(expr.right)})"
         case ex.Opaque():
             inputs = ", ".join(dump_expr(e) for e in expr.inputs)
-            return f"opaque({expr.source.text!r} over {inputs})"
+            functions = f" with functions {expr.source.functions}" if expr.source.functions else ""
+            return f"opaque({expr.source.text!r} over {inputs}{functions})"
         case ex.Function() | ex.Agg():
             parts = [dump_expr(e) for e in expr.children]
             options = expr.args if isinstance(expr, ex.Function) else expr.options

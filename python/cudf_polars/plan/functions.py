@@ -43,12 +43,16 @@ class FunctionSpec:
         The result depends on the order of the rows.
     deterministic
         The same input gives the same result.
+    process_local
+        The result says something only in the process that computed it: codes of categories, which each process gives
+        out in the order in which it meets them.
     """
 
     build: Builder
     kind: Kind
     ordered: bool = False
     deterministic: bool = True
+    process_local: bool = False
 
 
 FUNCTIONS: dict[str, FunctionSpec] = {}
@@ -65,10 +69,17 @@ _KINDS = {
 }
 
 
-def _define(code: str, table: dict[str, Builder], *, prefix: str = "", deterministic: bool = True) -> None:
+def _define(
+    code: str,
+    table: dict[str, Builder],
+    *,
+    prefix: str = "",
+    deterministic: bool = True,
+    process_local: bool = False,
+) -> None:
     kind, ordered = _KINDS[code]
     for name, build in table.items():
-        FUNCTIONS[prefix + name] = FunctionSpec(build, kind, ordered, deterministic)
+        FUNCTIONS[prefix + name] = FunctionSpec(build, kind, ordered, deterministic, process_local)
 
 
 def _method(path: str) -> Builder:
@@ -139,6 +150,8 @@ _define(
         "bitwise_trailing_ones bitwise_trailing_zeros"
     ),
 )
+# ``to_physical`` of what holds a Categorical
+_define("W", {"to_category_codes": _method("to_physical")}, process_local=True)
 _define(
     "W",
     _methods("is_unique is_duplicated")
@@ -313,6 +326,8 @@ _define(
     },
     prefix="str.",
 )
+# ``strptime`` without a format: the first text that is not null says it for all
+_define("Wo", {"strptime_inferred": _strptime}, prefix="str.")
 _define("Ao", {"join": lambda a, x: a[0].str.join(x[0], ignore_nulls=x[1])}, prefix="str.")
 
 # --- dates and times ----------------------------------------

@@ -7,14 +7,22 @@ own.
 
 from __future__ import annotations
 
+import hashlib
+import io
+import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import polars as pl
 
 from cudf_polars.plan import nodes
+from cudf_polars.plan.optimized import look
+from cudf_polars.plan.placeholder import read_frame, rows_as_column
 
-__all__ = ["frame_scans", "opaque_query"]
+__all__ = ["check_own_frames", "frame_scans", "opaque_query"]
+
+_SINK_WITH_FRAMES = "a sink with its data frames"
 
 
 def opaque_query(lf: pl.LazyFrame, flags: Any, reason: str) -> nodes.OpaqueNode:
@@ -30,23 +38,78 @@ def opaque_query(lf: pl.LazyFrame, flags: Any, reason: str) -> nodes.OpaqueNode:
         Why it is not read.
     """
     schema = lf.collect_schema()
-    traverser = lf._ldf.with_optimizations(flags).visit()
-    # Polars panics when a plan with replaced nodes ends in a sink, so a sink runs with the frames it has
-    frames = [] if _is_sink(traverser) else [frame for _, frame in frame_scans(traverser)]
+    is_sink, carried = look(
+        lf,
+        flags,
+        lambda plan: (_is_sink(plan), [_used(plan, number, frame) for number, frame in frame_scans(plan)]),
+    )
+    name = "query"
+    if is_sink and carried:
+        # Polars panics when a plan with replaced nodes ends in a sink, so a sink runs with the frames it has
+        name, carried = _SINK_WITH_FRAMES, []
 
-    def build(children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
-        if not frames:
-            return lf
-        return pl.LazyFrame._scan_python_function(dict(schema), _Query(lf, flags, children), is_pure=False)
+    inputs = tuple(nodes.DataFrameScan(frame, schema=dict(frame.schema)) for frame in carried)
+    text = re.sub(
+        r"0x[0-9a-fA-F]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "", lf.explain(optimized=False)
+    )
+    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    build = _Build(lf, _flag_values(flags), bool(carried), dict(schema))
+    return nodes.OpaqueNode(name, inputs, build, reason, digest, schema=dict(schema))
 
-    inputs = tuple(nodes.DataFrameScan(frame, schema=dict(frame.schema)) for frame in frames)
-    return nodes.OpaqueNode("query", inputs, build, reason, schema=dict(schema))
+
+def _flag_values(flags: Any) -> dict[str, bool]:
+    """Return Polars' flags as they travel to other processes."""
+    found = {name: getattr(flags, name) for name in dir(flags) if not name.startswith("_")}
+    return {name: value for name, value in found.items() if isinstance(value, bool)}
+
+
+class _Build:
+    """Makes the query over other data frames."""
+
+    def __init__(
+        self, lf: pl.LazyFrame, flags: dict[str, bool], has_frames: bool, schema: nodes.Schema
+    ) -> None:
+        self._lf, self._flags, self._has_frames, self._schema = lf, flags, has_frames, schema
+
+    def __call__(self, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
+        if not self._has_frames:
+            return self._lf
+        source = _Query(self._lf, self._flags, children)
+        return pl.LazyFrame._scan_python_function(dict(self._schema), source, is_pure=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # Polars says that the format may change: both ends have one version
+            return {**self.__dict__, "_lf": self._lf.serialize()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._lf = pl.LazyFrame.deserialize(io.BytesIO(state["_lf"]))
+
+
+def check_own_frames(root: nodes.Node) -> None:
+    """Refuse a query that would see the data frames of one rank only, where each rank has its own.
+
+    Raises
+    ------
+    NotImplementedError
+        If the query is one opaque node that ends in a sink and has frames of its own.
+    """
+    if isinstance(root, nodes.OpaqueNode) and root.name == _SINK_WITH_FRAMES:
+        raise NotImplementedError(
+            f"this lazy sink would write the rows of one rank's data frames only ({root.reason}): collect the query"
+            " without the sink first, and sink the result"
+        )
 
 
 class _Query:
     """An I/O source that runs the query with its data frames replaced."""
 
-    def __init__(self, lf: pl.LazyFrame, flags: Any, children: Sequence[pl.LazyFrame]) -> None:
+    def __init__(self, lf: pl.LazyFrame, flags: dict[str, bool], children: Sequence[pl.LazyFrame]) -> None:
         self._lf = lf
         self._flags = flags
         self._children = children
@@ -61,25 +124,33 @@ class _Query:
         def replace(traverser: Any, *_: Any) -> None:
             for (number, frame), child in zip(frame_scans(traverser), self._children, strict=True):
                 traverser.set_node(number)
-                names = list(traverser.get_schema()) or frame.columns[:1]
-                lf = child.select(pl.col(n) for n in names)
+                names = [name for name in traverser.get_schema() if name in frame.columns]
                 traverser.set_node(number)
-                traverser.set_udf(_reader(lf))
+                traverser.set_udf(_reader(child, names))
 
+        flags = pl.QueryOptFlags()._pyoptflags.copy()
+        for name, value in self._flags.items():
+            setattr(flags, name, value)
         result = pl.DataFrame._from_pydf(
-            self._lf._ldf.with_optimizations(self._flags).collect("in-memory", replace)
-        ).lazy()
-        if predicate is not None:
-            result = result.filter(pl.Expr.deserialize(predicate))
-        if with_columns is not None:
-            result = result.select(pl.col(n) for n in with_columns)
-        if n_rows is not None:
-            result = result.head(n_rows)
-        return iter((result.collect(engine="in-memory"),)), True
+            self._lf._ldf.with_optimizations(flags).collect("in-memory", replace)
+        )
+        return iter((read_frame(result, with_columns, predicate, n_rows),)), True
 
 
-def _reader(lf: pl.LazyFrame) -> Callable[..., pl.DataFrame]:
-    return lambda *_: lf.collect(engine="streaming")
+def _used(traverser: Any, number: int, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns of a plan's data frame that the plan reads; Polars shows others without their values."""
+    traverser.set_node(number)
+    used = [name for name in traverser.get_schema() if name in frame.columns]
+    return frame.select(used) if used else rows_as_column(pl.DataFrame(height=frame.height))
+
+
+def _reader(lf: pl.LazyFrame, names: list[str]) -> Callable[..., pl.DataFrame]:
+    def read(*_: Any) -> pl.DataFrame:
+        if names:
+            return lf.select(pl.col(n) for n in names).collect(engine="streaming")
+        return pl.DataFrame(height=lf.select(pl.len()).collect(engine="streaming").item())
+
+    return read
 
 
 def _is_sink(traverser: Any) -> bool:

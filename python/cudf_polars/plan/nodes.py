@@ -536,6 +536,8 @@ class OpaqueNode(Node):
         Makes the part over one lazy frame for each input.
     reason
         Why Polars does not show it.
+    digest
+        What tells it from others of its name; equal on all ranks that run the same query.
     """
 
     _child_fields = ("inputs",)
@@ -544,6 +546,7 @@ class OpaqueNode(Node):
     inputs: tuple[Node, ...]
     build: Callable[[Sequence[pl.LazyFrame]], pl.LazyFrame] = field(repr=False)
     reason: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import polars as pl
 import polars._plr as plr
 
 __all__ = [
+    "ROWS",
     "FrameSource",
     "PlaceholderSource",
     "PlaceholderUnavailable",
@@ -25,11 +27,24 @@ __all__ = [
     "frame_source",
     "placeholder_expr",
     "placeholder_scan",
+    "read_frame",
+    "rows_as_column",
     "source_number",
 ]
 
 LIBRARY_VARIABLE = "CUDF_POLARS_PLACEHOLDER"
 SYMBOL = "placeholder"
+
+
+ROWS = "__riverrun_rows"
+"""A column that stands for rows of which no column is read."""
+
+
+def rows_as_column(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame whose rows can be counted by a column: only a column carries rows through exchanges."""
+    if frame.width:
+        return frame
+    return pl.repeat(False, frame.height, dtype=pl.Boolean, eager=True).alias(ROWS).to_frame()
 
 
 class PlaceholderUnavailable(RuntimeError):
@@ -145,8 +160,23 @@ _waiting: dict[int, pl.LazyFrame] = {}
 """Frames on their way through a serialised query, until the source that reads them is made."""
 
 
+def read_frame(
+    frame: pl.DataFrame, with_columns: list[str] | None, predicate: bytes | None, n_rows: int | None
+) -> pl.DataFrame:
+    """Return what Polars asks an I/O source for: columns of those of the first rows for which the predicate holds."""
+    lf = frame.lazy()
+    if n_rows is not None:
+        lf = lf.head(n_rows)
+    if predicate is not None:
+        lf = lf.filter(pl.Expr.deserialize(predicate))
+    rows = lf.collect(engine="in-memory")
+    if with_columns is None:
+        return rows
+    return rows.select(with_columns) if with_columns else pl.DataFrame(height=rows.height)
+
+
 class FrameSource:
-    """A Python source that runs a lazy frame of this process.
+    """A Python source that runs a lazy frame of this process, once, and keeps its rows for who reads it again.
 
     Serialised queries cannot hold a lazy frame by reference. This source goes through serialisation as a
     ticket and comes out holding the frame.
@@ -154,6 +184,8 @@ class FrameSource:
 
     def __init__(self, frame: pl.LazyFrame) -> None:
         self._frame = frame
+        self._rows: pl.DataFrame | None = None
+        self._lock = threading.Lock()
 
     def __call__(
         self,
@@ -163,14 +195,10 @@ class FrameSource:
         batch_size: int | None,
     ) -> tuple[Iterator[pl.DataFrame], bool]:
         """Read the frame, as Polars asks an I/O source to."""
-        lf = self._frame
-        if predicate is not None:
-            lf = lf.filter(pl.Expr.deserialize(predicate))
-        if with_columns is not None:
-            lf = lf.select(pl.col(name) for name in with_columns)
-        if n_rows is not None:
-            lf = lf.head(n_rows)
-        return iter((lf.collect(engine="streaming"),)), True
+        with self._lock:
+            if self._rows is None:
+                self._rows = self._frame.collect(engine="streaming")
+        return iter((read_frame(self._rows, with_columns, predicate, n_rows),)), True
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave the frame behind under a ticket."""

@@ -6,20 +6,27 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import enum
+from collections.abc import Iterable, Iterator, Mapping
 
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan.functions import FUNCTIONS, Kind
 
 __all__ = [
+    "RowOrder",
+    "calls_python",
     "columns",
     "depends_on_order",
+    "groups_depend_on_order",
     "is_deterministic",
     "is_elementwise",
     "is_length_preserving",
+    "is_process_local",
     "is_scalar",
     "is_scalar_aggregation",
     "needs_whole_column",
+    "pair_by_order",
+    "row_order",
     "substitute",
     "substitute_columns",
     "walk",
@@ -106,14 +113,28 @@ def is_elementwise(expr: ex.Expr) -> bool:
             spec = FUNCTIONS[expr.name]
             if spec.kind is not Kind.ELEMENTWISE or not spec.deterministic:
                 return False
-            rest = expr.inputs
-            if expr.name in ("is_in", "replace", "replace_strict") or expr.name.endswith("_many"):
-                # what to look for may be a whole column of literals
-                rest = tuple(e for e in rest if not isinstance(e, ex.Literal))
-            return all(is_elementwise(e) for e in rest)
+            return all(is_elementwise(e) for e in _row_inputs(expr))
         case ex.Opaque():
             return expr.source.elementwise and all(is_elementwise(e) for e in expr.inputs)
     return False
+
+
+def _is_one_value(expr: ex.Expr) -> bool:
+    """Whether this is a series of one value, which repeats to any number of rows beside a column."""
+    return (
+        isinstance(expr, ex.Literal)
+        and isinstance(expr.value, ex.FrozenSeries)
+        and len(expr.value.series) == 1
+    )
+
+
+def is_process_local(expr: ex.Expr) -> bool:
+    """Whether the result says something only in the process that computed it (codes of categories)."""
+    return any(
+        (isinstance(e, ex.Function) and FUNCTIONS[e.name].process_local)
+        or (isinstance(e, ex.Opaque) and e.source.process_local)
+        for e in walk(expr)
+    )
 
 
 def is_length_preserving(expr: ex.Expr) -> bool:
@@ -150,44 +171,147 @@ def needs_whole_column(expr: ex.Expr) -> bool:
     return not is_elementwise(expr)
 
 
-def depends_on_order(expr: ex.Expr) -> bool:
-    """Whether the result, as a set of rows or as a value, changes with the order of the input's rows.
+class RowOrder(enum.Enum):
+    """What the order of the input's rows means for the rows of an expression's result."""
 
-    An elementwise expression does not depend on order: its rows move with the input's.
+    SCALAR = enum.auto()
+    """One value, whatever the order."""
+    ALIGNED = enum.auto()
+    """A row for each input row, which moves with it."""
+    SUBSET = enum.auto()
+    """The same rows in any order of the input, but not a row for each of them, and in no order of their own."""
+    FIXED = enum.auto()
+    """The same rows at the same places whatever the order (sorted values, a literal series)."""
+    DEPENDS = enum.auto()
+    """Another order of the input makes other rows."""
+
+
+def row_order(expr: ex.Expr) -> RowOrder:
+    """Tell what the order of the input's rows means for ``expr``.
+
+    A float sum may differ in its last digits, which Polars does not promise either.
     """
     match expr:
+        case ex.Column():
+            return RowOrder.ALIGNED
+        case ex.Literal():
+            return RowOrder.SCALAR if expr.scalar else RowOrder.FIXED
+        case ex.Len():
+            return RowOrder.SCALAR
         case ex.Agg():
-            ordered = expr.name in ("first", "last", "first_non_null", "last_non_null") or (
+            inner = row_order(expr.child)
+            picks = expr.name in ("first", "last", "first_non_null", "last_non_null") or (
                 expr.name == "implode" and bool(expr.options and expr.options[0])
             )
-            # a float sum differs in the last digits, which Polars itself does not promise
-            if ordered and not _sorted_by_itself(expr.child):
-                return True
+            if inner is RowOrder.DEPENDS or (picks and inner in (RowOrder.ALIGNED, RowOrder.SUBSET)):
+                return RowOrder.DEPENDS
+            return RowOrder.SCALAR
+        case ex.Filter():
+            pair = _paired((expr.child, expr.predicate))
+            return RowOrder.SUBSET if pair is RowOrder.ALIGNED else pair
+        case ex.Explode():
+            inner = row_order(expr.child)
+            return {RowOrder.ALIGNED: RowOrder.SUBSET, RowOrder.SCALAR: RowOrder.FIXED}.get(inner, inner)
+        case ex.Sort():
+            inner = row_order(expr.child)
+            return inner if inner in (RowOrder.SCALAR, RowOrder.DEPENDS) else RowOrder.FIXED
         case ex.Slice() | ex.Gather():
-            if not _sorted_by_itself(expr.children[0]):
-                return True
-        case ex.SortBy() | ex.Rolling():
-            return True  # ties keep the input's order; a rolling index must be sorted
+            if not all(row_order(e) in (RowOrder.SCALAR, RowOrder.FIXED) for e in expr.children):
+                return RowOrder.DEPENDS
+            return RowOrder.SCALAR if isinstance(expr, ex.Gather) and expr.scalar else RowOrder.FIXED
+        case ex.SortBy():
+            # rows with equal keys stay in the input's order
+            fixed = all(row_order(e) in (RowOrder.SCALAR, RowOrder.FIXED) for e in expr.children)
+            return RowOrder.FIXED if fixed else RowOrder.DEPENDS
         case ex.Window():
-            if expr.order_by is not None:
-                return any(depends_on_order(e) for e in expr.partition_by)
+            return _window_order(expr)
         case ex.Function():
-            spec = FUNCTIONS[expr.name]
-            if spec.ordered or not spec.deterministic:
-                return True
-            if expr.name in ("unique", "mode") and expr.args[0]:
-                return True
-            if expr.name == "rank" and expr.args[0] in ("ordinal", "random"):
-                return True
+            return _function_order(expr)
         case ex.Opaque():
-            return not expr.source.elementwise or any(depends_on_order(e) for e in expr.inputs)
-    return any(depends_on_order(e) for e in expr.children)
+            return _paired(expr.inputs) if expr.source.elementwise else RowOrder.DEPENDS
+        case ex.BinaryOp() | ex.Cast() | ex.Ternary() | ex.StructEval():
+            return _paired(expr.children)
+    return RowOrder.DEPENDS
 
 
-def _sorted_by_itself(expr: ex.Expr) -> bool:
-    return isinstance(expr, ex.Sort)
+def _paired(exprs: Iterable[ex.Expr]) -> RowOrder:
+    """Tell what the order means for values that are computed from one row of each expression."""
+    found = [order for order in map(row_order, exprs) if order is not RowOrder.SCALAR]
+    if not found:
+        return RowOrder.SCALAR
+    # rows of two subsets meet by their places, which are nobody's own
+    if len(set(found)) > 1 or (found[0] is RowOrder.SUBSET and len(found) > 1):
+        return RowOrder.DEPENDS
+    return found[0]
+
+
+def _window_order(expr: ex.Window) -> RowOrder:
+    keys = all(row_order(e) in (RowOrder.SCALAR, RowOrder.ALIGNED) for e in expr.partition_by)
+    inner = row_order(expr.child)
+    per_row = inner in (RowOrder.SCALAR, RowOrder.ALIGNED) and expr.mapping == "group_to_rows"
+    whole = inner in (RowOrder.SCALAR, RowOrder.FIXED) and expr.mapping == "join"
+    # with order_by, rows with equal keys stay in the input's order
+    known = keys and expr.order_by is None and (per_row or whole)
+    return RowOrder.ALIGNED if known else RowOrder.DEPENDS
+
+
+def _function_order(expr: ex.Function) -> RowOrder:
+    spec = FUNCTIONS[expr.name]
+    if not spec.deterministic:
+        return RowOrder.DEPENDS
+    inputs = _paired(_row_inputs(expr))
+    ordered = (
+        spec.ordered
+        or (expr.name in ("unique", "mode") and expr.args[0])
+        or (expr.name == "rank" and expr.args[0] in ("ordinal", "random"))
+    )
+    if inputs is RowOrder.DEPENDS or (ordered and inputs in (RowOrder.ALIGNED, RowOrder.SUBSET)):
+        return RowOrder.DEPENDS
+    match spec.kind:
+        case Kind.AGGREGATION:
+            return RowOrder.SCALAR
+        case Kind.RESHAPE:
+            return RowOrder.FIXED if ordered else RowOrder.SUBSET
+    return inputs
+
+
+def _row_inputs(expr: ex.Function) -> tuple[ex.Expr, ...]:
+    """Return the inputs of a function that give it a value a row."""
+    rest = tuple(e for e in expr.inputs if not _is_one_value(e))
+    return expr.inputs if all(map(is_scalar, rest)) else rest
+
+
+def depends_on_order(expr: ex.Expr) -> bool:
+    """Whether the result, by itself and as a set of rows, changes with the order of the input's rows."""
+    return row_order(expr) is RowOrder.DEPENDS
+
+
+def pair_by_order(exprs: Iterable[ex.Expr], *, beside_rows: bool) -> bool:
+    """Whether the rows that expressions make side by side change with the order of the input's rows.
+
+    Parameters
+    ----------
+    exprs
+        The columns.
+    beside_rows
+        The input's own rows stand beside them.
+    """
+    found = [order for order in map(row_order, exprs) if order is not RowOrder.SCALAR]
+    if beside_rows:
+        found.append(RowOrder.ALIGNED)
+    return RowOrder.DEPENDS in found or len(set(found)) > 1 or (RowOrder.SUBSET in found and len(found) > 1)
+
+
+def groups_depend_on_order(exprs: Iterable[ex.Expr]) -> bool:
+    """Whether aggregates of a group, or rows that are listed for it, change with the order of its rows."""
+    return any(row_order(e) not in (RowOrder.SCALAR, RowOrder.FIXED) for e in exprs)
+
+
+def calls_python(expr: ex.Expr) -> bool:
+    """Whether the expression calls a function of the user's, of which nothing is known."""
+    return any(isinstance(e, ex.Opaque) and bool(e.source.functions) for e in walk(expr))
 
 
 def is_deterministic(expr: ex.Expr) -> bool:
-    """Whether the same rows always give the same result."""
+    """Whether the same rows always give the same result; of functions of the user's that is taken for granted."""
     return all(FUNCTIONS[e.name].deterministic for e in walk(expr) if isinstance(e, ex.Function))

@@ -22,10 +22,13 @@ import polars as pl
 
 from cudf_polars.plan import adapter_v16, nodes
 from cudf_polars.plan.adapter_v16 import Unreadable
+from cudf_polars.plan.datasets import has_datasets
 from cudf_polars.plan.last_resort import frame_scans, opaque_query
 from cudf_polars.plan.opaque import deserialize_expr
+from cudf_polars.plan.optimized import look
 from cudf_polars.plan.placeholder import PlaceholderUnavailable, source_number
 from cudf_polars.plan.rebuild import CannotRebuild, rebuild_node, rebuild_scan
+from cudf_polars.plan.slices import push_slices
 from cudf_polars.plan.substitute import (
     CannotSubstitute,
     Substitution,
@@ -33,6 +36,7 @@ from cudf_polars.plan.substitute import (
     forms,
     serialize_plan,
 )
+from cudf_polars.plan.tables import resolve_tables
 
 __all__ = ["UnsupportedPolarsError", "read_plan"]
 
@@ -43,6 +47,12 @@ _SERIALIZE_LIMIT = 256 << 20
 """Bytes of data frames above which a query is not serialised just to look at it."""
 _SUBSTITUTE_LIMIT = 16 << 20
 """Bytes of a serialised query above which it is not taken apart: its text form is five times as large."""
+
+_LOOK_AT_FRAMES = ("join_order", "row_estimate", "slice_pushdown", "sort_collapse")
+"""Optimisations that use the contents of data frames: their sizes, that one is sorted or empty, or take a slice of one.
+
+Under SPMD a data frame is one rank's part of a table, so what holds of it does not hold of the table.
+"""
 
 _VALIDATIONS = {"OneToOne": "1:1", "OneToMany": "1:m", "ManyToOne": "m:1"}
 
@@ -83,13 +93,7 @@ class _Facts:
 
     null_on_oob: bool | None
     validations: Mapping[tuple[str, ...], str | None]
-    times: Callable[[], bool]
     notes: tuple[str, ...] = ()
-
-    @property
-    def exact_times(self) -> bool:
-        """Whether times in literals are whole microseconds."""
-        return self.times()
 
 
 class _Reader:
@@ -100,19 +104,42 @@ class _Reader:
         # the streaming engine has joins of its own, which the views do not show; fragments are planned again
         flags = flags.copy()
         flags.streaming = False
-        if _has_frames(lf._ldf.with_optimizations(flags).visit()):
-            # under SPMD each rank's frames have their own sizes, which must not decide the order of joins:
-            # all ranks need the same plan
-            flags.join_order = False
-            flags.row_estimate = False
+        # Polars computes a repeated expression once, as a column that need not have the table's height, and turns
+        # select() of constants into a data frame, which would count once for each rank; fragments are planned again
+        flags.comm_subexpr_elim = False
+        flags.fast_projection = False
+        frames = [frame for _, frame in look(lf, flags, frame_scans)]
+        self._has_frames = bool(frames)
+        if self._has_frames:
+            for name in _LOOK_AT_FRAMES:
+                setattr(flags, name, False)
         self._flags = flags
         self._plain = flags.copy()
         # min_by and max_by that Polars makes of sort_by().first() are not shown; unsimplified they are
         self._plain.simplify_expression = False
 
+        self._tables_left, self._unresolved = False, ""
+        if has_datasets(lf):
+            self._resolve_tables(sum(int(frame.estimated_size()) for frame in frames))
+
+    def _resolve_tables(self, frame_bytes: int) -> None:
+        """Put native scans in the place of table formats, of which the views do not show enough."""
+        if frame_bytes > _SUBSTITUTE_LIMIT:
+            self._unresolved = f"it reads a table format beside {frame_bytes >> 20} MiB of data frames"
+            return
+        try:
+            form = serialize_plan(self._lf)
+        except Exception as e:  # whatever the pickling of the user's functions raises
+            self._unresolved = f"it reads a table format and cannot be serialised: {type(e).__name__}: {e}"
+            return
+        tables = resolve_tables(form)
+        self._lf, self._tables_left = tables.lf, not tables.complete
+
     def read(self) -> nodes.Plan:
+        if self._unresolved:
+            return self._whole(self._unresolved)
         reasons: list[str] = []
-        for flags in (self._flags, self._plain):
+        for flags in () if self._tables_left else (self._flags, self._plain):
             try:
                 return self._plan(_view(self._lf, flags, self._facts_if_needed))
             except (Unreadable, CannotRebuild, RecursionError) as e:
@@ -123,10 +150,19 @@ class _Reader:
             reasons.append(str(e).splitlines()[0] if str(e) else type(e).__name__)
         except _DESERIALIZE_ERRORS as e:
             reasons.append(f"{type(e).__name__}: {str(e).splitlines()[0][:200]}")
-        reason = "; ".join(dict.fromkeys(reasons))
+        return self._whole("; ".join(dict.fromkeys(reasons)))
+
+    def _whole(self, reason: str) -> nodes.Plan:
         return nodes.Plan(opaque_query(self._lf, self._flags, reason), notes=(reason,))
 
     def _plan(self, root: nodes.Node, substitution: Substitution | None = None) -> nodes.Plan:
+        wanted = self._lf.collect_schema()
+        if not isinstance(root, nodes.Sink) and list(root.schema.items()) != list(wanted.items()):
+            raise Unreadable(
+                f"the plan has other columns than the query: {dict(root.schema)}, {dict(wanted)}"
+            )
+        if self._has_frames:
+            root = push_slices(root)
         notes = self.__dict__["_facts"].notes if "_facts" in self.__dict__ else ()
         return nodes.Plan(root, {} if substitution is None else dict(substitution.expressions), notes)
 
@@ -137,31 +173,22 @@ class _Reader:
 
     @cached_property
     def _facts(self) -> _Facts:
-        size = _frame_bytes(self._lf._ldf.with_optimizations(self._flags).visit())
+        size = look(self._lf, self._flags, _frame_bytes)
         if size > _SERIALIZE_LIMIT:
             note = "large data frames: 'validate' of joins and 'null_on_oob' of gathers are not looked up"
-            return _Facts(False, {}, _unknown, (note,))
+            return _Facts(False, {}, (note,))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 binary = self._lf.serialize()
         except Exception as e:  # whatever the pickling of the user's functions raises
             note = f"not serialisable ({type(e).__name__}): 'validate' and 'null_on_oob' are not known"
-            return _Facts(False, {}, _unknown, (note,))
-        small = len(binary) <= _SUBSTITUTE_LIMIT
-        times: Callable[[], bool] = _unknown
-        if re.search(rb"Nanoseconds|Time", binary) is None:
-            times = _exact
-        elif small:
-            times = self._times_are_exact
+            return _Facts(False, {}, (note,))
         if re.search(rb"OneToOne|OneToMany|ManyToOne|null_on_oob\xc3", binary) is None:
-            return _Facts(False, {}, times)
-        if not small:
+            return _Facts(False, {})
+        if len(binary) > _SUBSTITUTE_LIMIT:
             raise Unreadable("options of joins or gathers in a query with large data frames")
-        return _facts_of(serialize_plan(self._lf), times)
-
-    def _times_are_exact(self) -> bool:
-        return _times_are_exact(serialize_plan(self._lf))
+        return _facts_of(serialize_plan(self._lf))
 
     # --- placeholders ----------------------------------------------------------------------
 
@@ -193,12 +220,28 @@ class _Reader:
         return True
 
 
-_DESERIALIZE_ERRORS = (pl.exceptions.PolarsError, ValueError, TypeError, KeyError, AttributeError)
+_DESERIALIZE_ERRORS = (
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+)
 
 
 def _view(lf: pl.LazyFrame, flags: Any, facts: Any, substitution: Substitution | None = None) -> nodes.Node:
     """Look at a query through the views, and check that it can be rebuilt."""
-    traverser = lf._ldf.with_optimizations(flags).visit()
+
+    def exact_times() -> bool:
+        return _times_are_exact(lf._ldf.with_optimizations(flags).describe_optimized_plan())
+
+    return look(lf, flags, lambda traverser: _read_view(traverser, facts, exact_times, substitution))
+
+
+def _read_view(
+    traverser: Any, facts: Any, exact_times: Callable[[], bool], substitution: Substitution | None
+) -> nodes.Node:
     version = traverser.version()
     adapter = _ADAPTERS.get(version[0])
     if adapter is None:
@@ -209,6 +252,7 @@ def _view(lf: pl.LazyFrame, flags: Any, facts: Any, substitution: Substitution |
     reader = adapter(
         traverser,
         facts=facts,
+        exact_times=exact_times,
         opaque_expressions={} if substitution is None else substitution.expressions,
         opaque_nodes={} if substitution is None else substitution.nodes,
         placeholder_of=source_number,
@@ -216,6 +260,9 @@ def _view(lf: pl.LazyFrame, flags: Any, facts: Any, substitution: Substitution |
     try:
         root = reader.read()
         _verify(root)
+    except pl.exceptions.PanicException as e:
+        # Polars has types inside that Python has no name for: it panics when their schema is asked for
+        raise Unreadable(f"Polars panics when it shows the plan ({e})") from e
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as e:
         if isinstance(e, CannotRebuild):
             raise
@@ -243,23 +290,11 @@ def _verify(root: nodes.Node) -> None:
             )
 
 
-def _has_frames(traverser: Any) -> bool:
-    return any(True for _ in frame_scans(traverser))
-
-
 def _frame_bytes(traverser: Any) -> int:
     return sum(int(frame.estimated_size()) for _, frame in frame_scans(traverser))
 
 
-def _exact() -> bool:
-    return True
-
-
-def _unknown() -> bool:
-    return False
-
-
-def _facts_of(form: Any, times: Callable[[], bool]) -> _Facts:
+def _facts_of(form: Any) -> _Facts:
     out_of_bounds = {bool(g.get("null_on_oob")) for g in forms(form, "Gather") if "idx" in g}
     validations: dict[tuple[str, ...], str | None] = {}
     for join in forms(form, "Join"):
@@ -274,7 +309,6 @@ def _facts_of(form: Any, times: Callable[[], bool]) -> _Facts:
     return _Facts(
         null_on_oob=None if len(out_of_bounds) > 1 else out_of_bounds == {True},
         validations=validations,
-        times=times,
     )
 
 
@@ -282,19 +316,10 @@ def _output_name(form: Any) -> str:
     return str(deserialize_expr(form).meta.output_name(raise_if_undetermined=False))
 
 
-def _times_are_exact(form: Any) -> bool:
-    """Whether all time and nanosecond literals are whole microseconds, which is what the views show."""
-    for literal in forms(form, "Scalar"):
-        if not isinstance(literal, dict):
-            continue
-        if int(literal.get("Time") or 0) % 1000:
-            return False
-        value = next(iter(literal.values()))
-        is_datetime = "Datetime" in literal or "DatetimeOwned" in literal
-        if is_datetime and isinstance(value, list) and value[1] == "Nanoseconds" and value[0] % 1000:
-            return False
-    for cast in forms(form, "Cast"):
-        to_finer = re.search(r"Nanoseconds|\"Time\"|'Time'", str(cast.get("dtype")))
-        if to_finer and not any(True for _ in forms(cast["expr"], "Column")):
-            return False  # a number that becomes a time
-    return True
+def _times_are_exact(text: str) -> bool:
+    """Whether all times and datetimes in the text of an optimised plan are whole microseconds.
+
+    Polars' optimiser makes literals that the query does not hold: ``t <= 09:00`` becomes ``t <= 09:00:00.000000999``
+    when ``t`` has nanoseconds.
+    """
+    return re.search(r":\d\d\.\d{6}(?!000)\d{3}", text) is None

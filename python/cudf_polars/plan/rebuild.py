@@ -17,6 +17,7 @@ from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
 from cudf_polars.plan.functions import FUNCTIONS
 from cudf_polars.plan.opaque import expression_over
+from cudf_polars.plan.properties import is_length_preserving
 
 __all__ = ["CannotRebuild", "rebuild_node", "rebuild_scan", "to_expr", "to_exprs", "to_lazyframe"]
 
@@ -47,6 +48,7 @@ _BINARY: dict[ex.Operator, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
 
 _AGGREGATIONS: dict[str, Callable[[pl.Expr, tuple[Any, ...]], pl.Expr]] = {
     "sum": lambda e, o: e.sum(),
+    "sum_or_null": lambda e, o: pl.when(e.count() > 0).then(e.sum()),
     "mean": lambda e, o: e.mean(),
     "median": lambda e, o: e.median(),
     "min": lambda e, o: e.min(),
@@ -252,12 +254,16 @@ def rebuild_node(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyF
     if len(children) != len(node.children):
         raise ValueError(f"{type(node).__name__} has {len(node.children)} inputs, got {len(children)}")
     lf = _build(node, children)
-    if isinstance(node, nodes.Join | nodes.HConcat | nodes.GroupBy | nodes.Union | nodes.MapFunction):
-        # what the optimiser no longer needs (right-hand keys, say) is in the API's result still
+    if isinstance(node, _MAY_ADD_COLUMNS):
+        # what the optimiser no longer needs (right-hand keys, the stand-in for rows without columns) is in the API's
+        # result still
         empty = [pl.LazyFrame(schema=dict(c.schema)) for c in node.children]
         if _build(node, empty).collect_schema().names() != list(node.schema):
             lf = lf.select(pl.col(_literal_name(name)) for name in node.schema)
     return lf
+
+
+_MAY_ADD_COLUMNS = nodes.HStack | nodes.Join | nodes.HConcat | nodes.GroupBy | nodes.Union | nodes.MapFunction
 
 
 def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
@@ -269,6 +275,11 @@ def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
             return lf if list(node.schema) == node.frame.columns else lf.select(_columns(node.schema))
         case nodes.PythonScan():
             return _python_scan(node)
+        case nodes.Select() | nodes.HStack() if not (
+            node.broadcast or all(is_length_preserving(e.expr) for e in node.exprs)
+        ):
+            # a column of another length than the table: only a plan with common sub-expressions has these
+            raise CannotRebuild("columns of different lengths in one frame")
         case nodes.Select():
             return children[0].select(to_exprs(node.exprs))
         case nodes.HStack():
@@ -276,6 +287,8 @@ def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
         case nodes.Filter():
             return children[0].filter(to_expr(node.predicate))
         case nodes.SimpleProjection():
+            if not node.schema:
+                return children[0].drop(list(node.child.schema))  # select() without columns has no rows
             return children[0].select(_columns(node.schema))
         case nodes.GroupBy():
             return _sliced(_group_by(node, children[0]), node.slice)
@@ -398,7 +411,7 @@ def _join(node: nodes.Join, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyF
             tolerance=a.tolerance,
             coalesce=node.coalesce,
             allow_exact_matches=a.allow_exact_matches,
-            check_sortedness=a.check_sortedness,
+            check_sortedness=a.check_sortedness and not a.left_by,  # else Polars warns that it cannot
         )
     if node.how == "ie":
         predicates = [
@@ -409,11 +422,12 @@ def _join(node: nodes.Join, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyF
     if node.how == "cross":
         lf = left.join(right, how="cross", suffix=node.suffix, maintain_order=order)
     else:
+        pairs = [_as_written(le.expr, re.expr) for le, re in zip(node.left_on, node.right_on, strict=True)]
         lf = left.join(
             right,
             how=how,
-            left_on=[to_expr(e.expr) for e in node.left_on],
-            right_on=[to_expr(e.expr) for e in node.right_on],
+            left_on=[to_expr(le) for le, _ in pairs],
+            right_on=[to_expr(re) for _, re in pairs],
             suffix=node.suffix,
             validate=validate,
             nulls_equal=node.nulls_equal,
@@ -421,6 +435,23 @@ def _join(node: nodes.Join, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyF
             maintain_order=order,
         )
     return lf if node.predicate is None else lf.filter(to_expr(node.predicate))
+
+
+def _as_written(left: ex.Expr, right: ex.Expr) -> tuple[ex.Expr, ex.Expr]:
+    """Leave out the casts by which Polars brings two key columns to one type.
+
+    Polars puts them in again. With them the keys would be expressions, and only columns are coalesced.
+    """
+    if (
+        isinstance(left, ex.Cast)
+        and isinstance(right, ex.Cast)
+        and left.mode is right.mode is ex.CastMode.WRAP
+        and left.to == right.to
+        and isinstance(left.child, ex.Column)
+        and isinstance(right.child, ex.Column)
+    ):
+        return left.child, right.child
+    return left, right
 
 
 def _suffixed(expr: ex.Expr, node: nodes.Join) -> ex.Expr:

@@ -8,6 +8,7 @@ inputs being read as plans of their own. What was replaced is kept, and put back
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -18,6 +19,7 @@ from typing import Any
 import polars as pl
 
 from cudf_polars.plan import nodes
+from cudf_polars.plan.datasets import is_dataset, scan_name, versions_pinned
 from cudf_polars.plan.expressions import OpaqueSource
 from cudf_polars.plan.opaque import deserialize_expr, serialize_expr
 from cudf_polars.plan.placeholder import (
@@ -27,6 +29,7 @@ from cudf_polars.plan.placeholder import (
     placeholder_expr,
     placeholder_scan,
 )
+from cudf_polars.plan.user_functions import describe_functions
 
 __all__ = ["CannotSubstitute", "Substitution", "deserialize_plan", "forms", "serialize_plan"]
 
@@ -44,9 +47,13 @@ class CannotSubstitute(Exception):
     """The query has no serialised form that can be worked on."""
 
 
+class _WithoutColumns(CannotSubstitute):
+    """A constant that cannot be read: a plugin call needs an input."""
+
+
 def serialize_plan(lf: pl.LazyFrame) -> Any:
     """Return the parsed JSON form of a query."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), versions_pinned():
         warnings.simplefilter("ignore")
         return json.loads(lf.serialize(format="json"))
 
@@ -189,6 +196,8 @@ class Substitution:
             return self._node(value["dsl"])
         paths = _inputs(kind, value)
         if not paths:
+            if is_dataset(form):  # the views show its files only
+                return self._opaque(form, [], [], [])
             lf = deserialize_plan(form)
             if kind in ("DataFrameScan", "PythonScan") or self._is_readable(lf, self):
                 return form, lf.collect_schema()
@@ -235,7 +244,12 @@ class Substitution:
         empty = [pl.LazyFrame(schema=s) for s in schemas]
         schema = build(empty).collect_schema()
         self.nodes[number] = _ipc_scan(form, schema) or nodes.OpaqueNode(
-            _name(kind, value), children, build, "Polars does not show it", schema=dict(schema)
+            _name(kind, value),
+            children,
+            build,
+            _reason(form),
+            _digest(value, paths),
+            schema=dict(schema),
         )
         result = serialize_plan(placeholder_scan(number, schema)), schema
         self._known_nodes[key] = result
@@ -293,17 +307,23 @@ class Substitution:
         readable = self._readable_expr(form, schema)
         if readable is not False:
             return form
-        changed = _map_expr(form, lambda child: self._expr(child, schema))
+        changed = _map_expr(form, lambda child: self._inner_expr(child, schema))
         if changed != form and self._readable_expr(changed, schema):
             return changed
         return self._placeholder(form, schema)
+
+    def _inner_expr(self, form: Any, schema: pl.Schema) -> Any:
+        try:
+            return self._expr(form, schema)
+        except _WithoutColumns:
+            return form  # a part of what takes its place
 
     def _placeholder(self, form: Any, schema: pl.Schema) -> Any:
         expr = deserialize_expr(form)
         # inside list.filter the element is a column without a name
         roots = tuple(dict.fromkeys(n for n in expr.meta.root_names() if n in schema))
         if not roots:
-            raise CannotSubstitute("an opaque expression without columns")
+            raise _WithoutColumns("an opaque expression without columns")
         types = {root: schema[root] for root in roots}
         key = json.dumps([form, str(types)])
         known = self._known_exprs.get(key)
@@ -315,6 +335,8 @@ class Substitution:
         ((name, dtype),) = result.items()
         number = len(self.expressions)
         elementwise, scalar, preserving = traits(form)
+        local = _is_process_local(form)
+        elementwise = elementwise and not local
         capsule = TypeCapsule(dtype)
         self._capsules.append(capsule)
         self.expressions[number] = OpaqueSource(
@@ -326,6 +348,8 @@ class Substitution:
             elementwise,
             scalar,
             preserving,
+            describe_functions(form),
+            local,
         )
         call = placeholder_expr(
             self._library,
@@ -342,6 +366,25 @@ class Substitution:
 
 
 _RESERVED = nodes.OpaqueNode("reserved", (), lambda frames: pl.LazyFrame(), schema={})
+
+
+def _digest(value: Any, paths: Sequence[tuple[Any, ...]]) -> str:
+    """Return a digest of a node without its inputs: equal on all ranks that run the same query."""
+    for path in paths:
+        value = _put(value, path, None)
+    text = json.dumps(_without_bytes(value), sort_keys=True) + describe_functions(value)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _without_bytes(form: Any) -> Any:
+    """Leave out what is pickled: it may differ between processes, and is described by itself."""
+    if isinstance(form, dict):
+        return {key: _without_bytes(value) for key, value in form.items()}
+    if isinstance(form, list):
+        if len(form) > 16 and all(isinstance(v, int) for v in form):
+            return "bytes"
+        return [_without_bytes(value) for value in form]
+    return form
 
 
 def _inputs(kind: str, value: Any) -> list[tuple[Any, ...]]:
@@ -387,9 +430,21 @@ def _name(kind: str, value: Any) -> str:
         return "map_batches" if function == "OpaquePython" else function
     if kind == "GroupBy":
         return "map_groups" if value.get("apply") else "group_by"
+    if is_dataset({kind: value}):
+        return scan_name({kind: value})
     if kind == "Scan":
         return f"scan_{_kind(value['scan_type']).lower()}"
     return re.sub(r"(?<!^)(?=[A-Z][a-z])", "_", kind).lower()
+
+
+def _reason(form: Any) -> str:
+    """Say why a node is left to Polars."""
+    if is_dataset(form):
+        return "only Polars itself reads this table exactly"
+    cloud = form["Scan"]["unified_scan_args"]["cloud_options"] if _kind(form) == "Scan" else None
+    if cloud and (cloud.get("config") is not None or cloud.get("credential_provider") is not None):
+        return "its files need credentials"
+    return "Polars does not show it"
 
 
 def _ipc_scan(form: Any, schema: pl.Schema) -> nodes.Scan | None:
@@ -446,6 +501,13 @@ def _chosen(form: Any, names: Iterator[str]) -> Any:
     return form
 
 
+def _is_process_local(form: Any) -> bool:
+    """Whether an expression reads or gives codes of categories."""
+    functions = [value.get("function") for value in forms(form, "Function")]
+    of_categories = [_kind(f["Categorical"]) for f in functions if _kind(f) == "Categorical"]
+    return "ToPhysical" in functions or "Physical" in of_categories or "To" in of_categories
+
+
 def traits(form: Any) -> tuple[bool, bool, bool]:
     """Tell how an expression's rows relate to its input's, from its JSON form.
 
@@ -482,8 +544,9 @@ def traits(form: Any) -> tuple[bool, bool, bool]:
         return False, False, _kind(value["mapping"]) != "Explode"
     if kind == "AnonymousFunction":
         flags = value["options"]["flags"]
-        scalar = "RETURNS_SCALAR" in flags
         elementwise = "ROW_SEPARABLE" in flags and "LENGTH_PRESERVING" in flags
+        # a function of each element makes one value of one value
+        scalar = "RETURNS_SCALAR" in flags or (elementwise and all_scalar)
         preserving = "LENGTH_PRESERVING" in flags
         return elementwise and all_elementwise and not scalar, scalar, preserving and all_preserving
     if kind == "Function" and isinstance(value["function"], dict):

@@ -34,6 +34,8 @@ cdef class Logger:
 
 cdef class Communicator:
     cdef shared_ptr[cpp_Communicator] _handle
+    # What belongs to a communicator and is kept elsewhere (the numbering of operations) ends with it.
+    cdef object __weakref__
 
     @staticmethod
     cdef Communicator from_handle(shared_ptr[cpp_Communicator] handle)

@@ -31,11 +31,16 @@ def assert_like_polars(
     """Check schema, rows and, if Polars promises it, their order."""
     expected = query.collect(engine="streaming")
     actual, outcomes = run(query, nranks, options)
+    compare_answers(actual, expected, ordered=ordered)
+    return outcomes
+
+
+def compare_answers(actual: pl.DataFrame, expected: pl.DataFrame, *, ordered: bool) -> None:
+    """Check schema, rows and, if Polars promises it, their order."""
     assert actual.schema == expected.schema
     if not ordered:
         actual, expected = _canonical(actual), _canonical(expected)
     assert_frame_equal(actual, expected, rel_tol=1e-9, abs_tol=1e-12)
-    return outcomes
 
 
 def _canonical(frame: pl.DataFrame) -> pl.DataFrame:

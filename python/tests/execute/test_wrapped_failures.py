@@ -12,7 +12,7 @@ from rapidsmpf.shuffler import Shuffler
 from rapidsmpf.streaming.core.context import Context
 from rapidsmpf.streaming.exchange import RowRouting, drain_into_shuffle, shuffle_output_stream
 
-from cudf_polars.execute.exchange import failure_of_rank
+from cudf_polars.execute.errors import failure_of_rank
 from support.cluster import on_ranks
 
 FRAME = pl.DataFrame({"k": range(100)})

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.pdsh import ranks
+from benchmarks.pdsh.queries import Tables
 from benchmarks.pdsh.ranks import Run, run_on_ranks
 
 FAKE = """#!{python}
@@ -49,7 +50,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(out: Path, queries: list[int], nranks: int = 2, query_seconds: float = 30.0) -> Run:
-    return run_on_ranks(nranks, queries, out, iterations=1, query_seconds=query_seconds, out=out)
+    return run_on_ranks(nranks, queries, Tables(out), iterations=1, query_seconds=query_seconds, out=out)
 
 
 def starts(out: Path) -> list[str]:

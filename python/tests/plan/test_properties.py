@@ -9,6 +9,7 @@ from plan.expression_catalogue import FRAME, TEXTS, evaluate
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
 from cudf_polars.plan.properties import (
+    RowOrder,
     columns,
     depends_on_order,
     is_deterministic,
@@ -16,6 +17,7 @@ from cudf_polars.plan.properties import (
     is_length_preserving,
     is_scalar,
     is_scalar_aggregation,
+    row_order,
     substitute,
     substitute_columns,
 )
@@ -74,6 +76,23 @@ def test_expressions_that_ignore_order_do(catalogue: dict[str, ex.Expr]) -> None
         if sorted(map(_rounded, straight)) != sorted(map(_rounded, reverse)):
             wrong.append(text)
     assert wrong == []
+
+
+def test_aligned_rows_move_with_the_input(catalogue: dict[str, ex.Expr]) -> None:
+    """Over the rows turned round, an aligned expression gives its values turned round; a fixed one, the same."""
+    turned = FRAME[list(reversed(range(FRAME.height)))]
+    wrong, seen = [], dict.fromkeys(RowOrder, 0)
+    for text, expr in catalogue.items():
+        order = row_order(expr)
+        seen[order] += 1
+        if order not in (RowOrder.ALIGNED, RowOrder.FIXED, RowOrder.SCALAR):
+            continue
+        out = to_expr(expr).alias("out")
+        straight, reverse = (list(map(_rounded, f.select(out)["out"].to_list())) for f in (FRAME, turned))
+        if straight != (reverse[::-1] if order is RowOrder.ALIGNED else reverse):
+            wrong.append(text)
+    assert wrong == []
+    assert all(count >= 10 for count in seen.values()), seen
 
 
 def _rounded(value: object) -> str:
@@ -152,7 +171,12 @@ def test_a_literal_is_no_aggregation() -> None:
         ("c('i').first()", True),
         ("c('i').sort().first()", False),
         ("c('i').shift(1)", True),
-        ("c('i').cum_sum().over('g',order_by='srt')", False),
+        ("c('i').cum_sum().over('g',order_by='srt')", True),  # rows with equal keys
+        ("c('i')+c('i').sort()", True),
+        ("c('i').sort()", False),
+        ("c('i').filter(c('i')>1)*c('i').filter(c('i')>2)", True),
+        ("c('i').sum().over('g')", False),
+        ("c('i').sort().over('g')", True),
         ("c('i').unique(maintain_order=True)", True),
     ],
 )
@@ -182,3 +206,18 @@ def test_substitute_takes_the_largest() -> None:
     assert substitute(outer, {inner: ex.Column("s"), ex.Column("a"): ex.Column("t")}) == ex.BinaryOp(
         ex.Operator.ADD, ex.Column("s"), ex.Column("t")
     )
+
+
+def test_what_polars_calls_no_row_wise_is_not(catalogue: dict[str, ex.Expr]) -> None:
+    """Polars' own planner knows which functions need more than the row."""
+    wrong = []
+    for text, expr in catalogue.items():
+        if isinstance(expr, ex.Column | ex.Opaque) or not is_elementwise(expr):
+            continue
+        try:
+            separable = evaluate(text).meta.is_row_separable()
+        except pl.exceptions.PolarsError:
+            continue  # not without its schema
+        if not separable:
+            wrong.append(text)
+    assert wrong == []

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
 from cudf_polars.plan.read import read_plan
-from cudf_polars.plan.rebuild import CannotRebuild, rebuild_node, rebuild_scan, to_expr
+from cudf_polars.plan.rebuild import CannotRebuild, rebuild_node, rebuild_scan, to_expr, to_lazyframe
 
 c = pl.col
 
@@ -101,3 +102,17 @@ def test_wrong_number_of_frames() -> None:
     node = nodes.Slice(nodes.DataFrameScan(pl.DataFrame(), schema={}), 0, 1, schema={})
     with pytest.raises(ValueError, match="1 inputs, got 0"):
         rebuild_node(node, [])
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+@pytest.mark.parametrize("coalesce", [None, True, False])
+@pytest.mark.parametrize(
+    ("left_on", "right_on"),
+    [("b", "k"), (["b", "x"], ["k", "b"]), (c("b") + 0, "k"), ("b", c("k").cast(pl.Int64))],
+)
+def test_join_keys_of_different_types(how, coalesce, left_on, right_on) -> None:  # type: ignore[no-untyped-def]
+    left = pl.LazyFrame({"b": [1, 2], "x": [10, 20]})
+    right = pl.LazyFrame({"k": [1, 3], "b": [7, 8]}, schema_overrides={"k": pl.Int32})
+    query = left.join(right, left_on=left_on, right_on=right_on, how=how, coalesce=coalesce)
+    rebuilt = to_lazyframe(read_plan(query).root)
+    assert_frame_equal(rebuilt.collect(), query.collect(), check_row_order=False)

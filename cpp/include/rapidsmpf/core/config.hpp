@@ -86,7 +86,7 @@ class Options {
 [[nodiscard]] std::int64_t parse_bytes_or_percent(std::string_view text, std::int64_t total);
 // true/yes/on/1, false/no/off/0 in any case. Throws std::invalid_argument.
 [[nodiscard]] bool parse_bool(std::string_view text);
-// "100ms", "2 s", "1.5" (seconds) -> seconds. Throws std::invalid_argument.
+// "100ms", "2 s", "1.5" (seconds) -> seconds, at most 1e9. Throws std::invalid_argument.
 [[nodiscard]] double parse_duration(std::string_view text);
 // Whether `text` is one of false/no/off/disable/disabled, in any case.
 [[nodiscard]] bool is_disabled(std::string_view text);

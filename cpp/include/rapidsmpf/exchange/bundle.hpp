@@ -5,11 +5,7 @@
 // receiver and a lock for each step, many times what its bytes cost. So they go through outbox, frame, transport and inbox
 // as one piece, whose data is theirs side by side and whose metadata lists them. Only the store of the receiver knows them
 // one by one, and makes each when it is extracted.
-//
-// In a message a bundle is a piece of partition `bundle_partition` whose sequence is how many chunks it has. Its metadata
-// is, little endian and without padding:
-//   n x (u32 partition, u64 sequence, u32 metadata size, u32 data size), then the metadata of each, one after the other
-// The data of each begins at the next multiple of bundle_alignment behind the one before.
+// How it is listed in a message: bundle_listing.hpp.
 #pragma once
 
 #include <cstddef>
@@ -20,34 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include <rapidsmpf/exchange/bundle_listing.hpp>
 #include <rapidsmpf/exchange/wire.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/memory/packed_data.hpp>
 #include <rapidsmpf/memory/spillable_parts.hpp>
 
 namespace rapidsmpf::exchange {
-
-// No partition has this number: it is the largest that a number of partitions may be.
-inline constexpr PartitionId bundle_partition = std::numeric_limits<PartitionId>::max();
-// So that each chunk can be read where it is.
-inline constexpr std::size_t bundle_alignment = 64;
-
-[[nodiscard]] inline bool is_bundle(PieceHeader const& header) noexcept {
-    return header.partition == bundle_partition;
-}
-// How many chunks a piece is.
-[[nodiscard]] inline std::uint64_t chunks_of(PartitionId partition, std::uint64_t sequence) noexcept {
-    return partition == bundle_partition ? sequence : 1;
-}
-
-// One chunk of a bundle, and where in the bundle it lies.
-struct BundledChunk {
-    PartitionId partition;
-    std::uint32_t metadata_size;
-    std::uint64_t sequence;
-    std::size_t metadata;
-    SpillableParts::Part data;
-};
 
 // A bundle to be sent, whose chunks have no sequence numbers yet.
 struct NewBundle {
@@ -71,10 +46,6 @@ struct BundleLimits {
 // of one.
 [[nodiscard]] std::vector<NewBundle> make_bundles(
     std::vector<std::pair<PartitionId, PackedData>>& chunks, BufferResource& br, BundleLimits const& limits);
-
-// The chunks of a bundle with `count` of them. Throws FormatError when it is malformed.
-[[nodiscard]] std::vector<BundledChunk> read_bundle(
-    std::uint64_t count, std::span<std::uint8_t const> metadata, std::uint64_t data_size);
 
 // A bundle that has come, and waits for its chunks to be extracted one by one: spillable, thread-safe.
 class Bundle {

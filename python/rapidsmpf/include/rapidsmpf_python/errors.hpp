@@ -39,6 +39,15 @@ class PythonError : public std::runtime_error {
         Py_XDECREF(traceback);
         return error;
     }
+    // The text of the exception alone; the caller holds the GIL.
+    [[nodiscard]] std::string message() const {
+        PyObject* const string = PyObject_Str(exception_.get());
+        char const* const bytes = string == nullptr ? nullptr : PyUnicode_AsUTF8AndSize(string, nullptr);
+        std::string text = bytes == nullptr ? what() : bytes;
+        Py_XDECREF(string);
+        PyErr_Clear();
+        return text;
+    }
     // Sets it again; the caller holds the GIL.
     void restore() const {
         PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception_.get())), exception_.get());

@@ -67,14 +67,19 @@ class WithoutGil {
 // interpreter is left to the end of the process.
 using SharedObject = std::shared_ptr<PyObject>;
 
-// Takes a new reference; the caller holds the GIL.
-[[nodiscard]] inline SharedObject share(PyObject* object) {
-    Py_INCREF(object);
+// Takes over a reference; the caller holds the GIL.
+[[nodiscard]] inline SharedObject adopt(PyObject* object) {
     return SharedObject{object, [](PyObject* held) {
                             if (WithGil const gil; gil) {
                                 Py_DECREF(held);
                             }
                         }};
+}
+
+// Takes a new reference; the caller holds the GIL.
+[[nodiscard]] inline SharedObject share(PyObject* object) {
+    Py_INCREF(object);
+    return adopt(object);
 }
 
 }  // namespace rapidsmpf::python

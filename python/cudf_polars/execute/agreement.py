@@ -1,0 +1,177 @@
+"""What all ranks of a query agree on: before it, that they run the same one over the same files; after it, its end."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import struct
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import polars as pl
+
+from cudf_polars.execute.errors import QueryMismatchError
+from cudf_polars.execute.streams import conform
+from cudf_polars.lower.physical import Estimate
+from cudf_polars.plan.fingerprint import dump, fingerprint, first_difference
+from cudf_polars.plan.nodes import DataFrameScan, Plan, Scan, walk_nodes
+
+__all__ = ["Agreement", "agree_on_end", "agree_on_query"]
+
+AllGather = Callable[[bytes], list[bytes]]
+
+_HEAD_BYTES, _TAIL_BYTES = 4 << 10, 64 << 10
+"""How much of the beginning and the end of a file is compared between ranks; the end has the footer of Parquet."""
+_SAMPLE_ROWS = 32
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What the ranks have told each other about a query.
+
+    Attributes
+    ----------
+    frame_sizes
+        By ``id(node)``, rows and bytes of the plan's in-memory frames over all ranks.
+    equal_frames
+        Columns and rows of in-memory frames that are the same on every rank, as text for a warning.
+    """
+
+    frame_sizes: dict[int, Estimate]
+    equal_frames: tuple[str, ...]
+
+
+def agree_on_query(plan: Plan, allgather: AllGather) -> Agreement:
+    """Check that all ranks run the same query over the same files.
+
+    Raises
+    ------
+    QueryMismatchError
+        On all ranks, if they do not.
+    """
+    frames = [node.frame for node in walk_nodes(plan.root) if isinstance(node, DataFrameScan)]
+    files = _file_digests(plan)
+    mine = {
+        "query": fingerprint(plan).hex(),
+        "files": _hash(json.dumps(files).encode()),
+        "frames": [(frame.height, frame.estimated_size(), _sample_digest(frame)) for frame in frames],
+    }
+    views = [json.loads(value) for value in allgather(json.dumps(mine).encode())]
+    for key, text in (("query", dump(plan)), ("files", "\n".join(f"{p}: {d}" for p, d in files))):
+        if any(view[key] != views[0][key] for view in views):
+            raise _mismatch(key, text, [view[key] for view in views], allgather)
+    sizes = [[view["frames"][i] for view in views] for i in range(len(frames))]
+    nodes = [node for node in walk_nodes(plan.root) if isinstance(node, DataFrameScan)]
+    return Agreement(
+        {
+            id(node): Estimate(float(sum(s[0] for s in each)), float(sum(s[1] for s in each)))
+            for node, each in zip(nodes, sizes, strict=True)
+        },
+        tuple(
+            f"{frame.height} rows of ({', '.join(frame.columns[:5])}{', ...' if frame.width > 5 else ''})"
+            for frame, each in zip(frames, sizes, strict=True)
+            if frame.height and all(s == each[0] for s in each)
+        ),
+    )
+
+
+def agree_on_end(frame: pl.DataFrame, allgather: AllGather) -> pl.DataFrame:
+    """Wait until every rank has its part of the answer, and return this rank's with the types of the answer.
+
+    The types are those of the first rank that has rows: Polars' plan and its result differ now and then, and a part
+    without rows shows what was planned.
+
+    Raises
+    ------
+    RankFailedError
+        If the query failed on another rank: then it has failed on all.
+    """
+    text = _schema_text(frame)
+    views = [_unpacked(value) for value in allgather(_packed(frame, text))]
+    _, wanted, empty = next((view for view in views if view[0]), views[0])
+    if wanted == text or not empty:
+        return frame
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Polars says that the format may change: all ranks have one version
+        schema = pl.DataFrame.deserialize(BytesIO(empty)).schema
+    return conform(frame, dict(schema)) if list(schema) == frame.columns else frame
+
+
+def _schema_text(frame: pl.DataFrame) -> bytes:
+    return repr(list(frame.schema.items())).encode()
+
+
+def _packed(frame: pl.DataFrame, text: bytes) -> bytes:
+    empty = b""
+    # what has no serialised form (an array of no elements) stays as it is
+    with warnings.catch_warnings(), contextlib.suppress(pl.exceptions.PolarsError, ValueError):
+        warnings.simplefilter("ignore")
+        empty = frame.clear().serialize()
+    return struct.pack("<QQ", frame.height, len(text)) + text + empty
+
+
+def _unpacked(value: bytes) -> tuple[int, bytes, bytes]:
+    height, length = struct.unpack_from("<QQ", value)
+    return height, value[16 : 16 + length], value[16 + length :]
+
+
+def _mismatch(kind: str, text: str, digests: Sequence[str], allgather: AllGather) -> QueryMismatchError:
+    other = next(rank for rank, theirs in enumerate(digests) if theirs != digests[0])
+    try:
+        texts = [value.decode() for value in allgather(text.encode())]
+        difference = first_difference(texts[0], texts[other])
+    except Exception as error:  # a rank that has seen enough may be gone already; that they differ is known
+        difference = f"(what the ranks have could not be compared: {error})"
+    if kind == "files":
+        return QueryMismatchError(
+            "The ranks read different files under the same names. First difference between rank 0 and rank"
+            f" {other}:\n{difference}\nEvery rank must see the same files: on several hosts, on a shared file system."
+        )
+    return QueryMismatchError(
+        f"The ranks run different queries. First difference between rank 0 and rank {other}:\n{difference}\n"
+        "Every rank must call collect() for the same queries in the same order: avoid conditions on the rank."
+    )
+
+
+def _file_digests(plan: Plan) -> list[tuple[str, str]]:
+    """Return what tells the local files of a plan from others: their sizes, beginnings and ends."""
+    paths = dict.fromkeys(
+        path
+        for node in walk_nodes(plan.root)
+        if isinstance(node, Scan)
+        for path in node.paths
+        if "://" not in path
+    )
+    return [(path, _file_digest(path)) for path in paths]
+
+
+def _file_digest(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            head = file.read(_HEAD_BYTES)
+            file.seek(max(_HEAD_BYTES, size - _TAIL_BYTES))
+            return f"{size} bytes, digest {_hash(head + file.read(_TAIL_BYTES))}"
+    except OSError as error:
+        return error.strerror or type(error).__name__
+
+
+def _sample_digest(frame: pl.DataFrame) -> str:
+    """Hash a few rows from all over a frame."""
+    if not frame.height:
+        return ""
+    sample = frame.gather_every(max(1, frame.height // _SAMPLE_ROWS))
+    try:
+        rows: Any = sample.rows()
+    except pl.exceptions.PanicException:
+        rows = frame.schema
+    return _hash(repr(rows).encode())
+
+
+def _hash(value: bytes) -> str:
+    return hashlib.blake2b(value, digest_size=12).hexdigest()

@@ -1,0 +1,45 @@
+"""Expressions that are computed where the rows are, or where the rows of a window's partition meet."""
+
+from __future__ import annotations
+
+from cudf_polars.lower.context import Context
+from cudf_polars.lower.estimates import FILTERED, row_width
+from cudf_polars.lower.physical import Estimate, Stream
+from cudf_polars.lower.spread import project
+from cudf_polars.lower.windows import lower_windows, window_keys
+from cudf_polars.plan.expressions import Column
+from cudf_polars.plan.nodes import Filter, HStack, Select
+from cudf_polars.plan.properties import is_elementwise
+
+__all__ = ["apply_expressions", "is_distributable", "lower_distributable"]
+
+
+def is_distributable(node: Select | HStack | Filter) -> bool:
+    """Whether the expressions are row-wise, or windows over columns that they have in common."""
+    return all(map(is_elementwise, node.expressions)) or window_keys(node) is not None
+
+
+def lower_distributable(ctx: Context, node: Select | HStack | Filter, child: Stream) -> Stream:
+    """Compute expressions for which :func:`is_distributable` holds."""
+    if all(map(is_elementwise, node.expressions)):
+        return apply_expressions(ctx, node, child)
+    return lower_windows(ctx, node, child)
+
+
+def apply_expressions(ctx: Context, node: Select | HStack | Filter, child: Stream) -> Stream:
+    """Compute expressions over the rows as they lie."""
+    if isinstance(node, Filter):
+        return ctx.apply(node, [child], estimate=child.estimate.scaled(FILTERED))
+    renames: dict[str, list[str]] = {}
+    if isinstance(node, HStack):
+        replaced = {output.name for output in node.exprs}
+        renames = {name: [name] for name in child.schema if name not in replaced}
+    for output in node.exprs:
+        if isinstance(output.expr, Column):
+            renames.setdefault(output.expr.name, []).append(output.name)
+    return ctx.apply(
+        node,
+        [child],
+        spread=project(child.spread, renames),
+        estimate=Estimate(child.estimate.rows, child.estimate.rows * row_width(node.schema)),
+    )

@@ -1,0 +1,365 @@
+"""Values of a whole table: aggregates of all its rows, and steps that use them beside the rows.
+
+An expression's *leaves* are its aggregates over rows. They are computed first, in as few passes over the table as
+their kinds allow, and put side by side in one row; what stands around them is computed from that row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from cudf_polars.lower.aggregates import DISTINCT, decompose
+from cudf_polars.lower.context import Context, is_row_pipeline, node_title
+from cudf_polars.lower.estimates import row_width
+from cudf_polars.lower.grouping import outputs_of
+from cudf_polars.lower.physical import Estimate, Held, Schema, Stream, WithScalars
+from cudf_polars.lower.rowwise import apply_expressions, is_distributable, lower_distributable
+from cudf_polars.lower.shape import is_rowwise_step
+from cudf_polars.lower.spread import SINGLE, project
+from cudf_polars.plan.expressions import Column, Expr, Len, Literal, NamedExpr
+from cudf_polars.plan.nodes import Filter, HStack, Node, Select
+from cudf_polars.plan.properties import columns, is_scalar
+from cudf_polars.plan.rebuild import to_expr, to_exprs
+
+__all__ = ["lower_scalars", "lower_with_scalars", "scalars_beside_rows"]
+
+_ONE_ROW = Estimate(1.0, 64.0)
+_SCALAR = "__rr_scalar"
+"""The columns that hold values of the table beside its rows."""
+
+
+class _Rows:
+    """The rows of a table, to be read by one reader or by several.
+
+    Parameters
+    ----------
+    read
+        Gives the rows to one more reader.
+    """
+
+    def __init__(self, read: Callable[[], Stream]) -> None:
+        self.read = read
+
+    @classmethod
+    def of_node(cls, ctx: Context, node: Node, *, several: bool) -> _Rows:
+        """Return the rows of a node.
+
+        What only reads files is lowered again for each reader, which then prunes its own columns; the rows of
+        everything else are held when there are several readers.
+        """
+        if is_row_pipeline(node):
+            return cls(lambda: ctx.lower(node))
+        return cls.of_stream(ctx, ctx.lower(node), several=several)
+
+    @classmethod
+    def of_stream(cls, ctx: Context, stream: Stream, *, several: bool) -> _Rows:
+        """Return the rows of a stream, held when there are several readers."""
+        shared = isinstance(stream, Held) and stream.shared
+        if several and not shared and not ctx.builder.is_whole(stream):
+            stream = ctx.builder.hold(stream, "read by several aggregates", shared=True)
+        return cls(lambda: stream)
+
+
+@dataclass
+class _Leaves:
+    """The aggregates over rows that expressions are made of, with the columns that stand for them."""
+
+    names: dict[Expr, str] = field(default_factory=dict)
+
+    def column(self, leaf: Expr) -> Column:
+        """Return the column that stands for an aggregate."""
+        name = self.names.setdefault(leaf, f"__rr_leaf{len(self.names)}")
+        return Column(name, dtype=leaf.dtype)
+
+    def outputs(self) -> tuple[NamedExpr, ...]:
+        """Return the aggregates under the names of their columns."""
+        return tuple(NamedExpr(name, leaf) for leaf, name in self.names.items())
+
+    def nested(self) -> list[Expr]:
+        """Return the values of the table that the aggregates compare rows with: they are computed before."""
+        return [
+            found for leaf in self.names for child in leaf.children for found in scalars_beside_rows(child)
+        ]
+
+    def are_typed(self) -> bool:
+        """Whether the type of each is known."""
+        return all(leaf.dtype is not None for leaf in self.names)
+
+
+def lower_scalars(ctx: Context, node: Select) -> Stream:
+    """Aggregate the whole table to one row."""
+    leaves, _ = _taken_apart(node.exprs)
+    if not leaves.names:
+        # Constants do not depend on the rows at all.
+        return ctx.apply(node, [ctx.builder.gather(ctx.lower(node.child))], estimate=_ONE_ROW)
+    nested = leaves.nested()
+    if not leaves.are_typed() or any(scalar.dtype is None for scalar in nested):
+        return ctx.on_one_rank(node, [ctx.lower(node.child)], "an aggregate of unknown type")
+    several = bool(nested) or len(_passes(leaves)) > 1
+    rows = _Rows.of_node(ctx, node.child, several=several)
+    first = rows.read()
+    if ctx.builder.is_whole(first):
+        return ctx.apply(node, [first], estimate=_ONE_ROW)
+    return _one_row(ctx, node, node.exprs, rows)
+
+
+def _taken_apart(exprs: Sequence[NamedExpr]) -> tuple[_Leaves, tuple[NamedExpr, ...]]:
+    """Return the leaves of scalar expressions, and the expressions over one row of these."""
+    leaves = _Leaves()
+    return leaves, tuple(output.with_expr(_outside(output.expr, leaves)) for output in exprs)
+
+
+def _one_row(ctx: Context, node: Node, exprs: Sequence[NamedExpr], rows: _Rows) -> Stream:
+    """Return scalar expressions of the table as one row on rank 0."""
+    leaves, outer = _taken_apart(exprs)
+    nested = leaves.nested()
+    if nested:
+        joined, column = _joined(ctx, node, rows, nested)
+        exprs = [each.with_expr(_replace_inside_aggregates(each.expr, column)) for each in exprs]
+        leaves, outer = _taken_apart(exprs)
+        rows = _Rows.of_stream(ctx, joined, several=len(_passes(leaves)) > 1)
+    row = _row_of(ctx, node, rows, _passes(leaves))
+    outputs = to_exprs(outer)
+    return ctx.builder.local(
+        "OUTPUTS",
+        [row],
+        lambda frames, _: frames[0].select(outputs),
+        schema=_schema_of(exprs),
+        estimate=_ONE_ROW,
+    )
+
+
+def _joined(
+    ctx: Context, node: Node, rows: _Rows, scalars: Sequence[Expr]
+) -> tuple[Stream, Callable[[Expr], Expr]]:
+    """Return the rows with scalars of the table beside them, and what gives the column of each."""
+    depth = sum(name.startswith(_SCALAR) for name in rows.read().schema)
+    names = {scalar: f"{_SCALAR}{depth + i}" for i, scalar in enumerate(dict.fromkeys(scalars))}
+    row = _one_row(ctx, node, [NamedExpr(name, scalar) for scalar, name in names.items()], rows)
+    main = rows.read()
+    joined = WithScalars(
+        inputs=(main, row),
+        schema={**main.schema, **row.schema},
+        spread=main.spread,
+        ordered=main.ordered,
+        estimate=main.estimate,
+    )
+    return joined, lambda scalar: Column(names[scalar], dtype=scalar.dtype)
+
+
+def _outside(expr: Expr, leaves: _Leaves) -> Expr:
+    """Replace the leaves of a scalar expression by columns of one row."""
+    if isinstance(expr, Literal):
+        return expr
+    if not _reads_rows(expr):
+        return expr
+    if not expr.children or not all(map(is_scalar, expr.children)):
+        return leaves.column(expr)
+    # an aggregate of an aggregate has one value to look at, as in Polars
+    return expr.with_children([_outside(child, leaves) for child in expr.children])
+
+
+def _reads_rows(expr: Expr) -> bool:
+    return isinstance(expr, Len) or bool(columns(expr)) or any(map(_reads_rows, expr.children))
+
+
+# -- passes over the table -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """Aggregates that one pass over the table computes; ``kind`` is how."""
+
+    kind: str
+    outputs: tuple[NamedExpr, ...]
+
+
+def _passes(leaves: _Leaves) -> list[_Pass]:
+    """Sort leaves by how they are computed: by partial aggregates, by distinct values, or from all rows."""
+    partial, whole, passes = [], [], []
+    for output in leaves.outputs():
+        split = decompose([output])
+        if split is None:
+            whole.append(output)
+        elif split.distinct is not None:
+            passes.append(_Pass("distinct", (output,)))
+        else:
+            partial.append(output)
+    if partial:
+        passes.insert(0, _Pass("partial", tuple(partial)))
+    if whole:
+        passes.append(_Pass("whole", tuple(whole)))
+    return passes
+
+
+def _row_of(ctx: Context, node: Node, rows: _Rows, passes: Sequence[_Pass]) -> Stream:
+    """Return the outputs of all passes as one row on rank 0."""
+    parts = [_PASSES[each.kind](ctx, node, rows.read(), each.outputs) for each in passes]
+    if len(parts) == 1:
+        return parts[0]
+    schema = {name: dtype for part in parts for name, dtype in part.schema.items()}
+    return ctx.builder.local(
+        "SIDE BY SIDE",
+        [ctx.builder.gather(part) for part in parts],
+        lambda frames, _: pl.concat(list(frames), how="horizontal"),
+        schema=schema,
+        spread=SINGLE,
+        estimate=Estimate(1.0, row_width(schema)),
+    )
+
+
+def _schema_of(outputs: Sequence[NamedExpr]) -> Schema:
+    return {output.name: output.expr.dtype for output in outputs if output.expr.dtype is not None}
+
+
+def _partial_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
+    """Aggregate where the rows are, and aggregate the ranks' results on rank 0."""
+    split = decompose(outputs)
+    assert split is not None
+    builder = ctx.builder
+    if split.needs_order:
+        child = builder.attach_order(child)
+    partial, final = split.partial, split.final
+    parts = builder.local(
+        "PARTIAL AGGREGATE",
+        [child],
+        lambda frames, _: frames[0].select(partial),
+        spread=project(child.spread, {}),
+        ordered=False,
+        estimate=_ONE_ROW,
+    )
+    totals = builder.local(
+        "FINAL AGGREGATE",
+        [builder.gather(parts)],
+        lambda frames, _: frames[0].select(final),
+        estimate=_ONE_ROW,
+    )
+    return outputs_of(ctx, totals, [], split.outputs, _schema_of(outputs))
+
+
+def _distinct_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
+    """Count distinct values: equal ones meet by their hash, then each rank's counts add up."""
+    split = decompose(outputs)
+    assert split is not None
+    assert split.distinct is not None
+    builder = ctx.builder
+    value = to_expr(split.distinct).alias(DISTINCT)
+    groups = builder.local(
+        "PARTIAL DISTINCT VALUES",
+        [child],
+        lambda frames, _: frames[0].select(value).unique(),
+        spread=project(child.spread, {}),
+        ordered=False,
+    )
+    moved = builder.spread_by(groups, [DISTINCT], "partial distinct values")
+    (count,) = split.final
+    name = count.meta.output_name()
+    counts = builder.local(
+        "COUNT DISTINCT VALUES",
+        [moved],
+        lambda frames, _: frames[0].select(count),
+        spread=project(moved.spread, {}),
+        ordered=False,
+        estimate=_ONE_ROW,
+    )
+    totals = builder.local(
+        "FINAL AGGREGATE",
+        [builder.gather(counts)],
+        lambda frames, _: frames[0].select(pl.col(name).sum()),
+        estimate=_ONE_ROW,
+    )
+    return outputs_of(ctx, totals, [], split.outputs, _schema_of(outputs))
+
+
+def _whole_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
+    """Let rank 0 aggregate all rows of the columns that are read."""
+    builder = ctx.builder
+    builder.fall_back(f"{node_title(node)} (an aggregate has no partial form)")
+    used = {name for output in outputs for name in columns(output.expr)}
+    names = [name for name in child.schema if name in used] or list(child.schema)[:1]
+    exprs = to_exprs(outputs)
+    return builder.local(
+        "AGGREGATE",
+        [builder.gather(builder.select(child, names))],
+        lambda frames, _: frames[0].select(exprs),
+        schema=_schema_of(outputs),
+        spread=SINGLE,
+        estimate=_ONE_ROW,
+    )
+
+
+_PASSES: dict[str, Callable[[Context, Node, Stream, Sequence[NamedExpr]], Stream]] = {
+    "partial": _partial_pass,
+    "distinct": _distinct_pass,
+    "whole": _whole_pass,
+}
+
+
+# -- beside rows -----------------------------------------------------------------------------------------------
+
+
+def scalars_beside_rows(expr: Expr) -> list[Expr]:
+    """Return the outermost parts of ``expr`` that are one value for the table, through row-wise steps only."""
+    found: list[Expr] = []
+
+    def note(part: Expr) -> Expr:
+        found.append(part)
+        return part
+
+    _replace_beside_rows(expr, note)
+    return found
+
+
+def _replace_beside_rows(expr: Expr, replacement: Callable[[Expr], Expr]) -> Expr:
+    """Replace what :func:`scalars_beside_rows` finds, and nothing elsewhere.
+
+    The same aggregate inside a window, say, is another value: that of the window's partition.
+    """
+    if isinstance(expr, Literal):
+        return expr
+    if is_scalar(expr):
+        return replacement(expr) if _reads_rows(expr) else expr
+    if not is_rowwise_step(expr):
+        return expr
+    return expr.with_children([_replace_beside_rows(child, replacement) for child in expr.children])
+
+
+def _replace_inside_aggregates(expr: Expr, replacement: Callable[[Expr], Expr]) -> Expr:
+    """Replace the table's values beside the rows that the aggregates of a scalar expression read."""
+    if isinstance(expr, Literal) or not expr.children:
+        return expr
+    if all(map(is_scalar, expr.children)):
+        return expr.with_children([_replace_inside_aggregates(child, replacement) for child in expr.children])
+    return expr.with_children([_replace_beside_rows(child, replacement) for child in expr.children])
+
+
+def lower_with_scalars(ctx: Context, node: Select | HStack | Filter, scalars: Sequence[Expr]) -> Stream:
+    """Compute values of the table first, give them to every rank, and go on with them as constants."""
+    if any(scalar.dtype is None for scalar in scalars):
+        return ctx.on_one_rank(node, [ctx.lower(node.child)], "an aggregate of unknown type")
+    blank = _with_constants(node, lambda scalar: Column(_SCALAR, dtype=scalar.dtype))
+    if not is_distributable(blank):
+        return ctx.on_one_rank(node, [ctx.lower(node.child)], "an expression looks at other rows")
+    rows = _Rows.of_node(ctx, node.child, several=True)
+    if ctx.builder.is_whole(rows.read()):
+        return apply_expressions(ctx, node, rows.read())
+    joined, column = _joined(ctx, node, rows, scalars)
+    new = _with_constants(node, column)
+    if isinstance(new, Filter):
+        new = replace(new, schema=joined.schema)
+    elif isinstance(new, HStack):
+        new = replace(new, schema={**joined.schema, **node.schema})
+    return ctx.builder.select(lower_distributable(ctx, new, joined), list(node.schema))
+
+
+def _with_constants(
+    node: Select | HStack | Filter, column: Callable[[Expr], Expr]
+) -> Select | HStack | Filter:
+    if isinstance(node, Filter):
+        return replace(node, predicate=_replace_beside_rows(node.predicate, column))
+    return replace(
+        node, exprs=tuple(each.with_expr(_replace_beside_rows(each.expr, column)) for each in node.exprs)
+    )

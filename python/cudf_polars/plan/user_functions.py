@@ -1,0 +1,100 @@
+"""A text of the user's Python functions in a query, so that ranks notice when theirs differ.
+
+Polars prints a function as its address. Here it is told by its code, its constants and the plain values that it takes
+from around it; what those are called, and in which file and line it stands, does not count.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import pickle
+import types
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["calls_python", "describe_functions"]
+
+_PICKLE = b"\x80\x05\x95"
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+_DEPTH = 8
+
+
+def calls_python(form: Any) -> bool:
+    """Whether the JSON form of an expression or of a plan holds a Python function."""
+    return any(True for _ in _pickles(form))
+
+
+def describe_functions(form: Any) -> str:
+    """Return a digest of all Python functions in a JSON form, in their order; empty if there are none."""
+    found = []
+    for pickled in _pickles(form):
+        try:
+            found.append(_describe(pickle.loads(pickled), _DEPTH))
+        except Exception:  # whatever unpickling the user's objects raises
+            found.append("?")
+    if not found:
+        return ""
+    return hashlib.blake2b("\n".join(found).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def _pickles(form: Any) -> Iterator[bytes]:
+    stack = [form]
+    while stack:
+        f = stack.pop()
+        if isinstance(f, dict):
+            stack.extend(reversed(list(f.values())))
+        elif isinstance(f, list) and f and isinstance(f[0], int):
+            if all(isinstance(v, int) and 0 <= v < 256 for v in f[:16]):
+                raw = bytes(f)
+                at = raw[:4096].find(_PICKLE)
+                if at >= 0:
+                    yield raw[at:]
+        elif isinstance(f, list):
+            stack.extend(reversed(f))
+
+
+def _describe(value: Any, depth: int) -> str:
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if depth == 0:
+        return type(value).__qualname__
+    inner = functools.partial(_describe, depth=depth - 1)
+    if isinstance(value, types.CodeType):
+        consts = ", ".join(inner(c) for c in value.co_consts)
+        return f"code({value.co_code.hex()}; {consts}; {value.co_names}; {value.co_argcount})"
+    if isinstance(value, types.FunctionType):
+        if value.__module__.split(".", 1)[0] == "polars":
+            parts: list[Any] = [value.__qualname__]
+        else:
+            parts = [value.__code__, value.__defaults__, value.__kwdefaults__]
+            known = value.__globals__
+            names = [n for n in value.__code__.co_names if n in known]
+            parts += [known[n] for n in names if isinstance(known[n], _PLAIN)]
+        for cell in value.__closure__ or ():
+            try:
+                parts.append(cell.cell_contents)
+            except ValueError:
+                parts.append("(empty)")
+        return f"function({', '.join(map(inner, parts))})"
+    if isinstance(value, types.MethodType):
+        return f"method({inner(value.__func__)}, {type(value.__self__).__qualname__})"
+    if isinstance(value, functools.partial):
+        return f"partial({inner(value.func)}, {inner(value.args)}, {inner(value.keywords)})"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(inner, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{inner(k)}: {inner(v)}' for k, v in value.items())}}}"
+    if isinstance(value, type | types.BuiltinFunctionType):
+        return f"{value.__module__}.{value.__qualname__}"
+    if callable(value):
+        # an object that is called: its code and what it holds
+        state = {name: getattr(value, name) for name in _attributes(value)}
+        return f"{type(value).__qualname__}({inner(type(value).__call__)}, {inner(state)})"
+    return type(value).__qualname__
+
+
+def _attributes(value: object) -> list[str]:
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    names = [*vars(value), *slots] if hasattr(value, "__dict__") else slots
+    return sorted(name for name in names if hasattr(value, name) and not name.startswith("__"))

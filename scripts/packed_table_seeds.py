@@ -1,0 +1,97 @@
+"""Writes packed tables, as the library packs them, for packed_table_fuzzer.
+
+python scripts/packed_table_seeds.py build/fuzz/seeds/packed_table
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import struct
+import sys
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+from rapidsmpf.memory.buffer_resource import BufferResource
+from rapidsmpf.table import Table, pack, split_and_pack
+
+# The fuzzer's first byte: make the header's checksum right; look at what the buffers contain in full; make the header's
+# number of rows that of the first column.
+_REPAIR, _FULL, _SAME_ROWS = 1, 2, 4
+
+
+def frames() -> list[pl.DataFrame | pa.Table]:
+    """Return small tables that together have every layout."""
+    long = "a text that is longer than a view holds by itself"
+    plain = {"a": [1, 2, 3], "b": [0.5, -0.0, float("nan")]}
+    some = {
+        "bool": [True, None, False],
+        "text": ["", None, long],
+        "binary": [b"\x00\xff", b"", None],
+        "list": [[1, 2], None, []],
+        "array": pl.Series([[1, 2], [3, 4], None], dtype=pl.Array(pl.Int16, 2)),
+        "struct": [{"x": 1, "y": "é"}, {"x": None, "y": long}, None],
+        "category": pl.Series(["x", None, "y"], dtype=pl.Categorical),
+        "enum": pl.Series(["x", "y", None], dtype=pl.Enum(["x", "y"])),
+        "null": [None, None, None],
+        "decimal": [decimal.Decimal("1.25"), None, decimal.Decimal("-3")],
+        "date": [dt.date(2026, 1, 1), None, dt.date(1970, 1, 1)],
+        "time": [dt.time(1, 2, 3), None, dt.time(0)],
+        "datetime": [dt.datetime(2026, 1, 1), None, dt.datetime(1970, 1, 1)],
+        "duration": [dt.timedelta(seconds=1), None, dt.timedelta(0)],
+        "int128": pl.Series([1, None, -1], dtype=pl.Int128),
+    }
+    nested = {
+        "deep": [[[{"k": ["v"]}]], None, [[]]],
+        "list_of_enums": pl.Series([["x"], [], ["y", None]], dtype=pl.List(pl.Enum(["x", "y"]))),
+    }
+    arrow = {
+        "utf8": pa.array(["a", None, "ccc"]),
+        "large_utf8": pa.array(["a", None, "ccc"], pa.large_string()),
+        "list": pa.array([[1], [], None], pa.list_(pa.int8())),
+        "list_of_texts": pa.array([["a"], [], None], pa.list_(pa.large_string())),
+        "map": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int32())),
+        "half": pa.array([1.0, None, 2.0], pa.float16()),
+        "fixed": pa.array([b"abcd", None, b"efgh"], pa.binary(4)),
+        "dictionary": pa.array(["x", None, "x"]).dictionary_encode(),
+        "decimal256": pa.array([decimal.Decimal(7), None, None], pa.decimal256(40, 2)),
+        "zoned": pa.array([0, None, 1], pa.timestamp("us", tz="Europe/Berlin")),
+    }
+    made = pl.DataFrame(some)
+    return [
+        pl.DataFrame(plain),
+        *(made.select(name) for name in made.columns),
+        made,
+        made.clear(),
+        pl.DataFrame(nested),
+        pl.DataFrame({"x": pl.arange(0, 300, eager=True), "t": [str(i) for i in range(300)]}),
+        pa.table(arrow),
+        *(pa.table({name: column}) for name, column in arrow.items()),
+        pa.table({"x": pa.array([1, 2])}).replace_schema_metadata({"k": "v"}),
+    ]
+
+
+def main() -> int:
+    """Write one file for each table, and for pieces of the larger ones."""
+    folder = Path(sys.argv[1])
+    br = BufferResource()
+    number = 0
+    for frame in frames():
+        table = Table(frame, br)
+        rows = frame.height if isinstance(frame, pl.DataFrame) else frame.num_rows
+        parts = [pack(table, br)]
+        if rows > 1:
+            parts.extend(split_and_pack(table, [1], br).values())
+        for part in parts:
+            metadata, data = part.metadata, part.to_host_bytes()
+            for choices in (_FULL, _REPAIR | _FULL, _REPAIR | _SAME_ROWS):
+                seed = bytes([choices]) + struct.pack("<I", len(metadata)) + metadata + data
+                (folder / f"seed-{number}").write_bytes(seed)
+                number += 1
+    print(f"{number} packed tables")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

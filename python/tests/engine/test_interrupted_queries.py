@@ -61,8 +61,20 @@ class Held:
         os.close(os.open(self._go, os.O_RDWR))
 
 
+def wait_until_free(engine, held):
+    deadline = time.monotonic() + SECONDS
+    while True:
+        held.release()
+        try:
+            assert total(engine) == 4950
+            return
+        except RuntimeError:
+            assert time.monotonic() < deadline
+
+
 @pytest.mark.parametrize("make", [dask_engine, ray_engine])
 def test_what_holds_a_rank_is_named_and_ends_with_the_engine(make, tmp_path):
+    third = Held(new_folder(tmp_path, "3"))
     first, second = Held(new_folder(tmp_path, "1")), Held(new_folder(tmp_path, "2"))
     main = threading.main_thread().ident
 
@@ -82,14 +94,14 @@ def test_what_holds_a_rank_is_named_and_ends_with_the_engine(make, tmp_path):
             total(engine)
         assert "hold_the_rank" in str(caught.value)
         assert any("worker" in note or "actor" in note for note in caught.value.__notes__)
-        deadline = time.monotonic() + SECONDS
-        while True:
-            first.release()
-            try:
-                assert total(engine) == 4950
-                break
-            except RuntimeError:
-                assert time.monotonic() < deadline
+        wait_until_free(engine, first)
+
+        cancelled = third.query.collect(engine=engine, background=True)
+        third.wait()
+        cancelled.cancel()
+        with pytest.raises(RuntimeError, match="was cancelled"):
+            cancelled.fetch_blocking()
+        wait_until_free(engine, third)
 
         # Another thread than that which has made the engine ends it, and does not wait for the function.
         def shut_down():

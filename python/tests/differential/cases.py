@@ -125,12 +125,23 @@ def _options(rng: random.Random) -> ExecutionOptions:
 class _Writer:
     """Writes the lines of a case."""
 
-    def __init__(self, rng: random.Random, tables: Sequence[Table], folder: Path) -> None:
+    def __init__(self, rng: random.Random, folder: Path) -> None:
         self.rng = rng
-        self.variables = variables_of(tables, folder, None)
+        self.folder = folder
+        self.tables: list[Table] = []
+        self.variables: dict[str, object] = {}
         self.lines: list[Line] = []
         self.relations: dict[str, Relation] = {}
         self.failed = False
+
+    def add_table(self, table: Table) -> bool:
+        """Add a table, and the line that reads it; returns whether it can be read."""
+        table.write(self.folder)
+        self.variables.update(variables_of([table], self.folder, None))
+        if not self.add(_first_line(table, self.rng)):
+            return False
+        self.tables.append(table)
+        return True
 
     def add(self, line: Line) -> bool:
         """Add a line, if it makes sense; a wrong query is kept now and then, and ends the case."""
@@ -172,12 +183,12 @@ def random_case(seed: int, folder: Path) -> Case:
     """Return the case of a seed; ``folder`` takes its files."""
     rng = random.Random(seed)
     nranks = rng.choices([1, 2, 3, 5], [8, 44, 30, 18])[0]
-    tables = [random_table(rng, f"t{number}", nranks) for number in range(rng.choice([1, 2, 2, 3]))]
-    for table in tables:
-        table.write(folder)
-    writer = _Writer(rng, tables, folder)
-    for table in tables:
-        writer.add(_first_line(table, rng))
+    writer = _Writer(rng, folder)
+    for number in range(rng.choice([1, 2, 2, 3])):
+        # Some files cannot be read, such as an empty one of which the schema is inferred.
+        while not writer.add_table(random_table(rng, f"t{number}", nranks)):
+            pass
+    tables = writer.tables
     count = rng.choices([1, 2, 3, 4, 5, 6], [2, 4, 4, 3, 2, 1])[0]
     attempts = done = 0
     while done < count and attempts < 60 and not writer.failed:

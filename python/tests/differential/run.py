@@ -22,6 +22,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from differential.shrink import shrink
 
 __all__ = ["Report", "check_seed", "main", "run_seeds"]
 
+SWITCHES = ("comm_subexpr_elim", "slice_pushdown", "projection_pushdown", "predicate_pushdown", "comm_subplan_elim")
 SILENT_S = 120.0
 """Seconds without a sign of life after which a worker is replaced."""
 
@@ -62,6 +64,15 @@ def _early_signature(finding: Finding) -> str:
 
 def _plain(text: str) -> str:
     return re.sub(r"\d+", "0", text)
+
+
+def _right_without(case: Case, folder: Path) -> list[str]:
+    """Return the optimisations of Polars without any one of which the ranks are right: they show where the fault is."""
+    found = []
+    for name in SWITCHES:
+        if check(replace(case, flags=(*case.flags, name)), folder, Coverage()) is None:
+            found.append(name)
+    return found
 
 
 def _work(first: int, step: int, stop: int, shrink_s: float) -> None:
@@ -94,16 +105,20 @@ def _work(first: int, step: int, stop: int, shrink_s: float) -> None:
                 continue
             if finding is None:
                 continue
-            signature = _early_signature(finding)
-            seen[signature] += 1
             smallest = case
             known = known_fault(describe(case), finding.kind, finding.detail)
-            if shrink_s and known is None and seen[signature] <= 6:
+            right_without: list[str] = []
+            if shrink_s and known is None:
                 say(event="shrinking", seed=seed)
                 with contextlib.suppress(Hang):
-                    smallest, finding = shrink(case, finding, folder, lambda c: check(c, folder, Coverage()), shrink_s)
+                    right_without = _right_without(case, folder)
+                    signature = f"{_early_signature(finding)} {right_without}"
+                    seen[signature] += 1
+                    if seen[signature] <= 4:
+                        smallest, finding = shrink(case, finding, folder, lambda c: check(c, folder, Coverage()), shrink_s)
             text = describe(smallest)
-            say(event="finding", seed=seed, kind=finding.kind, detail=finding.detail, text=text, known=known or known_fault(text, finding.kind, finding.detail))
+            known = known or known_fault(text, finding.kind, finding.detail)
+            say(event="finding", seed=seed, kind=finding.kind, detail=finding.detail, text=text, known=known, right_without=right_without)
     counters = {name: dict(getattr(coverage, name)) for name in ("streams", "collectives", "functions", "nodes")}
     say(event="end", coverage=counters)
 
@@ -154,6 +169,8 @@ class Report:
             lines.append(f"\n== {len(members)} x {name}; seeds {seeds}")
             for member in members[:examples]:
                 lines.append(f"   {member['detail'][:400]}")
+                if member.get("right_without"):
+                    lines.append(f"   right without {', '.join(member['right_without'])}")
                 lines.extend("   " + line[:600] for line in member["text"].splitlines())
         for broken in self.broken[:5]:
             lines.append(f"\n== broken: seed {broken['seed']}\n{broken['text'][-1500:]}")

@@ -885,11 +885,11 @@ STEPS: Mapping[Maker, float] = {
     top_rows: 1,
     time_groups: 0.7,
     join_tables: 4.5,
-    cross_tables: 1.2,
+    cross_tables: 1.7,
     asof_tables: 0.6,
-    concat_tables: 2,
+    concat_tables: 2.3,
     member_tables: 0.6,
-    lottery: 0.15,
+    lottery: 0.4,
     sql: 2,
 }
 """The steps, and how often each is taken."""

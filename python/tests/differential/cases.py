@@ -117,7 +117,7 @@ def _options(rng: random.Random) -> ExecutionOptions:
         fallback_mode="silent",
         broadcast_limit=rng.choice([1, 64, 1000, 20_000, 0]),
         small_limit=rng.choice([0, 100, 3000, 256 << 10]),
-        read_everywhere_limit=rng.choice([0, 1500, 1 << 20]),
+        read_everywhere_limit=rng.choice([0, 1500, 4000, 1 << 20]),
         head_limit=rng.choice([1, 4, 50, 100_000]),
     )
 

@@ -33,8 +33,8 @@ def _is_plain(dtype: pl.DataType) -> bool:
 
 KINDS: Mapping[str, Callable[[str, pl.DataType], bool]] = {
     "any": lambda n, t: True,
-    "num": lambda n, t: t.is_numeric() and not t.is_decimal() and n[0] != "w" and t != pl.Float16,
-    "int": lambda n, t: t.is_integer() and n[0] != "w",
+    "num": lambda n, t: t.is_numeric() and not t.is_decimal() and n[:1] != "w" and t != pl.Float16,
+    "int": lambda n, t: t.is_integer() and n[:1] != "w",
     "key": lambda n, t: _is_plain(t) or t.is_float(),
     "plain": lambda n, t: _is_plain(t),
     "ord": lambda n, t: _is_plain(t) or t.is_float(),

@@ -21,7 +21,8 @@ from rapidsmpf.streaming.core.context import Context
 
 from cudf_polars.engine.shipping import pack_query, unpack_query
 from cudf_polars.execute import run
-from cudf_polars.execute.exchange import RapidsmpfTransport, failure_of_rank
+from cudf_polars.execute.errors import failure_of_rank
+from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.run import QueryOutcome, run_query
 from cudf_polars.lower.physical import walk
 from cudf_polars.plan.expressions import Function

@@ -284,6 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many cases")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--shrink-seconds", type=float, default=6.0, help="time to make a failing case smaller")
     parser.add_argument("--log", type=Path, help="write every finding as a line of JSON")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -294,7 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.seed is not None:
         return _show(given.seed, small=given.shrink)
     start = time.monotonic()
-    report = run_seeds(given.first, given.seeds, given.workers, log=given.log)
+    report = run_seeds(given.first, given.seeds, given.workers, given.shrink_seconds, given.log)
     print(report.text())
     print(f"{time.monotonic() - start:.0f} s")
     return 1 if report.unknown or report.broken else 0

@@ -765,10 +765,10 @@ def concat_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | N
         if rng.random() < 0.5 and relation.state.order.total:
             # Both sides from the head of the same rows.
             name = relation.name
-            k = rng.choice([1, 3, 5])
-            text = f"{name}.head({k}).sort({key!r}).filter(c({key!r}).is_not_null()).merge_sorted({name}.head({k}).sort({key!r}).filter(c({key!r}).is_not_null()), {key!r})"
-            if first is not None and second is not None:
-                text = f"{name}.head({k}).sort({key!r}).filter({first.text}).merge_sorted({name}.head({k}).sort({key!r}).filter({second.text}), {key!r})"
+            head = rng.choice([".head({})", ".select(pl.all().head({}))", ".slice(1, {})"]).format(rng.choice([1, 3, 5, 9]))
+            conditions = [f"c({key!r}).is_not_null()" if t is None else t.text for t in (first, second)]
+            sides = [f"{name}{head}.sort({key!r}).filter({condition})" for condition in conditions]
+            text = f"{sides[0]}.merge_sorted({sides[1]}, {key!r})"
             return Step((relation.name,), text, _merged(key, total=True))
         return Step((relation.name,), text, _merged(key, total=any("head" in h or "tail" in h for h in halves)))
     if relation is other or relation.state.most + other.state.most > MOST_ROWS:
@@ -838,17 +838,23 @@ def lottery(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
         return None
     small, big = sorted(rng.sample(numbered, 2), key=lambda r: r.state.height or 0)
     other = rng.choice(numbered)
+    heights = small.state.height or 0, big.state.height or 0
     count = rng.choice([1, 2, 3])
+    if heights[0] < count:
+        return None
+    # The rows chosen are to be found anywhere in the large table.
+    spread = heights[1] // heights[0]
     chosen = rng.choice(
         [
             f"with_columns(chance=c('srt').shuffle()).sort('chance').head({count})",
             f"select(c('srt').shuffle().head({count}))",
-            f"filter(pl.len() > {count}).select(c('srt').sample({count}))",
+            f"select(c('srt').sample({count}))",
         ]
     )
+    counted = rng.choice(["pl.len()", "pl.len(), c('srt').n_unique()"])
     text = (
-        f"{big.name}.join({small.name}.join({other.name}.select('srt'), on='srt', how='left').select('srt').{chosen}.select('srt'), "
-        f"on='srt', how='semi').select(pl.len(), c('srt').n_unique())"
+        f"{big.name}.join({small.name}.join({other.name}.select('srt'), on='srt', how='left').select('srt').{chosen}"
+        f".select(c('srt') * {spread}), on='srt', how='semi').select({counted})"
     )
 
     def rule(states: Sequence[State], schema: Schema) -> State | None:

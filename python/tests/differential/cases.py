@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import polars as pl
 
 from cudf_polars.execute.options import ExecutionOptions
 from differential.relation import ANY_ORDER, TOTAL, Line, Relation, State
-from differential.steps import STEPS
+from differential.steps import STEPS, many_functions
 from differential.tables import Table, random_table
 
 __all__ = ["Case", "build", "describe", "random_case"]
@@ -122,6 +123,14 @@ def _options(rng: random.Random) -> ExecutionOptions:
     )
 
 
+def _runs(frame: pl.LazyFrame, text: str) -> bool:
+    try:
+        evaluate(f"frame.select({text})", {"frame": frame}).collect()
+    except BaseException:  # Polars panics on some
+        return False
+    return True
+
+
 class _Writer:
     """Writes the lines of a case."""
 
@@ -161,12 +170,15 @@ class _Writer:
             return False
         self.variables[line.target] = frame
         self.lines.append(line)
-        self.relations[line.target] = Relation(line.target, schema, state)
+        self.relations[line.target] = Relation(line.target, schema, state, partial(_runs, frame))
         return True
 
     def step(self, number: int) -> bool:
         """Add a random step; the tables made last are used most."""
         rng = self.rng
+        wide = [r for r in self.relations.values() if len(r.schema) > 20]
+        if wide and number == 0 and rng.random() < 0.7 and (step := many_functions(rng, wide)) is not None:
+            return self.add(Line("q0", step.inputs, step.text, step.rule))
         known = list(self.relations.values())
         recent = [r for r in known if r.name.startswith("q")]
         likely = recent[-1:] if recent and rng.random() < 0.75 else known
@@ -179,10 +191,11 @@ class _Writer:
         return step is not None and self.add(Line(f"q{number}", step.inputs, step.text, step.rule))
 
 
-def random_case(seed: int, folder: Path) -> Case:
-    """Return the case of a seed; ``folder`` takes its files."""
+def random_case(seed: int, folder: Path, nranks: int | None = None) -> Case:
+    """Return the case of a seed, on a number of ranks that is given or drawn; ``folder`` takes its files."""
     rng = random.Random(seed)
-    nranks = rng.choices([1, 2, 3, 5], [8, 44, 30, 18])[0]
+    drawn = rng.choices([1, 2, 3, 5], [8, 44, 30, 18])[0]
+    nranks = drawn if nranks is None else nranks
     writer = _Writer(rng, folder)
     for number in range(rng.choice([1, 2, 2, 3])):
         # Some files cannot be read, such as an empty one of which the schema is inferred.

@@ -59,7 +59,7 @@ _SUBSETS = ([0, 1, 2], [3, 5], [4])
 # Names of columns that are other things in some texts: a format, a separator, a method.
 _WORD = re.compile(r"'(\w+)'")
 _REGEX_COLUMNS = {"^[ij]$": ("i", "j")}
-_SKIPPED = ("pl.all", "pl.exclude", "pl.nth", "pl.first()", "sql_expr", "rank('random'", "approx_n_unique", "shuffle", "sample", "sort_by(", "_by('j'", "_by(['j'", "arg_sort")
+_SKIPPED = ("pl.all", "pl.exclude", "pl.nth", "pl.first()", "sql_expr", "rank('random'", "approx_n_unique", "shuffle", "sample", "sort_by(", "_by('j'", "_by(['j'", "arg_sort", "c('i').search_sorted", "set_sorted")
 # Exact wherever they come from: no arithmetic on floats but what is exact for eighths.
 _EXACT = re.compile(r"^c\('\w+'\)(\.(sum|min|max|first|last|cast|abs|sort|reverse|shift|head|tail|get|fill_null|fill_nan|floor|ceil|round|clip)\b.*)?$")
 

@@ -331,14 +331,16 @@ class Scope:
             text = text[:start] + value.replace("{", "\0").replace("}", "\1") + text[stop + 1 :]
         return Text(text.replace("\0", "{").replace("\1", "}"), inexact)
 
-    def _one_of(self, texts: tuple[str, ...], inexact: bool = False) -> Text | None:
+    def one_of(self, texts: tuple[str, ...], inexact: bool = False) -> Text | None:
+        """Return one of the texts, filled."""
         for _ in range(4):
             text = self.fill(self.rng.choice(texts))
             if text is not None:
                 return Text(text.text, inexact or text.inexact)
         return None
 
-    def _template(self, *natures: Nature) -> Text | None:
+    def template(self, *natures: Nature) -> Text | None:
+        """Return an expression of the catalogue."""
         usable = _usable(frozenset(n for n in self.schema if n not in self.inexact), frozenset(natures))
         if not usable:
             return None
@@ -351,10 +353,10 @@ class Scope:
         """Return a condition on each row; not ``plain``, it may look at other rows."""
         roll = self.rng.random()
         if plain or roll < 0.65:
-            return self._one_of(_PREDICATES)
+            return self.one_of(_PREDICATES)
         if roll < 0.9:
-            return self._one_of(_WIDE_PREDICATES)
-        first, second = self._one_of(_PREDICATES), self._one_of(_PREDICATES)
+            return self.one_of(_WIDE_PREDICATES)
+        first, second = self.one_of(_PREDICATES), self.one_of(_PREDICATES)
         if first is None or second is None:
             return None
         return Text(f"({first.text} {self.rng.choice('&|')} {second.text})")
@@ -364,26 +366,27 @@ class Scope:
         roll = self.rng.random()
         ordered = ordered and self.total
         if roll < 0.12 and ordered:
-            return self._one_of(_ORDERED_SCALARS)
+            return self.one_of(_ORDERED_SCALARS)
         if roll < 0.22 and nested:
-            return self._one_of(_NESTED)
+            return self.one_of(_NESTED)
         if roll < 0.45:
             natures = (Nature.SCALAR, Nature.SCALAR_ORDERED) if ordered else (Nature.SCALAR,)
-            found = self._template(*natures)
+            found = self.template(*natures)
             if found is not None:
                 return found
         if roll < 0.6:
-            return self._one_of(_INEXACT_SCALARS, True)
-        return self._one_of(_SCALARS)
+            return self.one_of(_INEXACT_SCALARS, True)
+        return self.one_of(_SCALARS)
 
     def scalar_expression(self) -> Text | None:
         """Return a value of all rows, perhaps computed of several."""
         one = self.scalar()
         if one is None or self.rng.random() < 0.6:
             return one
-        return self._one_of_scalars(one)
+        return self.computed_of(one)
 
-    def _one_of_scalars(self, one: Text) -> Text | None:
+    def computed_of(self, one: Text) -> Text | None:
+        """Return a value that is computed of ``one`` and perhaps of another."""
         form = self.rng.choice(["({} * 2)", "({} / pl.len())", "({} - {})", "({} + pl.len())", "pl.struct({}, pl.len().alias('n'))", "({}).cast(pl.String)", "({} == {})"])
         if one.inexact and ("String" in form or "==" in form):
             return one
@@ -398,10 +401,10 @@ class Scope:
     def rowwise(self) -> Text | None:
         """Return an expression of each row alone."""
         if self.rng.random() < 0.5:
-            found = self._template(Nature.ROWWISE)
+            found = self.template(Nature.ROWWISE)
             if found is not None:
                 return found
-        return self._one_of(_ROWWISE)
+        return self.one_of(_ROWWISE)
 
     def of_rows(self) -> Text | None:
         """Return a column of as many rows, from any rows."""
@@ -409,31 +412,31 @@ class Scope:
         if roll < 0.4:
             return self.rowwise()
         if roll < 0.6:
-            found = self._one_of(_WINDOWS)
+            found = self.one_of(_WINDOWS)
             return None if found is None else Text(found.text, True)
         if roll < 0.65:
-            found = self._one_of(_WHOLE)
+            found = self.one_of(_WHOLE)
             return found
         if roll < 0.7 and self.numbered:
-            return self._one_of(_BY_NUMBER)
+            return self.one_of(_BY_NUMBER)
         if roll < 0.8:
             natures = (Nature.WHOLE, Nature.ORDERED) if self.total else (Nature.WHOLE,)
-            return self._template(*natures)
+            return self.template(*natures)
         if roll < 0.86 and self.total and self.height is not None:
-            return self._one_of(_OF_HEIGHT)
+            return self.one_of(_OF_HEIGHT)
         if self.total and roll < 0.95:
-            return self._one_of(_ORDERED)
+            return self.one_of(_ORDERED)
         return self.scalar_expression()
 
     def of_group(self) -> Text | None:
         """Return what a group becomes."""
         roll = self.rng.random()
         if roll < 0.2:
-            return self._one_of(_GROUPED)
+            return self.one_of(_GROUPED)
         if roll < 0.35 and self.total:
-            return self._one_of(_GROUPED_ORDERED)
+            return self.one_of(_GROUPED_ORDERED)
         if roll < 0.42:
-            return self._template(Nature.WHOLE, Nature.ORDERED, Nature.ROWWISE, Nature.MANY) if self.total else None
+            return self.template(Nature.WHOLE, Nature.ORDERED, Nature.ROWWISE, Nature.MANY) if self.total else None
         return self.scalar(nested=roll < 0.5)
 
 

@@ -101,11 +101,18 @@ class Step:
 
 @dataclass
 class Relation:
-    """A lazy frame of a case while it is made."""
+    """A lazy frame of a case while it is made.
+
+    Attributes
+    ----------
+    runs
+        Whether Polars can compute an expression over it.
+    """
 
     name: str
     schema: Schema
     state: State
+    runs: Callable[[str], bool] = lambda _: True
 
     def scope(self, rng: random.Random) -> Scope:
         """Return the columns that expressions may use."""

@@ -212,6 +212,9 @@ def run_seeds(first: int, count: int, workers: int = 2, shrink_s: float = 8.0, l
         while seed < first + count:
             command = [sys.executable, "-m", "differential.run", "--worker", str(seed), str(workers), str(first + count), str(shrink_s)]
             environment = {**os.environ, "RUST_BACKTRACE": "0", "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2")}
+            # The tests' folder, under pytest too.
+            paths = [str(Path(__file__).parents[1]), environment.get("PYTHONPATH", "")]
+            environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
             last = seed
             timer = threading.Timer(SILENT_S, process.kill)

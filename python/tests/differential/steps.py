@@ -13,7 +13,7 @@ from differential.expressions import KINDS, Scope, Text
 from differential.queries import sql_query
 from differential.relation import ANY_ORDER, TOTAL, Order, Relation, Rule, State, Step, holds_floats
 
-__all__ = ["STEPS"]
+__all__ = ["STEPS", "many_functions"]
 
 MOST_ROWS = 30_000
 _MANY = (Nature.MANY, Nature.SCALAR)
@@ -124,6 +124,29 @@ def with_columns(rng: random.Random, relations: Sequence[Relation]) -> Step | No
     )
 
 
+def many_functions(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
+    """Make columns, or values of all rows, by many functions of the catalogue at once."""
+    relation = max(relations, key=lambda r: len(r.schema))
+    scope = relation.scope(rng)
+    total = relation.state.order.total
+    kinds = [((Nature.ROWWISE,), 3.0), ((Nature.SCALAR,), 1.0)]
+    if total:
+        kinds += [((Nature.WHOLE, Nature.ORDERED), 1.0), ((Nature.SCALAR, Nature.SCALAR_ORDERED), 1.0)]
+    natures = rng.choices([natures for natures, _ in kinds], [weight for _, weight in kinds])[0]
+    found = [scope.template(*natures) for _ in range(rng.choice([4, 8, 16, 24]))]
+    # One that fails would hide the others.
+    texts = [text for text in found if text is not None and (rng.random() < 0.002 or relation.runs(text.text))]
+    if len(texts) < 3:
+        return None
+    written = [f"({text.text}).alias('m{number}')" for number, text in enumerate(texts)]
+    inexact = [f"m{number}" for number, text in enumerate(texts) if text.inexact or Nature.ROWWISE not in natures]
+    if Nature.SCALAR in natures:
+        rule = _fixed(TOTAL, total=Nature.SCALAR_ORDERED in natures, inexact=inexact, height=1)
+        return Step((relation.name,), f"{relation.name}.select({_list(written)})", rule)
+    rule = _rowwise([f"m{number}" for number in range(len(texts))], inexact, total=Nature.ORDERED in natures)
+    return Step((relation.name,), f"{relation.name}.with_columns({_list(written)})", rule)
+
+
 def select_columns(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
     """Keep some columns, and compute others."""
     relation = rng.choice(relations)
@@ -162,7 +185,7 @@ def select_made(rng: random.Random, relations: Sequence[Relation]) -> Step | Non
         ]
     )
     if rng.random() < 0.4:
-        made = scope._template(*_MANY)
+        made = scope.template(*_MANY)
         if made is None:
             return None
         text = made.text
@@ -183,7 +206,7 @@ def select_scalars(rng: random.Random, relations: Sequence[Relation]) -> Step | 
     scope = relation.scope(rng)
     texts = [scope.scalar_expression() for _ in range(rng.choice([1, 2, 2, 3]))]
     if rng.random() < 0.5 and (one := scope.scalar(nested=rng.random() < 0.2)) is not None:
-        texts += [one, scope._one_of_scalars(one)]
+        texts += [one, scope.computed_of(one)]
     names, written, inexact = _outputs(rng, relation, texts)
     if not written:
         return None
@@ -224,7 +247,7 @@ def group_by(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
     scope = relation.scope(rng)
     keys = rng.sample(names, min(len(names), rng.choice([1, 1, 2])))
     written_keys = [repr(k) for k in keys]
-    if rng.random() < 0.15 and (computed := scope._one_of(("({int} % 3)", "{plain}.is_null()", "{str}.str.slice(0, 1)"))) is not None:
+    if rng.random() < 0.15 and (computed := scope.one_of(("({int} % 3)", "{plain}.is_null()", "{str}.str.slice(0, 1)"))) is not None:
         keys = [*keys, "key"]
         written_keys.append(f"{computed.text}.alias('key')")
     inner = Scope(rng, {n: t for n, t in relation.schema.items() if n not in keys}, relation.state.inexact, scope.total, scope.numbered and "srt" not in keys)
@@ -234,7 +257,7 @@ def group_by(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
     maintain = rng.random() < 0.3
     total = relation.state.order.total
     having = ""
-    if rng.random() < 0.1 and (condition := inner._one_of(("{num}.sum() > {small}", "pl.len() > 1", "{any}.count() > 0"))) is not None:
+    if rng.random() < 0.1 and (condition := inner.one_of(("{num}.sum() > {small}", "pl.len() > 1", "{any}.count() > 0"))) is not None:
         having = f".having({condition.text})"
     option = ", maintain_order=True" if maintain else ""
 
@@ -875,6 +898,7 @@ def sql(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
 STEPS: Mapping[Maker, float] = {
     filter_rows: 3,
     with_columns: 4,
+    many_functions: 0.8,
     select_columns: 2.5,
     select_made: 1,
     select_scalars: 3,

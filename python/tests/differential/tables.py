@@ -236,14 +236,14 @@ def random_table(rng: random.Random, name: str, nranks: int) -> Table:
     kind = rng.choices(["frame", "parquet", "csv", "ndjson", "ipc", "hive"], [9, 7, 1.5, 1.5, 2, 1])[0]
     height = _height(rng)
     wide = rng.random()
-    if wide < 0.1:
+    if wide < 0.14:
         chosen = list(COLUMNS)
     elif wide < 0.6:
         chosen = rng.sample(PLAIN, rng.randrange(1, 6)) + rng.sample(list(COLUMNS), rng.randrange(0, 4))
     else:
         chosen = rng.sample(list(COLUMNS), rng.randrange(1, 12))
-    if wide < 0.1 or height > 500:
-        height = min(height, 60) if wide < 0.1 else height
+    if wide < 0.14:
+        height = min(height, 60)
     chosen = list(dict.fromkeys(chosen))
     if rng.random() < 0.75:
         chosen.insert(rng.randrange(len(chosen) + 1), "srt")

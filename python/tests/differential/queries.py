@@ -44,6 +44,19 @@ def sql_query(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
         f"SELECT CASE WHEN {_q(x)} > 2 THEN 'a' ELSE 'b' END AS s1, {_q(g)} FROM t{where}",
         f"WITH w AS (SELECT {_q(g)}, SUM({_q(x)}) AS s1 FROM t GROUP BY {_q(g)}) SELECT MAX(s1) AS m, COUNT(*) AS n FROM w",
     ]
+    forms += [
+        f"SELECT {_q(g)}, SUM({_q(x)}) AS s1 FROM (SELECT {_q(g)}, {_q(x)} FROM t{where}) AS w GROUP BY {_q(g)}" if g != x else f"SELECT {_q(g)} FROM t",
+        f"SELECT {_q(x)} AS s1 FROM t EXCEPT SELECT {_q(y)} AS s1 FROM t WHERE {_q(y)} > 2",
+        f"SELECT {_q(x)} AS s1 FROM t INTERSECT SELECT {_q(y)} AS s1 FROM t WHERE {_q(y)} > 2",
+        f"SELECT {_q(g)}, AVG({_q(x)}) AS s1, COUNT({_q(x)}) AS s2 FROM t GROUP BY {_q(g)} HAVING MAX({_q(x)}) > 3",
+        f"SELECT COALESCE({_q(x)}, {_q(y)}, 0) AS s1, {_q(g)} FROM t{where}",
+        f"SELECT {_q(g)}, COUNT(*) AS n FROM t GROUP BY {_q(g)} ORDER BY {_q(g)}",
+        f"SELECT {_q(x)}, RANK() OVER (PARTITION BY {_q(g)} ORDER BY {_q(x)}) AS r FROM t{where}",
+        f"SELECT SUM(s1) AS s2 FROM (SELECT {_q(g)}, MAX({_q(x)}) AS s1 FROM t GROUP BY {_q(g)}) AS w",
+        f"SELECT a.{_q(x)} AS s1, b.{_q(y)} AS s2 FROM t AS a JOIN (SELECT {_q(y)}, {_q(g)} FROM t LIMIT 0) AS b ON a.{_q(g)} = b.{_q(g)}",
+        f"SELECT {_q(x)} FROM t WHERE {_q(x)} = (SELECT MAX({_q(x)}) FROM t)",
+        f"SELECT COUNT(*) FILTER (WHERE {_q(x)} > 2) AS n, SUM({_q(x)}) FILTER (WHERE {_q(x)} > 2) AS s1 FROM t",
+    ]
     scalars = [
         f"SELECT SUM({_q(x)}) AS s1, SUM({_q(x)}) / COUNT(*) AS s2 FROM t{where}",
         f"SELECT MAX({_q(x)}) AS s1, MAX({_q(x)}) - MIN({_q(y)}) AS s2, COUNT(*) AS n FROM t{where}",

@@ -245,6 +245,8 @@ def group_by(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
     if not names:
         return None
     scope = relation.scope(rng)
+    if (structs := relation.exact("struct")) and rng.random() < 0.3:
+        names = structs
     keys = rng.sample(names, min(len(names), rng.choice([1, 1, 2])))
     written_keys = [repr(k) for k in keys]
     if rng.random() < 0.15 and (computed := scope.one_of(("({int} % 3)", "{plain}.is_null()", "{str}.str.slice(0, 1)"))) is not None:
@@ -890,6 +892,119 @@ def lottery(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
     return Step((small.name, big.name, other.name), text, rule)
 
 
+def join_own_groups(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
+    """Give each row what its group was reduced to, by a join of the table with its own groups."""
+    relation = rng.choice(relations)
+    names = relation.exact("plain")
+    if not names:
+        return None
+    key = rng.choice(names)
+    inner = Scope(rng, {n: t for n, t in relation.schema.items() if n != key}, relation.state.inexact, False, False)
+    text = inner.scalar(nested=False)
+    if text is None:
+        return None
+    name = relation.name
+    how = rng.choice(["left", "inner", "semi", "anti", "full"])
+    groups = f"{name}.group_by({key!r}).agg(({text.text}).alias('of_group'))"
+    if rng.random() < 0.4:
+        groups += ".filter(c('of_group').is_not_null())"
+    options = "" if how in ("semi", "anti") else rng.choice(["", ", nulls_equal=True", ", maintain_order='left'"])
+    if how == "full":
+        options = ", coalesce=True"
+
+    def rule(states: Sequence[State], schema: Schema) -> State | None:
+        (state,) = states
+        ordered = "maintain_order" in options and state.order.total
+        keys = frozenset() if how == "full" else state.only(schema, ["of_group"]).keys
+        found = State(TOTAL if ordered else ANY_ORDER, keys, state.inexact & frozenset(schema), None, state.most)
+        return _marked(found, schema, ["of_group"])
+
+    return Step((name,), f"{name}.join({groups}, on={key!r}, how={how!r}{options})", rule)
+
+
+def several_columns(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
+    """Expressions that stand for several columns: ``all``, selectors, lists of names."""
+    relation = rng.choice(relations)
+    name = relation.name
+    if relation.state.inexact or not relation.schema:
+        return None
+    total = relation.state.order.total
+    numbers = relation.exact("num")
+    forms = [
+        (f"{name}.select(pl.all().null_count())", False),
+        (f"{name}.select(pl.all().count())", False),
+        (f"{name}.select(pl.selectors.numeric())", False),
+        (f"{name}.select(pl.selectors.by_dtype(pl.String, pl.Int64))", False),
+        (f"{name}.select(pl.exclude(pl.List, pl.Struct))", False),
+        (f"{name}.select(pl.all().name.suffix('_a'))", False),
+        (f"{name}.with_columns(pl.selectors.integer().is_null())", False),
+        (f"{name}.select(pl.selectors.string().len(), pl.len().alias('n'))", False),
+        (f"{name}.update({name}.select(pl.all()).head(2), how='left')", True),
+        (f"{name}.select(pl.all().first())", True),
+        (f"{name}.select(pl.all().last(), pl.len().alias('n'))", True),
+        (f"{name}.select(pl.all().cum_count())", True),
+        (f"{name}.select(pl.struct(pl.all()).alias('row')).unnest('row')", False),
+        (f"{name}.select(pl.struct(pl.all()).alias('row'))", False),
+        (f"{name}.filter(pl.any_horizontal(pl.all().is_null()))", False),
+        (f"{name}.filter(~pl.all_horizontal(pl.all().is_null()))", False),
+    ]
+    if numbers:
+        chosen = rng.sample(numbers, min(3, len(numbers)))
+        forms += [
+            (f"{name}.select(c({chosen}).sum())", False),
+            (f"{name}.select(c({chosen}).max() - c({chosen}).min())", False),
+            (f"{name}.with_columns(c({chosen}).sum().name.suffix('_s'))", False),
+            (f"{name}.with_columns(c({chosen}).cum_sum().name.suffix('_s'))", True),
+            (f"{name}.select(c({chosen}).head(2))", True),
+            (f"{name}.with_columns(pl.sum_horizontal({chosen}).alias('h'), pl.max_horizontal({chosen}).alias('g'))", False),
+            (f"{name}.filter(c({chosen[0]!r}).is_in({name}.select({chosen[0]!r}).collect_schema().len() * [1]))", False),
+        ]
+    text, ordered = rng.choice(forms)
+    if ordered and not total:
+        return None
+    aggregates = any(part in text for part in ("_count())", ".count())", ".len(),", ".first())", ".last(),", ".sum())", ".min())"))
+    keeps = any(part in text for part in (".filter(", "with_columns(", "numeric())", "by_dtype", "exclude"))
+
+    def rule(states: Sequence[State], schema: Schema) -> State | None:
+        (state,) = states
+        if ordered and not state.order.total:
+            return None
+        if keeps and "is_null())" not in text:
+            return replace(state.only(schema), height=None)
+        if aggregates and "with_columns" not in text:
+            return State(TOTAL, height=None, most=state.most)
+        return State(TOTAL if state.order.total else ANY_ORDER, most=state.most)
+
+    return Step((name,), text, rule)
+
+
+def rolling_column(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
+    """Windows of rows around each, as an expression; sortedness that is said by hand."""
+    relation = rng.choice(relations)
+    scope = relation.scope(rng)
+    if not scope.numbered:
+        return None
+    text = scope.one_of(("{num}.sum()", "{any}.count()", "{num}.max()", "{plain}.n_unique()", "pl.len()"))
+    if text is None:
+        return None
+    name = relation.name
+    forms = [
+        f"{name}.sort('srt').with_columns({text.text}.rolling('srt', period='3i').alias('rolled'))",
+        f"{name}.sort('srt').set_sorted('srt').filter(c('srt') > 2)",
+        f"{name}.sort('srt').set_sorted('srt').group_by('srt').len().sort('srt')",
+        f"{name}.sort('srt').with_columns(c('srt').set_sorted()).select('srt').unique(maintain_order=True)",
+        f"{name}.sort('srt', descending=True).with_columns({text.text}.over(c('srt') // 4).alias('rolled'))",
+    ]
+
+    def rule(states: Sequence[State], schema: Schema) -> State | None:
+        (state,) = states
+        if not state.is_key({"srt"}):
+            return None
+        return replace(state.only(schema, ["rolled"]), order=TOTAL, keys=frozenset([frozenset(["srt"])]), height=None)
+
+    return Step((name,), rng.choice(forms), rule)
+
+
 def sql(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
     """Ask in SQL."""
     return sql_query(rng, relations)
@@ -920,6 +1035,9 @@ STEPS: Mapping[Maker, float] = {
     concat_tables: 2.3,
     member_tables: 0.6,
     lottery: 0.4,
-    sql: 2,
+    join_own_groups: 1,
+    several_columns: 1.2,
+    rolling_column: 0.5,
+    sql: 2.2,
 }
 """The steps, and how often each is taken."""

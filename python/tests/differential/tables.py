@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -145,9 +146,10 @@ class Table:
     def write(self, folder: Path) -> None:
         """Write the files, if it is made of some."""
         target = folder / self.name
+        shutil.rmtree(target, ignore_errors=True)
         if self.kind == "frame":
             return
-        target.mkdir(exist_ok=True)
+        target.mkdir()
         if self.kind == "hive":
             self.frame.write_parquet(target, partition_by=self.options["by"])
             return
@@ -188,7 +190,7 @@ def _usable(name: str, dtype: pl.DataType, kind: str) -> bool:
 
 def _height(rng: random.Random) -> int:
     return rng.choice(
-        [0, 1, 2, rng.randrange(1, 8), rng.randrange(8, 30), rng.randrange(8, 60), rng.randrange(30, 200), rng.randrange(200, 3000)]
+        [0, 1, 2, rng.randrange(1, 8), rng.randrange(8, 30), rng.randrange(8, 60), rng.randrange(30, 200), rng.randrange(200, 3000 if rng.random() < 0.93 else 20_000)]
     )
 
 

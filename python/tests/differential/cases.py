@@ -17,13 +17,24 @@ import polars as pl
 
 from cudf_polars.execute.options import ExecutionOptions
 from differential.relation import ANY_ORDER, TOTAL, Line, Relation, State
-from differential.steps import STEPS, many_functions
+from differential.row_steps import many_functions
+from differential.steps import STEPS
 from differential.tables import Table, random_table
 
 __all__ = ["Case", "build", "describe", "random_case"]
 
 _NAMESPACE: Mapping[str, object] = {"pl": pl, "c": pl.col, "dt": dt, "D": Decimal}
-_FLAGS = ("predicate_pushdown", "projection_pushdown", "slice_pushdown", "comm_subplan_elim", "comm_subexpr_elim", "simplify_expression", "cluster_with_columns", "collapse_joins", "check_order_observe")
+_FLAGS = (
+    "predicate_pushdown",
+    "projection_pushdown",
+    "slice_pushdown",
+    "comm_subplan_elim",
+    "comm_subexpr_elim",
+    "simplify_expression",
+    "cluster_with_columns",
+    "collapse_joins",
+    "check_order_observe",
+)
 
 
 @dataclass
@@ -157,7 +168,14 @@ class _Writer:
         try:
             frame = evaluate(line.text, self.variables)
             schema = dict(frame.collect_schema())
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError, ValueError, OverflowError, NotImplementedError) as error:
+        except (
+            pl.exceptions.PolarsError,
+            pl.exceptions.PanicException,
+            TypeError,
+            ValueError,
+            OverflowError,
+            NotImplementedError,
+        ) as error:
             if self.rng.random() > 0.02 or not isinstance(error, pl.exceptions.PolarsError) or not self.lines:
                 return False
             self.lines.append(line)
@@ -210,7 +228,9 @@ def random_case(seed: int, folder: Path, nranks: int | None = None) -> Case:
     lines = _needed(writer.lines)
     state = State(ANY_ORDER) if writer.failed else writer.relations[lines[-1].target].state
     flags = tuple(rng.sample(_FLAGS, rng.choice([1, 2]))) if rng.random() < 0.12 else ()
-    case = Case(seed, tables, lines, state, nranks, rng.random() < 0.25, rng.random() < 0.3, _options(rng), flags)
+    case = Case(
+        seed, tables, lines, state, nranks, rng.random() < 0.25, rng.random() < 0.3, _options(rng), flags
+    )
     return without_unused_tables(case)
 
 
@@ -256,7 +276,7 @@ def _literal(table: Table) -> str:
     frame = table.frame
     if frame.height > 12:
         return f"{table.name}: {frame.height} rows, {dict(frame.schema)}"
-    return f"{table.name}_rows = pl.DataFrame({frame.to_dict(as_series=False)}, schema={ {n: t for n, t in frame.schema.items()} })"
+    return f"{table.name}_rows = pl.DataFrame({frame.to_dict(as_series=False)}, schema={dict(frame.schema)})"
 
 
 def describe(case: Case) -> str:
@@ -264,10 +284,10 @@ def describe(case: Case) -> str:
     door = "shipped" if case.shipped else "spmd"
     transport = "loopback" if case.loopback else "local"
     o = case.options
-    text = [
-        f"# seed {case.seed}: {case.nranks} ranks, {door}, {transport}, broadcast_limit={o.broadcast_limit} small_limit={o.small_limit} "
-        f"read_everywhere_limit={o.read_everywhere_limit} head_limit={o.head_limit}{' off: ' + ', '.join(case.flags) if case.flags else ''}"
-    ]
+    limits = ("broadcast_limit", "small_limit", "read_everywhere_limit", "head_limit")
+    planned = " ".join(f"{name}={getattr(o, name)}" for name in limits)
+    off = f" off: {', '.join(case.flags)}" if case.flags else ""
+    text = [f"# seed {case.seed}: {case.nranks} ranks, {door}, {transport}, {planned}{off}"]
     for table in case.tables:
         text.append(_literal(table))
         text.append(f"#   {table.kind}, cut at {list(table.cuts)}, {table.options}")

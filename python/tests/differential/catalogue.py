@@ -59,9 +59,27 @@ _SUBSETS = ([0, 1, 2], [3, 5], [4])
 # Names of columns that are other things in some texts: a format, a separator, a method.
 _WORD = re.compile(r"'(\w+)'")
 _REGEX_COLUMNS = {"^[ij]$": ("i", "j")}
-_SKIPPED = ("pl.all", "pl.exclude", "pl.nth", "pl.first()", "sql_expr", "rank('random'", "approx_n_unique", "shuffle", "sample", "sort_by(", "_by('j'", "_by(['j'", "arg_sort", "c('i').search_sorted", "set_sorted")
+_SKIPPED = (
+    "pl.all",
+    "pl.exclude",
+    "pl.nth",
+    "pl.first()",
+    "sql_expr",
+    "rank('random'",
+    "approx_n_unique",
+    "shuffle",
+    "sample",
+    "sort_by(",
+    "_by('j'",
+    "_by(['j'",
+    "arg_sort",
+    "c('i').search_sorted",
+    "set_sorted",
+)
 # Exact wherever they come from: no arithmetic on floats but what is exact for eighths.
-_EXACT = re.compile(r"^c\('\w+'\)(\.(sum|min|max|first|last|cast|abs|sort|reverse|shift|head|tail|get|fill_null|fill_nan|floor|ceil|round|clip)\b.*)?$")
+_EXACT = re.compile(
+    r"^c\('\w+'\)(\.(sum|min|max|first|last|cast|abs|sort|reverse|shift|head|tail|get|fill_null|fill_nan|floor|ceil|round|clip)\b.*)?$"
+)
 
 
 # What ties, or gaps, would show to depend on the order, though the catalogue's few rows do not.
@@ -94,10 +112,18 @@ def _nature(expr: pl.Expr) -> Nature | None:
         return Nature.SCALAR if same else Nature.SCALAR_ORDERED
     if heights != {6} or part_heights != [3, 2, 1]:
         return Nature.MANY
-    moved = all(whole[list(rows)].equals(frame) for rows, frame in zip(_PERMUTATIONS, permuted, strict=True) if frame is not None)
+    moved = all(
+        whole[list(rows)].equals(frame)
+        for rows, frame in zip(_PERMUTATIONS, permuted, strict=True)
+        if frame is not None
+    )
     if not moved:
         return Nature.ORDERED
-    alone = all(whole[list(rows)].equals(frame) for rows, frame in zip(_SUBSETS, parts, strict=True) if frame is not None)
+    alone = all(
+        whole[list(rows)].equals(frame)
+        for rows, frame in zip(_SUBSETS, parts, strict=True)
+        if frame is not None
+    )
     return Nature.ROWWISE if alone else Nature.WHOLE
 
 
@@ -127,7 +153,9 @@ def templates() -> tuple[Template, ...]:
                 elif nature is Nature.SCALAR_ORDERED and _STATISTICS.search(text):
                     nature = Nature.SCALAR  # but for the last digits
                 columns = {word for word in _WORD.findall(text) if word in FRAME.columns}
-                columns |= {name for pattern, names in _REGEX_COLUMNS.items() if pattern in text for name in names}
+                columns |= {
+                    name for pattern, names in _REGEX_COLUMNS.items() if pattern in text for name in names
+                }
                 dtypes = FRAME.lazy().select(expr).collect_schema().dtypes()
                 inexact = any(map(_is_float, dtypes)) and not _EXACT.match(text)
                 found.append(Template(text, nature, frozenset(columns), inexact))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,7 +146,11 @@ def _difference(expected: pl.DataFrame, parts: Sequence[pl.DataFrame], state: St
     actual = pl.concat(parts) if expected.width else None
     if actual is None:
         height = sum(part.height for part in parts)
-        return None if height == expected.height else Finding(Kind.ROWS, f"{height} rows, Polars {expected.height}")
+        return (
+            None
+            if height == expected.height
+            else Finding(Kind.ROWS, f"{height} rows, Polars {expected.height}")
+        )
     if actual.height != expected.height:
         return Finding(Kind.ROWS, f"{actual.height} rows, Polars {expected.height}")
     if actual.equals(expected):
@@ -195,12 +199,18 @@ class _Rows:
 
     def _close(self, mine: Sequence[float], other: Sequence[float], scale: float) -> bool:
         bound = self._tolerance
-        return all(abs(a - b) <= bound * max(abs(a), abs(b), 1e-3 * scale, 1e-6) for a, b in zip(mine, other, strict=True))
+        return all(
+            abs(a - b) <= bound * max(abs(a), abs(b), 1e-3 * scale, 1e-6)
+            for a, b in zip(mine, other, strict=True)
+        )
 
     def equal(self, other: _Rows) -> bool:
         """Whether the rows are the same, one by one."""
         scale = max(self._scale, other._scale)
-        return all(a[0] == b[0] and self._close(a[1], b[1], scale) for a, b in zip(self.rows, other.rows, strict=True))
+        return all(
+            a[0] == b[0] and self._close(a[1], b[1], scale)
+            for a, b in zip(self.rows, other.rows, strict=True)
+        )
 
     def _sorted(self) -> list[tuple[str, list[float]]]:
         return sorted(self.rows, key=lambda row: (row[0], [_rounded(x) for x in row[1]], row[1]))
@@ -209,7 +219,8 @@ class _Rows:
         """Whether the rows are the same in some order."""
         scale = max(self._scale, other._scale)
         return all(
-            a[0] == b[0] and self._close(a[1], b[1], scale) for a, b in zip(self._sorted(), other._sorted(), strict=True)
+            a[0] == b[0] and self._close(a[1], b[1], scale)
+            for a, b in zip(self._sorted(), other._sorted(), strict=True)
         )
 
     def first_difference(self, other: _Rows) -> str:
@@ -247,8 +258,3 @@ def _exact(value: object, floats: list[float]) -> str:
     if isinstance(value, pl.Series):
         return _exact(value.to_list(), floats)
     return repr(value)
-
-
-def finite(values: Iterable[float]) -> Iterator[float]:
-    """Yield the finite values."""
-    return (v for v in values if math.isfinite(v))

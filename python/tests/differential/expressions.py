@@ -28,7 +28,12 @@ class Text:
 
 
 def _is_plain(dtype: pl.DataType) -> bool:
-    return dtype.is_integer() or dtype in (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Duration, pl.Time, pl.Enum, pl.Categorical) or dtype.is_decimal()
+    return (
+        dtype.is_integer()
+        or dtype
+        in (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Duration, pl.Time, pl.Enum, pl.Categorical)
+        or dtype.is_decimal()
+    )
 
 
 KINDS: Mapping[str, Callable[[str, pl.DataType], bool]] = {
@@ -69,7 +74,14 @@ _SCALARS = (
     "{num}.cast(pl.Float64).sum()",
     "{plain}.is_in({plain}.implode()).sum()",
 )
-_INEXACT_SCALARS = ("{num}.mean()", "{num}.median()", "{num}.std()", "{num}.var(ddof=0)", "{num}.quantile(0.3)", "{num}.quantile(0.5, 'linear')")
+_INEXACT_SCALARS = (
+    "{num}.mean()",
+    "{num}.median()",
+    "{num}.std()",
+    "{num}.var(ddof=0)",
+    "{num}.quantile(0.3)",
+    "{num}.quantile(0.5, 'linear')",
+)
 _ORDERED_SCALARS = (
     "{any}.first()",
     "{any}.last()",
@@ -387,7 +399,17 @@ class Scope:
 
     def computed_of(self, one: Text) -> Text | None:
         """Return a value that is computed of ``one`` and perhaps of another."""
-        form = self.rng.choice(["({} * 2)", "({} / pl.len())", "({} - {})", "({} + pl.len())", "pl.struct({}, pl.len().alias('n'))", "({}).cast(pl.String)", "({} == {})"])
+        form = self.rng.choice(
+            [
+                "({} * 2)",
+                "({} / pl.len())",
+                "({} - {})",
+                "({} + pl.len())",
+                "pl.struct({}, pl.len().alias('n'))",
+                "({}).cast(pl.String)",
+                "({} == {})",
+            ]
+        )
         if one.inexact and ("String" in form or "==" in form):
             return one
         other = self.scalar(nested=False)
@@ -436,7 +458,11 @@ class Scope:
         if roll < 0.35 and self.total:
             return self.one_of(_GROUPED_ORDERED)
         if roll < 0.42:
-            return self.template(Nature.WHOLE, Nature.ORDERED, Nature.ROWWISE, Nature.MANY) if self.total else None
+            return (
+                self.template(Nature.WHOLE, Nature.ORDERED, Nature.ROWWISE, Nature.MANY)
+                if self.total
+                else None
+            )
         return self.scalar(nested=roll < 0.5)
 
 
@@ -446,7 +472,11 @@ _cache: dict[tuple[frozenset[str], frozenset[Nature]], list[Template]] = {}
 def _usable(columns: frozenset[str], natures: frozenset[Nature]) -> list[Template]:
     found = _cache.get((columns, natures))
     if found is None:
-        found = [t for t in templates() if t.nature in natures and t.columns <= columns and (t.columns or len(natures) > 1)]
+        found = [
+            t
+            for t in templates()
+            if t.nature in natures and t.columns <= columns and (t.columns or len(natures) > 1)
+        ]
         if len(_cache) > 500:
             _cache.clear()
         _cache[columns, natures] = found

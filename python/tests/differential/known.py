@@ -41,6 +41,10 @@ KNOWN: tuple[Known, ...] = ()
 def known_fault(text: str, kind: str, detail: str) -> str | None:
     """Return the name of the known cause of a finding."""
     for known in KNOWN:
-        if kind in known.kinds and re.search(known.detail, detail, re.DOTALL) and re.search(known.text, text, re.DOTALL):
+        if (
+            kind in known.kinds
+            and re.search(known.detail, detail, re.DOTALL)
+            and re.search(known.text, text, re.DOTALL)
+        ):
             return known.name
     return None

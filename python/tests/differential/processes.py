@@ -15,7 +15,6 @@ import tempfile
 import warnings
 from pathlib import Path
 
-import polars as pl
 from rapidsmpf import bootstrap
 
 from cudf_polars.engine.shipping import pack_frame, unpack_frame

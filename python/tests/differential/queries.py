@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from differential.relation import ANY_ORDER, TOTAL, Relation, Rule, Schema, State, Step, holds_floats
+from differential.relation import ANY_ORDER, TOTAL, Relation, Schema, State, Step, holds_floats
 
 __all__ = ["sql_query"]
 
@@ -26,15 +26,24 @@ def sql_query(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
     g, h = rng.choice(keys), rng.choice(keys)
     others = u.exact("int")
     z = rng.choice(others) if others else None
-    where = rng.choice(["", "", f" WHERE {_q(x)} > {rng.randrange(-3, 5)}", f" WHERE {_q(g)} IS NOT NULL", f" WHERE {_q(x)} IS NULL OR {_q(y)} <> 2"])
-    inexact: tuple[str, ...] = ()
+    where = rng.choice(
+        [
+            "",
+            "",
+            f" WHERE {_q(x)} > {rng.randrange(-3, 5)}",
+            f" WHERE {_q(g)} IS NOT NULL",
+            f" WHERE {_q(x)} IS NULL OR {_q(y)} <> 2",
+        ]
+    )
     order = ANY_ORDER
     forms = [
         f"SELECT {_q(g)}, SUM({_q(x)}) AS s1 FROM t{where} GROUP BY {_q(g)}",
         f"SELECT {_q(g)}, SUM({_q(x)}) AS s1, COUNT(*) AS s2, MIN({_q(y)}) AS s3 FROM t{where} GROUP BY {_q(g)}",
         f"SELECT {_q(g)}, SUM({_q(x)}) AS s1 FROM t{where} GROUP BY {_q(g)} HAVING COUNT(*) > 1",
         f"SELECT {_q(g)}, COUNT(DISTINCT {_q(y)}) AS s1, MAX({_q(x)}) AS s2 FROM t{where} GROUP BY {_q(g)}",
-        f"SELECT DISTINCT {_q(g)}, {_q(h)} FROM t{where}" if g != h else f"SELECT DISTINCT {_q(g)} FROM t{where}",
+        f"SELECT DISTINCT {_q(g)}, {_q(h)} FROM t{where}"
+        if g != h
+        else f"SELECT DISTINCT {_q(g)} FROM t{where}",
         f"SELECT {_q(x)}, COUNT(*) OVER (PARTITION BY {_q(g)}) AS s1, COUNT(*) OVER () AS s2 FROM t{where}",
         f"SELECT {_q(x)}, SUM({_q(y)}) OVER (PARTITION BY {_q(g)}) AS s1 FROM t{where}",
         f"SELECT {_q(x)}, (SELECT MAX({_q(y)}) FROM t) AS m FROM t{where}",
@@ -42,10 +51,13 @@ def sql_query(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
         f"SELECT {_q(x)} + 1 AS s1 FROM t{where} UNION ALL SELECT {_q(y)} AS s1 FROM t",
         f"SELECT {_q(x)} AS s1 FROM t{where} UNION SELECT {_q(x)} AS s1 FROM t",
         f"SELECT CASE WHEN {_q(x)} > 2 THEN 'a' ELSE 'b' END AS s1, {_q(g)} FROM t{where}",
-        f"WITH w AS (SELECT {_q(g)}, SUM({_q(x)}) AS s1 FROM t GROUP BY {_q(g)}) SELECT MAX(s1) AS m, COUNT(*) AS n FROM w",
+        f"WITH w AS (SELECT {_q(g)}, SUM({_q(x)}) AS s1 FROM t GROUP BY {_q(g)}) "
+        "SELECT MAX(s1) AS m, COUNT(*) AS n FROM w",
     ]
     forms += [
-        f"SELECT {_q(g)}, SUM({_q(x)}) AS s1 FROM (SELECT {_q(g)}, {_q(x)} FROM t{where}) AS w GROUP BY {_q(g)}" if g != x else f"SELECT {_q(g)} FROM t",
+        f"SELECT {_q(g)}, SUM({_q(x)}) AS s1 FROM (SELECT {_q(g)}, {_q(x)} FROM t{where}) AS w GROUP BY {_q(g)}"
+        if g != x
+        else f"SELECT {_q(g)} FROM t",
         f"SELECT {_q(x)} AS s1 FROM t EXCEPT SELECT {_q(y)} AS s1 FROM t WHERE {_q(y)} > 2",
         f"SELECT {_q(x)} AS s1 FROM t INTERSECT SELECT {_q(y)} AS s1 FROM t WHERE {_q(y)} > 2",
         f"SELECT {_q(g)}, AVG({_q(x)}) AS s1, COUNT({_q(x)}) AS s2 FROM t GROUP BY {_q(g)} HAVING MAX({_q(x)}) > 3",
@@ -53,7 +65,8 @@ def sql_query(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
         f"SELECT {_q(g)}, COUNT(*) AS n FROM t GROUP BY {_q(g)} ORDER BY {_q(g)}",
         f"SELECT {_q(x)}, RANK() OVER (PARTITION BY {_q(g)} ORDER BY {_q(x)}) AS r FROM t{where}",
         f"SELECT SUM(s1) AS s2 FROM (SELECT {_q(g)}, MAX({_q(x)}) AS s1 FROM t GROUP BY {_q(g)}) AS w",
-        f"SELECT a.{_q(x)} AS s1, b.{_q(y)} AS s2 FROM t AS a JOIN (SELECT {_q(y)}, {_q(g)} FROM t LIMIT 0) AS b ON a.{_q(g)} = b.{_q(g)}",
+        f"SELECT a.{_q(x)} AS s1, b.{_q(y)} AS s2 FROM t AS a JOIN (SELECT {_q(y)}, {_q(g)} FROM t LIMIT 0) AS b "
+        f"ON a.{_q(g)} = b.{_q(g)}",
         f"SELECT {_q(x)} FROM t WHERE {_q(x)} = (SELECT MAX({_q(x)}) FROM t)",
         f"SELECT COUNT(*) FILTER (WHERE {_q(x)} > 2) AS n, SUM({_q(x)}) FILTER (WHERE {_q(x)} > 2) AS s1 FROM t",
     ]
@@ -67,16 +80,16 @@ def sql_query(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
         forms += [
             f"SELECT {_q(x)}, (SELECT MAX({_q(z)}) FROM u) AS m FROM t{where}",
             f"SELECT {_q(x)} FROM t WHERE {_q(x)} IN (SELECT {_q(z)} FROM u)",
-            f"SELECT {_q(x)} FROM t WHERE {_q(x)} + 1 IN (SELECT {_q(z)} FROM u) AND {_q(y)} IN (SELECT {_q(z)} FROM u)",
+            f"SELECT {_q(x)} FROM t WHERE {_q(x)} + 1 IN (SELECT {_q(z)} FROM u) "
+            f"AND {_q(y)} IN (SELECT {_q(z)} FROM u)",
             f"SELECT {_q(x)} FROM t WHERE {_q(x)} NOT IN (SELECT {_q(z)} FROM u WHERE {_q(z)} IS NOT NULL)",
             f"SELECT {_q(x)} FROM t WHERE {_q(x)} > (SELECT MIN({_q(z)}) FROM u)",
             f"SELECT t.{_q(x)}, SUM(u.{_q(z)}) AS s1 FROM t JOIN u ON t.{_q(x)} = u.{_q(z)} GROUP BY t.{_q(x)}",
             f"SELECT t.{_q(x)}, t.{_q(y)}, u.{_q(z)} AS s1 FROM t LEFT JOIN u ON t.{_q(x)} = u.{_q(z)}",
-            f"SELECT COUNT(*) AS n FROM t CROSS JOIN u",
+            "SELECT COUNT(*) AS n FROM t CROSS JOIN u",
         ]
         if t.state.most * u.state.most > 30_000:
             forms = forms[:-3]
-    total = False
     height: int | None = None
     numbered = "srt" in t.schema and t.state.is_key({"srt"})
     roll = rng.random()
@@ -89,7 +102,8 @@ def sql_query(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
             text = f'SELECT "srt" FROM t{where} ORDER BY "srt" DESC{limit}'
         order = TOTAL
     elif roll < 0.5 and numbered and x != "srt":
-        text = f'SELECT "srt", ROW_NUMBER() OVER (PARTITION BY {_q(g)} ORDER BY "srt") AS n, SUM({_q(x)}) OVER (PARTITION BY {_q(g)} ORDER BY "srt") AS s1 FROM t{where}'
+        window = f'OVER (PARTITION BY {_q(g)} ORDER BY "srt")'
+        text = f'SELECT "srt", ROW_NUMBER() {window} AS n, SUM({_q(x)}) {window} AS s1 FROM t{where}'
     else:
         text = rng.choice(forms)
         if x == y and f"{_q(x)}, {_q(y)}" in text:
@@ -103,6 +117,4 @@ def sql_query(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
         floats = frozenset(n for n, dtype in schema.items() if holds_floats(dtype))
         return State(order, frozenset(), floats, height, most)
 
-    del inexact, total
-    made: Rule = rule
-    return Step(inputs, f"pl.SQLContext({frames}).execute({text!r})", made)
+    return Step(inputs, f"pl.SQLContext({frames}).execute({text!r})", rule)

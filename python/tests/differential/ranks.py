@@ -175,7 +175,9 @@ def _note_outcome(outcome: QueryOutcome, coverage: Coverage) -> None:
 Work = Callable[[int, Any], pl.DataFrame]
 
 
-def _on_threads(nranks: int, work: Callable[[int], pl.DataFrame], failed: Callable[[int, BaseException], None]) -> list[RankEnd]:
+def _on_threads(
+    nranks: int, work: Callable[[int], pl.DataFrame], failed: Callable[[int, BaseException], None]
+) -> list[RankEnd]:
     ends: list[RankEnd] = [RankEnd() for _ in range(nranks)]
 
     def body(rank: int) -> None:
@@ -185,7 +187,10 @@ def _on_threads(nranks: int, work: Callable[[int], pl.DataFrame], failed: Callab
             ends[rank] = RankEnd(error=error)
             failed(rank, error)
 
-    threads = [threading.Thread(target=body, args=(rank,), name=f"rank-{rank}", daemon=True) for rank in range(nranks)]
+    threads = [
+        threading.Thread(target=body, args=(rank,), name=f"rank-{rank}", daemon=True)
+        for rank in range(nranks)
+    ]
     for thread in threads:
         thread.start()
     end = time.monotonic() + LIMIT_S

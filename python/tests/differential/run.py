@@ -15,9 +15,11 @@ import faulthandler
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -34,13 +36,20 @@ from differential.shrink import shrink
 
 __all__ = ["Report", "check_seed", "main", "run_seeds"]
 
-SWITCHES = ("comm_subexpr_elim", "slice_pushdown", "projection_pushdown", "predicate_pushdown", "comm_subplan_elim")
+SWITCHES = (
+    "comm_subexpr_elim",
+    "slice_pushdown",
+    "projection_pushdown",
+    "predicate_pushdown",
+    "comm_subplan_elim",
+)
 SILENT_S = 120.0
 """Seconds without a sign of life after which a worker is replaced."""
 
 
-def check(case: Case, folder: Path, coverage: Coverage) -> Finding | None:
+def check(case: Case, folder: Path, coverage: Coverage | None = None) -> Finding | None:
     """Run a case and compare; raises Hang."""
+    coverage = Coverage() if coverage is None else coverage
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ends = run_case(case, folder, coverage)
@@ -66,11 +75,19 @@ def _plain(text: str) -> str:
     return re.sub(r"\d+", "0", text)
 
 
+def _stacks() -> str:
+    """Return where the threads are."""
+    with tempfile.TemporaryFile("w+") as file:
+        faulthandler.dump_traceback(file)
+        file.seek(0)
+        return file.read()
+
+
 def _right_without(case: Case, folder: Path) -> list[str]:
     """Return the optimisations of Polars without any one of which the ranks are right: they show where the fault is."""
     found = []
     for name in SWITCHES:
-        if check(replace(case, flags=(*case.flags, name)), folder, Coverage()) is None:
+        if check(replace(case, flags=(*case.flags, name)), folder) is None:
             found.append(name)
     return found
 
@@ -97,8 +114,8 @@ def _work(first: int, step: int, stop: int, shrink_s: float) -> None:
             try:
                 finding = check(case, folder, coverage)
             except Hang:
-                say(event="finding", seed=seed, kind=Kind.HANG, detail="", text=describe(case))
-                faulthandler.dump_traceback()
+                where = _stacks()
+                say(event="finding", seed=seed, kind=Kind.HANG, detail=where, text=describe(case))
                 os._exit(3)
             except Exception:
                 say(event="broken", seed=seed, text=traceback.format_exc() + describe(case))
@@ -115,11 +132,21 @@ def _work(first: int, step: int, stop: int, shrink_s: float) -> None:
                     signature = f"{_early_signature(finding)} {right_without}"
                     seen[signature] += 1
                     if seen[signature] <= 4:
-                        smallest, finding = shrink(case, finding, folder, lambda c: check(c, folder, Coverage()), shrink_s)
+                        smallest, finding = shrink(case, finding, folder, check, shrink_s)
             text = describe(smallest)
             known = known or known_fault(text, finding.kind, finding.detail)
-            say(event="finding", seed=seed, kind=finding.kind, detail=finding.detail, text=text, known=known, right_without=right_without)
-    counters = {name: dict(getattr(coverage, name)) for name in ("streams", "collectives", "functions", "nodes")}
+            say(
+                event="finding",
+                seed=seed,
+                kind=finding.kind,
+                detail=finding.detail,
+                text=text,
+                known=known,
+                right_without=right_without,
+            )
+    counters = {
+        name: dict(getattr(coverage, name)) for name in ("streams", "collectives", "functions", "nodes")
+    }
     say(event="end", coverage=counters)
 
 
@@ -155,7 +182,11 @@ class Report:
 
     def text(self, examples: int = 1) -> str:
         """Return a summary: the findings by what they have in common, the shortest of each written out."""
-        lines = [f"{self.cases} cases, {len(self.unknown)} differences, {len(self.findings) - len(self.unknown)} of known causes, {len(self.broken)} broken"]
+        explained = len(self.findings) - len(self.unknown)
+        lines = [
+            f"{self.cases} cases, {len(self.unknown)} differences, {explained} of known causes, "
+            f"{len(self.broken)} broken"
+        ]
         kinds = collections.Counter(f["kind"] for f in self.unknown)
         lines.append(", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
         causes = collections.Counter(f["known"] for f in self.findings if f.get("known"))
@@ -175,7 +206,10 @@ class Report:
         for broken in self.broken[:5]:
             lines.append(f"\n== broken: seed {broken['seed']}\n{broken['text'][-1500:]}")
         c = self.coverage
-        lines.append(f"\nstreams: {dict(c.streams)}\ncollectives: {dict(c.collectives)}\nnodes: {dict(c.nodes)}\n{len(c.functions)} functions")
+        lines.append(
+            f"\nstreams: {dict(c.streams)}\ncollectives: {dict(c.collectives)}\nnodes: {dict(c.nodes)}"
+        )
+        lines.append(f"{len(c.functions)} functions")
         return "\n".join(lines)
 
 
@@ -198,24 +232,44 @@ def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def run_seeds(first: int, count: int, workers: int = 2, shrink_s: float = 8.0, log: Path | None = None) -> Report:
+def run_seeds(
+    first: int, count: int, workers: int = 2, shrink_s: float = 8.0, log: Path | None = None
+) -> Report:
     """Run ``count`` seeds from ``first`` on so many processes."""
-    import threading
-
     report = Report()
     lock = threading.Lock()
-    logfile = log.open("w") if log is not None else None
-    errors = tempfile.TemporaryFile("w+")
+
+    def note(event: Mapping[str, Any]) -> None:
+        with lock:
+            report.add(event)
+            if log is not None and event["event"] != "begin":
+                with log.open("a") as file:
+                    file.write(json.dumps(event) + "\n")
 
     def drive(number: int) -> None:
         seed = first + number
         while seed < first + count:
-            command = [sys.executable, "-m", "differential.run", "--worker", str(seed), str(workers), str(first + count), str(shrink_s)]
-            environment = {**os.environ, "RUST_BACKTRACE": "0", "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2")}
+            command = [
+                sys.executable,
+                "-m",
+                "differential.run",
+                "--worker",
+                str(seed),
+                str(workers),
+                str(first + count),
+                str(shrink_s),
+            ]
+            environment = {
+                **os.environ,
+                "RUST_BACKTRACE": "0",
+                "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
+            }
             # The tests' folder, under pytest too.
             paths = [str(Path(__file__).parents[1]), environment.get("PYTHONPATH", "")]
             environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+            )
             last = seed
             timer = threading.Timer(SILENT_S, process.kill)
             timer.start()
@@ -227,20 +281,23 @@ def run_seeds(first: int, count: int, workers: int = 2, shrink_s: float = 8.0, l
                 last = event.get("seed", last)
                 ended = ended or event["event"] == "end"
                 found_here = event["event"] == "finding"
-                with lock:
-                    report.add(event)
-                    if logfile is not None and event["event"] != "begin":
-                        logfile.write(json.dumps(event) + "\n")
-                        logfile.flush()
+                note(event)
             timer.cancel()
             status = process.wait()
             if ended:
                 return
             if not found_here:
-                with lock:
-                    report.add({"event": "finding", "seed": last, "kind": Kind.CRASH, "detail": f"the process ended with {status}", "text": f"# seed {last}"})
-                    if logfile is not None:
-                        logfile.write(json.dumps(report.findings[-1]) + "\n")
+                kind = Kind.HANG if status == -signal.SIGKILL else Kind.CRASH
+                text = f"the process ended with {status}"
+                note(
+                    {
+                        "event": "finding",
+                        "seed": last,
+                        "kind": kind,
+                        "detail": text,
+                        "text": f"# seed {last}",
+                    }
+                )
             seed = last + workers
 
     threads = [threading.Thread(target=drive, args=(number,)) for number in range(workers)]
@@ -248,9 +305,6 @@ def run_seeds(first: int, count: int, workers: int = 2, shrink_s: float = 8.0, l
         thread.start()
     for thread in threads:
         thread.join()
-    if logfile is not None:
-        logfile.close()
-    errors.close()
     return report
 
 
@@ -263,7 +317,7 @@ def _show(seed: int, *, small: bool) -> int:
         faulthandler.dump_traceback_later(60)
         finding = check(case, folder, coverage)
         if finding is not None and small:
-            case, finding = shrink(case, finding, folder, lambda c: check(c, folder, Coverage()), 60.0)
+            case, finding = shrink(case, finding, folder, check, 60.0)
             print("\n# smallest\n" + describe(case))
         for engine in ENGINES:
             answer = Reference(case, folder).answer(engine)
@@ -281,13 +335,19 @@ def _show(seed: int, *, small: bool) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says; the exit status is 1 if something differs."""
-    parser = argparse.ArgumentParser(prog="python -m differential.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m differential.run",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seed", type=int, help="run one case and show it")
     parser.add_argument("--shrink", action="store_true", help="make it as small as possible first")
     parser.add_argument("--seeds", type=int, default=1000, help="how many cases")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--shrink-seconds", type=float, default=6.0, help="time to make a failing case smaller")
+    parser.add_argument(
+        "--shrink-seconds", type=float, default=6.0, help="time to make a failing case smaller"
+    )
     parser.add_argument("--log", type=Path, help="write every finding as a line of JSON")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -298,6 +358,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.seed is not None:
         return _show(given.seed, small=given.shrink)
     start = time.monotonic()
+    if given.log is not None:
+        given.log.unlink(missing_ok=True)
     report = run_seeds(given.first, given.seeds, given.workers, given.shrink_seconds, given.log)
     print(report.text())
     print(f"{time.monotonic() - start:.0f} s")

@@ -15,7 +15,7 @@ from differential.tables import Table
 
 __all__ = ["alike", "shrink"]
 
-Check = Callable[[Case], Finding | None]
+Check = Callable[[Case, Path], Finding | None]
 
 
 def alike(first: Finding, second: Finding | None) -> bool:
@@ -38,7 +38,7 @@ def shrink(case: Case, finding: Finding, folder: Path, check: Check, seconds: fl
                 return case, finding
             for table in candidate.tables:
                 table.write(folder)
-            found = check(candidate)
+            found = check(candidate, folder)
             if alike(finding, found):
                 assert found is not None
                 case, finding, improved = candidate, found, True
@@ -69,7 +69,11 @@ def _candidates(case: Case, folder: Path) -> Iterator[Case]:
     for number, table in enumerate(case.tables):
         for smaller in _smaller(table):
             tables = [*case.tables[:number], smaller, *case.tables[number + 1 :]]
-            found = with_lines(replace(case, tables=tables), case.lines, folder) if smaller.kind == "frame" else None
+            found = (
+                with_lines(replace(case, tables=tables), case.lines, folder)
+                if smaller.kind == "frame"
+                else None
+            )
             yield found or replace(case, tables=tables)
 
 

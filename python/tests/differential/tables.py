@@ -92,13 +92,19 @@ COLUMNS: Mapping[str, Column] = {
     "d": Column((pl.Date(), pl.Datetime("us")), _days),
     "dtm": Column((pl.Datetime("us"), pl.Datetime("ns"), pl.Datetime("ms")), _times(1)),
     "tns": Column((pl.Datetime("ns"),), lambda r, _: r.randrange(-5, 5) * 1000 + r.choice([0, 1, 999])),
-    "dur": Column((pl.Duration("us"), pl.Duration("ms"), pl.Duration("ns")), lambda r, _: dt.timedelta(hours=r.randrange(-5, 50))),
+    "dur": Column(
+        (pl.Duration("us"), pl.Duration("ms"), pl.Duration("ns")),
+        lambda r, _: dt.timedelta(hours=r.randrange(-5, 50)),
+    ),
     "tm": Column((pl.Time(),), lambda r, _: dt.time(r.randrange(24), r.randrange(60), r.randrange(60))),
     "l": Column((pl.List(pl.Int64()), pl.List(pl.Int16())), _list_of(_of(*_SMALL, None))),
     "ls": Column((pl.List(pl.String()),), _list_of(_of("a", "b", _LONG)), nulls=False),
     "l2": Column((pl.List(pl.Int64()),), lambda r, _: [r.randrange(6)], nulls=False),
     "ll": Column((pl.List(pl.List(pl.Int64())),), _list_of(_list_of(_of(*_SMALL)))),
-    "st": Column((pl.Struct({"x": pl.Int64(), "y": pl.String()}),), lambda r, _: {"x": r.choice([None, 0, 1, 2]), "y": r.choice("pq")}),
+    "st": Column(
+        (pl.Struct({"x": pl.Int64(), "y": pl.String()}),),
+        lambda r, _: {"x": r.choice([None, 0, 1, 2]), "y": r.choice("pq")},
+    ),
     "sl": Column((pl.List(pl.Struct({"x": pl.Int64()})),), _list_of(lambda r, _: {"x": r.randrange(3)})),
     "bin": Column((pl.Binary(),), _of(b"ab", b"cd", b"", b"\x00\xff", b"YWI=", _LONG.encode())),
     "dec": Column((pl.Decimal(10, 2), pl.Decimal(38, 2)), lambda r, _: Decimal(r.randrange(-500, 500)) / 100),
@@ -107,12 +113,33 @@ COLUMNS: Mapping[str, Column] = {
     "sa": Column((pl.Array(pl.String(), 2),), lambda r, _: [r.choice("pq"), "q"]),
     "c": Column((pl.Categorical(), pl.String()), _of(*_CATEGORIES)),
     "e": Column((pl.Enum(_CATEGORIES), pl.Categorical()), _of(*_CATEGORIES)),
-    "dtz": Column((pl.Datetime("us", "Europe/Paris"), pl.Datetime("us", "UTC")), lambda r, _: _EPOCH.replace(tzinfo=dt.timezone.utc) + dt.timedelta(hours=r.randrange(48))),
+    "dtz": Column(
+        (pl.Datetime("us", "Europe/Paris"), pl.Datetime("us", "UTC")),
+        lambda r, _: _EPOCH.replace(tzinfo=dt.UTC) + dt.timedelta(hours=r.randrange(48)),
+    ),
 }
 """By name, the columns that a table may have besides ``srt``, the number of the row."""
 
 PLAIN = ("i", "j", "k", "h", "g", "f", "t", "b", "u", "d", "s")
-_NO_CSV = {"l", "ls", "l2", "ll", "st", "sl", "bin", "nul", "a", "sa", "dur", "i128", "w", "tns", "dtz", "f", "dec"}
+_NO_CSV = {
+    "l",
+    "ls",
+    "l2",
+    "ll",
+    "st",
+    "sl",
+    "bin",
+    "nul",
+    "a",
+    "sa",
+    "dur",
+    "i128",
+    "w",
+    "tns",
+    "dtz",
+    "f",
+    "dec",
+}
 _NDJSON = {"i", "j", "k", "h", "f32", "b", "b2", "s", "t", "sd", "l", "ls", "l2", "st", "sl", "g"}
 _NDJSON_TYPES = (pl.Int64, pl.Int32, pl.Float64, pl.Float32, pl.Boolean, pl.String, pl.List, pl.Struct)
 
@@ -156,7 +183,9 @@ class Table:
         for number, part in enumerate(self.parts()):
             path = target / f"{number:02}.{self.kind}"
             if self.kind == "parquet":
-                part.write_parquet(path, row_group_size=self.options["row_group_size"], statistics=self.options["statistics"])
+                part.write_parquet(
+                    path, row_group_size=self.options["row_group_size"], statistics=self.options["statistics"]
+                )
             else:
                 getattr(part, f"write_{self.kind}")(path)
 
@@ -168,7 +197,11 @@ class Table:
             return f"pl.scan_parquet(folder / {self.name!r}, hive_partitioning=True)"
         pattern = "*" if len(self.cuts) > 2 else "00"
         path = f"folder / '{self.name}' / '{pattern}.{self.kind}'"
-        schema = f", schema={self.name}_schema" if self.kind in ("csv", "ndjson") and self.options["schema"] else ""
+        schema = (
+            f", schema={self.name}_schema"
+            if self.kind in ("csv", "ndjson") and self.options["schema"]
+            else ""
+        )
         return f"pl.scan_{self.kind}({path}{schema}{self.options.get('extra', '')})"
 
     def variables(self, rank: int | None) -> dict[str, object]:
@@ -190,7 +223,16 @@ def _usable(name: str, dtype: pl.DataType, kind: str) -> bool:
 
 def _height(rng: random.Random) -> int:
     return rng.choice(
-        [0, 1, 2, rng.randrange(1, 8), rng.randrange(8, 30), rng.randrange(8, 60), rng.randrange(30, 200), rng.randrange(200, 3000 if rng.random() < 0.93 else 20_000)]
+        [
+            0,
+            1,
+            2,
+            rng.randrange(1, 8),
+            rng.randrange(8, 30),
+            rng.randrange(8, 60),
+            rng.randrange(30, 200),
+            rng.randrange(200, 3000 if rng.random() < 0.93 else 20_000),
+        ]
     )
 
 
@@ -267,7 +309,11 @@ def random_table(rng: random.Random, name: str, nranks: int) -> Table:
     if kind == "frame":
         return Table(name, frame, kind, _cuts(rng, height, nranks))
     if kind == "hive":
-        by = [c for c in ("g", "k", "t", "j", "u8", "d", "b2") if c in frame.columns and frame.schema[c] in (pl.String, pl.Int64, pl.Int32, pl.Date)]
+        by = [
+            c
+            for c in ("g", "k", "t", "j", "u8", "d", "b2")
+            if c in frame.columns and frame.schema[c] in (pl.String, pl.Int64, pl.Int32, pl.Date)
+        ]
         if not by or frame.width < 2 or not height or frame[by[0]].null_count():
             kind = "parquet"
         else:
@@ -279,5 +325,7 @@ def random_table(rng: random.Random, name: str, nranks: int) -> Table:
         "schema": kind == "csv" or not height or rng.random() < 0.7,
     }
     if rng.random() < 0.15 and kind in ("parquet", "csv", "ipc"):
-        options["extra"] = rng.choice([", row_index_name='ri'", ", n_rows=5", ", include_file_paths='path'", ", rechunk=True"])
+        options["extra"] = rng.choice(
+            [", row_index_name='ri'", ", n_rows=5", ", include_file_paths='path'", ", rechunk=True"]
+        )
     return Table(name, frame, kind, _cuts(rng, height, files), options)

@@ -1,4 +1,4 @@
-"""Random queries on ranks that are processes: what processes do not share, such as codes of categories, shows here only."""
+"""Random queries on ranks that are processes: what processes do not share shows here only."""
 
 from __future__ import annotations
 
@@ -12,8 +12,21 @@ SEEDS = 80
 
 
 def test_answers_of_processes_are_those_of_polars() -> None:
-    command = [find_rrun(), "-n", "2", sys.executable, "-m", "differential.processes", "--first", "5000", "--seeds", str(SEEDS)]
+    command = [
+        find_rrun(),
+        "-n",
+        "2",
+        sys.executable,
+        "-m",
+        "differential.processes",
+        "--first",
+        "5000",
+        "--seeds",
+        str(SEEDS),
+    ]
     folder = Path(__file__).parents[1]
-    job = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
+    job = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240
+    )
     assert f"{SEEDS} cases on 2 processes, 0 differences" in job.stdout, job.stdout + job.stderr
     assert job.returncode == 0, job.stderr

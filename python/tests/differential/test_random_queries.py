@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from differential import known
-from differential.run import Report, run_seeds
 
 from cudf_polars.lower import physical
 from cudf_polars.plan.functions import FUNCTIONS
+from differential import known
+from differential.run import Report, run_seeds
 
 SEEDS = 1000
 FUNCTIONS_AT_LEAST = 200
@@ -28,7 +28,9 @@ def test_every_seed_was_run(report: Report) -> None:
 
 
 def _kinds(base: type) -> set[str]:
-    return {base.__name__ for base in base.__subclasses__()} | {n for b in base.__subclasses__() for n in _kinds(b)}
+    return {base.__name__ for base in base.__subclasses__()} | {
+        n for b in base.__subclasses__() for n in _kinds(b)
+    }
 
 
 def test_every_kind_of_stream_occurs(report: Report) -> None:

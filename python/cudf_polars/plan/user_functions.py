@@ -1,11 +1,13 @@
 """A text of the user's Python functions in a query, so that ranks notice when theirs differ.
 
-Polars prints a function as its address. Here it is told by its code, its constants and the plain values that it takes
-from around it; what those are called, and in which file and line it stands, does not count.
+Polars prints a function as its address. Here it is told by its code and its constants, and those of the functions that
+it holds. The values that it takes from around it do not count (its rank may well be among them), nor do the file and
+the line in which it stands.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import pickle
@@ -56,26 +58,19 @@ def _pickles(form: Any) -> Iterator[bytes]:
 
 def _describe(value: Any, depth: int) -> str:
     if isinstance(value, _PLAIN):
-        return repr(value)
+        return type(value).__name__
     if depth == 0:
         return type(value).__qualname__
     inner = functools.partial(_describe, depth=depth - 1)
     if isinstance(value, types.CodeType):
-        consts = ", ".join(inner(c) for c in value.co_consts)
+        consts = ", ".join(repr(c) if isinstance(c, _PLAIN) else inner(c) for c in value.co_consts)
         return f"code({value.co_code.hex()}; {consts}; {value.co_names}; {value.co_argcount})"
     if isinstance(value, types.FunctionType):
-        if value.__module__.split(".", 1)[0] == "polars":
-            parts: list[Any] = [value.__qualname__]
-        else:
-            parts = [value.__code__, value.__defaults__, value.__kwdefaults__]
-            known = value.__globals__
-            names = [n for n in value.__code__.co_names if n in known]
-            parts += [known[n] for n in names if isinstance(known[n], _PLAIN)]
+        ours = (value.__module__ or "").split(".", 1)[0] == "polars"
+        parts: list[Any] = [value.__qualname__ if ours else value.__code__]
         for cell in value.__closure__ or ():
-            try:
+            with contextlib.suppress(ValueError):  # an empty cell
                 parts.append(cell.cell_contents)
-            except ValueError:
-                parts.append("(empty)")
         return f"function({', '.join(map(inner, parts))})"
     if isinstance(value, types.MethodType):
         return f"method({inner(value.__func__)}, {type(value.__self__).__qualname__})"

@@ -46,11 +46,20 @@ def test_what_fails_on_one_rank_fails_on_all() -> None:
 
 def test_different_functions_are_noticed() -> None:
     def work(transport):  # type: ignore[no-untyped-def]
-        add = transport.rank  # a plain value that the function takes from around it
-        step = pl.col("a").map_elements(lambda v: v + add, return_dtype=pl.Int64)
+        function = (lambda v: v + 1) if transport.rank else (lambda v: v + 2)
+        step = pl.col("a").map_elements(function, return_dtype=pl.Int64)
         return run_query(pl.LazyFrame({"a": [1]}).with_columns(step), transport, options=TINY)
 
     assert all(isinstance(error, QueryMismatchError) for error in each_rank(2, work))
+
+
+def test_a_function_may_know_its_rank() -> None:
+    def work(transport):  # type: ignore[no-untyped-def]
+        rank = transport.rank
+        step = pl.col("a").map_elements(lambda v: v + rank, return_dtype=pl.Int64)
+        return run_query(pl.LazyFrame({"a": [1]}).with_columns(step), transport, options=TINY).frame
+
+    assert pl.concat(each_rank(2, work))["a"].to_list() == [1, 2]
 
 
 def test_equal_functions_from_different_lines_are_not() -> None:
@@ -65,11 +74,11 @@ def test_equal_functions_from_different_lines_are_not() -> None:
 @pytest.mark.parametrize("make", ["map_batches", "group"])
 def test_different_opaque_steps_are_noticed(make: str) -> None:
     def work(transport):  # type: ignore[no-untyped-def]
-        lf, rank = pl.LazyFrame({"a": [1]}), transport.rank
+        lf = pl.LazyFrame({"a": [1]})
+        function = (lambda frame: frame.head(1)) if transport.rank else (lambda frame: frame.head(2))
         if make == "map_batches":
-            return run_query(lf.map_batches(lambda frame: frame.head(rank)), transport, options=TINY)
-        schema = {"a": pl.Int64}
-        query = lf.group_by("a").map_groups(lambda frame: frame.head(rank), schema=schema)
+            return run_query(lf.map_batches(function), transport, options=TINY)
+        query = lf.group_by("a").map_groups(function, schema={"a": pl.Int64})
         return run_query(query, transport, options=TINY)
 
     assert all(isinstance(error, QueryMismatchError) for error in each_rank(2, work))

@@ -63,7 +63,9 @@ def _describe(value: Any, depth: int) -> str:
         return type(value).__qualname__
     inner = functools.partial(_describe, depth=depth - 1)
     if isinstance(value, types.CodeType):
-        consts = ", ".join(repr(c) if isinstance(c, _PLAIN) else inner(c) for c in value.co_consts)
+        consts = ", ".join(
+            inner(c) if isinstance(c, types.CodeType) else _constant(c) for c in value.co_consts
+        )
         return f"code({value.co_code.hex()}; {consts}; {value.co_names}; {value.co_argcount})"
     if isinstance(value, types.FunctionType):
         ours = (value.__module__ or "").split(".", 1)[0] == "polars"
@@ -93,3 +95,8 @@ def _attributes(value: object) -> list[str]:
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     names = [*vars(value), *slots] if hasattr(value, "__dict__") else slots
     return sorted(name for name in names if hasattr(value, name) and not name.startswith("__"))
+
+
+def _constant(value: Any) -> str:
+    # the order of a set of texts differs between processes
+    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)

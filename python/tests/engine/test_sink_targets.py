@@ -132,11 +132,8 @@ class _NoCluster(ClusterEngine):
         here = ClusterInfo.local()
         super().__init__(StreamingOptions(), ["a", "b"], [here, here])
 
-    def _ask(self, epoch, method, arguments):
+    def _ask(self, query, arguments, stop):
         raise AssertionError("a rank was asked")
-
-    def _stop_asking(self) -> None:
-        pass
 
     def _close(self) -> None:
         pass

@@ -6,6 +6,7 @@ what a cluster adds, and a set of ranks that is lost can be replaced within a se
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import functools
 import multiprocessing
@@ -18,7 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from cudf_polars.engine.cluster import ClusterEngine, Lost, Question, ShutDown
+from cudf_polars.engine.cluster import ClusterEngine, GivenUp, Lost, Question
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import RankSettings
 from cudf_polars.engine.rank_host import RankHost, RankPlan
@@ -91,7 +92,6 @@ class RankProcesses(ClusterEngine):
         self._calls: list[Connection] = []
         self._processes: list[Any] = []
         self._lost = False
-        self._stop, self._stopped = multiprocessing.Pipe()
         options = StreamingOptions()
         settings = RankSettings(options, options.to_rapidsmpf_options(), execution)
         try:
@@ -151,19 +151,27 @@ class RankProcesses(ClusterEngine):
             raise answer
         return answer
 
-    def _ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
+    def _ask(
+        self,
+        query: Question,
+        arguments: Sequence[tuple[Any, ...]],
+        stop: concurrent.futures.Future[None],
+    ) -> Sequence[bytes | Lost]:
         self.fallbacks = []
+        stopped, sender = multiprocessing.Pipe(duplex=False)
+        stop.add_done_callback(lambda _: sender.close())
         try:
-            return self._ask_ranks(query, arguments)
+            return self._ask_ranks(query, arguments, stopped)
         except BaseException:
             # The user's Ctrl-C, or a test's time limit: nobody knows what the ranks are at.
             self._lost = True
             raise
+        finally:
+            stopped.close()
 
-    def _stop_asking(self) -> None:
-        self._stop.send(None)
-
-    def _ask_ranks(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
+    def _ask_ranks(
+        self, query: Question, arguments: Sequence[tuple[Any, ...]], stopped: Connection
+    ) -> list[bytes | Lost]:
         answers: dict[int, bytes | Lost] = {}
         surroundings = _surroundings()
         for rank, (calls, given) in enumerate(zip(self._calls, arguments, strict=True)):
@@ -173,9 +181,9 @@ class RankProcesses(ClusterEngine):
                 answers[rank] = self._lose(rank)
         while len(answers) < self.nranks:
             waiting = {self._calls[rank]: rank for rank in range(self.nranks) if rank not in answers}
-            ready = wait([*waiting, self._stopped], _GRACE_SECONDS if self._lost else None)
-            if self._stopped in ready:
-                raise ShutDown
+            ready = wait([*waiting, stopped], _GRACE_SECONDS if self._lost else None)
+            if stopped in ready:
+                raise GivenUp
             for calls, rank in waiting.items():
                 if calls not in ready:
                     continue

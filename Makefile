@@ -48,6 +48,7 @@ help:
 	@echo "make fuzz         fuzzers of all that comes from outside, under ASan and UBSan: SECONDS=600 each"
 	@echo "make test-gpu     all tests that are not about the CPU, on this machine's GPUs"
 	@echo "make test-long    many more random programs of collectives: PROGRAMS=20000"
+	@echo "make test-queries   random queries compared with Polars: SEEDS=50000 FIRST=0"
 	@echo "make test-repeat  collectives between processes, 50 times each: REPEATS=50"
 	@echo "make test-polars-suite  Polars' own tests on 2 ranks: POLARS_TESTS=<archive or folder of them>"
 
@@ -200,6 +201,13 @@ test-polars-suite: build
 	@status=0; for mode in "" --tiny; do \
 	    $(BIN)/python scripts/polars_suite.py $$mode --fallbacks || status=1; \
 	done; exit $$status
+
+# Random queries on ranks of one process against Polars' own answers, on two processes; what differs is printed by cause.
+SEEDS ?= 50000
+FIRST ?= 0
+test-queries: build
+	@mkdir -p $(RESULTS)
+	PYTHONPATH=python/tests $(BIN)/python -m differential.run --first $(FIRST) --seeds $(SEEDS) --log $(RESULTS)/queries.jsonl
 
 lint: $(VENV)/.ready
 	@$(BIN)/python scripts/lint.py --junit $(RESULTS)/lint.xml

@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -296,6 +297,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.tests is None:
         parser.error("name Polars' tests: --tests ARCHIVE_OR_FOLDER, or POLARS_TESTS")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that pytest ends, too
     build = given.build.resolve()
     build.mkdir(parents=True, exist_ok=True)
     folder = unpack(given.tests, build)

@@ -1,6 +1,8 @@
 // What comes first on a connection between ranks over UCX, before either knows the other: the communicator's own messages
 // and the addresses of roots.
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <stdexcept>
 
@@ -20,17 +22,29 @@ constexpr std::uint8_t kinds = 2;
 // As UCX writes it: a version, the worker's number, a transport.
 Bytes const own_address{0x91, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
 
-Token token() {
-    std::array<std::uint8_t, Token::size> bytes{};
-    bytes.fill(0x5a);
-    return Token{bytes};
+Token const token{std::array<std::uint8_t, Token::size>{7, 1, 2}};
+
+void decode_join(std::span<std::uint8_t const> message) {
+    // As one that shows the token does: without it nothing behind it is read.
+    auto shown = copied(message);
+    std::copy(
+        token.bytes().begin(),
+        token.bytes().begin() + static_cast<std::ptrdiff_t>(std::min(shown.size() - 1, Token::size)),
+        shown.begin() + 1);
+    Bytes again;
+    if (takes([&] { again = JoinMessage::decode(shown, token).encode(token); })) {
+        require(again == shown, "a message says the same again");
+    }
+    Token const other{std::array<std::uint8_t, Token::size>{8}};
+    require(
+        !takes([&] { static_cast<void>(JoinMessage::decode(shown, other)); }),
+        "another job's process stays out");
 }
 
-// `join` alone takes the job's token.
-template <typename Message, typename... Secret>
-void decode(std::span<std::uint8_t const> message, Secret const&... secret) {
+template <typename Message>
+void decode(std::span<std::uint8_t const> message) {
     Bytes again;
-    if (takes([&] { again = Message::decode(message, secret...).encode(secret...); })) {
+    if (takes([&] { again = Message::decode(message).encode(); })) {
         require(again == copied(message), "a message says the same again");
     }
 }
@@ -43,7 +57,7 @@ void read_control_message(std::span<std::uint8_t const> input) {
     }
     switch (*kind) {
         case ControlKind::join:
-            return decode<JoinMessage>(message, token());
+            return decode_join(message);
         case ControlKind::assign:
             return decode<AssignMessage>(message);
         case ControlKind::refuse:
@@ -62,12 +76,10 @@ void read_address(std::span<std::uint8_t const> input) {
     // Sealed as ours are, so that more than the seal is looked at; or as it came.
     bool const seal = !input.empty() && (input[0] & 1) != 0;
     auto const bytes = input.empty() ? Bytes{} : copied(input.subspan(1));
-    auto const address = seal ? seal_address(bytes, token()) : bytes;
-    std::optional<RootAddress> root;
-    if (takes<std::invalid_argument>([&] { root = checked_address(address, own_address); })) {
-        require(
-            is_sealed(address) && seal_address(root->address, root->token) == address,
-            "what was sealed is what comes out");
+    auto const address = seal ? seal_address(bytes, token) : bytes;
+    Bytes ucx;
+    if (takes<std::invalid_argument>([&] { ucx = checked_address(address, own_address).address; })) {
+        require(!seal || (is_sealed(address) && ucx == bytes), "what was sealed is what comes out");
     }
 }
 
@@ -85,7 +97,7 @@ void read_input(std::span<std::uint8_t const> bytes) {
 std::vector<Bytes> seeds() {
     std::vector<Bytes> all;
     for (auto const& message :
-         {JoinMessage{3, own_address}.encode(token()), AssignMessage{2, Bytes(100, 7)}.encode(),
+         {JoinMessage{3, own_address}.encode(token), AssignMessage{2, Bytes(100, 7)}.encode(),
           RefuseMessage{"all 3 ranks have joined already"}.encode(),
           TableMessage{{own_address, own_address, own_address}}.encode(),
           BarrierMessage{ControlKind::arrive, 1}.encode(), BarrierMessage{ControlKind::release, 1}.encode(),
@@ -97,7 +109,7 @@ std::vector<Bytes> seeds() {
     };
     add_address(0, own_address);
     add_address(1, own_address);
-    add_address(0, seal_address(own_address, token()));
+    add_address(0, seal_address(own_address, token));
     return all;
 }
 

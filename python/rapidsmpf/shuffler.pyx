@@ -226,7 +226,7 @@ cdef class Shuffler:
         Parameters
         ----------
         timeout
-            Seconds; None: no limit.
+            Seconds; None: the option ``collective_timeout`` (30 min), ``math.inf``: no limit.
 
         Returns
         -------
@@ -256,7 +256,7 @@ cdef class Shuffler:
         pid
             The partition.
         timeout
-            Seconds; None: no limit.
+            Seconds; None: the option ``collective_timeout`` (30 min), ``math.inf``: no limit.
 
         Raises
         ------
@@ -319,7 +319,7 @@ cdef class Shuffler:
         Parameters
         ----------
         timeout
-            Seconds; None: no limit.
+            Seconds; None: the option ``collective_timeout`` (30 min), ``math.inf``: no limit.
 
         Raises
         ------

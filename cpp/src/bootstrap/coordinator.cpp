@@ -17,6 +17,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/core/fork.hpp>
 #include <rapidsmpf/core/host_name.hpp>
 
 namespace rapidsmpf::bootstrap {
@@ -137,6 +138,7 @@ struct Coordinator::State {
     }
 
     Rank const rank;
+    std::uint32_t ping_ms{0};  // how often the coordinator says that it is there; 0: it does not
     FileDescriptor socket;
     EventDescriptor stop_event;
     std::mutex send_mutex;  // keeps messages whole
@@ -155,7 +157,7 @@ struct Coordinator::State {
     bool closed{false};  // the connection has ended
     Said said{Said::nothing};
 
-    pid_t owner{::getpid()};
+    HomeProcess home;
     std::thread thread;
 };
 
@@ -180,13 +182,13 @@ Coordinator::Coordinator(Membership const& membership, std::chrono::milliseconds
     }
     RAPIDSMPF_EXPECTS(
         answer->type == MessageType::welcome, "unexpected answer of the coordinator", FormatError);
-    static_cast<void>(Welcome::decode(answer->payload));
+    state_->ping_ms = Welcome::decode(answer->payload).ping_ms;
     state_->thread =
         std::thread{[state = state_, in = std::move(in)]() mutable { state->run(std::move(in)); }};
 }
 
 Coordinator::~Coordinator() {
-    if (state_->owner != ::getpid()) {
+    if (!state_->home.is_here()) {
         // A fork has the object but not the thread, which must not be joined or detached here; and the connection
         // is the parent's. So the state stays, for the life of the fork.
         static_cast<void>(std::make_unique<std::shared_ptr<State>>(std::move(state_)).release());
@@ -206,14 +208,26 @@ void Coordinator::State::run(FrameBuffer in) noexcept {
     std::string why{"the coordinator (rrun) closed the connection: it has ended or was killed"};
     std::array<std::uint8_t, 65536> bytes;  // NOLINT: filled by recv
     std::array waiting{pollfd{socket.get(), POLLIN, 0}, pollfd{stop_event.get(), POLLIN, 0}};
+    int const pause = ping_ms > 0 ? static_cast<int>(ping_ms) : -1;
+    int silent = 0;
     try {
         for (;;) {
             while (auto const frame = in.next()) {
                 handle(*frame);
             }
-            if (::poll(waiting.data(), waiting.size(), -1) < 0) {
-                continue;  // EINTR
+            auto const ready = ::poll(waiting.data(), waiting.size(), pause);
+            if (ready == 0 && ++silent > pings_in_silence) {
+                // Pauses are counted, not the clock: this process may have been stopped together with the other.
+                why =
+                    std::string{silent_coordinator} + " for " + std::to_string(silent * ping_ms / 1000)
+                    + " s (the option liveness_timeout): it is stopped, or its machine or the network is "
+                      "gone";
+                break;
             }
+            if (ready <= 0) {
+                continue;
+            }
+            silent = 0;
             if (waiting[0].revents != 0) {
                 auto const got = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
                 if (got < 0 && errno == EINTR) {
@@ -258,6 +272,10 @@ void Coordinator::State::handle(Frame const& frame) {
             fail(RankFailure{failed.rank, failed.host, failed.pid, failed.reason});
             break;
         }
+        case MessageType::ping:
+            Ping::decode(frame.payload);
+            (void)say(Pong::encode());
+            break;
         case MessageType::left: {
             auto const who = Left::decode(frame.payload).rank;
             std::unique_lock lock{mutex};
@@ -318,6 +336,7 @@ void Coordinator::stop() {
 }
 
 void Coordinator::put(std::string const& key, Bytes value) {
+    state_->home.require("connection to the coordinator");
     RAPIDSMPF_EXPECTS(
         key.size() <= max_key_size && value.size() <= max_value_size,
         "a key may have 1 KiB and a value 16 MiB", std::invalid_argument);
@@ -333,6 +352,7 @@ void Coordinator::put(std::string const& key, Bytes value) {
 
 std::vector<Bytes> Coordinator::ask(
     std::uint64_t request, Bytes const& message, std::string const& what, std::chrono::milliseconds timeout) {
+    state_->home.require("connection to the coordinator");
     state_->say(message);
     std::unique_lock lock{state_->mutex};
     auto const answered = state_->changed.wait_for(
@@ -402,6 +422,9 @@ void Coordinator::convict(Rank culprit, std::string const& reason) {
 }
 
 void Coordinator::give_up(Abort const& message) {
+    if (!state_->home.is_here()) {
+        return;  // a fork does not speak for its parent
+    }
     {
         std::lock_guard const lock{state_->mutex};
         if (state_->said != State::Said::nothing) {
@@ -413,6 +436,9 @@ void Coordinator::give_up(Abort const& message) {
 }
 
 void Coordinator::leave(std::chrono::milliseconds patience) {
+    if (!state_->home.is_here()) {
+        return;
+    }
     if (patience.count() > 0) {
         try {
             // The last thing that every rank does.

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include <poll.h>
-#include <unistd.h>
 
 #include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/core/fork.hpp>
 
 namespace rapidsmpf::bootstrap {
 
@@ -19,9 +19,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-CoordinatorServer::Settings listening_at(SocketAddress const& address) {
+CoordinatorServer::Settings settings_of(SocketAddress const& address, config::Options const& options) {
     CoordinatorServer::Settings settings;
     settings.listen = address;
+    settings.silence_limit = silence_limit(options);
     return settings;
 }
 
@@ -36,10 +37,10 @@ CoordinatorServer::Events logged_by(CoordinatorThread::Log const& log) {
 struct CoordinatorThread::State {
     State(
         std::int32_t nranks, Token const& token, SocketAddress const& listen, Log log_,
-        std::chrono::milliseconds farewell_)
+        std::chrono::milliseconds farewell_, config::Options const& options)
         : log{std::move(log_)},
           farewell{farewell_},
-          server{nranks, token, logged_by(log), listening_at(listen)} {}
+          server{nranks, token, logged_by(log), settings_of(listen, options)} {}
 
     void run() noexcept {
         // Signals are the process's business.
@@ -77,20 +78,20 @@ struct CoordinatorThread::State {
     std::chrono::milliseconds const farewell;
     CoordinatorServer server;  // the thread's, once that runs
     EventDescriptor stop;
-    pid_t owner{::getpid()};
+    HomeProcess home;
     std::thread thread;
 };
 
 CoordinatorThread::CoordinatorThread(
     std::int32_t nranks, Token const& token, SocketAddress const& listen, Log log,
-    std::chrono::milliseconds farewell)
-    : state_{std::make_unique<State>(nranks, token, listen, std::move(log), farewell)},
+    std::chrono::milliseconds farewell, config::Options const& options)
+    : state_{std::make_unique<State>(nranks, token, listen, std::move(log), farewell, options)},
       address_{state_->server.address()} {
     state_->thread = std::thread{[state = state_.get()] { state->run(); }};
 }
 
 CoordinatorThread::~CoordinatorThread() {
-    if (state_->owner != ::getpid()) {
+    if (!state_->home.is_here()) {
         // A fork has the object but not the thread; it stays, for the life of the fork.
         static_cast<void>(state_.release());
         return;

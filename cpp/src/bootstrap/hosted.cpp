@@ -48,7 +48,9 @@ class HostedLiveness final : public Liveness {
                         failed(
                             RankFailure{
                                 0, name, pid,
-                                "it ended or was killed (the coordinator that it hosts is gone)"});
+                                failure.reason.starts_with(silent_coordinator)
+                                    ? "it is silent, and hosts the coordinator: " + failure.reason
+                                    : "it ended or was killed (the coordinator that it hosts is gone)"});
                     }
                 },
                 [left = std::move(events.left), host_left](Rank rank) {
@@ -93,8 +95,9 @@ bool Invitation::reaches_this_host() const {
     return !address.host.starts_with("127.") || host == host_name();
 }
 
-HostedCoordinator::HostedCoordinator(Rank nranks, std::string const& interface, CoordinatorThread::Log log)
-    : coordinator_{nranks, token_, any_port_of(interface), std::move(log), farewell},
+HostedCoordinator::HostedCoordinator(
+    Rank nranks, std::string const& interface, CoordinatorThread::Log log, config::Options const& options)
+    : coordinator_{nranks, token_, any_port_of(interface), std::move(log), farewell, options},
       invitation_{coordinator_.address(), token_, host_name(), ::getpid()} {}
 
 std::unique_ptr<Liveness> accept_invitation(

@@ -32,7 +32,8 @@ std::shared_ptr<UcxxCommunicator> join_ucxx_comm(
     JoinLiveness liveness;
     if (!root_address && nranks > 1) {
         host = std::make_unique<HostedCoordinator>(
-            nranks, coordinator_host(options), [logger](std::string const& text) { logger->info(text); });
+            nranks, coordinator_host(options), [logger](std::string const& text) { logger->info(text); },
+            options);
         liveness.invitation = host->invitation().encode();
     }
     liveness.accept = [&](Rank rank, std::vector<std::uint8_t> const& bytes) -> std::unique_ptr<Liveness> {

@@ -51,12 +51,13 @@ Hello Hello::decode(std::span<std::uint8_t const> payload) {
 }
 
 Bytes Welcome::encode() const {
-    return Writer{MessageType::welcome}.integer(session).done();
+    return Writer{MessageType::welcome}.integer(session).integer(ping_ms).done();
 }
 
 Welcome Welcome::decode(std::span<std::uint8_t const> payload) {
     Reader reader{payload};
-    Welcome const welcome{reader.integer<std::uint32_t>()};
+    auto const session = reader.integer<std::uint32_t>();
+    Welcome const welcome{session, reader.integer<std::uint32_t>()};
     reader.end();
     return welcome;
 }
@@ -143,6 +144,22 @@ Bytes Bye::encode() {
 }
 
 void Bye::decode(std::span<std::uint8_t const> payload) {
+    Reader{payload}.end();
+}
+
+Bytes Ping::encode() {
+    return Writer{MessageType::ping}.done();
+}
+
+void Ping::decode(std::span<std::uint8_t const> payload) {
+    Reader{payload}.end();
+}
+
+Bytes Pong::encode() {
+    return Writer{MessageType::pong}.done();
+}
+
+void Pong::decode(std::span<std::uint8_t const> payload) {
     Reader{payload}.end();
 }
 

@@ -67,7 +67,8 @@ std::optional<std::chrono::milliseconds> CoordinatorServer::timeout() const {
         first = first ? std::min(*first, deadline) : deadline;
     };
     for (auto const& [id, connection] : connections_) {
-        if (connection.stage == Stage::greeting || connection.stage == Stage::closing) {
+        bool const asked = connection.stage == Stage::member && settings_.silence_limit && !failure_;
+        if (asked || connection.stage == Stage::greeting || connection.stage == Stage::closing) {
             consider(connection.deadline);
         }
     }
@@ -170,6 +171,7 @@ bool CoordinatorServer::read_from(ConnectionId id) {
             connection_lost(id);
             return false;
         }
+        connection.unanswered = 0;
         if (connection.stage == Stage::closing) {
             continue;  // nothing more is wanted from it
         }
@@ -229,6 +231,9 @@ bool CoordinatorServer::dispatch(ConnectionId id, Frame const& frame) {
         case MessageType::gather:
             on_gather(id, connection, Gather::decode(frame.payload));
             break;
+        case MessageType::pong:
+            Pong::decode(frame.payload);
+            break;
         default:
             throw FormatError{"message of unknown type " + std::to_string(static_cast<int>(frame.type))};
     }
@@ -264,7 +269,9 @@ bool CoordinatorServer::greet(ConnectionId id, Hello const& hello) {
     connection.stage = Stage::member;
     connection.session = sessions_opened_[static_cast<std::size_t>(hello.rank)]++;
     sessions_[connection.session].joined.insert(hello.rank);
-    send(id, Welcome{connection.session}.encode());
+    auto const pause = settings_.silence_limit.value_or(std::chrono::milliseconds{0}) / pings_in_silence;
+    expect_answers(connection);
+    send(id, Welcome{connection.session, static_cast<std::uint32_t>(pause.count())}.encode());
     if (failure_ && connections_.contains(id)) {
         send(id, failure_->encode());
     }
@@ -476,6 +483,7 @@ void CoordinatorServer::expire() {
         drop(id);
     }
     expire_requests(now);
+    ask_members(now);
     if (!failure_) {
         for (auto const& [rank, lost] : lost_) {
             if (lost.deadline <= now) {

@@ -23,4 +23,9 @@ void abandon_operations(
     exchange::Hub::of(comm)->abandon(exchange::AbandonedRange{first, last, culprit, std::move(reason)});
 }
 
+void forget_abandoned(Communicator& comm, OpId first, OpId last) {
+    comm.check();
+    exchange::Hub::of(comm)->forget_abandoned(first, last);
+}
+
 }  // namespace rapidsmpf::coll

@@ -60,6 +60,7 @@ std::optional<RankFailure> Communicator::failure() const {
 }
 
 void Communicator::check() const {
+    check_process();
     if (auto const failed = failure()) {
         failed->raise();
     }

@@ -124,9 +124,8 @@ std::shared_ptr<UcxxCommunicator> UcxxCommunicator::join(
     if (!worker) {
         worker = make_ucxx_worker(reach_of(options));
     }
-    auto const root = root_address
-                          ? detail::checked_address(*root_address, ucxx_worker_address(*worker))
-                          : detail::RootAddress{Address{}, Token::random()};
+    auto const root = root_address ? detail::checked_address(*root_address, ucxx_worker_address(*worker))
+                                   : detail::RootAddress{Address{}, Token::random()};
     auto comm =
         detail::make_communicator<UcxxCommunicator>(Key{}, std::move(options), std::move(progress_thread));
     comm->impl_ = std::make_unique<Impl>(

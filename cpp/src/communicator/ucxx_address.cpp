@@ -35,8 +35,7 @@ bool is_sealed(std::span<std::uint8_t const> bytes) {
     return bytes.size() >= seal_size && std::ranges::equal(bytes.last(magic.size()), magic);
 }
 
-RootAddress checked_address(
-    std::span<std::uint8_t const> bytes, std::span<std::uint8_t const> own_address) {
+RootAddress checked_address(std::span<std::uint8_t const> bytes, std::span<std::uint8_t const> own_address) {
     RAPIDSMPF_EXPECTS(
         is_sealed(bytes),
         "these " + std::to_string(bytes.size())

@@ -37,7 +37,8 @@ class UcxxCommunicator::Impl {
           token_{token},
           owner_{owner},
           transport_{std::make_shared<detail::UcxTransport>(
-              std::move(worker), nranks, detail::ucx_tag_key(token), [&owner] { owner.progress_thread()->wake(); })},
+              std::move(worker), nranks, detail::ucx_tag_key(token),
+              [&owner] { owner.progress_thread()->wake(); })},
           inbox_{*transport_},
           departures_{nranks} {}
 

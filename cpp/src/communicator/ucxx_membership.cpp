@@ -30,7 +30,8 @@ UcxxCommunicator::Address UcxxCommunicator::Impl::ask_to_join(
     Address const& root_address, std::chrono::milliseconds timeout) {
     transport_->connect(detail::root, root_address);
     send_control(
-        detail::root, detail::JoinMessage{nranks_, ucxx_worker_address(*transport_->worker())}.encode(token_));
+        detail::root,
+        detail::JoinMessage{nranks_, ucxx_worker_address(*transport_->worker())}.encode(token_));
     auto const answered = transport_->drive_until(Clock::now() + timeout, [&] {
         handle_control();
         std::lock_guard const lock{mutex_};

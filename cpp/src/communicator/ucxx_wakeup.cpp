@@ -36,8 +36,7 @@ bool is_wakeup_socket(int fd) {
 
 void drop_empty_datagrams(int fd) {
     std::array<sock_filter, 4> program{
-        sock_filter{BPF_LD | BPF_W | BPF_LEN, 0, 0, 0},
-        sock_filter{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0},
+        sock_filter{BPF_LD | BPF_W | BPF_LEN, 0, 0, 0}, sock_filter{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0},
         sock_filter{BPF_RET | BPF_K, 0, 0, 0},           // empty: drop it
         sock_filter{BPF_RET | BPF_K, 0, 0, 0xffff'ffff}  // else take all of it
     };

@@ -81,20 +81,28 @@ class ProgressThread::Loop {
 
 ProgressThread::ProgressThread(std::shared_ptr<Statistics> statistics)
     : loop_{std::make_shared<Loop>(std::move(statistics))}, running_{true} {
-    thread_ = std::thread{[loop = loop_] { loop->run(); }};
+    thread_ = std::make_unique<std::thread>([loop = loop_] { loop->run(); });
 }
 
 ProgressThread::~ProgressThread() {
+    if (!home_.is_here()) {
+        // There is no thread to be joined or detached, and it may have held any lock.
+        static_cast<void>(thread_.release());
+        return;
+    }
     stop();
-    if (thread_.joinable()) {
-        thread_.detach();  // this is that thread
+    if (thread_->joinable()) {
+        thread_->detach();  // this is that thread
     }
 }
 
 void ProgressThread::stop() {
+    if (!home_.is_here()) {
+        return;
+    }
     loop_->stop();
-    if (thread_.joinable() && !is_current()) {
-        thread_.join();
+    if (thread_->joinable() && !is_current()) {
+        thread_->join();
     }
     running_ = false;
 }

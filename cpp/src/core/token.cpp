@@ -34,8 +34,7 @@ Token Token::random() {
 }
 
 Token Token::from_hex(std::string const& text) {
-    RAPIDSMPF_EXPECTS(
-        text.size() == 2 * size, "the job's token has not 64 hexadecimal digits", FormatError);
+    RAPIDSMPF_EXPECTS(text.size() == 2 * size, "the job's token has not 64 hexadecimal digits", FormatError);
     std::array<std::uint8_t, size> bytes{};
     for (std::size_t i = 0; i < size; ++i) {
         bytes[i] = static_cast<std::uint8_t>((hex_digit(text[2 * i]) << 4) | hex_digit(text[2 * i + 1]));

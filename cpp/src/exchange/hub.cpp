@@ -17,6 +17,11 @@ constexpr std::chrono::seconds longest_farewell{3};
 // Ranges that were abandoned are remembered, so that ranks that come late learn of it. They come within a few
 // queries: the first collective of each joins all ranks.
 constexpr std::size_t most_abandoned = 64;
+// After a failure: what others had sent before is on its way for so long at most, and has come after so many rounds in
+// which nothing did. What a rank sent that had left in good order may come by a network.
+constexpr std::chrono::milliseconds longest_wind_up{100};
+constexpr std::chrono::milliseconds wind_up_of_left{500};
+constexpr int quiet_rounds_of_wind_up = 100;
 }  // namespace
 
 std::shared_ptr<Hub> Hub::of(Communicator& comm) {
@@ -134,6 +139,12 @@ void Hub::abandon(AbandonedRange const& range) {
     comm_.progress_thread()->wake();
 }
 
+void Hub::forget_abandoned(OpId first, OpId last) {
+    std::lock_guard const lock{mutex_};
+    std::erase_if(
+        abandoned_, [&](AbandonedRange const& range) { return first <= range.first && range.last <= last; });
+}
+
 AbandonedRange const* Hub::find_abandoned_locked(OpId op) const {
     auto const found = std::find_if(
         abandoned_.begin(), abandoned_.end(), [&](auto const& range) { return range.contains(op); });
@@ -166,17 +177,50 @@ std::size_t Hub::open_operations() const {
     return all_.size();
 }
 
-void Hub::on_failure(RankFailure const& failure) {
-    std::vector<std::shared_ptr<Operation>> operations;
+void Hub::on_failure(RankFailure const& /*failure*/) {
     {
         std::lock_guard lock{mutex_};
-        operations = all_;
         failed_ = true;
         flushed_ = true;
         changed_.notify_all();
     }
+    if (!comm_.progress_thread()->is_running()) {
+        cut_off_all();
+    }
+}
+
+// A collective for which all has been sent is complete on every rank, also when one of them ends right after it. The news
+// of that comes by another way, and may be faster.
+bool Hub::wind_up(bool busy) {
+    if (!failed_ || wound_up_) {
+        return false;
+    }
+    auto const failure = comm_.failure();
+    if (!failure) {
+        return false;
+    }
+    auto const now = std::chrono::steady_clock::now();
+    bool const left_before =
+        failure->rank >= 0 && failure->rank < comm_.nranks() && comm_.has_left(failure->rank);
+    wind_up_until_ = wind_up_until_.value_or(now + (left_before ? wind_up_of_left : longest_wind_up));
+    quiet_rounds_ = busy ? 0 : quiet_rounds_ + 1;
+    bool const all_came = !left_before && quiet_rounds_ >= quiet_rounds_of_wind_up;
+    if (now >= *wind_up_until_ || all_came || open_operations() == 0) {
+        wound_up_ = true;
+        cut_off_all();
+    }
+    return true;
+}
+
+void Hub::cut_off_all() {
+    auto const failure = comm_.failure();
+    std::vector<std::shared_ptr<Operation>> operations;
+    {
+        std::lock_guard lock{mutex_};
+        operations = all_;
+    }
     for (auto const& operation : operations) {
-        operation->cut_off(failure);
+        operation->cut_off(failure.value_or(RankFailure{comm_.rank(), "", 0, "its communicator has failed"}));
     }
 }
 
@@ -190,7 +234,8 @@ ProgressThread::Progress Hub::tick() {
         busy = look_for_departures() || busy;
         busy = links_.progress() || busy;
         busy = drive(quiet) || busy;
-        if (failed_) {
+        busy = wind_up(busy) || busy;
+        if (wound_up_) {
             links_.close();
         }
         note_flushed();

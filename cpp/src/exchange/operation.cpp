@@ -1,4 +1,4 @@
-// What users of an operation call; operation_progress.cpp is what the progress thread does.
+// What users of an operation call; operation_wait.cpp is how they wait, operation_progress.cpp what the progress thread does.
 #include <rapidsmpf/exchange/operation.hpp>
 
 #include <algorithm>
@@ -324,68 +324,12 @@ bool Operation::all_inserted() const {
     return unfinished_ == 0;
 }
 
-void Operation::wait(
-    Lock& lock, Timeout timeout, std::function<bool()> const& ready,
-    std::function<std::string()> const& what) {
-    auto const done = [&] { return failure_ || abandoned_ || shut_down_ || ready(); };
-    // Longer than this is for ever, and does not overflow a clock.
-    constexpr std::chrono::hours longest{24 * 365};
-    if (!timeout || *timeout > longest) {
-        changed_.wait(lock, done);
-    } else if (!changed_.wait_for(lock, *timeout, done)) {
-        throw TimeoutError{str() + ": not done after " + std::to_string(timeout->count()) + " ms: " + what()};
-    }
-}
-
-PartitionId Operation::wait_any(Timeout timeout) {
-    auto lock = lock_in_turn();
-    check_usable();
-    wait(
-        lock, timeout, [&] { return store_.all_taken() || store_.first_ready(); },
-        [&] { return store_.describe_missing(); });
-    check_usable();
-    auto const index = store_.first_ready();
-    RAPIDSMPF_EXPECTS(
-        index.has_value(), "every partition of " + str() + " has been waited for", std::out_of_range);
-    store_.take(*index);
-    changed_.notify_all();  // another waiter may now have nothing left to wait for
-    return store_.local()[*index];
-}
-
-void Operation::wait_on(PartitionId partition, Timeout timeout) {
-    auto lock = lock_in_turn();
-    check_usable();
-    auto const index = require_local(partition);
-    auto const check_not_taken = [&] {
-        RAPIDSMPF_EXPECTS(
-            !store_.is_taken(index),
-            "partition " + std::to_string(partition) + " of " + str() + " has been waited for already",
-            std::out_of_range);
-    };
-    check_not_taken();
-    wait(
-        lock, timeout, [&] { return store_.is_complete(index); },
-        [&] { return store_.describe_missing(index); });
-    check_usable();
-    check_not_taken();
-    store_.take(index);
-    changed_.notify_all();
-}
-
-void Operation::wait_complete(PartitionId partition, Timeout timeout) {
-    auto lock = lock_in_turn();
-    check_usable();
-    auto const index = require_local(partition);
-    wait(
-        lock, timeout, [&] { return store_.is_complete(index); },
-        [&] { return store_.describe_missing(index); });
-    check_usable();
-}
-
 std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::optional<Rank> source) {
     auto lock = lock_in_turn();
-    check_usable();
     auto const index = require_local(partition);
+    if (is_discarded() || !store_.is_complete(index)) {
+        check_usable();
+    }
     auto pieces = store_.extract(index, source);
     changed_.notify_all();
     lock.unlock();
@@ -402,13 +346,18 @@ std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::opt
 
 std::vector<std::uint64_t> Operation::received(PartitionId partition) const {
     Lock const lock{mutex_};
-    check_usable();
-    return store_.received(require_local(partition));
+    auto const index = require_local(partition);
+    if (is_discarded() || !store_.is_complete(index)) {
+        check_usable();
+    }
+    return store_.received(index);
 }
 
 bool Operation::all_complete() const {
     Lock const lock{mutex_};
-    check_usable();
+    if (is_discarded() || !store_.all_complete()) {
+        check_usable();
+    }
     return store_.all_complete();
 }
 

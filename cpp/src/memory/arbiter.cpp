@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/fork.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 #include "budget.hpp"
@@ -85,6 +86,7 @@ bool Arbiter::runs_this_thread() const noexcept {
 void Arbiter::start(std::weak_ptr<BufferResource> br) {
     if (!thread_.joinable() && !stop_) {
         br_ = std::move(br);
+        keep_in_forks(br_);
         thread_ = std::thread{[self = shared_from_this()] { self->run(); }};
     }
 }

@@ -28,6 +28,7 @@
 
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/fork.hpp>
 #include <rapidsmpf/device/cuda_check.hpp>
 #include <rapidsmpf/device/extents.hpp>
 #include <rapidsmpf/device/returned_ranges.hpp>
@@ -326,7 +327,9 @@ std::shared_ptr<PinnedMemoryResource> make_pinned_pool(
         return nullptr;
     }
     try {
-        return std::make_shared<CudaPinnedPool>(properties);
+        auto pool = std::make_shared<CudaPinnedPool>(properties);
+        keep_in_forks(pool);
+        return pool;
     } catch (std::exception const& error) {
         (void)cudaGetLastError();
         reason = error.what();

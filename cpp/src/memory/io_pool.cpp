@@ -51,6 +51,11 @@ IoPool::IoPool(std::size_t threads, std::size_t block_size)
 }
 
 IoPool::~IoPool() {
+    if (!home_.is_here()) {
+        // A fork, which has none of the threads.
+        static_cast<void>(std::make_unique<std::vector<std::thread>>(std::move(threads_)).release());
+        return;
+    }
     {
         std::lock_guard lock{state_->mutex};
         state_->stopping = true;

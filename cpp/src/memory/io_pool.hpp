@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include <rapidsmpf/core/fork.hpp>
+
 namespace rapidsmpf::detail {
 
 // Memory of one I/O thread, aligned for direct I/O; made on first use.
@@ -50,6 +52,7 @@ class IoPool {
 
     std::size_t thread_count_;
     std::shared_ptr<State> state_;  // shared with the threads
+    HomeProcess home_;
     std::vector<std::thread> threads_;
 };
 

@@ -128,7 +128,7 @@ std::unique_ptr<Liveness> make_liveness(MPI_Comm comm, config::Options options) 
             auto const logger = std::make_shared<Logger>(options, 0);
             host = std::make_unique<HostedCoordinator>(
                 nranks, interface_for(one_host, options),
-                [logger](std::string const& text) { logger->info(text); });
+                [logger](std::string const& text) { logger->info(text); }, options);
             bytes = host->invitation().encode();
         } catch (std::exception const& caught) {
             error = caught.what();

@@ -112,6 +112,9 @@ MpiCommunicator::~MpiCommunicator() {
 
 int MpiCommunicator::on_finalize(MPI_Comm /*comm*/, int /*keyval*/, void* attribute, void* /*extra*/) {
     auto& comm = *static_cast<MpiCommunicator*>(attribute);
+    if (comm.is_in_fork()) {
+        return MPI_SUCCESS;  // it is the parent's
+    }
     if (std::exchange(comm.finalize_keyval_, MPI_KEYVAL_INVALID) == MPI_KEYVAL_INVALID) {
         return MPI_SUCCESS;  // close() deletes it
     }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/fork.hpp>
 #include <rapidsmpf/core/option_table.hpp>
 
 namespace rapidsmpf::streaming {
@@ -106,6 +107,9 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     }
 
     void shutdown() noexcept {
+        if (!home_.is_here()) {
+            return;  // a fork, which has none of the threads; they hold this object there, too
+        }
         std::unique_lock lock{mutex_};
         stop_ = true;
         work_.notify_all();
@@ -224,6 +228,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     // Whether this thread for blocking calls counts as idle already, on its way out of a coroutine.
     static thread_local bool is_returning;
 
+    HomeProcess home_;
     mutable std::mutex mutex_;  // guards everything below
     std::condition_variable work_;
     std::deque<std::coroutine_handle<>> ready_;

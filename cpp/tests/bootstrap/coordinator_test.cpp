@@ -529,6 +529,34 @@ TEST(CoordinatorServer, SilentConnectionIsClosed) {
     server.wait_for_log("no greeting");
 }
 
+// Rank 1 is connected and says nothing more, as a process that is stopped; rank 0 answers.
+TEST(CoordinatorServer, ARankThatDoesNotAnswerIsNamed) {
+    CoordinatorServer::Settings settings;
+    settings.silence_limit = 300ms;
+    ServerThread server{2, settings};
+    Ears ears;
+    auto const a = server.join(0);
+    a->start(ears.events());
+    auto const socket = raw_member(server.member(1));
+    auto const failure = ears.failure();
+    EXPECT_EQ(failure.rank, 1);
+    EXPECT_EQ(failure.pid, 4711);
+    EXPECT_NE(failure.reason.find("has not answered"), std::string::npos) << failure.reason;
+}
+
+TEST(CoordinatorServer, ACoordinatorThatIsSilentIsNamed) {
+    CoordinatorServer::Settings settings;
+    settings.silence_limit = 60ms;
+    ServerThread server{1, settings};
+    Ears ears;
+    auto const a = server.join(0);
+    a->start(ears.events());
+    std::optional<RankFailure> failure;
+    server.call([&] { failure = ears.failure(); });  // meanwhile it does nothing else
+    EXPECT_EQ(failure->rank, -1);
+    EXPECT_TRUE(failure->reason.starts_with(silent_coordinator)) << failure->reason;
+}
+
 TEST(CoordinatorServer, CrowdOfStrangersKeepsNobodyOut) {
     ServerThread server{1};
     std::vector<FileDescriptor> strangers;

@@ -25,7 +25,7 @@ std::vector<Bytes> one_of_each() {
         Gather{8, Bytes{4}, 500}.encode(),
         Bye::encode(),
         Abort{"ValueError: x"}.encode(),
-        Welcome{2}.encode(),
+        Welcome{2, 10000}.encode(),
         Rejected{"no"}.encode(),
         Reply{9, std::vector<Bytes>{Bytes{1}, Bytes{}, Bytes{2, 3}}}.encode(),
         Failure{1, "host", 12, "killed"}.encode(),
@@ -36,6 +36,8 @@ std::vector<Bytes> one_of_each() {
         Finish{3}.encode(),
         RankEnded{4, 4711, "host", 137, "was killed"}.encode(),
         NodeFailed{127, "not found"}.encode(),
+        Ping::encode(),
+        Pong::encode(),
     };
 }
 
@@ -88,6 +90,12 @@ void decode(Frame const& frame) {
             return;
         case MessageType::rank_ended:
             static_cast<void>(RankEnded::decode(frame.payload));
+            return;
+        case MessageType::ping:
+            Ping::decode(frame.payload);
+            return;
+        case MessageType::pong:
+            Pong::decode(frame.payload);
             return;
         case MessageType::node_failed:
             static_cast<void>(NodeFailed::decode(frame.payload));

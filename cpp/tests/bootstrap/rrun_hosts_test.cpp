@@ -279,8 +279,7 @@ TEST_F(OneRrunPerHost, MeetsInAFolder) {
     auto const place = (folder.path() / "job").string();
     // What an earlier job has left there is no reason to fail.
     fs::create_directory(place);
-    std::ofstream{fs::path{place} / "coordinator"} << "127.0.0.1:1\n"
-                                                   << Token::random().hex() << "\n";
+    std::ofstream{fs::path{place} / "coordinator"} << "127.0.0.1:1\n" << Token::random().hex() << "\n";
     Child late{node(1, {"-d", place}, {"sh", "-c", "echo $RRUN_RANK"})};
     Child head{node(0, {"-d", place}, {"sh", "-c", "echo $RRUN_RANK $RRUN_COORD_DIR"})};
     EXPECT_EQ(sorted_lines(head.wait().out), (std::vector<std::string>{"0 " + place, "1 " + place}));

@@ -461,10 +461,9 @@ TEST(UcxxProcess, ConvictionReachesAllRanksWithoutLiveness) {
     bootstrap::Coordinator coordinator{bootstrap::Membership::from_environment(), patience};
     auto const worker = make_ucxx_worker();
     auto const addresses = coordinator.gather(ucxx_worker_address(*worker), patience);
-    auto const comm =
-        UcxxCommunicator::connect(
-            coordinator.rank(), addresses, bootstrap::Membership::from_environment().token, worker, nullptr,
-            config::Options{}, nullptr);
+    auto const comm = UcxxCommunicator::connect(
+        coordinator.rank(), addresses, bootstrap::Membership::from_environment().token, worker, nullptr,
+        config::Options{}, nullptr);
     comm->barrier(patience);
     coordinator.barrier(patience);
     convict_rank_zero(*comm);

@@ -109,7 +109,8 @@ TEST(UcxxControl, UnknownKindsAreRefused) {
     EXPECT_THROW(static_cast<void>(control_kind({})), FormatError);
     EXPECT_THROW(static_cast<void>(control_kind(Bytes{0})), FormatError);
     EXPECT_THROW(static_cast<void>(control_kind(Bytes{200})), FormatError);
-    EXPECT_THROW(static_cast<void>(AssignMessage::decode(JoinMessage{1, {}}.encode(token_of(7)))), FormatError);
+    EXPECT_THROW(
+        static_cast<void>(AssignMessage::decode(JoinMessage{1, {}}.encode(token_of(7)))), FormatError);
 }
 
 }  // namespace

@@ -118,6 +118,8 @@ class HeadJob {
     static CoordinatorServer::Settings server_settings(bootstrap::SocketAddress const& listen) {
         CoordinatorServer::Settings settings;
         settings.listen = listen;
+        settings.silence_limit =
+            bootstrap::silence_limit(config::Options{config::get_environment_variables()});
         return settings;
     }
     void say_if_verbose(std::string const& message) {

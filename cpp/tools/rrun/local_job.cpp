@@ -34,7 +34,7 @@ class LocalJob {
     explicit LocalJob(CommandLine const& command_line)
         : command_line_{command_line},
           token_{Token::random()},
-          server_{command_line.nranks, token_, server_events()},
+          server_{command_line.nranks, token_, server_events(), server_settings()},
           verdict_{server_, console_},
           ranks_{command_line, console_, guardian_} {
         if (!command_line.coordination_dir.empty()) {
@@ -53,6 +53,12 @@ class LocalJob {
     }
 
   private:
+    static CoordinatorServer::Settings server_settings() {
+        CoordinatorServer::Settings settings;
+        settings.silence_limit =
+            bootstrap::silence_limit(config::Options{config::get_environment_variables()});
+        return settings;
+    }
     CoordinatorServer::Events server_events() {
         CoordinatorServer::Events events;
         events.log = [this](std::string const& message) { console_.say("coordinator: " + message); };

@@ -259,8 +259,7 @@ int run_node_of_plan(CommandLine const& command_line, NodePlan const& plan) {
         auto const space = text.find(' ');
         RAPIDSMPF_EXPECTS(space != std::string::npos, "PMIx carried something else", FormatError);
         joining.meeting.emplace(
-            bootstrap::SocketAddress::parse(text.substr(0, space)),
-            Token::from_hex(text.substr(space + 1)));
+            bootstrap::SocketAddress::parse(text.substr(0, space)), Token::from_hex(text.substr(space + 1)));
     } else if (!plan.host.empty()) {
         if (!plan.token) {
             throw UsageError{"--coordinator needs RRUN_TOKEN in the environment or --token-file"};

@@ -7,6 +7,7 @@ list(
   ${bootstrap_sources}/pmix.cpp
   ${bootstrap_sources}/protocol.cpp
   ${bootstrap_sources}/server.cpp
+  ${bootstrap_sources}/server_liveness.cpp
   ${bootstrap_sources}/server_sessions.cpp
   ${bootstrap_sources}/slurm.cpp
   ${bootstrap_sources}/socket.cpp)

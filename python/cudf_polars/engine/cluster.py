@@ -7,10 +7,13 @@ each rank the query and its part of in-memory frames. Ranks answer with a
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import itertools
 import pickle
+import threading
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +28,16 @@ from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.relay import RankReply, calling_place, emit, remote_error
 from cudf_polars.engine.shipping import pack_query, unpack_frame
 from cudf_polars.engine.sinks import destination, report_one_writer, write_rows
+from cudf_polars.engine.turns import QueryCancelled
 from cudf_polars.streaming.actor_graph.collectives.common import EPOCH_BITS
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
 
-__all__ = ["ClusterEngine", "Lost", "Question", "ShutDown", "refuse_rrun"]
+__all__ = ["ClusterEngine", "GivenUp", "Lost", "Question", "refuse_rrun", "wait_for_any"]
+
+_SIGNAL_SECONDS = 0.2
+"""How often a wait for ranks lets Python look for signals."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +53,8 @@ class Lost:
     reason: str
 
 
-class ShutDown(Exception):
-    """The engine is shut down while ranks are asked."""
+class GivenUp(Exception):
+    """Nobody wants the answer of the ranks any more."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +86,25 @@ def refuse_rrun(engine: str) -> None:
         )
 
 
+def wait_for_any(futures: Collection[concurrent.futures.Future[Any]]) -> None:
+    """Return when one of ``futures`` is done; Ctrl-C ends the wait.
+
+    Polars has the system restart what a signal interrupts, once it has run a query, and so Python's handler has to wait
+    for the end of a call: none may last for long.
+    """
+    while not concurrent.futures.wait(
+        futures, _SIGNAL_SECONDS, return_when=concurrent.futures.FIRST_COMPLETED
+    ).done:
+        pass
+
+
+def _set(stop: concurrent.futures.Future[None]) -> None:
+    with contextlib.suppress(concurrent.futures.InvalidStateError):
+        stop.set_result(None)
+
+
 class ClusterEngine(StreamingEngine):
-    """Base of the engines with a client. Subclass and implement :meth:`_ask`, :meth:`_stop_asking` and :meth:`_close`.
+    """Base of the engines with a client. Subclass and implement :meth:`_ask` and :meth:`_close`.
 
     Parameters
     ----------
@@ -99,26 +123,33 @@ class ClusterEngine(StreamingEngine):
         self._names = [f"rank {rank}, {name}" for rank, name in enumerate(names)]
         self._epochs = itertools.count()
         self._failure: RankFailedError | None = None
+        self._asking = threading.Lock()  # guards what follows
+        self._shut_down = False
+        self._stop: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     @abstractmethod
-    def _ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
+    def _ask(
+        self,
+        query: Question,
+        arguments: Sequence[tuple[Any, ...]],
+        stop: concurrent.futures.Future[None],
+    ) -> Sequence[bytes | Lost]:
         """Call a method of :class:`RankHost` on every rank, each with its arguments; return what they answer, by rank.
 
-        When a rank is lost, the others' answers come soon; when the wait is interrupted, the query is abandoned, and so
-        it is after :meth:`_stop_asking`, which raises :class:`ShutDown`.
+        When a rank is lost, the others' answers come soon. When the wait is interrupted, the query is abandoned, and so
+        it is as soon as ``stop`` is done, which raises :class:`GivenUp`.
         """
-
-    @abstractmethod
-    def _stop_asking(self) -> None:
-        """End the wait of :meth:`_ask`, now and from now on; from any thread."""
 
     def shutdown(self) -> None:
         """Free the engine's resources; idempotent. From any thread: a query that runs on another one is given up.
 
         That query, and every later one, raises RuntimeError.
         """
-        if not self._closed:
-            self._stop_asking()
+        if not self._closed and not self._turns.is_fork:
+            with self._asking:
+                self._shut_down = True
+                stop = self._stop
+            _set(stop)
         super().shutdown()
 
     def _call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -126,9 +157,17 @@ class ClusterEngine(StreamingEngine):
         if self._failure is not None:
             raise _copy(self._failure)
         epoch = next(self._epochs) % ((1 << EPOCH_BITS) - 1) + 1
+        stop: concurrent.futures.Future[None] = concurrent.futures.Future()
+        with self._asking:
+            self._stop = stop
+            if self._shut_down:
+                _set(stop)
+        self._current_call.on_cancel(lambda: _set(stop))
         try:
-            answers = self._ask(Question(epoch, calling_place(), method), arguments)
-        except ShutDown:
+            answers = self._ask(Question(epoch, calling_place(), method), arguments, stop)
+        except GivenUp:
+            if not self._shut_down:
+                raise QueryCancelled("the query was cancelled") from None
             raise RuntimeError(
                 "the engine was shut down, by another thread, while this query ran or before it could begin"
             ) from None

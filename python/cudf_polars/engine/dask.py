@@ -8,6 +8,7 @@ command line its GPU, or its share of the cores.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import functools
 import logging
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 import polars as pl
 from rapidsmpf.config import Options
 
-from cudf_polars.engine.cluster import ClusterEngine, Lost, Question, ShutDown, refuse_rrun
+from cudf_polars.engine.cluster import ClusterEngine, GivenUp, Lost, Question, refuse_rrun, wait_for_any
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.dask_own_cluster import start_own_cluster
 from cudf_polars.engine.local_workers import plan_workers, share_of_nanny
@@ -254,7 +255,6 @@ class _Workers:
                 " client.wait_for_workers(n)"
             )
         self._announced = set(self.addresses)
-        self._stopped = asyncio.Event()
 
     def start(self, settings: RankSettings, *, ours: bool) -> tuple[list[str], list[ClusterInfo]]:
         """Make the workers ranks; returns their addresses and where they run, by rank."""
@@ -316,34 +316,29 @@ class _Workers:
                 )
         return found
 
-    def ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
-        """Call a method of all ranks; raises ShutDown after :meth:`stop`."""
+    def ask(
+        self,
+        query: Question,
+        arguments: Sequence[tuple[Any, ...]],
+        stop: concurrent.futures.Future[None],
+    ) -> list[bytes | Lost]:
+        """Call a method of all ranks; raises GivenUp after ``stop``."""
+        loop = self._client.loop.asyncio_loop
+        answer = asyncio.run_coroutine_threadsafe(self._ask(query, arguments), loop)
         try:
-            return self._client.sync(self._ask, query, arguments)  # type: ignore[no-any-return]
+            wait_for_any([answer, stop])
+            if stop.done():
+                raise GivenUp
+            return answer.result()
         except BaseException as error:
+            answer.cancel()
             # The user's Ctrl-C, say: nobody waits for the answer any more.
             with contextlib.suppress(Exception):
                 reason = f"the client gave the query up ({type(error).__name__})"
                 self._calls.each(_abandon, dict.fromkeys(self.addresses, (self.engine, query.epoch, reason)))
             raise
 
-    def stop(self) -> None:
-        """End the wait of :meth:`ask`, also of calls to come; from any thread."""
-        self._client.loop.add_callback(self._stopped.set)
-
     async def _ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
-        stopped = asyncio.ensure_future(self._stopped.wait())
-        asked = asyncio.ensure_future(self._ask_all(query, arguments))
-        try:
-            await asyncio.wait({asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if stopped.done():
-                raise ShutDown
-            return asked.result()
-        finally:
-            asked.cancel()
-            stopped.cancel()
-
-    async def _ask_all(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
         await self._look_for_changes()
         calls = [
             asyncio.ensure_future(self._calls.one(_run, address, (self.engine, query, given)))
@@ -494,11 +489,13 @@ class DaskEngine(ClusterEngine):
             self._workers = workers
             self._resources = stack.pop_all()
 
-    def _ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
-        return self._workers.ask(query, arguments)
-
-    def _stop_asking(self) -> None:
-        self._workers.stop()
+    def _ask(
+        self,
+        query: Question,
+        arguments: Sequence[tuple[Any, ...]],
+        stop: concurrent.futures.Future[None],
+    ) -> Sequence[bytes | Lost]:
+        return self._workers.ask(query, arguments, stop)
 
     def _close(self) -> None:
         self._resources.close()

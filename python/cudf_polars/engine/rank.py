@@ -167,8 +167,9 @@ class Rank:
                     outcome = QueryOutcome(pl.DataFrame(schema=rows.collect_schema()), [], None)
                 else:
                     outcome = run_query(query, transport, optimizations=optimizations, options=options)
-                    sink.write(outcome.frame.lazy(), **kwargs)
+                    held = [outcome.frame.lazy()]
                     outcome = replace(outcome, frame=outcome.frame.clear())
+                    sink.write(held.pop(), **kwargs)  # which alone holds the rows, and may let them go
                 sink.commit()
             except BaseException:
                 sink.discard()

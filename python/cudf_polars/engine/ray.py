@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rapidsmpf.config import Options
 from rapidsmpf.integrations.core import memory_domain
 
-from cudf_polars.engine.cluster import ClusterEngine, Lost, Question, ShutDown, refuse_rrun
+from cudf_polars.engine.cluster import ClusterEngine, GivenUp, Lost, Question, refuse_rrun, wait_for_any
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import RankSettings, resolve_options
@@ -118,7 +118,6 @@ class _Actors:
             "runtime_env": {"env_vars": {"POLARS_MAX_THREADS": str(max(1, cpus))}},
         }
         self.actors: list[ActorHandle] = []
-        self._stopped: concurrent.futures.Future[None] = concurrent.futures.Future()
         for rank in range(num_ranks):
             # What reserves nothing would be put on any node, also on a head that is there for Ray alone.
             place = "SPREAD" if gpus or reserved else _on_node(nodes[rank % len(nodes)])
@@ -175,18 +174,22 @@ class _Actors:
             values[done] = reply.value
         return [values[call] for call in calls]
 
-    def ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
-        """Call a method of all ranks; an actor that dies has its calls fail at once. Raises ShutDown after stop()."""
+    def ask(
+        self,
+        query: Question,
+        arguments: Sequence[tuple[Any, ...]],
+        stop: concurrent.futures.Future[None],
+    ) -> list[bytes | Lost]:
+        """Call a method of all ranks; an actor that dies has its calls fail at once. Raises GivenUp after ``stop``."""
         pairs = zip(self.actors, arguments, strict=True)
         calls = [actor.run.remote(query, given) for actor, given in pairs]
         try:
-            waiting = {self._stopped, *(call.future() for call in calls)}
-            while not self._stopped.done() and len(waiting) > 1:
-                waiting = concurrent.futures.wait(
-                    waiting, return_when=concurrent.futures.FIRST_COMPLETED
-                ).not_done
-            if self._stopped.done():
-                raise ShutDown
+            waiting = {call.future() for call in calls}
+            while waiting and not stop.done():
+                wait_for_any([stop, *waiting])
+                waiting = {call for call in waiting if not call.done()}
+            if stop.done():
+                raise GivenUp
             return [self._answer(call) for call in calls]
         except BaseException as error:
             # The user's Ctrl-C, say: nobody waits for the answer any more.
@@ -194,11 +197,6 @@ class _Actors:
             for actor in self.actors:
                 actor.abandon.remote(query.epoch, reason)
             raise
-
-    def stop(self) -> None:
-        """End the wait of :meth:`ask`, also of calls to come; from any thread."""
-        with contextlib.suppress(concurrent.futures.InvalidStateError):
-            self._stopped.set_result(None)
 
     def _answer(self, call: Any) -> bytes | Lost:
         try:
@@ -304,11 +302,13 @@ class RayEngine(ClusterEngine):
         self._check_open("rank_actors")
         return list(self._actors.actors)
 
-    def _ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
-        return self._actors.ask(query, arguments)
-
-    def _stop_asking(self) -> None:
-        self._actors.stop()
+    def _ask(
+        self,
+        query: Question,
+        arguments: Sequence[tuple[Any, ...]],
+        stop: concurrent.futures.Future[None],
+    ) -> Sequence[bytes | Lost]:
+        return self._actors.ask(query, arguments, stop)
 
     def _close(self) -> None:
         self._resources.close()

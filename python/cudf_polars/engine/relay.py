@@ -203,7 +203,7 @@ def running_function() -> str:
     for frame in sys._current_frames().values():
         deeper: list[FrameType] = []
         outer: FrameType | None = frame
-        while outer is not None and not outer.f_globals.get("__name__", "").startswith("polars."):
+        while outer is not None and not _module(outer).startswith("polars."):
             deeper.append(outer)
             outer = outer.f_back
         # From the inside, the last before Polars is the function that Polars has called.
@@ -214,8 +214,13 @@ def running_function() -> str:
 
 
 def _is_internal(frame: FrameType) -> bool:
-    name = frame.f_globals.get("__name__", "")
-    return name.startswith(("cudf_polars.", "polars.", "threading", "concurrent.futures.", "asyncio."))
+    return _module(frame).startswith(
+        ("cudf_polars.", "polars.", "threading", "concurrent.futures.", "asyncio.")
+    )
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _named(warning: Warning, category: type[Warning], text: str) -> Warning:

@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from cudf_polars.execute.streams import scan_stream
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.fallback import FallbackMode, report
 
@@ -220,7 +221,8 @@ class _OneWriter(SinkTarget):
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
         if self._transport.nranks > 1:
             part = rows.collect(engine="streaming")
-            rows = pl.DataFrame(self._transport.gather(part, op=_FIRST_OP)).lazy()
+            rows = scan_stream(self._transport.gather(part, op=_FIRST_OP), dict(part.schema))
+            del part
         if self._transport.rank == 0:
             write_rows(rows, self._target, self._extension, **kwargs)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import polars as pl
 from rapidsmpf import bootstrap
+from rapidsmpf.coll.small import forget_operations
 from rapidsmpf.communicator import single
 from rapidsmpf.config import Options
 from rapidsmpf.progress_thread import ProgressThread
@@ -151,15 +152,21 @@ class SPMDEngine(StreamingEngine):
             rank.close()
             self._op_ids.release()
 
+    def _next_op_ids(self) -> OpIds:
+        op_ids = self._op_ids.next()
+        if op_ids.stale is not None and self.nranks > 1:
+            forget_operations(self.comm, *op_ids.stale)
+        return op_ids
+
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
         rank = self._open_rank("statistics")
-        transport = RapidsmpfTransport(rank.context, self._op_ids.next())
+        transport = RapidsmpfTransport(rank.context, self._next_op_ids())
         values = transport.allgather_bytes(rank.statistics(clear=clear), op=0)
         return [Statistics.deserialize(value) for value in values]
 
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
         rank = self._open_rank("the engine")
-        op_ids = self._op_ids.next()
+        op_ids = self._next_op_ids()
         call = self._current_call
         call.on_cancel(lambda: self._cancel(call, rank, op_ids))
         # Ranks count the same queries, also where one was cancelled before it began.
@@ -193,7 +200,7 @@ class SPMDEngine(StreamingEngine):
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
         rank = self._open_rank("the engine")
-        self.last_query = rank.sink(lf, self._op_ids.next(), optimizations, target, extension, **kwargs)
+        self.last_query = rank.sink(lf, self._next_op_ids(), optimizations, target, extension, **kwargs)
         self._warn_of_equal_frames(self.last_query)
 
     def _sink_catalog(
@@ -209,7 +216,7 @@ class SPMDEngine(StreamingEngine):
         if self.nranks == 1:
             return write(lf)
         self.last_query, result = rank.write_once(
-            lf, self._op_ids.next(), optimizations, write, step, commits_later=commits_later
+            lf, self._next_op_ids(), optimizations, write, step, commits_later=commits_later
         )
         return result
 

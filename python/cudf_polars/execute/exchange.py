@@ -7,6 +7,7 @@ that the next fragment scans. Python sees neither.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -79,10 +80,15 @@ class RapidsmpfTransport:
         return allgather_output_stream(gathering, schema, self._context)
 
     def allgather_bytes(self, value: bytes, *, op: int, timeout: float | None = None) -> list[bytes]:
-        """Give every rank the ``value`` of each rank, by rank; TimeoutError after ``timeout`` seconds."""
+        """Give every rank the ``value`` of each rank, by rank; TimeoutError after ``timeout`` seconds.
+
+        Without a timeout this waits as long as the others are alive: one of them may compute for an hour.
+        """
         if self.nranks == 1:
             return [value]
-        return allgather_bytes(self._comm, self._id(op), value, timeout=timeout)
+        return allgather_bytes(
+            self._comm, self._id(op), value, timeout=math.inf if timeout is None else timeout
+        )
 
     def abandon(self, error: BaseException) -> None:
         """Tell the other ranks that this query failed here.

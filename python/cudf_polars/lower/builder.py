@@ -33,6 +33,7 @@ from cudf_polars.lower.spread import (
     hashed,
     ranged,
 )
+from cudf_polars.plan.placeholder import ROWS
 
 __all__ = ["Measure", "Measurement", "Settings", "StreamBuilder"]
 
@@ -241,6 +242,8 @@ class StreamBuilder:
             return stream
         if stream.spread.placement is Placement.REPLICATED:
             return self.only_on_first(stream)
+        if not stream.schema:
+            return self._counted(stream, self.gather)
         return Gather(
             inputs=(stream,),
             schema=stream.schema,
@@ -253,6 +256,8 @@ class StreamBuilder:
         """Return ``stream`` with all its rows on every rank."""
         if stream.spread.placement is Placement.REPLICATED:
             return stream
+        if not stream.schema:
+            return self._counted(stream, self.broadcast)
         return Broadcast(
             inputs=(stream,),
             schema=stream.schema,
@@ -260,6 +265,12 @@ class StreamBuilder:
             ordered=stream.ordered,
             estimate=stream.estimate,
         )
+
+    def _counted(self, stream: Stream, move: Callable[[Stream], Stream]) -> Stream:
+        """Move rows without columns: only a column carries them."""
+        rows = pl.repeat(False, pl.len(), dtype=pl.Boolean).alias(ROWS)
+        carried = self.local("COUNT ROWS", [stream], lambda frames, _: frames[0].select(rows))
+        return self.local("DROP COLUMN", [move(carried)], lambda frames, _: frames[0].drop(ROWS), schema={})
 
     def is_whole(self, stream: Stream) -> bool:
         """Whether some rank has all rows, so that any step can be done there."""

@@ -19,7 +19,7 @@ from cudf_polars.lower.physical import Estimate, Held, Schema, Stream, WithScala
 from cudf_polars.lower.rowwise import apply_expressions, is_distributable, lower_distributable
 from cudf_polars.lower.shape import is_rowwise_step
 from cudf_polars.lower.spread import SINGLE, project
-from cudf_polars.plan.expressions import Column, Expr, Len, Literal, NamedExpr
+from cudf_polars.plan.expressions import Agg, Column, Expr, Len, Literal, NamedExpr
 from cudf_polars.plan.nodes import Filter, HStack, Node, Select
 from cudf_polars.plan.properties import columns, is_scalar
 from cudf_polars.plan.rebuild import to_expr, to_exprs
@@ -69,10 +69,10 @@ class _Leaves:
 
     names: dict[Expr, str] = field(default_factory=dict)
 
-    def column(self, leaf: Expr) -> Column:
-        """Return the column that stands for an aggregate."""
+    def value(self, leaf: Expr) -> Expr:
+        """Return what stands for an aggregate: one value, as it is."""
         name = self.names.setdefault(leaf, f"__rr_leaf{len(self.names)}")
-        return Column(name, dtype=leaf.dtype)
+        return Agg("first", Column(name, dtype=leaf.dtype), dtype=leaf.dtype)
 
     def outputs(self) -> tuple[NamedExpr, ...]:
         """Return the aggregates under the names of their columns."""
@@ -81,7 +81,11 @@ class _Leaves:
     def nested(self) -> list[Expr]:
         """Return the values of the table that the aggregates compare rows with: they are computed before."""
         return [
-            found for leaf in self.names for child in leaf.children for found in scalars_beside_rows(child)
+            found
+            for leaf in self.names
+            for child in leaf.children
+            if not is_scalar(child)  # an argument (which row, which quantile), not a value beside each row
+            for found in scalars_beside_rows(child)
         ]
 
     def are_typed(self) -> bool:
@@ -157,7 +161,7 @@ def _outside(expr: Expr, leaves: _Leaves) -> Expr:
     if not _reads_rows(expr):
         return expr
     if not expr.children or not all(map(is_scalar, expr.children)):
-        return leaves.column(expr)
+        return leaves.value(expr)
     # an aggregate of an aggregate has one value to look at, as in Polars
     return expr.with_children([_outside(child, leaves) for child in expr.children])
 
@@ -333,7 +337,9 @@ def _replace_inside_aggregates(expr: Expr, replacement: Callable[[Expr], Expr]) 
         return expr
     if all(map(is_scalar, expr.children)):
         return expr.with_children([_replace_inside_aggregates(child, replacement) for child in expr.children])
-    return expr.with_children([_replace_beside_rows(child, replacement) for child in expr.children])
+    return expr.with_children(
+        [child if is_scalar(child) else _replace_beside_rows(child, replacement) for child in expr.children]
+    )
 
 
 def lower_with_scalars(ctx: Context, node: Select | HStack | Filter, scalars: Sequence[Expr]) -> Stream:

@@ -267,7 +267,7 @@ class Adapter:
         hive_parts: pl.DataFrame | None = None
         if view.hive_parts is not None:
             hive_parts = pl.DataFrame._from_pydf(view.hive_parts)
-            hive_columns = dict(hive_parts.schema)
+            hive_columns = dict(hive_parts.schema) | _unread_keys(view.paths[0], options, hive_parts, schema)
         elif options.hive_options is not None and options.hive_options["enabled"]:
             hive_columns = {}
         kind, keywords = scan_keywords(view.scan_type, options)
@@ -459,8 +459,17 @@ class Adapter:
         )
 
     def _read_HConcat(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
-        inputs = tuple(self._node(i) for i in view.inputs)
         _parallel, strict, broadcast = view.options
+        # Polars takes no notice of an input without columns and rows
+        numbers = [i for i in view.inputs if not _is_nothing(self._node(i))] or view.inputs
+        hidden = [self._hide(self._node(i), i) for i in numbers]
+        # the column that counts rows without columns must have a name of its own in each input
+        inputs = tuple(
+            _renamed_rows(node, f"{ROWS}{place}") if list(node.schema) == [ROWS] else node
+            for place, node in enumerate(hidden)
+        )
+        if not schema:
+            schema = dict(inputs[0].schema)
         return nodes.HConcat(inputs, strict=strict, broadcast_unit_length=broadcast, schema=schema)
 
     def _read_MergeSorted(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
@@ -721,6 +730,16 @@ def _may_hold_categories(dtype: pl.DataType | None) -> bool:
     return False
 
 
+def _renamed_rows(node: nodes.Node, name: str) -> nodes.Node:
+    rows = ex.NamedExpr(name, ex.Column(ROWS, dtype=node.schema[ROWS]))
+    return nodes.Select(node, (rows,), broadcast=False, schema={name: node.schema[ROWS]})
+
+
+def _is_nothing(node: nodes.Node) -> bool:
+    """Whether this was a data frame without columns and rows."""
+    return isinstance(node, nodes.DataFrameScan) and node.frame.columns == [ROWS] and not node.frame.height
+
+
 def _narrowed(
     scan: nodes.Scan, predicate: ex.Expr | None, n_rows: int | None, schema: nodes.Schema
 ) -> nodes.Node:
@@ -730,6 +749,15 @@ def _narrowed(
     rows = None if n_rows is None else (0, n_rows)
     out = replace(scan, predicate=predicate, slice=rows, schema=schema)
     return out if schema else _scan_of_one_column(out)
+
+
+def _unread_keys(
+    path: str, options: Any, hive_parts: pl.DataFrame, schema: nodes.Schema
+) -> dict[str, pl.DataType]:
+    """Return the columns in a file's path that the query does not use; their types do not matter, their names do."""
+    start = int((options.hive_options or {}).get("hive_start_idx") or 0)
+    keys = [part.partition("=")[0] for part in str(path)[start:].split("/")[:-1] if "=" in part]
+    return {key: pl.String() for key in keys if key not in hive_parts.schema and key not in schema}
 
 
 def _variant(enum_value: Any) -> str:

@@ -43,6 +43,8 @@ class FunctionSpec:
         The result depends on the order of the rows.
     deterministic
         The same input gives the same result.
+    constant_inputs
+        Which inputs hold one value for all rows: Polars cannot take one for each row, even if they are all the same.
     process_local
         The result says something only in the process that computed it: codes of categories, which each process gives
         out in the order in which it meets them.
@@ -53,6 +55,7 @@ class FunctionSpec:
     ordered: bool = False
     deterministic: bool = True
     process_local: bool = False
+    constant_inputs: tuple[int, ...] = ()
 
 
 FUNCTIONS: dict[str, FunctionSpec] = {}
@@ -76,10 +79,13 @@ def _define(
     prefix: str = "",
     deterministic: bool = True,
     process_local: bool = False,
+    constant_inputs: tuple[int, ...] = (),
 ) -> None:
     kind, ordered = _KINDS[code]
     for name, build in table.items():
-        FUNCTIONS[prefix + name] = FunctionSpec(build, kind, ordered, deterministic, process_local)
+        FUNCTIONS[prefix + name] = FunctionSpec(
+            build, kind, ordered, deterministic, process_local, constant_inputs
+        )
 
 
 def _method(path: str) -> Builder:
@@ -135,13 +141,19 @@ _define(
         "cut": lambda a, x: a[0].cut(list(x[0]), labels=_listed(x[1]), left_closed=x[2], include_breaks=x[3]),
         "reinterpret": lambda a, x: a[0].reinterpret(dtype=x[0]),
         "as_struct": lambda a, x: pl.struct([e.alias(n) for e, n in zip(a, x[0], strict=True)]),
-        # whole columns of old and new values are literals: the reader checks that
+        "is_in": lambda a, x: a[0].is_in(a[1], nulls_equal=x[0]),
+    },
+)
+# the old and the new values, each in one list
+_define(
+    "E",
+    {
         "replace": lambda a, x: a[0].replace(a[1], a[2]),
         "replace_strict": lambda a, x: a[0].replace_strict(
             a[1], a[2], return_dtype=x[0], **({"default": a[3]} if len(a) > 3 else {})
         ),
-        "is_in": lambda a, x: a[0].is_in(a[1], nulls_equal=x[0]),
     },
+    constant_inputs=(1, 2),
 )
 _define(
     "E",
@@ -291,16 +303,12 @@ _define(
     )
     | {
         "contains": lambda a, x: a[0].str.contains(a[1], literal=x[0], strict=x[1]),
-        "contains_any": lambda a, x: a[0].str.contains_any(a[1], ascii_case_insensitive=x[0]),
         "find": lambda a, x: a[0].str.find(a[1], literal=x[0], strict=x[1]),
         "find_many": lambda a, x: a[0].str.find_many(
             a[1], ascii_case_insensitive=x[0], overlapping=x[1], leftmost=x[2]
         ),
         "extract_many": lambda a, x: a[0].str.extract_many(
             a[1], ascii_case_insensitive=x[0], overlapping=x[1], leftmost=x[2]
-        ),
-        "replace_many": lambda a, x: a[0].str.replace_many(
-            a[1], a[2], ascii_case_insensitive=x[0], leftmost=x[1]
         ),
         "replace": _str_replace,
         "extract": lambda a, x: a[0].str.extract(a[1], x[0]),
@@ -325,6 +333,22 @@ _define(
         "normalize": lambda a, x: a[0].str.normalize(x[0].upper()),
     },
     prefix="str.",
+)
+_define(
+    "E",
+    {"contains_any": lambda a, x: a[0].str.contains_any(a[1], ascii_case_insensitive=x[0])},
+    prefix="str.",
+    constant_inputs=(1,),
+)
+_define(
+    "E",
+    {
+        "replace_many": lambda a, x: a[0].str.replace_many(
+            a[1], a[2], ascii_case_insensitive=x[0], leftmost=x[1]
+        )
+    },
+    prefix="str.",
+    constant_inputs=(1, 2),
 )
 # ``strptime`` without a format: the first text that is not null says it for all
 _define("Wo", {"strptime_inferred": _strptime}, prefix="str.")

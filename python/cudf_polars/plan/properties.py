@@ -113,6 +113,8 @@ def is_elementwise(expr: ex.Expr) -> bool:
             spec = FUNCTIONS[expr.name]
             if spec.kind is not Kind.ELEMENTWISE or not spec.deterministic:
                 return False
+            if not all(isinstance(expr.inputs[i], ex.Literal) for i in spec.constant_inputs):
+                return False
             return all(is_elementwise(e) for e in _row_inputs(expr))
         case ex.Opaque():
             return expr.source.elementwise and all(is_elementwise(e) for e in expr.inputs)

@@ -23,6 +23,7 @@ import polars as pl
 from cudf_polars.plan import adapter_v16, nodes
 from cudf_polars.plan.adapter_v16 import Unreadable
 from cudf_polars.plan.datasets import has_datasets
+from cudf_polars.plan.generated_names import renumber
 from cudf_polars.plan.last_resort import frame_scans, opaque_query
 from cudf_polars.plan.opaque import deserialize_expr
 from cudf_polars.plan.optimized import look
@@ -161,6 +162,7 @@ class _Reader:
             raise Unreadable(
                 f"the plan has other columns than the query: {dict(root.schema)}, {dict(wanted)}"
             )
+        root = renumber(root)
         if self._has_frames:
             root = push_slices(root)
         notes = self.__dict__["_facts"].notes if "_facts" in self.__dict__ else ()

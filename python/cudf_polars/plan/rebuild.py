@@ -400,10 +400,11 @@ def _join(node: nodes.Join, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyF
     if node.asof is not None:
         a = node.asof
         strategy: Any = a.strategy
+        ((left_key, right_key),) = _keys_as_written(node)
         return left.join_asof(
             right,
-            left_on=to_expr(node.left_on[0].expr),
-            right_on=to_expr(node.right_on[0].expr),
+            left_on=to_expr(left_key),
+            right_on=to_expr(right_key),
             by_left=list(a.left_by) or None,
             by_right=list(a.right_by) or None,
             strategy=strategy,
@@ -422,7 +423,7 @@ def _join(node: nodes.Join, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyF
     if node.how == "cross":
         lf = left.join(right, how="cross", suffix=node.suffix, maintain_order=order)
     else:
-        pairs = [_as_written(le.expr, re.expr) for le, re in zip(node.left_on, node.right_on, strict=True)]
+        pairs = _keys_as_written(node)
         lf = left.join(
             right,
             how=how,
@@ -437,11 +438,17 @@ def _join(node: nodes.Join, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyF
     return lf if node.predicate is None else lf.filter(to_expr(node.predicate))
 
 
-def _as_written(left: ex.Expr, right: ex.Expr) -> tuple[ex.Expr, ex.Expr]:
+def _keys_as_written(node: nodes.Join) -> list[tuple[ex.Expr, ex.Expr]]:
     """Leave out the casts by which Polars brings two key columns to one type.
 
-    Polars puts them in again. With them the keys would be expressions, and only columns are coalesced.
+    Polars puts them in again. With them the keys would be expressions, and only columns are coalesced. So where
+    columns are coalesced the casts are Polars'; elsewhere the user may have written them.
     """
+    pairs = [(le.expr, re.expr) for le, re in zip(node.left_on, node.right_on, strict=True)]
+    return [_without_casts(left, right) for left, right in pairs] if node.coalesce else pairs
+
+
+def _without_casts(left: ex.Expr, right: ex.Expr) -> tuple[ex.Expr, ex.Expr]:
     if (
         isinstance(left, ex.Cast)
         and isinstance(right, ex.Cast)

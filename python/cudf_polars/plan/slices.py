@@ -1,45 +1,59 @@
-"""Moves slices of rows down to where they save work: into sorts, which then need no full order, and into scans."""
+"""Moves slices of rows down to where they save work: below row-wise steps, into sorts and into scans."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
 
-from cudf_polars.plan.nodes import Node, Scan, SimpleProjection, Slice, Sort, walk_nodes
+from cudf_polars.plan.nodes import HStack, Node, Scan, Select, SimpleProjection, Slice, Sort, walk_nodes
+from cudf_polars.plan.properties import is_elementwise, is_scalar
 
 __all__ = ["push_slices"]
 
 
 def push_slices(root: Node) -> Node:
-    """Return the plan with slices inside the sorts and scans that they cut.
+    """Return the plan with slices below the row-wise steps, and inside the sorts and scans, that they cut.
 
     Polars does this itself, except in queries over data frames (see :mod:`cudf_polars.plan.read`): there it would
-    slice the frames as well. Nodes that several others read stay as they are.
+    slice the frames as well. It saves more than time: a step that fails on a row that is cut off must not see it.
+    Nodes that several others read stay as they are.
     """
     users: Counter[int] = Counter()
     for node in walk_nodes(root):
         users.update(id(child) for child in node.children)
     done: dict[int, Node] = {}
+    shared: set[int] = set()
     for node in walk_nodes(root):
         new = node.with_children([done[id(child)] for child in node.children])
-        if isinstance(node, Slice) and isinstance(new, Slice) and users[id(node.child)] == 1:
-            below = node.child
-            # a projection between them may be shared itself, and then what is under it is, too
-            shared = isinstance(below, SimpleProjection) and users[id(below.child)] > 1
-            new = new if shared else _pushed(new)
+        if isinstance(new, Slice):
+            new = _pushed(new, shared)
         done[id(node)] = new
+        if users[id(node)] > 1:
+            shared.add(id(new))
     return done[id(root)]
 
 
-def _pushed(node: Slice) -> Node:
-    rows = (node.offset, node.length)
-    match node.child:
-        case Sort(slice=None) as sort:
-            return replace(sort, slice=rows)
-        case Scan(slice=None, predicate=None) as scan:
-            return replace(scan, slice=rows)
-        case (
-            SimpleProjection(child=Sort(slice=None) | Scan(slice=None, predicate=None) as below) as projection
-        ):
-            return replace(projection, child=replace(below, slice=rows))
+def _pushed(node: Slice, shared: set[int]) -> Node:
+    child, rows = node.child, (node.offset, node.length)
+    if id(child) in shared:
+        return node
+    match child:
+        case Sort(slice=None) | Scan(slice=None, predicate=None):
+            return replace(child, slice=rows)
+        case SimpleProjection() | HStack() | Select() if _is_row_wise(child):
+            below = _pushed(Slice(child.child, *rows, schema=child.child.schema), shared)
+            if (
+                isinstance(child, SimpleProjection)
+                and isinstance(below, Slice)
+                and below.child is child.child
+            ):
+                return node  # rows are cut when they have their fewest columns
+            return replace(child, child=below)
     return node
+
+
+def _is_row_wise(node: SimpleProjection | HStack | Select) -> bool:
+    """Whether a step makes a row of each row, by itself."""
+    if not all(map(is_elementwise, node.expressions)):
+        return False
+    return not isinstance(node, Select) or not all(map(is_scalar, node.expressions))

@@ -1,18 +1,20 @@
 """Table formats become native scans where these give exactly the table's rows, so that ranks can share the files.
 
-A Delta table is a list of Parquet files, and values of partition columns in their paths. What is more than that
-(deletion vectors, readers by pyarrow, Iceberg's rules for columns) is read by Polars' own way, by one rank.
+A Delta table is a list of Parquet files, and values of partition columns in their paths; an Iceberg table a list of
+files and rules for their columns. What is more than files (deleted rows, renamed columns, readers by pyarrow) is read
+as Polars itself reads it, by one rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from cudf_polars.plan.datasets import dataset_of, is_dataset
+from cudf_polars.plan.iceberg_table import native_scan
 from cudf_polars.plan.substitute import deserialize_plan, serialize_plan
 
 __all__ = ["Tables", "resolve_tables"]
@@ -67,8 +69,8 @@ def _map_datasets(form: Any, change: Callable[[Any], Any]) -> Any:
     return form
 
 
-_DECIDES = ("column_mapping", "default_values", "deletion_files", "row_index", "pre_slice", "projection")
-"""What may change which rows a scan gives, beyond its files."""
+_DECIDES = ("column_mapping", "default_values", "deletion_files", "pre_slice", "projection")
+"""What may change what a scan gives, beyond its files."""
 
 
 def _native(form: Any) -> Any | None:
@@ -77,33 +79,42 @@ def _native(form: Any) -> Any | None:
     if any(asked[name] is not None for name in (*_DECIDES, "include_file_paths")):
         return None
     dataset = dataset_of(form)
-    if type(dataset).__module__ != "polars.io.delta._dataset" or dataset.use_pyarrow:
+    kind = _KINDS.get(type(dataset).__module__)
+    scan = None if kind is None else kind(dataset)
+    if scan is None:
         return None
-    if _deletes_rows(dataset.table()):
-        return None
-    schema = dataset.schema()
-    paths = dataset.table().file_uris()
-    if not paths:
-        return serialize_plan(pl.LazyFrame(schema=schema))
-    scan, _ = dataset.to_dataset_scan()
-    native = serialize_plan(scan)
-    value = native["Scan"]
-    if "Parquet" not in value["scan_type"]:
-        return None
+    made, row_index = serialize_plan(scan), asked["row_index"]
+    if "Scan" not in made:  # a table without files
+        return made if row_index is None else None
+    value = made["Scan"]
     if any(value["unified_scan_args"][name] is not None for name in _DECIDES):
         return None
+    native = {**value, "unified_scan_args": {**value["unified_scan_args"], "row_index": row_index}}
+    names = pl.Schema(dataset.schema()).names()
+    if row_index is not None:
+        names.insert(0, row_index["name"])
+    return serialize_plan(deserialize_plan({"Scan": native}).select(names))
+
+
+def _delta_scan(dataset: Any) -> pl.LazyFrame | None:
+    """Return the scan of a Delta table's files, or None if it would not give exactly the table's rows."""
+    table, schema = dataset.table(), dataset.schema()
+    if dataset.use_pyarrow or _deletes_rows(table):
+        return None
+    paths = table.file_uris()
+    if not paths:
+        return pl.LazyFrame(schema=schema)
+    scan, _ = dataset.to_dataset_scan()
     # A rank may begin at a file that lacks a column of the table: the table says what there is, not the first file.
-    partitioned = set(dataset.table().metadata().partition_columns)
+    partitioned = set(table.metadata().partition_columns)
     in_files = {name: dtype for name, dtype in schema.items() if name not in partitioned}
     if not in_files:
         return None
-    with_schema = serialize_plan(pl.scan_parquet(paths[0], schema=in_files))["Scan"]["scan_type"]
-    options = {**value["scan_type"]["Parquet"]["options"]}
-    options["schema"] = with_schema["Parquet"]["options"]["schema"]
-    native = {
-        "Scan": {**value, "scan_type": {"Parquet": {**value["scan_type"]["Parquet"], "options": options}}}
-    }
-    return serialize_plan(deserialize_plan(native).select(schema.names()))
+    value = serialize_plan(scan)["Scan"]
+    with_schema = serialize_plan(pl.scan_parquet(paths[0], schema=in_files))["Scan"]["scan_type"]["Parquet"]
+    reader = value["scan_type"]["Parquet"]
+    reader = {**reader, "options": {**reader["options"], "schema": with_schema["options"]["schema"]}}
+    return deserialize_plan({"Scan": {**value, "scan_type": {"Parquet": reader}}})
 
 
 def _deletes_rows(table: Any) -> bool:
@@ -112,3 +123,10 @@ def _deletes_rows(table: Any) -> bool:
     return (
         bool(features) and "deletionVectors" in features and len(pl.DataFrame(table.deletion_vectors())) > 0
     )
+
+
+_KINDS: Mapping[str, Callable[[Any], pl.LazyFrame | None]] = {
+    "polars.io.delta._dataset": _delta_scan,
+    "polars.io.iceberg._dataset": native_scan,
+}
+"""By the module of Polars' object for a table."""

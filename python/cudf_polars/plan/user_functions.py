@@ -1,11 +1,13 @@
 """A text of the user's Python functions in a query, so that ranks notice when theirs differ.
 
-Polars prints a function as its address. Here it is told by its code, its constants and the plain values that it takes
-from around it; what those are called, and in which file and line it stands, does not count.
+Polars prints a function as its address. Here it is told by its code and its constants, and those of the functions that
+it holds. The values that it takes from around it do not count (its rank may well be among them), nor do the file and
+the line in which it stands.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import pickle
@@ -56,25 +58,19 @@ def _pickles(form: Any) -> Iterator[bytes]:
 
 def _describe(value: Any, depth: int) -> str:
     if isinstance(value, _PLAIN):
-        return repr(value)
+        return type(value).__name__
     if depth == 0:
         return type(value).__qualname__
     inner = functools.partial(_describe, depth=depth - 1)
     if isinstance(value, types.CodeType):
-        consts = ", ".join(inner(c) for c in value.co_consts)
+        consts = ", ".join(repr(c) if isinstance(c, _PLAIN) else inner(c) for c in value.co_consts)
         return f"code({value.co_code.hex()}; {consts}; {value.co_names}; {value.co_argcount})"
     if isinstance(value, types.FunctionType):
-        if value.__module__.split(".", 1)[0] == "polars":
-            parts: list[Any] = [value.__qualname__]
-        else:
-            parts = [value.__code__, value.__defaults__, value.__kwdefaults__]
-            names = value.__code__.co_names
-            parts += [value.__globals__[n] for n in names if isinstance(value.__globals__.get(n), _PLAIN)]
+        ours = (value.__module__ or "").split(".", 1)[0] == "polars"
+        parts: list[Any] = [value.__qualname__ if ours else value.__code__]
         for cell in value.__closure__ or ():
-            try:
+            with contextlib.suppress(ValueError):  # an empty cell
                 parts.append(cell.cell_contents)
-            except ValueError:
-                parts.append("(empty)")
         return f"function({', '.join(map(inner, parts))})"
     if isinstance(value, types.MethodType):
         return f"method({inner(value.__func__)}, {type(value.__self__).__qualname__})"
@@ -86,4 +82,14 @@ def _describe(value: Any, depth: int) -> str:
         return f"{{{', '.join(f'{inner(k)}: {inner(v)}' for k, v in value.items())}}}"
     if isinstance(value, type | types.BuiltinFunctionType):
         return f"{value.__module__}.{value.__qualname__}"
+    if callable(value):
+        # an object that is called: its code and what it holds
+        state = {name: getattr(value, name) for name in _attributes(value)}
+        return f"{type(value).__qualname__}({inner(type(value).__call__)}, {inner(state)})"
     return type(value).__qualname__
+
+
+def _attributes(value: object) -> list[str]:
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    names = [*vars(value), *slots] if hasattr(value, "__dict__") else slots
+    return sorted(name for name in names if hasattr(value, name) and not name.startswith("__"))

@@ -123,7 +123,7 @@ cdef class AllGather:
         ordered
             Whether to order them by rank and sequence number.
         timeout_ms
-            Milliseconds; negative: no limit.
+            Milliseconds; negative: the option ``collective_timeout`` (30 min), ``math.inf``: no limit.
 
         Returns
         -------
@@ -163,7 +163,7 @@ def allgather_bytes(Communicator comm not None, int32_t op_id, bytes value not N
     value
         This rank's bytes: something small.
     timeout
-        Seconds; None: no limit.
+        Seconds; None: the option ``collective_timeout`` (30 min), ``math.inf``: no limit.
 
     Returns
     -------

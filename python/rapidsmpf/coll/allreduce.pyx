@@ -117,7 +117,7 @@ cdef class AllReduce:
         Parameters
         ----------
         timeout
-            Seconds; None: no limit.
+            Seconds; None: the option ``collective_timeout`` (30 min), ``math.inf``: no limit.
 
         Returns
         -------
@@ -156,7 +156,7 @@ def allreduce(Communicator comm not None, int32_t op_id, value, reduction="sum",
     reduction
         As for :class:`AllReduce`.
     timeout
-        Seconds; None: no limit.
+        Seconds; None: the option ``collective_timeout`` (30 min), ``math.inf``: no limit.
 
     Returns
     -------

@@ -21,7 +21,11 @@ cdef extern from "<rapidsmpf_python/collectives.hpp>" namespace "rapidsmpf::pyth
         shared_ptr[cpp_Communicator], int32_t, int32_t, string, int32_t
     ) except +translate_exception
 
-__all__ = ["abandon_operations", "barrier", "broadcast_bytes"]
+    void cpp_forget_operations "rapidsmpf::python::forget_operations"(
+        shared_ptr[cpp_Communicator], int32_t, int32_t
+    ) except +translate_exception
+
+__all__ = ["abandon_operations", "barrier", "broadcast_bytes", "forget_operations"]
 
 
 def abandon_operations(Communicator comm not None, int32_t first, int32_t last, str reason not None, *, origin=None):
@@ -55,6 +59,27 @@ def abandon_operations(Communicator comm not None, int32_t first, int32_t last, 
         cpp_abandon_operations(comm._handle, first, last, text, culprit)
 
 
+def forget_operations(Communicator comm not None, int32_t first, int32_t last):
+    """Make the ids of a range free again that were given up by :func:`abandon_operations`.
+
+    For who numbers operations round and round: on every rank, when the range was last used half a round ago.
+
+    Parameters
+    ----------
+    comm
+        The ranks.
+    first, last
+        The first and the last id.
+
+    Raises
+    ------
+    RankFailedError
+        If the communicator is unusable.
+    """
+    with nogil:
+        cpp_forget_operations(comm._handle, first, last)
+
+
 def barrier(Communicator comm not None, int32_t op_id, *, timeout=None):
     """Return when every rank has called this.
 
@@ -65,7 +90,7 @@ def barrier(Communicator comm not None, int32_t op_id, *, timeout=None):
     op_id
         The operation's id, the same on all ranks and used by no other operation that is in progress.
     timeout
-        Seconds; None: no limit.
+        Seconds; None: the option ``collective_timeout`` (30 min), ``math.inf``: no limit.
 
     Raises
     ------
@@ -95,7 +120,7 @@ def broadcast_bytes(Communicator comm not None, int32_t op_id, value, int32_t ro
     root
         The rank whose bytes they are, the same on all ranks.
     timeout
-        Seconds; None: no limit.
+        Seconds; None: the option ``collective_timeout`` (30 min), ``math.inf``: no limit.
 
     Returns
     -------

@@ -140,7 +140,7 @@ cdef class SparseAlltoall:
         Parameters
         ----------
         timeout
-            Seconds; None: no limit.
+            Seconds; None: the option ``collective_timeout`` (30 min), ``math.inf``: no limit.
 
         Raises
         ------

@@ -24,6 +24,7 @@ cdef extern from "<rapidsmpf/communicator/communicator.hpp>" namespace "rapidsmp
         shared_ptr[cpp_ProgressThread] progress_thread()
         void abort(string) except +translate_exception
         void check() except +translate_exception
+        void check_process() except +translate_exception
 
 
 cdef class Logger:

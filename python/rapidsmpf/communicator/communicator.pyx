@@ -167,6 +167,7 @@ cdef class Communicator:
         """
         cdef string text = reason.encode("utf-8", "replace")
         with nogil:
+            self._handle.get().check_process()
             self._handle.get().abort(text)
 
     def split(self, color, int32_t key=0, *, timeout=None):

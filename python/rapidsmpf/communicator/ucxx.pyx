@@ -49,11 +49,12 @@ def new_communicator(
     ucx_worker
         A ``ucxx`` worker to use (``ucxx._lib.libucxx.UCXWorker``); None: a new one.
     root_ucxx_address
-        Address of the root: the bytes of :func:`get_root_ucxx_address`, or a ``ucxx`` address made of them or of the
-        root's worker; None on the root itself. Damaged bytes are refused, but UCX trusts an address of a worker: it
-        may end the process when that is none.
+        Address of the root: the bytes of :func:`get_root_ucxx_address`, or a ``ucxx`` address made of them; None on the
+        root itself. The bytes hold the token that lets a process in, which the address of the root's worker alone
+        lacks. Damaged ones are refused.
     options
-        The options: ``ucxx_join_timeout`` (default 120 s) limits the wait for the root; ``ucxx_progress_mode`` is
+        The options: ``ucxx_join_timeout`` (default 120 s) limits the wait for the root; ``ucxx_reach`` is ``anywhere``
+        (default), or ``one-host`` for ranks that can share memory, which then open no port; ``ucxx_progress_mode`` is
         ``thread-blocking`` (default) or ``thread-polling``; ``coordinator_host`` is the IPv4 address of the interface
         on which the root listens for the ends of ranks (default 127.0.0.1; needed for ranks on several hosts).
     progress_thread
@@ -102,7 +103,8 @@ def new_communicator(
 def get_root_ucxx_address(Communicator comm not None):
     """Return the bytes by which other processes reach a rank's UCXX worker (the root's, on the root).
 
-    They are an address for UCX, too: what follows UCX's own bytes, by which damage is noticed, UCX does not look at.
+    They are an address for UCX, too: what follows UCX's own bytes, the token that lets a process in and what shows
+    damage, UCX does not look at. Who has the bytes may join: keep them as you would a password.
 
     Parameters
     ----------

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -23,6 +27,40 @@ def dataset(tmp_path_factory):
             {"customer_id": [i % 5 for i in range(100)], "amount": [i + 100 * part for i in range(100)]}
         ).write_parquet(folder / f"{part}.parquet")
     return f"{folder}/*.parquet"
+
+
+FIRST = """\
+import polars as pl
+from cudf_polars.engine.dask import DaskEngine
+
+with DaskEngine() as engine:
+    result = (
+        pl.scan_parquet("/data/dataset/*.parquet")
+          .filter(pl.col("amount") > 100)
+          .group_by("customer_id")
+          .agg(pl.col("amount").sum())
+          .collect(engine=engine)
+    )
+    print(result)
+"""
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def first_of_the_docs():
+    section = (DOCS / "engines.md").read_text().partition("\n## Dask\n")[2]
+    return re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1)
+
+
+@pytest.mark.parametrize("text", [FIRST, first_of_the_docs()], ids=["interface", "docs"])
+def test_the_first_script_runs_as_it_stands(text, dataset, tmp_path):
+    """Without a guard: the workers do not run the script again."""
+    script = tmp_path / "script.py"
+    with_path, places = re.subn(r'"/data/[^"]*"', repr(dataset), text)
+    assert places == 1
+    script.write_text(with_path)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("customer_id") == 1
 
 
 def test_without_arguments_the_engine_makes_a_cluster(dataset, capsys):
@@ -58,7 +96,9 @@ def test_options_and_a_cluster_of_the_users(dataset):
 
     opts = StreamingOptions(num_streaming_threads=8, fallback_mode="silent")
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0
+        ) as cluster,
         Client(cluster.scheduler_address) as dc,
     ):
         with DaskEngine.from_options(opts, dask_client=dc) as engine:

@@ -44,6 +44,22 @@ def test_numbers_begin_anew_after_the_last():
     assert max(ids) <= LAST_OF_ENGINES
 
 
+def test_numbers_are_named_before_they_are_used_again():
+    (engine,) = engine_on(CommunicatorOpIds())
+    forgotten: dict[int, int] = {}
+    used: dict[int, int] = {}
+    for i in range(3 << 12):
+        op_ids = engine.next()
+        if op_ids.stale is not None:
+            first, last = op_ids.stale
+            assert not first <= op_ids.id(0) <= last
+            forgotten |= dict.fromkeys(range(first, last + 1, 1 << NODE_BITS), i)
+        id_of_query = op_ids.id(0)
+        if id_of_query in used:  # forgotten since, but not just now: others may be behind
+            assert used[id_of_query] + 1000 < forgotten[id_of_query] < i - 1000
+        used[id_of_query] = i
+
+
 def test_too_many_exchanges_is_an_error():
     with pytest.raises(ValueError, match="exchanges"):
         OpIds(1).id(1 << NODE_BITS)

@@ -9,6 +9,8 @@ import textwrap
 
 import pytest
 
+from support.leftovers import wait_for_end
+
 SECONDS = 300
 """Guards against hangs only."""
 
@@ -31,6 +33,16 @@ DASK = """
             changed = before != dict(os.environ)
             found = list(engine._workers._client.run(look).values())
         print(json.dumps({"changed": changed, "cores": len(os.sched_getaffinity(0)), "workers": found}))
+"""
+
+STAY = """
+    import sys
+
+    from cudf_polars.engine.dask import DaskEngine
+
+    with DaskEngine(n_workers=2) as engine:
+        print(*(info.pid for info in engine.gather_cluster_info()), flush=True)
+        sys.stdin.read()
 """
 
 RAY = """
@@ -70,6 +82,24 @@ def test_dask_workers_have_as_many_threads_of_polars_as_cores(tmp_path, monkeypa
     for threads, trims in found["workers"]:
         assert threads == max(1, found["cores"] // 2)
         assert not trims
+
+
+def test_dask_workers_end_with_a_client_that_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(STAY)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as client:
+        workers = [int(pid) for pid in client.stdout.readline().split()]
+        assert len(workers) == 2
+        assert list(tmp_path.glob("riverrun-dask-*"))
+        client.kill()
+        client.wait(SECONDS)
+    for pid in workers:
+        wait_for_end(pid)
+    assert not list(tmp_path.glob("riverrun-dask-*"))
 
 
 def test_ray_actors_have_cores_of_their_own_and_stand_back_for_nobody(tmp_path, monkeypatch):

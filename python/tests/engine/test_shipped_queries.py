@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import polars as pl
 import pytest
@@ -49,3 +49,39 @@ def test_codes_of_categories_in_groups(engine: RankProcesses) -> None:
 def test_order_of_categories_is_that_of_their_texts(engine: RankProcesses) -> None:
     query = FRAME.with_columns(c=CATEGORY).sort("c", "k").select("k", "s")
     assert_frame_equal(query.collect(engine=engine), query.collect())
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [lambda lf: lf.head(2), lambda lf: lf.slice(1, 2), lambda lf: lf.slice(-6, 3), lambda lf: lf.head(0)],
+)
+def test_a_step_does_not_see_rows_that_are_cut_off(
+    engine: RankProcesses, cut: Callable[[pl.LazyFrame], pl.LazyFrame]
+) -> None:
+    table = pl.LazyFrame({"s": ["1", "2", "3", "x", "5", "6"], "k": range(6)})
+    number = pl.col("s").cast(pl.Int64)
+    for query in (
+        cut(table.with_columns(n=number)),
+        cut(table.with_columns(n=number).with_columns(m=pl.col("n") + 1).select("m", "k")),
+        cut(table.select(number, one=pl.lit(1))),
+        cut(
+            table.with_columns(
+                n=number, f=pl.col("k").map_elements(lambda k: 6 // (4 - k), return_dtype=pl.Int64)
+            )
+        ),
+    ):
+        assert_frame_equal(query.collect(engine=engine), query.collect())
+
+
+def test_rows_are_not_cut_below_steps_that_see_others(engine: RankProcesses) -> None:
+    table = pl.LazyFrame({"a": [3, 1, 2, 5, 4], "k": range(5)})
+    shared = table.with_columns(b=pl.col("a") + 1)
+    for query in (
+        table.with_columns(t=pl.col("a").cum_sum()).head(3),
+        table.with_columns(m=pl.col("a") - pl.col("a").max()).head(2),
+        table.select(pl.col("a").sum()).head(1),
+        table.select(pl.lit(7)).head(3),
+        table.filter(pl.col("a") > 2).head(2),
+        pl.concat([shared.head(2), shared]),
+    ):
+        assert_frame_equal(query.collect(engine=engine), query.collect())

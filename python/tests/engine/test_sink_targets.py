@@ -135,6 +135,9 @@ class _NoCluster(ClusterEngine):
     def _ask(self, epoch, method, arguments):
         raise AssertionError("a rank was asked")
 
+    def _stop_asking(self) -> None:
+        pass
+
     def _close(self) -> None:
         pass
 

@@ -109,3 +109,25 @@ def test_rrun_is_killed_in_the_middle_of_a_query(table, tmp_path):
     pids = {int(words[0]) for words in said("".join(lines) + rest, "pid")}
     assert len(pids) == 3, lines
     places.check(pids)
+
+
+MISMATCH = """
+import os
+import polars as pl
+from cudf_polars.engine.spmd import SPMDEngine
+
+rows = pl.LazyFrame({"k": [1, 2, 3], "v": [1, 2, 3]})
+with SPMDEngine() as engine:
+    query = rows.group_by("k").agg(pl.sum("v")) if engine.rank == 0 else rows.filter(pl.col("k") > 3)
+    try:
+        query.collect(engine=engine)
+    except Exception as error:
+        os.write(1, f"{type(error).__name__}\\n".encode())
+        raise
+"""
+
+
+def test_different_queries_are_a_mismatch_on_every_rank_although_the_first_to_see_it_ends_at_once():
+    job = run_ranks(3, MISMATCH)
+    assert job.returncode != 0
+    assert job.stdout.splitlines() == ["QueryMismatchError"] * 3, job.stderr

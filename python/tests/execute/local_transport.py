@@ -109,7 +109,9 @@ class LocalTransport:
         """Hash shuffle; the order of the result is made arbitrary on purpose."""
         frames = self._frames(source, f"shuffle {op} {list(keys)}")
         parts = [frame.filter(self._owner(frame, keys) == self._rank) for frame in frames]
-        return OneShotStream(pl.concat(parts).reverse())
+        rows = pl.concat(parts)
+        # Polars' reverse() does not know every type.
+        return OneShotStream(rows[pl.int_range(rows.height - 1, -1, -1, eager=True)])
 
     def _owner(self, frame: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
         if frame.is_empty():

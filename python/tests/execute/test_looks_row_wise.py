@@ -30,6 +30,9 @@ QUERIES = {
     "extract_many": lambda lf: lf.with_columns(found=S.str.extract_many(NEEDLES)),
     "is_in_rows": lambda lf: lf.select(I.is_in(pl.Series([[1], [9], [3], [4], [], [6], [7, 8], [8]]))),
     "replace_default": lambda lf: lf.select(I.replace_strict([1, 2], [10, 20], default=pl.Series(range(8)))),
+    # what to look for is made of the table, and is one value for all rows
+    "replace_by_columns": lambda lf: lf.select(S.replace_strict(pl.col("day").unique(), "q", default=S)),
+    "replace_over": lambda lf: lf.with_columns(x=I.replace_strict(I, I + 1, default=-1).over("s")),
     # the first text says the format of all
     "to_date": lambda lf: lf.select(pl.col("day").str.to_date(strict=False)),
     "to_datetime": lambda lf: lf.with_columns(at=pl.col("day").str.to_datetime(strict=False, time_unit="ms")),

@@ -65,3 +65,30 @@ def test_a_type_that_python_has_no_name_for() -> None:
     plan, rebuilt = read_and_rebuild(query)
     assert isinstance(plan.root, nodes.OpaqueNode)
     assert_same_answer(rebuilt, query, "streaming")
+
+
+def _tables_without_columns() -> dict[str, pl.LazyFrame]:
+    table, rows, other = pl.LazyFrame({"a": [1, 2, 3]}), pl.LazyFrame(height=3), pl.LazyFrame(height=5)
+    return {
+        "nothing": pl.concat([table, table.select([])], how="horizontal"),
+        "rows": pl.concat([rows, rows.with_columns(b=1), table, pl.LazyFrame(height=3)], how="horizontal"),
+        "only_rows": pl.concat([rows, pl.LazyFrame(height=3)], how="horizontal"),
+        "same_twice": pl.concat([rows, rows], how="horizontal"),
+        "dropped": pl.concat([table.drop("a"), table], how="horizontal"),
+        "extended": pl.concat([table, other], how="horizontal_extend"),
+        "only_extended": pl.concat([rows, other], how="horizontal_extend").with_columns(b=1),
+    }
+
+
+@pytest.mark.parametrize("name", _tables_without_columns())
+def test_tables_without_columns_side_by_side(name: str) -> None:
+    query = _tables_without_columns()[name]
+    plan, rebuilt = read_and_rebuild(query)
+    assert not any(isinstance(node, nodes.OpaqueNode) for node in nodes.walk_nodes(plan.root))
+    assert_same_answer(rebuilt, query, "streaming")
+
+
+def test_tables_without_columns_of_different_heights() -> None:
+    query = pl.concat([pl.LazyFrame(height=5), pl.LazyFrame(height=3)], how="horizontal")
+    with pytest.raises(pl.exceptions.ShapeError):
+        read_and_rebuild(query)[1].collect(engine="streaming")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from rapidsmpf.communicator import COMMUNICATORS
 
+from support.leftovers import orphaned_segments
 from support.mpi import needs_mpi, run_mpi_ranks
 
 # mpi4py before rapidsmpf, as sorted imports have it: then Open MPI has loaded its own UCX.
@@ -32,6 +35,16 @@ def say(text):
     sys.stdout.write(text + "\\n")  # one write, so that the lines of the ranks do not mix
     sys.stdout.flush()
 """
+
+
+def test_shared_memory_that_nobody_uses_is_noticed():
+    """What run_mpi_ranks() looks for after each job."""
+    with tempfile.NamedTemporaryFile(prefix="sm_segment.test.", dir="/dev/shm") as segment:
+        segment.write(bytes(4096))
+        segment.flush()
+        with mmap.mmap(segment.fileno(), 4096):
+            assert segment.name not in orphaned_segments()
+        assert segment.name in orphaned_segments()
 
 
 @needs_mpi

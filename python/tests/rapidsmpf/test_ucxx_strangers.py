@@ -28,7 +28,7 @@ if address is None:
 ucxx.barrier(comm, timeout=30)
 assert allgather_bytes(comm, 1, b"%d" % comm.rank, timeout=30) == [b"0", b"1"]
 """
-# It speaks UCX, over TCP (the shared memory of another account is closed to it), and knows our messages, but no token.
+# It speaks UCX, over TCP since others' shared memory is closed to it, and knows our messages, but not the token.
 STRANGER = """
 os.environ["UCX_TLS"] = "tcp"
 import struct, time

@@ -38,6 +38,7 @@ def start_dask_cluster(n_workers: int = 2, **options: Any) -> Iterator[Any]:
             security=Security.temporary(),
             dashboard_address=_HTTP,
             worker_dashboard_address=_HTTP,
+            scheduler_kwargs={"dashboard": False},
             **options,
         ) as cluster,
         distributed.Client(cluster) as client,

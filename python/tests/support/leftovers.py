@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 from pathlib import Path
 
-__all__ = ["Places", "wait_for_end"]
+__all__ = ["Places", "orphaned_segments", "wait_for_end"]
 
 
 class Places:
@@ -49,3 +50,15 @@ def wait_for_end(pid: int) -> None:
         assert select.select([process], [], [], 60)[0], f"process {pid} goes on"
     finally:
         os.close(process)
+
+
+def orphaned_segments() -> set[str]:
+    """Return the shared memory files of Open MPI in their usual place that no process uses any more."""
+    segments = {str(path) for path in Path("/dev/shm").glob("sm_segment.*")}
+    if not segments:
+        return segments
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):  # the process has ended, or is another user's
+            text = maps.read_text()
+            segments = {segment for segment in segments if segment not in text}
+    return segments

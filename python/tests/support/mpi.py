@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
 import pytest
 from rapidsmpf.communicator import COMMUNICATORS
 
+from support.leftovers import orphaned_segments
 from support.ranks import Job
 
 __all__ = ["needs_mpi", "run_mpi_ranks"]
@@ -36,7 +38,7 @@ _ENVIRONMENT = {
 def run_mpi_ranks(
     nranks: int, script: str, *arguments: str, options: tuple[str, ...] = (), timeout: float = 120
 ) -> Job:
-    """Run a script as ``nranks`` ranks; skip the test when there is no mpirun.
+    """Run a script as ``nranks`` ranks; skip the test when there is no mpirun, fail it when shared memory is left.
 
     Parameters
     ----------
@@ -55,13 +57,19 @@ def run_mpi_ranks(
     mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
     if mpirun is None:
         pytest.skip("mpirun is not installed")
-    done = subprocess.run(
-        [mpirun, *options, "-n", str(nranks), sys.executable, "-c", textwrap.dedent(script), *arguments],
-        env=os.environ | _ENVIRONMENT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    before = orphaned_segments()
+    # Ranks that are killed do not remove their segments: they are in a folder of the job, which goes with it.
+    shared_memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(prefix="riverrun-mpi-", dir=shared_memory) as folder:
+        done = subprocess.run(
+            [mpirun, *options, "-n", str(nranks), sys.executable, "-c", textwrap.dedent(script), *arguments],
+            env=os.environ | _ENVIRONMENT | {"OMPI_MCA_btl_sm_backing_directory": folder},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+    left = orphaned_segments() - before
+    assert not left, f"the job has left {sorted(left)}"
     return Job(done.returncode, done.stdout, done.stderr)

@@ -7,6 +7,7 @@ what a cluster adds, and a set of ranks that is lost can be replaced within a se
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import pickle
@@ -17,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from cudf_polars.engine.cluster import ClusterEngine, Lost
+from cudf_polars.engine.cluster import ClusterEngine, Lost, Question, ShutDown
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import RankSettings
 from cudf_polars.engine.rank_host import RankHost, RankPlan
@@ -27,6 +28,7 @@ from cudf_polars.lower.fallback import FallbackWarning
 
 __all__ = ["RankProcesses"]
 
+_THREADS = "POLARS_MAX_THREADS"
 _START_SECONDS = 60.0
 """How long a rank may take to start."""
 _GRACE_SECONDS = 5.0
@@ -38,10 +40,10 @@ def _surroundings() -> tuple[str, dict[str, str]]:
     return os.getcwd(), {k: v for k, v in os.environ.items() if k.startswith("POLARS_")}
 
 
-def _settle(folder: str, variables: Mapping[str, str], fixed: frozenset[str]) -> None:
+def _settle(folder: str, variables: Mapping[str, str]) -> None:
     os.chdir(folder)
-    present = {k: v for k, v in os.environ.items() if k.startswith("POLARS_") and k not in fixed}
-    wanted = {k: v for k, v in variables.items() if k not in fixed}
+    present = {k: v for k, v in os.environ.items() if k.startswith("POLARS_") and k != _THREADS}
+    wanted = {k: v for k, v in variables.items() if k != _THREADS}
     if present != wanted:
         for name in present.keys() - wanted.keys():
             del os.environ[name]
@@ -52,16 +54,18 @@ def _settle(folder: str, variables: Mapping[str, str], fixed: frozenset[str]) ->
 def _serve(calls: Connection, plan: RankPlan) -> None:
     """Be a rank until the other end of the pipe closes."""
     host = RankHost(plan)
-    fixed = frozenset({"POLARS_MAX_THREADS"})
     try:
         while True:
-            surroundings, method, arguments = calls.recv()
-            _settle(*surroundings, fixed)
+            surroundings, query, arguments = calls.recv()
+            _settle(*surroundings)
             try:
-                answer: Any = host.submit(lambda m=method, a=arguments: getattr(host, m)(*a)).result()
+                if isinstance(query, Question):
+                    call = host.submit_query(query.epoch, query.place, query.method, arguments)
+                else:
+                    call = host.submit(functools.partial(getattr(host, query), *arguments))
+                calls.send(call.result())
             except BaseException as error:
-                answer = error
-            calls.send(answer)
+                calls.send(error)
     except EOFError:
         host.close()
 
@@ -87,10 +91,11 @@ class RankProcesses(ClusterEngine):
         self._calls: list[Connection] = []
         self._processes: list[Any] = []
         self._lost = False
+        self._stop, self._stopped = multiprocessing.Pipe()
         options = StreamingOptions()
         settings = RankSettings(options, options.to_rapidsmpf_options(), execution)
         try:
-            self._start_processes(RankPlan(settings, nranks, nranks))
+            self._start_processes(RankPlan(settings, nranks, nranks, one_host=True))
             root = self._ask_one(0, "make_root")
             joined = self._ask_all("join", [(root,)] * nranks)
         except BaseException:
@@ -110,8 +115,8 @@ class RankProcesses(ClusterEngine):
 
     def _start_processes(self, plan: RankPlan) -> None:
         context = multiprocessing.get_context("spawn")
-        former = os.environ.get("POLARS_MAX_THREADS")
-        os.environ["POLARS_MAX_THREADS"] = "1"
+        former = os.environ.get(_THREADS)
+        os.environ[_THREADS] = "1"
         try:
             for number in range(plan.nranks):
                 ours, theirs = context.Pipe()
@@ -124,9 +129,9 @@ class RankProcesses(ClusterEngine):
                 self._processes.append(process)
         finally:
             if former is None:
-                del os.environ["POLARS_MAX_THREADS"]
+                del os.environ[_THREADS]
             else:
-                os.environ["POLARS_MAX_THREADS"] = former
+                os.environ[_THREADS] = former
 
     def _ask_one(self, index: int, method: str, *arguments: Any) -> Any:
         self._calls[index].send((_surroundings(), method, arguments))
@@ -146,30 +151,36 @@ class RankProcesses(ClusterEngine):
             raise answer
         return answer
 
-    def _ask(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
+    def _ask(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> Sequence[bytes | Lost]:
         self.fallbacks = []
         try:
-            return self._ask_ranks(epoch, method, arguments)
+            return self._ask_ranks(query, arguments)
         except BaseException:
             # The user's Ctrl-C, or a test's time limit: nobody knows what the ranks are at.
             self._lost = True
             raise
 
-    def _ask_ranks(self, epoch: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
+    def _stop_asking(self) -> None:
+        self._stop.send(None)
+
+    def _ask_ranks(self, query: Question, arguments: Sequence[tuple[Any, ...]]) -> list[bytes | Lost]:
         answers: dict[int, bytes | Lost] = {}
         surroundings = _surroundings()
         for rank, (calls, given) in enumerate(zip(self._calls, arguments, strict=True)):
             try:
-                calls.send((surroundings, method, (epoch, *given)))
+                calls.send((surroundings, query, given))
             except OSError:
                 answers[rank] = self._lose(rank)
         while len(answers) < self.nranks:
             waiting = {self._calls[rank]: rank for rank in range(self.nranks) if rank not in answers}
-            ready = wait(list(waiting), _GRACE_SECONDS if self._lost else None)
-            for calls in ready:
-                rank = waiting[calls]  # type: ignore[index]
+            ready = wait([*waiting, self._stopped], _GRACE_SECONDS if self._lost else None)
+            if self._stopped in ready:
+                raise ShutDown
+            for calls, rank in waiting.items():
+                if calls not in ready:
+                    continue
                 try:
-                    answers[rank] = self._take(self._calls[rank].recv())
+                    answers[rank] = self._take(calls.recv())
                 except (EOFError, OSError):
                     answers[rank] = self._lose(rank)
             if not ready:

@@ -79,12 +79,23 @@ def catalog_of(folder: Path) -> Any:
 
 
 def make_iceberg(folder: Path) -> None:
-    """Make the table ``db.t`` in a catalog under ``folder``: several files, and a column that was renamed."""
+    """Make tables in a catalog under ``folder``.
+
+    ``db.t`` has several files, of which the first lacks a column. In ``db.renamed`` a column was renamed, so that the
+    first file has it by another name.
+    """
     folder.mkdir()
     catalog = catalog_of(folder)
     catalog.create_namespace("db")
-    first = ROWS.rename({"v": "former"}).to_arrow()
+    first = ROWS.drop("v").to_arrow()
     table = catalog.create_table("db.t", schema=first.schema)
+    table.append(first)
+    with table.update_schema() as update:
+        update.union_by_name(ROWS.to_arrow().schema)
+    table.append(ROWS.with_columns(pl.col("id") + 300).to_arrow())
+    table.append(ROWS.with_columns(pl.col("id") + 600).to_arrow())
+    first = ROWS.rename({"v": "former"}).to_arrow()
+    table = catalog.create_table("db.renamed", schema=first.schema)
     table.append(first)
     with table.update_schema() as update:
         update.rename_column("former", "v")
@@ -96,12 +107,14 @@ def table_queries(folder: Path) -> dict[str, pl.LazyFrame]:
     import deltalake
 
     plain = pl.scan_delta(str(folder / "plain"))
+    catalog = catalog_of(folder / "iceberg")
     tables = {
         "plain": plain,
         "older": pl.scan_delta(deltalake.DeltaTable(folder / "plain", version=0)),
         "evolved": pl.scan_delta(str(folder / "evolved")),
         "deleted": pl.scan_delta(str(folder / "deleted")),
-        "iceberg": pl.scan_iceberg(catalog_of(folder / "iceberg").load_table("db.t")),
+        "iceberg": pl.scan_iceberg(catalog.load_table("db.t")),
+        "renamed": pl.scan_iceberg(catalog.load_table("db.renamed")),
     }
     out = {
         "none": plain.filter(pl.col("region") == "nowhere").group_by("region").agg(pl.col("v").sum()),

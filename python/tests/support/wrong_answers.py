@@ -86,6 +86,8 @@ def queries() -> dict[str, Query]:
             t.group_by("g").agg(N.median()).select(N.n_unique(), s=G.sum(), r=N.n_unique() / pl.len())
         ),
         "median_beside_sum": lambda t, u: t.unique("n").select(N.median(), s=N.sum()),
+        "value_at_maximum": lambda t, u: t.select(N.min(), v=N.get(G.max())),
+        "quantile_of_aggregate": lambda t, u: t.select(N.quantile((G.max() / 10).clip(0, 1)), s=N.sum()),
         # slices of frames
         "head": lambda t, u: t.head(3),
         "tail": lambda t, u: t.select("n", "g").tail(4),
@@ -117,6 +119,7 @@ def queries() -> dict[str, Query]:
         "sum_of_nulls_sql": _sql("SELECT g, SUM(x) AS s FROM t GROUP BY g"),
         "sum_of_no_rows_sql": _sql("SELECT SUM(x) AS s FROM t WHERE n > 1000"),
         "subquery_sql": _sql("SELECT n, (SELECT MAX(n) FROM t) AS m FROM t"),
+        "not_in_sql": _sql("SELECT n FROM t WHERE n NOT IN (SELECT k FROM u WHERE k IS NOT NULL)"),
         "in_subqueries_sql": _sql(
             "SELECT n FROM t WHERE n+1 IN (SELECT k FROM u) AND n IN (SELECT n FROM t WHERE g > 0)"
         ),
@@ -131,6 +134,7 @@ def queries() -> dict[str, Query]:
         "repeat": lambda t, u: t.select(r=pl.repeat(7, pl.len())),
         "constants": lambda t, u: t.select(pl.lit(3)),
         "no_columns": lambda t, u: t.select("n", "g").drop("n", "g").select(pl.len()),
+        "rows_gathered": lambda t, u: t.select("n").drop("n").gather([0, 3]).select(pl.len()),
         "concat_counted": lambda t, u: pl.concat([t.select("s"), t.select(s=S)]).select(pl.len()),
         # aggregates without a partial form once
         "decimal_mean": lambda t, u: t.select(pl.col("d").mean(), v=pl.col("d").var(), s=pl.col("d").sum()),
@@ -143,13 +147,7 @@ def queries() -> dict[str, Query]:
             .group_by("g")
             .agg(N.sort().map_batches(lambda s: s[0], returns_scalar=True, return_dtype=pl.Int64))
         ),
-        # text is read alike on all ranks
-        "dates_without_format": lambda t, u: t.sort("n").select(
-            pl.when(N < 30)
-            .then(pl.lit("2020-01-02"))
-            .otherwise(pl.lit("03/04/2021"))
-            .str.to_date(strict=False)
-        ),
+        # literals
         "literal_of_nanoseconds": lambda t, u: t.select(
             pl.col("t").cast(pl.Datetime("ns")) + pl.duration(nanoseconds=N)
         ).filter(pl.col("t") <= pl.lit(dt.datetime(2020, 1, 1), dtype=pl.Datetime("us"))),

@@ -37,8 +37,10 @@ struct Invitation {
 class HostedCoordinator {
   public:
     // Listens on the interface with this IPv4 address. `log` is called from the host's thread. Its end waits a moment
-    // for the others to say goodbye. Throws SystemError, std::invalid_argument.
-    HostedCoordinator(Rank nranks, std::string const& interface, CoordinatorThread::Log log);
+    // for the others to say goodbye. `options`: liveness_timeout. Throws SystemError, std::invalid_argument.
+    HostedCoordinator(
+        Rank nranks, std::string const& interface, CoordinatorThread::Log log,
+        config::Options const& options);
 
     [[nodiscard]] Invitation const& invitation() const noexcept { return invitation_; }
 

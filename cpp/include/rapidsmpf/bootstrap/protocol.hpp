@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <rapidsmpf/core/error.hpp>
@@ -21,7 +22,7 @@ namespace rapidsmpf::bootstrap {
 using Bytes = std::vector<std::uint8_t>;
 
 inline constexpr std::uint32_t protocol_magic = 0x4e52'5652;  // "RVRN"
-inline constexpr std::uint16_t protocol_version = 3;
+inline constexpr std::uint16_t protocol_version = 4;
 // The largest frame of a peer that has not shown the token, and of one that has.
 inline constexpr std::size_t max_hello_size = 1024;
 inline constexpr std::size_t max_frame_size = std::size_t{256} << 20;
@@ -38,6 +39,7 @@ enum class MessageType : std::uint8_t {
     gather = 4,
     bye = 5,
     abort = 6,
+    pong = 9,
     // node to head, see node_protocol.hpp
     rank_ended = 7,
     node_failed = 8,
@@ -47,6 +49,7 @@ enum class MessageType : std::uint8_t {
     reply = 34,
     failure = 35,
     left = 36,
+    ping = 41,
     // head to node
     begin = 37,
     pass_signal = 38,
@@ -75,13 +78,15 @@ struct Hello {
 };
 
 // The member is in: it belongs to the rank's n-th session, whose keys and gathers it shares with the n-th
-// sessions of the other ranks.
+// sessions of the other ranks. The coordinator sends a Ping every `ping_ms` milliseconds (0: never), which the member
+// answers with a Pong.
 struct Welcome {
-    explicit Welcome(std::uint32_t session_) : session{session_} {}
+    Welcome(std::uint32_t session_, std::uint32_t ping_ms_) : session{session_}, ping_ms{ping_ms_} {}
     [[nodiscard]] Bytes encode() const;
     [[nodiscard]] static Welcome decode(std::span<std::uint8_t const> payload);
 
     std::uint32_t session;
+    std::uint32_t ping_ms;
 };
 
 struct Rejected {
@@ -142,6 +147,18 @@ struct Reply {
 
 // The rank closes this connection in good order.
 struct Bye {
+    [[nodiscard]] static Bytes encode();
+    static void decode(std::span<std::uint8_t const> payload);
+};
+
+// Who does not answer several of them in turn is not there any more, or cannot run.
+inline constexpr int pings_in_silence = 6;
+inline constexpr std::string_view silent_coordinator{"the coordinator has not been heard of"};
+struct Ping {
+    [[nodiscard]] static Bytes encode();
+    static void decode(std::span<std::uint8_t const> payload);
+};
+struct Pong {
     [[nodiscard]] static Bytes encode();
     static void decode(std::span<std::uint8_t const> payload);
 };

@@ -7,7 +7,7 @@
 // A rank may open several connections, one per communicator. The n-th of each rank form the n-th session, with
 // keys and gathers of its own. A connection that ends without Bye means that its rank failed: the owner, who may
 // know why, is asked first (Events::lost) and has disconnect_grace to call fail(); the first failure is final
-// and goes to every rank.
+// and goes to every rank. A rank that answers no Ping for the silence_limit has failed, too.
 #pragma once
 
 #include <chrono>
@@ -22,8 +22,12 @@
 
 #include <rapidsmpf/bootstrap/protocol.hpp>
 #include <rapidsmpf/bootstrap/socket.hpp>
+#include <rapidsmpf/core/config.hpp>
 
 namespace rapidsmpf::bootstrap {
+
+// The option "liveness_timeout".
+[[nodiscard]] std::optional<std::chrono::milliseconds> silence_limit(config::Options const& options);
 
 class CoordinatorServer {
   public:
@@ -44,6 +48,8 @@ class CoordinatorServer {
     struct Settings {
         std::chrono::milliseconds disconnect_grace{500};
         std::chrono::milliseconds hello_timeout{10000};
+        // For how long a rank may not answer; none: for ever.
+        std::optional<std::chrono::milliseconds> silence_limit{60000};
         // Where to listen; port 0: one that the kernel picks.
         SocketAddress listen{"127.0.0.1", 0};
     };
@@ -90,7 +96,8 @@ class CoordinatorServer {
             : socket{std::move(socket_)}, deadline{deadline_} {}
         FileDescriptor socket;
         Stage stage{Stage::greeting};
-        Clock::time_point deadline;  // for the greeting, or for the peer to close
+        Clock::time_point deadline;  // for the greeting, for the next Ping, or for the peer to close
+        int unanswered{0};           // Pings, since something came last
         FrameBuffer in{max_hello_size};
         Bytes out;
         std::size_t out_done{0};
@@ -150,6 +157,8 @@ class CoordinatorServer {
     void reject(ConnectionId id, std::string const& reason);
     void connection_lost(ConnectionId id);
     void check_absent_ranks();
+    void expect_answers(Connection& connection) const;
+    void ask_members(Clock::time_point now);
     void expire();
     void expire_requests(Clock::time_point now);
     [[nodiscard]] std::vector<std::int32_t> missing_from(Gathering const& gathering) const;

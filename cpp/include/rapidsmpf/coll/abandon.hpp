@@ -18,4 +18,8 @@ namespace rapidsmpf::coll {
 void abandon_operations(
     Communicator& comm, OpId first, OpId last, std::string reason, std::optional<Rank> origin = {});
 
+// The ids from `first` to `last` may be used again, also where they were abandoned once. For who numbers operations, round
+// and round: half a round before, on every rank.
+void forget_abandoned(Communicator& comm, OpId first, OpId last);
+
 }  // namespace rapidsmpf::coll

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/fork.hpp>
 #include <rapidsmpf/core/logger.hpp>
 #include <rapidsmpf/core/progress_thread.hpp>
 #include <rapidsmpf/memory/buffer.hpp>
@@ -131,8 +132,12 @@ class Communicator {
 
     // The failure that made this communicator unusable, if any.
     [[nodiscard]] virtual std::optional<RankFailure> failure() const;
-    // Throws RankFailedError if the communicator failed.
+    // Throws RankFailedError if the communicator failed, std::runtime_error in a fork.
     void check() const;
+    // Throws std::runtime_error in a fork of the process that made it, which cannot use it.
+    void check_process() const { home_.require("communicator"); }
+    // Whether this is a fork of that process.
+    [[nodiscard]] bool is_in_fork() const noexcept { return !home_.is_here(); }
     // Records that a rank failed (the first report counts), tells the listeners and wakes the progress thread.
     // Called by the backend and by bootstrap's liveness channel.
     void fail(RankFailure failure);
@@ -177,6 +182,7 @@ class Communicator {
 
   private:
     struct State;
+    HomeProcess home_;
     config::Options options_;
     std::shared_ptr<ProgressThread> progress_thread_;
     std::shared_ptr<State> state_;

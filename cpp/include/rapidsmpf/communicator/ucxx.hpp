@@ -79,8 +79,7 @@ class UcxxCommunicator final : public Communicator {
     // `token` is the job's, the same on all ranks. `liveness` may be null: then lost peers go unnoticed.
     [[nodiscard]] static std::shared_ptr<UcxxCommunicator> connect(
         Rank rank, std::vector<Address> const& addresses, Token const& token,
-        std::shared_ptr<::ucxx::Worker> worker,
-        std::unique_ptr<Liveness> liveness, config::Options options,
+        std::shared_ptr<::ucxx::Worker> worker, std::unique_ptr<Liveness> liveness, config::Options options,
         std::shared_ptr<ProgressThread> progress_thread);
 
     // Without a root address: the root (rank 0) of a new communicator, which returns at once and takes the

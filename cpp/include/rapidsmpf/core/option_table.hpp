@@ -122,6 +122,15 @@ inline constexpr auto option_table = [] {
          "Address at which rank 0 takes the others' liveness connections; not set: `127.0.0.1`, under MPI over "
          "several hosts this host's own.", {}},
         {"mpi_chunk_bytes", bytes, never_off, "1 GiB", full, "Longer messages are split for MPI.", {}},
+        // Ranks that do not come.
+        {"collective_timeout", duration, or_off, "30 min", full,
+         "How long a collective of the user waits for the others if it is called without a timeout; exchanges of queries "
+         "wait as long as the others are alive.", {}},
+        {"collective_warning", duration, or_off, "60 s", full,
+         "After how long a wait for other ranks says in the log who is missing; then after twice as long, and so on.", {}},
+        {"liveness_timeout", duration, or_off, "60 s", full,
+         "How long a rank may not answer (its process is stopped, its machine gone) before it counts as failed; also read "
+         "by rrun. Off: for ever, for debuggers.", {}},
         // Of other integrations.
         {"unbounded_file_read_cache", text, never_off, "disabled", none,
          "Keep what was read from files in memory.", {}},

@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 
+#include <rapidsmpf/core/fork.hpp>
 #include <rapidsmpf/core/statistics.hpp>
 
 namespace rapidsmpf {
@@ -31,7 +32,7 @@ class ProgressThread {
 
     explicit ProgressThread(std::shared_ptr<Statistics> statistics = nullptr);
     // Stops the thread. Functions still registered are dropped. May happen in one of them, or when one of them is dropped,
-    // since functions often hold what holds this: then the thread ends by itself after that.
+    // since functions often hold what holds this: then the thread ends by itself after that. Nothing happens in a fork.
     ~ProgressThread();
     ProgressThread(ProgressThread const&) = delete;
     ProgressThread& operator=(ProgressThread const&) = delete;
@@ -70,7 +71,8 @@ class ProgressThread {
 
     std::shared_ptr<Loop> loop_;  // shared with the thread, which may outlive this
     std::atomic<bool> running_{false};
-    std::thread thread_;
+    HomeProcess home_;
+    std::unique_ptr<std::thread> thread_;
 };
 
 }  // namespace rapidsmpf

@@ -60,6 +60,8 @@ class Hub {
     void open(std::shared_ptr<Operation> operation);
     // Ends the operations of a range on every rank. Does nothing if an abandonment of it is known already.
     void abandon(AbandonedRange const& range);
+    // The ids between these are about to be used again: what was abandoned of them is long over.
+    void forget_abandoned(OpId first, OpId last);
     [[nodiscard]] ReceiveBudget& budget() noexcept { return budget_; }
     [[nodiscard]] Links& links() noexcept { return links_; }
     // Sends a control message; on the progress thread.
@@ -99,6 +101,9 @@ class Hub {
     // Returns whether anything was done; `quiet` is what to say if nothing was.
     [[nodiscard]] bool drive(ProgressThread::Progress& quiet);
     void on_failure(RankFailure const& failure);
+    // After a failure: takes in what had been sent before, then ends all operations. Returns whether it is not over.
+    [[nodiscard]] bool wind_up(bool busy);
+    void cut_off_all();
     void note_flushed();
 
     Communicator& comm_;
@@ -117,6 +122,10 @@ class Hub {
     std::map<OpId, Line> lines_;         // touched by the progress thread only
     std::vector<Departure> departures_;  // by rank; touched by the progress thread only
     std::vector<Rank> gone_;             // in the order of their going: the first is to blame; likewise
+    // After a failure; likewise.
+    std::optional<std::chrono::steady_clock::time_point> wind_up_until_;
+    int quiet_rounds_{0};
+    bool wound_up_{false};
 
     mutable std::mutex mutex_;  // guards everything below
     std::condition_variable changed_;

@@ -227,10 +227,18 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     // of the memory is.
     [[nodiscard]] bool keeps_bundles(MemoryType type) const;
     void finish_locked(std::vector<PartitionId> const& partitions);
-    // Waits until ready() or an error; throws TimeoutError with what() when time is up.
+    // Waits until ready() or an error; throws TimeoutError with what() when time is up. Says now and then in the log what
+    // is missing.
     void wait(
         Lock& lock, Timeout timeout, std::function<bool()> const& ready,
         std::function<std::string()> const& what);
+    // The same, for what is complete then: if a rank has failed since, that changes nothing. Else throws the error.
+    void wait_for_result(
+        Lock& lock, Timeout timeout, std::function<bool()> const& ready,
+        std::function<std::string()> const& what);
+    // Whether results are gone, complete or not.
+    [[nodiscard]] bool is_discarded() const noexcept { return abandoned_ || shut_down_; }
+    void warn_of_stall(Lock& lock, std::string const& missing);
     void wake() noexcept;
     // Whether other ranks have to hear now of what was inserted, with so much memory free. Under the lock.
     [[nodiscard]] bool has_to_be_said(std::int64_t available);
@@ -296,6 +304,18 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     std::vector<bool> finished_;         // by partition: by this rank
     std::size_t unfinished_;
     std::uint64_t own_sequence_{0};
+    // A wait that takes long. One that is cut into slices is one wait.
+    struct Stall {
+        explicit Stall(std::chrono::steady_clock::time_point now)
+            : begin{now}, last{now}, next_look{now + first_look} {}
+        static constexpr std::chrono::seconds first_look{
+            1};  // at the options; until then a wait costs nothing
+        static constexpr std::chrono::seconds longest_break{1};
+        std::chrono::steady_clock::time_point begin;
+        std::chrono::steady_clock::time_point last;
+        std::chrono::steady_clock::time_point next_look;
+    };
+    std::optional<Stall> stall_;
     bool shut_down_{false};
     bool cut_off_{false};
     bool waits_for_memory_{false};  // the first frame does, and says when it has it

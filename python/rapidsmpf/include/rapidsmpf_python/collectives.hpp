@@ -1,6 +1,7 @@
 // Collectives for Python: waits that Ctrl-C ends (see interrupt.hpp). None of these needs the GIL, unless it says so.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,8 +21,26 @@
 #include <rapidsmpf/coll/broadcast.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
 #include <rapidsmpf/coll/sparse_alltoall.hpp>
+#include <rapidsmpf/core/option_table.hpp>
 
 namespace rapidsmpf::python {
+
+// Waits for other ranks as wait_interruptibly() does. Negative seconds: the option collective_timeout; infinite: no limit.
+template <typename Wait>
+auto wait_for_ranks(Communicator const& comm, Wait&& wait, double seconds) {
+    if (seconds >= 0) {
+        return wait_interruptibly(std::forward<Wait>(wait), std::isinf(seconds) ? -1 : seconds);
+    }
+    auto const limit = config::get_optional_seconds(comm.options(), "collective_timeout");
+    try {
+        return wait_interruptibly(std::forward<Wait>(wait), limit.value_or(-1));
+    } catch (TimeoutError const& error) {
+        throw TimeoutError{
+            std::string{error.what()}
+            + ". No timeout was given, so the option collective_timeout counts: do all ranks call this, under the same "
+              "operation id?"};
+    }
+}
 
 // Packed data, each held by a pointer as Python does.
 using PackedList = std::vector<std::unique_ptr<PackedData>>;
@@ -63,15 +82,17 @@ inline void insert_chunks(
 }
 
 [[nodiscard]] inline coll::PartitionId wait_any(coll::Shuffler& shuffler, double seconds) {
-    return wait_interruptibly([&](coll::Timeout timeout) { return shuffler.wait_any(timeout); }, seconds);
+    return wait_for_ranks(
+        *shuffler.comm(), [&](coll::Timeout timeout) { return shuffler.wait_any(timeout); }, seconds);
 }
 
 inline void wait_on(coll::Shuffler& shuffler, coll::PartitionId partition, double seconds) {
-    wait_interruptibly([&](coll::Timeout timeout) { shuffler.wait_on(partition, timeout); }, seconds);
+    wait_for_ranks(
+        *shuffler.comm(), [&](coll::Timeout timeout) { shuffler.wait_on(partition, timeout); }, seconds);
 }
 
 inline void shut_down(coll::Shuffler& shuffler, double seconds) {
-    wait_interruptibly([&](coll::Timeout timeout) { shuffler.shutdown(timeout); }, seconds);
+    wait_for_ranks(*shuffler.comm(), [&](coll::Timeout timeout) { shuffler.shutdown(timeout); }, seconds);
 }
 
 // amount < 0: all.
@@ -95,8 +116,9 @@ inline void insert_chunk(coll::AllGather& gather, std::uint64_t sequence, std::u
 
 [[nodiscard]] inline PackedList wait_and_extract(coll::AllGather& gather, bool ordered, double seconds) {
     auto const order = ordered ? coll::Ordered::yes : coll::Ordered::no;
-    return to_pointers(wait_interruptibly(
-        [&](coll::Timeout timeout) { return gather.wait_and_extract(order, timeout); }, seconds));
+    return to_pointers(wait_for_ranks(
+        *gather.comm(), [&](coll::Timeout timeout) { return gather.wait_and_extract(order, timeout); },
+        seconds));
 }
 
 [[nodiscard]] inline PackedList extract_ready(coll::AllGather& gather) {
@@ -123,17 +145,21 @@ inline void abandon_operations(
     coll::abandon_operations(*comm, first, last, reason, origin);
 }
 
+inline void forget_operations(std::shared_ptr<Communicator> const& comm, OpId first, OpId last) {
+    coll::forget_abandoned(*comm, first, last);
+}
+
 inline void barrier(std::shared_ptr<Communicator> const& comm, OpId op, double seconds) {
     coll::Barrier barrier{comm, op};
-    wait_interruptibly([&](coll::Timeout timeout) { barrier.wait(timeout); }, seconds);
+    wait_for_ranks(*comm, [&](coll::Timeout timeout) { barrier.wait(timeout); }, seconds);
 }
 
 [[nodiscard]] inline std::vector<std::uint8_t> broadcast_bytes(
     std::shared_ptr<Communicator> const& comm, OpId op, Rank root, std::vector<std::uint8_t> const& bytes,
     double seconds) {
     coll::Broadcast broadcast{comm, op, root, bytes};
-    return wait_interruptibly(
-        [&](coll::Timeout timeout) { return broadcast.wait_and_extract(timeout); }, seconds);
+    return wait_for_ranks(
+        *comm, [&](coll::Timeout timeout) { return broadcast.wait_and_extract(timeout); }, seconds);
 }
 
 [[nodiscard]] inline std::shared_ptr<coll::SparseAlltoall> make_sparse_alltoall(
@@ -149,7 +175,7 @@ inline void insert_for_rank(
 }
 
 inline void wait_for_sources(coll::SparseAlltoall& exchange, double seconds) {
-    wait_interruptibly([&](coll::Timeout timeout) { exchange.wait(timeout); }, seconds);
+    wait_for_ranks(*exchange.comm(), [&](coll::Timeout timeout) { exchange.wait(timeout); }, seconds);
 }
 
 [[nodiscard]] inline PackedList extract_from(coll::SparseAlltoall& exchange, Rank source) {
@@ -175,8 +201,8 @@ inline void wait_for_sources(coll::SparseAlltoall& exchange, double seconds) {
 }
 
 [[nodiscard]] inline std::string reduced(coll::AllReduce& reduce, double seconds) {
-    auto const bytes =
-        wait_interruptibly([&](coll::Timeout timeout) { return reduce.wait_and_extract(timeout); }, seconds);
+    auto const bytes = wait_for_ranks(
+        *reduce.comm(), [&](coll::Timeout timeout) { return reduce.wait_and_extract(timeout); }, seconds);
     return {reinterpret_cast<char const*>(bytes.data()), bytes.size()};
 }
 

@@ -48,10 +48,14 @@ class OpIds:
     ----------
     epoch
         The query's number, with its lane.
+    stale
+        Ids that are to be used again when half of the numbers have passed: the first and the last. They are named once
+        in each quarter of the numbers, so that what is remembered of them can be forgotten.
     """
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, stale: tuple[int, int] | None = None) -> None:
         self.epoch = epoch
+        self.stale = stale
 
     def id(self, node: int) -> int:
         """Return the id of exchange ``node`` of this query.
@@ -119,6 +123,7 @@ class CommunicatorOpIds:
         self._lock = threading.RLock()
         self._busy = [False] * LANES
         self._numbers = [0] * (LANES + 1)
+        self._quarters = [0] * (LANES + 1)
         self._reserved = 0
 
     @classmethod
@@ -169,9 +174,15 @@ class CommunicatorOpIds:
 
     def _next(self, lane: int) -> OpIds:
         with self._lock:
-            number = self._numbers[lane]
+            number = self._numbers[lane] % ((1 << _NUMBER_BITS) - 1) + 1
             self._numbers[lane] += 1
-        return OpIds(lane << _NUMBER_BITS | number % ((1 << _NUMBER_BITS) - 1) + 1)
+            quarter = number >> (_NUMBER_BITS - 2)
+            stale = None
+            if quarter != self._quarters[lane]:
+                self._quarters[lane] = quarter
+                first = lane << _NUMBER_BITS | ((quarter + 2) % 4) << (_NUMBER_BITS - 2)
+                stale = first << NODE_BITS, (first + (1 << (_NUMBER_BITS - 2)) << NODE_BITS) - 1
+        return OpIds(lane << _NUMBER_BITS | number, stale)
 
     def _free(self, lane: int) -> None:
         with self._lock:

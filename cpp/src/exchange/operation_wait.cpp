@@ -1,0 +1,119 @@
+// How users of an operation wait: with a time limit, and with word of what is missing.
+#include <algorithm>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/exchange/operation.hpp>
+
+namespace rapidsmpf::exchange {
+
+void Operation::wait(
+    Lock& lock, Timeout timeout, std::function<bool()> const& ready,
+    std::function<std::string()> const& what) {
+    using Clock = std::chrono::steady_clock;
+    auto const done = [&] { return failure_ || is_discarded() || ready(); };
+    if (done()) {
+        stall_.reset();
+        return;
+    }
+    // Longer than this is for ever, and does not overflow a clock.
+    constexpr std::chrono::hours longest{24 * 365};
+    auto const begin = Clock::now();
+    auto const deadline = begin + std::min<std::chrono::milliseconds>(timeout.value_or(longest), longest);
+    if (!stall_ || begin - stall_->last > Stall::longest_break) {
+        stall_.emplace(begin);
+    }
+    while (!changed_.wait_until(lock, std::min(deadline, stall_->next_look), done)) {
+        auto const now = Clock::now();
+        if (!stall_) {
+            stall_.emplace(now);  // another thread's wait has ended
+        }
+        stall_->last = now;
+        if (now >= deadline) {
+            throw TimeoutError{
+                str() + ": not done after " + std::to_string(timeout.value_or(longest).count())
+                + " ms: " + what()};
+        }
+        if (now >= stall_->next_look) {
+            warn_of_stall(lock, what());
+        }
+    }
+    stall_.reset();
+}
+
+void Operation::warn_of_stall(Lock& lock, std::string const& missing) {
+    using Seconds = std::chrono::duration<double>;
+    auto const pause = config::get_optional_seconds(comm_.options(), "collective_warning");
+    if (!pause) {
+        stall_->next_look = stall_->begin + std::chrono::hours{24 * 365};
+        return;
+    }
+    auto const waited = Seconds{stall_->last - stall_->begin}.count();
+    bool const due = waited >= *pause;
+    auto const next = due ? 2 * waited : *pause;
+    stall_->next_look = stall_->begin + std::chrono::ceil<std::chrono::milliseconds>(Seconds{next});
+    if (due) {
+        lock.unlock();
+        comm_.logger().warn(
+            str() + " has waited " + std::to_string(static_cast<long>(waited)) + " s: " + missing
+            + ". No rank is known to have failed: they compute, or do not come to it (do all ranks run the same "
+              "collectives, under the same operation ids?)");
+        lock.lock();
+    }
+    if (!stall_) {
+        stall_.emplace(std::chrono::steady_clock::now());
+    }
+}
+
+void Operation::wait_for_result(
+    Lock& lock, Timeout timeout, std::function<bool()> const& ready,
+    std::function<std::string()> const& what) {
+    wait(lock, timeout, ready, what);
+    if (is_discarded() || !ready()) {
+        check_usable();
+    }
+}
+
+PartitionId Operation::wait_any(Timeout timeout) {
+    auto lock = lock_in_turn();
+    wait_for_result(
+        lock, timeout, [&] { return store_.all_taken() || store_.first_ready(); },
+        [&] { return store_.describe_missing(); });
+    auto const index = store_.first_ready();
+    RAPIDSMPF_EXPECTS(
+        index.has_value(), "every partition of " + str() + " has been waited for", std::out_of_range);
+    store_.take(*index);
+    changed_.notify_all();  // another waiter may now have nothing left to wait for
+    return store_.local()[*index];
+}
+
+void Operation::wait_on(PartitionId partition, Timeout timeout) {
+    auto lock = lock_in_turn();
+    auto const index = require_local(partition);
+    auto const check_not_taken = [&] {
+        RAPIDSMPF_EXPECTS(
+            !store_.is_taken(index),
+            "partition " + std::to_string(partition) + " of " + str() + " has been waited for already",
+            std::out_of_range);
+    };
+    if (!is_discarded()) {
+        check_not_taken();
+    }
+    wait_for_result(
+        lock, timeout, [&] { return store_.is_complete(index); },
+        [&] { return store_.describe_missing(index); });
+    check_not_taken();
+    store_.take(index);
+    changed_.notify_all();
+}
+
+void Operation::wait_complete(PartitionId partition, Timeout timeout) {
+    auto lock = lock_in_turn();
+    auto const index = require_local(partition);
+    wait_for_result(
+        lock, timeout, [&] { return store_.is_complete(index); },
+        [&] { return store_.describe_missing(index); });
+}
+
+}  // namespace rapidsmpf::exchange

@@ -1,0 +1,63 @@
+"""Gives columns that Polars named by a counter of its process, or by a hash, names that are the same on all ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from cudf_polars.plan import expressions as ex
+from cudf_polars.plan.nodes import Node, OpaqueNode, walk_nodes
+
+__all__ = ["renumber"]
+
+_GENERATED = re.compile(r"_+POLARS_[A-Z_]+_(?:0x[0-9a-f]+|\d+)")
+
+
+def renumber(root: Node) -> Node:
+    """Return the plan with such columns numbered in the order in which they come up.
+
+    A plan in which only Polars can run a part that has them stays as it is: that part knows them by Polars' names.
+    """
+    names: dict[str, str] = {}
+    all_nodes = list(walk_nodes(root))
+    for node in all_nodes:
+        for name in node.schema:
+            for token in _GENERATED.findall(name):
+                names.setdefault(token, f"__rr_generated{len(names)}")
+                if isinstance(node, OpaqueNode):
+                    return root
+    if not names:
+        return root
+    if any(name in child.schema for child in all_nodes for name in names.values()):
+        return root
+    done: dict[int, Node] = {}
+    for node in all_nodes:
+        children = [done[id(child)] for child in node.children]
+        done[id(node)] = _renamed_node(node, names).with_children(children)
+    return done[id(root)]
+
+
+def _renamed_node(node: Node, names: Mapping[str, str]) -> Node:
+    kept = set(node._child_fields)
+    changes = {f.name: _renamed(getattr(node, f.name), names) for f in fields(node) if f.name not in kept}
+    return replace(node, **changes)
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return _GENERATED.sub(lambda found: names.get(found.group(), found.group()), value)
+    if isinstance(value, tuple):
+        return tuple(_renamed(v, names) for v in value)
+    if isinstance(value, Mapping):
+        return {_renamed(k, names): _renamed(v, names) for k, v in value.items()}
+    if isinstance(value, ex.Literal):
+        return value  # the user's own text
+    if isinstance(value, ex.Opaque):
+        return value.with_children([_renamed(e, names) for e in value.inputs])
+    if isinstance(value, ex.Expr | ex.NamedExpr) and is_dataclass(value):
+        return replace(
+            value, **{f.name: _renamed(getattr(value, f.name), names) for f in fields(value) if f.init}
+        )
+    return value

@@ -1,0 +1,1 @@
+"""Random queries on ranks of one process, compared with Polars' own answers: one seed, one case."""

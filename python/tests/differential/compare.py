@@ -1,0 +1,260 @@
+"""Compares what the ranks gave with what Polars gives, as tightly as Polars promises it."""
+
+from __future__ import annotations
+
+import enum
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from differential.cases import Case, build
+from differential.ranks import RankEnd
+from differential.relation import State
+
+__all__ = ["Finding", "Kind", "Reference", "judge"]
+
+
+class Kind(enum.StrEnum):
+    """What may be wrong."""
+
+    ROWS = "wrong rows"
+    ORDER = "wrong order"
+    SCHEMA = "wrong schema"
+    WE_RAISE = "we raise where Polars answers"
+    WE_ANSWER = "we answer where Polars raises"
+    ERROR_TYPE = "wrong type of error"
+    UNEVEN = "some ranks return, others raise"
+    HANG = "hang"
+    CRASH = "crash"
+    UNSTABLE = "Polars' engines disagree, and we with both"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A difference."""
+
+    kind: Kind
+    detail: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an engine of Polars gives: a frame or an error."""
+
+    frame: pl.DataFrame | None = None
+    error: BaseException | None = None
+
+
+class Reference:
+    """What Polars' engines give; each is asked once, when it is needed."""
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        self._case = case
+        self._folder = folder
+        self._answers: dict[str, Answer] = {}
+
+    def answer(self, engine: str) -> Answer:
+        """Return what ``engine`` gives; a name behind a colon asks it again."""
+        if engine not in self._answers:
+            try:
+                lf = build(self._case, self._folder, None)
+                name = engine.split(":")[0]
+                frame = lf.collect(engine=name, optimizations=self._case.optimizations())  # type: ignore[call-overload]
+                self._answers[engine] = Answer(frame=frame)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt | SystemExit):
+                    raise
+                self._answers[engine] = Answer(error=error)
+        return self._answers[engine]
+
+
+ENGINES = ("streaming", "in-memory")
+
+
+def judge(case: Case, reference: Reference, ends: Sequence[RankEnd]) -> Finding | None:
+    """Return what is wrong with what the ranks gave, or ``None``."""
+    errors = [end.error for end in ends if end.error is not None]
+    if errors:
+        return _judge_errors(ends, reference)
+    frames = [end.frame for end in ends if end.frame is not None]
+    first: Finding | None = None
+    for engine in ENGINES:
+        answer = reference.answer(engine)
+        if answer.frame is None:
+            if _is_panic(answer.error):
+                return None  # a fault of Polars
+            first = first or Finding(Kind.WE_ANSWER, f"{type(answer.error).__name__}: {_line(answer.error)}")
+            continue
+        found = _difference(answer.frame, frames, case.state)
+        if found is None:
+            return None
+        first = first or found
+    assert first is not None
+    streaming, memory = (reference.answer(engine) for engine in ENGINES)
+    if streaming.frame is not None and memory.frame is not None:
+        own = _difference(streaming.frame, [memory.frame], case.state)
+        again = reference.answer("streaming:again").frame
+        if own is None and again is not None:
+            own = _difference(streaming.frame, [again], case.state)
+        if own is not None:
+            return Finding(Kind.UNSTABLE, f"{first.kind}: {first.detail}; Polars: {own.detail}")
+    elif streaming.error is None or memory.error is None:
+        answered = streaming if streaming.frame is not None else memory
+        assert answered.frame is not None
+        found = _difference(answered.frame, frames, case.state)
+        return Finding(Kind.UNSTABLE, f"one engine of Polars raises, of the other we differ: {found}")
+    return first
+
+
+def _line(error: BaseException | None) -> str:
+    lines = str(error).splitlines()
+    return lines[0][:160] if lines else ""
+
+
+def _is_panic(error: BaseException | None) -> bool:
+    return isinstance(error, pl.exceptions.PanicException)
+
+
+def _judge_errors(ends: Sequence[RankEnd], reference: Reference) -> Finding | None:
+    own = [end.error for end in ends if end.error is not None and not end.is_echo] or [
+        end.error for end in ends if end.error is not None
+    ]
+    ours = own[0]
+    assert ours is not None
+    answers = [reference.answer(engine) for engine in ENGINES]
+    raised = [answer.error for answer in answers if answer.error is not None]
+    text = f"{type(ours).__name__}: {_line(ours)}"
+    if any(map(_is_panic, raised)):
+        return None  # a fault of Polars
+    if not raised:
+        return Finding(Kind.WE_RAISE, text)
+    if not any(type(error) is type(other) for error in own for other in raised):
+        return Finding(Kind.ERROR_TYPE, f"{text}; Polars: {type(raised[0]).__name__}: {_line(raised[0])}")
+    if any(end.error is None for end in ends):
+        return Finding(Kind.UNEVEN, text)
+    return None
+
+
+def _difference(expected: pl.DataFrame, parts: Sequence[pl.DataFrame], state: State) -> Finding | None:
+    for number, part in enumerate(parts):
+        if list(part.schema.items()) != list(expected.schema.items()):
+            return Finding(Kind.SCHEMA, f"rank {number} has {_schema(part)}, Polars {_schema(expected)}")
+    actual = pl.concat(parts) if expected.width else None
+    if actual is None:
+        height = sum(part.height for part in parts)
+        return (
+            None
+            if height == expected.height
+            else Finding(Kind.ROWS, f"{height} rows, Polars {expected.height}")
+        )
+    if actual.height != expected.height:
+        return Finding(Kind.ROWS, f"{actual.height} rows, Polars {expected.height}")
+    if actual.equals(expected):
+        return None
+    rows, wanted = _Rows(actual), _Rows(expected)
+    if state.order.total:
+        if rows.equal(wanted):
+            return None
+        same_bag = rows.equal_as_bag(wanted)
+        return Finding(Kind.ORDER if same_bag else Kind.ROWS, rows.first_difference(wanted))
+    if not rows.equal_as_bag(wanted):
+        return Finding(Kind.ROWS, rows.first_difference_of_bags(wanted))
+    if state.order.columns:
+        names = list(state.order.columns)
+        own, theirs = _Rows(actual.select(names)), _Rows(expected.select(names))
+        if not own.equal(theirs):
+            return Finding(Kind.ORDER, f"by {names}: {own.first_difference(theirs)}")
+    return None
+
+
+def _schema(frame: pl.DataFrame) -> str:
+    return str(dict(frame.schema))[:300]
+
+
+class _Rows:
+    """Rows as Python values: for each what must be the same, and the floats that may differ in their last digits."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        tolerance = {pl.Float32: 2e-5, pl.Float16: 2e-2}
+        self._tolerance = max((tolerance.get(t.base_type(), 1e-8) for t in frame.dtypes), default=1e-8)
+        if any("Float32" in str(t) for t in frame.dtypes):
+            self._tolerance = max(self._tolerance, 2e-5)
+        if any("Float16" in str(t) for t in frame.dtypes):
+            self._tolerance = max(self._tolerance, 2e-2)
+        self.rows = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            raw = frame.rows()
+        self._scale = 0.0
+        for row in raw:
+            floats: list[float] = []
+            exact = _exact(row, floats)
+            self._scale = max(self._scale, max(map(abs, floats), default=0.0))
+            self.rows.append((exact, floats))
+        self.raw = raw
+
+    def _close(self, mine: Sequence[float], other: Sequence[float], scale: float) -> bool:
+        bound = self._tolerance
+        return all(
+            abs(a - b) <= bound * max(abs(a), abs(b), 1e-3 * scale, 1e-6)
+            for a, b in zip(mine, other, strict=True)
+        )
+
+    def equal(self, other: _Rows) -> bool:
+        """Whether the rows are the same, one by one."""
+        scale = max(self._scale, other._scale)
+        return all(
+            a[0] == b[0] and self._close(a[1], b[1], scale)
+            for a, b in zip(self.rows, other.rows, strict=True)
+        )
+
+    def _sorted(self) -> list[tuple[str, list[float]]]:
+        return sorted(self.rows, key=lambda row: (row[0], [_rounded(x) for x in row[1]], row[1]))
+
+    def equal_as_bag(self, other: _Rows) -> bool:
+        """Whether the rows are the same in some order."""
+        scale = max(self._scale, other._scale)
+        return all(
+            a[0] == b[0] and self._close(a[1], b[1], scale)
+            for a, b in zip(self._sorted(), other._sorted(), strict=True)
+        )
+
+    def first_difference(self, other: _Rows) -> str:
+        """Return the first row that differs."""
+        scale = max(self._scale, other._scale)
+        for number, (a, b) in enumerate(zip(self.rows, other.rows, strict=True)):
+            if a[0] != b[0] or not self._close(a[1], b[1], scale):
+                return f"row {number}: {self.raw[number]!r:.150}, Polars {other.raw[number]!r:.150}"
+        return "?"
+
+    def first_difference_of_bags(self, other: _Rows) -> str:
+        """Return a row that one has and the other has not."""
+        mine, theirs = self._sorted(), other._sorted()
+        for a, b in zip(mine, theirs, strict=True):
+            if a[0] != b[0] or not self._close(a[1], b[1], 1.0):
+                return f"{a!r:.150}, Polars {b!r:.150}"
+        return "?"
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _exact(value: object, floats: list[float]) -> str:
+    """Return the text of a value in which floats are places, and add these to ``floats``."""
+    if isinstance(value, float):
+        if math.isfinite(value):
+            floats.append(value + 0.0)
+            return "f"
+        return repr(value)
+    if isinstance(value, tuple | list):
+        return "[" + ",".join(_exact(v, floats) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{k!r}:{_exact(v, floats)}" for k, v in value.items()) + "}"
+    if isinstance(value, pl.Series):
+        return _exact(value.to_list(), floats)
+    return repr(value)

@@ -1,0 +1,264 @@
+"""Runs a case on ranks that are threads of this process, each with lazy frames, and rows, of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from execute import local_transport
+from execute.local_transport import Group, LocalTransport
+from rapidsmpf.communicator import loopback
+from rapidsmpf.config import Options
+from rapidsmpf.error import RankFailedError
+from rapidsmpf.streaming.core.context import Context
+
+from cudf_polars.engine.shipping import pack_query, unpack_query
+from cudf_polars.execute import run
+from cudf_polars.execute.errors import failure_of_rank
+from cudf_polars.execute.exchange import RapidsmpfTransport
+from cudf_polars.execute.run import QueryOutcome, run_query
+from cudf_polars.lower.physical import walk
+from cudf_polars.plan.expressions import Function
+from cudf_polars.plan.nodes import walk_nodes
+from cudf_polars.plan.properties import walk as walk_expression
+from cudf_polars.streaming.actor_graph.collectives.common import OpIds
+from differential.cases import Case, build
+
+__all__ = ["Coverage", "Hang", "RankEnd", "run_case"]
+
+LIMIT_S = 30.0
+
+
+class Hang(Exception):
+    """The ranks did not end in time; their threads are lost."""
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """How a rank ended: with its part of the answer, or with an error, which may be but another rank's."""
+
+    frame: pl.DataFrame | None = None
+    error: BaseException | None = None
+
+    @property
+    def is_echo(self) -> bool:
+        """Whether the error says only that another rank failed."""
+        return isinstance(self.error, RankFailedError | local_transport.RankFailedError)
+
+
+@dataclass
+class Coverage:
+    """What has occurred, counted by cases.
+
+    Attributes
+    ----------
+    streams
+        Kinds of streams of physical plans.
+    collectives
+        Calls of the transport.
+    functions
+        Functions of the catalogue in plans.
+    nodes
+        Nodes of plans.
+    """
+
+    streams: Counter[str] = field(default_factory=Counter)
+    collectives: Counter[str] = field(default_factory=Counter)
+    functions: Counter[str] = field(default_factory=Counter)
+    nodes: Counter[str] = field(default_factory=Counter)
+
+    def update(self, other: Coverage) -> None:
+        """Add what another has counted."""
+        for name in ("streams", "collectives", "functions", "nodes"):
+            getattr(self, name).update(getattr(other, name))
+
+
+class LoopbackTransport(RapidsmpfTransport):
+    """The real exchange between threads of one process.
+
+    The ranks share Polars' threads, and one that reads what another has yet to send may hold the thread that the other
+    needs. So no rank reads before all have sent.
+    """
+
+    def __init__(self, context: Context, group: Group, coverage: Coverage) -> None:
+        super().__init__(context, OpIds(1))
+        self._group = group
+        self._coverage = coverage
+
+    def _all_have_sent(self, name: str) -> None:
+        self._coverage.collectives[name] += 1
+        try:
+            self._group.barrier.wait(LIMIT_S * 2)
+        except threading.BrokenBarrierError:
+            raise local_transport.RankFailedError("another rank failed") from None
+
+    def shuffle(self, *args: Any, **kwargs: Any) -> Any:
+        """As for the base."""
+        stream = super().shuffle(*args, **kwargs)
+        self._all_have_sent("shuffle")
+        return stream
+
+    def scatter(self, *args: Any, **kwargs: Any) -> Any:
+        """As for the base."""
+        stream = super().scatter(*args, **kwargs)
+        self._all_have_sent("scatter")
+        return stream
+
+    def gather(self, *args: Any, **kwargs: Any) -> Any:
+        """As for the base."""
+        stream = super().gather(*args, **kwargs)
+        self._all_have_sent("gather")
+        return stream
+
+    def allgather(self, *args: Any, **kwargs: Any) -> Any:
+        """As for the base."""
+        stream = super().allgather(*args, **kwargs)
+        self._all_have_sent("allgather")
+        return stream
+
+
+class CountingTransport(LocalTransport):
+    """The exchange in Python; it counts its calls."""
+
+    def __init__(self, group: Group, rank: int, coverage: Coverage) -> None:
+        super().__init__(group, rank)
+        self._coverage = coverage
+
+    def _frames(self, source: Any, call: str) -> list[pl.DataFrame]:
+        self._coverage.collectives[call.split()[0]] += 1
+        return super()._frames(source, call)
+
+
+_reading = threading.Lock()
+_plans = threading.local()
+
+
+@contextmanager
+def _plans_are_read_one_at_a_time() -> Iterator[None]:
+    """Reading a plan keeps the GIL, which Polars' threads, all ranks' together, may need meanwhile."""
+    original = run.read_plan
+
+    def read_plan(lf: pl.LazyFrame, flags: pl.QueryOptFlags) -> Any:
+        with _reading:
+            plan = original(lf, flags)
+        _plans.last = plan
+        return plan
+
+    run.read_plan = read_plan  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        run.read_plan = original
+
+
+def _note_plan(plan: Any, coverage: Coverage) -> None:
+    functions: set[str] = set()
+    for node in walk_nodes(plan.root):
+        coverage.nodes[type(node).__name__] += 1
+        for expression in getattr(node, "expressions", ()):
+            functions |= {e.name for e in walk_expression(expression) if isinstance(e, Function)}
+    coverage.functions.update(functions)
+
+
+def _note_outcome(outcome: QueryOutcome, coverage: Coverage) -> None:
+    if outcome.physical is not None:
+        coverage.streams.update({type(stream).__name__ for stream in walk(outcome.physical)})
+
+
+Work = Callable[[int, Any], pl.DataFrame]
+
+
+def _on_threads(
+    nranks: int, work: Callable[[int], pl.DataFrame], failed: Callable[[int, BaseException], None]
+) -> list[RankEnd]:
+    ends: list[RankEnd] = [RankEnd() for _ in range(nranks)]
+
+    def body(rank: int) -> None:
+        try:
+            ends[rank] = RankEnd(frame=work(rank))
+        except BaseException as error:  # Polars' panics are no Exception
+            ends[rank] = RankEnd(error=error)
+            failed(rank, error)
+
+    threads = [
+        threading.Thread(target=body, args=(rank,), name=f"rank-{rank}", daemon=True)
+        for rank in range(nranks)
+    ]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + LIMIT_S
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        raise Hang
+    return ends
+
+
+def run_case(case: Case, folder: Path, coverage: Coverage) -> list[RankEnd]:
+    """Run a case on its ranks.
+
+    Raises
+    ------
+    Hang
+        If they do not end.
+    """
+    flags = case.optimizations()
+    with _plans_are_read_one_at_a_time():
+        packed: list[Any] = []
+        if case.shipped:
+            try:
+                packed = list(pack_query(build(case, folder, None), flags, case.nranks))
+            except BaseException as error:
+                return [RankEnd(error=error)] * case.nranks
+
+        def query(rank: int) -> tuple[Any, pl.QueryOptFlags]:
+            if case.shipped:
+                return unpack_query(packed[rank], rank, case.nranks)
+            return build(case, folder, rank), flags
+
+        noted = Coverage()
+
+        def work(rank: int, transport: Any) -> pl.DataFrame:
+            asked, own_flags = query(rank)
+            outcome = run_query(asked, transport, optimizations=own_flags, options=case.options)
+            if rank == 0:
+                _note_outcome(outcome, noted)
+                if (plan := getattr(_plans, "last", None)) is not None:
+                    _note_plan(plan, noted)
+                    _plans.last = None
+            return outcome.frame
+
+        group = Group(case.nranks)
+        if case.loopback and case.nranks > 1:
+            ends = _over_loopback(case, group, noted, work)
+        else:
+            ends = _on_threads(
+                case.nranks,
+                lambda rank: work(rank, CountingTransport(group, rank, noted)),
+                lambda _, __: group.barrier.abort(),
+            )
+    coverage.update(noted)
+    return ends
+
+
+def _over_loopback(case: Case, group: Group, noted: Coverage, work: Work) -> list[RankEnd]:
+    delays = {"delay_probability": 0.3, "longest_delay": 5} if case.seed % 3 == 0 else {}
+    comms = loopback.new_cluster(case.nranks, case.seed, **delays)  # type: ignore[arg-type]
+    contexts = [Context.from_options(comm, Options({"num_streaming_threads": "1"})) for comm in comms]
+    transports = [LoopbackTransport(context, group, noted) for context in contexts]
+
+    def failed(rank: int, error: BaseException) -> None:
+        transports[rank].abandon(failure_of_rank(error) or error)
+        group.barrier.abort()
+
+    ends = _on_threads(case.nranks, lambda rank: work(rank, transports[rank]), failed)
+    for context in contexts:
+        context.shutdown()
+    return ends

@@ -76,7 +76,8 @@ def write_seeds(fuzzer: Fuzzer) -> None:
     folder.mkdir()
     script = ROOT / "scripts" / f"{fuzzer.name}_seeds.py"
     command = [sys.executable, str(script), str(folder)] if script.exists() else [str(fuzzer.program)]
-    subprocess.run(command, check=True, timeout=300, env=os.environ | {"RAPIDSMPF_FUZZ_SEEDS": str(folder)})
+    told = {"RAPIDSMPF_FUZZ_SEEDS": str(folder), "LLVM_PROFILE_FILE": os.devnull}
+    subprocess.run(command, check=True, timeout=300, env=os.environ | told)
     if not any(folder.iterdir()):
         raise RuntimeError(f"there are no seeds for {fuzzer.name}")
 

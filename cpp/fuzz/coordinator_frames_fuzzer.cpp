@@ -42,6 +42,12 @@ void decode(Frame const& frame) {
         case MessageType::bye:
             static_cast<void>(takes([&] { Bye::decode(frame.payload); }));
             return;
+        case MessageType::ping:
+            static_cast<void>(takes([&] { Ping::decode(frame.payload); }));
+            return;
+        case MessageType::pong:
+            static_cast<void>(takes([&] { Pong::decode(frame.payload); }));
+            return;
         case MessageType::abort:
             return decode<Abort>(frame);
         case MessageType::rank_ended:
@@ -113,7 +119,9 @@ std::vector<Bytes> seeds() {
     std::vector<Bytes> const frames{
         Hello{token, Role::member, 1, 3, 4711, "node7.cluster"}.encode(),
         Hello{token, Role::node, 0, 8, 17, "node1"}.encode(),
-        Welcome{2}.encode(),
+        Welcome{2, 10'000}.encode(),
+        Ping::encode(),
+        Pong::encode(),
         Rejected{"this job has 3 ranks"}.encode(),
         Put{"ucxx/root", value}.encode(),
         Get{1, "ucxx/root", 120'000}.encode(),

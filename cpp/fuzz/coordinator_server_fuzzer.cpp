@@ -71,6 +71,9 @@ class Peer {
                 case MessageType::left:
                     static_cast<void>(Left::decode(frame->payload));
                     break;
+                case MessageType::ping:
+                    Ping::decode(frame->payload);
+                    break;
                 default:
                     require(false, "the coordinator sends nothing else");
             }
@@ -116,6 +119,8 @@ void read_input(std::span<std::uint8_t const> bytes) {
     CoordinatorServer::Settings settings;
     settings.hello_timeout = (form & 1) != 0 ? 0ms : 10s;
     settings.disconnect_grace = (form & 2) != 0 ? 0ms : 10s;
+    // Then each step asks for an answer.
+    settings.silence_limit = (form & 8) != 0 ? std::optional{0ms} : std::nullopt;
     auto events = events_of_rrun();
     if ((form & 4) != 0) {
         events.node_joined = nullptr;
@@ -231,6 +236,7 @@ std::vector<Bytes> seeds() {
         job(0, {greet(0, 2, 1), say(0, RankEnded{1, 17, "here", 3, "exited with code 3"}.encode()),
                 say(0, NodeFailed{127, "no such program"}.encode()), close_1}),
         job(4, {greet(0, 2, 1)}),
+        job(8, {greet(0, 0, 0), look, say(0, Pong::encode()), look, look, look, look, look, look, look}),
         job(1, {Bytes{static_cast<std::uint8_t>(Step::connect), 0}, look}),
         job(0, {send(0, Hello{token(), Role::member, 1, nranks, 17, "here"}.encode()),
                 send(1, Hello{Token{{}}, Role::member, 1, nranks, 17, "here"}.encode()),

@@ -17,11 +17,8 @@ constexpr std::chrono::seconds longest_farewell{3};
 // Ranges that were abandoned are remembered, so that ranks that come late learn of it. They come within a few
 // queries: the first collective of each joins all ranks.
 constexpr std::size_t most_abandoned = 64;
-// After a failure: what others had sent before is on its way for so long at most, and has come after so many rounds in
-// which nothing did. What a rank sent that had left in good order may come by a network.
-constexpr std::chrono::milliseconds longest_wind_up{100};
-constexpr std::chrono::milliseconds wind_up_of_left{500};
-constexpr int quiet_rounds_of_wind_up = 100;
+// What a rank has sent that left in good order, and has failed since, may be on its way for so long.
+constexpr std::chrono::milliseconds longest_wind_up{500};
 }  // namespace
 
 std::shared_ptr<Hub> Hub::of(Communicator& comm) {
@@ -177,21 +174,25 @@ std::size_t Hub::open_operations() const {
     return all_.size();
 }
 
-void Hub::on_failure(RankFailure const& /*failure*/) {
+void Hub::on_failure(RankFailure const& failure) {
     {
         std::lock_guard lock{mutex_};
         failed_ = true;
         flushed_ = true;
         changed_.notify_all();
     }
-    if (!comm_.progress_thread()->is_running()) {
+    if (!has_left_before(failure) || !comm_.progress_thread()->is_running()) {
         cut_off_all();
     }
 }
 
-// A collective for which all has been sent is complete on every rank, also when one of them ends right after it. The news
-// of that comes by another way, and may be faster.
-bool Hub::wind_up(bool busy) {
+// A rank that has left in good order has done its part of all collectives that it took part in. If its process fails
+// after that, the news of it may overtake what it had sent, by which these are complete here as well.
+bool Hub::has_left_before(RankFailure const& failure) const {
+    return failure.rank >= 0 && failure.rank < comm_.nranks() && comm_.has_left(failure.rank);
+}
+
+bool Hub::wind_up() {
     if (!failed_ || wound_up_) {
         return false;
     }
@@ -200,12 +201,8 @@ bool Hub::wind_up(bool busy) {
         return false;
     }
     auto const now = std::chrono::steady_clock::now();
-    bool const left_before =
-        failure->rank >= 0 && failure->rank < comm_.nranks() && comm_.has_left(failure->rank);
-    wind_up_until_ = wind_up_until_.value_or(now + (left_before ? wind_up_of_left : longest_wind_up));
-    quiet_rounds_ = busy ? 0 : quiet_rounds_ + 1;
-    bool const all_came = !left_before && quiet_rounds_ >= quiet_rounds_of_wind_up;
-    if (now >= *wind_up_until_ || all_came || open_operations() == 0) {
+    wind_up_until_ = wind_up_until_.value_or(has_left_before(*failure) ? now + longest_wind_up : now);
+    if (now >= *wind_up_until_ || open_operations() == 0) {
         wound_up_ = true;
         cut_off_all();
     }
@@ -234,7 +231,7 @@ ProgressThread::Progress Hub::tick() {
         busy = look_for_departures() || busy;
         busy = links_.progress() || busy;
         busy = drive(quiet) || busy;
-        busy = wind_up(busy) || busy;
+        busy = wind_up() || busy;
         if (wound_up_) {
             links_.close();
         }

@@ -101,8 +101,9 @@ class Hub {
     // Returns whether anything was done; `quiet` is what to say if nothing was.
     [[nodiscard]] bool drive(ProgressThread::Progress& quiet);
     void on_failure(RankFailure const& failure);
-    // After a failure: takes in what had been sent before, then ends all operations. Returns whether it is not over.
-    [[nodiscard]] bool wind_up(bool busy);
+    [[nodiscard]] bool has_left_before(RankFailure const& failure) const;
+    // After a failure: ends all operations, when what is still to come has come. Returns whether it did something.
+    [[nodiscard]] bool wind_up();
     void cut_off_all();
     void note_flushed();
 
@@ -124,7 +125,6 @@ class Hub {
     std::vector<Rank> gone_;             // in the order of their going: the first is to blame; likewise
     // After a failure; likewise.
     std::optional<std::chrono::steady_clock::time_point> wind_up_until_;
-    int quiet_rounds_{0};
     bool wound_up_{false};
 
     mutable std::mutex mutex_;  // guards everything below

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import polars as pl
 import pytest
@@ -83,5 +84,41 @@ def test_rows_are_not_cut_below_steps_that_see_others(engine: RankProcesses) -> 
         table.select(pl.lit(7)).head(3),
         table.filter(pl.col("a") > 2).head(2),
         pl.concat([shared.head(2), shared]),
+    ):
+        assert_frame_equal(query.collect(engine=engine), query.collect())
+
+
+CATEGORIES = pl.Enum(["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pl.Categorical(),
+        CATEGORIES,
+        pl.List(pl.Categorical()),
+        pl.Array(CATEGORIES, 1),
+        pl.Struct({"x": pl.Categorical(), "y": pl.Struct({"z": CATEGORIES})}),
+        pl.List(pl.Struct({"x": CATEGORIES})),
+    ],
+    ids=str,
+)
+def test_exchanged_categories(engine: RankProcesses, dtype: pl.DataType) -> None:
+    letters = ["b", None, "a", "c", "b", "a"]
+    match dtype:
+        case pl.List(inner=pl.Struct()):
+            values: list[Any] = [[{"x": letter}] for letter in letters]
+        case pl.List() | pl.Array():
+            values = [[letter] for letter in letters]
+        case pl.Struct():
+            values = [{"x": letter, "y": {"z": letter}} for letter in letters]
+        case _:
+            values = letters
+    table = pl.LazyFrame({"i": range(6), "c": pl.Series(values, dtype=dtype)})
+    for query in (
+        table.sort("i", descending=True),
+        table.group_by("i").agg(pl.col("c").first()).sort("i"),
+        table.filter(pl.col("i") < 0).sort("i"),
+        table.filter(pl.col("i") == 3).sort("i"),
     ):
         assert_frame_equal(query.collect(engine=engine), query.collect())

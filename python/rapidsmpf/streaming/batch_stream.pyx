@@ -36,7 +36,8 @@ class BatchStream:
         Yields batches.
     export
         ``export(batch, array, schema)`` exports a batch of exactly this type into an ``ArrowArray`` and an ``ArrowSchema``
-        at these addresses.
+        at these addresses, or returns a capsule ``arrow_array_stream`` with the batch. The capsule is read by C++, where
+        a panic ends the process.
 
     Attributes
     ----------
@@ -73,9 +74,7 @@ class BatchStream:
             raise self.error
         try:
             batch = next(self._batches, None)
-            if batch is not None:
-                self._export(batch, array, schema)
-            return batch is not None
+            return None if batch is None else self._export(batch, array, schema)
         except BaseException as error:
             # Rust's panics are no Exception either.
             self.error = error

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
-import distributed
 import polars as pl
 import pytest
 
 from cudf_polars.engine.dask import DaskEngine, dask_setup
-from support.dask_cluster import command_line_cluster
+from support.dask_cluster import command_line_cluster, local_client
 
 
 def test_workers_with_the_nanny_preload(tmp_path):
@@ -29,7 +28,7 @@ def test_workers_with_the_nanny_preload(tmp_path):
             .agg(pl.col("amount").sum())
             .sort("customer_id")
         )
-        with distributed.Client(client.scheduler.address) as dc, DaskEngine(dask_client=dc) as engine:
+        with local_client(client) as dc, DaskEngine(dask_client=dc) as engine:
             assert engine.nranks == 2
             assert query.collect(engine=engine).equals(query.collect())
 

@@ -228,7 +228,7 @@ def test_log_records_reach_the_client(engine, table, caplog):
         for record in caplog.records
         if record.name == "cudf_polars.mine"
     }
-    assert said == {"rank 0, worker tcp", "rank 1, worker tcp"}
+    assert said == {"rank 0, worker tls", "rank 1, worker tls"}
 
 
 def test_what_cannot_be_sent_is_said(engine):

@@ -24,7 +24,9 @@ namespace detail {
 
 struct CalledStream {
     SharedObject schema;  // () -> capsule `arrow_schema`
-    SharedObject next;    // (address of an ArrowArray, address of an ArrowSchema) -> filled, or at the end
+    // (address of an ArrowArray, address of an ArrowSchema) -> whether it has filled them, or a capsule
+    // `arrow_array_stream` with the batch
+    SharedObject next;
     std::string error;
 
     static CalledStream& of(ArrowArrayStream* self) {
@@ -74,9 +76,17 @@ struct CalledStream {
             auto const address = [](auto* target) {
                 return static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(target));
             };
-            auto const filled =
+            auto const found =
                 call(of(self).next, Py_BuildValue("(KK)", address(array.out()), address(schema.out())));
-            if (PyObject_IsTrue(filled.get()) == 1) {
+            if (PyObject_TypeCheck(found.get(), &PyCapsule_Type) != 0) {
+                ArrowStreamOwner batch = open_stream(found.get());
+                if (int const code = batch->get_next(batch.get(), array.out()); code != 0) {
+                    auto const* const text = batch->get_last_error(batch.get());
+                    of(self).error = text == nullptr ? "a batch could not be exported" : text;
+                    return code;
+                }
+            }
+            if (array) {
                 array.move_to(out);
             }
             return 0;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -110,16 +109,17 @@ def read_stream(source: ArrowStream, schema: Mapping[str, pl.DataType]) -> pl.Da
     return pl.concat(frames, rechunk=False)
 
 
-def export_frame(frame: pl.DataFrame, array: int, schema: int) -> None:
-    """Export a frame as one record batch into the C structs at these addresses; a panic of Polars is raised here.
+def export_frame(frame: pl.DataFrame, array: int, schema: int) -> object:
+    """Export a frame as one record batch, into the C structs at these addresses or as a capsule of a stream.
 
-    ``schema`` may stay empty: the stream's own says the same.
+    A panic of Polars is raised here; the capsule is read where a panic ends the process.
     """
+    rows = frame.to_struct("").rechunk()
     if any(map(_may_hold_categories, frame.dtypes)):
-        # Of categories, Polars 2.1 exports this way the codes alone.
-        _export_by_stream(frame.rechunk(), array)
-    else:
-        frame.to_struct("").rechunk()._s._export_arrow_to_c(array, schema)
+        # Of categories, Polars 2.1 exports the other way the codes alone.
+        return rows.__arrow_c_stream__()
+    rows._s._export_arrow_to_c(array, schema)
+    return None
 
 
 def _may_hold_categories(dtype: pl.DataType) -> bool:
@@ -133,32 +133,6 @@ def _may_hold_categories(dtype: pl.DataType) -> bool:
     return not (
         dtype.is_numeric() or dtype.is_temporal() or dtype in (pl.String, pl.Binary, pl.Boolean, pl.Null)
     )
-
-
-class _ArrowStream(ctypes.Structure):
-    """The C struct ``ArrowArrayStream``."""
-
-    _fields_ = (
-        ("get_schema", ctypes.c_void_p),
-        ("get_next", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
-        ("get_last_error", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)),
-        ("release", ctypes.c_void_p),
-        ("private_data", ctypes.c_void_p),
-    )
-
-
-_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer_of.restype = ctypes.c_void_p
-_pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
-
-
-def _export_by_stream(frame: pl.DataFrame, array: int) -> None:
-    capsule = frame.__arrow_c_stream__()  # releases the stream in its end
-    address = _pointer_of(capsule, b"arrow_array_stream")
-    stream = _ArrowStream.from_address(address)
-    if stream.get_next(address, array) != 0:
-        text = stream.get_last_error(address) or b"a batch could not be exported"
-        raise pl.exceptions.ComputeError(text.decode(errors="replace"))
 
 
 def conform(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:

@@ -113,7 +113,7 @@ def lower_scalars(ctx: Context, node: Select) -> Stream:
 def _taken_apart(exprs: Sequence[NamedExpr]) -> tuple[_Leaves, tuple[NamedExpr, ...]]:
     """Return the leaves of scalar expressions, and the expressions over one row of these."""
     leaves = _Leaves()
-    return leaves, tuple(output.with_expr(_outside(output.expr, leaves)) for output in exprs)
+    return leaves, tuple(output.with_expr(_output(output.expr, leaves)) for output in exprs)
 
 
 def _one_row(ctx: Context, node: Node, exprs: Sequence[NamedExpr], rows: _Rows) -> Stream:
@@ -152,6 +152,16 @@ def _joined(
         estimate=main.estimate,
     )
     return joined, lambda scalar: Column(names[scalar], dtype=scalar.dtype)
+
+
+def _output(expr: Expr, leaves: _Leaves) -> Expr:
+    """Return a scalar expression over the columns of its leaves, which have one row."""
+    replaced = _outside(expr, leaves)
+    if isinstance(replaced, Agg) and replaced.name == "first":
+        # Alone, the column is the value. Polars 2.1 plans other types for some aggregates than they have (a product of
+        # UInt128), which only matters to a step that computes.
+        return replaced.child
+    return replaced
 
 
 def _outside(expr: Expr, leaves: _Leaves) -> Expr:

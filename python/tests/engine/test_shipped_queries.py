@@ -122,3 +122,9 @@ def test_exchanged_categories(engine: RankProcesses, dtype: pl.DataType) -> None
         table.filter(pl.col("i") == 3).sort("i"),
     ):
         assert_frame_equal(query.collect(engine=engine), query.collect())
+
+
+@pytest.mark.parametrize("dtype", [pl.UInt128, pl.Int128, pl.UInt8, pl.Float32], ids=str)
+def test_products_of_which_polars_plans_another_type(engine: RankProcesses, dtype: pl.DataType) -> None:
+    query = pl.LazyFrame({"a": [10, 3, 2]}, schema={"a": dtype}).select(pl.col("a").product())
+    assert query.collect(engine=engine).item() == 60

@@ -212,7 +212,8 @@ class RankProcesses(ClusterEngine):
             answer = pickle.dumps(reply)
             for text in steps:
                 found = re.search(r"alone runs, (.*)\. Set fallback_mode", text, re.DOTALL)
-                self.fallbacks += found[1].split("; ") if found else [text]
+                # A reason may have semicolons, too; steps begin with the name of a node.
+                self.fallbacks += re.split(r"; (?=[A-Z]{3})", found[1]) if found else [text]
             self.fallbacks = list(dict.fromkeys(self.fallbacks))
         assert isinstance(answer, bytes)
         return answer

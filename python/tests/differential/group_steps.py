@@ -234,8 +234,9 @@ def beside_sorted(rng: random.Random, relations: Sequence[Relation]) -> Step | N
     kept = rng.choice(
         ["", f".unique([{rng.choice(relation.exact('key'))!r}], keep='first', maintain_order=True)"]
     )
+    sort = rng.choice(["sort()", "sort(descending=True)"])
     text = (
-        f"{relation.name}{kept}.with_columns(c({first!r}).{rng.choice(['sort()', 'sort(descending=True)'])}.alias('sorted'))"
+        f"{relation.name}{kept}.with_columns(c({first!r}).{sort}.alias('sorted'))"
         f".filter(c('sorted') > {rng.randrange(-3, 6)}).select(c({second!r}).sum(), c('sorted').count().alias('n'))"
     )
     return Step((relation.name,), text, fixed(TOTAL, total=True, height=1))

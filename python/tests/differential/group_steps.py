@@ -12,7 +12,15 @@ from differential.expressions import KINDS, Scope
 from differential.promises import fixed, listed, marked, outputs
 from differential.relation import ANY_ORDER, TOTAL, Order, Relation, Schema, State, Step
 
-__all__ = ["frame_aggregate", "group_by", "group_whole", "select_scalars", "time_groups", "unique_rows"]
+__all__ = [
+    "beside_sorted",
+    "frame_aggregate",
+    "group_by",
+    "group_whole",
+    "select_scalars",
+    "time_groups",
+    "unique_rows",
+]
 
 
 def select_scalars(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
@@ -214,3 +222,21 @@ def time_groups(rng: random.Random, relations: Sequence[Relation]) -> Step | Non
         f"{relation.name}.drop_nulls({index!r}).sort({index!r}).{method}.agg({listed(texts)})",
         rule,
     )
+
+
+def beside_sorted(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
+    """Pair a sorted column with the rows in their order, then ask what depends on the pairs, in any order."""
+    ordered = [r for r in relations if r.state.order.total and len(r.exact("num")) > 1 and r.exact("key")]
+    if not ordered:
+        return None
+    relation = rng.choice(ordered)
+    first, second = rng.sample(relation.exact("num"), 2)
+    kept = rng.choice(
+        ["", f".unique([{rng.choice(relation.exact('key'))!r}], keep='first', maintain_order=True)"]
+    )
+    sort = rng.choice(["sort()", "sort(descending=True)"])
+    text = (
+        f"{relation.name}{kept}.with_columns(c({first!r}).{sort}.alias('sorted'))"
+        f".filter(c('sorted') > {rng.randrange(-3, 6)}).select(c({second!r}).sum(), c('sorted').count().alias('n'))"
+    )
+    return Step((relation.name,), text, fixed(TOTAL, total=True, height=1))

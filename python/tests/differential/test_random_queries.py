@@ -9,6 +9,8 @@ from cudf_polars.plan.functions import FUNCTIONS
 from differential import known
 from differential.run import Report, run_seeds
 
+pytestmark = pytest.mark.timeout(900)  # two processes of their own do the work, on a machine that may be busy
+
 SEEDS = 1000
 FUNCTIONS_AT_LEAST = 200
 

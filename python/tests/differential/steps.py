@@ -35,7 +35,7 @@ STEPS: Mapping[Maker, float] = {
     group_steps.time_groups: 0.7,
     table_steps.join_tables: 4.5,
     table_steps.cross_tables: 2.0,
-    table_steps.asof_tables: 0.6,
+    table_steps.asof_tables: 1.3,
     table_steps.concat_tables: 2.8,
     table_steps.member_tables: 0.6,
     table_steps.lottery: 0.4,

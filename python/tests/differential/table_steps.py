@@ -240,7 +240,11 @@ def asof_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | Non
     prepared = f"{right.name}.drop_nulls({b!r}).unique({b!r}, keep='first', maintain_order=True).sort({b!r})"
     if strategy == "nearest" and "by" not in options:
         pass
-    sorted_left = f"{left.name}.drop_nulls({a!r}).sort({a!r})" if rng.random() < 0.9 else left.name
+    sorted_left = (
+        f"{left.name}.drop_nulls({a!r}).sort({a!r})"
+        if rng.random() < (0.4 if a == "srt" else 0.93)
+        else left.name
+    )
 
     def rule(states: Sequence[State], schema: Schema) -> State | None:
         x, y = states

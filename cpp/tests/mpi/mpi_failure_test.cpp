@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iterator>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -23,11 +24,28 @@ using test::FailureCase;
 // Whether mpirun lets the others go on when a rank has died.
 enum class Recovery : bool { no, yes };
 
+// Whether the survivors end only when the test has read what they said: mpirun drops what it has not written yet when it
+// ends a job.
+enum class Audience : bool { no, yes };
+
 class MpiJob {
   public:
-    MpiJob(FailureCase const& failure, Recovery recovery)
-        : job_{failure, launcher(failure, recovery), environment(), {meeting(failure)}} {}
+    MpiJob(FailureCase const& failure, Recovery recovery, Audience audience = Audience::no)
+        : failure_{failure},
+          meeting_{meeting(failure, audience)},
+          job_{failure, launcher(failure, recovery), environment(), {meeting_}} {}
     [[nodiscard]] FailingJob* operator->() noexcept { return &job_; }
+
+    // Reads until all survivors have said their last word, and lets them end; false if the job has ended before.
+    bool hear_survivors() {
+        try {
+            job_.launcher().read_until(": closed", failure_.nranks - (failure_.how == "raise" ? 0 : 1));
+        } catch (std::runtime_error const&) {
+            return false;
+        }
+        test::Survivors{meeting_}.wait();
+        return true;
+    }
 
   private:
     static std::vector<std::string> launcher(FailureCase const& failure, Recovery recovery) {
@@ -48,16 +66,18 @@ class MpiJob {
         }
         return variables;
     }
-    static std::string meeting(FailureCase const& failure) {
+    static std::string meeting(FailureCase const& failure, Audience audience) {
         std::filesystem::create_directories(FailingJob::folder());
         auto const path = (FailingJob::folder() / "meeting").string();
         bool const all = failure.how == "raise" || failure.how == "malformed";
         // Without mpirun nobody can tell how many come.
         auto const count = failure.how == "hang" ? 1 : failure.nranks - (all ? 0 : 1);
-        test::Survivors::make(path, static_cast<unsigned>(count));
+        test::Survivors::make(path, static_cast<unsigned>(count + (audience == Audience::yes ? 1 : 0)));
         return path;
     }
 
+    FailureCase failure_;
+    std::string meeting_;
     FailingJob job_;
 };
 
@@ -65,11 +85,13 @@ class MpiFailure : public testing::TestWithParam<FailureCase> {};
 
 TEST_P(MpiFailure, EverySurvivorRaisesInTimeAndNothingIsLeft) {
     auto const& c = GetParam();
-    MpiJob job{c, c.how == "kill" ? Recovery::yes : Recovery::no};
+    MpiJob job{c, c.how == "kill" ? Recovery::yes : Recovery::no, Audience::yes};
+    bool const heard = job.hear_survivors();
     auto const& outcome = job->wait();
     if (contains(outcome.err, "unrecognized") || contains(outcome.err, "unrecognised")) {
         GTEST_SKIP() << "this mpirun cannot go on without a rank";
     }
+    EXPECT_TRUE(heard) << outcome.out << outcome.err;
     EXPECT_NE(outcome.exit_code, 0);
     job->expect_survivors_raise(test::reason_from_rank_zero(c));
     job->expect_nothing_left();

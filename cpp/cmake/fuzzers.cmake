@@ -51,9 +51,10 @@ rapidsmpf_fuzzer(
   NEEDS core/error.cpp)
 rapidsmpf_fuzzer(
   coordinator_server
-  PARSES bootstrap/server.cpp bootstrap/server_liveness.cpp bootstrap/server_sessions.cpp
-  NEEDS bootstrap/node_protocol.cpp bootstrap/protocol.cpp bootstrap/socket.cpp core/config.cpp core/error.cpp
-        core/file_descriptor.cpp core/host_name.cpp core/option_table.cpp core/token.cpp)
+  PARSES bootstrap/server.cpp bootstrap/server_sessions.cpp
+  NEEDS bootstrap/node_protocol.cpp bootstrap/protocol.cpp bootstrap/server_liveness.cpp bootstrap/socket.cpp
+        core/config.cpp core/error.cpp core/file_descriptor.cpp core/host_name.cpp core/option_table.cpp
+        core/token.cpp)
 rapidsmpf_fuzzer(
   exchange_messages
   PARSES exchange/announced_frame.cpp exchange/bundle_listing.cpp exchange/peer_offer.cpp exchange/wire.cpp

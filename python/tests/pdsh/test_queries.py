@@ -13,7 +13,8 @@ from benchmarks.pdsh.validate import check
 @pytest.mark.parametrize("number", QUERIES)
 def test_query_gives_the_answer_of_the_sql_text(number: int, tables: Tables) -> None:
     pytest.importorskip("duckdb")
-    assert check(QUERIES[number], tables) is None
+    # Polars rounds products of decimals, which SQL does not.
+    assert check(QUERIES[number], Tables(tables.directory, floats=True)) is None
 
 
 def test_the_scale_factor_is_read_from_the_data(tables: Tables) -> None:

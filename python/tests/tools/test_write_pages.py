@@ -45,7 +45,11 @@ def test_the_engines_and_the_library_agree_on_their_options() -> None:
 def test_options_with_an_effect_are_read_somewhere() -> None:
     sources = [
         path.read_text()
-        for folder, pattern in (("cpp/src", "*.cpp"), ("python/rapidsmpf", "*.pyx"))
+        for folder, pattern in (
+            ("cpp/src", "*.cpp"),
+            ("python/rapidsmpf", "*.pyx"),
+            ("python/rapidsmpf/include", "*.hpp"),
+        )
         for path in (ROOT / folder).rglob(pattern)
     ]
     unread = [

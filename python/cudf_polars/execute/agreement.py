@@ -54,7 +54,8 @@ def agree_on_query(plan: Plan, allgather: AllGather) -> Agreement:
     QueryMismatchError
         On all ranks, if they do not.
     """
-    frames = [node.frame for node in walk_nodes(plan.root) if isinstance(node, DataFrameScan)]
+    scans = [node for node in walk_nodes(plan.root) if isinstance(node, DataFrameScan)]
+    frames = [node.frame for node in scans]
     files = _file_digests(plan)
     mine = {
         "query": fingerprint(plan).hex(),
@@ -62,15 +63,15 @@ def agree_on_query(plan: Plan, allgather: AllGather) -> Agreement:
         "frames": [(frame.height, frame.estimated_size(), _sample_digest(frame)) for frame in frames],
     }
     views = [json.loads(value) for value in allgather(json.dumps(mine).encode())]
-    for key, text in (("query", dump(plan)), ("files", "\n".join(f"{p}: {d}" for p, d in files))):
+    for key in ("query", "files"):
         if any(view[key] != views[0][key] for view in views):
+            text = dump(plan) if key == "query" else "\n".join(f"{p}: {d}" for p, d in files)
             raise _mismatch(key, text, [view[key] for view in views], allgather)
     sizes = [[view["frames"][i] for view in views] for i in range(len(frames))]
-    nodes = [node for node in walk_nodes(plan.root) if isinstance(node, DataFrameScan)]
     return Agreement(
         {
             id(node): Estimate(float(sum(s[0] for s in each)), float(sum(s[1] for s in each)))
-            for node, each in zip(nodes, sizes, strict=True)
+            for node, each in zip(scans, sizes, strict=True)
         },
         tuple(
             f"{frame.height} rows of ({', '.join(frame.columns[:5])}{', ...' if frame.width > 5 else ''})"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import FILTERED, row_width
 from cudf_polars.lower.physical import Estimate, Stream
+from cudf_polars.lower.shape import renames
 from cudf_polars.lower.spread import project
 from cudf_polars.lower.windows import lower_windows, window_keys
-from cudf_polars.plan.expressions import Column
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import is_elementwise
 
@@ -30,16 +30,9 @@ def apply_expressions(ctx: Context, node: Select | HStack | Filter, child: Strea
     """Compute expressions over the rows as they lie."""
     if isinstance(node, Filter):
         return ctx.apply(node, [child], estimate=child.estimate.scaled(FILTERED))
-    renames: dict[str, list[str]] = {}
-    if isinstance(node, HStack):
-        replaced = {output.name for output in node.exprs}
-        renames = {name: [name] for name in child.schema if name not in replaced}
-    for output in node.exprs:
-        if isinstance(output.expr, Column):
-            renames.setdefault(output.expr.name, []).append(output.name)
     return ctx.apply(
         node,
         [child],
-        spread=project(child.spread, renames),
+        spread=project(child.spread, renames(node, child.schema)),
         estimate=Estimate(child.estimate.rows, child.estimate.rows * row_width(node.schema)),
     )

@@ -41,7 +41,19 @@ class _Rows:
     """
 
     def __init__(self, read: Callable[[], Stream]) -> None:
-        self.read = read
+        self._read = read
+        self._next: Stream | None = None
+
+    def peek(self) -> Stream:
+        """Return what the next reader will get."""
+        if self._next is None:
+            self._next = self._read()
+        return self._next
+
+    def read(self) -> Stream:
+        """Return the rows for one more reader."""
+        stream, self._next = self.peek(), None
+        return stream
 
     @classmethod
     def of_node(cls, ctx: Context, node: Node, *, several: bool) -> _Rows:
@@ -104,9 +116,8 @@ def lower_scalars(ctx: Context, node: Select) -> Stream:
         return ctx.on_one_rank(node, [ctx.lower(node.child)], "an aggregate of unknown type")
     several = bool(nested) or len(_passes(leaves)) > 1
     rows = _Rows.of_node(ctx, node.child, several=several)
-    first = rows.read()
-    if ctx.builder.is_whole(first):
-        return ctx.apply(node, [first], estimate=_ONE_ROW)
+    if ctx.builder.is_whole(rows.peek()):
+        return ctx.apply(node, [rows.read()], estimate=_ONE_ROW)
     return _one_row(ctx, node, node.exprs, rows)
 
 
@@ -140,7 +151,7 @@ def _joined(
     ctx: Context, node: Node, rows: _Rows, scalars: Sequence[Expr]
 ) -> tuple[Stream, Callable[[Expr], Expr]]:
     """Return the rows with scalars of the table beside them, and what gives the column of each."""
-    depth = sum(name.startswith(_SCALAR) for name in rows.read().schema)
+    depth = sum(name.startswith(_SCALAR) for name in rows.peek().schema)
     names = {scalar: f"{_SCALAR}{depth + i}" for i, scalar in enumerate(dict.fromkeys(scalars))}
     row = _one_row(ctx, node, [NamedExpr(name, scalar) for scalar, name in names.items()], rows)
     main = rows.read()
@@ -360,7 +371,7 @@ def lower_with_scalars(ctx: Context, node: Select | HStack | Filter, scalars: Se
     if not is_distributable(blank):
         return ctx.on_one_rank(node, [ctx.lower(node.child)], "an expression looks at other rows")
     rows = _Rows.of_node(ctx, node.child, several=True)
-    if ctx.builder.is_whole(rows.read()):
+    if ctx.builder.is_whole(rows.peek()):
         return apply_expressions(ctx, node, rows.read())
     joined, column = _joined(ctx, node, rows, scalars)
     new = _with_constants(node, column)

@@ -1,11 +1,14 @@
-"""Takes expressions apart: row-wise steps and windows."""
+"""Takes expressions apart: row-wise steps, windows, and which columns they keep."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cudf_polars.plan.expressions import Column, Expr, Literal, Window
+from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import is_elementwise
 
-__all__ = ["is_rowwise_step", "windows"]
+__all__ = ["is_rowwise_step", "renames", "windows"]
 
 
 def is_rowwise_step(expr: Expr) -> bool:
@@ -24,3 +27,17 @@ def windows(expr: Expr) -> list[Window]:
     if isinstance(expr, Window):
         return [expr]
     return [window for child in expr.children for window in windows(child)]
+
+
+def renames(node: Select | HStack | Filter, columns: Iterable[str]) -> dict[str, list[str]]:
+    """Return which of the input's ``columns`` a node keeps, and under which names."""
+    if isinstance(node, Filter):
+        return {name: [name] for name in node.schema}
+    kept: dict[str, list[str]] = {}
+    if isinstance(node, HStack):
+        replaced = {output.name for output in node.exprs}
+        kept = {name: [name] for name in columns if name not in replaced}
+    for output in node.exprs:
+        if isinstance(output.expr, Column):
+            kept.setdefault(output.expr.name, []).append(output.name)
+    return kept

@@ -9,7 +9,7 @@ import polars as pl
 from cudf_polars.lower.aggregates import ORDER
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.physical import Stream
-from cudf_polars.lower.shape import is_rowwise_step, windows
+from cudf_polars.lower.shape import is_rowwise_step, renames, windows
 from cudf_polars.lower.spread import project
 from cudf_polars.plan.expressions import Column, Expr, NamedExpr, Window
 from cudf_polars.plan.nodes import Filter, HStack, Select
@@ -36,9 +36,10 @@ def lower_windows(ctx: Context, node: Select | HStack | Filter, child: Stream) -
     assert keys is not None
     found = [window for expr in node.expressions for window in windows(expr)]
     builder = ctx.builder
+    kept = renames(node, node.child.schema)
     ordered = ctx.ordered(node)
     if child.spread.collocates(keys):
-        spread = child.spread if not isinstance(node, Select) else project(child.spread, _renames(node))
+        spread = child.spread if not isinstance(node, Select) else project(child.spread, kept)
         return ctx.apply(node, [child], spread=spread)
     sensitive = any(depends_on_order(window) for window in found)
     if ordered or sensitive:
@@ -49,13 +50,13 @@ def lower_windows(ctx: Context, node: Select | HStack | Filter, child: Stream) -
     if not ordered:
         if sensitive:
             moved = builder.select(moved, [name for name in moved.schema if name != ORDER])
-        return ctx.apply(node, [moved], spread=project(moved.spread, _renames(node)), ordered=False)
+        return ctx.apply(node, [moved], spread=project(moved.spread, kept), ordered=False)
     schema = {**node.schema, ORDER: pl.UInt64()}
     numbered: Select | HStack | Filter = replace(node, schema=schema)
     if isinstance(numbered, Select):
         position = NamedExpr(ORDER, Column(ORDER, dtype=pl.UInt64()))
         numbered = replace(numbered, exprs=(*numbered.exprs, position))
-    result = ctx.apply(numbered, [moved], spread=project(moved.spread, _renames(node)))
+    result = ctx.apply(numbered, [moved], spread=project(moved.spread, kept))
     return builder.restore_order(result, [ORDER])
 
 
@@ -84,17 +85,3 @@ def _common_keys(found: list[Window]) -> list[str] | None:
         return None
     first = [key.name for key in found[0].partition_by if isinstance(key, Column)]
     return [name for name in dict.fromkeys(first) if name in common]
-
-
-def _renames(node: Select | HStack | Filter) -> dict[str, list[str]]:
-    """Return which columns of the input ``node`` keeps, and under which names."""
-    renames: dict[str, list[str]] = {}
-    if isinstance(node, Filter):
-        return {name: [name] for name in node.schema}
-    if isinstance(node, HStack):
-        replaced = {output.name for output in node.exprs}
-        renames = {name: [name] for name in node.child.schema if name not in replaced}
-    for output in node.exprs:
-        if isinstance(output.expr, Column):
-            renames.setdefault(output.expr.name, []).append(output.name)
-    return renames

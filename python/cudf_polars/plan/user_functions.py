@@ -15,16 +15,11 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["calls_python", "describe_functions"]
+__all__ = ["describe_functions"]
 
 _PICKLE = b"\x80\x05\x95"
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _DEPTH = 8
-
-
-def calls_python(form: Any) -> bool:
-    """Whether the JSON form of an expression or of a plan holds a Python function."""
-    return any(True for _ in _pickles(form))
 
 
 def describe_functions(form: Any) -> str:

@@ -99,8 +99,10 @@ def agree_on_end(frame: pl.DataFrame, allgather: AllGather) -> pl.DataFrame:
         return frame
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Polars says that the format may change: all ranks have one version
-        schema = pl.DataFrame.deserialize(BytesIO(empty)).schema
-    return conform(frame, dict(schema)) if list(schema) == frame.columns else frame
+        no_rows = pl.DataFrame.deserialize(BytesIO(empty))
+    if no_rows.columns != frame.columns:
+        return frame
+    return conform(frame, dict(no_rows.schema)) if frame.height else no_rows
 
 
 def _schema_text(frame: pl.DataFrame) -> bytes:

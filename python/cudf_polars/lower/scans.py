@@ -16,7 +16,7 @@ from cudf_polars.lower.physical import Estimate, Stream
 from cudf_polars.lower.shares import RowShare, cut_files, cut_rows, cut_together
 from cudf_polars.lower.spread import ARBITRARY, REPLICATED
 from cudf_polars.plan.nodes import DataFrameScan, Node, PythonScan, Scan, walk_nodes
-from cudf_polars.plan.rebuild import rebuild_node
+from cudf_polars.plan.rebuild import rebuild_node, starts_with_columns, with_file_schema
 
 __all__ = [
     "lower_frame_scan",
@@ -77,11 +77,16 @@ def _on_files(node: Scan, files: range) -> Scan:
 def _scan_by_file(ctx: Context, node: Scan) -> Stream:
     sizes = _file_sizes(node)
     rows = sum(sizes) * _COMPRESSION / row_width(node.schema)
+    one_rank = [node, *[None] * (ctx.builder.settings.nranks - 1)]
     if node.slice is not None or node.row_index is not None or len(node.paths) < 2:
         # Positions in text files are known only by reading from the start: one rank reads, the next exchange spreads.
-        return _parts(ctx, node, [node, *[None] * (ctx.builder.settings.nranks - 1)], rows)
+        return _parts(ctx, node, one_rank, rows)
+    whole = with_file_schema(node)
     shares = cut_files(sizes, ctx.builder.settings.nranks)
-    return _parts(ctx, node, [_on_files(node, s.files) if s.files else None for s in shares], rows)
+    parts = [_on_files(whole, s.files) if s.files else None for s in shares]
+    if not all(starts_with_columns(part) for part in parts if part is not None):
+        return _parts(ctx, node, one_rank, rows)
+    return _parts(ctx, node, parts, rows)
 
 
 def _file_sizes(node: Scan) -> list[int]:
@@ -173,6 +178,7 @@ def _pipeline(ctx: Context, node: Node, shares: Sequence[RowShare], groups: Grou
     if not isinstance(node, Scan):
         (child,) = node.children
         return ctx.apply(node, [_pipeline(ctx, child, shares, groups)])
+    node = with_file_schema(node)
     heights = [sum(group.rows for group in file) for file in groups]
     parts = [_row_part(node, share, heights) for share in shares]
     return _parts(ctx, node, parts, sum(share.rows for share in shares))

@@ -10,9 +10,15 @@ from typing import Any
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan.nodes import Node, OpaqueNode, walk_nodes
 
-__all__ = ["renumber"]
+__all__ = ["renumber", "renumber_text"]
 
 _GENERATED = re.compile(r"_+POLARS_[A-Z_]+_(?:0x[0-9a-f]+|\d+)")
+
+
+def renumber_text(text: str) -> str:
+    """Return a text with such names numbered in the order in which they come up."""
+    numbers: dict[str, int] = {}
+    return _GENERATED.sub(lambda found: f"_generated_{numbers.setdefault(found.group(), len(numbers))}", text)
 
 
 def renumber(root: Node) -> Node:

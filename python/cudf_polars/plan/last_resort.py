@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 
 from cudf_polars.plan import nodes
+from cudf_polars.plan.generated_names import renumber_text
 from cudf_polars.plan.optimized import look
 from cudf_polars.plan.placeholder import read_frame, rows_as_column
 
@@ -49,9 +50,8 @@ def opaque_query(lf: pl.LazyFrame, flags: Any, reason: str) -> nodes.OpaqueNode:
         name, carried = _SINK_WITH_FRAMES, []
 
     inputs = tuple(nodes.DataFrameScan(frame, schema=dict(frame.schema)) for frame in carried)
-    text = re.sub(
-        r"0x[0-9a-fA-F]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "", lf.explain(optimized=False)
-    )
+    text = renumber_text(lf.explain(optimized=False))
+    text = re.sub(r"0x[0-9a-fA-F]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "", text)
     digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     build = _Build(lf, _flag_values(flags), bool(carried), dict(schema))
     return nodes.OpaqueNode(name, inputs, build, reason, digest, schema=dict(schema))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -19,7 +20,16 @@ from cudf_polars.plan.functions import FUNCTIONS
 from cudf_polars.plan.opaque import expression_over
 from cudf_polars.plan.properties import is_length_preserving
 
-__all__ = ["CannotRebuild", "rebuild_node", "rebuild_scan", "to_expr", "to_exprs", "to_lazyframe"]
+__all__ = [
+    "CannotRebuild",
+    "rebuild_node",
+    "rebuild_scan",
+    "starts_with_columns",
+    "to_expr",
+    "to_exprs",
+    "to_lazyframe",
+    "with_file_schema",
+]
 
 
 class CannotRebuild(ValueError):
@@ -228,6 +238,36 @@ def rebuild_scan(
     if scan.predicate is not None:
         lf = lf.filter(to_expr(scan.predicate))
     return lf.select(pl.col(_literal_name(name)) for name in scan.schema)
+
+
+def with_file_schema(scan: nodes.Scan) -> nodes.Scan:
+    """Return the scan with the schema of its files among its options, so that any part of the files is read by it.
+
+    Polars finds the schema in the first files; without it, a rank would find another in the first of its own.
+    """
+    if len(scan.paths) < 2 or scan.kind not in ("parquet", "csv", "ndjson") or "schema" in scan.options:
+        return scan
+    schema = dict(_file_schema(scan))
+    if scan.kind == "csv":
+        # Of CSV files, Polars compares with ``schema=`` also the columns that no one reads.
+        return replace(scan, options={**scan.options, "schema_overrides": schema, "infer_schema_files": 1})
+    return replace(scan, options={**scan.options, "schema": schema})
+
+
+def starts_with_columns(part: nodes.Scan) -> bool:
+    """Whether the first file of a part of a scan has the columns that :func:`with_file_schema` found."""
+    if part.kind != "csv" or "schema" in part.options:
+        return True
+    try:
+        found = _file_schema(replace(part, paths=part.paths[:1]))
+    except pl.exceptions.PolarsError:
+        return False
+    return dict(found) == part.options["schema_overrides"]
+
+
+def _file_schema(scan: nodes.Scan) -> pl.Schema:
+    bare = replace(scan, row_index=None, include_file_paths=None, slice=None)
+    return rebuild_scan(bare, project=False).collect_schema()
 
 
 def rebuild_node(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:

@@ -76,6 +76,13 @@ class Case:
                 setattr(flags, name, False)
         return flags
 
+    def may_skip_files(self) -> bool:
+        """Whether it has a file that Polars refuses, and a slice by which that file may not be read."""
+        return any("odd" in table.options for table in self.tables) and any(
+            re.search(r"head|tail|slice|limit|gather|first|last|get\(|LIMIT", line.text, re.IGNORECASE)
+            for line in self.lines
+        )
+
 
 def evaluate(text: str, variables: Mapping[str, object]) -> pl.LazyFrame:
     """Return the lazy frame of a line."""

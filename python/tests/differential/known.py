@@ -35,7 +35,36 @@ class Known:
     reproduction: str
 
 
-KNOWN: tuple[Known, ...] = ()
+KNOWN: tuple[Known, ...] = (
+    *(
+        Known(
+            name=f"the type of {written}",
+            kinds=("we raise where Polars answers",),
+            detail=rf"incoming: {given} != target: {planned}\b",
+            text=re.escape(written) + r"\)",
+            reason=f"Polars plans {planned} and gives {given}; a part of the query that was planned for the one type"
+            " cannot take the other.",
+            reproduction="import polars as pl\n"
+            f"lf = pl.LazyFrame({{'x': [1]}}).select({written})\n"
+            "faulty = lf.collect_schema() != lf.collect().schema",
+        )
+        for written, planned, given in (
+            ("pl.lit(2**63+5) * 2", "UInt64", "Int128"),
+            ("pl.lit(None) / pl.len()", "Null", "Float64"),
+        )
+    ),
+    Known(
+        name="variance of no values",
+        kinds=("wrong rows", "Polars' engines disagree, and we with both"),
+        detail=r"None.*0\.0|0\.0.*None|\[\]",
+        text=r"(var|std)\(ddof=0\)",
+        reason="Of a group without values, Polars gives null or 0.0, by its engine and how it walks the groups.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'g': [1], 'x': [None]}, schema={'g': pl.Int64, 'x': pl.Int64})\n"
+        "lf = lf.group_by('g').agg(pl.col('x').var(ddof=0))\n"
+        "faulty = not lf.collect(engine='streaming').equals(lf.collect(engine='in-memory'))",
+    ),
+)
 
 
 def known_fault(text: str, kind: str, detail: str) -> str | None:

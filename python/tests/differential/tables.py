@@ -157,7 +157,7 @@ class Table:
     cuts
         Of a frame, where each rank's part begins and the last ends; of files, where each file does.
     options
-        How the files are written.
+        How the files are written; of ``"odd"``, the number of a file with other columns, and a seed for them.
     """
 
     name: str
@@ -182,6 +182,9 @@ class Table:
             return
         for number, part in enumerate(self.parts()):
             path = target / f"{number:02}.{self.kind}"
+            odd, seed = self.options.get("odd", (None, 0))
+            if odd == number:
+                part = part.select(_odd_columns(random.Random(seed), part))
             if self.kind == "parquet":
                 part.write_parquet(
                     path, row_group_size=self.options["row_group_size"], statistics=self.options["statistics"]
@@ -322,10 +325,48 @@ def random_table(rng: random.Random, name: str, nranks: int) -> Table:
     options: dict[str, Any] = {
         "row_group_size": rng.choice([1, 3, 7, 50, 1000]) if height < 300 else rng.choice([37, 100, 1000]),
         "statistics": rng.random() < 0.8,
-        "schema": kind == "csv" or not height or rng.random() < 0.7,
+        "schema": not height or rng.random() < (0.8 if kind == "csv" else 0.7),
     }
     if rng.random() < 0.15 and kind in ("parquet", "csv", "ipc"):
         options["extra"] = rng.choice(
             [", row_index_name='ri'", ", n_rows=5", ", include_file_paths='path'", ", rechunk=True"]
         )
+    if files > 1 and rng.random() < 0.15:
+        options["odd"] = rng.randrange(files), rng.randrange(2**32)
+        if kind == "parquet" and rng.random() < 0.7:
+            options["extra"] = (
+                ", missing_columns='insert', extra_columns='ignore', cast_options=pl.ScanCastOptions("
+                "integer_cast='upcast', float_cast=['upcast', 'downcast'], datetime_cast='nanosecond-downcast')"
+            )
     return Table(name, frame, kind, _cuts(rng, height, files), options)
+
+
+_OTHER_TYPES: Mapping[pl.DataType, pl.DataType] = {
+    pl.Int64(): pl.Int32(),
+    pl.Int32(): pl.Int64(),
+    pl.UInt16(): pl.UInt8(),
+    pl.Float64(): pl.Float32(),
+    pl.Float32(): pl.Float64(),
+    pl.Datetime("us"): pl.Datetime("ns"),
+    pl.Boolean(): pl.String(),
+}
+
+
+def _odd_columns(rng: random.Random, frame: pl.DataFrame) -> list[pl.Expr]:
+    """Return the columns of a file that has other types than the others, another order, one more or one fewer."""
+    columns = [
+        pl.col(name).cast(_OTHER_TYPES[dtype], strict=False)
+        if rng.random() < 0.5 and dtype in _OTHER_TYPES
+        else pl.col(name)
+        for name, dtype in frame.schema.items()
+    ]
+    how = rng.random()
+    if how < 0.15:
+        columns.append(pl.lit(1).alias("one_more"))
+    elif how < 0.3 and len(columns) > 1:
+        columns.pop(rng.randrange(len(columns)))
+    elif how < 0.4:
+        columns.reverse()
+    elif how < 0.55:
+        columns = [pl.when(False).then(c).alias(n) for c, n in zip(columns, frame.columns, strict=True)]
+    return columns

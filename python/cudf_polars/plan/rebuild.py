@@ -262,7 +262,8 @@ def starts_with_columns(part: nodes.Scan) -> bool:
         found = _file_schema(replace(part, paths=part.paths[:1]))
     except pl.exceptions.PolarsError:
         return False
-    return dict(found) == part.options["schema_overrides"]
+    wanted: dict[str, pl.DataType] = part.options["schema_overrides"]
+    return dict(found) == wanted
 
 
 def _file_schema(scan: nodes.Scan) -> pl.Schema:

@@ -169,7 +169,7 @@ def test_random_files(kind: str, first: int, tmp_path: Path) -> None:
         header = {"include_header": rng.random() < 0.7} if kind == "csv" else {}
         if not _write(folder, kind, _random_frames(rng), **header):
             continue
-        options = {"has_header": value for value in header.values()}
+        options: dict[str, Any] = {"has_header": header["include_header"]} if header else {}
         for choice in _CHOICES[kind]:
             if rng.random() < 0.4:
                 options |= choice

@@ -86,6 +86,15 @@ class _Leaves:
         name = self.names.setdefault(leaf, f"__rr_leaf{len(self.names)}")
         return Agg("first", Column(name, dtype=leaf.dtype), dtype=leaf.dtype)
 
+    def stands_for_one(self, expr: Expr) -> bool:
+        """Whether ``expr`` is what :meth:`value` gave, and nothing of the user's."""
+        return (
+            isinstance(expr, Agg)
+            and expr.name == "first"
+            and isinstance(expr.child, Column)
+            and expr.child.name in self.names.values()
+        )
+
     def outputs(self) -> tuple[NamedExpr, ...]:
         """Return the aggregates under the names of their columns."""
         return tuple(NamedExpr(name, leaf) for leaf, name in self.names.items())
@@ -168,7 +177,8 @@ def _joined(
 def _output(expr: Expr, leaves: _Leaves) -> Expr:
     """Return a scalar expression over the columns of its leaves, which have one row."""
     replaced = _outside(expr, leaves)
-    if isinstance(replaced, Agg) and replaced.name == "first":
+    if leaves.stands_for_one(replaced):
+        assert isinstance(replaced, Agg)
         # Alone, the column is the value. Polars 2.1 plans other types for some aggregates than they have (a product of
         # UInt128), which only matters to a step that computes.
         return replaced.child

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 from rapidsmpf.config import Options, get_environment_variables, registered_options
+from rapidsmpf.memory.buffer import MemoryType
 from rapidsmpf.statistics import Statistics
 from rapidsmpf.streaming.core.context import Context
 from rapidsmpf.utils.string import parse_duration
@@ -25,9 +26,8 @@ from cudf_polars.engine.sinks import SinkTarget
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.run import Query, QueryOutcome, run_query
+from cudf_polars.execute.run import Query, QueryOutcome, run_query, stream_query
 from cudf_polars.lower.fallback import report
-from cudf_polars.plan.rebuild import to_lazyframe
 from cudf_polars.streaming.actor_graph.collectives.common import CommunicatorOpIds, LaneOffer
 
 if TYPE_CHECKING:
@@ -118,7 +118,10 @@ class Rank:
         self.comm = comm
         self._library_options = settings.library_options()
         self.context = Context.from_options(comm, self._library_options, statistics=statistics)
-        self._execution_options = settings.execution_options()
+        options = settings.execution_options()
+        if settings.execution is None:
+            options = replace(options, memory=self.context.br().memory_available(MemoryType.DEVICE))
+        self._execution_options = options
 
     def start(self) -> tuple[list[ClusterInfo], EngineOpIds]:
         """Meet the other ranks of an engine; all of them call this, within ``bootstrap_timeout`` of each other.
@@ -160,16 +163,16 @@ class Rank:
         with _tell_others(transport):
             sink = SinkTarget.open(target, extension, transport, options.fallback_mode)
             try:
-                if transport.nranks == 1:
-                    # Polars writes while the query runs: the rows are never all in memory.
-                    rows = to_lazyframe(query.plan.root) if isinstance(query, Query) else query
-                    sink.write(rows, optimizations=optimizations or pl.QueryOptFlags(), **kwargs)
-                    outcome = QueryOutcome(pl.DataFrame(schema=rows.collect_schema()), [], None)
-                else:
-                    outcome = run_query(query, transport, optimizations=optimizations, options=options)
-                    held = [outcome.frame.lazy()]
-                    outcome = replace(outcome, frame=outcome.frame.clear())
-                    sink.write(held.pop(), **kwargs)  # which alone holds the rows, and may let them go
+                whole = (
+                    {"optimizations": optimizations or pl.QueryOptFlags()} if transport.nranks == 1 else {}
+                )
+                outcome = stream_query(
+                    query,
+                    transport,
+                    lambda rows: sink.write(rows, **whole, **kwargs),
+                    optimizations=optimizations,
+                    options=options,
+                )
                 sink.commit()
             except BaseException:
                 sink.discard()

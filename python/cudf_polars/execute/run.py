@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -12,19 +13,22 @@ import polars as pl
 from cudf_polars.execute.agreement import agree_on_end, agree_on_query
 from cudf_polars.execute.executor import Executor, Measured
 from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.builder import StreamBuilder
+from cudf_polars.lower.context import Footers
 from cudf_polars.lower.explain import explain_physical
 from cudf_polars.lower.fallback import report
 from cudf_polars.lower.footers import read_row_groups
 from cudf_polars.lower.lowering import lower_plan
 from cudf_polars.lower.physical import Estimate, Held, Stream
+from cudf_polars.lower.scans import largest_table
 from cudf_polars.plan.last_resort import check_own_frames
 from cudf_polars.plan.nodes import DataFrameScan, Plan, walk_nodes
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
-__all__ = ["QUERY_FLAGS", "Query", "QueryOutcome", "explain_query", "read_query", "run_query"]
+__all__ = ["QUERY_FLAGS", "Query", "QueryOutcome", "explain_query", "read_query", "run_query", "stream_query"]
 
 QUERY_FLAGS = tuple(n for n in inspect.signature(pl.QueryOptFlags).parameters if hasattr(pl.QueryOptFlags, n))
 """The names of Polars' optimisation flags."""
@@ -100,28 +104,112 @@ def run_query(
     FallbackWarning
         Once, if steps ran on one rank and ``options.fallback_mode`` is ``"warn"``.
     """
+    running = _start(query, transport, optimizations, options)
+    if isinstance(running, pl.LazyFrame):
+        frame = running.collect(engine="streaming", optimizations=optimizations or pl.QueryOptFlags())
+        return QueryOutcome(frame, [], None)
+    frame = agree_on_end(running.executor.result(running.root), running.executor.allgather_bytes)
+    return running.outcome(frame)
+
+
+def stream_query(
+    query: pl.LazyFrame | Query,
+    transport: Transport,
+    write: Callable[[pl.LazyFrame], None],
+    *,
+    optimizations: pl.QueryOptFlags | None = None,
+    options: ExecutionOptions | None = None,
+) -> QueryOutcome:
+    """Run a query as :func:`run_query` does, and give its rows on this rank to ``write`` while they are made.
+
+    Parameters
+    ----------
+    write
+        Is called once, with a frame that it must run once. It is called with the query itself if there is one rank and
+        memory enough: then ``optimizations`` are left to it.
+
+    Returns
+    -------
+    The outcome, without rows. The query may still fail on another rank.
+    """
+    running = _start(query, transport, optimizations, options)
+    if isinstance(running, pl.LazyFrame):
+        write(running)
+        return QueryOutcome(pl.DataFrame(schema=running.collect_schema()), [], None)
+    executor, root = running.executor, running.root
+    batches = executor.result_batches(root)
+    no_rows = pl.DataFrame(schema=dict(root.schema))
+    first = next((batch for batch in batches if batch.height), no_rows)
+    first = agree_on_end(first, executor.allgather_bytes)
+    empty, schema = first.clear(), first.schema
+    rows = itertools.chain([first], (conform(batch, schema) for batch in batches))
+    del first
+    write(scan_batches(rows, schema))
+    return running.outcome(empty)
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A query whose physical plan is there; making it has run a part of the query."""
+
+    executor: Executor
+    root: Stream
+    builder: StreamBuilder
+    options: ExecutionOptions
+    equal_frames: tuple[str, ...]
+
+    def outcome(self, frame: pl.DataFrame) -> QueryOutcome:
+        """Say how the query ended, and warn of what one rank did alone."""
+        fallbacks = self.builder.fallbacks
+        report(fallbacks, self.options.fallback_mode)
+        return QueryOutcome(frame, fallbacks, self.root, self.executor.measured, self.equal_frames)
+
+
+def _start(
+    query: pl.LazyFrame | Query,
+    transport: Transport,
+    optimizations: pl.QueryOptFlags | None,
+    options: ExecutionOptions | None,
+) -> _Running | pl.LazyFrame:
+    """Plan a query together with the other ranks; the query itself if there is one rank and memory enough."""
     optimizations = pl.QueryOptFlags() if optimizations is None else optimizations
     options = ExecutionOptions() if options is None else options
+    footers = functools.cache(read_row_groups)
     if transport.nranks == 1:
-        # The user's own query: it costs what Polars costs.
-        lf = to_lazyframe(query.plan.root) if isinstance(query, Query) else query
-        return QueryOutcome(lf.collect(engine="streaming", optimizations=optimizations), [], None)
+        large = _large_query(query, optimizations, options, footers)
+        if large is None:
+            # The user's own query: it costs what Polars costs.
+            return to_lazyframe(query.plan.root) if isinstance(query, Query) else query
+        query = large
     if not isinstance(query, Query):
         query = read_query(query, optimizations)
         check_own_frames(query.plan.root)
     plan = query.plan
-    executor = Executor(transport, optimizations=_of_fragments(optimizations))
+    executor = Executor(
+        transport,
+        optimizations=_of_fragments(optimizations),
+        partitions=options.partitions_of(largest_table(plan.root, footers), transport.nranks),
+    )
     agreement = agree_on_query(plan, executor.allgather_bytes)
     builder = StreamBuilder(options.settings(transport.nranks), executor.measure)
-    root = lower_plan(
-        plan,
-        builder,
-        footers=functools.cache(read_row_groups),
-        frame_sizes=agreement.frame_sizes,
-    )
-    frame = agree_on_end(executor.result(root), executor.allgather_bytes)
-    report(builder.fallbacks, options.fallback_mode)
-    return QueryOutcome(frame, builder.fallbacks, root, executor.measured, agreement.equal_frames)
+    root = lower_plan(plan, builder, footers=footers, frame_sizes=agreement.frame_sizes)
+    return _Running(executor, root, builder, options, agreement.equal_frames)
+
+
+def _large_query(
+    query: pl.LazyFrame | Query,
+    optimizations: pl.QueryOptFlags,
+    options: ExecutionOptions,
+    footers: Footers,
+) -> Query | None:
+    """Return the query if one rank has to run it in partitions, because its tables are too large for memory."""
+    if not (options.memory or options.target_partition_size or options.partitions):
+        return None
+    try:
+        read = query if isinstance(query, Query) else read_query(query, optimizations)
+    except pl.exceptions.PolarsError:
+        return None  # Polars says what is wrong
+    return read if options.partitions_of(largest_table(read.plan.root, footers), 1) > 1 else None
 
 
 def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:

@@ -122,6 +122,7 @@ class StreamBuilder:
         spread: Spread | None = None,
         ordered: bool | None = None,
         estimate: Estimate | None = None,
+        of_any_rows: bool = False,
     ) -> Local:
         """Return a local step; what is not given is as in its first input.
 
@@ -150,6 +151,7 @@ class StreamBuilder:
             estimate=estimate,
             build=build,
             title=title,
+            of_any_rows=of_any_rows,
         )
 
     def with_columns(self, stream: Stream, exprs: Sequence[pl.Expr], title: str) -> Stream:

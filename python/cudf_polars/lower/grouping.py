@@ -173,6 +173,7 @@ def _two_phases(ctx: Context, node: GroupBy, child: Stream, split: Decomposition
         spread=project(child.spread, renames),
         ordered=False,
         estimate=estimate,
+        of_any_rows=True,
     )
     moved = builder.spread_by(parts, names, "partial groups")
     groups = builder.local(f"FINAL {node_title(node)}", [moved], second, ordered=False, estimate=estimate)

@@ -121,10 +121,14 @@ class Local(Stream):
         ``build(frames, rank)`` gives the step over the inputs' lazy frames on ``rank``.
     title
         One line for ``explain``.
+    of_any_rows
+        The step may be done over any parts of a rank's rows, one after the other: what follows takes its results
+        together again, as it does those of the ranks.
     """
 
     build: Builder
     title: str
+    of_any_rows: bool = False
 
     @property
     def rereadable(self) -> bool:

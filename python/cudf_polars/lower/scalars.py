@@ -288,6 +288,7 @@ def _distinct_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[Na
         lambda frames, _: frames[0].select(value).unique(),
         spread=project(child.spread, {}),
         ordered=False,
+        of_any_rows=True,
     )
     moved = builder.spread_by(groups, [DISTINCT], "partial distinct values")
     (count,) = split.final

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import polars as pl
 
-from cudf_polars.lower.context import Context, is_row_pipeline, node_title
+from cudf_polars.lower.context import Context, Footers, is_row_pipeline, node_title
 from cudf_polars.lower.estimates import FILTERED, row_width
 from cudf_polars.lower.footers import FooterError, RowGroup
 from cudf_polars.lower.physical import Estimate, Stream
@@ -19,6 +19,7 @@ from cudf_polars.plan.nodes import DataFrameScan, Node, PythonScan, Scan, walk_n
 from cudf_polars.plan.rebuild import rebuild_node, starts_with_columns, with_file_schema
 
 __all__ = [
+    "largest_table",
     "lower_frame_scan",
     "lower_python_scan",
     "lower_scan",
@@ -32,6 +33,8 @@ Groups: TypeAlias = Sequence[Sequence[RowGroup]]
 # Rows guessed for a file whose footer cannot be read, from its bytes.
 _COMPRESSION = 2.0
 _UNKNOWN_BYTES = 64e6
+_SMALL_FILES = 16e6
+"""Bytes of files whose footers tell nothing that would change a plan."""
 
 
 def lower_scan(ctx: Context, node: Node) -> Stream:
@@ -205,6 +208,24 @@ def _bytes_to_read(ctx: Context, node: Scan) -> float:
         except FooterError:
             return _UNKNOWN_BYTES
     return sum(_file_sizes(node)) * _COMPRESSION
+
+
+def largest_table(root: Node, footers: Footers) -> float:
+    """Return the bytes of memory that the used columns of the largest table in files take, as far as one can know."""
+    return max(
+        (_table_bytes(node, footers) for node in walk_nodes(root) if isinstance(node, Scan)), default=0.0
+    )
+
+
+def _table_bytes(node: Scan, footers: Footers) -> float:
+    sizes = sum(_file_sizes(node)) * _COMPRESSION
+    if node.kind != "parquet" or sizes < _SMALL_FILES:
+        return sizes
+    try:
+        rows = sum(group.rows for path in node.paths for group in footers(path))
+    except FooterError:
+        return sizes
+    return rows * row_width(node.schema)
 
 
 def lower_frame_scan(ctx: Context, node: Node) -> Stream:

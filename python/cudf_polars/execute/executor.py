@@ -2,7 +2,7 @@
 
 All ranks run the same streams in the same order, so that their collectives meet. A fragment is one Polars
 streaming query: its sources are this rank's share of the files or the Arrow stream of an exchange, and its output
-is pulled, batch by batch, by the transport. Only what must be held (a side whose size decides a join, the input
+is pulled, batch by batch, by the transport. Only what must be materialized (a side whose size decides a join, the input
 of a sort) becomes a data frame.
 """
 
@@ -29,14 +29,15 @@ from cudf_polars.execute.streams import (
     scan_stream,
 )
 from cudf_polars.execute.transport import ArrowStream, Transport
+from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import (
     Broadcast,
     CheckedOrder,
     Gather,
     GlobalRowIndex,
     GlobalSlice,
-    Held,
     Local,
+    Materialize,
     OrderedConcat,
     RangeExchange,
     Schema,
@@ -46,7 +47,6 @@ from cudf_polars.lower.physical import (
     WithScalars,
 )
 from cudf_polars.lower.ranges import boundary_frame, destination, key_columns
-from cudf_polars.lower.spread import Placement
 
 __all__ = ["Executor", "Measured", "Size"]
 
@@ -138,38 +138,38 @@ class Executor:
         # Streams are identified by id(): keep those that ran alive.
         self._alive: list[Stream] = []
 
-    # -- what the lowering and the engine ask for ------------------------------------------------------------
+    # -- what the planner and the engine ask for ------------------------------------------------------------
 
     @property
     def nranks(self) -> int:
         """Number of ranks."""
         return self._transport.nranks
 
-    def measure(self, held: Held, limit: int | None) -> Size:
-        """Run ``held`` until it ends or some rank has more than ``limit`` bytes, and sum over the ranks.
+    def run_and_measure(self, materialized: Materialize, limit: int | None) -> Size:
+        """Run ``materialized`` until it ends or some rank has more than ``limit`` bytes, and sum over the ranks.
 
         Parameters
         ----------
-        held
+        materialized
             Its rows stay on this rank and are read later by what the caller builds on it.
         limit
             Bytes; ``None`` reads to the end.
         """
-        self._prepare(held)
-        rows = self._rows[id(held)]
+        self._prepare(materialized)
+        rows = self._rows[id(materialized)]
         start = time.perf_counter()
         if limit is None:
             self._complete(rows)
         elif rows.rest is not None:
             self._read_up_to(rows, limit)
-        self.measured[id(held)].seconds += time.perf_counter() - start
+        self.measured[id(materialized)].seconds += time.perf_counter() - start
         assert rows.frame is not None
         message = struct.pack("<QQ?", rows.frame.height, rows.frame.estimated_size(), rows.rest is None)
         sizes = [struct.unpack("<QQ?", value) for value in self.allgather_bytes(message)]
         size = Size(sum(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
         rows.rest_anywhere = not size.complete
         if rows.rest is None:
-            self.measured[id(held)].counted(rows.frame)
+            self.measured[id(materialized)].counted(rows.frame)
         return size
 
     def allgather_bytes(self, value: bytes) -> list[bytes]:
@@ -181,7 +181,7 @@ class Executor:
 
         The parts are disjoint: what is the same on all ranks is returned by rank 0 only.
         """
-        if root.spread.placement is Placement.REPLICATED and self._transport.rank != 0:
+        if root.partitioning.distribution is Distribution.REPLICATED and self._transport.rank != 0:
             self._prepare(root)
             return pl.DataFrame(schema=dict(root.schema))
         return self._collect(root)
@@ -208,8 +208,8 @@ class Executor:
     def _run(self, stream: Stream) -> _Rows:
         transport = self._transport
         match stream:
-            case Held():
-                return self._hold(stream)
+            case Materialize():
+                return self._materialize(stream)
             case Shuffle():
                 keys = stream.keys
                 return self._send(
@@ -238,8 +238,8 @@ class Executor:
                 raise TypeError(f"the executor does not know the stream {type(stream).__name__}")
 
     def _is_absent(self, stream: Stream) -> bool:
-        """Whether this rank has no rows of ``stream`` by its placement."""
-        return stream.spread.placement is Placement.SINGLE and self._transport.rank != 0
+        """Whether this rank has no rows of ``stream`` by its distribution."""
+        return stream.partitioning.distribution is Distribution.SINGLE and self._transport.rank != 0
 
     def _lazy(self, stream: Stream, memo: dict[int, pl.LazyFrame], inputs: list[RowCount]) -> pl.LazyFrame:
         """Return the fragment that ends in ``stream``; everything under it was prepared."""
@@ -271,7 +271,7 @@ class Executor:
 
     def _source(self, stream: Stream, inputs: list[RowCount]) -> pl.LazyFrame:
         rows = self._rows[id(stream)]
-        if isinstance(stream, Held) and stream.shared:
+        if isinstance(stream, Materialize) and stream.shared:
             assert rows.frame is not None
             return self._noted(rows.frame, inputs)
         # What is there once belongs to its reader; the plan holds what is read more often.
@@ -296,7 +296,7 @@ class Executor:
         self._prepare(stream)
         if self._is_absent(stream):
             return pl.DataFrame(schema=dict(stream.schema))
-        if isinstance(stream, Held):
+        if isinstance(stream, Materialize):
             rows = self._rows[id(stream)]
             self._complete(rows)
             assert rows.frame is not None
@@ -318,7 +318,7 @@ class Executor:
         """Run a fragment and yield its rows on this rank, with the types of the plan."""
         if self._is_absent(stream):
             return
-        if isinstance(stream, Held):
+        if isinstance(stream, Materialize):
             yield conform(self._collect(stream), stream.schema)
             return
         fragment = self._fragment(stream)
@@ -345,11 +345,11 @@ class Executor:
         return (
             isinstance(error, Exception | pl.exceptions.PanicException)
             and failure_of_rank(error) is None
-            and stream.spread.placement not in (Placement.SINGLE, Placement.REPLICATED)
+            and stream.partitioning.distribution not in (Distribution.SINGLE, Distribution.REPLICATED)
             and fragment.had_no_rows()
         )
 
-    def _hold(self, stream: Held) -> _Rows:
+    def _materialize(self, stream: Materialize) -> _Rows:
         (child,) = stream.inputs
         if stream.shared:
             return _Rows(frame=conform(self._collect(child), stream.schema))
@@ -389,9 +389,9 @@ class Executor:
     ) -> _Rows:
         """Hand the output of ``child`` to a collective.
 
-        A held input that is only partly read can be sent in two operations when the order does not matter.
+        A materialized input that is only partly read can be sent in two operations when the order does not matter.
         """
-        rows = self._rows[id(child)] if isinstance(child, Held) else None
+        rows = self._rows[id(child)] if isinstance(child, Materialize) else None
         if rows is None or not (in_parts and rows.rest_anywhere):
             return _Rows(streams=[self._exchange(self._batches(child), child.schema, send)])
         assert rows.frame is not None
@@ -437,7 +437,7 @@ class Executor:
         return _Rows(streams=[moved], schema={**stream.schema, _DESTINATION: pl.UInt32()})
 
     def _boundaries(self, frame: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
-        """Return up to ``nranks - 1`` rows of key values that cut all ranks' rows into equal parts."""
+        """Return up to ``nranks - 1`` rows of key values that split all ranks' rows into equal parts."""
         count = min(frame.height, _SAMPLE_ROWS_PER_RANK * self.nranks)
         stride = max(1, frame.height // max(count, 1))
         sample = frame.lazy().select(key_columns(keys, frame.schema)).gather_every(stride)
@@ -484,7 +484,7 @@ class Executor:
     def _scalars(self, stream: WithScalars) -> pl.DataFrame:
         main, side = stream.inputs
         frame = self._collect(side)
-        if side.spread.placement is not Placement.REPLICATED:
+        if side.partitioning.distribution is not Distribution.REPLICATED:
             everywhere = self._exchange(
                 iter((conform(frame, side.schema),)),
                 side.schema,

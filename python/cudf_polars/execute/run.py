@@ -1,4 +1,4 @@
-"""Runs one query over the ranks: read, compare, lower while running, return this rank's part of the answer."""
+"""Runs one query over the ranks: read, compare, plan while running, return this rank's part of the answer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from cudf_polars.execute.agreement import agree_on_end, agree_on_query
 from cudf_polars.execute.executor import Executor, Measured
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.transport import Transport
-from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.explain import explain_physical
 from cudf_polars.lower.fallback import report
 from cudf_polars.lower.footers import read_row_groups
-from cudf_polars.lower.lowering import lower_plan
-from cudf_polars.lower.physical import Estimate, Held, Stream
+from cudf_polars.lower.physical import Estimate, Materialize, Stream
+from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.plan.last_resort import check_own_frames
 from cudf_polars.plan.nodes import DataFrameScan, Plan, walk_nodes
 from cudf_polars.plan.read import read_plan
@@ -112,16 +111,13 @@ def run_query(
     plan = query.plan
     executor = Executor(transport, optimizations=_of_fragments(optimizations))
     agreement = agree_on_query(plan, executor.allgather_bytes)
-    builder = StreamBuilder(options.settings(transport.nranks), executor.measure)
-    root = lower_plan(
-        plan,
-        builder,
-        footers=functools.cache(read_row_groups),
-        frame_sizes=agreement.frame_sizes,
+    planner = AdaptivePlanner(
+        options.settings(transport.nranks), executor.run_and_measure, footers=functools.cache(read_row_groups)
     )
+    root = planner.plan(plan, agreement.frame_sizes)
     frame = agree_on_end(executor.result(root), executor.allgather_bytes)
-    report(builder.fallbacks, options.fallback_mode)
-    return QueryOutcome(frame, builder.fallbacks, root, executor.measured, agreement.equal_frames)
+    report(planner.fallbacks, options.fallback_mode)
+    return QueryOutcome(frame, planner.fallbacks, root, executor.measured, agreement.equal_frames)
 
 
 def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
@@ -161,8 +157,8 @@ def explain_query(
     if nranks == 1:
         return "One fragment on one rank: the query as Polars runs it."
 
-    def assume(held: Held, limit: int | None) -> _Assumed:
-        estimate = held.estimate
+    def assume(materialized: Materialize, limit: int | None) -> _Assumed:
+        estimate = materialized.estimate
         fits = limit is None or estimate.nbytes <= limit
         return _Assumed(int(estimate.rows), int(estimate.nbytes), fits)
 
@@ -173,14 +169,8 @@ def explain_query(
         for node in walk_nodes(plan.root)
         if isinstance(node, DataFrameScan)
     }
-    builder = StreamBuilder(options.settings(nranks), assume)
-    root = lower_plan(
-        plan,
-        builder,
-        footers=functools.cache(read_row_groups),
-        frame_sizes=sizes,
-    )
-    text = explain_physical(root)
-    if builder.fallbacks:
-        text += "\nOn one rank: " + "; ".join(dict.fromkeys(builder.fallbacks))
+    planner = AdaptivePlanner(options.settings(nranks), assume, footers=functools.cache(read_row_groups))
+    text = explain_physical(planner.plan(plan, sizes))
+    if planner.fallbacks:
+        text += "\nOn one rank: " + "; ".join(dict.fromkeys(planner.fallbacks))
     return text

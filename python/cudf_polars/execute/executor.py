@@ -2,7 +2,7 @@
 
 All ranks run the same streams in the same order, so that their collectives meet. A fragment is one Polars
 streaming query: its sources are this rank's share of the files or the Arrow stream of an exchange, and its output
-is pulled, batch by batch, by the transport. Only what must be held (a side whose size decides a join, the input
+is pulled, batch by batch, by the transport. Only what must be materialized (a side whose size decides a join, the input
 of a sort) becomes a data frame.
 """
 
@@ -29,14 +29,15 @@ from cudf_polars.execute.streams import (
     scan_stream,
 )
 from cudf_polars.execute.transport import ArrowStream, Transport
+from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import (
     Broadcast,
     CheckedOrder,
     Gather,
     GlobalRowIndex,
     GlobalSlice,
-    Held,
     Local,
+    Materialize,
     OrderedConcat,
     RangeExchange,
     Schema,
@@ -46,7 +47,6 @@ from cudf_polars.lower.physical import (
     WithScalars,
 )
 from cudf_polars.lower.ranges import boundary_frame, destination, key_columns
-from cudf_polars.lower.spread import Placement
 
 __all__ = ["Executor", "Measured", "Size"]
 
@@ -191,38 +191,38 @@ class Executor:
         # Streams are identified by id(): keep those that ran alive.
         self._alive: list[Stream] = []
 
-    # -- what the lowering and the engine ask for ------------------------------------------------------------
+    # -- what the planner and the engine ask for ------------------------------------------------------------
 
     @property
     def nranks(self) -> int:
         """Number of ranks."""
         return self._transport.nranks
 
-    def measure(self, held: Held, limit: int | None) -> Size:
-        """Run ``held`` until it ends or some rank has more than ``limit`` bytes, and sum over the ranks.
+    def run_and_measure(self, materialized: Materialize, limit: int | None) -> Size:
+        """Run ``materialized`` until it ends or some rank has more than ``limit`` bytes, and sum over the ranks.
 
         Parameters
         ----------
-        held
+        materialized
             Its rows stay on this rank and are read later by what the caller builds on it.
         limit
             Bytes; ``None`` reads to the end.
         """
-        self._prepare(held)
-        rows = self._rows[id(held)]
+        self._prepare(materialized)
+        rows = self._rows[id(materialized)]
         start = time.perf_counter()
         if limit is None:
             self._complete(rows)
         elif rows.rest is not None:
             self._read_up_to(rows, limit)
-        self.measured[id(held)].seconds += time.perf_counter() - start
+        self.measured[id(materialized)].seconds += time.perf_counter() - start
         assert rows.frame is not None
         message = struct.pack("<QQ?", rows.frame.height, rows.frame.estimated_size(), rows.rest is None)
         sizes = [struct.unpack("<QQ?", value) for value in self.allgather_bytes(message)]
         size = Size(sum(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
         rows.rest_anywhere = not size.complete
         if rows.rest is None:
-            self.measured[id(held)].counted(rows.frame)
+            self.measured[id(materialized)].counted(rows.frame)
         return size
 
     def allgather_bytes(self, value: bytes) -> list[bytes]:
@@ -234,7 +234,7 @@ class Executor:
 
         The parts are disjoint: what is the same on all ranks is returned by rank 0 only.
         """
-        if root.spread.placement is Placement.REPLICATED and self._transport.rank != 0:
+        if root.partitioning.distribution is Distribution.REPLICATED and self._transport.rank != 0:
             self._prepare(root)
             return pl.DataFrame(schema=dict(root.schema))
         return self._collect(root)
@@ -242,7 +242,7 @@ class Executor:
     def result_batches(self, root: Stream) -> Iterator[pl.DataFrame]:
         """Return this rank's part of the answer, made while it is read, with the types that Polars gives it."""
         self._prepare(root)
-        if root.spread.placement is Placement.REPLICATED and self._transport.rank != 0:
+        if root.partitioning.distribution is Distribution.REPLICATED and self._transport.rank != 0:
             return iter(())
         return self._batches(root, planned=False)
 
@@ -268,8 +268,8 @@ class Executor:
     def _run(self, stream: Stream) -> _Rows:
         transport = self._transport
         match stream:
-            case Held():
-                return self._hold(stream)
+            case Materialize():
+                return self._materialize(stream)
             case Shuffle():
                 keys, partitions = stream.keys, self._partitions
                 return self._send(
@@ -300,8 +300,8 @@ class Executor:
                 raise TypeError(f"the executor does not know the stream {type(stream).__name__}")
 
     def _is_absent(self, stream: Stream) -> bool:
-        """Whether this rank has no rows of ``stream`` by its placement."""
-        return stream.spread.placement is Placement.SINGLE and self._transport.rank != 0
+        """Whether this rank has no rows of ``stream`` by its distribution."""
+        return stream.partitioning.distribution is Distribution.SINGLE and self._transport.rank != 0
 
     # -- fragments, whole or one partition after the other ---------------------------------------------------
 
@@ -320,11 +320,11 @@ class Executor:
         return memo[id(stream)]
 
     def _has_partitions(self, stream: Stream, memo: dict[int, bool | None]) -> bool | None:
-        if self._partitions == 1 or stream.spread.placement is Placement.SINGLE:
+        if self._partitions == 1 or stream.partitioning.distribution is Distribution.SINGLE:
             return False
         if isinstance(stream, Shuffle | RangeExchange | OrderedConcat):
             return True
-        replicated = stream.spread.placement is Placement.REPLICATED
+        replicated = stream.partitioning.distribution is Distribution.REPLICATED
         match stream:
             case Local(inputs=()):
                 return None if replicated else False
@@ -374,7 +374,7 @@ class Executor:
 
     def _source(self, stream: Stream, inputs: list[RowCount], piece: int | None) -> pl.LazyFrame:
         rows = self._rows[id(stream)]
-        if isinstance(stream, Held) and stream.shared:
+        if isinstance(stream, Materialize) and stream.shared:
             assert rows.frame is not None
             return self._noted(rows.frame, inputs)
         # What is there once belongs to its reader; the plan holds what is read more often.
@@ -412,7 +412,7 @@ class Executor:
         self._prepare(stream)
         if self._is_absent(stream):
             return pl.DataFrame(schema=dict(stream.schema))
-        if isinstance(stream, Held):
+        if isinstance(stream, Materialize):
             rows = self._rows[id(stream)]
             self._complete(rows)
             assert rows.frame is not None
@@ -437,8 +437,8 @@ class Executor:
         """Run a fragment and yield its rows on this rank, with the types of the plan or those of Polars."""
         if self._is_absent(stream):
             return
-        if isinstance(stream, Held):
-            yield from self._held_batches(stream)
+        if isinstance(stream, Materialize):
+            yield from self._materialized_batches(stream)
             return
         if self._partitions > 1 and isinstance(stream, Local) and stream.of_any_rows:
             yield from self._by_chunks(stream)
@@ -459,7 +459,7 @@ class Executor:
                 if not self._failed_without_rows(stream, fragment, error):
                     raise
 
-    def _held_batches(self, stream: Held) -> Iterator[pl.DataFrame]:
+    def _materialized_batches(self, stream: Materialize) -> Iterator[pl.DataFrame]:
         self._prepare(stream)
         rows = self._rows[id(stream)] if stream.shared else self._rows.pop(id(stream))
         assert rows.frame is not None
@@ -489,11 +489,11 @@ class Executor:
         return (
             isinstance(error, Exception | pl.exceptions.PanicException)
             and failure_of_rank(error) is None
-            and stream.spread.placement not in (Placement.SINGLE, Placement.REPLICATED)
+            and stream.partitioning.distribution not in (Distribution.SINGLE, Distribution.REPLICATED)
             and fragment.had_no_rows()
         )
 
-    def _hold(self, stream: Held) -> _Rows:
+    def _materialize(self, stream: Materialize) -> _Rows:
         (child,) = stream.inputs
         if stream.shared:
             return _Rows(frame=conform(self._collect(child), stream.schema))
@@ -533,9 +533,9 @@ class Executor:
     ) -> _Rows:
         """Hand the output of ``child`` to a collective.
 
-        A held input that is only partly read can be sent in two operations when the order does not matter.
+        A materialized input that is only partly read can be sent in two operations when the order does not matter.
         """
-        rows = self._rows[id(child)] if isinstance(child, Held) else None
+        rows = self._rows[id(child)] if isinstance(child, Materialize) else None
         if rows is None or not (in_parts and rows.rest_anywhere):
             return _partitioned(self._exchange(self._batches(child), child.schema, send))
         assert rows.frame is not None
@@ -658,7 +658,7 @@ class Executor:
     def _scalars(self, stream: WithScalars) -> pl.DataFrame:
         main, side = stream.inputs
         frame = self._collect(side)
-        if side.spread.placement is not Placement.REPLICATED:
+        if side.partitioning.distribution is not Distribution.REPLICATED:
             (everywhere,) = self._exchange(
                 iter((conform(frame, side.schema),)),
                 side.schema,

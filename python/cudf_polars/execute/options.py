@@ -1,4 +1,4 @@
-"""What a user can set about how queries are spread and run."""
+"""What a user can set about how queries are distributed and run."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class ExecutionOptions:
     target_partition_size
         Bytes that a partition should have; 0 chooses: a sixteenth of ``memory``, once a table takes a quarter of it.
     max_rows_per_partition
-        Rows that a partition of an in-memory frame may have. Parts of a rank are not cut further yet.
+        Rows that a partition of an in-memory frame may have. Parts of a rank are not split further yet.
     small_limit
-        Bytes over all ranks up to which partial results go to rank 0 instead of being spread.
+        Bytes over all ranks up to which partial results go to rank 0 instead of being distributed.
     read_everywhere_limit
         Bytes up to which every rank reads a table itself rather than be sent it.
     head_limit

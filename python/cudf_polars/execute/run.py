@@ -1,4 +1,4 @@
-"""Runs one query over the ranks: read, compare, lower while running, return this rank's part of the answer."""
+"""Runs one query over the ranks: read, compare, plan while running, return this rank's part of the answer."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from cudf_polars.execute.executor import Executor, Measured
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import Transport
-from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.context import Footers
 from cudf_polars.lower.explain import explain_physical
 from cudf_polars.lower.fallback import report
 from cudf_polars.lower.footers import read_row_groups
-from cudf_polars.lower.lowering import lower_plan
-from cudf_polars.lower.physical import Estimate, Held, Stream
+from cudf_polars.lower.physical import Estimate, Materialize, Stream
+from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
 from cudf_polars.plan.last_resort import check_own_frames
 from cudf_polars.plan.nodes import DataFrameScan, Plan, walk_nodes
@@ -154,13 +153,13 @@ class _Running:
 
     executor: Executor
     root: Stream
-    builder: StreamBuilder
+    planner: AdaptivePlanner
     options: ExecutionOptions
     equal_frames: tuple[str, ...]
 
     def outcome(self, frame: pl.DataFrame) -> QueryOutcome:
         """Say how the query ended, and warn of what one rank did alone."""
-        fallbacks = self.builder.fallbacks
+        fallbacks = self.planner.fallbacks
         report(fallbacks, self.options.fallback_mode)
         return QueryOutcome(frame, fallbacks, self.root, self.executor.measured, self.equal_frames)
 
@@ -191,9 +190,9 @@ def _start(
         partitions=options.partitions_of(largest_table(plan.root, footers), transport.nranks),
     )
     agreement = agree_on_query(plan, executor.allgather_bytes)
-    builder = StreamBuilder(options.settings(transport.nranks), executor.measure)
-    root = lower_plan(plan, builder, footers=footers, frame_sizes=agreement.frame_sizes)
-    return _Running(executor, root, builder, options, agreement.equal_frames)
+    planner = AdaptivePlanner(options.settings(transport.nranks), executor.run_and_measure, footers=footers)
+    root = planner.plan(plan, agreement.frame_sizes)
+    return _Running(executor, root, planner, options, agreement.equal_frames)
 
 
 def _large_query(
@@ -249,8 +248,8 @@ def explain_query(
     if nranks == 1:
         return "One fragment on one rank: the query as Polars runs it."
 
-    def assume(held: Held, limit: int | None) -> _Assumed:
-        estimate = held.estimate
+    def assume(materialized: Materialize, limit: int | None) -> _Assumed:
+        estimate = materialized.estimate
         fits = limit is None or estimate.nbytes <= limit
         return _Assumed(int(estimate.rows), int(estimate.nbytes), fits)
 
@@ -261,14 +260,8 @@ def explain_query(
         for node in walk_nodes(plan.root)
         if isinstance(node, DataFrameScan)
     }
-    builder = StreamBuilder(options.settings(nranks), assume)
-    root = lower_plan(
-        plan,
-        builder,
-        footers=functools.cache(read_row_groups),
-        frame_sizes=sizes,
-    )
-    text = explain_physical(root)
-    if builder.fallbacks:
-        text += "\nOn one rank: " + "; ".join(dict.fromkeys(builder.fallbacks))
+    planner = AdaptivePlanner(options.settings(nranks), assume, footers=functools.cache(read_row_groups))
+    text = explain_physical(planner.plan(plan, sizes))
+    if planner.fallbacks:
+        text += "\nOn one rank: " + "; ".join(dict.fromkeys(planner.fallbacks))
     return text

@@ -10,9 +10,9 @@ import polars as pl
 
 from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.footers import RowGroup
+from cudf_polars.lower.partitioning import SINGLE, Distribution, Partitioning
 from cudf_polars.lower.physical import Estimate, Local, Stream
 from cudf_polars.lower.replication import is_same_on_all_ranks
-from cudf_polars.lower.spread import SINGLE, Placement, Spread
 from cudf_polars.plan.nodes import (
     Filter,
     HStack,
@@ -54,7 +54,7 @@ class Context:
     footers
         Reads the row groups of a Parquet file.
     lower_node
-        Turns one node into a stream (:func:`cudf_polars.lower.lowering.lower_node`).
+        Turns one node into a stream (:mod:`cudf_polars.lower.planner`).
     """
 
     builder: StreamBuilder
@@ -66,13 +66,13 @@ class Context:
     streams: dict[int, Stream] = field(default_factory=dict)
 
     def lower(self, node: Node) -> Stream:
-        """Return the stream of ``node``; a node that several others read is run once and held."""
+        """Return the stream of ``node``; a node that several others read is run once and materialized."""
         if self.users.get(id(node), 0) <= 1 or is_row_pipeline(node):
             # Reading a file again costs less than holding it, and each reader prunes its own columns.
             return self.lower_node(self, node)
         if id(node) not in self.streams:
             stream = self.lower_node(self, node)
-            self.streams[id(node)] = self.builder.hold(stream, "read more than once", shared=True)
+            self.streams[id(node)] = self.builder.materialize(stream, "read more than once", shared=True)
         return self.streams[id(node)]
 
     def ordered(self, node: Node) -> bool:
@@ -84,7 +84,7 @@ class Context:
         node: Node,
         inputs: Sequence[Stream],
         *,
-        spread: Spread | None = None,
+        partitioning: Partitioning | None = None,
         ordered: bool | None = None,
         estimate: Estimate | None = None,
     ) -> Local:
@@ -96,10 +96,10 @@ class Context:
             for stream, child in zip(inputs, node.children, strict=True)
         )
         names = list(node.schema)
-        whole = [stream.spread.placement is Placement.REPLICATED for stream in inputs]
+        whole = [stream.partitioning.distribution is Distribution.REPLICATED for stream in inputs]
         if whole and all(whole) and not is_same_on_all_ranks(node):
             inputs = [self.builder.disjoint(stream) for stream in inputs]
-            spread = SINGLE
+            partitioning = SINGLE
 
         def build(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
             frame = rebuild_node(step, frames)
@@ -110,7 +110,7 @@ class Context:
             inputs,
             build,
             schema=node.schema,
-            spread=spread,
+            partitioning=partitioning,
             ordered=ordered,
             estimate=estimate,
         )
@@ -119,7 +119,7 @@ class Context:
         """Return ``node`` run by rank 0 over all rows of its inputs; it is noted when rows have to move there."""
         if any(not self.builder.is_whole(stream) for stream in inputs):
             self.builder.fall_back(f"{node_title(node)} ({why})")
-        return self.apply(node, [self.builder.gather(stream) for stream in inputs], spread=SINGLE)
+        return self.apply(node, [self.builder.gather(stream) for stream in inputs], partitioning=SINGLE)
 
 
 Operator: TypeAlias = Callable[[Context, Node], Stream]

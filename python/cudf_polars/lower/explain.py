@@ -62,9 +62,7 @@ def _fragment(stream: Stream, numbers: Mapping[int, int], indent: str) -> list[s
 
 def _facts(stream: Stream, measured: Mapping[int, RunFacts] | None) -> str:
     order = ", ordered" if stream.ordered else ""
-    text = (
-        f"{stream.spread}{order}; about {_count(stream.estimate.rows)} rows, {_size(stream.estimate.nbytes)}"
-    )
+    text = f"{stream.partitioning}{order}; about {_count(stream.estimate.rows)} rows, {_size(stream.estimate.nbytes)}"
     facts = None if measured is None else measured.get(id(stream))
     if facts is None:
         return text

@@ -1,4 +1,4 @@
-"""What happens when a step of a query cannot be spread over the ranks: it runs on one of them, and says so."""
+"""What happens when a step of a query cannot be distributed over the ranks: it runs on one of them, and says so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FallbackMode: TypeAlias = Literal["warn", "raise", "silent"]
 
 
 class FallbackWarning(UserWarning):
-    """A step of the query gathers its input on one rank and runs there: right, but neither parallel nor spread."""
+    """A step of the query gathers its input on one rank and runs there: right, but neither parallel nor distributed."""
 
 
 def report(steps: Sequence[str], mode: FallbackMode) -> None:

@@ -12,9 +12,9 @@ import polars as pl
 from cudf_polars.lower.context import Context, Footers, is_row_pipeline, node_title
 from cudf_polars.lower.estimates import FILTERED, row_width
 from cudf_polars.lower.footers import FooterError, RowGroup
+from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED
 from cudf_polars.lower.physical import Estimate, Stream
-from cudf_polars.lower.shares import RowShare, cut_files, cut_rows, cut_together
-from cudf_polars.lower.spread import ARBITRARY, REPLICATED
+from cudf_polars.lower.shares import RowShare, split_as_one, split_files, split_rows
 from cudf_polars.plan.nodes import DataFrameScan, Node, PythonScan, Scan, walk_nodes
 from cudf_polars.plan.rebuild import rebuild_node, starts_with_columns, with_file_schema
 
@@ -45,7 +45,7 @@ def lower_scan(ctx: Context, node: Node) -> Stream:
             groups = [ctx.footers(path) for path in node.paths]
         except FooterError:
             return _scan_by_file(ctx, node)
-        return _pipeline(ctx, node, cut_rows(groups, ctx.builder.settings.nranks, node.slice), groups)
+        return _pipeline(ctx, node, split_rows(groups, ctx.builder.settings.nranks, node.slice), groups)
     return _scan_by_file(ctx, node)
 
 
@@ -82,10 +82,11 @@ def _scan_by_file(ctx: Context, node: Scan) -> Stream:
     rows = sum(sizes) * _COMPRESSION / row_width(node.schema)
     one_rank = [node, *[None] * (ctx.builder.settings.nranks - 1)]
     if node.slice is not None or node.row_index is not None or len(node.paths) < 2:
-        # Positions in text files are known only by reading from the start: one rank reads, the next exchange spreads.
+        # Positions in text files are known only by reading from the start: one rank reads, and the next exchange
+        # distributes.
         return _parts(ctx, node, one_rank, rows)
     whole = with_file_schema(node)
-    shares = cut_files(sizes, ctx.builder.settings.nranks)
+    shares = split_files(sizes, ctx.builder.settings.nranks)
     parts = [_on_files(whole, s.files) if s.files else None for s in shares]
     if not all(starts_with_columns(part) for part in parts if part is not None):
         return _parts(ctx, node, one_rank, rows)
@@ -112,7 +113,7 @@ def _parts(ctx: Context, node: Scan, parts: Sequence[Scan | None], rows: float) 
         [],
         build,
         schema=node.schema,
-        spread=ARBITRARY,
+        partitioning=ARBITRARY,
         ordered=ctx.ordered(node),
         estimate=_estimate(node, rows),
     )
@@ -142,13 +143,13 @@ def sample_pipeline(ctx: Context, node: Node, rows: int) -> Stream | None:
     if found is None:
         return None
     scan, groups = found
-    shares = cut_rows(groups, ctx.builder.settings.nranks, scan.slice)
+    shares = split_rows(groups, ctx.builder.settings.nranks, scan.slice)
     heads = [replace(share, rows=min(share.rows, rows)) for share in shares]
     return _pipeline(ctx, node, heads, groups)
 
 
 def scan_in_sequence(ctx: Context, pipelines: Sequence[Node]) -> list[Stream] | None:
-    """Return row pipelines cut as one long table, so that in rank order the rows of the first come first.
+    """Return row pipelines split as one long table, so that in rank order the rows of the first come first.
 
     ``None`` unless each is a row pipeline over one scan of Parquet files.
     """
@@ -156,7 +157,7 @@ def scan_in_sequence(ctx: Context, pipelines: Sequence[Node]) -> list[Stream] | 
     tables = [item[1] for item in found if item is not None and item[0].slice is None]
     if len(tables) != len(pipelines):
         return None
-    shares = cut_together(tables, ctx.builder.settings.nranks)
+    shares = split_as_one(tables, ctx.builder.settings.nranks)
     return [
         _pipeline(ctx, node, parts, groups)
         for node, parts, groups in zip(pipelines, shares, tables, strict=True)
@@ -194,7 +195,7 @@ def _everywhere(ctx: Context, node: Node) -> Stream:
             [],
             lambda frames, _: rebuild_node(node, []),
             schema=node.schema,
-            spread=REPLICATED,
+            partitioning=REPLICATED,
             ordered=True,
             estimate=_estimate(node, _bytes_to_read(ctx, node) / row_width(node.schema)),
         )
@@ -236,14 +237,14 @@ def lower_frame_scan(ctx: Context, node: Node) -> Stream:
         [],
         lambda frames, _: rebuild_node(node, []),
         schema=node.schema,
-        spread=ARBITRARY,
+        partitioning=ARBITRARY,
         ordered=ctx.ordered(node),
         estimate=ctx.frame_sizes.get(id(node), Estimate(0.0, 0.0)),
     )
 
 
 def lower_python_scan(ctx: Context, node: Node) -> Stream:
-    """Let rank 0 read a source that cannot be cut; the next exchange spreads it."""
+    """Let rank 0 read a source that cannot be split; the next exchange distributes it."""
     assert isinstance(node, PythonScan)
 
     def build(_: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
@@ -254,7 +255,7 @@ def lower_python_scan(ctx: Context, node: Node) -> Stream:
         [],
         build,
         schema=node.schema,
-        spread=ARBITRARY,
+        partitioning=ARBITRARY,
         ordered=ctx.ordered(node),
         estimate=Estimate(_UNKNOWN_BYTES / row_width(node.schema), _UNKNOWN_BYTES),
     )

@@ -12,10 +12,10 @@ __all__ = ["push_slices"]
 
 
 def push_slices(root: Node) -> Node:
-    """Return the plan with slices below the row-wise steps, and inside the sorts and scans, that they cut.
+    """Return the plan with slices below the row-wise steps, and inside the sorts and scans, that they apply to.
 
     Polars does this itself, except in queries over data frames (see :mod:`cudf_polars.plan.read`): there it would
-    slice the frames as well. It saves more than time: a step that fails on a row that is cut off must not see it.
+    slice the frames as well. It saves more than time: a step that fails on a row outside the slice must not see it.
     Nodes that several others read stay as they are.
     """
     users: Counter[int] = Counter()
@@ -47,7 +47,7 @@ def _pushed(node: Slice, shared: set[int]) -> Node:
                 and isinstance(below, Slice)
                 and below.child is child.child
             ):
-                return node  # rows are cut when they have their fewest columns
+                return node  # rows are sliced when they have their fewest columns
             return replace(child, child=below)
     return node
 

@@ -87,6 +87,7 @@ class Context:
         partitioning: Partitioning | None = None,
         ordered: bool | None = None,
         estimate: Estimate | None = None,
+        of_any_rows: bool = False,
     ) -> Local:
         """Return ``node`` itself as a local step over ``inputs``."""
         # The inputs may have more columns than the node was read with (positions, computed keys).
@@ -113,6 +114,7 @@ class Context:
             partitioning=partitioning,
             ordered=ordered,
             estimate=estimate,
+            of_any_rows=of_any_rows,
         )
 
     def on_one_rank(self, node: Node, inputs: Sequence[Stream], why: str) -> Stream:

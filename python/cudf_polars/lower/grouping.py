@@ -223,7 +223,9 @@ def _distinct_over_ranks(ctx: Context, node: Distinct, child: Stream, subset: li
         node = replace(node, subset=tuple(subset), schema={**node.schema, ORDER: pl.UInt64()})
     if node.keep != "none":
         # A rank cannot know that a row is the only one of its kind, so ``none`` sends them all.
-        child = ctx.apply(replace(node, maintain_order=positioned), [child], ordered=positioned)
+        child = ctx.apply(
+            replace(node, maintain_order=positioned), [child], ordered=positioned, of_any_rows=True
+        )
     moved = builder.gather_or_shuffle(child, subset, "rows to compare")
     if positioned:
         moved = builder.sort_locally(moved, [ORDER])

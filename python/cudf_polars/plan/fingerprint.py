@@ -10,7 +10,7 @@ import enum
 import hashlib
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -18,6 +18,7 @@ import polars as pl
 
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
+from cudf_polars.plan.functions import FUNCTIONS
 
 __all__ = ["dump", "dump_expr", "fingerprint", "first_difference"]
 
@@ -123,6 +124,14 @@ def _series(series: pl.Series) -> str:
     return f"{series.dtype} of {len(series)} values ({digest})"
 
 
+_AGG_OPTIONS = {"std": "ddof", "var": "ddof", "implode": "maintain_order", "item": "allow_empty"}
+
+
+def _call(expr: ex.Function | ex.Agg, options: Iterable[tuple[str, Any]]) -> str:
+    inputs = [dump_expr(e) for e in expr.children]
+    return f"{expr.name}({', '.join([*inputs, *(f'{name}={_value(value)}' for name, value in options)])})"
+
+
 def dump_expr(expr: ex.Expr) -> str:
     """Return an expression as text."""
     match expr:
@@ -136,10 +145,10 @@ def dump_expr(expr: ex.Expr) -> str:
             inputs = ", ".join(dump_expr(e) for e in expr.inputs)
             functions = f" with functions {expr.source.functions}" if expr.source.functions else ""
             return f"opaque({expr.source.text!r} over {inputs}{functions})"
-        case ex.Function() | ex.Agg():
-            parts = [dump_expr(e) for e in expr.children]
-            options = expr.args if isinstance(expr, ex.Function) else expr.options
-            return f"{expr.name}({', '.join([*parts, *(_value(o) for o in options)])})"
+        case ex.Function():
+            return _call(expr, FUNCTIONS[expr.name].named_options(expr.args))
+        case ex.Agg():
+            return _call(expr, [(_AGG_OPTIONS[expr.name], option) for option in expr.options])
     parts = []
     for f in fields(expr):
         if f.name != "dtype":

@@ -129,14 +129,12 @@ class Executor:
     """
 
     def __init__(self, transport: Transport, *, optimizations: pl.QueryOptFlags, first_op: int = 0) -> None:
-        self.measured: dict[int, Measured] = {}
+        self.measured: dict[Stream, Measured] = {}
         self._transport = transport
         self._optimizations = optimizations
         self._ops = itertools.count(first_op)
-        self._rows: dict[int, _Rows] = {}
-        self._done: set[int] = set()
-        # Streams are identified by id(): keep those that ran alive.
-        self._alive: list[Stream] = []
+        self._rows: dict[Stream, _Rows] = {}
+        self._done: set[Stream] = set()
 
     # -- what the planner and the engine ask for ------------------------------------------------------------
 
@@ -156,20 +154,20 @@ class Executor:
             Bytes; ``None`` reads to the end.
         """
         self._prepare(materialized)
-        rows = self._rows[id(materialized)]
+        rows = self._rows[materialized]
         start = time.perf_counter()
         if limit is None:
             self._complete(rows)
         elif rows.rest is not None:
             self._read_up_to(rows, limit)
-        self.measured[id(materialized)].seconds += time.perf_counter() - start
+        self.measured[materialized].seconds += time.perf_counter() - start
         assert rows.frame is not None
         message = struct.pack("<QQ?", rows.frame.height, rows.frame.estimated_size(), rows.rest is None)
         sizes = [struct.unpack("<QQ?", value) for value in self.allgather_bytes(message)]
         size = Size(sum(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
         rows.rest_anywhere = not size.complete
         if rows.rest is None:
-            self.measured[id(materialized)].counted(rows.frame)
+            self.measured[materialized].counted(rows.frame)
         return size
 
     def allgather_bytes(self, value: bytes) -> list[bytes]:
@@ -190,17 +188,16 @@ class Executor:
 
     def _prepare(self, stream: Stream) -> None:
         """Run every exchange under ``stream``, inputs first, and ``stream`` itself if it is one."""
-        if id(stream) in self._done:
+        if stream in self._done:
             return
         for child in stream.inputs:
             self._prepare(child)
-        self._done.add(id(stream))
-        self._alive.append(stream)
+        self._done.add(stream)
         if isinstance(stream, Local):
             return
-        measured = self.measured[id(stream)] = Measured()
+        measured = self.measured[stream] = Measured()
         start = time.perf_counter()
-        rows = self._rows[id(stream)] = self._run(stream)
+        rows = self._rows[stream] = self._run(stream)
         measured.seconds += time.perf_counter() - start
         if rows.frame is not None and rows.rest is None:
             measured.counted(rows.frame)
@@ -241,9 +238,9 @@ class Executor:
         """Whether this rank has no rows of ``stream`` by its distribution."""
         return stream.partitioning.distribution is Distribution.SINGLE and self._transport.rank != 0
 
-    def _lazy(self, stream: Stream, memo: dict[int, pl.LazyFrame], inputs: list[RowCount]) -> pl.LazyFrame:
+    def _lazy(self, stream: Stream, memo: dict[Stream, pl.LazyFrame], inputs: list[RowCount]) -> pl.LazyFrame:
         """Return the fragment that ends in ``stream``; everything under it was prepared."""
-        if (known := memo.get(id(stream))) is not None:
+        if (known := memo.get(stream)) is not None:
             return known
         if self._is_absent(stream):
             # A step over no rows may still make some (a global sum gives one row): rank 0 alone does it.
@@ -254,7 +251,7 @@ class Executor:
             below = [self._lazy(child, memo, inputs) for child in stream.inputs]
             frame = stream.build(below, self._transport.rank)
         elif isinstance(stream, WithScalars):
-            scalars = self._rows[id(stream)].frame
+            scalars = self._rows[stream].frame
             assert scalars is not None
             main = self._lazy(stream.inputs[0], memo, inputs)
             frame = main.with_columns(_literal(column) for column in scalars).select(list(stream.schema))
@@ -262,7 +259,7 @@ class Executor:
             frame = self._lazy(stream.inputs[0], memo, inputs)
         else:
             frame = self._source(stream, inputs)
-        memo[id(stream)] = frame
+        memo[stream] = frame
         return frame
 
     def _noted(self, frame: pl.DataFrame, inputs: list[RowCount]) -> pl.LazyFrame:
@@ -270,12 +267,12 @@ class Executor:
         return frame.lazy()
 
     def _source(self, stream: Stream, inputs: list[RowCount]) -> pl.LazyFrame:
-        rows = self._rows[id(stream)]
+        rows = self._rows[stream]
         if isinstance(stream, Materialize) and stream.shared:
             assert rows.frame is not None
             return self._noted(rows.frame, inputs)
         # What is there once belongs to its reader; the plan holds what is read more often.
-        del self._rows[id(stream)]
+        del self._rows[stream]
         parts = [] if rows.frame is None else [self._noted(rows.frame, inputs)]
         for source in rows.streams:
             inputs.append(RowCount())
@@ -297,7 +294,7 @@ class Executor:
         if self._is_absent(stream):
             return pl.DataFrame(schema=dict(stream.schema))
         if isinstance(stream, Materialize):
-            rows = self._rows[id(stream)]
+            rows = self._rows[stream]
             self._complete(rows)
             assert rows.frame is not None
             return rows.frame
@@ -309,7 +306,7 @@ class Executor:
             if not self._failed_without_rows(stream, fragment, error):
                 raise
             frame = pl.DataFrame(schema=dict(stream.schema))
-        measured = self.measured.setdefault(id(stream), Measured())
+        measured = self.measured.setdefault(stream, Measured())
         measured.seconds += time.perf_counter() - start
         measured.counted(frame)
         return frame
@@ -391,11 +388,11 @@ class Executor:
 
         A materialized input that is only partly read can be sent in two operations when the order does not matter.
         """
-        rows = self._rows[id(child)] if isinstance(child, Materialize) else None
+        rows = self._rows[child] if isinstance(child, Materialize) else None
         if rows is None or not (in_parts and rows.rest_anywhere):
             return _Rows(streams=[self._exchange(self._batches(child), child.schema, send)])
         assert rows.frame is not None
-        del self._rows[id(child)]
+        del self._rows[child]
         first = self._exchange(iter((rows.frame,)), child.schema, send)
         rows.frame = None
         return _Rows(streams=[first, self._exchange(rows.rest or iter(()), child.schema, send)])

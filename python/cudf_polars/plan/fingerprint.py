@@ -18,6 +18,7 @@ import polars as pl
 
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
+from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.functions import FUNCTIONS
 
 __all__ = ["dump", "dump_expr", "fingerprint", "first_difference"]
@@ -25,31 +26,28 @@ __all__ = ["dump", "dump_expr", "fingerprint", "first_difference"]
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
-def dump(plan: nodes.Plan) -> str:
+def dump(plan: Plan) -> str:
     """Return the plan as text, a node a line, inputs indented below; what is used twice is shown once."""
     lines: list[str] = []
-    numbers: dict[int, int] = {}
-    users: dict[int, int] = {}
-    for node in nodes.walk_nodes(plan.root):
-        for child in node.children:
-            users[id(child)] = users.get(id(child), 0) + 1
+    users = dict(zip(plan.nodes, plan.users, strict=True))
+    shown: dict[nodes.Node, int] = {}
     stack: list[tuple[nodes.Node, int]] = [(plan.root, 0)]
     while stack:
         node, depth = stack.pop()
         indent = "  " * depth
-        if id(node) in numbers:
-            lines.append(f"{indent}SAME AS #{numbers[id(node)]}")
+        if node in shown:
+            lines.append(f"{indent}SAME AS #{shown[node]}")
             continue
         mark = ""
-        if users.get(id(node), 0) > 1:
-            numbers[id(node)] = len(numbers) + 1
-            mark = f"#{numbers[id(node)]} "
+        if users[node] > 1:
+            shown[node] = len(shown) + 1
+            mark = f"#{shown[node]} "
         lines.append(indent + mark + _node(node))
         stack.extend((child, depth + 1) for child in reversed(node.children))
     return "\n".join(lines)
 
 
-def fingerprint(plan: nodes.Plan) -> bytes:
+def fingerprint(plan: Plan) -> bytes:
     """Return a hash of :func:`dump`: 16 bytes, equal on all ranks that run the same query."""
     return hashlib.blake2b(dump(plan).encode(), digest_size=16).digest()
 

@@ -22,7 +22,7 @@ from cudf_polars.engine.sealed import seal, unseal
 from cudf_polars.execute.run import QUERY_FLAGS, Query, read_query
 from cudf_polars.plan.datasets import versions_pinned
 from cudf_polars.plan.last_resort import frame_scans
-from cudf_polars.plan.nodes import DataFrameScan, walk_nodes
+from cudf_polars.plan.nodes import DataFrameScan
 from cudf_polars.plan.optimized import look
 
 __all__ = ["PackedQuery", "pack_frame", "pack_query", "unpack_frame", "unpack_query"]
@@ -118,7 +118,7 @@ def unpack_query(
     if nranks == 1:
         return lf, flags
     query = read_query(lf, flags)
-    if not any(isinstance(node, DataFrameScan) for node in walk_nodes(query.plan.root)):
+    if not any(isinstance(node, DataFrameScan) for node in query.plan.nodes):
         return query, flags
     # The client could not look into it, since the files are here and not there: all rows of the frames came along.
     plan, frames = _dump(query)
@@ -134,7 +134,7 @@ def _has_frames(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> bool:
 
 def _dump(query: Query) -> tuple[bytes, list[pl.DataFrame]]:
     """Pickle a query without its frames; of these, return the columns that it uses."""
-    scans = [node for node in walk_nodes(query.plan.root) if isinstance(node, DataFrameScan)]
+    scans = [node for node in query.plan.nodes if isinstance(node, DataFrameScan)]
     numbers: dict[int, int] = {}
     frames: list[pl.DataFrame] = []
     used: dict[int, set[str]] = {}

@@ -181,15 +181,13 @@ class Executor:
         partitions: int = 1,
         first_op: int = 0,
     ) -> None:
-        self.measured: dict[int, Measured] = {}
+        self.measured: dict[Stream, Measured] = {}
         self._transport = transport
         self._partitions = partitions
         self._optimizations = optimizations
         self._ops = itertools.count(first_op)
-        self._rows: dict[int, _Rows] = {}
-        self._done: set[int] = set()
-        # Streams are identified by id(): keep those that ran alive.
-        self._alive: list[Stream] = []
+        self._rows: dict[Stream, _Rows] = {}
+        self._done: set[Stream] = set()
 
     # -- what the planner and the engine ask for ------------------------------------------------------------
 
@@ -209,20 +207,20 @@ class Executor:
             Bytes; ``None`` reads to the end.
         """
         self._prepare(materialized)
-        rows = self._rows[id(materialized)]
+        rows = self._rows[materialized]
         start = time.perf_counter()
         if limit is None:
             self._complete(rows)
         elif rows.rest is not None:
             self._read_up_to(rows, limit)
-        self.measured[id(materialized)].seconds += time.perf_counter() - start
+        self.measured[materialized].seconds += time.perf_counter() - start
         assert rows.frame is not None
         message = struct.pack("<QQ?", rows.frame.height, rows.frame.estimated_size(), rows.rest is None)
         sizes = [struct.unpack("<QQ?", value) for value in self.allgather_bytes(message)]
         size = Size(sum(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
         rows.rest_anywhere = not size.complete
         if rows.rest is None:
-            self.measured[id(materialized)].counted(rows.frame)
+            self.measured[materialized].counted(rows.frame)
         return size
 
     def allgather_bytes(self, value: bytes) -> list[bytes]:
@@ -250,17 +248,16 @@ class Executor:
 
     def _prepare(self, stream: Stream) -> None:
         """Run every exchange under ``stream``, inputs first, and ``stream`` itself if it is one."""
-        if id(stream) in self._done:
+        if stream in self._done:
             return
         for child in stream.inputs:
             self._prepare(child)
-        self._done.add(id(stream))
-        self._alive.append(stream)
+        self._done.add(stream)
         if isinstance(stream, Local):
             return
-        measured = self.measured[id(stream)] = Measured()
+        measured = self.measured[stream] = Measured()
         start = time.perf_counter()
-        rows = self._rows[id(stream)] = self._run(stream)
+        rows = self._rows[stream] = self._run(stream)
         measured.seconds += time.perf_counter() - start
         if rows.frame is not None and rows.rest is None:
             measured.counted(rows.frame)
@@ -313,13 +310,13 @@ class Executor:
         """
         return self._partitions if self._is_partitioned(stream, {}) else 1
 
-    def _is_partitioned(self, stream: Stream, memo: dict[int, bool | None]) -> bool | None:
+    def _is_partitioned(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
         """Whether the rows are there by partitions; ``None`` if each partition can have all of them."""
-        if id(stream) not in memo:
-            memo[id(stream)] = self._has_partitions(stream, memo)
-        return memo[id(stream)]
+        if stream not in memo:
+            memo[stream] = self._has_partitions(stream, memo)
+        return memo[stream]
 
-    def _has_partitions(self, stream: Stream, memo: dict[int, bool | None]) -> bool | None:
+    def _has_partitions(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
         if self._partitions == 1 or stream.partitioning.distribution is Distribution.SINGLE:
             return False
         if isinstance(stream, Shuffle | RangeExchange | OrderedConcat):
@@ -334,18 +331,18 @@ class Executor:
             case WithScalars() | CheckedOrder():
                 return self._is_partitioned(stream.inputs[0], memo)
             case _:
-                rows = self._rows[id(stream)]
+                rows = self._rows[stream]
                 return None if replicated and rows.is_frame() else False
 
     def _lazy(
         self,
         stream: Stream,
-        memo: dict[int, pl.LazyFrame],
+        memo: dict[Stream, pl.LazyFrame],
         inputs: list[RowCount],
         piece: int | None = None,
     ) -> pl.LazyFrame:
         """Return the fragment that ends in ``stream``, or a piece of it; everything under it was prepared."""
-        if (known := memo.get(id(stream))) is not None:
+        if (known := memo.get(stream)) is not None:
             return known
         if self._is_absent(stream):
             # A step over no rows may still make some (a global sum gives one row): rank 0 alone does it.
@@ -357,7 +354,7 @@ class Executor:
             rank = self._transport.rank
             frame = stream.build(below, rank if piece is None else rank * self._partitions + piece)
         elif isinstance(stream, WithScalars):
-            scalars = self._rows[id(stream)].frame
+            scalars = self._rows[stream].frame
             assert scalars is not None
             main = self._lazy(stream.inputs[0], memo, inputs, piece)
             frame = main.with_columns(_literal(column) for column in scalars).select(list(stream.schema))
@@ -365,7 +362,7 @@ class Executor:
             frame = self._lazy(stream.inputs[0], memo, inputs, piece)
         else:
             frame = self._source(stream, inputs, piece)
-        memo[id(stream)] = frame
+        memo[stream] = frame
         return frame
 
     def _noted(self, frame: pl.DataFrame, inputs: list[RowCount]) -> pl.LazyFrame:
@@ -373,13 +370,13 @@ class Executor:
         return frame.lazy()
 
     def _source(self, stream: Stream, inputs: list[RowCount], piece: int | None) -> pl.LazyFrame:
-        rows = self._rows[id(stream)]
+        rows = self._rows[stream]
         if isinstance(stream, Materialize) and stream.shared:
             assert rows.frame is not None
             return self._noted(rows.frame, inputs)
         # What is there once belongs to its reader; the plan holds what is read more often.
         if piece is None or piece == self._partitions - 1:
-            del self._rows[id(stream)]
+            del self._rows[stream]
         if piece is None:
             sources = [source for partition in rows.partitions for source in partition]
         elif rows.partitions:
@@ -413,7 +410,7 @@ class Executor:
         if self._is_absent(stream):
             return pl.DataFrame(schema=dict(stream.schema))
         if isinstance(stream, Materialize):
-            rows = self._rows[id(stream)]
+            rows = self._rows[stream]
             self._complete(rows)
             assert rows.frame is not None
             return rows.frame
@@ -428,7 +425,7 @@ class Executor:
                 frame = pl.DataFrame(schema=dict(stream.schema))
             frames.append(frame)
         frame = _concatenated(frames)
-        measured = self.measured.setdefault(id(stream), Measured())
+        measured = self.measured.setdefault(stream, Measured())
         measured.seconds += time.perf_counter() - start
         measured.counted(frame)
         return frame
@@ -461,7 +458,7 @@ class Executor:
 
     def _materialized_batches(self, stream: Materialize) -> Iterator[pl.DataFrame]:
         self._prepare(stream)
-        rows = self._rows[id(stream)] if stream.shared else self._rows.pop(id(stream))
+        rows = self._rows[stream] if stream.shared else self._rows.pop(stream)
         assert rows.frame is not None
         frame, rows_left = rows.frame, rows.rest
         if not stream.shared:
@@ -474,7 +471,7 @@ class Executor:
         """Run a step that may be done over any part of its input over so many rows at a time as memory has room for."""
         (child,) = stream.inputs
         self._prepare(child)
-        measured = self.measured.setdefault(id(stream), Measured())
+        measured = self.measured.setdefault(stream, Measured())
         for chunk in _chunks(self._batches(child), _CHUNK_BYTES):
             lf = stream.build([chunk.lazy()], self._transport.rank)
             frame = lf.collect(engine="streaming", optimizations=self._optimizations)
@@ -535,11 +532,11 @@ class Executor:
 
         A materialized input that is only partly read can be sent in two operations when the order does not matter.
         """
-        rows = self._rows[id(child)] if isinstance(child, Materialize) else None
+        rows = self._rows[child] if isinstance(child, Materialize) else None
         if rows is None or not (in_parts and rows.rest_anywhere):
             return _partitioned(self._exchange(self._batches(child), child.schema, send))
         assert rows.frame is not None
-        del self._rows[id(child)]
+        del self._rows[child]
         first = self._exchange(iter((rows.frame,)), child.schema, send)
         rows.frame = None
         return _partitioned(first, self._exchange(rows.rest or iter(()), child.schema, send))

@@ -22,8 +22,9 @@ from cudf_polars.lower.footers import read_row_groups
 from cudf_polars.lower.physical import Estimate, Materialize, Stream
 from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
+from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.last_resort import check_own_frames
-from cudf_polars.plan.nodes import DataFrameScan, Plan, walk_nodes
+from cudf_polars.plan.nodes import DataFrameScan
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
@@ -59,7 +60,7 @@ class QueryOutcome:
     physical
         The stream of the answer, or ``None`` when the query ran on a single rank as it was.
     measured
-        By ``id(stream)``, what running the streams gave on this rank.
+        By stream, what running the streams gave on this rank.
     equal_frames
         Which in-memory frames of the query are the same on every rank, in words.
     """
@@ -67,7 +68,7 @@ class QueryOutcome:
     frame: pl.DataFrame
     fallbacks: list[str]
     physical: Stream | None
-    measured: Mapping[int, Measured] = field(default_factory=dict, repr=False)
+    measured: Mapping[Stream, Measured] = field(default_factory=dict, repr=False)
     equal_frames: tuple[str, ...] = ()
 
     def explain(self) -> str:
@@ -187,7 +188,7 @@ def _start(
     executor = Executor(
         transport,
         optimizations=_of_fragments(optimizations),
-        partitions=options.partitions_of(largest_table(plan.root, footers), transport.nranks),
+        partitions=options.partitions_of(largest_table(plan, footers), transport.nranks),
     )
     agreement = agree_on_query(plan, executor.allgather_bytes)
     planner = AdaptivePlanner(options.settings(transport.nranks), executor.run_and_measure, footers=footers)
@@ -208,7 +209,7 @@ def _large_query(
         read = query if isinstance(query, Query) else read_query(query, optimizations)
     except pl.exceptions.PolarsError:
         return None  # Polars says what is wrong
-    return read if options.partitions_of(largest_table(read.plan.root, footers), 1) > 1 else None
+    return read if options.partitions_of(largest_table(read.plan, footers), 1) > 1 else None
 
 
 def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
@@ -256,8 +257,8 @@ def explain_query(
     options = ExecutionOptions() if options is None else options
     plan = read_plan(lf, pl.QueryOptFlags() if optimizations is None else optimizations)
     sizes = {
-        id(node): Estimate(float(node.frame.height), float(node.frame.estimated_size())).scaled(nranks)
-        for node in walk_nodes(plan.root)
+        number: Estimate(float(node.frame.height), float(node.frame.estimated_size())).scaled(nranks)
+        for number, node in enumerate(plan.nodes)
         if isinstance(node, DataFrameScan)
     }
     planner = AdaptivePlanner(options.settings(nranks), assume, footers=functools.cache(read_row_groups))

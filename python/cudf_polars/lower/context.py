@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -10,22 +10,14 @@ import polars as pl
 
 from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.footers import RowGroup
+from cudf_polars.lower.node_properties import NodeProperties
 from cudf_polars.lower.partitioning import SINGLE, Distribution, Partitioning
 from cudf_polars.lower.physical import Estimate, Local, Stream
 from cudf_polars.lower.replication import is_same_on_all_ranks
-from cudf_polars.plan.nodes import (
-    Filter,
-    HStack,
-    Node,
-    Scan,
-    Select,
-    SimpleProjection,
-    walk_nodes,
-)
-from cudf_polars.plan.properties import calls_python, is_elementwise, is_scalar
+from cudf_polars.plan.nodes import Node, Scan
 from cudf_polars.plan.rebuild import rebuild_node
 
-__all__ = ["Context", "Footers", "Operator", "is_row_pipeline", "node_title"]
+__all__ = ["Context", "Footers", "Operator", "node_title"]
 
 Footers: TypeAlias = Callable[[str], Sequence[RowGroup]]
 
@@ -45,12 +37,8 @@ class Context:
     ----------
     builder
         Makes streams.
-    demands
-        By ``id(node)``, whether the order of the node's rows matters.
-    users
-        By ``id(node)``, how many nodes read it.
-    frame_sizes
-        By ``id(node)``, rows and bytes of in-memory frames over all ranks.
+    properties
+        What is known of the plan's nodes.
     footers
         Reads the row groups of a Parquet file.
     lower_node
@@ -58,26 +46,24 @@ class Context:
     """
 
     builder: StreamBuilder
-    demands: Mapping[int, bool]
-    users: Mapping[int, int]
-    frame_sizes: Mapping[int, Estimate]
+    properties: NodeProperties
     footers: Footers
     lower_node: Operator
-    streams: dict[int, Stream] = field(default_factory=dict)
+    streams: dict[Node, Stream] = field(default_factory=dict)
 
     def lower(self, node: Node) -> Stream:
         """Return the stream of ``node``; a node that several others read is run once and materialized."""
-        if self.users.get(id(node), 0) <= 1 or is_row_pipeline(node):
+        if self.properties.users(node) <= 1 or self.properties.is_row_pipeline(node):
             # Reading a file again costs less than holding it, and each reader prunes its own columns.
             return self.lower_node(self, node)
-        if id(node) not in self.streams:
+        if node not in self.streams:
             stream = self.lower_node(self, node)
-            self.streams[id(node)] = self.builder.materialize(stream, "read more than once", shared=True)
-        return self.streams[id(node)]
+            self.streams[node] = self.builder.materialize(stream, "read more than once", shared=True)
+        return self.streams[node]
 
     def ordered(self, node: Node) -> bool:
         """Whether the order of the node's rows matters."""
-        return self.demands.get(id(node), True)
+        return self.properties.is_ordered(node)
 
     def apply(
         self,
@@ -125,23 +111,6 @@ class Context:
 
 
 Operator: TypeAlias = Callable[[Context, Node], Stream]
-
-
-def is_row_pipeline(node: Node) -> bool:
-    """Whether ``node`` only reads files and works row by row, so that it can be run anywhere, any number of times."""
-    for part in walk_nodes(node):
-        if isinstance(part, Scan | SimpleProjection):
-            continue
-        if isinstance(part, Filter | Select | HStack) and all(map(is_elementwise, part.expressions)):
-            # What a function of the user's gives may differ when it is called again.
-            if any(map(calls_python, part.expressions)):
-                return False
-            # Constants alone make one row, not a row for each of the input's.
-            if isinstance(part, Select) and all(map(is_scalar, part.expressions)):
-                return False
-            continue
-        return False
-    return True
 
 
 def node_title(node: Node) -> str:

@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 import polars as pl
 
-from cudf_polars.lower.context import Context, is_row_pipeline
+from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
@@ -16,14 +16,12 @@ from cudf_polars.lower.physical import CheckedOrder, Estimate, Stream
 from cudf_polars.lower.scans import read_everywhere
 from cudf_polars.plan.expressions import Column, Expr
 from cudf_polars.plan.nodes import (
-    Distinct,
     Filter,
     Join,
     Node,
     SimpleProjection,
     Slice,
     Sort,
-    walk_nodes,
 )
 from cudf_polars.plan.properties import is_elementwise
 from cudf_polars.plan.rebuild import to_expr
@@ -239,7 +237,7 @@ def _in_order(ctx: Context, node: Join, left: Stream) -> Stream:
     key = node.left_on[0]
     if _is_sorted_by(node.left, key.expr):
         return left
-    if is_row_pipeline(node.left):
+    if ctx.properties.is_row_pipeline(node.left):
         # Reading the key again costs less than holding all columns.
         main, side = left, ctx.lower(node.left)
     else:
@@ -281,17 +279,12 @@ def _without_null_keys(ctx: Context, node: Join, stream: Stream, side: str) -> S
     most of its rows, only if it sees a filter on the build side. So this says what the plan no longer shows:
     that the side was filtered before it was copied.
     """
-    selective = (Filter, Slice, Distinct)
-    below = node.left if side == "left" else node.right
     if (
         stream.partitioning.distribution is not Distribution.REPLICATED
         or side not in _COPIED_SIDES[node.how]
         or node.how in ("cross", "ie", "asof", "anti")
         or node.nulls_equal
-        or not any(
-            isinstance(part, selective) or getattr(part, "predicate", None) is not None
-            for part in walk_nodes(below)
-        )
+        or not ctx.properties.is_filtered(node.left if side == "left" else node.right)
     ):
         return stream
     names = [

@@ -292,15 +292,15 @@ class CheckedOrder(Stream):
 
 def walk(root: Stream) -> list[Stream]:
     """Return the streams under ``root``, each once, inputs first."""
-    done: dict[int, Stream] = {}
+    done: dict[Stream, None] = {}
     stack: list[tuple[Stream, bool]] = [(root, False)]
     while stack:
         stream, ready = stack.pop()
-        if id(stream) in done:
+        if stream in done:
             continue
         if ready:
-            done[id(stream)] = stream
+            done[stream] = None
             continue
         stack.append((stream, True))
         stack.extend((child, False) for child in reversed(stream.inputs))
-    return list(done.values())
+    return list(done)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 from cudf_polars.lower.builder import RunAndMeasure, Settings, StreamBuilder
 from cudf_polars.lower.context import Context, Footers, Operator
 from cudf_polars.lower.grouping import lower_distinct, lower_group_by
 from cudf_polars.lower.joins import lower_join
-from cudf_polars.lower.order import order_demands
+from cudf_polars.lower.node_properties import NodeProperties
 from cudf_polars.lower.physical import Estimate, Stream
 from cudf_polars.lower.rows import (
     lower_expressions,
@@ -23,7 +22,8 @@ from cudf_polars.lower.rows import (
 from cudf_polars.lower.scans import lower_frame_scan, lower_python_scan, lower_scan
 from cudf_polars.lower.sorts import lower_sort
 from cudf_polars.plan import nodes
-from cudf_polars.plan.nodes import Node, Plan, walk_nodes
+from cudf_polars.plan.dag import Plan
+from cudf_polars.plan.nodes import Node
 from cudf_polars.plan.properties import is_process_local
 
 __all__ = ["AdaptivePlanner"]
@@ -60,19 +60,10 @@ class AdaptivePlanner:
         plan
             What to plan.
         frame_sizes
-            By ``id(node)``, what the in-memory frames of all ranks hold together.
+            By number of the node, what the in-memory frames of all ranks hold together.
         """
-        users: Counter[int] = Counter()
-        for node in walk_nodes(plan.root):
-            users.update(id(child) for child in node.children)
-        ctx = Context(
-            builder=self._builder,
-            demands=order_demands(plan.root),
-            users=users,
-            frame_sizes=frame_sizes,
-            footers=self._footers,
-            lower_node=_lower_node,
-        )
+        properties = NodeProperties(plan, frame_sizes)
+        ctx = Context(self._builder, properties, self._footers, _lower_node)
         return ctx.lower(plan.root)
 
 

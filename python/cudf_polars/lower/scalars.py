@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from cudf_polars.lower.aggregates import DISTINCT, decompose
-from cudf_polars.lower.context import Context, is_row_pipeline, node_title
+from cudf_polars.lower.context import Context, node_title
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.grouping import outputs_of
 from cudf_polars.lower.partitioning import SINGLE, project
@@ -62,7 +62,7 @@ class _Rows:
         What only reads files is lowered again for each reader, which then prunes its own columns; the rows of
         everything else are materialized when there are several readers.
         """
-        if is_row_pipeline(node):
+        if ctx.properties.is_row_pipeline(node):
             return cls(lambda: ctx.lower(node))
         return cls.of_stream(ctx, ctx.lower(node), several=several)
 

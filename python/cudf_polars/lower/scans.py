@@ -9,13 +9,14 @@ from typing import TypeAlias
 
 import polars as pl
 
-from cudf_polars.lower.context import Context, Footers, is_row_pipeline, node_title
+from cudf_polars.lower.context import Context, Footers, node_title
 from cudf_polars.lower.estimates import FILTERED, row_width
 from cudf_polars.lower.footers import FooterError, RowGroup
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED
 from cudf_polars.lower.physical import Estimate, Stream
 from cudf_polars.lower.shares import RowShare, split_as_one, split_files, split_rows
-from cudf_polars.plan.nodes import DataFrameScan, Node, PythonScan, Scan, walk_nodes
+from cudf_polars.plan.dag import Plan
+from cudf_polars.plan.nodes import DataFrameScan, Node, PythonScan, Scan
 from cudf_polars.plan.rebuild import rebuild_node, starts_with_columns, with_file_schema
 
 __all__ = [
@@ -126,10 +127,8 @@ def _estimate(node: Scan, rows: float) -> Estimate:
 
 def read_everywhere(ctx: Context, node: Node) -> Stream | None:
     """Return ``node`` with all its rows on every rank, each reading the files itself; ``None`` if that is not cheap."""
-    if not is_row_pipeline(node):
-        return None
-    scans = [part for part in walk_nodes(node) if isinstance(part, Scan)]
-    if sum(_bytes_to_read(ctx, scan) for scan in scans) > ctx.builder.settings.read_everywhere_limit:
+    scan = ctx.properties.pipeline_scan(node)
+    if scan is None or _bytes_to_read(ctx, scan) > ctx.builder.settings.read_everywhere_limit:
         return None
     return _everywhere(ctx, node)
 
@@ -166,10 +165,8 @@ def scan_in_sequence(ctx: Context, pipelines: Sequence[Node]) -> list[Stream] | 
 
 def _pipeline_groups(ctx: Context, node: Node) -> tuple[Scan, Groups] | None:
     """Return the Parquet scan that a row pipeline starts from, with the row groups of its files."""
-    if not is_row_pipeline(node):
-        return None
-    (scan,) = (part for part in walk_nodes(node) if isinstance(part, Scan))
-    if scan.kind != "parquet":
+    scan = ctx.properties.pipeline_scan(node)
+    if scan is None or scan.kind != "parquet":
         return None
     try:
         return scan, [ctx.footers(path) for path in scan.paths]
@@ -211,11 +208,9 @@ def _bytes_to_read(ctx: Context, node: Scan) -> float:
     return sum(_file_sizes(node)) * _COMPRESSION
 
 
-def largest_table(root: Node, footers: Footers) -> float:
+def largest_table(plan: Plan, footers: Footers) -> float:
     """Return the bytes of memory that the used columns of the largest table in files take, as far as one can know."""
-    return max(
-        (_table_bytes(node, footers) for node in walk_nodes(root) if isinstance(node, Scan)), default=0.0
-    )
+    return max((_table_bytes(node, footers) for node in plan.nodes if isinstance(node, Scan)), default=0.0)
 
 
 def _table_bytes(node: Scan, footers: Footers) -> float:
@@ -239,7 +234,7 @@ def lower_frame_scan(ctx: Context, node: Node) -> Stream:
         schema=node.schema,
         partitioning=ARBITRARY,
         ordered=ctx.ordered(node),
-        estimate=ctx.frame_sizes.get(id(node), Estimate(0.0, 0.0)),
+        estimate=ctx.properties.frame_size(node),
     )
 
 

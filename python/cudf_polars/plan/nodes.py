@@ -1,13 +1,13 @@
 """Nodes of a typed plan: what the optimised Polars plan says, as frozen dataclasses.
 
 Nodes compare by identity. A subplan that the query uses twice is *one object* with two parents (Polars'
-``Cache`` nodes are resolved into that), so the plan is a DAG, and whoever walks it keeps a table by
-``id(node)`` or by node. Every node's ``schema`` holds its output columns in order.
+``Cache`` nodes are resolved into that), so the plan is a DAG (:mod:`cudf_polars.plan.dag`, where its nodes have
+numbers). Every node's ``schema`` holds its output columns in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -32,7 +32,6 @@ __all__ = [
     "MergeSorted",
     "Node",
     "OpaqueNode",
-    "Plan",
     "PythonScan",
     "RollingOptions",
     "RowIndex",
@@ -46,7 +45,6 @@ __all__ = [
     "Union",
     "Unnest",
     "Unpivot",
-    "walk_nodes",
 ]
 
 Schema = Mapping[str, pl.DataType]
@@ -547,36 +545,3 @@ class OpaqueNode(Node):
     build: Callable[[Sequence[pl.LazyFrame]], pl.LazyFrame] = field(repr=False)
     reason: str = ""
     digest: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """A query as Riverrun sees it.
-
-    Attributes
-    ----------
-    root
-        Its last node.
-    opaque
-        The expressions that only Polars can evaluate, by number.
-    notes
-        What could not be learnt of the query, in words, for ``explain``.
-    """
-
-    root: Node
-    opaque: Mapping[int, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-def walk_nodes(root: Node) -> Iterator[Node]:
-    """Yield every node below and including ``root`` once, inputs before their users."""
-    seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(root, False)]
-    while stack:
-        node, expanded = stack.pop()
-        if expanded:
-            yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((child, False) for child in reversed(node.children))

@@ -21,6 +21,7 @@ from typing import Any
 import polars as pl
 
 from cudf_polars.plan import nodes, polars16
+from cudf_polars.plan.dag import Plan, walk_nodes
 from cudf_polars.plan.datasets import has_datasets
 from cudf_polars.plan.dsl_facts import DslFacts, find_dsl_facts
 from cudf_polars.plan.errors import Unreadable
@@ -56,7 +57,7 @@ class UnsupportedPolarsError(ImportError):
     """The installed Polars has plan views that this version of the package does not know."""
 
 
-def read_plan(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags | None = None) -> nodes.Plan:
+def read_plan(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags | None = None) -> Plan:
     """Read the plan that Polars makes of a query.
 
     Parameters
@@ -121,7 +122,7 @@ class _Reader:
         tables = resolve_tables(form)
         self._lf, self._tables_left = tables.lf, not tables.complete
 
-    def read(self) -> nodes.Plan:
+    def read(self) -> Plan:
         if self._unresolved:
             return self._whole(self._unresolved)
         reasons: list[str] = []
@@ -138,10 +139,10 @@ class _Reader:
             reasons.append(f"{type(e).__name__}: {str(e).splitlines()[0][:200]}")
         return self._whole("; ".join(dict.fromkeys(reasons)))
 
-    def _whole(self, reason: str) -> nodes.Plan:
-        return nodes.Plan(opaque_query(self._lf, self._flags, reason), notes=(reason,))
+    def _whole(self, reason: str) -> Plan:
+        return Plan(opaque_query(self._lf, self._flags, reason), notes=(reason,))
 
-    def _plan(self, root: nodes.Node, substitution: Substitution | None = None) -> nodes.Plan:
+    def _plan(self, root: nodes.Node, substitution: Substitution | None = None) -> Plan:
         wanted = self._lf.collect_schema()
         if not isinstance(root, nodes.Sink) and list(root.schema.items()) != list(wanted.items()):
             raise Unreadable(
@@ -151,7 +152,7 @@ class _Reader:
         if self._has_frames:
             root = push_slices(root)
         notes = self.__dict__["_dsl_facts"].notes if "_dsl_facts" in self.__dict__ else ()
-        return nodes.Plan(root, {} if substitution is None else dict(substitution.expressions), notes)
+        return Plan(root, {} if substitution is None else dict(substitution.expressions), notes)
 
     # --- what the views leave out ----------------------------------------------------------------------
 
@@ -179,7 +180,7 @@ class _Reader:
 
     # --- placeholders ----------------------------------------------------------------------
 
-    def _substituted(self) -> nodes.Plan:
+    def _substituted(self) -> Plan:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -266,7 +267,7 @@ def _read_view(
 
 def _verify(root: nodes.Node) -> None:
     """Check that each node, rebuilt over empty inputs, has the schema that Polars gave it."""
-    for node in nodes.walk_nodes(root):
+    for node in walk_nodes(root):
         if isinstance(node, nodes.OpaqueNode):
             continue  # it is the original
         try:

@@ -44,6 +44,7 @@ KINDS: Mapping[str, Callable[[str, pl.DataType], bool]] = {
     "plain": lambda n, t: _is_plain(t),
     "ord": lambda n, t: _is_plain(t) or t.is_float(),
     "str": lambda n, t: t == pl.String,
+    "label": lambda n, t: t == pl.String,
     "date": lambda n, t: t == pl.String and n in ("sd", "s"),
     "bool": lambda n, t: t == pl.Boolean,
     "time": lambda n, t: t in (pl.Date, pl.Datetime),
@@ -139,7 +140,8 @@ _ROWWISE = (
     "{date}.str.to_date()",
     "{date}.str.to_datetime(strict=False)",
     "{cat}.to_physical()",
-    "{str}.cast(pl.Categorical).to_physical()",
+    "{label}.cast(pl.Categorical).to_physical()",
+    "{label}.cast(pl.Categorical).to_physical()",
     "{cat}.cast(pl.String)",
     "{any}",
 )

@@ -63,7 +63,7 @@ class QueryOutcome:
 
     frame: pl.DataFrame
     fallbacks: list[str]
-    physical: Stream | None
+    physical: Stream | None = field(repr=False)
     measured: Mapping[int, Measured] = field(default_factory=dict, repr=False)
     equal_frames: tuple[str, ...] = ()
 

@@ -337,12 +337,14 @@ def test_refused_inside_rrun(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("module", "library"), [("dask", "distributed"), ("ray", "ray")], ids=["dask", "ray"]
+    ("module", "library", "packages"),
+    [("dask", "distributed", "dask distributed"), ("ray", "ray", "ray")],
+    ids=["dask", "ray"],
 )
-def test_what_to_install_is_said(monkeypatch, module, library):
+def test_what_to_install_is_said(monkeypatch, module, library, packages):
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, f"cudf_polars.engine.{module}", raising=False)
-    with pytest.raises(ImportError, match=rf"pip install 'riverrun\[{module}\]'"):
+    with pytest.raises(ImportError, match=f"pip install {packages}$"):
         importlib.import_module(f"cudf_polars.engine.{module}")
 
 

@@ -10,7 +10,7 @@ import functools
 import numbers
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rapidsmpf import bootstrap
@@ -25,6 +25,7 @@ __all__ = [
     "text_of",
     "unknown_option",
     "variable_of",
+    "warn_of_those_without_effect",
     "warn_without_effect",
 ]
 
@@ -212,3 +213,23 @@ def warn_without_effect(key: str, where: str, *, stacklevel: int = 1) -> None:
         OptionWithoutEffectWarning,
         stacklevel=stacklevel + 1,
     )
+
+
+def warn_of_those_without_effect(
+    texts: Mapping[str, str], where: Callable[[str], str], *, stacklevel: int = 1
+) -> None:
+    """Call :func:`warn_without_effect` for the options of the library among ``texts`` that have none.
+
+    Parameters
+    ----------
+    texts
+        Options and their values. The value that an option has in any case needs no warning.
+    where
+        Says of an option where it was set.
+    stacklevel
+        As there.
+    """
+    for key, text in texts.items():
+        info = known_options().get(key)
+        if info is not None and not info.effective and text.strip().lower() != info.default.lower():
+            warn_without_effect(key, where(key), stacklevel=stacklevel + 1)

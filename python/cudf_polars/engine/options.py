@@ -157,7 +157,7 @@ def _naming_unknown_options(options: type[T]) -> type[T]:
 
 
 @_naming_unknown_options
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class StreamingOptions:
     """Options of the streaming engines. Every field defaults to :data:`UNSPECIFIED`.
 
@@ -305,6 +305,9 @@ class StreamingOptions:
             self._sources[name] = where
             if not info.effective and value != info.default:
                 warn_without_effect(name, where, stacklevel=user_stacklevel())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"
 
     @classmethod
     def _made(cls, values: Mapping[str, Any], given_in: Mapping[str, str]) -> Self:

@@ -17,9 +17,8 @@ from rapidsmpf.config import Options, get_environment_variables, registered_opti
 from rapidsmpf.given_options import (
     environment_texts,
     given_texts,
-    known_options,
     variable_of,
-    warn_without_effect,
+    warn_of_those_without_effect,
 )
 from rapidsmpf.statistics import Statistics
 from rapidsmpf.streaming.core.context import Context
@@ -84,7 +83,10 @@ class RankSettings:
         ValueError
             If one cannot be read.
         """
-        environment_texts()  # checks them
+        environment = environment_texts()
+        warn_of_those_without_effect(
+            environment, lambda key: f"environment variable {variable_of(key)}", stacklevel=user_stacklevel()
+        )
         options = Options({**self.options.to_rapidsmpf_options(), **self.more})
         options.insert_if_absent(
             {key: text for key, text in get_environment_variables().items() if text.strip()}
@@ -149,10 +151,7 @@ def resolve_options(
     )
     # The C++ library knows more options than the engine.
     more = {key: text for key, text in texts.items() if key not in StreamingOptions.describe()}
-    for key in more:
-        info = known_options().get(key)
-        if info is not None and not info.effective:
-            warn_without_effect(key, where, stacklevel=user_stacklevel())
+    warn_of_those_without_effect(more, lambda _: where, stacklevel=user_stacklevel())
     return RankSettings(options, more, more_sources=dict.fromkeys(more, where))
 
 

@@ -6,13 +6,20 @@ Under SPMD an engine is one rank; under Dask and Ray each worker holds one for e
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 from rapidsmpf.config import Options, get_environment_variables, registered_options
+from rapidsmpf.given_options import (
+    environment_texts,
+    given_texts,
+    variable_of,
+    warn_of_those_without_effect,
+)
 from rapidsmpf.memory.buffer import MemoryType
 from rapidsmpf.statistics import Statistics
 from rapidsmpf.streaming.core.context import Context
@@ -28,6 +35,7 @@ from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import Query, QueryOutcome, run_query, stream_query
 from cudf_polars.lower.fallback import report
+from cudf_polars.lower.user_code import user_stacklevel
 from cudf_polars.streaming.actor_graph.collectives.common import CommunicatorOpIds, LaneOffer
 
 if TYPE_CHECKING:
@@ -49,22 +57,64 @@ class RankSettings:
     ----------
     options
         Those of the engine.
-    texts
-        Those of the C++ library, which knows more keys than the engine.
+    more
+        Of the C++ library, which knows more options than the engine: these go before those of the engine.
     execution
         How queries are planned and run, where the options do not say all of it: tests send small data the way of
         large data. None: as the options say.
+    more_sources
+        Where ``more`` comes from, in words, by name.
     """
 
     options: StreamingOptions
-    texts: Mapping[str, str]
+    more: Mapping[str, str] = field(default_factory=dict)
     execution: ExecutionOptions | None = None
+    more_sources: Mapping[str, str] = field(default_factory=dict)
 
     def library_options(self) -> Options:
-        """Return the options of the C++ library; this process's environment fills what is not given."""
-        options = Options(dict(self.texts))
-        options.insert_if_absent(get_environment_variables())
+        """Return the options of the C++ library.
+
+        What the script gives goes before this process's environment, and that before the engines' own defaults.
+
+        Raises
+        ------
+        TypeError
+            If a variable of the environment is an option misspelt.
+        ValueError
+            If one cannot be read.
+        """
+        environment = environment_texts()
+        warn_of_those_without_effect(
+            environment, lambda key: f"environment variable {variable_of(key)}", stacklevel=user_stacklevel()
+        )
+        options = Options({**self.options.to_rapidsmpf_options(), **self.more})
+        options.insert_if_absent(
+            {key: text for key, text in get_environment_variables().items() if text.strip()}
+        )
+        options.insert_if_absent(StreamingOptions.library_defaults())
         return options
+
+    def statistics(self) -> Statistics:
+        """Return where a rank records what happens, if the options say that it does."""
+        return Statistics.from_options(None, self.library_options())
+
+    @contextmanager
+    def naming_sources(self) -> Iterator[None]:
+        """Add where an option was set to an error about its value that is raised in this block."""
+        try:
+            yield
+        except ValueError as error:
+            environment = {name.lower() for name in get_environment_variables()}
+            sources = {
+                **{key: f"environment variable {variable_of(key)}" for key in environment},
+                **self.options.sources(),
+                **self.more_sources,
+            }
+            words = set(re.findall(r"\w+", str(error)))
+            said = [f"{key}: {source}" for key, source in sources.items() if key in words]
+            if not said:
+                raise
+            raise ValueError(f"{error} ({'; '.join(said)})") from error
 
     def execution_options(self) -> ExecutionOptions:
         """Return how queries are planned and run."""
@@ -90,15 +140,19 @@ def resolve_options(
     ------
     TypeError
         If an option is unknown, reserved or has the wrong type.
+    ValueError
+        If a value cannot be used.
     """
     check_reserved(executor_options, engine_options)
-    given = rapidsmpf_options.get_strings() if isinstance(rapidsmpf_options, Options) else rapidsmpf_options
-    known = {n for n, info in StreamingOptions.describe().items() if info.group == "rapidsmpf"}
-    typed = {k: v for k, v in (given or {}).items() if k in known and not isinstance(v, str)}
-    options = StreamingOptions.from_dict({**typed, **(executor_options or {}), **(engine_options or {})})
-    # The C++ library knows more keys than the engine: what was given as strings goes through as it is.
-    texts = {k: v for k, v in (given or {}).items() if isinstance(v, str)}
-    return RankSettings(options, {**options.to_rapidsmpf_options(), **texts})
+    where = "given in rapidsmpf_options"
+    texts = given_texts(rapidsmpf_options or {}, where)
+    options = StreamingOptions.from_groups(
+        texts, {"executor_options": executor_options or {}, "engine_options": engine_options or {}}
+    )
+    # The C++ library knows more options than the engine.
+    more = {key: text for key, text in texts.items() if key not in StreamingOptions.describe()}
+    warn_of_those_without_effect(more, lambda _: where, stacklevel=user_stacklevel())
+    return RankSettings(options, more, more_sources=dict.fromkeys(more, where))
 
 
 class Rank:
@@ -112,16 +166,32 @@ class Rank:
         The options.
     statistics
         Where what happens is recorded.
+    warns
+        Whether this rank warns of steps that run on one rank alone.
+
+    Raises
+    ------
+    ValueError
+        If an option has no usable value, such as a ``spill_directory`` in which no file can be made.
     """
 
-    def __init__(self, comm: Communicator, settings: RankSettings, statistics: Statistics) -> None:
+    def __init__(
+        self, comm: Communicator, settings: RankSettings, statistics: Statistics, *, warns: bool = True
+    ) -> None:
         self.comm = comm
         self._library_options = settings.library_options()
-        self.context = Context.from_options(comm, self._library_options, statistics=statistics)
+        with settings.naming_sources():
+            self.context = Context.from_options(comm, self._library_options, statistics=statistics)
         options = settings.execution_options()
         if settings.execution is None:
             options = replace(options, memory=self.context.br().memory_available(MemoryType.DEVICE))
+        if not warns and options.fallback_mode == "warn":
+            options = replace(options, fallback_mode="silent")
         self._execution_options = options
+
+    def describe(self) -> ClusterInfo:
+        """Return where this rank runs, and how much memory it may use."""
+        return ClusterInfo.local(get_device_memory(self._library_options))
 
     def start(self) -> tuple[list[ClusterInfo], EngineOpIds]:
         """Meet the other ranks of an engine; all of them call this, within ``bootstrap_timeout`` of each other.
@@ -132,7 +202,7 @@ class Rank:
         """
         numbering = CommunicatorOpIds.of(self.comm)
         op_ids, offer = numbering.start()
-        info = asdict(ClusterInfo.local(int(get_device_memory())))
+        info = asdict(self.describe())
         mine = json.dumps({"info": info, "lanes": asdict(offer)}).encode()
         timeout = bootstrap_timeout(self._library_options)
         gathered = RapidsmpfTransport(self.context, op_ids).allgather_bytes(mine, op=0, timeout=timeout)

@@ -67,7 +67,7 @@ class QueryOutcome:
 
     frame: pl.DataFrame
     fallbacks: list[str]
-    physical: Stream | None
+    physical: Stream | None = field(repr=False)
     measured: Mapping[Stream, Measured] = field(default_factory=dict, repr=False)
     equal_frames: tuple[str, ...] = ()
 

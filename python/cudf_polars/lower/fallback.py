@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from cudf_polars.lower.user_code import user_stacklevel
+
 __all__ = ["FallbackMode", "FallbackWarning", "report"]
 
 FallbackMode: TypeAlias = Literal["warn", "raise", "silent"]
@@ -32,4 +34,6 @@ def report(steps: Sequence[str], mode: FallbackMode) -> None:
     )
     if mode == "raise":
         raise NotImplementedError(text + " (fallback_mode='raise')")
-    warnings.warn(text + " Set fallback_mode='silent' to hide this.", FallbackWarning, stacklevel=2)
+    warnings.warn(
+        text + " Set fallback_mode='silent' to hide this.", FallbackWarning, stacklevel=user_stacklevel()
+    )

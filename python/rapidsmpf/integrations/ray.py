@@ -17,7 +17,7 @@ from rapidsmpf.statistics import Statistics
 try:
     import ray
 except ImportError as error:
-    raise ImportError("this needs Ray: pip install 'riverrun[ray]', or ray") from error
+    raise ImportError("this needs Ray: pip install ray") from error
 
 if TYPE_CHECKING:
     from rapidsmpf.communicator.communicator import Communicator

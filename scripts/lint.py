@@ -35,6 +35,7 @@ def checks() -> dict[str, list[str]]:
         "mypy": [str(tools / "mypy"), *typed],  # takes as long as the others together
         "clang-format": [str(tools / "clang-format"), "--dry-run", "-Werror", *cpp_sources()],
         "coroutines": [sys.executable, "scripts/lint_coroutines.py", "cpp", "examples", "python"],
+        "layers": [sys.executable, "scripts/lint_layers.py"],
         "ruff-check": [ruff, "check", "--no-fix", "."],
         "ruff-format": [ruff, "format", "--check", "."],
     }

@@ -1,5 +1,5 @@
 // What page-locked memory costs and how fast the copy engines are with it, by the way in which it was had: why the pool of
-// PinnedMemoryResource is made of registered huge pages (cpp/src/memory/cuda_pinned_pool.cpp).
+// PinnedMemoryResource is made of registered huge pages (cpp/src/memory/resources/cuda_pinned_pool.cpp).
 //
 //   nvcc -std=c++17 -O2 -arch=sm_90 -o pinned_memory benchmarks/gpu/pinned_memory.cu && ./pinned_memory
 #include <chrono>

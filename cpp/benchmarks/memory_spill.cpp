@@ -17,7 +17,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include <rapidsmpf/core/crc32c.hpp>
+#include <rapidsmpf/core/detail/crc32c.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 namespace {

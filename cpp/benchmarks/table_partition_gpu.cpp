@@ -10,7 +10,7 @@
 #include <benchmark/benchmark.h>
 #include <rmm/mr/cuda_async_memory_resource.hpp>
 
-#include <rapidsmpf/device/gather_copy.hpp>
+#include <rapidsmpf/device/detail/gather_copy.hpp>
 #include <rapidsmpf/memory/pinned_memory_resource.hpp>
 #include <rapidsmpf/memory/rmm_resource.hpp>
 #include <rapidsmpf/table/partition.hpp>

@@ -65,9 +65,9 @@ rapidsmpf_fuzzer(
   NEEDS core/crc32c.cpp core/error.cpp core/token.cpp)
 rapidsmpf_fuzzer(
   packed_table
-  PARSES table/packed_format.cpp table/schema.cpp table/validate.cpp
-  NEEDS core/crc32c.cpp core/error.cpp table/device_table_without_cuda.cpp table/hash.cpp table/table.cpp
-        table/table_export.cpp table/table_stream.cpp)
+  PARSES table/arrow/schema.cpp table/packed/packed_format.cpp table/packed/validate.cpp
+  NEEDS core/crc32c.cpp core/error.cpp table/arrow/table.cpp table/arrow/table_export.cpp
+        table/arrow/table_stream.cpp table/gpu/device_table_without_cuda.cpp table/host/hash.cpp)
 rapidsmpf_fuzzer(
   option_texts
   PARSES core/config.cpp core/option_table.cpp

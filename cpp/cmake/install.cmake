@@ -15,7 +15,8 @@ install(TARGETS rapidsmpf EXPORT rapidsmpf-targets LIBRARY DESTINATION ${prefix}
 if(RAPIDSMPF_HAVE_MPI)
   install(TARGETS rapidsmpf_mpi EXPORT rapidsmpf-targets LIBRARY DESTINATION ${prefix}/lib64)
 endif()
-install(DIRECTORY include/rapidsmpf DESTINATION ${prefix}/include)
+# detail/: for this repository only.
+install(DIRECTORY include/rapidsmpf DESTINATION ${prefix}/include PATTERN detail EXCLUDE)
 set_target_properties(rapidsmpf PROPERTIES EXPORT_NAME rapidsmpf)
 install(
   EXPORT rapidsmpf-targets

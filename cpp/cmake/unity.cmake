@@ -10,10 +10,10 @@ set(compiled_alone
     src/device/shared_memory.cpp
     src/device/stream_copy.cpp
     src/exchange/peer_memory.cpp
-    src/memory/disk_file.cpp
-    src/memory/file_system.cpp
-    src/memory/memory_profile.cpp
-    src/table/schema.cpp
+    src/memory/disk/disk_file.cpp
+    src/memory/disk/file_system.cpp
+    src/memory/resources/memory_profile.cpp
+    src/table/arrow/schema.cpp
     tests/bootstrap/by_hand_failure_test.cpp
     tests/bootstrap/coordinator_fuzz_test.cpp
     tests/bootstrap/rrun_process_test.cpp

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <optional>
 
-#include <rapidsmpf/bootstrap/node_protocol.hpp>
-#include <rapidsmpf/bootstrap/protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/node_protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/protocol.hpp>
 
 #include "fuzzer.hpp"
 

@@ -2,11 +2,10 @@
 #include <cstring>
 #include <optional>
 
-#include <rapidsmpf/exchange/announced_frame.hpp>
-#include <rapidsmpf/exchange/bundle_listing.hpp>
-#include <rapidsmpf/exchange/wire.hpp>
-
+#include "exchange/announced_frame.hpp"
+#include "exchange/bundle_listing.hpp"
 #include "exchange/peer_offer.hpp"
+#include "exchange/wire.hpp"
 #include "fuzzer.hpp"
 
 namespace rapidsmpf::fuzz {

@@ -6,13 +6,13 @@
 
 #include <unistd.h>
 
-#include <rapidsmpf/bootstrap/slurm.hpp>
-#include <rapidsmpf/bootstrap/socket.hpp>
+#include <rapidsmpf/bootstrap/detail/slurm.hpp>
+#include <rapidsmpf/bootstrap/detail/socket.hpp>
 #include <rapidsmpf/core/config.hpp>
-#include <rapidsmpf/core/crc32.hpp>
 #include <rapidsmpf/core/option_table.hpp>
-#include <rapidsmpf/topology/cpus.hpp>
+#include <rapidsmpf/topology/detail/cpus.hpp>
 
+#include "core/crc32.hpp"
 #include "fuzzer.hpp"
 
 extern char** environ;  // NOLINT: POSIX

@@ -10,13 +10,13 @@
 #include <random>
 #include <stdexcept>
 
-#include <rapidsmpf/core/crc32c.hpp>
-#include <rapidsmpf/table/hash.hpp>
+#include <rapidsmpf/core/detail/crc32c.hpp>
 #include <rapidsmpf/table/table.hpp>
 
 #include "fuzzer.hpp"
-#include "table/column_access.hpp"
-#include "table/packed_format.hpp"
+#include "table/host/column_access.hpp"
+#include "table/host/hash.hpp"
+#include "table/packed/packed_format.hpp"
 
 namespace rapidsmpf::fuzz {
 

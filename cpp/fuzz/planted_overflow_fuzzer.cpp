@@ -2,7 +2,7 @@
 // none in the parsers either (scripts/fuzz.py makes sure that it does).
 #include <cstring>
 
-#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
 
 #include "fuzzer.hpp"
 

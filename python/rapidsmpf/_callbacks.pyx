@@ -1,6 +1,6 @@
 """Calls of Python functions by threads of the library."""
 
-cdef extern from "<rapidsmpf/core/callback_gate.hpp>" namespace "rapidsmpf" nogil:
+cdef extern from "<rapidsmpf/core/detail/callback_gate.hpp>" namespace "rapidsmpf" nogil:
     cdef cppclass cpp_CallbackGate "rapidsmpf::CallbackGate":
         @staticmethod
         cpp_CallbackGate& instance() noexcept

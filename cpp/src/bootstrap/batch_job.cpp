@@ -1,4 +1,4 @@
-#include <rapidsmpf/bootstrap/batch_job.hpp>
+#include "bootstrap/batch_job.hpp"
 
 #include <cstdlib>
 #include <iostream>
@@ -11,10 +11,11 @@
 
 #include <poll.h>
 
-#include <rapidsmpf/bootstrap/coordinator_thread.hpp>
-#include <rapidsmpf/bootstrap/pmix.hpp>
-#include <rapidsmpf/bootstrap/slurm.hpp>
+#include <rapidsmpf/bootstrap/detail/pmix.hpp>
+#include <rapidsmpf/bootstrap/detail/slurm.hpp>
 #include <rapidsmpf/core/error.hpp>
+
+#include "bootstrap/coordinator_thread.hpp"
 
 namespace rapidsmpf::bootstrap {
 

@@ -8,10 +8,11 @@
 
 #include <ucxx/api.h>
 
-#include <rapidsmpf/bootstrap/batch_job.hpp>
-#include <rapidsmpf/bootstrap/coordinator.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
+
+#include "bootstrap/batch_job.hpp"
+#include "bootstrap/coordinator.hpp"
 
 namespace rapidsmpf::bootstrap {
 

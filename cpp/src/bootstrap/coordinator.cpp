@@ -1,4 +1,4 @@
-#include <rapidsmpf/bootstrap/coordinator.hpp>
+#include "bootstrap/coordinator.hpp"
 
 #include <algorithm>
 #include <array>
@@ -15,10 +15,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
+#include <rapidsmpf/core/detail/host_name.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/file_descriptor.hpp>
 #include <rapidsmpf/core/fork.hpp>
-#include <rapidsmpf/core/host_name.hpp>
 
 namespace rapidsmpf::bootstrap {
 

@@ -1,4 +1,4 @@
-#include <rapidsmpf/bootstrap/coordinator_thread.hpp>
+#include "bootstrap/coordinator_thread.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 
 #include <poll.h>
 
-#include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 #include <rapidsmpf/core/fork.hpp>
 
 namespace rapidsmpf::bootstrap {

@@ -7,8 +7,8 @@
 #include <span>
 #include <string_view>
 
-#include <rapidsmpf/bootstrap/protocol.hpp>
-#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/bootstrap/detail/protocol.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::bootstrap {

@@ -1,14 +1,15 @@
-#include <rapidsmpf/bootstrap/hosted.hpp>
+#include <rapidsmpf/bootstrap/detail/hosted.hpp>
 
 #include <atomic>
 #include <utility>
 
 #include <unistd.h>
 
-#include <rapidsmpf/bootstrap/coordinator.hpp>
-#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
+#include <rapidsmpf/core/detail/host_name.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/host_name.hpp>
+
+#include "bootstrap/coordinator.hpp"
 
 namespace rapidsmpf::bootstrap {
 

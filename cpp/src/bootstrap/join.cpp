@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <rapidsmpf/bootstrap/hosted.hpp>
+#include <rapidsmpf/bootstrap/detail/hosted.hpp>
 #include <rapidsmpf/core/logger.hpp>
 #include <rapidsmpf/core/option_table.hpp>
 

@@ -1,9 +1,9 @@
-#include <rapidsmpf/bootstrap/node_protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/node_protocol.hpp>
 
-#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 
-#include "frame_writer.hpp"
+#include "bootstrap/frame_writer.hpp"
 
 namespace rapidsmpf::bootstrap {
 

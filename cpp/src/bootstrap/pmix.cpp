@@ -1,4 +1,4 @@
-#include <rapidsmpf/bootstrap/pmix.hpp>
+#include <rapidsmpf/bootstrap/detail/pmix.hpp>
 
 #include <array>
 #include <cstddef>

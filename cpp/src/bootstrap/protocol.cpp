@@ -1,8 +1,8 @@
-#include <rapidsmpf/bootstrap/protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/protocol.hpp>
 
-#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
 
-#include "frame_writer.hpp"
+#include "bootstrap/frame_writer.hpp"
 
 namespace rapidsmpf::bootstrap {
 

@@ -1,4 +1,4 @@
-#include <rapidsmpf/bootstrap/server.hpp>
+#include <rapidsmpf/bootstrap/detail/server.hpp>
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <rapidsmpf/bootstrap/server.hpp>
+#include <rapidsmpf/bootstrap/detail/server.hpp>
 #include <rapidsmpf/core/option_table.hpp>
 
 namespace rapidsmpf::bootstrap {

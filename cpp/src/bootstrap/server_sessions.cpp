@@ -1,7 +1,7 @@
 // What ranks ask of the coordinator: values by key, gathers, and leaving.
 #include <utility>
 
-#include <rapidsmpf/bootstrap/server.hpp>
+#include <rapidsmpf/bootstrap/detail/server.hpp>
 
 namespace rapidsmpf::bootstrap {
 

@@ -1,4 +1,4 @@
-#include <rapidsmpf/bootstrap/slurm.hpp>
+#include <rapidsmpf/bootstrap/detail/slurm.hpp>
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include <rapidsmpf/bootstrap/socket.hpp>
+#include <rapidsmpf/bootstrap/detail/socket.hpp>
 
 #include <array>
 #include <cerrno>
@@ -17,8 +17,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <rapidsmpf/core/detail/host_name.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/host_name.hpp>
 
 namespace rapidsmpf::bootstrap {
 

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "per_rank.hpp"
+#include "coll/per_rank.hpp"
 
 namespace rapidsmpf::coll {
 

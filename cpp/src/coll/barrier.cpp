@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "per_rank.hpp"
+#include "coll/per_rank.hpp"
 
 namespace rapidsmpf::coll {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "per_rank.hpp"
+#include "coll/per_rank.hpp"
 
 namespace rapidsmpf::coll {
 

@@ -7,7 +7,8 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/operation.hpp>
+#include <rapidsmpf/exchange/detail/operation.hpp>
+#include <rapidsmpf/memory/detail/placements.hpp>
 
 namespace rapidsmpf::coll {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "split_desk.hpp"
+#include "communicator/split_desk.hpp"
 
 namespace rapidsmpf {
 

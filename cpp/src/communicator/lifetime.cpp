@@ -1,4 +1,4 @@
-#include <rapidsmpf/communicator/lifetime.hpp>
+#include <rapidsmpf/communicator/detail/lifetime.hpp>
 
 #include <system_error>
 #include <thread>

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include <rapidsmpf/communicator/lifetime.hpp>
+#include <rapidsmpf/communicator/detail/lifetime.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 namespace rapidsmpf {
@@ -446,7 +446,7 @@ void LoopbackCluster::kill(Rank rank, std::string const& reason) {
     wires_->kill(rank, reason);
 }
 
-std::uint64_t LoopbackCluster::messages_sent(Rank rank) const {
+std::uint64_t LoopbackCluster::messages_sent_for_testing(Rank rank) const {
     return wires_->sent(rank);
 }
 

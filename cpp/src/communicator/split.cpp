@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include <rapidsmpf/communicator/lifetime.hpp>
-#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/communicator/detail/lifetime.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 
-#include "split_desk.hpp"
-#include "sub_communicator.hpp"
+#include "communicator/split_desk.hpp"
+#include "communicator/sub_communicator.hpp"
 
 namespace rapidsmpf {
 

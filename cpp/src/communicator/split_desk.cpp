@@ -1,12 +1,12 @@
-#include "split_desk.hpp"
+#include "communicator/split_desk.hpp"
 
 #include <algorithm>
 #include <exception>
 #include <string>
 #include <utility>
 
-#include <rapidsmpf/communicator/departures.hpp>
-#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/communicator/detail/departures.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::detail {

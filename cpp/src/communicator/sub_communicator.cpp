@@ -1,4 +1,4 @@
-#include "sub_communicator.hpp"
+#include "communicator/sub_communicator.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -7,7 +7,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 
-#include "split_desk.hpp"
+#include "communicator/split_desk.hpp"
 
 namespace rapidsmpf::detail {
 

@@ -1,4 +1,4 @@
-#include "ucx_log.hpp"
+#include "communicator/ucx_log.hpp"
 
 #include <atomic>
 #include <cerrno>

@@ -6,12 +6,12 @@
 
 #include <ucxx/api.h>
 
-#include <rapidsmpf/communicator/lifetime.hpp>
+#include <rapidsmpf/communicator/detail/lifetime.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
 
-#include "ucxx_address.hpp"
-#include "ucxx_impl.hpp"
+#include "communicator/ucxx_address.hpp"
+#include "communicator/ucxx_impl.hpp"
 
 namespace rapidsmpf {
 

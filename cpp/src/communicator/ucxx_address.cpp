@@ -1,4 +1,4 @@
-#include "ucxx_address.hpp"
+#include "communicator/ucxx_address.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <string>
 
-#include <rapidsmpf/core/byte_codec.hpp>
-#include <rapidsmpf/core/crc32c.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
+#include <rapidsmpf/core/detail/crc32c.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::detail {

@@ -1,6 +1,6 @@
-#include "ucxx_control.hpp"
+#include "communicator/ucxx_control.hpp"
 
-#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::detail {

@@ -1,12 +1,12 @@
-#include "ucxx_impl.hpp"
+#include "communicator/ucxx_impl.hpp"
 
 #include <algorithm>
 #include <exception>
 
 #include <unistd.h>
 
+#include <rapidsmpf/core/detail/host_name.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/host_name.hpp>
 
 namespace rapidsmpf {
 

@@ -17,13 +17,13 @@
 #include <utility>
 #include <vector>
 
-#include <rapidsmpf/communicator/departures.hpp>
+#include <rapidsmpf/communicator/detail/departures.hpp>
 #include <rapidsmpf/communicator/ucxx.hpp>
 
-#include "ucxx_control.hpp"
-#include "ucxx_inbox.hpp"
-#include "ucxx_request.hpp"
-#include "ucxx_transport.hpp"
+#include "communicator/ucxx_control.hpp"
+#include "communicator/ucxx_inbox.hpp"
+#include "communicator/ucxx_request.hpp"
+#include "communicator/ucxx_transport.hpp"
 
 namespace rapidsmpf {
 

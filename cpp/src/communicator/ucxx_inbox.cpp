@@ -1,11 +1,11 @@
-#include "ucxx_inbox.hpp"
+#include "communicator/ucxx_inbox.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
 
-#include "ucxx_control.hpp"
+#include "communicator/ucxx_control.hpp"
 
 namespace rapidsmpf::detail {
 

@@ -16,7 +16,7 @@
 
 #include <rapidsmpf/communicator/communicator.hpp>
 
-#include "ucxx_transport.hpp"
+#include "communicator/ucxx_transport.hpp"
 
 namespace rapidsmpf::detail {
 

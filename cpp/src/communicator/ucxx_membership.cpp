@@ -3,7 +3,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 
-#include "ucxx_impl.hpp"
+#include "communicator/ucxx_impl.hpp"
 
 namespace rapidsmpf {
 

@@ -1,4 +1,4 @@
-#include "ucxx_request.hpp"
+#include "communicator/ucxx_request.hpp"
 
 #include <stdexcept>
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include <rapidsmpf/communicator/communicator.hpp>
-#include <rapidsmpf/communicator/trouble.hpp>
+#include <rapidsmpf/communicator/detail/trouble.hpp>
 
-#include "ucxx_transport.hpp"
+#include "communicator/ucxx_transport.hpp"
 
 namespace rapidsmpf::detail {
 

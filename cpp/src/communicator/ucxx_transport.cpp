@@ -1,4 +1,4 @@
-#include "ucxx_transport.hpp"
+#include "communicator/ucxx_transport.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,8 @@
 
 #include <rapidsmpf/core/error.hpp>
 
-#include "ucx_log.hpp"
-#include "ucxx_wakeup.hpp"
+#include "communicator/ucx_log.hpp"
+#include "communicator/ucxx_wakeup.hpp"
 
 namespace rapidsmpf::detail {
 

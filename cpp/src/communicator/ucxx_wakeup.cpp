@@ -1,4 +1,4 @@
-#include "ucxx_wakeup.hpp"
+#include "communicator/ucxx_wakeup.hpp"
 
 #include <array>
 #include <charconv>

@@ -10,10 +10,10 @@
 #include <regex>
 #include <span>
 
-#include <rapidsmpf/core/crc32.hpp>
 #include <rapidsmpf/core/error.hpp>
 
-#include "trim.hpp"
+#include "core/crc32.hpp"
+#include "core/trim.hpp"
 
 extern char** environ;  // NOLINT: POSIX
 

@@ -1,4 +1,4 @@
-#include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 
 #include <cerrno>
 #include <cstdint>

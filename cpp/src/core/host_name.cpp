@@ -1,4 +1,4 @@
-#include <rapidsmpf/core/host_name.hpp>
+#include <rapidsmpf/core/detail/host_name.hpp>
 
 #include <array>
 

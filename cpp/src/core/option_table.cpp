@@ -9,7 +9,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 
-#include "trim.hpp"
+#include "core/trim.hpp"
 
 namespace rapidsmpf::config {
 

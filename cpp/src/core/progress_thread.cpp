@@ -11,7 +11,7 @@
 
 #include <poll.h>
 
-#include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 
 namespace rapidsmpf {
 

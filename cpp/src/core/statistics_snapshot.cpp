@@ -8,10 +8,11 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include <rapidsmpf/core/byte_codec.hpp>
 #include <rapidsmpf/core/config.hpp>
-#include <rapidsmpf/core/crc32.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
+
+#include "core/crc32.hpp"
 
 namespace rapidsmpf {
 

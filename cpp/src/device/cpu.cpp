@@ -16,10 +16,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
+#include <rapidsmpf/device/detail/exported_memory.hpp>
+#include <rapidsmpf/device/detail/shared_memory.hpp>
 #include <rapidsmpf/device/device.hpp>
-#include <rapidsmpf/device/exported_memory.hpp>
-#include <rapidsmpf/device/shared_memory.hpp>
 
 namespace rapidsmpf::device {
 

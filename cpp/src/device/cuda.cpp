@@ -16,13 +16,13 @@
 
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/device/cuda_check.hpp>
+#include <rapidsmpf/device/detail/cuda_check.hpp>
+#include <rapidsmpf/device/detail/exported_memory.hpp>
+#include <rapidsmpf/device/detail/gather_copy.hpp>
 #include <rapidsmpf/device/device.hpp>
-#include <rapidsmpf/device/exported_memory.hpp>
-#include <rapidsmpf/device/gather_copy.hpp>
 
-#include "cuda_exported_memory.hpp"
-#include "cuda_streams.hpp"
+#include "device/cuda_exported_memory.hpp"
+#include "device/cuda_streams.hpp"
 
 namespace rapidsmpf::device {
 

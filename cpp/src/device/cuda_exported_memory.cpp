@@ -1,4 +1,4 @@
-#include "cuda_exported_memory.hpp"
+#include "device/cuda_exported_memory.hpp"
 
 #include <algorithm>
 #include <array>
@@ -15,12 +15,12 @@
 #include <sys/random.h>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/device/cuda_check.hpp>
-#include <rapidsmpf/device/extents.hpp>
-#include <rapidsmpf/device/returned_ranges.hpp>
+#include <rapidsmpf/device/detail/cuda_check.hpp>
+#include <rapidsmpf/device/detail/extents.hpp>
+#include <rapidsmpf/device/detail/returned_ranges.hpp>
 
-#include "cuda_streams.hpp"
-#include "quarantine.hpp"
+#include "device/cuda_streams.hpp"
+#include "device/quarantine.hpp"
 
 namespace rapidsmpf::device::detail {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include <rapidsmpf/device/exported_memory.hpp>
+#include <rapidsmpf/device/detail/exported_memory.hpp>
 
 namespace rapidsmpf::device::detail {
 

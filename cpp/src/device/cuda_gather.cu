@@ -4,10 +4,10 @@
 
 #include <cuda_runtime_api.h>
 
-#include <rapidsmpf/device/cuda_check.hpp>
-#include <rapidsmpf/device/gather_copy.hpp>
+#include <rapidsmpf/device/detail/cuda_check.hpp>
+#include <rapidsmpf/device/detail/gather_copy.hpp>
 
-#include "gather_plan.hpp"
+#include "device/gather_plan.hpp"
 
 namespace rapidsmpf {
 

@@ -10,7 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <rapidsmpf/device/cuda_check.hpp>
+#include <rapidsmpf/device/detail/cuda_check.hpp>
 #include <rapidsmpf/device/device.hpp>
 
 namespace rapidsmpf::device::detail {

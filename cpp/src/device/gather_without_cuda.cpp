@@ -1,6 +1,6 @@
 #include <stdexcept>
 
-#include <rapidsmpf/device/gather_copy.hpp>
+#include <rapidsmpf/device/detail/gather_copy.hpp>
 
 #ifndef RAPIDSMPF_HAVE_CUDA
 namespace rapidsmpf {

@@ -15,8 +15,8 @@
 
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/device/detail/shared_memory.hpp>
 #include <rapidsmpf/device/device.hpp>
-#include <rapidsmpf/device/shared_memory.hpp>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define RAPIDSMPF_ADDRESS_SANITIZER 1

@@ -1,4 +1,4 @@
-#include <rapidsmpf/device/shared_memory.hpp>
+#include <rapidsmpf/device/detail/shared_memory.hpp>
 
 #include <algorithm>
 #include <array>
@@ -23,12 +23,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <rapidsmpf/device/detail/extents.hpp>
+#include <rapidsmpf/device/detail/shared_view.hpp>
 #include <rapidsmpf/device/device.hpp>
-#include <rapidsmpf/device/extents.hpp>
 #include <rapidsmpf/device/host_memory.hpp>
-#include <rapidsmpf/device/shared_view.hpp>
 
-#include "quarantine.hpp"
+#include "device/quarantine.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define RAPIDSMPF_ADDRESS_SANITIZER 1
@@ -470,7 +470,7 @@ std::size_t SharedMemory::used() noexcept {
     auto const* const memory = pool();
     return memory == nullptr ? 0 : memory->used();
 }
-std::size_t SharedMemory::quarantined() {
+std::size_t SharedMemory::quarantined_for_testing() {
     auto* const memory = pool();
     return memory == nullptr ? 0 : memory->quarantine().bytes();
 }
@@ -486,11 +486,11 @@ std::size_t SharedMemory::trim(std::size_t keep) noexcept {
     auto* const memory = pool();
     return memory == nullptr ? 0 : memory->trim(keep);
 }
-std::size_t SharedMemory::cache_limit() noexcept {
+std::size_t SharedMemory::cache_limit_for_testing() noexcept {
     auto const* const memory = pool();
     return memory == nullptr ? 0 : memory->limit();
 }
-void SharedMemory::set_cache_limit(std::size_t bytes) noexcept {
+void SharedMemory::set_cache_limit_for_testing(std::size_t bytes) noexcept {
     if (auto* const memory = pool()) {
         memory->set_limit(bytes);
     }

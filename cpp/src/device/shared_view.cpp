@@ -1,4 +1,4 @@
-#include <rapidsmpf/device/shared_view.hpp>
+#include <rapidsmpf/device/detail/shared_view.hpp>
 
 #include <cerrno>
 #include <map>

@@ -1,4 +1,4 @@
-#include <rapidsmpf/exchange/announced_frame.hpp>
+#include "exchange/announced_frame.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,10 +1,11 @@
-#include <rapidsmpf/exchange/bundle.hpp>
+#include "exchange/bundle.hpp"
 
 #include <algorithm>
 #include <cstring>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/transfer.hpp>
+
+#include "exchange/transfer.hpp"
 
 namespace rapidsmpf::exchange {
 

@@ -1,4 +1,4 @@
-#include <rapidsmpf/exchange/bundle_listing.hpp>
+#include "exchange/bundle_listing.hpp"
 
 #include <cstring>
 

@@ -1,15 +1,15 @@
-#include <rapidsmpf/exchange/device_peer_memory.hpp>
+#include "exchange/device_peer_memory.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <utility>
 
-#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/statistic_names.hpp>
 
-#include "peer_writers.hpp"
+#include "exchange/peer_writers.hpp"
 
 namespace rapidsmpf::exchange {
 

@@ -1,7 +1,7 @@
 // Which of the frames that are on their way to a peer have ended.
 #pragma once
 
-#include <rapidsmpf/exchange/transport.hpp>
+#include "exchange/transport.hpp"
 
 namespace rapidsmpf::exchange::detail {
 

@@ -1,13 +1,14 @@
-#include <rapidsmpf/exchange/hub.hpp>
+#include <rapidsmpf/exchange/detail/hub.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
-#include <rapidsmpf/communicator/departures.hpp>
+#include <rapidsmpf/communicator/detail/departures.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/operation.hpp>
-#include <rapidsmpf/exchange/wire.hpp>
+#include <rapidsmpf/exchange/detail/operation.hpp>
+
+#include "exchange/wire.hpp"
 
 namespace rapidsmpf::exchange {
 

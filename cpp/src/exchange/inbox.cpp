@@ -1,11 +1,12 @@
-#include <rapidsmpf/exchange/inbox.hpp>
+#include "exchange/inbox.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/transfer.hpp>
+
+#include "exchange/transfer.hpp"
 
 namespace rapidsmpf::exchange {
 

@@ -1,11 +1,12 @@
-#include <rapidsmpf/exchange/links.hpp>
+#include "exchange/links.hpp"
 
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
-#include <rapidsmpf/exchange/device_peer_memory.hpp>
-#include <rapidsmpf/exchange/peer_memory.hpp>
+
+#include "exchange/device_peer_memory.hpp"
+#include "exchange/peer_memory.hpp"
 
 namespace rapidsmpf::exchange {
 

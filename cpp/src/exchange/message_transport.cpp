@@ -1,10 +1,11 @@
-#include <rapidsmpf/exchange/message_transport.hpp>
+#include "exchange/message_transport.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include <rapidsmpf/core/statistic_names.hpp>
-#include <rapidsmpf/exchange/transfer.hpp>
+
+#include "exchange/transfer.hpp"
 
 namespace rapidsmpf::exchange {
 

@@ -1,12 +1,12 @@
 // What users of an operation call; operation_wait.cpp is how they wait, operation_progress.cpp what the progress thread does.
-#include <rapidsmpf/exchange/operation.hpp>
+#include <rapidsmpf/exchange/detail/operation.hpp>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/hub.hpp>
+#include <rapidsmpf/exchange/detail/hub.hpp>
 
 namespace rapidsmpf::exchange {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/operation.hpp>
+#include <rapidsmpf/exchange/detail/operation.hpp>
 
 namespace rapidsmpf::exchange {
 

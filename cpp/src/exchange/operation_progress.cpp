@@ -4,8 +4,8 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/hub.hpp>
-#include <rapidsmpf/exchange/operation.hpp>
+#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation.hpp>
 
 namespace rapidsmpf::exchange {
 

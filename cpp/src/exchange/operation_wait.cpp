@@ -4,7 +4,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
-#include <rapidsmpf/exchange/operation.hpp>
+#include <rapidsmpf/exchange/detail/operation.hpp>
 
 namespace rapidsmpf::exchange {
 

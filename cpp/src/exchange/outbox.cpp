@@ -1,13 +1,13 @@
-#include <rapidsmpf/exchange/outbox.hpp>
+#include "exchange/outbox.hpp"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/bundle.hpp>
 
-#include "ended_frames.hpp"
+#include "exchange/bundle.hpp"
+#include "exchange/ended_frames.hpp"
 
 namespace rapidsmpf::exchange {
 

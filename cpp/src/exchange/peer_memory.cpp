@@ -1,4 +1,4 @@
-#include <rapidsmpf/exchange/peer_memory.hpp>
+#include "exchange/peer_memory.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -7,10 +7,10 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/statistic_names.hpp>
-#include <rapidsmpf/device/stream_copy.hpp>
-#include <rapidsmpf/exchange/transfer.hpp>
+#include <rapidsmpf/device/detail/stream_copy.hpp>
 
-#include "peer_writers.hpp"
+#include "exchange/peer_writers.hpp"
+#include "exchange/transfer.hpp"
 
 namespace rapidsmpf::exchange {
 

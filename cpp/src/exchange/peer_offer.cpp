@@ -1,4 +1,4 @@
-#include "peer_offer.hpp"
+#include "exchange/peer_offer.hpp"
 
 #include <cstring>
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include <rapidsmpf/device/shared_memory.hpp>
+#include <rapidsmpf/device/detail/shared_memory.hpp>
 
 namespace rapidsmpf::exchange::detail {
 

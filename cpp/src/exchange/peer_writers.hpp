@@ -11,11 +11,11 @@
 #include <vector>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/device/shared_memory.hpp>
-#include <rapidsmpf/device/shared_view.hpp>
-#include <rapidsmpf/exchange/transport.hpp>
+#include <rapidsmpf/device/detail/shared_memory.hpp>
+#include <rapidsmpf/device/detail/shared_view.hpp>
 
-#include "peer_offer.hpp"
+#include "exchange/peer_offer.hpp"
+#include "exchange/transport.hpp"
 
 namespace rapidsmpf::exchange::detail {
 

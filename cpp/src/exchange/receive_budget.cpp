@@ -1,4 +1,4 @@
-#include <rapidsmpf/exchange/receive_budget.hpp>
+#include "exchange/receive_budget.hpp"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
-#include <rapidsmpf/exchange/refusal.hpp>
+#include "exchange/refusal.hpp"
 
 #include <algorithm>
 
-#include <rapidsmpf/exchange/hub.hpp>
+#include <rapidsmpf/exchange/detail/hub.hpp>
 
 namespace rapidsmpf::exchange {
 

@@ -1,4 +1,4 @@
-#include <rapidsmpf/exchange/transfer.hpp>
+#include "exchange/transfer.hpp"
 
 #include <array>
 

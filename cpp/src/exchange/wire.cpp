@@ -1,4 +1,4 @@
-#include <rapidsmpf/exchange/wire.hpp>
+#include "exchange/wire.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "budget.hpp"
+#include "memory/budget.hpp"
 
 #include <algorithm>
 

@@ -9,13 +9,14 @@
 #include <rapidsmpf/core/option_table.hpp>
 #include <rapidsmpf/core/statistic_names.hpp>
 #include <rapidsmpf/memory/available_memory.hpp>
+#include <rapidsmpf/memory/detail/placements.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 #include <rapidsmpf/memory/memory_resource.hpp>
 #include <rapidsmpf/memory/pinned_memory_resource.hpp>
 
-#include "arbiter.hpp"
-#include "budget.hpp"
-#include "spill_registry.hpp"
+#include "memory/budget.hpp"
+#include "memory/spill/arbiter.hpp"
+#include "memory/spill/spill_registry.hpp"
 
 namespace rapidsmpf {
 
@@ -83,7 +84,8 @@ BufferResource::BufferResource(Settings settings)
       disk_limit_{settings.limits[static_cast<std::size_t>(MemoryType::DISK)]},
       registry_{std::make_unique<detail::SpillRegistry>()},
       arbiter_{std::make_shared<detail::Arbiter>(settings.periodic_spill_check)},
-      disk_{std::move(settings.disk)} {
+      disk_{std::move(settings.disk)},
+      placements_{std::make_unique<Placements>()} {
     RAPIDSMPF_EXPECTS(
         0 < settings.low_water && settings.low_water <= settings.high_water && settings.high_water <= 1,
         "the marks of spilling must be 0 < low_water <= high_water <= 1, not "

@@ -1,4 +1,4 @@
-#include <rapidsmpf/memory/placements.hpp>
+#include <rapidsmpf/memory/detail/placements.hpp>
 
 #include <utility>
 

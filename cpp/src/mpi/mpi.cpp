@@ -10,14 +10,14 @@
 
 #include <mpi.h>
 
-#include <rapidsmpf/bootstrap/hosted.hpp>
-#include <rapidsmpf/communicator/lifetime.hpp>
+#include <rapidsmpf/bootstrap/detail/hosted.hpp>
+#include <rapidsmpf/communicator/detail/lifetime.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/logger.hpp>
 #include <rapidsmpf/core/option_table.hpp>
 
-#include "mpi_check.hpp"
-#include "mpi_communicator.hpp"
+#include "mpi/mpi_check.hpp"
+#include "mpi/mpi_communicator.hpp"
 
 namespace rapidsmpf {
 

@@ -1,16 +1,16 @@
-#include "mpi_communicator.hpp"
+#include "mpi/mpi_communicator.hpp"
 
 #include <exception>
 #include <utility>
 
 #include <unistd.h>
 
+#include <rapidsmpf/core/detail/host_name.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/host_name.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/mpi/mpi.hpp>
 
-#include "mpi_check.hpp"
+#include "mpi/mpi_check.hpp"
 
 namespace rapidsmpf::detail {
 

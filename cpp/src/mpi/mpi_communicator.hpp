@@ -12,12 +12,12 @@
 #include <mpi.h>
 
 #include <rapidsmpf/communicator/communicator.hpp>
-#include <rapidsmpf/communicator/departures.hpp>
+#include <rapidsmpf/communicator/detail/departures.hpp>
+#include <rapidsmpf/communicator/detail/trouble.hpp>
 #include <rapidsmpf/communicator/liveness.hpp>
-#include <rapidsmpf/communicator/trouble.hpp>
 
-#include "mpi_transport.hpp"
-#include "poll_pace.hpp"
+#include "mpi/mpi_transport.hpp"
+#include "mpi/poll_pace.hpp"
 
 namespace rapidsmpf::detail {
 

@@ -1,13 +1,13 @@
-#include "mpi_transport.hpp"
+#include "mpi/mpi_transport.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 
-#include "mpi_check.hpp"
+#include "mpi/mpi_check.hpp"
 
 namespace rapidsmpf::detail {
 

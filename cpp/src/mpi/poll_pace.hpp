@@ -14,8 +14,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/file_descriptor.hpp>
 
 namespace rapidsmpf::detail {
 

@@ -8,10 +8,10 @@
 #include <rapidsmpf/table/host_copy.hpp>
 #include <rapidsmpf/table/partition.hpp>
 
-#include "concat_fixed.hpp"
-#include "device_table.hpp"
-#include "packed_format.hpp"
-#include "packer.hpp"
+#include "table/gpu/device_table.hpp"
+#include "table/host/concat_fixed.hpp"
+#include "table/host/packer.hpp"
+#include "table/packed/packed_format.hpp"
 
 namespace rapidsmpf {
 

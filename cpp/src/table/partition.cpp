@@ -9,15 +9,16 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/table/hash.hpp>
+#include <rapidsmpf/memory/detail/placements.hpp>
 
-#include "block_sort.hpp"
-#include "column_access.hpp"
-#include "device_table.hpp"
-#include "packer.hpp"
-#include "partition_fixed.hpp"
-#include "row_hasher.hpp"
-#include "scratch.hpp"
+#include "table/gpu/device_table.hpp"
+#include "table/host/block_sort.hpp"
+#include "table/host/column_access.hpp"
+#include "table/host/hash.hpp"
+#include "table/host/packer.hpp"
+#include "table/host/partition_fixed.hpp"
+#include "table/host/row_hasher.hpp"
+#include "table/host/scratch.hpp"
 
 namespace rapidsmpf {
 

@@ -1,4 +1,4 @@
-#include <rapidsmpf/topology/cpus.hpp>
+#include <rapidsmpf/topology/detail/cpus.hpp>
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include <rapidsmpf/topology/json.hpp>
+#include <rapidsmpf/topology/detail/json.hpp>
 
 #include <array>
 #include <cstdio>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <rapidsmpf/topology/binding.hpp>
-#include <rapidsmpf/topology/cpus.hpp>
+#include <rapidsmpf/topology/detail/cpus.hpp>
 
 namespace rapidsmpf::topology {
 

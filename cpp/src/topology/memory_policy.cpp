@@ -1,4 +1,4 @@
-#include <rapidsmpf/topology/memory_policy.hpp>
+#include <rapidsmpf/topology/detail/memory_policy.hpp>
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include <rapidsmpf/topology/nvml.hpp>
+#include <rapidsmpf/topology/detail/nvml.hpp>
 
 #include <algorithm>
 #include <array>

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <tuple>
 
-#include <rapidsmpf/topology/cpus.hpp>
+#include <rapidsmpf/topology/detail/cpus.hpp>
 
 namespace rapidsmpf::topology {
 

@@ -14,9 +14,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <rapidsmpf/bootstrap/node_protocol.hpp>
-#include <rapidsmpf/bootstrap/server.hpp>
-#include <rapidsmpf/bootstrap/socket.hpp>
+#include <rapidsmpf/bootstrap/detail/node_protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/server.hpp>
+#include <rapidsmpf/bootstrap/detail/socket.hpp>
 
 namespace rapidsmpf::bootstrap {
 namespace {

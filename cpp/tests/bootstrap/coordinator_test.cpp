@@ -1,5 +1,5 @@
 // The coordinator's server and clients in one process.
-#include <rapidsmpf/bootstrap/coordinator.hpp>
+#include "bootstrap/coordinator.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -16,9 +16,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <rapidsmpf/bootstrap/server.hpp>
+#include <rapidsmpf/bootstrap/detail/server.hpp>
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/file_descriptor.hpp>
 
 namespace rapidsmpf::bootstrap {
 namespace {

@@ -1,8 +1,8 @@
-#include <rapidsmpf/bootstrap/protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/protocol.hpp>
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/bootstrap/node_protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/node_protocol.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::bootstrap {

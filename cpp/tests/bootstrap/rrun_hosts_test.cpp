@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <rapidsmpf/bootstrap/protocol.hpp>
-#include <rapidsmpf/bootstrap/socket.hpp>
+#include <rapidsmpf/bootstrap/detail/protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/socket.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 #include "bootstrap/rrun_support.hpp"

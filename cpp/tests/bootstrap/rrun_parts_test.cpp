@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <rapidsmpf/bootstrap/protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/protocol.hpp>
 
 #include "rrun/host.hpp"
 #include "rrun/meeting_place.hpp"

@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-#include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 
 namespace rapidsmpf::test {
 

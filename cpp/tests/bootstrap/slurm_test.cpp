@@ -1,5 +1,5 @@
 // What Slurm's variables mean.
-#include <rapidsmpf/bootstrap/slurm.hpp>
+#include <rapidsmpf/bootstrap/detail/slurm.hpp>
 
 #include <cstdlib>
 #include <map>

@@ -11,10 +11,10 @@
 #include <ucxx/api.h>
 
 #include <rapidsmpf/bootstrap/bootstrap.hpp>
-#include <rapidsmpf/bootstrap/coordinator.hpp>
 #include <rapidsmpf/bootstrap/join.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
+#include "bootstrap/coordinator.hpp"
 #include "bootstrap/ranks.hpp"
 
 namespace rapidsmpf {

@@ -6,8 +6,8 @@
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/communicator/single.hpp>
 #include <rapidsmpf/communicator/split.hpp>
-#include <rapidsmpf/device/shared_memory.hpp>
-#include <rapidsmpf/exchange/hub.hpp>
+#include <rapidsmpf/device/detail/shared_memory.hpp>
+#include <rapidsmpf/exchange/detail/hub.hpp>
 
 #include "coll/allreduce_suite.hpp"
 #include "coll/lifetime_suite.hpp"
@@ -242,7 +242,7 @@ TEST_P(FailureByKind, MemoryOfInterruptedOperationsComesBack) {
     EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 0);
     EXPECT_EQ(br->memory_reserved(MemoryType::DEVICE), 0);
     EXPECT_EQ(br->spill_manager().spill(1), 0U);
-    EXPECT_EQ(device::SharedMemory::quarantined(), 0U);  // nobody writes any more
+    EXPECT_EQ(device::SharedMemory::quarantined_for_testing(), 0U);  // nobody writes any more
 }
 
 // The last handle of a communicator goes right after the insertions: the chunks still arrive.

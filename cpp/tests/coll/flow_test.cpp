@@ -15,7 +15,7 @@
 #include <rapidsmpf/coll/barrier.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
 #include <rapidsmpf/communicator/loopback.hpp>
-#include <rapidsmpf/exchange/hub.hpp>
+#include <rapidsmpf/exchange/detail/hub.hpp>
 
 #include "coll/loopback_ranks.hpp"
 #include "coll/shuffler_suite.hpp"

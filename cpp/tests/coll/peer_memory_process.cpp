@@ -14,7 +14,7 @@
 
 #include <rapidsmpf/bootstrap/bootstrap.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
-#include <rapidsmpf/device/shared_memory.hpp>
+#include <rapidsmpf/device/detail/shared_memory.hpp>
 
 #include "coll/suite_support.hpp"
 
@@ -91,7 +91,7 @@ std::string kill() {
     auto const comm = bootstrap::create_ucxx_comm();
     (void)exchange(comm);
     auto const br = BufferResource::make();
-    auto const used = SharedMemory::used() - SharedMemory::quarantined();
+    auto const used = SharedMemory::used() - SharedMemory::quarantined_for_testing();
     coll::Shuffler shuffler{comm, 2, 2, br};
     try {
         if (comm->rank() == 1) {
@@ -104,7 +104,7 @@ std::string kill() {
     }
     shuffler.shutdown();
     // The other process is gone: what it was given to write to comes back.
-    while (SharedMemory::quarantined() > 0 || SharedMemory::used() > used
+    while (SharedMemory::quarantined_for_testing() > 0 || SharedMemory::used() > used
            || br->memory_used(MemoryType::DEVICE) > 0) {
         std::this_thread::yield();
     }

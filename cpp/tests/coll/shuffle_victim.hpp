@@ -26,7 +26,7 @@
 #include <rapidsmpf/coll/barrier.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/hub.hpp>
+#include <rapidsmpf/exchange/detail/hub.hpp>
 
 #include "bootstrap/ranks.hpp"
 #include "coll/suite_support.hpp"

@@ -10,6 +10,7 @@
 #include <rapidsmpf/coll/allgather.hpp>
 #include <rapidsmpf/coll/barrier.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
+#include <rapidsmpf/memory/detail/placements.hpp>
 
 #include "coll/suite_support.hpp"
 

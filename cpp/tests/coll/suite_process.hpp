@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include <rapidsmpf/exchange/hub.hpp>
+#include <rapidsmpf/exchange/detail/hub.hpp>
 
 #include "coll/suite_support.hpp"
 
@@ -29,7 +29,7 @@ inline std::vector<Body> chosen(std::vector<std::string> const& names) {
 inline void all_are_closed(std::shared_ptr<Communicator> const& comm) {
     auto const hub = exchange::Hub::of(*comm);
     auto const deadline = std::chrono::steady_clock::now() + patience;
-    while (hub->open_operations() > 0) {
+    while (hub->open_operations_for_testing() > 0) {
         SUITE_CHECK(std::chrono::steady_clock::now() < deadline);
         std::this_thread::yield();
     }

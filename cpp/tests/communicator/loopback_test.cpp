@@ -158,7 +158,7 @@ TEST(Loopback, TheDeadAreReportedToAll) {
         }
         EXPECT_EQ(cluster[rank]->failure()->rank, 1);
     }
-    EXPECT_EQ(cluster.messages_sent(1), 2U);
+    EXPECT_EQ(cluster.messages_sent_for_testing(1), 2U);
 }
 
 // As the capture of a function that is done: the end, which needs that thread, is another's business.

@@ -1,4 +1,4 @@
-#include "../../src/communicator/ucxx_address.hpp"
+#include "communicator/ucxx_address.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "../../src/communicator/ucxx_control.hpp"
+#include "communicator/ucxx_control.hpp"
 
 #include <array>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include <rapidsmpf/core/callback_gate.hpp>
+#include <rapidsmpf/core/detail/callback_gate.hpp>
 
 #include <atomic>
 #include <latch>

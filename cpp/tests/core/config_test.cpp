@@ -9,8 +9,9 @@
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/core/crc32.hpp>
 #include <rapidsmpf/core/error.hpp>
+
+#include "core/crc32.hpp"
 
 namespace rapidsmpf::config {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 
 namespace rapidsmpf {
 namespace {

@@ -8,9 +8,10 @@
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/core/crc32.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/statistics.hpp>
+
+#include "core/crc32.hpp"
 
 namespace rapidsmpf {
 namespace {

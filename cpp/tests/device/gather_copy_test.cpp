@@ -1,5 +1,5 @@
 // The plan of a gather copy, carried out on the host; and the kernel, where there is a GPU.
-#include <rapidsmpf/device/gather_copy.hpp>
+#include <rapidsmpf/device/detail/gather_copy.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 #include <rapidsmpf/device/device.hpp>
 
-#include "../../src/device/gather_plan.hpp"
+#include "device/gather_plan.hpp"
 
 namespace rapidsmpf {
 namespace {

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <rapidsmpf/device/shared_memory.hpp>
+#include <rapidsmpf/device/detail/shared_memory.hpp>
 
 #include "sanitized.hpp"
 

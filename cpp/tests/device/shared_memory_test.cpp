@@ -1,4 +1,4 @@
-#include <rapidsmpf/device/shared_memory.hpp>
+#include <rapidsmpf/device/detail/shared_memory.hpp>
 
 #include <algorithm>
 #include <array>
@@ -18,8 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <rapidsmpf/device/detail/shared_view.hpp>
 #include <rapidsmpf/device/device.hpp>
-#include <rapidsmpf/device/shared_view.hpp>
 
 namespace rapidsmpf::device {
 namespace {
@@ -41,14 +41,14 @@ class SharedMemoryTest : public testing::Test {
   protected:
     SharedMemoryTest() {
         SharedMemory::trim(0);
-        before_ = SharedMemory::cache_limit();
-        SharedMemory::set_cache_limit(64 * MiB);
+        before_ = SharedMemory::cache_limit_for_testing();
+        SharedMemory::set_cache_limit_for_testing(64 * MiB);
         used_ = SharedMemory::used();
     }
     ~SharedMemoryTest() override {
         EXPECT_EQ(SharedMemory::used(), used_);
         SharedMemory::trim(0);
-        SharedMemory::set_cache_limit(before_);
+        SharedMemory::set_cache_limit_for_testing(before_);
     }
     [[nodiscard]] std::size_t used() const { return SharedMemory::used() - used_; }
 
@@ -107,7 +107,7 @@ TEST_F(SharedMemoryTest, TrimmingGivesThePagesBack) {
 }
 
 TEST_F(SharedMemoryTest, WhatIsKeptIsBounded) {
-    SharedMemory::set_cache_limit(4 * MiB);
+    SharedMemory::set_cache_limit_for_testing(4 * MiB);
     std::vector<std::shared_ptr<SharedBlock>> blocks;
     for (int i = 0; i < 8; ++i) {
         blocks.push_back(memory.allocate(MiB));
@@ -118,7 +118,7 @@ TEST_F(SharedMemoryTest, WhatIsKeptIsBounded) {
 }
 
 TEST_F(SharedMemoryTest, WhatWasKeptLongestGoesFirst) {
-    SharedMemory::set_cache_limit(8 * MiB);
+    SharedMemory::set_cache_limit_for_testing(8 * MiB);
     std::vector<std::shared_ptr<SharedBlock>> blocks;
     for (int i = 0; i < 64; ++i) {
         blocks.push_back(memory.allocate(64 * KiB));
@@ -147,11 +147,11 @@ TEST_F(SharedMemoryTest, AQuarantinedBlockIsNotHandedOut) {
     auto block = memory.allocate(MiB);
     auto const offset = block->offset();
     memory.quarantine(std::move(block), [&safe] { return safe; });
-    EXPECT_EQ(SharedMemory::quarantined(), MiB);
+    EXPECT_EQ(SharedMemory::quarantined_for_testing(), MiB);
     EXPECT_EQ(used(), MiB);
     EXPECT_NE(memory.allocate(MiB)->offset(), offset);
     safe = true;
-    EXPECT_EQ(SharedMemory::quarantined(), 0U);
+    EXPECT_EQ(SharedMemory::quarantined_for_testing(), 0U);
     EXPECT_EQ(used(), 0U);
 }
 

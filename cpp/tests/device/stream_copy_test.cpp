@@ -1,4 +1,4 @@
-#include <rapidsmpf/device/stream_copy.hpp>
+#include <rapidsmpf/device/detail/stream_copy.hpp>
 
 #include <algorithm>
 #include <array>

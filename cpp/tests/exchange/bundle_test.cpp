@@ -1,4 +1,4 @@
-#include <rapidsmpf/exchange/bundle.hpp>
+#include "exchange/bundle.hpp"
 
 #include <numeric>
 #include <random>

@@ -1,6 +1,6 @@
 // Peer memory in regions, as GPUs have it, over memory of the host: what is granted where, regions that are made later, and
 // what becomes of a block that was granted and not written.
-#include <rapidsmpf/exchange/device_peer_memory.hpp>
+#include "exchange/device_peer_memory.hpp"
 
 #include <cstring>
 #include <deque>

@@ -1,4 +1,4 @@
-#include "../../src/exchange/ended_frames.hpp"
+#include "exchange/ended_frames.hpp"
 
 #include <list>
 #include <memory>

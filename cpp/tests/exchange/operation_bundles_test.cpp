@@ -5,8 +5,8 @@
 
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/hub.hpp>
-#include <rapidsmpf/exchange/operation.hpp>
+#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation.hpp>
 
 #include "about_the_cpu.hpp"
 

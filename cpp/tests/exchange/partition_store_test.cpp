@@ -1,4 +1,4 @@
-#include <rapidsmpf/exchange/partition_store.hpp>
+#include "exchange/partition_store.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Peer memory with one side played by hand: who may write where, when, and what becomes of a block that was granted and
 // not written.
-#include <rapidsmpf/exchange/peer_memory.hpp>
+#include "exchange/peer_memory.hpp"
 
 #include <cstring>
 #include <optional>
@@ -11,8 +11,8 @@
 
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/hub.hpp>
-#include <rapidsmpf/exchange/operation.hpp>
+#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation.hpp>
 
 #include "about_the_cpu.hpp"
 
@@ -341,7 +341,7 @@ TEST_F(PeerMemoryTest, AnAbandonedFrameGivesItsBlocksBack) {
     while (SharedMemory::used() >= used) {
         std::this_thread::yield();
     }
-    EXPECT_EQ(SharedMemory::quarantined(), 0U);
+    EXPECT_EQ(SharedMemory::quarantined_for_testing(), 0U);
 }
 
 // After a failure nobody listens: whether the peer still writes shows in its memory only.
@@ -351,7 +351,7 @@ TEST_F(PeerMemoryTest, ABlockIsOutOfUseUntilThePeerWritesNoMore) {
     auto const place = hear().grants.at(0).places.at(0);
     cluster.kill(1, "killed by the test");
     EXPECT_THROW(operation->wait_on(0, patience), RankFailedError);
-    while (SharedMemory::quarantined() == 0) {
+    while (SharedMemory::quarantined_for_testing() == 0) {
         std::this_thread::yield();
     }
     EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 0);  // it is not theirs any more
@@ -364,7 +364,7 @@ TEST_F(PeerMemoryTest, ABlockIsOutOfUseUntilThePeerWritesNoMore) {
     }
     others.clear();
     mine->close();
-    EXPECT_EQ(SharedMemory::quarantined(), 0U);
+    EXPECT_EQ(SharedMemory::quarantined_for_testing(), 0U);
 }
 
 TEST_F(PeerMemoryTest, AfterAFailureItShowsThatItWritesNoMore) {
@@ -383,10 +383,10 @@ TEST_F(PeerMemoryTest, AfterAFailureItShowsThatItWritesNoMore) {
     auto landing = mine->grant(lane(), frame, memory);
     ASSERT_NE(landing, nullptr);
     landing.reset();
-    EXPECT_GT(SharedMemory::quarantined(), 0U);
+    EXPECT_GT(SharedMemory::quarantined_for_testing(), 0U);
     cluster.kill(1, "killed by the test");
     mine->close();
-    while (SharedMemory::quarantined() > 0) {
+    while (SharedMemory::quarantined_for_testing() > 0) {
         std::this_thread::yield();
     }
 }

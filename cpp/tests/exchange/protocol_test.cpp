@@ -8,9 +8,10 @@
 
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/hub.hpp>
-#include <rapidsmpf/exchange/operation.hpp>
-#include <rapidsmpf/exchange/wire.hpp>
+#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation.hpp>
+
+#include "exchange/wire.hpp"
 
 namespace rapidsmpf::exchange {
 namespace {
@@ -206,11 +207,11 @@ TEST(SharedChunk, WhatIsBeingSentIsNotSpilled) {
     operation->insert_for_all(0, PackedData{{1}, br->allocate(MemoryType::DEVICE, 100'000)});
     MessageWriter grant{7};
     grant.grants(1);
-    while (cluster.messages_sent(0) < 2) {  // announced to both
+    while (cluster.messages_sent_for_testing(0) < 2) {  // announced to both
         std::this_thread::yield();
     }
     (void)cluster[1]->send(std::move(grant).take(), 0, control);
-    while (cluster.messages_sent(0) < 3) {  // with the transport
+    while (cluster.messages_sent_for_testing(0) < 3) {  // with the transport
         std::this_thread::yield();
     }
     EXPECT_EQ(operation->spill(1), 0U);

@@ -1,5 +1,5 @@
 // A busy thread and others take turns: each has the mutex by itself, and nobody waits for ever.
-#include <rapidsmpf/exchange/turns.hpp>
+#include "exchange/turns.hpp"
 
 #include <thread>
 #include <vector>

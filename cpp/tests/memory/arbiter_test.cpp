@@ -11,11 +11,11 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
-#include <rapidsmpf/memory/disk_faults.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 #include <rapidsmpf/memory/spillable_buffer.hpp>
 
 #include "about_the_cpu.hpp"
+#include "memory/disk/disk_faults.hpp"
 
 namespace rapidsmpf {
 namespace {
@@ -161,7 +161,7 @@ TEST(Arbiter, AFailingDiskFailsWhoNeedsTheMemoryAndNobodyElse) {
     auto const faults = std::make_shared<DiskFaults>();
     faults->fail_randomly(DiskCall::write, 1, ENOSPC);
     DiskSpace::Settings disk;
-    disk.faults = faults;
+    disk.faults_for_testing = faults;
     settings.disk = DiskSpace::make(std::move(disk));
     settings.limits[2] = 0;
     auto const br = BufferResource::make(std::move(settings));

@@ -20,6 +20,7 @@
 #include <rapidsmpf/memory/disk_space.hpp>
 
 #include "disk_support.hpp"
+#include "memory/disk/disk_faults.hpp"
 
 namespace rapidsmpf {
 namespace {
@@ -37,7 +38,7 @@ class DiskFailure : public testing::Test {
     [[nodiscard]] std::shared_ptr<DiskSpace> make(std::filesystem::path directory) const {
         DiskSpace::Settings settings;
         settings.directory = std::move(directory);
-        settings.faults = faults_;
+        settings.faults_for_testing = faults_;
         return DiskSpace::make(std::move(settings));
     }
     // Writing fails with a message that names place, amount and reason; then the disk is well again.
@@ -225,7 +226,7 @@ TEST_F(DiskFailure, FullFileSystem) {
     on_small_file_system(folder_.path(), *faults_, [&] {
         DiskSpace::Settings settings;
         settings.directory = folder_.path();
-        settings.faults = faults_;
+        settings.faults_for_testing = faults_;
         settings.keep_free = 0;  // the file grows by what is needed only
         auto const space = DiskSpace::make(std::move(settings));
         auto first = space->write(bytes_.all());
@@ -294,16 +295,16 @@ class Killed : public testing::TestWithParam<Naming> {
     [[noreturn]] static void write_and_be_killed(Naming naming) {
         std::filesystem::path const folder = std::getenv(variable);
         DiskSpace::Settings settings;
-        settings.faults = std::make_shared<DiskFaults>();
+        settings.faults_for_testing = std::make_shared<DiskFaults>();
         if (naming == Naming::default_folder) {
             ::setenv("TMPDIR", folder.c_str(), 1);
         } else {
             settings.directory = folder;
         }
         if (naming == Naming::unlinked) {
-            settings.faults->fail(DiskCall::open, 1, 1, EOPNOTSUPP);
+            settings.faults_for_testing->fail(DiskCall::open, 1, 1, EOPNOTSUPP);
         }
-        auto const faults = settings.faults;
+        auto const faults = settings.faults_for_testing;
         auto const space = DiskSpace::make(std::move(settings));
         TestBytes const bytes{6 * MiB};
         auto const kept = space->write(bytes.all());

@@ -20,6 +20,7 @@
 #include <rapidsmpf/core/error.hpp>
 
 #include "disk_support.hpp"
+#include "memory/disk/disk_faults.hpp"
 
 namespace rapidsmpf {
 namespace {
@@ -41,7 +42,7 @@ class DiskSpaceTest : public testing::Test {
     [[nodiscard]] DiskSpace::Settings settings() const {
         DiskSpace::Settings settings;
         settings.directory = folder_.path();
-        settings.faults = faults_;
+        settings.faults_for_testing = faults_;
         settings.statistics = statistics_;
         return settings;
     }
@@ -214,7 +215,7 @@ TEST_F(DiskSpaceTest, GivesSpaceBackToTheFileSystem) {
     auto const middle = std::move(extents[5]);
     extents.clear();
     auto const after = space->write(bytes.all().first(1));
-    EXPECT_LE(space->kept_free(), static_cast<std::int64_t>(2 * MiB));
+    EXPECT_LE(space->kept_free_for_testing(), static_cast<std::int64_t>(2 * MiB));
     EXPECT_LE(bytes_on_disk(folder_.path()), static_cast<std::int64_t>(5 * MiB));
     EXPECT_TRUE(equal(read_all(middle), bytes.all()));
     EXPECT_TRUE(equal(read_all(last), bytes.all()));

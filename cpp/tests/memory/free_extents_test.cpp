@@ -1,4 +1,4 @@
-#include "../../src/memory/free_extents.hpp"
+#include "memory/disk/free_extents.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -19,13 +19,13 @@
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/core/crc32c.hpp>
+#include <rapidsmpf/core/detail/crc32c.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
-#include <rapidsmpf/memory/disk_faults.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 #include <rapidsmpf/memory/spillable_buffer.hpp>
 
+#include "memory/disk/disk_faults.hpp"
 #include "sanitized.hpp"
 
 namespace rapidsmpf {
@@ -53,7 +53,7 @@ class Stress {
     Stress() {
         faults_ = std::make_shared<DiskFaults>(7);
         DiskSpace::Settings disk;
-        disk.faults = faults_;
+        disk.faults_for_testing = faults_;
         BufferResource::Settings settings;
         settings.disk = DiskSpace::make(std::move(disk));
         if (sanitized) {

@@ -11,10 +11,10 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
-#include <rapidsmpf/memory/disk_faults.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 
 #include "about_the_cpu.hpp"
+#include "memory/disk/disk_faults.hpp"
 
 namespace rapidsmpf {
 namespace {
@@ -25,7 +25,7 @@ class SpillableBufferTest : public ::testing::Test {
   protected:
     SpillableBufferTest() {
         DiskSpace::Settings disk;
-        disk.faults = faults;
+        disk.faults_for_testing = faults;
         BufferResource::Settings settings;
         settings.limits[2] = 0;  // to disk, also on a machine with a GPU
         settings.disk = DiskSpace::make(std::move(disk));

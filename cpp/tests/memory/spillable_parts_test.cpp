@@ -1,4 +1,4 @@
-#include <rapidsmpf/memory/spillable_parts.hpp>
+#include <rapidsmpf/memory/detail/spillable_parts.hpp>
 
 #include <cerrno>
 #include <memory>
@@ -11,10 +11,10 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
-#include <rapidsmpf/memory/disk_faults.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 
 #include "about_the_cpu.hpp"
+#include "memory/disk/disk_faults.hpp"
 
 namespace rapidsmpf {
 namespace {
@@ -27,7 +27,7 @@ class SpillablePartsTest : public ::testing::Test {
   protected:
     SpillablePartsTest() {
         DiskSpace::Settings space;
-        space.faults = faults;
+        space.faults_for_testing = faults;
         BufferResource::Settings settings;
         settings.disk = DiskSpace::make(std::move(space));
         br = BufferResource::make(std::move(settings));

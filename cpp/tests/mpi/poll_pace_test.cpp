@@ -1,4 +1,4 @@
-#include "../../src/mpi/poll_pace.hpp"
+#include "mpi/poll_pace.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>

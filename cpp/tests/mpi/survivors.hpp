@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/file_descriptor.hpp>
 
 namespace rapidsmpf::test {
 

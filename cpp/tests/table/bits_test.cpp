@@ -1,4 +1,4 @@
-#include "../../src/table/bits.hpp"
+#include "table/host/bits.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "../../src/table/block_sort.hpp"
+#include "table/host/block_sort.hpp"
 
 #include <algorithm>
 #include <cstdint>

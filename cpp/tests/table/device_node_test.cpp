@@ -1,5 +1,5 @@
 // What the kernels compute with, run on the host: the flat form of a table and its hash.
-#include "../../src/table/device_node.hpp"
+#include "table/gpu/device_node.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -8,9 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/table/hash.hpp>
-
 #include "random_table_support.hpp"
+#include "table/host/hash.hpp"
 
 namespace rapidsmpf::detail {
 namespace {

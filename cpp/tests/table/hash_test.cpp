@@ -1,4 +1,4 @@
-#include <rapidsmpf/table/hash.hpp>
+#include "table/host/hash.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "../../src/table/line_scatter.hpp"
+#include "table/host/line_scatter.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "../../src/table/packed_layout.hpp"
+#include "table/packed/packed_layout.hpp"
 
 namespace rapidsmpf::detail {
 namespace {

@@ -1,5 +1,5 @@
 // Metadata that no packer writes, with a checksum that is right.
-#include "../../src/table/packed_format.hpp"
+#include "table/packed/packed_format.hpp"
 
 #include <array>
 #include <cstdint>

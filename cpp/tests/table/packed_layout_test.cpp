@@ -1,5 +1,5 @@
 // What the host plans and the GPU computes, as far as the host can run it.
-#include "../../src/table/packed_layout.hpp"
+#include "table/packed/packed_layout.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 #include <rapidsmpf/table/partition.hpp>
 
-#include "../../src/table/device_bytes.hpp"
-#include "../../src/table/device_node.hpp"
-#include "../../src/table/join_kernels.hpp"
-#include "../../src/table/row_space.hpp"
 #include "random_table_support.hpp"
+#include "table/gpu/concat_kernels.hpp"
+#include "table/gpu/device_bytes.hpp"
+#include "table/gpu/device_node.hpp"
+#include "table/gpu/row_space.hpp"
 
 namespace rapidsmpf::detail {
 namespace {

@@ -1,6 +1,6 @@
 // What tables of ordinary size do not reach: view columns that need more than one data buffer, for which packing
 // allows 2 GiB each. Here it allows a hundred bytes.
-#include "../../src/table/packer.hpp"
+#include "table/host/packer.hpp"
 
 #include <memory>
 #include <string>

@@ -9,11 +9,11 @@
 #include <gtest/gtest.h>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/table/hash.hpp>
 #include <rapidsmpf/table/host_copy.hpp>
 #include <rapidsmpf/table/partition.hpp>
 
 #include "random_table_support.hpp"
+#include "table/host/hash.hpp"
 
 namespace rapidsmpf {
 namespace {

@@ -14,12 +14,13 @@
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/core/crc32c.hpp>
+#include <rapidsmpf/core/detail/crc32c.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/table/hash.hpp>
+#include <rapidsmpf/memory/detail/placements.hpp>
 
 #include "about_the_cpu.hpp"
 #include "random_table_support.hpp"
+#include "table/host/hash.hpp"
 
 namespace rapidsmpf {
 namespace {

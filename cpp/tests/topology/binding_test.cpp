@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/topology/cpus.hpp>
-#include <rapidsmpf/topology/memory_policy.hpp>
+#include <rapidsmpf/topology/detail/cpus.hpp>
+#include <rapidsmpf/topology/detail/memory_policy.hpp>
 
 #include "topology/fake_machine_support.hpp"
 

@@ -7,8 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/topology/cpus.hpp>
-#include <rapidsmpf/topology/json.hpp>
+#include <rapidsmpf/topology/detail/cpus.hpp>
+#include <rapidsmpf/topology/detail/json.hpp>
+#include <rapidsmpf/topology/detail/nvml.hpp>
 
 #include "topology/fake_machine_support.hpp"
 

@@ -12,11 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include <rapidsmpf/core/host_name.hpp>
+#include <rapidsmpf/core/detail/host_name.hpp>
 #include <rapidsmpf/topology/binding.hpp>
-#include <rapidsmpf/topology/cpus.hpp>
-#include <rapidsmpf/topology/json.hpp>
-#include <rapidsmpf/topology/memory_policy.hpp>
+#include <rapidsmpf/topology/detail/cpus.hpp>
+#include <rapidsmpf/topology/detail/json.hpp>
+#include <rapidsmpf/topology/detail/memory_policy.hpp>
+#include <rapidsmpf/topology/detail/nvml.hpp>
 
 namespace {
 

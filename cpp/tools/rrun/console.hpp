@@ -8,7 +8,7 @@
 
 #include <poll.h>
 
-#include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 
 #include "output.hpp"
 #include "signals.hpp"

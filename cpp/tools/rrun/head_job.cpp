@@ -15,10 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <rapidsmpf/bootstrap/node_protocol.hpp>
-#include <rapidsmpf/bootstrap/server.hpp>
+#include <rapidsmpf/bootstrap/detail/node_protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/server.hpp>
+#include <rapidsmpf/core/detail/host_name.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/host_name.hpp>
 
 #include "console.hpp"
 #include "guardian.hpp"

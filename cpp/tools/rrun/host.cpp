@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include <rapidsmpf/core/host_name.hpp>
+#include <rapidsmpf/core/detail/host_name.hpp>
 
 namespace rapidsmpf::rrun {
 

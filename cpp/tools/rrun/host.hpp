@@ -9,8 +9,8 @@
 
 #include <sys/types.h>
 
-#include <rapidsmpf/bootstrap/server.hpp>
-#include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/bootstrap/detail/server.hpp>
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 
 #include "options.hpp"
 #include "orders.hpp"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include <rapidsmpf/bootstrap/slurm.hpp>
+#include <rapidsmpf/bootstrap/detail/slurm.hpp>
 
 namespace rapidsmpf::rrun {
 

@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
-#include <rapidsmpf/bootstrap/pmix.hpp>
-#include <rapidsmpf/bootstrap/protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/pmix.hpp>
+#include <rapidsmpf/bootstrap/detail/protocol.hpp>
 
 #include "options.hpp"
 #include "placement.hpp"

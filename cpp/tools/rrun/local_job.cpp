@@ -11,7 +11,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <rapidsmpf/bootstrap/server.hpp>
+#include <rapidsmpf/bootstrap/detail/server.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 #include "console.hpp"

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/file_descriptor.hpp>
 
 namespace rapidsmpf::rrun {
 

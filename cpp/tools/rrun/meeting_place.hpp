@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <optional>
 
-#include <rapidsmpf/bootstrap/protocol.hpp>
-#include <rapidsmpf/bootstrap/socket.hpp>
+#include <rapidsmpf/bootstrap/detail/protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/socket.hpp>
 
 #include "options.hpp"
 

@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include <rapidsmpf/bootstrap/protocol.hpp>
-#include <rapidsmpf/core/file_descriptor.hpp>
+#include <rapidsmpf/bootstrap/detail/protocol.hpp>
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 
 namespace rapidsmpf::rrun {
 

@@ -10,7 +10,7 @@
 
 #include <unistd.h>
 
-#include <rapidsmpf/core/byte_codec.hpp>
+#include <rapidsmpf/core/detail/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::rrun {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <rapidsmpf/bootstrap/protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/protocol.hpp>
 
 #include "placement.hpp"
 

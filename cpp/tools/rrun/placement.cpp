@@ -6,8 +6,8 @@
 #include <optional>
 #include <sstream>
 
-#include <rapidsmpf/topology/cpus.hpp>
-#include <rapidsmpf/topology/nvml.hpp>
+#include <rapidsmpf/topology/detail/cpus.hpp>
+#include <rapidsmpf/topology/detail/nvml.hpp>
 
 namespace rapidsmpf::rrun {
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/topology/cpus.hpp>
+#include <rapidsmpf/topology/detail/cpus.hpp>
 
 namespace rapidsmpf::rrun {
 

@@ -11,8 +11,8 @@
 
 #include <sys/types.h>
 
-#include <rapidsmpf/core/file_descriptor.hpp>
-#include <rapidsmpf/topology/memory_policy.hpp>
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
+#include <rapidsmpf/topology/detail/memory_policy.hpp>
 
 namespace rapidsmpf::rrun {
 

@@ -7,9 +7,9 @@
 
 #include <sys/wait.h>
 
-#include <rapidsmpf/core/host_name.hpp>
-#include <rapidsmpf/topology/cpus.hpp>
-#include <rapidsmpf/topology/memory_policy.hpp>
+#include <rapidsmpf/core/detail/host_name.hpp>
+#include <rapidsmpf/topology/detail/cpus.hpp>
+#include <rapidsmpf/topology/detail/memory_policy.hpp>
 
 namespace rapidsmpf::rrun {
 

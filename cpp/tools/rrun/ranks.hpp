@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include <rapidsmpf/bootstrap/node_protocol.hpp>
-#include <rapidsmpf/bootstrap/protocol.hpp>
-#include <rapidsmpf/bootstrap/socket.hpp>
+#include <rapidsmpf/bootstrap/detail/node_protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/socket.hpp>
 
 #include "console.hpp"
 #include "guardian.hpp"

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include <rapidsmpf/bootstrap/node_protocol.hpp>
-#include <rapidsmpf/bootstrap/server.hpp>
+#include <rapidsmpf/bootstrap/detail/node_protocol.hpp>
+#include <rapidsmpf/bootstrap/detail/server.hpp>
 
 #include "console.hpp"
 

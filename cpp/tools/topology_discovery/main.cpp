@@ -6,9 +6,10 @@
 #include <span>
 #include <string_view>
 
-#include <rapidsmpf/core/host_name.hpp>
-#include <rapidsmpf/topology/cpus.hpp>
-#include <rapidsmpf/topology/json.hpp>
+#include <rapidsmpf/core/detail/host_name.hpp>
+#include <rapidsmpf/topology/detail/cpus.hpp>
+#include <rapidsmpf/topology/detail/json.hpp>
+#include <rapidsmpf/topology/detail/nvml.hpp>
 
 namespace {
 

@@ -23,7 +23,7 @@ cdef extern from "<rapidsmpf/device/host_memory.hpp>" nogil:
     size_t cpp_cached "rapidsmpf::device::cached_host_memory"() noexcept
     size_t cpp_trim "rapidsmpf::device::trim_host_memory"(size_t) noexcept
 
-cdef extern from "<rapidsmpf/device/shared_memory.hpp>" nogil:
+cdef extern from "<rapidsmpf/device/detail/shared_memory.hpp>" nogil:
     size_t cpp_cached_shared "rapidsmpf::device::SharedMemory::cached"() noexcept
     size_t cpp_trim_shared "rapidsmpf::device::SharedMemory::trim"(size_t) noexcept
 

@@ -16,7 +16,7 @@ from rapidsmpf.communicator import COMMUNICATORS
 from support.leftovers import orphaned_segments
 from support.ranks import Job
 
-__all__ = ["needs_mpi", "run_mpi_ranks"]
+__all__ = ["ENVIRONMENT", "needs_mpi", "run_mpi_ranks"]
 
 needs_mpi = pytest.mark.skipif(
     "mpi" not in COMMUNICATORS, reason="built without MPI, or mpi4py is not installed"
@@ -24,7 +24,7 @@ needs_mpi = pytest.mark.skipif(
 
 # Of Open MPI: more ranks than cores, as root, without binding each to a core, nothing but the loopback interface.
 # Others do not know these and need none of them.
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_btl_tcp_if_include": "lo",
@@ -63,7 +63,7 @@ def run_mpi_ranks(
     with tempfile.TemporaryDirectory(prefix="riverrun-mpi-", dir=shared_memory) as folder:
         done = subprocess.run(
             [mpirun, *options, "-n", str(nranks), sys.executable, "-c", textwrap.dedent(script), *arguments],
-            env=os.environ | _ENVIRONMENT | {"OMPI_MCA_btl_sm_backing_directory": folder},
+            env=os.environ | ENVIRONMENT | {"OMPI_MCA_btl_sm_backing_directory": folder},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -54,3 +54,8 @@ class AllGather {
     Timeout timeout = {});
 
 }  // namespace rapidsmpf::coll
+
+namespace rapidsmpf {
+using coll::AllGather;
+using coll::Ordered;
+}  // namespace rapidsmpf

@@ -127,3 +127,7 @@ template <typename T, typename Function>
 }
 
 }  // namespace rapidsmpf::coll
+
+namespace rapidsmpf {
+using coll::AllReduce;
+}  // namespace rapidsmpf

@@ -28,3 +28,7 @@ class Barrier {
 void barrier(std::shared_ptr<Communicator> const& comm, OpId op, Timeout timeout = {});
 
 }  // namespace rapidsmpf::coll
+
+namespace rapidsmpf {
+using coll::Barrier;
+}  // namespace rapidsmpf

@@ -37,3 +37,7 @@ class Broadcast {
     Timeout timeout = {});
 
 }  // namespace rapidsmpf::coll
+
+namespace rapidsmpf {
+using coll::Broadcast;
+}  // namespace rapidsmpf

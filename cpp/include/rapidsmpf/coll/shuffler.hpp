@@ -122,3 +122,9 @@ class Shuffler {
 };
 
 }  // namespace rapidsmpf::coll
+
+namespace rapidsmpf {
+using coll::PartitionAssignment;
+using coll::PartitionId;
+using coll::Shuffler;
+}  // namespace rapidsmpf

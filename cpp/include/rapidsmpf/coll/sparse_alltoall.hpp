@@ -62,3 +62,7 @@ class SparseAlltoall {
 };
 
 }  // namespace rapidsmpf::coll
+
+namespace rapidsmpf {
+using coll::SparseAlltoall;
+}  // namespace rapidsmpf

@@ -56,7 +56,7 @@ class LoopbackCluster {
     // The rank dies now.
     void kill(Rank rank, std::string const& reason);
     // Messages that the rank has sent so far.
-    [[nodiscard]] std::uint64_t messages_sent(Rank rank) const;
+    [[nodiscard]] std::uint64_t messages_sent_for_testing(Rank rank) const;
 
   private:
     static std::size_t index(Rank rank) { return static_cast<std::size_t>(rank); }

@@ -3,7 +3,8 @@
 // Everything above this seam says "device" and works on either. On a CPU the device's memory is this
 // process's RAM and every operation is done when the call returns; on CUDA it is GPU memory through RMM,
 // ordered on streams. Chosen once per process by RAPIDSMPF_DEVICE=auto|cuda|cpu (auto: cuda if a usable GPU
-// is found). Only device/cuda.cpp includes CUDA headers.
+// is found). CUDA headers are included by sources named cuda*, by *.cu, and by headers that only these
+// include; memory/rmm_resource.hpp, which speaks RMM, is the one public header that needs them.
 #pragma once
 
 #include <cstddef>
@@ -90,7 +91,7 @@ class Device {
     // but those that write what it reads, and no kernel for it.
     [[nodiscard]] virtual Stream next_copy_stream() = 0;
 
-    // This process's memory that the device can share with other processes (exported_memory.hpp), made on first use;
+    // This process's memory that the device can share with other processes (detail/exported_memory.hpp), made on first use;
     // null, with the reason, where there is none.
     [[nodiscard]] virtual device::ExportedMemory* exported_memory(std::string& reason) = 0;
 

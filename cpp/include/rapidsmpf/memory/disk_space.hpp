@@ -23,10 +23,10 @@
 
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/statistics.hpp>
-#include <rapidsmpf/memory/disk_faults.hpp>
 
 namespace rapidsmpf {
 
+class DiskFaults;
 class DiskSpace;
 namespace detail {
 class DiskOperation;
@@ -122,8 +122,8 @@ class DiskSpace : public std::enable_shared_from_this<DiskSpace> {
         std::size_t io_threads{8};
         // Space that was freed stays with the file up to so many bytes; the rest goes back to the file system.
         std::int64_t keep_free{std::int64_t{256} << 20};
-        std::shared_ptr<Statistics> statistics;  // null: disabled statistics
-        std::shared_ptr<DiskFaults> faults;      // for tests; null: none
+        std::shared_ptr<Statistics> statistics;          // null: disabled statistics
+        std::shared_ptr<DiskFaults> faults_for_testing;  // null: none
     };
 
     // Throws std::invalid_argument for a negative limit or no threads.
@@ -132,8 +132,7 @@ class DiskSpace : public std::enable_shared_from_this<DiskSpace> {
     // spill_io_threads. Throws std::invalid_argument when an option has no usable value: also when no file can be
     // made in the spill_directory that it names.
     [[nodiscard]] static std::shared_ptr<DiskSpace> from_options(
-        config::Options options, std::shared_ptr<Statistics> statistics = nullptr,
-        std::shared_ptr<DiskFaults> faults = nullptr);
+        config::Options options, std::shared_ptr<Statistics> statistics = nullptr);
     ~DiskSpace();
     DiskSpace(DiskSpace const&) = delete;
     DiskSpace& operator=(DiskSpace const&) = delete;
@@ -158,7 +157,7 @@ class DiskSpace : public std::enable_shared_from_this<DiskSpace> {
     [[nodiscard]] std::int64_t used() const;
     [[nodiscard]] std::int64_t peak() const;
     // Free bytes that are kept on disk for reuse.
-    [[nodiscard]] std::int64_t kept_free() const;
+    [[nodiscard]] std::int64_t kept_free_for_testing() const;
     [[nodiscard]] std::int64_t limit() const noexcept;
     [[nodiscard]] std::filesystem::path const& directory() const noexcept;
     // "/data/spill (ext4 file system at /data, 12 GiB of 250 GiB free)", for messages.

@@ -10,7 +10,7 @@
 // MPI has nothing to wait on: while nothing moves the progress thread looks at ever longer intervals, up to 1 ms
 // while something is in flight here and up to 20 ms otherwise. Device memory is staged through the host.
 //
-// Lost ranks are noticed through a coordinator that rank 0 hosts (bootstrap/hosted.hpp), as far as the MPI launcher
+// Lost ranks are noticed through a coordinator that rank 0 hosts (bootstrap/detail/hosted.hpp), as far as the MPI launcher
 // does not end the whole job itself. MPI_Finalize closes communicators that are still open.
 #pragma once
 

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <rapidsmpf/topology/nvml.hpp>
-
 namespace rapidsmpf::topology {
 
 struct Cpu {
@@ -32,6 +30,13 @@ struct PciPlace {
     int node{-1};                   // NUMA node, -1: not known
     std::vector<std::string> path;  // from the root port to the device
     std::vector<int> local_cpus;    // may be of several nodes; empty: not known
+};
+
+// How a GPU is called; where it is, the PCI tree says.
+struct GpuName {
+    std::string name;        // "NVIDIA H100 80GB HBM3"
+    std::string uuid;        // "GPU-..."
+    std::string pci_bus_id;  // as in sysfs: "0000:17:00.0"
 };
 
 struct Gpu {

@@ -5,7 +5,7 @@
 
 #include <Python.h>
 
-#include <rapidsmpf/core/callback_gate.hpp>
+#include <rapidsmpf/core/detail/callback_gate.hpp>
 
 // Public in every CPython since 3.4, but left out of the headers of the limited API.
 extern "C" int PyGILState_Check(void);

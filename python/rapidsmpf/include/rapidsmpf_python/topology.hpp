@@ -7,8 +7,9 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/topology/binding.hpp>
-#include <rapidsmpf/topology/cpus.hpp>
-#include <rapidsmpf/topology/memory_policy.hpp>
+#include <rapidsmpf/topology/detail/cpus.hpp>
+#include <rapidsmpf/topology/detail/memory_policy.hpp>
+#include <rapidsmpf/topology/detail/nvml.hpp>
 
 namespace rapidsmpf::python {
 

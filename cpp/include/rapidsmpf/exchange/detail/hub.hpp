@@ -1,0 +1,144 @@
+// The switchboard of a communicator: takes in the control messages of all its operations, hands each to the
+// operation that it belongs to, and drives the operations from the progress thread.
+//
+// A message may come before its operation exists here: it waits in the hub. An operation stays here after its
+// handle is gone, until both ends of every pair have sent their last message; what a peer sends after its
+// last message belongs to the next operation with the same id, and waits for that one to begin.
+//
+// The hub of a communicator that closes in good order says farewell to every rank, behind all its other messages. So
+// whoever has read that knows that nothing of that rank is on its way any more, and that operations that lack
+// something of it fail. (A rank that never had a hub says nothing: then the communicator's news that it has left
+// counts, some time after it came.)
+//
+// A rank can abandon a range of operation ids (those of a query that failed there), whether anyone has begun them
+// or not: the hub tells all others. Operations of the range that are not closed end everywhere with RankFailedError,
+// later ones cannot be opened, and for those that only others have begun a Refusal stands in. The communicator goes on.
+//
+// Ownership: the communicator keeps the hub (Communicator::companion), the hub keeps the operations. A single
+// tag carries the control messages of all operations, so an idle tick is one look at the transport.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/progress_thread.hpp>
+
+#include "exchange/links.hpp"
+#include "exchange/receive_budget.hpp"
+#include "exchange/refusal.hpp"
+#include "exchange/wire.hpp"
+
+namespace rapidsmpf::exchange {
+
+class Operation;
+
+class Hub {
+  public:
+    // Control messages travel under this operation id, so no operation may have it.
+    static constexpr OpId control_op = Tag::max_op_id;
+
+    // The hub of a communicator, made by the first call.
+    [[nodiscard]] static std::shared_ptr<Hub> of(Communicator& comm);
+
+    explicit Hub(Communicator& comm);
+    // Gives operations that are finished but not sent yet a bounded time, then drops them. Says farewell.
+    ~Hub();
+    Hub(Hub const&) = delete;
+    Hub& operator=(Hub const&) = delete;
+
+    // Begins an operation, or queues it behind one with the same id that is still closing. Throws RankFailedError if
+    // its id was abandoned.
+    void open(std::shared_ptr<Operation> operation);
+    // Ends the operations of a range on every rank. Does nothing if an abandonment of it is known already.
+    void abandon(AbandonedRange const& range);
+    // The ids between these are about to be used again: what was abandoned of them is long over.
+    void forget_abandoned(OpId first, OpId last);
+    [[nodiscard]] ReceiveBudget& budget() noexcept { return budget_; }
+    [[nodiscard]] Links& links() noexcept { return links_; }
+    // Sends a control message; on the progress thread.
+    void send(Rank destination, std::vector<std::uint8_t> message);
+
+    [[nodiscard]] std::size_t open_operations_for_testing() const { return open_operations(); }
+
+  private:
+    // Operations that are not closed.
+    [[nodiscard]] std::size_t open_operations() const;
+    // Operations with one id, in the order of their beginnings; the first is the active one.
+    struct Line {
+        std::deque<std::shared_ptr<Operation>> operations;
+        std::deque<Communicator::Arrived> early;  // for an operation behind the active one
+        std::optional<Refusal> refusal;           // in place of operations
+    };
+
+    [[nodiscard]] ProgressThread::Progress tick();
+    bool take_opened();
+    bool route_arrived();
+    void route(Communicator::Arrived arrived);
+    bool take_abandoned();
+    // Ends what is in a line whose id was abandoned, or stands in for it.
+    void refuse(OpId op, Line& line, AbandonedRange const& range);
+    [[nodiscard]] std::optional<AbandonedRange> abandoned_range_of(OpId op) const;
+    [[nodiscard]] AbandonedRange const* find_abandoned_locked(OpId op) const;
+    // Whether it was not known yet.
+    bool remember_abandoned_locked(AbandonedRange const& range);
+    // What ranks agree on beside all operations.
+    void negotiate(Rank source, Message const& message);
+    // The active operation of a line takes in what has come early for it.
+    void feed(Line& line);
+    // Looks for ranks that have left without a farewell.
+    bool look_for_departures();
+    void on_left(Rank rank);
+    void wait_until_flushed(std::unique_lock<std::mutex>& lock);
+    void say_farewell() noexcept;
+    // Returns whether anything was done; `quiet` is what to say if nothing was.
+    [[nodiscard]] bool drive(ProgressThread::Progress& quiet);
+    void on_failure(RankFailure const& failure);
+    [[nodiscard]] bool has_left_before(RankFailure const& failure) const;
+    // After a failure: ends all operations, when what is still to come has come. Returns whether it did something.
+    [[nodiscard]] bool wind_up();
+    void cut_off_all();
+    void note_flushed();
+
+    Communicator& comm_;
+    Tag control_tag_;
+    ReceiveBudget budget_;
+    Links links_;
+    ProgressThread::FunctionId function_{0};
+    Communicator::ListenerId listener_{0};
+
+    // A rank, as far as it is about to leave or has left.
+    struct Departure {
+        std::optional<std::chrono::steady_clock::time_point> heard;  // from the communicator
+        bool gone{false};                                            // nothing of it is on its way
+    };
+
+    std::map<OpId, Line> lines_;         // touched by the progress thread only
+    std::vector<Departure> departures_;  // by rank; touched by the progress thread only
+    std::vector<Rank> gone_;             // in the order of their going: the first is to blame; likewise
+    // After a failure; likewise.
+    std::optional<std::chrono::steady_clock::time_point> wind_up_until_;
+    bool wound_up_{false};
+
+    mutable std::mutex mutex_;  // guards everything below
+    std::condition_variable changed_;
+    std::vector<std::shared_ptr<Operation>> opened_;  // not in lines_ yet
+    std::vector<std::shared_ptr<Operation>> all_;     // opened and not closed
+    std::deque<AbandonedRange> abandoned_;            // the latest of them
+    std::vector<AbandonedRange> to_abandon_;          // of these, lines_ knows nothing yet
+    bool closing_{false};                             // the destructor waits for flushed_
+    bool flushed_{false};                             // nothing inserted is still to be sent
+    std::thread::id thread_;                          // that drives this
+    std::atomic<bool> failed_{false};                 // the communicator
+};
+
+}  // namespace rapidsmpf::exchange

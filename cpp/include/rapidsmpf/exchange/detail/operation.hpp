@@ -1,0 +1,342 @@
+// One collective operation on one rank: moves chunks between the ranks, by partition, and knows when a
+// partition is complete. What the chunks mean, and who wants them, is the business of coll/.
+//
+// How a chunk travels, from rank A to rank B (wire.hpp has the messages):
+//   1. insert() gives it a sequence number and puts it into A's outbox for B; small ones of one call as a bundle.
+//   2. On its next tick A sends B one control message with everything it has for it. Small chunks travel in it
+//      as long as A's eager credit lasts; others are announced in frames: sizes and metadata only.
+//   3. B queues the frame. When the receive budget has room B allocates memory for it in the best tier that
+//      has room, and grants the frame. Until then A's chunks may be spilled.
+//   4. The payload travels by the transport that the two ranks use (transport.hpp): A writes it to where B granted
+//      it and says so; or it sends messages, the small chunks of the frame gathered in one.
+//   5. B puts the chunks into its store, where they may be spilled, and gives the budget back. It does not wait
+//      for anyone to extract them: so no rank's progress depends on what a user does, and nothing deadlocks.
+// insert_finished() sends the number of chunks of each partition: B knows when it has them all.
+//
+// Closing. A's last message to B (`final`) follows when A has sent B everything and B's chunks for A have all
+// come. When an operation has sent and received all last messages it is closed, and the hub drops it. An
+// operation that is abandoned (its handle was destroyed early, an exception inside it) sends a last message
+// that says so: the other ranks' operations raise that and pass it on, so every rank ends, and every id is free.
+//
+// A rank that closes its communicator in good order has sent all that its finished operations held. Who still
+// lacks something of it then (it never began the operation) raises RankFailedError, and passes that on in the same
+// way. What others still had for it is dropped: it does not want it any more.
+//
+// Memory. Chunks are SpillableBuffers: the arbiter of the buffer resource moves them down, to disk in the end,
+// while they wait to be sent or to be extracted. A frame is granted when there is memory for it; when there is
+// none it waits in line while others' chunks are spilled. Who inserts waits, too, while memory is overbooked.
+//
+// Threading: one mutex guards the whole. User threads insert, wait and extract; the progress thread calls
+// tick() and receive() through the hub; the arbiter calls moved(). No call out of this class is made
+// under the mutex that may come back into it: not one that waits for memory, not Communicator::fail().
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/exchange/settings.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/packed_data.hpp>
+
+#include "exchange/bundle.hpp"
+#include "exchange/inbox.hpp"
+#include "exchange/outbox.hpp"
+#include "exchange/partition_store.hpp"
+#include "exchange/receive_budget.hpp"
+#include "exchange/turns.hpp"
+#include "exchange/wire.hpp"
+
+namespace rapidsmpf::exchange {
+
+class Hub;
+
+class Operation final : public std::enable_shared_from_this<Operation>, public MoveListener {
+  public:
+    using Timeout = std::optional<std::chrono::milliseconds>;
+
+    // Whether what was inserted may wait a moment for more, so that many chunks cost the progress threads no more than one.
+    // For those who insert many, and whom nobody waits for before they have finished.
+    enum class Gathering : std::uint8_t { no, yes };
+
+    struct Plan {
+        Plan() {}          // user-written: travels through coroutines, not an aggregate
+        std::string kind;  // for people and statistics: "shuffle", "allgather"
+        OpId op{0};
+        PartitionId total{0};
+        std::function<Rank(PartitionId)> owner;
+        Gathering gathering{Gathering::no};
+        // If set, called once for each partition of this rank when it is complete: on the progress thread, without
+        // the lock, not after release() has begun. It may insert and extract. What it throws fails the operation.
+        std::function<void(Operation&, PartitionId)> completed;
+        Settings settings;
+    };
+    // A chunk as it is extracted.
+    struct Chunk {
+        Chunk(Rank source_, std::uint64_t sequence_, PackedData data_)
+            : source{source_}, sequence{sequence_}, data{std::move(data_)} {}
+        Rank source;
+        std::uint64_t sequence;
+        PackedData data;
+    };
+
+    // Claims the operation id and begins. The caller must call release() once it is done with it, and keep
+    // the communicator alive until then. Throws std::invalid_argument, RankFailedError.
+    [[nodiscard]] static std::shared_ptr<Operation> open(
+        Communicator& comm, std::shared_ptr<BufferResource> br, Plan plan);
+    Operation(Communicator& comm, Hub& hub, std::shared_ptr<BufferResource> br, Plan plan);
+    Operation(Operation const&) = delete;
+    Operation& operator=(Operation const&) = delete;
+
+    // Chunks for partitions, one for each at most. Throws std::out_of_range, std::logic_error as Shuffler::insert().
+    void insert(std::vector<std::pair<PartitionId, PackedData>> chunks);
+    // One chunk for the one partition that each rank owns, with the caller's sequence number.
+    void insert_for_all(std::uint64_t sequence, PackedData chunk);
+    void insert_finished(std::vector<PartitionId> const& partitions);
+    void insert_finished();
+    [[nodiscard]] bool all_inserted() const;
+
+    [[nodiscard]] PartitionId wait_any(Timeout timeout);
+    void wait_on(PartitionId partition, Timeout timeout);
+    // Waits without marking the partition as waited for.
+    void wait_complete(PartitionId partition, Timeout timeout);
+    // What is there (of one source, or of all), by (source, sequence).
+    [[nodiscard]] std::vector<Chunk> extract(PartitionId partition, std::optional<Rank> source = {});
+    // How many chunks have come from each rank so far.
+    [[nodiscard]] std::vector<std::uint64_t> received(PartitionId partition) const;
+    [[nodiscard]] bool all_complete() const;
+    [[nodiscard]] bool all_extracted() const;
+    [[nodiscard]] std::vector<PartitionId> const& local_partitions() const noexcept { return store_.local(); }
+    [[nodiscard]] std::string str() const;
+
+    // Moves data that waits, here or elsewhere in the buffer resource, from DEVICE to a lower tier until `amount`
+    // bytes are freed; returns how many were.
+    std::size_t spill(std::size_t amount);
+
+    // See Shuffler::shutdown().
+    void shutdown(Timeout timeout);
+    // The handle is going: lets the operation end by itself, or abandons it. Never blocks on other ranks.
+    void release() noexcept;
+    // The id may be used by another operation from now on; release() implies it. Only for what is complete.
+    void release_id() noexcept;
+    // Every later call here and on the other ranks raises `reason`.
+    void abandon(std::string const& reason);
+    // The same for an operation of a range that was given up. Finished operations are left alone.
+    void abandon(AbandonedRange const& range);
+
+    // For the hub, on the progress thread.
+    struct Tick {
+        bool did_something{false};
+        bool in_flight{false};
+        bool closed{false};
+        bool resting{false};  // it waits for more to be inserted, and is in no hurry for what others send
+        std::optional<ProgressThread::Clock::time_point> look_again;
+    };
+    [[nodiscard]] Tick tick();
+    // A control message of `source`; a malformed one fails the communicator in its name.
+    void receive(Rank source, std::vector<std::uint8_t> const& bytes);
+    // Whether `source` has sent its last message: what follows belongs to another operation.
+    [[nodiscard]] bool final_received(Rank source) const;
+    [[nodiscard]] OpId op() const noexcept { return plan_.op; }
+    // `source` has closed its communicator; all that it sent has been received here.
+    void on_left(Rank source);
+    // Before the communicator closes: asks for nothing more from other ranks.
+    void stop_granting();
+    // Whether nothing that was inserted is still to be sent (or never will be), and nothing that was asked for is
+    // still to come.
+    [[nodiscard]] bool flushed() const;
+    // The communicator has failed: stores the error; the next tick drops what the transport knows of.
+    void cut_off(RankFailure const& failure);
+    // The hub goes, and there are no more ticks: the same at once. Somebody who was told of a move of memory may hold the
+    // operation for a moment longer than the hub lives, so nothing of the hub's may be left in it.
+    void detach(RankFailure const& failure);
+    // A chunk that somebody wanted to send has been spilled or read back.
+    void moved() noexcept override;
+
+  private:
+    struct Peer {
+        Peer(Rank rank_, Settings const& settings) : rank{rank_}, outbox{settings}, inbox{rank_} {}
+        Rank rank;
+        Outbox outbox;
+        Inbox inbox;
+        std::size_t unfinished{0};  // partitions of the peer that this rank has not finished
+        bool final_sent{false};
+        bool gone{false};  // has closed its communicator
+    };
+    struct WaitingFrame {
+        WaitingFrame(Rank source_, AnnouncedFrame frame_) : source{source_}, frame{std::move(frame_)} {}
+        Rank source;
+        AnnouncedFrame frame;
+        std::shared_ptr<MemoryRequest> memory;  // once it had to wait for memory
+        std::optional<ScopedTimer> wait;        // until it is granted
+    };
+    // Statistics; core/statistic_names.hpp says what they mean.
+    struct Ids {
+        Ids(Statistics& statistics, std::string const& kind);
+        Statistics::Id payload_send;
+        Statistics::Id payload_recv;
+        Statistics::Id recv_to_host;
+        Statistics::Id control_bytes;
+        Statistics::Id grant_wait;
+        Statistics::Id loop_total;
+        Statistics::Id metadata_send;
+        Statistics::Id metadata_recv;
+        Statistics::Id post_receives;
+        Statistics::Id start_sends;
+        Statistics::Id check_finished;
+    };
+    // Small chunks for one rank, before they have their numbers.
+    struct OwnedBundle {
+        Rank owner;
+        NewBundle content;
+    };
+    using Lock = std::unique_lock<std::mutex>;
+    // For users, between two rounds of the progress thread.
+    [[nodiscard]] Lock lock_in_turn() const { return turns_.take(mutex_); }
+    // In the order of next use what waits in the outboxes comes before what waits in the store.
+    static constexpr SpillableBuffer::NextUse first_in_store{std::uint64_t{1} << 32U};
+
+    [[nodiscard]] SpillableBuffer::NextUse next_use_in_outbox(
+        std::uint64_t sequence, std::size_t size) const noexcept;
+    [[nodiscard]] SpillableBuffer::NextUse next_use_in_store(PartitionId partition) const;
+    void check_usable() const;
+    [[nodiscard]] PartitionStore::Index require_local(PartitionId partition) const;
+    void check_partition(PartitionId partition) const;
+    void check_insertable(PartitionId partition) const;
+    [[nodiscard]] BundleLimits bundle_limits() const;
+    // Takes out of `chunks` those that go with others to the same rank. Called without the lock.
+    // Whether two of the chunks may be part of one bundle.
+    [[nodiscard]] bool any_go_together(
+        std::span<std::pair<PartitionId, PackedData> const> chunks, BundleLimits const& limits) const;
+    [[nodiscard]] std::vector<OwnedBundle> bundle(
+        std::vector<std::pair<PartitionId, PackedData>>& chunks, BundleLimits const& limits) const;
+    void insert_locked(OwnedBundle bundle);
+    void insert_locked(PartitionId partition, PackedData chunk);
+    // Whether chunks that wait to be extracted may share a block, which is free when the last of them is: while more than half
+    // of the memory is.
+    [[nodiscard]] bool keeps_bundles(MemoryType type) const;
+    void finish_locked(std::vector<PartitionId> const& partitions);
+    // Waits until ready() or an error; throws TimeoutError with what() when time is up. Says now and then in the log what
+    // is missing.
+    void wait(
+        Lock& lock, Timeout timeout, std::function<bool()> const& ready,
+        std::function<std::string()> const& what);
+    // The same, for what is complete then: if a rank has failed since, that changes nothing. Else throws the error.
+    void wait_for_result(
+        Lock& lock, Timeout timeout, std::function<bool()> const& ready,
+        std::function<std::string()> const& what);
+    // Whether results are gone, complete or not.
+    [[nodiscard]] bool is_discarded() const noexcept { return abandoned_ || shut_down_; }
+    void warn_of_stall(Lock& lock, std::string const& missing);
+    void wake() noexcept;
+    // Whether other ranks have to hear now of what was inserted, with so much memory free. Under the lock.
+    [[nodiscard]] bool has_to_be_said(std::int64_t available);
+    // Waits for memory when there is less than none.
+    void make_room(std::int64_t available);
+
+    void drive(Tick& result);
+    // Lets go of what is on its way, and of the shares of the hub's receive budget. Under the lock.
+    void drop_transfers();
+    void poll(Tick& result);
+    bool grant_frames();
+    void tell_completed(Tick& result);
+    // Memory for the first waiting frame; nothing while it has to wait for it.
+    [[nodiscard]] std::optional<MemoryReservation> memory_for(WaitingFrame& waiting);
+    void compose_all(Tick& result);
+    bool compose(Peer& peer);
+    // Whether a peer need not hear yet of what was inserted for it.
+    [[nodiscard]] bool is_held(Peer const& to) const;
+    [[nodiscard]] Transport::Lane lane_to(Rank rank) const { return {rank, payload_tag_, br_}; }
+    void apply(Peer& peer, Message const& message);
+    // Runs body(): turns FormatError into the failure of the rank whose bytes were being handled (speaker_),
+    // other exceptions into an error of this operation. Called without the lock.
+    void guarded(std::function<void()> const& body);
+    void store(Rank source, PieceHeader const& header, PackedData chunk);
+    // Checks that it is one and all its chunks are for this rank, and throws FormatError.
+    [[nodiscard]] std::vector<BundledChunk> check_bundle(
+        std::uint64_t count, std::span<std::uint8_t const> metadata, std::uint64_t data_size) const;
+    void store_bundle(Rank source, std::uint64_t count, PackedData packed);
+    void store_payload(
+        Rank source, PartitionId partition, std::uint64_t sequence, std::shared_ptr<Payload> payload);
+    void sent(std::shared_ptr<Payload> const& payload);
+    void abandon_locked(
+        Rank origin, std::string const& reason, std::exception_ptr error,
+        FinalKind kind = FinalKind::abandoned);
+    // Gives up when something will not come any more because its sender has left.
+    void check_departures();
+    [[nodiscard]] bool is_closed() const;
+    [[nodiscard]] bool flushed_locked() const;
+    [[nodiscard]] std::string describe_backlog() const;
+    [[nodiscard]] Peer& peer(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
+    [[nodiscard]] Peer const& peer(Rank rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+    // The i-th rank behind this one, round and round: so not all ranks begin with the same.
+    [[nodiscard]] Peer& neighbour(std::size_t i) {
+        return peers_[(static_cast<std::size_t>(rank_) + 1 + i) % peers_.size()];
+    }
+
+    Communicator& comm_;
+    Hub& hub_;
+    std::shared_ptr<ProgressThread> progress_;
+    std::shared_ptr<BufferResource> br_;
+    Plan const plan_;
+    Tag payload_tag_;
+    Rank const rank_;
+    Ids const ids_;
+
+    mutable Turns turns_;
+    mutable std::mutex mutex_;  // guards everything below but the atomics
+    std::condition_variable changed_;
+    PartitionStore store_;
+    std::vector<Peer> peers_;  // by rank; the own entry is not used
+    std::deque<WaitingFrame> frames_;
+    std::vector<std::uint64_t> counts_;  // by partition: chunks this rank has inserted
+    std::vector<bool> finished_;         // by partition: by this rank
+    std::size_t unfinished_;
+    std::uint64_t own_sequence_{0};
+    // A wait that takes long. One that is cut into slices is one wait.
+    struct Stall {
+        explicit Stall(std::chrono::steady_clock::time_point now)
+            : begin{now}, last{now}, next_look{now + first_look} {}
+        static constexpr std::chrono::seconds first_look{
+            1};  // at the options; until then a wait costs nothing
+        static constexpr std::chrono::seconds longest_break{1};
+        std::chrono::steady_clock::time_point begin;
+        std::chrono::steady_clock::time_point last;
+        std::chrono::steady_clock::time_point next_look;
+    };
+    std::optional<Stall> stall_;
+    bool shut_down_{false};
+    bool cut_off_{false};
+    bool waits_for_memory_{false};  // the first frame does, and says when it has it
+    bool no_grants_{false};         // the communicator closes
+    bool blocked_{false};           // a piece waits for a write in flight
+    bool active_{false};            // something is in flight: tick() must look even if nobody said so
+    Rank speaker_{0};               // whose bytes are being handled
+    // Gathering: until then peers hear only of what there is much of. Set when they hear of something.
+    std::optional<ProgressThread::Clock::time_point> hold_until_;
+    std::optional<RankFailure> failure_;
+    std::optional<Final> abandoned_;  // what the last messages say; the operation has failed
+    std::exception_ptr error_;        // why, if it was an exception here
+
+    // Touched by the progress thread only: what the last look said.
+    std::optional<ProgressThread::Clock::time_point> look_again_;
+    bool resting_{false};
+
+    std::atomic<bool> dirty_{true};  // tick() has something to look at
+    std::atomic<bool> released_{false};
+    std::atomic<bool> id_released_{false};
+};
+
+}  // namespace rapidsmpf::exchange

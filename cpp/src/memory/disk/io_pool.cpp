@@ -1,0 +1,118 @@
+#include "memory/disk/io_pool.hpp"
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <utility>
+
+namespace rapidsmpf::detail {
+
+void IoBlock::Free::operator()(std::byte* pointer) const noexcept {
+    ::operator delete(pointer, std::align_val_t{alignment});
+}
+
+std::byte* IoBlock::data() {
+    if (!memory_) {
+        memory_.reset(static_cast<std::byte*>(::operator new(size_, std::align_val_t{alignment})));
+    }
+    return memory_.get();
+}
+
+struct IoPool::State {
+    std::size_t block_size{0};
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::array<std::deque<Job>, 2> lines;
+    std::size_t turn{0};
+    bool stopping{false};
+
+    // Waits; empty when all is done and the pool ends.
+    [[nodiscard]] Job next() {
+        std::unique_lock lock{mutex};
+        changed.wait(lock, [&] { return stopping || !lines[0].empty() || !lines[1].empty(); });
+        auto& preferred = lines[turn % 2];
+        auto& line = preferred.empty() ? lines[(turn + 1) % 2] : preferred;
+        ++turn;
+        if (line.empty()) {
+            return {};
+        }
+        auto job = std::move(line.front());
+        line.pop_front();
+        return job;
+    }
+};
+
+IoPool::IoPool(std::size_t threads, std::size_t block_size)
+    : thread_count_{threads}, state_{std::make_shared<State>()} {
+    state_->block_size = block_size;
+}
+
+IoPool::~IoPool() {
+    if (!home_.is_here()) {
+        // A fork, which has none of the threads.
+        static_cast<void>(std::make_unique<std::vector<std::thread>>(std::move(threads_)).release());
+        return;
+    }
+    {
+        std::lock_guard lock{state_->mutex};
+        state_->stopping = true;
+    }
+    state_->changed.notify_all();
+    for (auto& thread : threads_) {
+        // A callback may have held the last reference to our owner: then we are on a thread of our own.
+        if (thread.get_id() == std::this_thread::get_id()) {
+            thread.detach();
+        } else {
+            thread.join();
+        }
+    }
+}
+
+void IoPool::work(std::shared_ptr<State> const& state) {
+    IoBlock block{state->block_size};
+    while (auto const job = state->next()) {
+        job(block);
+    }
+}
+
+void IoPool::start_threads_locked() {
+    while (threads_.size() < thread_count_) {
+        try {
+            threads_.emplace_back([state = state_] { work(state); });
+        } catch (std::system_error const&) {
+            if (threads_.empty()) {
+                throw;
+            }
+            return;  // fewer will do
+        }
+    }
+}
+
+void IoPool::submit(Line line, std::vector<Job> jobs) {
+    auto const count = jobs.size();
+    {
+        std::lock_guard lock{state_->mutex};
+        start_threads_locked();
+        auto& waiting = state_->lines[static_cast<std::size_t>(line)];
+        // All or none: whoever waits for these jobs counts on each of them.
+        auto const before = waiting.size();
+        try {
+            for (auto& job : jobs) {
+                waiting.push_back(std::move(job));
+            }
+        } catch (...) {
+            waiting.resize(before);
+            throw;
+        }
+    }
+    if (count == 1) {
+        state_->changed.notify_one();
+    } else {
+        state_->changed.notify_all();
+    }
+}
+
+}  // namespace rapidsmpf::detail

@@ -1,0 +1,309 @@
+#include "memory/spill/arbiter.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/fork.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+
+#include "memory/budget.hpp"
+#include "memory/spill/spill_registry.hpp"
+
+namespace rapidsmpf {
+
+namespace detail {
+
+namespace {
+// How long to leave a failing disk alone unless somebody waits.
+constexpr std::chrono::milliseconds retry_pause{100};
+// Nobody takes memory faster than this, so while there is room the next look can wait; but not for longer than that.
+constexpr double fastest_bytes_per_second = 64e9;
+constexpr std::chrono::milliseconds longest_pause{50};
+constexpr std::array served_tiers{MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST};
+}  // namespace
+
+std::shared_ptr<MemoryRequest> Arbiter::submit(
+    std::shared_ptr<BufferResource> const& br, MemoryType type, std::size_t size, AllowOverbooking allow,
+    Clock::duration timeout, std::function<void()> on_done) {
+    auto request = std::shared_ptr<MemoryRequest>(
+        new MemoryRequest{shared_from_this(), type, size, allow, timeout, std::move(on_done)});
+    {
+        Lock const lock{mutex_};
+        start(br);
+        queue(type).push_back(request.get());
+        ++num_waiting_;
+        br->add_waiting(type, static_cast<std::int64_t>(size));
+        signalled_ = true;
+    }
+    wake_.notify_one();
+    return request;
+}
+
+void Arbiter::notify(std::weak_ptr<BufferResource> br, Change change) noexcept {
+    if (pending_.exchange(true)) {
+        return;
+    }
+    {
+        Lock const lock{mutex_};
+        if (stop_) {
+            return;
+        }
+        try {
+            start(std::move(br));
+        } catch (std::system_error const&) {
+            pending_ = false;  // without a thread memory is freed by those who need it
+            return;
+        }
+        signalled_ = true;
+        if (change == Change::freed) {
+            for (auto& line : queues_) {
+                if (!line.empty()) {
+                    line.front()->since_ = Clock::now();
+                }
+            }
+        }
+    }
+    wake_.notify_one();
+}
+
+Arbiter::Waiting Arbiter::waiting(MemoryType type) const {
+    Lock const lock{mutex_};
+    Waiting result;
+    for (auto const* request : queues_[static_cast<std::size_t>(type)]) {
+        result.bytes += static_cast<std::int64_t>(request->size_);
+        ++result.requests;
+    }
+    return result;
+}
+
+bool Arbiter::runs_this_thread() const noexcept {
+    Lock const lock{mutex_};
+    return thread_.get_id() == std::this_thread::get_id();
+}
+
+void Arbiter::start(std::weak_ptr<BufferResource> br) {
+    if (!thread_.joinable() && !stop_) {
+        br_ = std::move(br);
+        keep_in_forks(br_);
+        thread_ = std::thread{[self = shared_from_this()] { self->run(); }};
+    }
+}
+
+void Arbiter::stop() noexcept {
+    std::thread thread;
+    {
+        Lock const lock{mutex_};
+        stop_ = true;
+        thread = std::move(thread_);
+        for (auto& line : queues_) {
+            for (auto* request : line) {
+                request->error_ =
+                    std::make_exception_ptr(ReservationError{"the buffer resource has been destroyed"});
+                request->done_ = true;
+            }
+            line.clear();
+        }
+    }
+    wake_.notify_all();
+    served_.notify_all();
+    if (thread.get_id() == std::this_thread::get_id()) {
+        thread.detach();  // it dropped the last reference; it ends by itself, keeping this object alive
+    } else if (thread.joinable()) {
+        thread.join();
+    }
+}
+
+void Arbiter::run() {
+    Lock lock{mutex_};
+    while (!stop_) {
+        signalled_ = false;
+        pending_ = false;
+        auto br = br_.lock();
+        if (!br) {
+            break;
+        }
+        bool const again = step(lock, br);
+        auto const until = again ? std::nullopt : next_look(*br);
+        lock.unlock();
+        br.reset();  // perhaps the last reference: runs stop()
+        lock.lock();
+        if (again || stop_ || signalled_) {
+            continue;
+        }
+        if (until) {
+            wake_.wait_until(lock, *until);
+        } else {
+            wake_.wait(lock);
+        }
+    }
+}
+
+std::optional<Arbiter::Clock::time_point> Arbiter::next_look(BufferResource& br) const {
+    std::optional<Clock::time_point> until;
+    auto const earlier = [&](Clock::time_point time) { until = until ? std::min(*until, time) : time; };
+    for (auto const& line : queues_) {
+        if (!line.empty()) {
+            auto const& first = *line.front();
+            if (first.timeout_ < Clock::duration{std::chrono::hours{24}}) {
+                earlier(first.since_ + first.timeout_);
+            }
+            // What others hold may be measured only.
+            earlier(Clock::now() + std::chrono::milliseconds{10});
+        }
+    }
+    if (period_ && br.has_spillable()) {
+        std::chrono::duration<double> const room_lasts{
+            static_cast<double>(br.budget_->room_for_others()) / fastest_bytes_per_second};
+        auto const pause = std::min<std::chrono::duration<double>>(room_lasts, longest_pause);
+        earlier(Clock::now() + std::max(*period_, std::chrono::duration_cast<Clock::duration>(pause)));
+    }
+    if (until && retry_ && num_waiting_ == 0) {
+        until = std::max(*until, *retry_);
+    }
+    return until;
+}
+
+bool Arbiter::step(Lock& lock, std::shared_ptr<BufferResource> const& br) {
+    bool again = serve(lock, br);
+    again = spill(lock, br) || again;
+    return again || expire(lock, br);
+}
+
+bool Arbiter::serve(Lock& lock, std::shared_ptr<BufferResource> const& br) {
+    bool any = false;
+    for (auto const type : served_tiers) {
+        auto& line = queue(type);
+        while (!line.empty()) {
+            auto reservation = br->grant(type, line.front()->size_, AllowOverbooking::no);
+            if (!reservation) {
+                break;
+            }
+            line.front()->reservation_ = std::move(reservation);
+            finish(lock, *br, line);
+            any = true;
+        }
+    }
+    return any;
+}
+
+bool Arbiter::spill(Lock& lock, std::shared_ptr<BufferResource> const& br) {
+    if (retry_ && num_waiting_ == 0 && Clock::now() < *retry_) {
+        return false;
+    }
+    retry_.reset();
+    bool freed = false;
+    for (auto const type : served_tiers) {
+        for (auto* const request : queue(type)) {
+            request->spilled_for_ = true;
+        }
+        lock.unlock();
+        std::exception_ptr error;
+        std::size_t bytes = 0;
+        try {
+            if (auto const shortage = br->shortage(type); shortage > 0) {
+                bytes = br->spill(type, std::min(shortage, spill_batch));
+            }
+        } catch (...) {
+            error = std::current_exception();
+        }
+        lock.lock();
+        if (error) {
+            retry_ = Clock::now() + retry_pause;
+        }
+        spill_errors_[static_cast<std::size_t>(type)] = std::move(error);
+        if (bytes > 0) {
+            freed = true;
+            if (!queue(type).empty()) {
+                queue(type).front()->since_ = Clock::now();
+            }
+        }
+    }
+    return freed;
+}
+
+bool Arbiter::expire(Lock& lock, std::shared_ptr<BufferResource> const& br) {
+    bool any = false;
+    for (auto const type : served_tiers) {
+        auto& line = queue(type);
+        if (line.empty()) {
+            continue;
+        }
+        auto& first = *line.front();
+        if (!first.spilled_for_) {
+            any = true;  // it came in the middle of this round: the next one spills for it
+            continue;
+        }
+        // Who is not ready to wait wants to hear that it does not fit.
+        bool const alone = first.timeout_ > Clock::duration::zero()
+                           && br->is_larger_than_limit(type, first.size_) && br->is_idle(type);
+        bool const late = Clock::now() >= first.since_ + first.timeout_;
+        if (!alone && (!late || br->is_moving(type))) {
+            continue;
+        }
+        if (!alone) {
+            br->statistics()->add(statistic::id("reservation-timeouts"), 1);
+        }
+        auto const& error = spill_errors_[static_cast<std::size_t>(type)];
+        if (alone || (first.allow_ == AllowOverbooking::yes && !error)) {
+            first.reservation_ = br->grant(type, first.size_, AllowOverbooking::yes);
+        } else if (error) {
+            first.error_ = error;
+        } else {
+            auto const size = first.size_;
+            lock.unlock();
+            auto const text = br->describe_shortage(type, size);
+            lock.lock();
+            if (line.empty() || line.front() != &first) {
+                return true;  // withdrawn meanwhile
+            }
+            first.error_ = std::make_exception_ptr(ReservationError{text});
+        }
+        finish(lock, *br, line);
+        any = true;
+    }
+    return any;
+}
+
+void Arbiter::finish(Lock& lock, BufferResource& br, Queue& line) {
+    auto& request = *line.front();
+    line.pop_front();
+    --num_waiting_;
+    br.add_waiting(request.type_, -static_cast<std::int64_t>(request.size_));
+    request.done_ = true;
+    if (!line.empty()) {
+        line.front()->since_ = Clock::now();
+    }
+    // The request may be given up as soon as the lock is released: its function is taken out before.
+    auto const on_done = std::exchange(request.on_done_, nullptr);
+    served_.notify_all();
+    if (on_done) {
+        lock.unlock();
+        on_done();
+        lock.lock();
+    }
+}
+
+void Arbiter::withdraw(MemoryRequest& request) {
+    bool was_waiting = false;
+    {
+        Lock const lock{mutex_};
+        if (!request.done_) {
+            auto& line = queue(request.type_);
+            std::erase(line, &request);
+            --num_waiting_;
+            was_waiting = true;
+        }
+    }
+    if (was_waiting) {
+        if (auto const br = br_.lock()) {
+            br->add_waiting(request.type_, -static_cast<std::int64_t>(request.size_));
+        }
+        wake_.notify_one();
+    }
+}
+
+}  // namespace detail
+
+}  // namespace rapidsmpf

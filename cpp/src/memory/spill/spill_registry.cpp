@@ -1,0 +1,377 @@
+#include "memory/spill/spill_registry.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/disk_space.hpp>
+
+namespace rapidsmpf::detail {
+
+void SpillRegistry::list(SpillEntry& entry) {
+    if (entry.pins == 0 && entry.held > 0 && entry.buffer->mem_type() != MemoryType::DISK) {
+        entry.home = entry.buffer->mem_type();
+        auto& home = tier(entry.home);
+        home.victims.insert(entry);
+        home.holdings.spillable += static_cast<std::int64_t>(entry.held);
+        entry.listed = true;
+    }
+}
+
+void SpillRegistry::unlist(SpillEntry& entry) {
+    if (entry.listed) {
+        auto& home = tier(entry.home);
+        home.victims.erase(entry);
+        home.holdings.spillable -= static_cast<std::int64_t>(entry.held);
+        entry.listed = false;
+    }
+}
+
+bool SpillRegistry::add(SpillEntry& entry) {
+    Lock const lock{mutex_};
+    bool const first = tier(entry.buffer->mem_type()).victims.empty();
+    list(entry);
+    return first && entry.listed;
+}
+
+void SpillRegistry::drop(EntryPtr const& entry) {
+    std::unique_ptr<Buffer> buffer;
+    std::unique_ptr<Buffer> lower;
+    std::unique_ptr<SpillParts> parts;
+    Lock const lock{mutex_};  // unlocked before the buffers go: they were declared first
+    entry->dropped = true;
+    if (!entry->moving) {
+        parts = std::move(entry->parts);
+    }
+    if (entry->buffer && !entry->moving && entry->pins == 0) {
+        unlist(*entry);
+        buffer = std::move(entry->buffer);
+        lower = std::move(entry->lower);
+    }
+}
+
+void SpillRegistry::set_next_use(SpillEntry& entry, SpillableBuffer::NextUse next_use) {
+    Lock const lock{mutex_};
+    bool const was_listed = entry.listed;
+    unlist(entry);
+    entry.next_use = next_use;
+    if (was_listed) {
+        list(entry);
+    }
+}
+
+MemoryType SpillRegistry::mem_type(SpillEntry const& entry) const {
+    Lock const lock{mutex_};
+    RAPIDSMPF_EXPECTS(entry.buffer != nullptr, "the buffer has been taken", std::logic_error);
+    return entry.buffer->mem_type();
+}
+
+bool SpillRegistry::try_pin(SpillEntry& entry) {
+    Lock const lock{mutex_};
+    if (entry.error) {
+        std::rethrow_exception(entry.error);
+    }
+    RAPIDSMPF_EXPECTS(entry.buffer != nullptr, "the buffer has been taken", std::logic_error);
+    if (entry.moving || entry.buffer->mem_type() == MemoryType::DISK) {
+        entry.refused = true;
+        return false;
+    }
+    unlist(entry);
+    if (entry.pins++ == 0) {
+        tier(entry.buffer->mem_type()).holdings.pinned += static_cast<std::int64_t>(entry.size);
+    }
+    return true;
+}
+
+void SpillRegistry::unpin(SpillEntry& entry) noexcept {
+    std::unique_ptr<Buffer> buffer;
+    std::unique_ptr<Buffer> lower;
+    Lock const lock{mutex_};
+    if (--entry.pins > 0) {
+        return;
+    }
+    tier(entry.buffer->mem_type()).holdings.pinned -= static_cast<std::int64_t>(entry.size);
+    if (entry.dropped) {
+        buffer = std::move(entry.buffer);
+        lower = std::move(entry.lower);
+    } else {
+        list(entry);
+    }
+}
+
+std::unique_ptr<Buffer> SpillRegistry::take(SpillEntry& entry) {
+    std::unique_ptr<Buffer> lower;
+    Lock lock{mutex_};
+    moved_.wait(lock, [&] { return !entry.moving; });
+    RAPIDSMPF_EXPECTS(entry.buffer != nullptr, "the buffer has been taken", std::logic_error);
+    RAPIDSMPF_EXPECTS(
+        entry.pins == 0, "the buffer cannot be taken while somebody reads it", std::logic_error);
+    unlist(entry);
+    lower = std::move(entry.lower);
+    auto buffer = std::move(entry.buffer);
+    lock.unlock();
+    return buffer;
+}
+
+std::vector<std::unique_ptr<Buffer>> SpillRegistry::take_parts(std::span<TakenPart const> wanted) {
+    std::vector<std::unique_ptr<Buffer>> taken;
+    taken.reserve(wanted.size());
+    Lock lock{mutex_};
+    for (auto const& [entry, index] : wanted) {
+        if (entry->buffer) {
+            entry->buffer->prefetch_owner();
+        }
+    }
+    for (auto const& [entry, index] : wanted) {
+        taken.push_back(take_part(lock, *entry, index));
+    }
+    return taken;
+}
+
+std::unique_ptr<Buffer> SpillRegistry::take_part(Lock& lock, SpillEntry& entry, std::size_t index) {
+    moved_.wait(lock, [&] { return !entry.moving; });
+    auto& parts = *entry.parts;
+    auto& place = parts.places.at(index);
+    RAPIDSMPF_EXPECTS(!place.taken, "the part has been taken", std::logic_error);
+    place.taken = true;
+    if (!parts.stored.empty()) {
+        return std::move(parts.stored[index]);
+    }
+    auto const size = place.size;
+    auto part = entry.buffer->cut(place.offset, size);
+    entry.held -= size;
+    if (entry.listed) {
+        tier(entry.home).holdings.spillable -= static_cast<std::int64_t>(size);
+        if (entry.held == 0) {
+            unlist(entry);
+        }
+    }
+    return part;
+}
+
+void SpillRegistry::wait_while_moving(SpillEntry const& entry) {
+    Lock lock{mutex_};
+    moved_.wait(lock, [&] { return !entry.moving; });
+}
+
+bool SpillRegistry::is_on_disk(SpillEntry const& entry) const {
+    Lock const lock{mutex_};
+    return entry.buffer && !entry.moving && entry.buffer->mem_type() == MemoryType::DISK;
+}
+
+void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory) {
+    Buffer const* stored = nullptr;
+    {
+        Lock const lock{mutex_};
+        if (!entry->buffer || entry->moving || entry->buffer->mem_type() != MemoryType::DISK) {
+            return;
+        }
+        entry->moving = true;
+        entry->error = nullptr;
+        stored = entry->buffer.get();  // nobody replaces it while it is moving
+    }
+    try {
+        // The resource is kept alive until the entry is done with.
+        auto done = [this, entry, resource = br.shared_from_this()](
+                        std::unique_ptr<Buffer> fetched, std::exception_ptr error) {
+            finish_fetch(entry, std::move(fetched), std::move(error));
+        };
+        br.read_back(*stored, std::move(memory), std::move(done));
+    } catch (...) {
+        finish_fetch(entry, nullptr, std::current_exception());
+    }
+}
+
+void SpillRegistry::end_move(
+    Lock& /*lock*/, SpillEntry& entry, std::vector<std::shared_ptr<MoveListener>>& listeners) {
+    entry.moving = false;
+    if (std::exchange(entry.refused, false) && !entry.dropped) {
+        if (auto listener = entry.listener.lock()) {
+            listeners.push_back(std::move(listener));
+        }
+    }
+}
+
+void SpillRegistry::finish_fetch(
+    EntryPtr const& entry, std::unique_ptr<Buffer> fetched, std::exception_ptr error) {
+    std::vector<std::shared_ptr<MoveListener>> listeners;
+    std::unique_ptr<Buffer> buffer;
+    std::unique_ptr<Buffer> lower;
+    {
+        Lock lock{mutex_};
+        entry->error = std::move(error);
+        if (fetched) {
+            entry->lower = std::exchange(entry->buffer, std::move(fetched));
+        }
+        end_move(lock, *entry, listeners);
+        if (entry->dropped) {
+            buffer = std::move(entry->buffer);
+            lower = std::move(entry->lower);
+        } else {
+            list(*entry);
+        }
+    }
+    moved_.notify_all();
+    for (auto const& listener : listeners) {
+        listener->moved();
+    }
+}
+
+std::vector<SpillRegistry::EntryPtr> SpillRegistry::choose(MemoryType type, std::size_t amount) {
+    std::vector<EntryPtr> chosen;
+    Lock const lock{mutex_};
+    auto& home = tier(type);
+    for (std::size_t bytes = 0; bytes < amount && !home.victims.empty();) {
+        auto& entry = home.victims.first();
+        unlist(entry);
+        entry.moving = true;
+        bytes += entry.held;
+        home.holdings.moving += static_cast<std::int64_t>(entry.held);
+        chosen.push_back(entry.shared_from_this());
+    }
+    return chosen;
+}
+
+bool SpillRegistry::Move::has_all() const noexcept {
+    return copy != nullptr
+           || (!stored.empty() && std::none_of(stored.begin(), stored.end(), [](auto const& part) {
+                  return part == nullptr;
+              }));
+}
+
+void SpillRegistry::copy_down(
+    BufferResource& br, MemoryType type, std::vector<EntryPtr> const& victims, std::vector<Move>& moves) {
+    for (auto const target : br.spill_targets(type)) {
+        std::vector<Buffer const*> sources;
+        std::vector<std::unique_ptr<Buffer>*> copies;
+        for (std::size_t i = 0; i < victims.size(); ++i) {
+            auto const& entry = *victims[i];
+            auto& move = moves[i];
+            if (entry.lower || move.has_all()) {
+                continue;
+            }
+            if (!entry.parts || target != MemoryType::DISK) {
+                sources.push_back(entry.buffer.get());
+                copies.push_back(&move.copy);
+                continue;
+            }
+            for (auto const& place : entry.parts->places) {
+                if (!place.taken) {
+                    move.views.push_back(entry.buffer->view(place.offset, place.size));
+                }
+            }
+            move.stored.resize(move.views.size());
+            for (std::size_t k = 0; k < move.views.size(); ++k) {
+                sources.push_back(move.views[k].get());
+                copies.push_back(&move.stored[k]);
+            }
+        }
+        if (sources.empty()) {
+            continue;
+        }
+        auto below = target == MemoryType::DISK ? br.write_to_disk(sources)
+                                                : br.copy_while_there_is_room(sources, target);
+        for (std::size_t k = 0; k < copies.size(); ++k) {
+            *copies[k] = std::move(below[k]);
+        }
+    }
+}
+
+std::unique_ptr<Buffer> SpillRegistry::replace(SpillEntry& entry, Move& move) {
+    if (entry.dropped) {
+        return std::move(entry.buffer);
+    }
+    if (entry.lower) {
+        return std::exchange(entry.buffer, std::move(entry.lower));
+    }
+    if (!move.has_all()) {
+        return nullptr;
+    }
+    if (move.copy) {
+        return std::exchange(entry.buffer, std::move(move.copy));
+    }
+    entry.held = 0;
+    auto& parts = *entry.parts;
+    parts.stored.resize(parts.places.size());
+    auto next = move.stored.begin();
+    for (std::size_t i = 0; i < parts.stored.size(); ++i) {
+        if (!parts.places[i].taken) {
+            parts.stored[i] = std::move(*next++);
+        }
+    }
+    return std::move(entry.buffer);
+}
+
+std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_t amount) {
+    auto const victims = choose(type, amount);
+    if (victims.empty()) {
+        return 0;
+    }
+    std::vector<Move> moves(victims.size());
+    std::exception_ptr error;
+    try {
+        copy_down(br, type, victims, moves);
+    } catch (...) {
+        error = std::current_exception();
+    }
+    std::size_t freed = 0;
+    std::vector<std::unique_ptr<Buffer>> gone;
+    std::vector<std::unique_ptr<SpillParts>> gone_parts;
+    std::vector<std::shared_ptr<MoveListener>> listeners;
+    {
+        Lock lock{mutex_};
+        auto& home = tier(type);
+        for (std::size_t i = 0; i < victims.size(); ++i) {
+            auto& entry = *victims[i];
+            auto const held = entry.held;
+            home.holdings.moving -= static_cast<std::int64_t>(held);
+            if (auto moved = replace(entry, moves[i])) {
+                gone.push_back(std::move(moved));
+                freed += held;
+            }
+            end_move(lock, entry, listeners);
+            if (entry.dropped) {
+                gone.push_back(std::move(entry.buffer));
+                gone_parts.push_back(std::move(entry.parts));
+            } else {
+                list(entry);
+            }
+        }
+        ++home.moves;
+    }
+    gone.clear();
+    gone_parts.clear();
+    moved_.notify_all();
+    for (auto const& listener : listeners) {
+        listener->moved();
+    }
+    if (error && freed == 0) {
+        std::rethrow_exception(error);
+    }
+    return freed;
+}
+
+bool SpillRegistry::wait_for_a_move(MemoryType type) {
+    Lock lock{mutex_};
+    auto const& home = tier(type);
+    if (home.holdings.moving == 0) {
+        return false;
+    }
+    moved_.wait(lock, [&, moves = home.moves] { return home.moves != moves; });
+    return true;
+}
+
+SpillRegistry::Holdings SpillRegistry::holdings(MemoryType type) const {
+    Lock const lock{mutex_};
+    return tier(type).holdings;
+}
+
+bool SpillRegistry::has_victims(MemoryType type) const {
+    Lock const lock{mutex_};
+    return !tier(type).victims.empty();
+}
+
+}  // namespace rapidsmpf::detail

@@ -1,0 +1,145 @@
+// All SpillableBuffers of a BufferResource, and the order in which they are to be moved down.
+//
+// One mutex guards the entries. Bytes are moved, and buffers freed, outside it: freeing may run foreign code.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <rapidsmpf/memory/buffer.hpp>
+#include <rapidsmpf/memory/detail/spillable_parts.hpp>
+#include <rapidsmpf/memory/memory_reservation.hpp>
+#include <rapidsmpf/memory/spillable_buffer.hpp>
+
+#include "memory/spill/eviction_queue.hpp"
+
+namespace rapidsmpf {
+
+class BufferResource;
+
+namespace detail {
+
+// Moved in one go: enough to keep a disk busy, little enough that those who wait for memory are served meanwhile.
+inline constexpr std::size_t spill_batch = 64UL << 20U;
+
+// The parts of an entry that is taken in parts.
+struct SpillParts {
+    struct Place {
+        std::size_t offset;
+        std::size_t size;
+        bool taken;
+    };
+    explicit SpillParts(std::vector<SpillableParts::Part> const& parts) {
+        places.reserve(parts.size());
+        for (auto const& part : parts) {
+            places.push_back({part.offset, part.size, false});
+        }
+    }
+    std::vector<Place> places;
+    std::vector<std::unique_ptr<Buffer>> stored;  // on disk, by part; empty: they are in memory, one block
+};
+
+// What is looked at whenever one is used comes first: there may be very many.
+struct SpillEntry : std::enable_shared_from_this<SpillEntry> {
+    std::unique_ptr<Buffer> buffer;     // null once taken
+    std::unique_ptr<SpillParts> parts;  // null: it is taken as a whole
+    std::size_t held{0};                // of `size`, what moving it would free
+    bool listed{false};                 // among the victims of its tier, `home`
+    MemoryType home{MemoryType::DEVICE};
+    bool moving{false};   // somebody reads `buffer` to replace it
+    bool dropped{false};  // the SpillableBuffer is gone
+    bool refused{false};  // tell the listener when the move ends
+    std::uint32_t pins{0};
+    std::size_t size{0};
+    SpillableBuffer::NextUse next_use{0};
+    std::unique_ptr<Buffer> lower;  // the same bytes further down, left there by a fetch
+    std::weak_ptr<MoveListener> listener;
+    std::exception_ptr error;  // of a fetch
+    VictimHook<SpillEntry> hook;
+};
+
+class SpillRegistry {
+  public:
+    using EntryPtr = std::shared_ptr<SpillEntry>;
+
+    // Returns whether it is the first that can be moved out of its tier.
+    bool add(SpillEntry& entry);
+    void drop(EntryPtr const& entry);
+    void set_next_use(SpillEntry& entry, SpillableBuffer::NextUse next_use);
+    [[nodiscard]] MemoryType mem_type(SpillEntry const& entry) const;
+    // Counts a reader of bytes that are in memory and do not move, and returns whether it did.
+    [[nodiscard]] bool try_pin(SpillEntry& entry);
+    void unpin(SpillEntry& entry) noexcept;
+    [[nodiscard]] std::unique_ptr<Buffer> take(SpillEntry& entry);
+    struct TakenPart {
+        SpillEntry* entry;
+        std::size_t index;
+    };
+    // Waits for moves to end. Throws std::logic_error when one has been taken before.
+    [[nodiscard]] std::vector<std::unique_ptr<Buffer>> take_parts(std::span<TakenPart const> wanted);
+    // See SpillableBuffer::fetch(); `memory` is what to read into.
+    void fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory);
+    // Whether the bytes are on disk and nobody is reading them back.
+    [[nodiscard]] bool is_on_disk(SpillEntry const& entry) const;
+    void wait_while_moving(SpillEntry const& entry);
+
+    // Moves victims of `tier` down until `amount` bytes are freed or none is left; returns how many were. Throws
+    // what made a move fail when nothing could be freed: then all bytes are where they were.
+    std::size_t spill(BufferResource& br, MemoryType tier, std::size_t amount);
+    // Waits for one of the moves out of `tier` that others have begun; false if there is none.
+    [[nodiscard]] bool wait_for_a_move(MemoryType tier);
+
+    struct Holdings {
+        std::int64_t spillable{0};
+        std::int64_t pinned{0};
+        std::int64_t moving{0};
+    };
+    [[nodiscard]] Holdings holdings(MemoryType tier) const;
+    [[nodiscard]] bool has_victims(MemoryType tier) const;
+
+  private:
+    struct Tier {
+        VictimOrder<SpillEntry> victims;
+        Holdings holdings;
+        std::uint64_t moves{0};  // ended
+    };
+    using Lock = std::unique_lock<std::mutex>;
+
+    [[nodiscard]] std::vector<EntryPtr> choose(MemoryType tier, std::size_t amount);
+    // The bytes of a victim further down, as far as there was room for them.
+    struct Move {
+        std::unique_ptr<Buffer> copy;
+        // Of an entry with parts that went to disk: by part that has not been taken, what was read and what was written.
+        std::vector<std::unique_ptr<Buffer>> views;
+        std::vector<std::unique_ptr<Buffer>> stored;
+
+        [[nodiscard]] bool has_all() const noexcept;
+    };
+    // `moves`: by victim.
+    static void copy_down(
+        BufferResource& br, MemoryType tier, std::vector<EntryPtr> const& victims, std::vector<Move>& moves);
+    // What is to be freed, if all of it is further down.
+    [[nodiscard]] static std::unique_ptr<Buffer> replace(SpillEntry& entry, Move& move);
+    void finish_fetch(EntryPtr const& entry, std::unique_ptr<Buffer> fetched, std::exception_ptr error);
+    void end_move(Lock& lock, SpillEntry& entry, std::vector<std::shared_ptr<MoveListener>>& listeners);
+    [[nodiscard]] std::unique_ptr<Buffer> take_part(Lock& lock, SpillEntry& entry, std::size_t index);
+    void list(SpillEntry& entry);
+    void unlist(SpillEntry& entry);
+    [[nodiscard]] Tier& tier(MemoryType type) { return tiers_[static_cast<std::size_t>(type)]; }
+    [[nodiscard]] Tier const& tier(MemoryType type) const { return tiers_[static_cast<std::size_t>(type)]; }
+
+    mutable std::mutex mutex_;
+    std::condition_variable moved_;
+    std::array<Tier, 4> tiers_;
+};
+
+}  // namespace detail
+}  // namespace rapidsmpf

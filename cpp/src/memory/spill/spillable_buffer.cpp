@@ -1,0 +1,92 @@
+#include <rapidsmpf/memory/spillable_buffer.hpp>
+
+#include <stdexcept>
+#include <utility>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+
+#include "memory/spill/spill_registry.hpp"
+
+namespace rapidsmpf {
+
+SpillableBuffer::SpillableBuffer(
+    std::unique_ptr<Buffer> buffer, NextUse next_use, std::weak_ptr<MoveListener> listener) {
+    RAPIDSMPF_EXPECTS(buffer != nullptr, "a spillable buffer needs a buffer", std::invalid_argument);
+    resource_ = buffer->resource();
+    entry_ = std::make_shared<detail::SpillEntry>();
+    entry_->size = buffer->size();
+    entry_->held = buffer->size();
+    entry_->buffer = std::move(buffer);
+    entry_->next_use = next_use;
+    entry_->listener = std::move(listener);
+    if (resource_->registry().add(*entry_)) {
+        resource_->note_spillable();
+    }
+}
+
+SpillableBuffer::~SpillableBuffer() {
+    resource_->registry().drop(entry_);
+}
+
+std::size_t SpillableBuffer::size() const noexcept {
+    return entry_->size;
+}
+
+MemoryType SpillableBuffer::mem_type() const {
+    return resource_->registry().mem_type(*entry_);
+}
+
+void SpillableBuffer::set_next_use(NextUse next_use) {
+    resource_->registry().set_next_use(*entry_, next_use);
+}
+
+void SpillableBuffer::prefetch() const noexcept {
+    auto const* const entry = reinterpret_cast<std::byte const*>(entry_.get());
+    constexpr std::size_t line = 64;
+    for (std::size_t at = 0; at < sizeof(detail::SpillEntry); at += line) {
+        __builtin_prefetch(entry + at, 1);
+    }
+}
+
+std::shared_ptr<Buffer const> SpillableBuffer::pinned() {
+    // The resource is named before the entry: it must outlive what unpinning touches.
+    return {entry_->buffer.get(), [resource = resource_, entry = entry_](Buffer const* /*buffer*/) {
+                resource->registry().unpin(*entry);
+            }};
+}
+
+std::shared_ptr<Buffer const> SpillableBuffer::try_pin() {
+    return resource_->registry().try_pin(*entry_) ? pinned() : nullptr;
+}
+
+std::shared_ptr<Buffer const> SpillableBuffer::pin() {
+    auto& registry = resource_->registry();
+    for (;;) {
+        registry.wait_while_moving(*entry_);
+        if (registry.is_on_disk(*entry_)) {
+            auto memory =
+                resource_->reserve_or_wait(resource_->type_to_read_into(), size(), AllowOverbooking::yes);
+            registry.fetch(entry_, *resource_, std::move(memory));
+            registry.wait_while_moving(*entry_);
+        }
+        if (registry.try_pin(*entry_)) {
+            return pinned();
+        }
+    }
+}
+
+void SpillableBuffer::fetch(AllowOverbooking allow) {
+    if (resource_->registry().is_on_disk(*entry_)) {
+        auto memory = resource_->reserve(resource_->type_to_read_into(), size(), allow).first;
+        if (memory.size() == size()) {
+            resource_->registry().fetch(entry_, *resource_, std::move(memory));
+        }
+    }
+}
+
+std::unique_ptr<Buffer> SpillableBuffer::take() {
+    return resource_->registry().take(*entry_);
+}
+
+}  // namespace rapidsmpf

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["Rank", "RankSettings", "resolve_options"]
 
 T = TypeVar("T")
+_LAST_OP = 1 << 11
+"""The number of an operation after all of the executor's, which numbers them from 0."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,37 @@ class Rank:
             except BaseException:
                 sink.discard()
                 raise
+            return outcome
+
+    def give_batches(
+        self,
+        query: pl.LazyFrame | Query,
+        op_ids: OpIds,
+        optimizations: QueryOptFlags | None,
+        function: Callable[[pl.DataFrame], bool | None],
+        *,
+        chunk_size: int | None,
+        maintain_order: bool,
+    ) -> QueryOutcome:
+        """Run a query and call ``function`` with each batch of this rank's rows, until it returns True."""
+        transport = RapidsmpfTransport(self.context, op_ids)
+
+        def give(rows: pl.LazyFrame) -> None:
+            for batch in rows.collect_batches(
+                chunk_size=chunk_size,
+                maintain_order=maintain_order,
+                lazy=True,
+                engine="streaming",
+                optimizations=optimizations or pl.QueryOptFlags(),
+            ):
+                if function(batch):
+                    return
+
+        with _tell_others(transport):
+            outcome = stream_query(
+                query, transport, give, optimizations=optimizations, options=self._execution_options
+            )
+            transport.allgather_bytes(b"given", op=_LAST_OP)
             return outcome
 
     def write_once(

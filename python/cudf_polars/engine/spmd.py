@@ -200,6 +200,20 @@ class SPMDEngine(StreamingEngine):
         self.last_query = rank.sink(lf, self._next_op_ids(), optimizations, target, extension, **kwargs)
         self._warn_of_equal_frames(self.last_query)
 
+    def sink_batches(self, lf: pl.LazyFrame, function: Any, **kwargs: Any) -> None:
+        """Call ``function`` with each batch of this rank's rows, while they are made, until it returns True."""
+        with self._turn(QueryCall("sink_batches()")):
+            rank = self._open_rank("the engine")
+            self.last_query = rank.give_batches(
+                lf,
+                self._next_op_ids(),
+                kwargs["optimizations"],
+                function,
+                chunk_size=kwargs.get("chunk_size"),
+                maintain_order=kwargs.get("maintain_order", True),
+            )
+            self._warn_of_equal_frames(self.last_query)
+
     def _sink_catalog(
         self,
         lf: pl.LazyFrame,

@@ -183,7 +183,7 @@ class Executor:
     ) -> None:
         self.measured: dict[Stream, Measured] = {}
         self._transport = transport
-        self._partitions = partitions
+        self.partitions = partitions
         self._optimizations = optimizations
         self._ops = itertools.count(first_op)
         self._rows: dict[Stream, _Rows] = {}
@@ -268,7 +268,7 @@ class Executor:
             case Materialize():
                 return self._materialize(stream)
             case Shuffle():
-                keys, partitions = stream.keys, self._partitions
+                keys, partitions = stream.keys, self.partitions
                 return self._send(
                     stream.inputs[0],
                     lambda source, op: transport.shuffle(source, keys, op=op, partitions=partitions),
@@ -308,7 +308,7 @@ class Executor:
         One partition of a rank is to the plan what a rank is: its steps need no row of another. So a fragment runs by
         partitions if all that it reads is there by partitions, or is the same for all.
         """
-        return self._partitions if self._is_partitioned(stream, {}) else 1
+        return self.partitions if self._is_partitioned(stream, {}) else 1
 
     def _is_partitioned(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
         """Whether the rows are there by partitions; ``None`` if each partition can have all of them."""
@@ -317,7 +317,7 @@ class Executor:
         return memo[stream]
 
     def _has_partitions(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
-        if self._partitions == 1 or stream.partitioning.distribution is Distribution.SINGLE:
+        if self.partitions == 1 or stream.partitioning.distribution is Distribution.SINGLE:
             return False
         if isinstance(stream, Shuffle | RangeExchange | OrderedConcat):
             return True
@@ -352,7 +352,7 @@ class Executor:
                 inputs.append(RowCount(1))  # files: how many rows, nobody knows
             below = [self._lazy(child, memo, inputs, piece) for child in stream.inputs]
             rank = self._transport.rank
-            frame = stream.build(below, rank if piece is None else rank * self._partitions + piece)
+            frame = stream.build(below, rank if piece is None else rank * self.partitions + piece)
         elif isinstance(stream, WithScalars):
             scalars = self._rows[stream].frame
             assert scalars is not None
@@ -375,7 +375,7 @@ class Executor:
             assert rows.frame is not None
             return self._noted(rows.frame, inputs)
         # What is there once belongs to its reader; the plan holds what is read more often.
-        if piece is None or piece == self._partitions - 1:
+        if piece is None or piece == self.partitions - 1:
             del self._rows[stream]
         if piece is None:
             sources = [source for partition in rows.partitions for source in partition]
@@ -437,7 +437,7 @@ class Executor:
         if isinstance(stream, Materialize):
             yield from self._materialized_batches(stream)
             return
-        if self._partitions > 1 and isinstance(stream, Local) and stream.of_any_rows:
+        if self.partitions > 1 and isinstance(stream, Local) and stream.of_any_rows:
             yield from self._by_chunks(stream)
             return
         for fragment in self._fragments(stream):
@@ -559,7 +559,7 @@ class Executor:
     # -- exchanges that look at the rows ---------------------------------------------------------------------
 
     def _scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> list[ArrowStream]:
-        partitions = self._partitions
+        partitions = self.partitions
         addressed = {**schema, _DESTINATION: pl.UInt32()}
         batches = frame.collect_batches(
             engine="streaming", maintain_order=ordered, lazy=True, optimizations=self._optimizations
@@ -580,7 +580,7 @@ class Executor:
         look
             Sees the rows pass.
         """
-        if self._partitions == 1:
+        if self.partitions == 1:
             frame = conform(self._collect(stream), stream.schema)
             if look is not None:
                 look(frame)
@@ -615,7 +615,7 @@ class Executor:
         buffer = io.BytesIO()
         sample.write_ipc(buffer)
         samples = [pl.read_ipc(io.BytesIO(value)) for value in self.allgather_bytes(buffer.getvalue())]
-        return boundary_frame(pl.concat(samples), keys, _WEIGHT, self.nranks * self._partitions)
+        return boundary_frame(pl.concat(samples), keys, _WEIGHT, self.nranks * self.partitions)
 
     def _counts(self, rows: int) -> list[int]:
         return [int(struct.unpack("<Q", value)[0]) for value in self.allgather_bytes(struct.pack("<Q", rows))]
@@ -642,7 +642,7 @@ class Executor:
         kept = [self._kept(child) for child in stream.inputs]
         counts = [self._counts(height) for _, height in kept]
         total = sum(map(sum, counts))
-        share = max(1, math.ceil(total / (self.nranks * self._partitions)))
+        share = max(1, math.ceil(total / (self.nranks * self.partitions)))
         start, parts = 0, []
         for (rows, _), heights in zip(kept, counts, strict=True):
             first = start + sum(heights[: self._transport.rank])

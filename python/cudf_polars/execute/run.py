@@ -63,6 +63,8 @@ class QueryOutcome:
         By stream, what running the streams gave on this rank.
     equal_frames
         Which in-memory frames of the query are the same on every rank, in words.
+    partitions
+        Into how many partitions exchanges by key split the rows of each rank.
     """
 
     frame: pl.DataFrame
@@ -70,12 +72,16 @@ class QueryOutcome:
     physical: Stream | None = field(repr=False)
     measured: Mapping[Stream, Measured] = field(default_factory=dict, repr=False)
     equal_frames: tuple[str, ...] = ()
+    partitions: int = 1
 
     def explain(self) -> str:
         """Return the physical plan with this rank's rows, bytes and seconds."""
         if self.physical is None:
             return "One fragment on one rank: the query as Polars runs it."
-        return explain_physical(self.physical, self.measured)
+        plan = explain_physical(self.physical, self.measured)
+        if self.partitions == 1:
+            return plan
+        return f"Each rank works on {self.partitions} partitions of its rows, one after the other.\n{plan}"
 
 
 def read_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> Query:
@@ -162,7 +168,10 @@ class _Running:
         """Say how the query ended, and warn of what one rank did alone."""
         fallbacks = self.planner.fallbacks
         report(fallbacks, self.options.fallback_mode)
-        return QueryOutcome(frame, fallbacks, self.root, self.executor.measured, self.equal_frames)
+        executor = self.executor
+        return QueryOutcome(
+            frame, fallbacks, self.root, executor.measured, self.equal_frames, executor.partitions
+        )
 
 
 def _start(

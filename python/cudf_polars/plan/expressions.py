@@ -85,7 +85,7 @@ class Expr:
     Attributes
     ----------
     dtype
-        Type of the result where Polars told it, else ``None``. No part of equality.
+        Type of the result if Polars shows it, else ``None``. Not compared by ``==``.
     """
 
     _child_fields: ClassVar[tuple[str, ...]] = ()
@@ -449,7 +449,7 @@ class OpaqueSource:
     functions
         Digest of the Python functions in it; empty if there are none.
     process_local
-        The result says something only in the process that computed it: codes of categories.
+        The result has a meaning only in the process that computed it: codes of categories.
     """
 
     id: int

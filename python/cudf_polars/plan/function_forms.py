@@ -14,7 +14,7 @@ Builder: TypeAlias = Callable[[Sequence[pl.Expr], tuple[Any, ...]], pl.Expr]
 
 
 def _top_k_by(a: Sequence[pl.Expr], x: tuple[Any, ...]) -> pl.Expr:
-    # the plan knows bottom_k_by as top_k_by with every flag turned round
+    # the plan has bottom_k_by as top_k_by with every flag inverted
     return a[0].top_k_by(a[2:], a[1], reverse=list(x[0]))
 
 

@@ -136,7 +136,7 @@ class Scan(Node):
     hive_parts
         One row a file with the values of ``hive_columns``, or ``None``.
     file_sizes
-        Bytes of each file where Polars knows them.
+        Bytes of each file, if Polars shows them.
     """
 
     _child_fields = ()

@@ -237,7 +237,7 @@ class StreamBuilder:
         )
 
     def shuffle(self, stream: Stream, keys: Sequence[str]) -> Stream:
-        """Return ``stream`` with rows sent by the hash of ``keys``, whatever its partitioning is."""
+        """Return ``stream`` with rows sent by the hash of ``keys``, even if they are already collocated."""
         stream = self.disjoint(stream)
         return Shuffle(
             inputs=(stream,),

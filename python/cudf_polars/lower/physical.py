@@ -42,7 +42,7 @@ Builder: TypeAlias = Callable[[Sequence[pl.LazyFrame], int], pl.LazyFrame]
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a stream is thought to hold over all ranks, before it ran."""
+    """Estimated size of a stream over all ranks, before it ran."""
 
     rows: float
     nbytes: float
@@ -60,8 +60,8 @@ class StreamReadTwiceError(AssertionError):
 class Stream:
     """A relation distributed over the ranks; identity is equality.
 
-    The rows of an exchange can be read once. Whoever builds a second reader of them gets an error at once, whatever
-    the sizes of the tables: so decide before you build.
+    The rows of an exchange can be read once. Building a second reader of them raises an error at once, for tables of
+    any size: so decide before you build.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Stream:
     ordered
         Whether the ranks' rows, concatenated in rank order, are in the order that the query promises.
     estimate
-        Rows and bytes over all ranks, as thought before running.
+        Rows and bytes over all ranks, as estimated before running.
     """
 
     inputs: tuple[Stream, ...]

@@ -127,7 +127,7 @@ def lower_union(ctx: Context, node: Node) -> Stream:
 
 
 def lower_hconcat(ctx: Context, node: Node) -> Stream:
-    """Put tables side by side on rank 0: rows belong together by position only."""
+    """Concatenate tables horizontally on rank 0: rows are paired by position."""
     assert isinstance(node, HConcat)
     inputs = [ctx.lower(child) for child in node.inputs]
     if {stream.partitioning.distribution for stream in inputs} == {Distribution.REPLICATED}:

@@ -1,4 +1,4 @@
-"""Expressions that are computed where the rows are, or where the rows of a window's partition meet."""
+"""Expressions that each rank computes over its rows, after the rows of a window's partition were sent to one rank."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lower_distributable(ctx: Context, node: Select | HStack | Filter, child: Str
 
 
 def apply_expressions(ctx: Context, node: Select | HStack | Filter, child: Stream) -> Stream:
-    """Compute expressions over the rows as they lie."""
+    """Compute expressions on each rank over its rows."""
     if isinstance(node, Filter):
         return ctx.apply(node, [child], estimate=child.estimate.scaled(FILTERED))
     return ctx.apply(

@@ -14,20 +14,15 @@ Builder: TypeAlias = Callable[[Sequence[pl.Expr], tuple[Any, ...]], pl.Expr]
 
 
 def _top_k_by(a: Sequence[pl.Expr], x: tuple[Any, ...]) -> pl.Expr:
-    # the plan knows bottom_k_by as top_k_by with every flag turned round
+    # the plan has bottom_k_by as top_k_by with every flag inverted
     return a[0].top_k_by(a[2:], a[1], reverse=list(x[0]))
 
 
-def _sample(a: Sequence[pl.Expr], x: tuple[Any, ...]) -> pl.Expr:
-    fraction, with_replacement, shuffle, seed = x
-    amount: dict[str, Any] = {"fraction" if fraction else "n": a[1]}
-    return a[0].sample(**amount, with_replacement=with_replacement, shuffle=shuffle, seed=seed)
-
-
-def _list_sample(a: Sequence[pl.Expr], x: tuple[Any, ...]) -> pl.Expr:
-    fraction, with_replacement, shuffle, seed = x
-    amount: dict[str, Any] = {"fraction" if fraction else "n": a[1]}
-    return a[0].list.sample(**amount, with_replacement=with_replacement, shuffle=shuffle, seed=seed)
+def _sample(a: Sequence[pl.Expr], x: tuple[Any, ...], target: Any) -> pl.Expr:
+    is_fraction, with_replacement, shuffle, seed = x
+    amount = {"fraction" if is_fraction else "n": a[1]}
+    sample: pl.Expr = target.sample(**amount, with_replacement=with_replacement, shuffle=shuffle, seed=seed)
+    return sample
 
 
 def _str_format(a: Sequence[pl.Expr], x: tuple[Any, ...]) -> pl.Expr:
@@ -71,13 +66,13 @@ FORMS: dict[str, Builder] = {
     "linear_spaces": lambda a, x: pl.linear_spaces(
         a[0], a[1], x[1] if len(a) < 3 else a[2], closed=x[0], as_array=len(a) < 3
     ),
-    "list.sample": _list_sample,
+    "list.sample": lambda a, x: _sample(a, x, a[0].list),
     "negate": lambda a, x: -a[0],
     "replace_strict": lambda a, x: a[0].replace_strict(
         a[1], a[2], return_dtype=x[0], **({"default": a[3]} if len(a) > 3 else {})
     ),
     "rolling_corr_cov": _rolling_corr_cov,
-    "sample": _sample,
+    "sample": lambda a, x: _sample(a, x, a[0]),
     "spearman_corr": lambda a, x: pl.corr(a[0], a[1], method="spearman", propagate_nans=x[0]),
     "str.base64_decode": lambda a, x: a[0].str.decode("base64", strict=x[0]),
     "str.base64_encode": lambda a, x: a[0].str.encode("base64"),

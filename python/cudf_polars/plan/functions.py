@@ -48,8 +48,8 @@ class FunctionSpec:
     deterministic
         The same input gives the same result.
     process_local
-        The result says something only in the process that computed it: codes of categories, which each process gives
-        out in the order in which it meets them.
+        The result has a meaning only in the process that computed it: codes of categories, which each process assigns
+        in the order in which it reads them.
     constant_inputs
         Which inputs hold one value for all rows: Polars cannot take one for each row, even if they are all the same.
     """

@@ -17,15 +17,15 @@ _GENERATED = re.compile(r"_+POLARS_[A-Z_]+_(?:0x[0-9a-f]+|\d+)")
 
 
 def renumber_text(text: str) -> str:
-    """Return a text with such names numbered in the order in which they come up."""
+    """Return a text with such names numbered in the order in which they first occur."""
     numbers: dict[str, int] = {}
     return _GENERATED.sub(lambda found: f"_generated_{numbers.setdefault(found.group(), len(numbers))}", text)
 
 
 def renumber(root: Node) -> Node:
-    """Return the plan with such columns numbered in the order in which they come up.
+    """Return the plan with such columns numbered in the order in which they first occur.
 
-    A plan in which only Polars can run a part that has them stays as it is: that part knows them by Polars' names.
+    A plan in which only Polars can run a part that has them stays as it is: that part reads them under Polars' names.
     """
     names: dict[str, str] = {}
     all_nodes = list(walk_nodes(root))

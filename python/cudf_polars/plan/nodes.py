@@ -8,12 +8,13 @@ numbers). Every node's ``schema`` holds its output columns in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import polars as pl
 
 from cudf_polars.plan.expressions import Expr, NamedExpr
+from cudf_polars.plan.tree import Tree
 
 __all__ = [
     "AsofOptions",
@@ -52,7 +53,7 @@ Schema = Mapping[str, pl.DataType]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class Node(Tree["Node"]):
     """Base of all nodes.
 
     Attributes
@@ -65,35 +66,6 @@ class Node:
     _expr_fields: ClassVar[tuple[str, ...]] = ()
 
     schema: Schema = field(kw_only=True, repr=False)
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """Inputs, in order."""
-        out: list[Node] = []
-        for name in self._child_fields:
-            value = getattr(self, name)
-            out.extend((value,) if isinstance(value, Node) else value)
-        return tuple(out)
-
-    def with_children(self, children: Sequence[Node]) -> Self:
-        """Return this node over other inputs, which must have the columns that it needs.
-
-        Raises
-        ------
-        ValueError
-            When the number of inputs differs.
-        """
-        old = self.children
-        if len(old) != len(children):
-            raise ValueError(f"{type(self).__name__} has {len(old)} inputs, got {len(children)}")
-        if all(a is b for a, b in zip(old, children, strict=True)):
-            return self
-        pending = iter(children)
-        changes: dict[str, Any] = {}
-        for name in self._child_fields:
-            value = getattr(self, name)
-            changes[name] = next(pending) if isinstance(value, Node) else tuple(next(pending) for _ in value)
-        return replace(self, **changes)
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -136,7 +108,7 @@ class Scan(Node):
     hive_parts
         One row a file with the values of ``hive_columns``, or ``None``.
     file_sizes
-        Bytes of each file where Polars knows them.
+        Bytes of each file, if Polars shows them.
     """
 
     _child_fields = ()

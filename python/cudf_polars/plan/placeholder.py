@@ -101,7 +101,7 @@ def placeholder_expr(
     library
         The plugin, from :func:`find_library`.
     number
-        What :mod:`~cudf_polars.plan.substitute` knows the original by.
+        Number of the original in :mod:`~cudf_polars.plan.substitute`.
     capsule
         Type of the result.
     inputs
@@ -133,7 +133,7 @@ class PlaceholderSource:
     Parameters
     ----------
     number
-        What :mod:`~cudf_polars.plan.substitute` knows the part by.
+        Number of the part in :mod:`~cudf_polars.plan.substitute`.
     """
 
     def __init__(self, number: int) -> None:

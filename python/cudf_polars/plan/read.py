@@ -6,7 +6,7 @@ Three ways, each for what the one before cannot do:
 2. Replace what the views do not show by placeholders first (:mod:`~cudf_polars.plan.substitute`).
 3. Take the whole query as one opaque node (:mod:`~cudf_polars.plan.last_resort`).
 
-Whatever is returned can be rebuilt: every node was, over empty inputs, and gave the schema that Polars said.
+A plan that is returned can be rebuilt: every node was, over empty inputs, and gave the schema that Polars shows.
 """
 
 from __future__ import annotations

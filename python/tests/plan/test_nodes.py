@@ -33,7 +33,7 @@ def test_with_children_replaces_inputs() -> None:
 
 def test_with_a_wrong_number_of_children_fails() -> None:
     union = nodes.Union((_scan(),), schema=FRAME.schema)
-    with pytest.raises(ValueError, match="1 inputs, got 0"):
+    with pytest.raises(ValueError, match="1 children, got 0"):
         union.with_children([])
 
 

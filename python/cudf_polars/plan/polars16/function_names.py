@@ -100,7 +100,7 @@ def fix_view(
     inputs
         Expressions that the function takes.
     dtype
-        Type of its result, if Polars told it.
+        Type of its result, if Polars shows it.
 
     Returns
     -------

@@ -40,7 +40,7 @@ def duration(parts: tuple[int, int, int, int, bool, bool]) -> str:
     if is_index:
         return f"{sign}{nanoseconds}i"
     fine, unit = nanoseconds, "ns"
-    # Polars takes the mention of nanoseconds in an interval for a wish to have them in the result
+    # an interval in nanoseconds makes Polars return nanoseconds
     for size, coarser in ((1000, "us"), (1_000_000, "ms"), (1_000_000_000, "s")):
         if nanoseconds % size == 0:
             fine, unit = nanoseconds // size, coarser

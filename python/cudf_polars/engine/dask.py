@@ -400,7 +400,7 @@ class _Workers:
 class DaskEngine(ClusterEngine):
     """Runs Polars queries on the workers of a Dask cluster; ``collect`` returns the whole answer to this process.
 
-    Each worker is a rank. Files are read by the workers; in-memory frames are cut over them by position. Sinks write
+    Each worker is a rank. Files are read by the workers; in-memory frames are split over them by position. Sinks write
     on the workers, one file each. Queries run beside Dask's own tasks; several engines, also of different clients,
     can use one cluster at the same time. Workers that join later are used by the next engine.
 

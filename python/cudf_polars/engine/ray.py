@@ -214,8 +214,8 @@ class _Actors:
 class RayEngine(ClusterEngine):
     """Runs Polars queries on actors of a Ray cluster; ``collect`` returns the whole answer to this process.
 
-    Each actor is a rank; they are spread over the nodes. Files are read by the actors; in-memory frames are cut over
-    them by position. Sinks write on the actors, one file each.
+    Each actor is a rank; they are distributed over the nodes. Files are read by the actors; in-memory frames are split
+    over them by position. Sinks write on the actors, one file each.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ import polars as pl
 
 from cudf_polars.plan.expressions import Agg, Column, Expr, Filter, Function, Len, Literal, NamedExpr
 from cudf_polars.plan.properties import columns, is_elementwise
-from cudf_polars.plan.rebuild import to_expr
+from cudf_polars.plan.rebuild_expressions import to_expr
 
 __all__ = ["DISTINCT", "ORDER", "Decomposition", "decompose"]
 

@@ -16,7 +16,7 @@ from cudf_polars.lower.scans import sample_pipeline
 from cudf_polars.plan.expressions import Agg, Column, Expr, NamedExpr
 from cudf_polars.plan.nodes import Distinct, GroupBy, Node
 from cudf_polars.plan.properties import columns, groups_depend_on_order, is_elementwise
-from cudf_polars.plan.rebuild import to_expr
+from cudf_polars.plan.rebuild_expressions import to_expr
 
 __all__ = ["key_columns", "lower_distinct", "lower_group_by", "outputs_of"]
 

@@ -24,7 +24,7 @@ from cudf_polars.plan.nodes import (
     Sort,
 )
 from cudf_polars.plan.properties import is_elementwise
-from cudf_polars.plan.rebuild import to_expr
+from cudf_polars.plan.rebuild_expressions import to_expr
 
 __all__ = ["lower_join"]
 

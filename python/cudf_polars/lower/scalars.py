@@ -22,7 +22,7 @@ from cudf_polars.lower.shape import is_rowwise_step
 from cudf_polars.plan.expressions import Agg, Column, Expr, Len, Literal, NamedExpr
 from cudf_polars.plan.nodes import Filter, HStack, Node, Select
 from cudf_polars.plan.properties import columns, is_scalar
-from cudf_polars.plan.rebuild import to_expr, to_exprs
+from cudf_polars.plan.rebuild_expressions import to_expr, to_exprs
 
 __all__ = ["lower_scalars", "lower_with_scalars", "scalars_beside_rows"]
 

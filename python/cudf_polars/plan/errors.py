@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Unreadable"]
+__all__ = ["CannotRebuild", "CannotSubstitute", "Unreadable"]
 
 
 class Unreadable(Exception):
@@ -17,3 +17,11 @@ class Unreadable(Exception):
     def __init__(self, what: str) -> None:
         super().__init__(what)
         self.what = what
+
+
+class CannotRebuild(ValueError):
+    """An expression or node has no form in the Polars API."""
+
+
+class CannotSubstitute(Exception):
+    """The query has no serialised form that can be worked on."""

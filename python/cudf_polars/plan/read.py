@@ -24,15 +24,15 @@ from cudf_polars.plan import nodes, polars16
 from cudf_polars.plan.dag import Plan, walk_nodes
 from cudf_polars.plan.datasets import has_datasets
 from cudf_polars.plan.dsl_facts import DslFacts, find_dsl_facts
-from cudf_polars.plan.errors import Unreadable
+from cudf_polars.plan.errors import CannotRebuild, CannotSubstitute, Unreadable
 from cudf_polars.plan.generated_names import renumber
 from cudf_polars.plan.last_resort import frame_scans, opaque_query
 from cudf_polars.plan.optimized import look
 from cudf_polars.plan.placeholder import PlaceholderUnavailable, source_number
-from cudf_polars.plan.rebuild import CannotRebuild, rebuild_node, rebuild_scan
+from cudf_polars.plan.rebuild import rebuild_node, rebuild_scan
 from cudf_polars.plan.serialized import deserialize_plan, serialize_plan
 from cudf_polars.plan.slices import push_slices
-from cudf_polars.plan.substitute import CannotSubstitute, Substitution
+from cudf_polars.plan.substitute import Substitution
 from cudf_polars.plan.tables import resolve_tables
 
 __all__ = ["UnsupportedPolarsError", "read_plan"]

@@ -18,6 +18,7 @@ import polars as pl
 
 from cudf_polars.plan import nodes
 from cudf_polars.plan.datasets import is_dataset, scan_name
+from cudf_polars.plan.errors import CannotSubstitute
 from cudf_polars.plan.expressions import OpaqueSource
 from cudf_polars.plan.placeholder import (
     TypeCapsule,
@@ -36,7 +37,7 @@ from cudf_polars.plan.serialized import (
 )
 from cudf_polars.plan.user_functions import describe_functions
 
-__all__ = ["CannotSubstitute", "Substitution"]
+__all__ = ["Substitution"]
 
 # Raised by Polars' planner for expressions that have no meaning by themselves (a list's element, a field).
 _INVALID = (
@@ -46,10 +47,6 @@ _INVALID = (
     ValueError,
     NotImplementedError,
 )
-
-
-class CannotSubstitute(Exception):
-    """The query has no serialised form that can be worked on."""
 
 
 class _WithoutColumns(CannotSubstitute):

@@ -32,7 +32,7 @@ def total(engine):
     return pl.LazyFrame({"v": range(100)}).select(pl.sum("v")).collect(engine=engine).item()
 
 
-class Held:
+class HeldRank:
     """A query whose function says that it runs, and then waits for this process."""
 
     def __init__(self, folder):
@@ -74,8 +74,8 @@ def wait_until_free(engine, held):
 
 @pytest.mark.parametrize("make", [dask_engine, ray_engine])
 def test_what_holds_a_rank_is_named_and_ends_with_the_engine(make, tmp_path):
-    third = Held(new_folder(tmp_path, "3"))
-    first, second = Held(new_folder(tmp_path, "1")), Held(new_folder(tmp_path, "2"))
+    third = HeldRank(new_folder(tmp_path, "3"))
+    first, second = HeldRank(new_folder(tmp_path, "1")), HeldRank(new_folder(tmp_path, "2"))
     main = threading.main_thread().ident
 
     def interrupt():

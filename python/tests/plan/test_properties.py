@@ -22,7 +22,7 @@ from cudf_polars.plan.properties import (
     substitute_columns,
 )
 from cudf_polars.plan.read import read_plan
-from cudf_polars.plan.rebuild import to_expr
+from cudf_polars.plan.rebuild_expressions import to_expr
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -10,8 +10,10 @@ from polars.testing import assert_frame_equal
 
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
+from cudf_polars.plan.errors import CannotRebuild
 from cudf_polars.plan.read import read_plan
-from cudf_polars.plan.rebuild import CannotRebuild, rebuild_node, rebuild_scan, to_expr, to_lazyframe
+from cudf_polars.plan.rebuild import rebuild_node, rebuild_scan, to_lazyframe
+from cudf_polars.plan.rebuild_expressions import to_expr
 
 c = pl.col
 

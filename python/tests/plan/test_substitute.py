@@ -70,7 +70,7 @@ def test_an_opaque_expression_over_another_input() -> None:
     (named,) = node.exprs
     assert isinstance(named.expr, ex.Opaque)
     moved = named.expr.with_children([ex.Cast(ex.Column("k"), pl.Float64())])
-    from cudf_polars.plan.rebuild import to_expr
+    from cudf_polars.plan.rebuild_expressions import to_expr
 
     assert FRAME.select(to_expr(moved))["k"].to_list() == [2.0, 4.0, 6.0, 8.0]
 

@@ -24,10 +24,10 @@
 
 namespace rapidsmpf::exchange {
 
-class Links {
+class TransportSelector {
   public:
     // Throws std::invalid_argument for an unknown "peer_memory".
-    explicit Links(Communicator& comm);
+    explicit TransportSelector(Communicator& comm);
 
     // What has to be said to a peer before the next message, once.
     [[nodiscard]] std::optional<Offer> take_offer(Rank peer);
@@ -45,8 +45,8 @@ class Links {
     // How `peer` sends payloads to this rank; null as long as that is not decided.
     [[nodiscard]] Transport* incoming(Rank peer) noexcept;
     [[nodiscard]] Transport& messages() noexcept { return messages_; }
-    // How to send what a peer has given these places for. Throws FormatError.
-    [[nodiscard]] Transport& outgoing(std::span<Place const> places);
+    // How to send what a peer has given these addresses for. Throws FormatError.
+    [[nodiscard]] Transport& outgoing(std::span<RemoteAddress const> addresses);
 
     // Moves what the transports do not move by themselves; returns whether there was anything.
     bool progress() { return peer_memory_ && peer_memory_->progress(); }

@@ -14,7 +14,7 @@
 
 namespace rapidsmpf {
 
-class Placements {
+class PartitionOrderHint {
   public:
     // The numbers of the parts, each once.
     using Order = std::vector<std::uint32_t>;

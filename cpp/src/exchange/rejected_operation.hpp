@@ -1,8 +1,8 @@
 // Stands in for an operation that this rank will not begin because its range was abandoned, while other ranks have
 // begun it: tells each of them so in a last message, and takes in what they send, so that theirs can close.
 //
-// It grants no frame, so no payload ever comes for it. Ownership: the dispatcher keeps it in the queue of the operation's id, as
-// long as it is not closed. Touched by the progress thread only.
+// It grants no frame, so no payload ever comes for it. Ownership: the dispatcher keeps it in the queue of the operation's
+// id, as long as it is not closed. Touched by the progress thread only.
 #pragma once
 
 #include <cstdint>

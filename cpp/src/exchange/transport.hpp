@@ -1,17 +1,18 @@
 // How the payload of granted frames gets from rank to rank: the seam under inbox and outbox.
 //
-// There are two kinds. *Messages*: the receiver posts receives, the sender sends. *Peer memory*: the receiver makes
-// addresses in memory that the sender can write to, and says with the grant which; the sender writes the pieces there, and
-// says when it has. So a transport does three things:
+// There are two kinds. *Messages*: the receiver posts receives, the sender sends (two-sided). *Peer memory*: the receiver sets
+// aside memory that the sender can write to, and says with the grant at which remote addresses; the sender writes the pieces
+// there (a put), and says when it has. So a transport does three things:
 //   grant    makes room for a frame of a peer: a ReceiveTransfer
 //   write    brings the pieces of a granted frame to the peer: a SendTransfer
-//   notify   is the operation's part: grants carry the ReceiveTransfer's addresses, and once a SendTransfer is done that asks for it
-//            (needs_notice()) the peer is told, and tells its ReceiveTransfer
+//   notify   is the operation's part: grants carry the ReceiveTransfer's addresses, and once a SendTransfer is done that asks
+//            for it (needs_notice()) the peer is told, and tells its ReceiveTransfer
 // Which kind a pair of ranks uses is decided once (transport_selector.hpp).
 //
-// A RemoteAddress is a region and an offset in it, because a device's memory comes in several allocations, each with a handle of its own
-// (cudaIpcMemHandle_t) that its peers open once: they are the regions, to be offered as they are made. The bytes are
-// in place, and the pieces no longer read, when SendTransfer::poll() says so: that may be the event of a kernel on a stream.
+// A RemoteAddress is a region and an offset in it, because a device's memory comes in several allocations, each with a handle
+// of its own (cudaIpcMemHandle_t) that its peers open once: they are the regions, to be offered as they are made. The bytes
+// are in place, and the pieces no longer read, when SendTransfer::poll() says so: that may be the event of a kernel on a
+// stream.
 //
 // Not thread-safe. Used on the progress thread under the lock of one operation, but for destructors (any thread).
 #pragma once

@@ -1,9 +1,9 @@
 // Which kind of transport payloads take between this rank and each other one of a communicator.
 //
 // Decided once for a pair, before its first payload. A rank that can do more than messages says so before anything else
-// it says to a peer: it *offers* the peer its memory. Who gets an offer tries to map that memory, and *answers*. A pair
-// uses peer memory, of the host or of GPUs, when each has mapped the other's; a rank that begins with anything but an offer gets messages. Until
-// the answer is here, frames of that peer are not granted.
+// it says to a peer: it *offers* the peer its memory. A rank that gets an offer tries to map that memory, and *answers*. A
+// pair uses peer memory, of the host or of GPUs, when each has mapped the other's; a rank that begins with anything but an
+// offer gets messages. Until the answer is here, frames of that peer are not granted.
 //
 // The option "peer_memory" switches it off. What stands against it is logged once, at level info.
 //

@@ -1,7 +1,7 @@
-// For backends: which ranks have closed their communicator in good order, and whether this one still waits for them.
+// For backends: which ranks have closed their communicator gracefully, and whether this one still waits for them.
 //
-// The news that a rank has left travels beside its messages and may overtake them: what it has sent can still arrive
-// for a while. After that, whoever waits for it waits in vain.
+// The news that a rank has closed travels beside its messages and may overtake them: what it has sent can still arrive
+// for a while. After that, a wait for it is in vain.
 #pragma once
 
 #include <atomic>

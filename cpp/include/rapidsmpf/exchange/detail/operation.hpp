@@ -93,7 +93,8 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     };
 
     // Claims the operation id and begins. What is returned is the user's handle: when its last copy goes, the operation is
-    // released, also out of a constructor that throws. The communicator must live until then. Throws std::invalid_argument, RankFailedError.
+    // released, also out of a constructor that throws. The communicator must live until then. Throws
+    // std::invalid_argument, RankFailedError.
     [[nodiscard]] static std::shared_ptr<Operation> open(
         Communicator& comm, std::shared_ptr<BufferResource> br, Plan plan);
     Operation(

@@ -6,8 +6,7 @@ rrun -n 2 python examples/quickstart.py
 import polars as pl
 from _data import sales
 
-from cudf_polars.engine.spmd import SPMDEngine, allgather_polars_dataframe
-from cudf_polars.streaming.actor_graph.collectives.common import reserve_op_id
+from cudf_polars import SPMDEngine, allgather_polars_dataframe, reserve_op_id
 
 with SPMDEngine() as engine:
     query = (

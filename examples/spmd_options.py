@@ -6,8 +6,7 @@ rrun -n 2 python examples/spmd_options.py
 import polars as pl
 from _data import sales
 
-from cudf_polars.engine.options import StreamingOptions
-from cudf_polars.engine.spmd import SPMDEngine
+from cudf_polars import SPMDEngine, StreamingOptions
 
 opts = StreamingOptions(num_streaming_threads=8, fallback_mode="silent")
 

@@ -18,10 +18,27 @@ OPTIONS_HEAD = """# Options
 
 This page is written by `scripts/write_pages.py` from the tables of the sources.
 
+An option that does not exist raises `TypeError`, and so does a value of the wrong type; a value that cannot be used
+raises `ValueError`. The message names the option and where it was set: an argument, or an environment variable.
+
 ## Of the engines
 
-The fields of `cudf_polars.engine.options.StreamingOptions`. What is given explicitly goes before the
-environment variable, that before the default.
+The fields of `cudf_polars.StreamingOptions`, for `SPMDEngine.from_options(StreamingOptions(...))` and the other engines
+likewise. An engine's constructor takes the same by group: `SPMDEngine(rapidsmpf_options={...}, executor_options={...},
+engine_options={...})`; there `rapidsmpf_options` may hold all options [of the library](#of-the-library). What is given
+explicitly goes before the environment variable, that before the default. On the workers of Dask and Ray, options of the
+group rapidsmpf that neither the script nor its environment sets come from the worker's own environment.
+
+Sizes are numbers of bytes or text such as `"64 KiB"`, durations are seconds or text such as `"100ms"`. Where *off* is a
+value, `False` means the same. Defaults are those of the library, except for `num_streaming_threads`.
+
+"""
+
+WITHOUT_EFFECT_HEAD = """
+### Without effect
+
+These are accepted so that scripts run unchanged. They change nothing in this version, and setting one to another value
+than its default warns once (`cudf_polars.OptionWithoutEffectWarning`).
 
 """
 
@@ -31,9 +48,11 @@ LIBRARY_HEAD = """
 The keys of `rapidsmpf.config.Options`, which the engines pass on (`rapidsmpf_options=`). A program of your own reads
 their environment variables with `Options(get_environment_variables())`. Sizes are written as `512`, `64 KiB` or
 `1.5 GB`, durations as `100ms`, `2 s` or `1.5` (seconds). Where *off* is a value, so are `false`, `no`, `disable` and
-`disabled`.
+`disabled`. The engines check that a file can be made in `spill_directory` when they start.
 
-| key | value | default | environment variable | meaning |
+"""
+
+LIBRARY_TABLE = """| key | value | default | environment variable | meaning |
 | --- | --- | --- | --- | --- |
 """
 
@@ -53,15 +72,27 @@ def _library_row(info: OptionInfo) -> str:
     value = ", ".join(f"`{word}`" for word in info.words) or info.type
     if info.can_be_off:
         value += ", or off"
-    note = "" if info.effective else " *(accepted; no effect in this version)*"
     default = f"`{info.default}`" if info.default else ""
-    return f"| `{info.key}` | {value} | {default} | `RAPIDSMPF_{info.key.upper()}` | {info.meaning}{note} |\n"
+    return f"| `{info.key}` | {value} | {default} | `RAPIDSMPF_{info.key.upper()}` | {info.meaning} |\n"
 
 
 def options_page() -> str:
     """Return docs/options.md."""
-    library = "".join(map(_library_row, registered_options()))
-    return OPTIONS_HEAD + StreamingOptions.to_markdown() + LIBRARY_HEAD + library
+    library = registered_options()
+    effective = "".join(_library_row(info) for info in library if info.effective)
+    others = "".join(_library_row(info) for info in library if not info.effective)
+    return (
+        OPTIONS_HEAD
+        + StreamingOptions.to_markdown(effective=True)
+        + WITHOUT_EFFECT_HEAD
+        + StreamingOptions.to_markdown(effective=False)
+        + LIBRARY_HEAD
+        + LIBRARY_TABLE
+        + effective
+        + "\n### Keys without effect\n\nAs above: accepted, and without effect in this version.\n\n"
+        + LIBRARY_TABLE
+        + others
+    )
 
 
 def statistics_page() -> str:

@@ -1,6 +1,7 @@
 """Dask's p2p shuffle of the same frame, between worker processes of one thread; nothing is spilled to disk.
 
-A program of its own, since Dask wants one: prints a record. ``pip install 'riverrun[bench]'`` has what it needs.
+A program of its own, since Dask wants one: prints a record. In a checkout ``pip install '.[test]'`` installs what it
+needs.
 """
 
 from __future__ import annotations

@@ -9,8 +9,11 @@ from __future__ import annotations
 import atexit
 import ctypes
 import importlib
-import importlib.metadata
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    __version__: str
 
 
 def _load_dependencies() -> None:
@@ -46,9 +49,17 @@ _load_dependencies()
 # Threads of the library must not wait for an interpreter that ends.
 atexit.register(importlib.import_module("rapidsmpf._callbacks").end_callbacks)
 
-try:
-    __version__ = importlib.metadata.version("riverrun")
-except importlib.metadata.PackageNotFoundError:  # an unpacked source tree
-    __version__ = "0+unknown"
-
 __all__ = ["__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    # Reading the metadata of what is installed takes a tenth of a second, which few need.
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    metadata = importlib.import_module("importlib.metadata")
+    try:
+        version = metadata.version("riverrun")
+    except metadata.PackageNotFoundError:  # an unpacked source tree
+        version = "0+unknown"
+    globals()[name] = version
+    return version

@@ -1,4 +1,4 @@
-"""``python -m rapidsmpf``: where the C++ library is.
+"""``python -m rapidsmpf``: what is installed, for reports of faults; and where the C++ library is.
 
 ``cmake -DCMAKE_PREFIX_PATH=$(python -m rapidsmpf --cmake-prefix)`` lets ``find_package(rapidsmpf)`` find it.
 """
@@ -6,11 +6,32 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
+import platform
 import sys
 from pathlib import Path
 
 import rapidsmpf
 import rapidsmpf.config
+from rapidsmpf import given_options
+from rapidsmpf.communicator import COMMUNICATORS
+from rapidsmpf.utils.string import format_bytes
+from rapidsmpf.utils.system_info import get_device_memory, get_device_name
+
+_PACKAGES = (
+    "polars",
+    "numpy",
+    "dask",
+    "distributed",
+    "ray",
+    "mpi4py",
+    "libucx-cu13",
+    "ucxx-cu13",
+    "rmm-cu13",
+)
+"""Distributions that we work with, where they are installed."""
+_LIBRARIES = ("rapidsmpf", "ucxx", "ucp", "rmm", "mpi")
+"""Names of libraries that are listed when this process has loaded them."""
 
 
 def cmake_prefix() -> Path:
@@ -23,9 +44,45 @@ def cmake_prefix() -> Path:
     return Path(module).resolve().parent
 
 
+def loaded_libraries() -> list[str]:
+    """Return the paths of the libraries of ours, and of those that they rest on, which this process has loaded."""
+    mapped = {line.split(maxsplit=5)[-1].strip() for line in Path("/proc/self/maps").read_text().splitlines()}
+    names = tuple(f"lib{name}" for name in _LIBRARIES)
+    paths = [Path(path) for path in mapped if path.startswith("/")]
+    return sorted(str(path) for path in paths if path.name.startswith(names) and ".so" in path.name)
+
+
+def report() -> str:
+    """Return versions, libraries, the compute device, the communicators, and the options that the environment sets."""
+    lines = [
+        f"riverrun {rapidsmpf.__version__} in {cmake_prefix()}",
+        f"Python {platform.python_version()} ({sys.executable}) on {platform.platform()}",
+        "",
+        "packages:",
+    ]
+    for name in _PACKAGES:
+        try:
+            lines.append(f"  {name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            lines.append(f"  {name}: not installed")
+    lines += ["libraries:", *(f"  {path}" for path in loaded_libraries())]
+    lines.append(f"compute device: {get_device_name()}, {format_bytes(get_device_memory())} for this process")
+    lines.append(f"communicators: {', '.join(COMMUNICATORS)}")
+    try:
+        options = given_options.environment_texts()
+        lines += ["options from the environment:" if options else "options from the environment: none"]
+        lines += [f"  {given_options.variable_of(key)}={text}" for key, text in sorted(options.items())]
+    except (TypeError, ValueError) as error:
+        lines.append(f"options from the environment: {error}")
+    return "\n".join(lines)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m rapidsmpf", description="About the installed rapidsmpf.")
+    parser = argparse.ArgumentParser(
+        prog="python -m rapidsmpf",
+        description="Shows what is installed: versions, libraries, compute device, communicators.",
+    )
     parser.add_argument("--version", action="version", version=rapidsmpf.__version__)
     parser.add_argument(
         "--cmake-prefix",
@@ -33,11 +90,8 @@ def main(arguments: list[str] | None = None) -> int:
         help="print the folder to put into CMAKE_PREFIX_PATH, so that find_package(rapidsmpf) works",
     )
     options = parser.parse_args(arguments)
-    if options.cmake_prefix:
-        print(cmake_prefix())
-        return 0
-    parser.print_help()
-    return 2
+    print(cmake_prefix() if options.cmake_prefix else report())
+    return 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ _T = TypeVar("_T")
 @dataclass(frozen=True)
 class OptionInfo:
     key: str
+    kind: str
     type: str
     default: str
     can_be_off: bool
@@ -15,6 +16,7 @@ class OptionInfo:
     meaning: str
 
 def registered_options() -> list[OptionInfo]: ...
+def check_option(key: str, text: str) -> None: ...
 
 class Optional:
     value: Any

@@ -41,7 +41,7 @@ cdef extern from * nogil:
     #include <rapidsmpf/core/option_table.hpp>
     // A row of the table of options, as text.
     struct OptionRow {
-        std::string key, type, default_text, meaning, words;
+        std::string key, kind, type, default_text, meaning, words;
         bool off, effective;
     };
     static std::vector<OptionRow> option_rows() {
@@ -49,7 +49,8 @@ cdef extern from * nogil:
         std::vector<OptionRow> rows;
         for (auto const& info : option_table) {
             rows.push_back(
-                {std::string{info.key}, std::string{to_string(info.type)}, std::string{info.default_text},
+                {std::string{info.key}, std::string{name_of(info.type)}, std::string{to_string(info.type)},
+                 std::string{info.default_text},
                  std::string{info.meaning}, std::string{info.words}, info.off == OptionOff::yes,
                  info.effect == OptionEffect::full});
         }
@@ -58,6 +59,7 @@ cdef extern from * nogil:
     """
     cdef cppclass OptionRow:
         string key
+        string kind
         string type
         string default_text
         string meaning
@@ -67,11 +69,15 @@ cdef extern from * nogil:
 
     vector[OptionRow] option_rows() except +translate_exception
 
+cdef extern from "<rapidsmpf/core/option_table.hpp>" namespace "rapidsmpf::config" nogil:
+    void cpp_check_option "rapidsmpf::config::check_option"(string, string) except +translate_exception
+
 __all__ = [
     "OptionInfo",
     "Optional",
     "OptionalBytes",
     "Options",
+    "check_option",
     "get_environment_variables",
     "registered_options",
 ]
@@ -85,8 +91,10 @@ class OptionInfo:
     ----------
     key
         Its name; its environment variable is ``RAPIDSMPF_`` and the name in capitals.
+    kind
+        What its value is: "boolean", "count", "bytes", "share", "fraction", "duration" or "text".
     type
-        What its value is, in words.
+        The same in words.
     default
         The value that it has when it is not set, as a user would write it; may be empty.
     can_be_off
@@ -100,6 +108,7 @@ class OptionInfo:
     """
 
     key: str
+    kind: str
     type: str
     default: str
     can_be_off: bool
@@ -113,6 +122,7 @@ def registered_options():
     return [
         OptionInfo(
             (<bytes> row.key).decode(),
+            (<bytes> row.kind).decode(),
             (<bytes> row.type).decode(),
             (<bytes> row.default_text).decode(),
             row.off,
@@ -122,6 +132,27 @@ def registered_options():
         )
         for row in option_rows()
     ]
+
+
+def check_option(str key not None, str text not None):
+    """Raise ValueError unless a text is a value of an option; the message names the option.
+
+    Parameters
+    ----------
+    key
+        An option of :func:`registered_options`.
+    text
+        What it would be set to; blank means its default.
+
+    Raises
+    ------
+    IndexError
+        If there is no option of that name.
+    """
+    cdef string name = key.encode("utf-8", "surrogateescape")
+    cdef string value = text.encode("utf-8", "surrogateescape")
+    with nogil:
+        cpp_check_option(name, value)
 
 
 cdef cpp_map[string, string] _to_strings(object values) except *:

@@ -154,6 +154,67 @@ std::optional<double> get_optional_seconds(Options const& options, KeyOrOff<Opti
     return read_or_off<double>(options, key.info(), parse_positive_duration);
 }
 
+void check_option(std::string_view key, std::string const& text) {
+    auto const* const info = std::find_if(
+        option_table.begin(), option_table.end(), [&](OptionInfo const& row) { return row.key == key; });
+    if (info == option_table.end()) {
+        throw std::out_of_range{"there is no option " + std::string{key}};
+    }
+    auto const given = trim(text);
+    if (info->off == OptionOff::yes && is_disabled(given.empty() ? info->default_text : given)) {
+        return;
+    }
+    // Any total does: a percentage of it is a number of bytes, or cannot be read.
+    constexpr std::int64_t total = 100;
+    Options const options{{{std::string{key}, text}}};
+    switch (info->type) {
+        case OptionType::boolean:
+            read<bool>(options, *info, [](std::string const& value) { return parse_bool(value); });
+            break;
+        case OptionType::count:
+            read<std::int64_t>(options, *info, parse_count);
+            break;
+        case OptionType::bytes:
+            read<std::int64_t>(options, *info, parse_size);
+            break;
+        case OptionType::share:
+            read<std::int64_t>(options, *info, [](std::string const& value) {
+                return parse_share(value, [] { return total; });
+            });
+            break;
+        case OptionType::fraction:
+            read<double>(options, *info, parse_fraction);
+            break;
+        case OptionType::duration:
+            read<double>(options, *info, parse_positive_duration);
+            break;
+        case OptionType::text:
+            read<std::string>(
+                options, *info, [&](std::string const& value) { return parse_text(value, info->words); });
+            break;
+    }
+}
+
+std::string_view name_of(OptionType type) noexcept {
+    switch (type) {
+        case OptionType::boolean:
+            return "boolean";
+        case OptionType::count:
+            return "count";
+        case OptionType::bytes:
+            return "bytes";
+        case OptionType::share:
+            return "share";
+        case OptionType::fraction:
+            return "fraction";
+        case OptionType::duration:
+            return "duration";
+        case OptionType::text:
+            break;
+    }
+    return "text";
+}
+
 std::string_view to_string(OptionType type) noexcept {
     switch (type) {
         case OptionType::boolean:

@@ -1,6 +1,8 @@
 #include <rapidsmpf/streaming/collective_output.hpp>
 
+#include <algorithm>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
@@ -33,6 +35,28 @@ std::optional<Table> ShuffleOutput::next(coll::Timeout timeout) {
         ++taken_;
         batches_.add(shuffler_->extract(partition_));
     }
+}
+
+PartitionOutput::PartitionOutput(
+    std::shared_ptr<coll::Shuffler> shuffler, coll::PartitionId partition,
+    std::shared_ptr<Schema const> schema, std::shared_ptr<BufferResource> resource, BatchSizes const& sizes)
+    : shuffler_{std::move(shuffler)},
+      partition_{partition},
+      batches_{std::move(schema), std::move(resource), sizes} {
+    RAPIDSMPF_EXPECTS(shuffler_ != nullptr, "a shuffle's output needs its shuffler", std::invalid_argument);
+    auto const& local = shuffler_->local_partitions();
+    RAPIDSMPF_EXPECTS(
+        std::binary_search(local.begin(), local.end(), partition),
+        "partition " + std::to_string(partition) + " belongs to another rank", std::invalid_argument);
+}
+
+std::optional<Table> PartitionOutput::next(coll::Timeout timeout) {
+    if (shuffler_) {
+        shuffler_->wait_on(partition_, timeout);
+        batches_.add(shuffler_->extract(partition_));
+        shuffler_.reset();
+    }
+    return batches_.next();
 }
 
 AllGatherOutput::AllGatherOutput(

@@ -32,7 +32,7 @@ void drain(
     run_actor_network(*context.executor(), std::move(actors));
 }
 
-// `Output` is a ShuffleOutput or an AllGatherOutput.
+// `Output` is a ShuffleOutput, a PartitionOutput or an AllGatherOutput.
 template <typename Output>
 ArrowStreamOwner as_stream(std::shared_ptr<Schema const> schema, std::shared_ptr<Output> output) {
     ArrowStreamOwner stream;
@@ -73,6 +73,14 @@ ArrowStreamOwner shuffle_output_stream(
     PartitionOrder order, BatchSizes const& sizes) {
     auto output =
         std::make_shared<ShuffleOutput>(std::move(shuffler), schema, context.resource(), order, sizes);
+    return as_stream(std::move(schema), std::move(output));
+}
+
+ArrowStreamOwner partition_output_stream(
+    std::shared_ptr<coll::Shuffler> shuffler, coll::PartitionId partition,
+    std::shared_ptr<Schema const> schema, Context const& context, BatchSizes const& sizes) {
+    auto output =
+        std::make_shared<PartitionOutput>(std::move(shuffler), partition, schema, context.resource(), sizes);
     return as_stream(std::move(schema), std::move(output));
 }
 

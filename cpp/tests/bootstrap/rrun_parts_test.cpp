@@ -46,6 +46,7 @@ TEST(CommandLine, OptionsEndAtTheProgram) {
 
 TEST(CommandLine, HelpNeedsNothingElse) {
     EXPECT_EQ(parse({"--help"}).action, Action::show_help);
+    EXPECT_EQ(parse({"--version"}).action, Action::show_version);
     EXPECT_EQ(parse({"-n", "2", "-h", "what"}).action, Action::show_help);
 }
 

@@ -165,5 +165,29 @@ TEST(OptionTable, AnOptionReadWithAnotherTypeIsRefused) {
     EXPECT_THROW((void)get_count(options, "num_streams"), std::invalid_argument);
 }
 
+TEST(OptionTable, ChecksATextOfAnyOption) {
+    for (auto const& info : option_table) {
+        EXPECT_NO_THROW(check_option(info.key, std::string{info.default_text})) << info.key;
+        EXPECT_NO_THROW(check_option(info.key, " ")) << info.key;
+        if (info.off == OptionOff::yes) {
+            EXPECT_NO_THROW(check_option(info.key, "Disabled")) << info.key;
+        }
+        if (info.type != OptionType::text || !info.words.empty()) {
+            EXPECT_NE(
+                error_of([&] {
+                    check_option(info.key, "???");
+                    return 0;
+                }).find(std::string{info.key}),
+                std::string::npos)
+                << info.key;
+        }
+    }
+    EXPECT_THROW(check_option("spill_io_threads", "-5"), std::invalid_argument);
+    EXPECT_THROW(check_option("memory_limit", "80%"), std::invalid_argument);
+    EXPECT_NO_THROW(check_option("spill_disk_limit", "80%"));
+    EXPECT_THROW(check_option("memory_reserve_timeout", "off"), std::invalid_argument);
+    EXPECT_THROW(check_option("spil_directory", "/tmp"), std::out_of_range);
+}
+
 }  // namespace
 }  // namespace rapidsmpf::config

@@ -4,6 +4,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <latch>
 #include <memory>
 #include <random>
@@ -432,6 +434,24 @@ TEST_F(DiskSpaceTest, ReadsItsOptions) {
         EXPECT_THROW((void)DiskSpace::from_options(config::Options{{{key, value}}}), std::invalid_argument)
             << key << value;
     }
+}
+
+TEST_F(DiskSpaceTest, RefusesAFolderThatCannotBeUsedAtOnce) {
+    auto const file = folder_.path() / "file";
+    std::ofstream{file} << "not a folder";
+    std::string message;
+    try {
+        (void)DiskSpace::from_options(config::Options{{{"spill_directory", file / "folder"}}});
+    } catch (std::invalid_argument const& error) {
+        message = error.what();
+    }
+    for (auto const& part :
+         {std::string{"option spill_directory"}, file.string(), std::string{"may write to"}}) {
+        EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+    }
+    auto const space =
+        DiskSpace::from_options(config::Options{{{"spill_directory", folder_.path() / "new"}}});
+    EXPECT_TRUE(std::filesystem::is_directory(folder_.path() / "new"));
 }
 
 }  // namespace

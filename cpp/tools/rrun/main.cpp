@@ -18,6 +18,10 @@ int main(int argc, char** argv) {
             std::cout << help_text();
             return EXIT_SUCCESS;
         }
+        if (command_line.action == Action::show_version) {
+            std::cout << "rrun " RAPIDSMPF_VERSION "\n";
+            return EXIT_SUCCESS;
+        }
         return run_job(command_line);
     } catch (UsageError const& error) {
         std::cerr << "rrun: " << error.what() << "\nTry 'rrun --help'.\n";

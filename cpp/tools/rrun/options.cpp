@@ -221,6 +221,10 @@ CommandLine parse_command_line(std::span<char const* const> arguments) {
             result.action = Action::show_help;
             return result;
         }
+        if (left.take_if("", "--version")) {
+            result.action = Action::show_version;
+            return result;
+        }
         if (left.take_if("", "--obey")) {
             result.action = Action::obey;
             return result;
@@ -321,6 +325,7 @@ options:
   --no-cleanup            leave what is in that folder in place
   -v, --verbose           say what is started where, and how it ended
   -h, --help              show this text
+  --version               show the version
 
 several hosts, all from here:
   --hosts host1:4,host2   start rrun on these hosts by ssh, with so many ranks on each

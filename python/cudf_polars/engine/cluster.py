@@ -25,10 +25,11 @@ from rapidsmpf.statistics import Statistics
 
 from cudf_polars.engine.core import ClusterInfo, StreamingEngine
 from cudf_polars.engine.options import StreamingOptions
-from cudf_polars.engine.relay import RankReply, calling_place, emit, remote_error
+from cudf_polars.engine.relay import RankReply, emit, remote_error
 from cudf_polars.engine.shipping import pack_query, unpack_frame
 from cudf_polars.engine.sinks import destination, report_one_writer, write_rows
 from cudf_polars.engine.turns import QueryCancelled
+from cudf_polars.lower.user_code import calling_place
 from cudf_polars.streaming.actor_graph.collectives.common import EPOCH_BITS
 
 if TYPE_CHECKING:

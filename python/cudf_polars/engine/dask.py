@@ -35,9 +35,7 @@ try:
     from distributed.diagnostics.plugin import WorkerPlugin
     from distributed.protocol.pickle import dumps
 except ImportError as error:
-    raise ImportError(
-        "DaskEngine needs Dask: pip install 'riverrun[dask]', or dask and distributed"
-    ) from error
+    raise ImportError("DaskEngine needs Dask: pip install dask distributed") from error
 from rapidsmpf.integrations.core import memory_domain
 from rapidsmpf.integrations.dask_workers import LOST, WorkerCalls, ipv4_of, raise_first
 
@@ -461,7 +459,7 @@ class DaskEngine(ClusterEngine):
             As for the constructor.
         """
         engine = cls.__new__(cls)
-        engine._start(RankSettings(options, options.to_rapidsmpf_options()), dask_client, n_workers)
+        engine._start(RankSettings(options), dask_client, n_workers)
         return engine
 
     def _start(self, settings: RankSettings, client: Client | None, n_workers: int | None) -> None:

@@ -31,9 +31,7 @@ try:
     from distributed.deploy.spec import ProcessInterface
     from distributed.security import Security
 except ImportError as error:
-    raise ImportError(
-        "DaskEngine needs Dask: pip install 'riverrun[dask]', or dask and distributed"
-    ) from error
+    raise ImportError("DaskEngine needs Dask: pip install dask distributed") from error
 
 __all__ = ["start_own_cluster", "work"]
 
@@ -251,8 +249,7 @@ def start_own_cluster(
         security = Security.temporary()
     except ImportError as error:
         raise ImportError(
-            "DaskEngine encrypts its own cluster, which needs cryptography: pip install 'riverrun[dask]', or"
-            " cryptography"
+            "DaskEngine encrypts its own cluster, which needs cryptography: pip install cryptography"
         ) from error
     with dask.config.set(_QUIET):
         cluster = distributed.SpecCluster(

@@ -2,6 +2,8 @@
 
 The fields of :class:`StreamingOptions` are the table: each carries its group, built-in default, environment
 variable and description. Parsing, validation, the command-line flags and ``docs/options.md`` come from it.
+A field that is an option of the C++ library only names it: type, default, allowed words and description are those
+of the library's own table (:func:`rapidsmpf.config.registered_options`).
 Explicit values go before environment variables, those before built-in defaults. Environment variables are
 read when the object is made.
 """
@@ -10,18 +12,36 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
+import functools
 import json
+import numbers
 import os
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal, Self, get_args, get_origin
+from typing import Any, ClassVar, Final, Literal, Self, TypeVar, get_args, get_origin
+
+from rapidsmpf import config
+from rapidsmpf.given_options import (
+    checked_text,
+    known_options,
+    unknown_option,
+    variable_of,
+    warn_without_effect,
+)
+from rapidsmpf.utils.string import parse_boolean
 
 from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
+from cudf_polars.lower.user_code import user_stacklevel
 
-__all__ = ["UNSPECIFIED", "StreamingOptions", "Unspecified"]
+__all__ = ["UNSPECIFIED", "OptionInfo", "StreamingOptions", "Unspecified"]
 
 Group = Literal["rapidsmpf", "executor", "engine"]
+
+T = TypeVar("T")
+
+_GIVEN = "given to StreamingOptions"
 
 
 class Unspecified:
@@ -65,6 +85,8 @@ class OptionInfo:
         One sentence for the documentation and the command line.
     effective
         Whether it changes anything in this version; else it is accepted so that scripts run unchanged.
+    type
+        What its value is, in words.
     """
 
     group: Group
@@ -72,24 +94,88 @@ class OptionInfo:
     env: str | None
     doc: str
     effective: bool
+    type: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Own:
+    """An option that Python reads."""
+
+    group: Group
+    default: Any
+    doc: str
+    env: bool
+    effective: bool
+    least: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Library:
+    """An option of the library; the field has its name. ``default`` goes before the library's, unless None."""
+
+    default: Any
 
 
 def _option(
-    group: Group, default: object, doc: str, *, env: bool | str = True, effective: bool = True
+    group: Group,
+    default: object,
+    doc: str,
+    *,
+    env: bool = True,
+    effective: bool = True,
+    least: int | None = None,
 ) -> Any:
-    return dataclasses.field(default=UNSPECIFIED, metadata={"args": (group, default, doc, env, effective)})
+    return dataclasses.field(
+        default=UNSPECIFIED, metadata={"option": _Own(group, default, doc, env, effective, least)}
+    )
+
+
+def _library_option(*, engine_default: object = None) -> Any:
+    return dataclasses.field(default=UNSPECIFIED, metadata={"option": _Library(engine_default)})
 
 
 _ENV_PREFIX: Final[dict[str, str]] = {
-    "rapidsmpf": "RAPIDSMPF_",
     "executor": "CUDF_POLARS__EXECUTOR__",
     "engine": "CUDF_POLARS__",
 }
 
 
-@dataclasses.dataclass
+def _naming_unknown_options(options: type[T]) -> type[T]:
+    """Let a class of options say which option could be meant by one that does not exist."""
+    init = options.__init__
+
+    @functools.wraps(init)
+    def checked(self: T, *args: Any, **given: Any) -> None:
+        known = [field.name for field in dataclasses.fields(options)]  # type: ignore[arg-type]
+        for name in given:
+            if name not in known:
+                raise unknown_option(name, _GIVEN, known)
+        init(self, *args, **given)
+
+    options.__init__ = checked  # type: ignore[assignment]
+    return options
+
+
+@_naming_unknown_options
+@dataclasses.dataclass(repr=False)
 class StreamingOptions:
     """Options of the streaming engines. Every field defaults to :data:`UNSPECIFIED`.
+
+    What is given explicitly goes before the option's environment variable, and that before its default. Sizes are
+    numbers of bytes, or text such as ``"64 KiB"`` and ``"1.5 GB"``; shares are percentages such as ``"80%"``; durations
+    are seconds, or text such as ``"100ms"``. Where *off* is a value, False means the same.
+
+    Raises
+    ------
+    TypeError
+        If there is no such option, or a value has the wrong type.
+    ValueError
+        If a value cannot be used.
+
+    Warns
+    -----
+    OptionWithoutEffectWarning
+        Once for each option that is set and has no effect in this version.
 
     Examples
     --------
@@ -97,45 +183,25 @@ class StreamingOptions:
     {'fallback_mode': 'silent'}
     """
 
-    num_streaming_threads: int | Unspecified = _option(
-        "rapidsmpf", 4, "Threads that run the coroutines of the streaming runtime."
-    )
-    num_streams: int | Unspecified = _option("rapidsmpf", 16, "Size of the CUDA stream pool.")
-    log: str | Unspecified = _option(
-        "rapidsmpf", "WARN", "Log level: NONE, PRINT, WARN, INFO, DEBUG or TRACE."
-    )
-    statistics: bool | Unspecified = _option("rapidsmpf", False, "Collect statistics.")
-    memory_reserve_timeout: str | Unspecified = _option(
-        "rapidsmpf", "100ms", "How long a reservation waits for memory."
-    )
-    allow_overbooking_by_default: bool | Unspecified = _option(
-        "rapidsmpf", True, "Whether a reservation may exceed the limit after that wait.", effective=False
-    )
-    pinned_memory: bool | Unspecified = _option(
-        "rapidsmpf", False, "Use page-locked host memory as a spill tier."
-    )
-    pinned_initial_pool_size: int | Unspecified = _option(
-        "rapidsmpf", 0, "Bytes of page-locked memory to start with."
-    )
-    pinned_max_pool_size: str | Unspecified = _option("rapidsmpf", "80%", "Limit of the page-locked pool.")
-    spill_device_limit: str | Unspecified = _option(
-        "rapidsmpf", "80%", "Memory of the compute device to use: bytes, or a share such as 80%."
-    )
-    periodic_spill_check: str | Unspecified = _option(
-        "rapidsmpf", "1ms", "Pause between checks of memory pressure."
-    )
-    unbounded_file_read_cache: str | Unspecified = _option(
-        "rapidsmpf", "disabled", "Keep what was read from files in memory (for benchmarks).", effective=False
-    )
-    ucxx_progress_mode: Literal["polling", "thread-blocking", "thread-polling"] | Unspecified = _option(
-        "rapidsmpf", "thread-blocking", "How the communication thread waits."
-    )
+    num_streaming_threads: int | Unspecified = _library_option(engine_default=4)
+    num_streams: int | Unspecified = _library_option()
+    log: str | Unspecified = _library_option()
+    statistics: bool | Unspecified = _library_option()
+    memory_reserve_timeout: float | str | Unspecified = _library_option()
+    allow_overbooking_by_default: bool | Unspecified = _library_option()
+    pinned_memory: bool | Unspecified = _library_option()
+    pinned_initial_pool_size: int | str | Unspecified = _library_option()
+    pinned_max_pool_size: int | str | Unspecified = _library_option()
+    spill_device_limit: int | str | Unspecified = _library_option()
+    periodic_spill_check: float | str | Unspecified = _library_option()
+    unbounded_file_read_cache: str | Unspecified = _library_option()
+    ucxx_progress_mode: Literal["thread-blocking", "thread-polling"] | Unspecified = _library_option()
 
     num_py_executors: int | Unspecified = _option(
-        "executor", 8, "Threads for Python actors.", effective=False
+        "executor", 8, "Threads for Python actors.", effective=False, least=1
     )
     kvikio_nthreads: int | None | Unspecified = _option(
-        "executor", None, "Threads of the GPU file reader.", effective=False
+        "executor", None, "Threads of the GPU file reader.", effective=False, least=1
     )
     kvikio_statistics: bool | Unspecified = _option(
         "executor", False, "Statistics of the GPU file reader.", effective=False
@@ -144,32 +210,37 @@ class StreamingOptions:
         "executor", "MULTI_POLL", "Remote back end of the GPU file reader.", effective=False
     )
     kvikio_task_size: int | Unspecified = _option(
-        "executor", 16 << 20, "Bytes of one read of the GPU file reader.", effective=False
+        "executor", 16 << 20, "Bytes of one read of the GPU file reader.", effective=False, least=1
     )
     kvikio_bounce_buffer_bytes: int | Unspecified = _option(
-        "executor", 16 << 20, "Bytes of its bounce buffers.", effective=False
+        "executor", 16 << 20, "Bytes of its bounce buffers.", effective=False, least=1
     )
-    kvikio_reactor_count: int | Unspecified = _option("executor", 24, "Its remote reactors.", effective=False)
+    kvikio_reactor_count: int | Unspecified = _option(
+        "executor", 24, "Its remote reactors.", effective=False, least=1
+    )
     kvikio_reactor_dispatch: str | Unspecified = _option(
         "executor", "PER_CHUNK", "How it spreads reads over reactors.", effective=False
     )
     kvikio_reactor_request_ceiling: int | Unspecified = _option(
-        "executor", 256, "Its requests in flight per reactor.", effective=False
+        "executor", 256, "Its requests in flight per reactor.", effective=False, least=1
     )
     max_concurrent_io_tasks: int | dict[str, int] | None | Unspecified = _option(
-        "executor", None, "Reads in flight per scan.", effective=False
+        "executor", None, "Reads in flight per scan.", effective=False, least=1
     )
     fallback_mode: Literal["warn", "raise", "silent"] | Unspecified = _option(
         "executor", "warn", "What to do when a part of a query runs on one rank: warn, raise or silent."
     )
     max_rows_per_partition: int | Unspecified = _option(
-        "executor", 1_000_000, "Rows of a partition of an in-memory frame."
+        "executor", 1_000_000, "Rows of a partition of an in-memory frame.", effective=False, least=1
     )
     broadcast_limit: int | Unspecified = _option(
-        "executor", 0, "Largest join side, in bytes over all ranks, that is sent to every rank; 0: automatic."
+        "executor",
+        0,
+        "Largest join side, in bytes over all ranks, that is sent to every rank; 0: automatic.",
+        least=0,
     )
     target_partition_size: int | Unspecified = _option(
-        "executor", 0, "Bytes that a partition should have; 0: automatic."
+        "executor", 0, "Bytes that a partition should have; 0: automatic.", effective=False, least=0
     )
     dynamic_planning: dict[str, Any] | bool | None | Unspecified = _option(
         "executor", True, "Choose join and aggregation strategies at run time.", effective=False
@@ -178,14 +249,17 @@ class StreamingOptions:
         "executor", False, "Filter the probe side of a join early.", effective=False
     )
     sink_to_directory: bool | Unspecified = _option(
-        "executor", True, "Sinks write one file per rank into a directory (always so on these engines)."
+        "executor",
+        True,
+        "Sinks write one file per rank into a directory: on these engines always.",
+        effective=False,
     )
     quent_context: object | None | Unspecified = _option(
-        "executor", None, "Telemetry of the peer.", env=False, effective=False
+        "executor", None, "Telemetry.", env=False, effective=False
     )
 
     raise_on_fail: bool | Unspecified = _option(
-        "engine", False, "Never used: no query is refused.", env=False, effective=False
+        "engine", False, "Raise instead of running a query on Polars alone.", env=False, effective=False
     )
     parquet_options: dict[str, Any] | None | Unspecified = _option(
         "engine", None, "Options of the GPU Parquet reader.", env=False, effective=False
@@ -193,36 +267,61 @@ class StreamingOptions:
     memory_resource_config: dict[str, Any] | None | Unspecified = _option(
         "engine", None, "The RMM resource of a GPU.", env=False, effective=False
     )
-    hardware_binding: HardwareBindingPolicy | Unspecified = _option(
-        "engine", HardwareBindingPolicy(), "Binding of a rank to cores, memory and network."
+    hardware_binding: HardwareBindingPolicy | dict[str, bool] | Unspecified = _option(
+        "engine",
+        HardwareBindingPolicy(),
+        "Binding of a rank to cores, memory and network: a HardwareBindingPolicy, or a dict of its fields.",
     )
     allow_gpu_sharing: bool | Unspecified = _option(
-        "engine", False, "Whether two ranks may use one GPU.", effective=False
+        "engine", False, "Whether two ranks of RayEngine may use one GPU."
     )
 
+    memory_limit: int | str | Unspecified = _library_option()
+    spill_directory: str | os.PathLike[str] | Unspecified = _library_option()
+    spill_disk_limit: int | str | Unspecified = _library_option()
+    peer_memory: Literal["auto", "off"] | Unspecified = _library_option()
+    bootstrap_timeout: float | str | Unspecified = _library_option()
+
     def __post_init__(self) -> None:
-        """Fill what is unspecified from the environment and check the types."""
-        for field, info in self._table():
-            value = getattr(self, field.name)
-            if value is UNSPECIFIED and info.env is not None and info.env in os.environ:
-                value = _parse(os.environ[info.env], _hint(field.name), f"environment variable {info.env}")
-                setattr(self, field.name, value)
-            if value is not UNSPECIFIED:
-                _check(value, _hint(field.name), field.name)
+        """Fill what is unspecified from the environment and check the values."""
+        self._complete({})
+
+    def _complete(self, given_in: Mapping[str, str]) -> None:
+        """Fill and check the fields; ``given_in`` says, by name, where they come from."""
+        self._sources: dict[str, str] = {}
+        table = self.describe()
+        _refuse_misspelt_variables()
+        for name, info in table.items():
+            value = getattr(self, name)
+            where = given_in.get(name, _GIVEN)
+            if value is UNSPECIFIED:
+                text = os.environ.get(info.env, "") if info.env is not None else ""
+                if not text.strip():
+                    continue
+                where = f"environment variable {info.env}"
+                value = _parse(name, text, where)
+            value = _checked(name, value, where)
+            setattr(self, name, value)
+            self._sources[name] = where
+            if not info.effective and value != info.default:
+                warn_without_effect(name, where, stacklevel=user_stacklevel())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"
 
     @classmethod
-    def _table(cls) -> list[tuple[dataclasses.Field[Any], OptionInfo]]:
-        table = []
-        for field in dataclasses.fields(cls):
-            group, default, doc, env, effective = field.metadata["args"]
-            name = _ENV_PREFIX[group] + field.name.upper() if env is True else env or None
-            table.append((field, OptionInfo(group, default, name, doc, effective)))
-        return table
+    def _made(cls, values: Mapping[str, Any], given_in: Mapping[str, str]) -> Self:
+        """Make options from values by name, of which ``given_in`` says where they come from."""
+        options = cls.__new__(cls)
+        for name in cls.describe():
+            setattr(options, name, values.get(name, UNSPECIFIED))
+        options._complete(given_in)
+        return options
 
     @classmethod
     def describe(cls) -> dict[str, OptionInfo]:
         """Return what the table says about each option, by name."""
-        return {field.name: info for field, info in cls._table()}
+        return dict(_table())
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -232,34 +331,79 @@ class StreamingOptions:
         ------
         TypeError
             If a key is not an option, or a value has the wrong type.
+        ValueError
+            If a value cannot be used.
         """
-        known = cls.describe()
-        if unknown := sorted(set(values) - set(known)):
-            raise TypeError(f"Unsupported options: {unknown}. Known options: {sorted(known)}")
-        return cls(**{key: value for key, value in values.items() if value is not None})
+        where = "given to StreamingOptions.from_dict"
+        for name in values:
+            if name not in _table():
+                raise unknown_option(name, where, _table())
+        given = {name: value for name, value in values.items() if value is not None}
+        return cls._made(given, dict.fromkeys(given, where))
+
+    @classmethod
+    def from_groups(cls, library: Mapping[str, str], groups: Mapping[str, Mapping[str, Any]]) -> Self:
+        """Make options from what the constructor of an engine takes; ``None`` means unspecified.
+
+        Parameters
+        ----------
+        library
+            Options of the C++ library as texts; those that are none of the engine are left out.
+        groups
+            Mappings of options, by the names that errors give them. Those that come later go first.
+
+        Raises
+        ------
+        TypeError
+            If an option is unknown or has the wrong type.
+        ValueError
+            If a value cannot be used.
+        """
+        table = _table()
+        where = {name: "given in rapidsmpf_options" for name in library if name in table}
+        values = {name: _parse(name, library[name], where[name]) for name in where}
+        for group, given in groups.items():
+            for name, value in given.items():
+                if name not in table:
+                    raise unknown_option(name, f"given in {group}", table)
+                if value is not None:
+                    values[name], where[name] = value, f"given in {group}"
+        return cls._made(values, where)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options that are set."""
-        return {
-            field.name: value
-            for field, _ in self._table()
-            if (value := getattr(self, field.name)) is not UNSPECIFIED
-        }
+        return {name: value for name in _table() if (value := getattr(self, name)) is not UNSPECIFIED}
 
     def get(self, name: str) -> Any:
         """Return an option's value, or its built-in default when it is not set."""
         value = getattr(self, name)
-        return self.describe()[name].default if value is UNSPECIFIED else value
+        return _table()[name].default if value is UNSPECIFIED else value
+
+    def sources(self) -> dict[str, str]:
+        """Return where each option that is set comes from, in words, by name."""
+        return dict(self._sources)
 
     def _group(self, group: Group) -> dict[str, Any]:
-        table = self.describe()
-        return {name: value for name, value in self.to_dict().items() if table[name].group == group}
+        return {name: value for name, value in self.to_dict().items() if _table()[name].group == group}
 
     def to_rapidsmpf_options(self) -> dict[str, str]:
         """Return the set options of the C++ library, as strings."""
         return {
-            name: str(value).lower() if isinstance(value, bool) else str(value)
+            name: checked_text(name, value, self._sources.get(name, _GIVEN))
             for name, value in self._group("rapidsmpf").items()
+        }
+
+    @classmethod
+    def library_defaults(cls) -> dict[str, str]:
+        """Return the options of the C++ library for which the engines have a default of their own, as strings.
+
+        They are sent to the library where neither a script nor the environment sets the option.
+        """
+        rows = ((field.name, field.metadata["option"]) for field in dataclasses.fields(cls))
+        return {
+            name: checked_text(name, row.default, "default of the engines")
+            for name, row in rows
+            if isinstance(row, _Library) and row.default is not None
         }
 
     def to_executor_options(self) -> dict[str, Any]:
@@ -273,122 +417,229 @@ class StreamingOptions:
     @classmethod
     def _add_cli_args(cls, parser: argparse.ArgumentParser) -> None:
         group = parser.add_argument_group("streaming options")
-        for field, info in cls._table():
+        for name, info in _table().items():
             if info.env is None:
                 continue
+            note = "" if info.effective else " No effect in this version."
             group.add_argument(
-                "--" + field.name.replace("_", "-"),
-                dest=field.name,
+                _flag(name),
+                dest=name,
                 default=None,
                 metavar="VALUE",
-                help=f"{info.doc} Default: {info.default}.".replace("%", "%%"),
+                help=f"{info.doc} Default: {info.default}.{note}".replace("%", "%%"),
             )
 
     @classmethod
     def _from_argparse(cls, namespace: argparse.Namespace) -> Self:
-        values = {}
-        for field, _ in cls._table():
-            text = getattr(namespace, field.name, None)
-            if text is not None:
-                flag = "--" + field.name.replace("_", "-")
-                values[field.name] = _parse(text, _hint(field.name), flag)
-        return cls(**values)
+        texts = {name: text for name in _table() if (text := getattr(namespace, name, None)) is not None}
+        where = {name: f"{_flag(name)} on the command line" for name in texts}
+        return cls._made({name: _parse(name, text, where[name]) for name, text in texts.items()}, where)
 
     @classmethod
-    def to_markdown(cls) -> str:
-        """Return the table as Markdown, for the documentation."""
+    def to_markdown(cls, *, effective: bool | None = None) -> str:
+        """Return the options as a table of Markdown for the documentation.
+
+        Parameters
+        ----------
+        effective
+            Only those with an effect, or only those without; None: all.
+        """
         lines = [
-            "| option | group | default | environment variable | meaning |",
-            "| --- | --- | --- | --- | --- |",
+            "| option | group | value | default | environment variable | meaning |",
+            "| --- | --- | --- | --- | --- | --- |",
         ]
-        for field, info in cls._table():
-            note = "" if info.effective else " *(accepted; no effect in this version)*"
-            default = "default policy" if field.name == "hardware_binding" else f"`{info.default}`"
-            lines.append(
-                f"| `{field.name}` | {info.group} | {default} | {f'`{info.env}`' if info.env else ''} "
-                f"| {info.doc}{note} |"
-            )
+        groups = get_args(Group)
+        for name, info in sorted(_table().items(), key=lambda row: groups.index(row[1].group)):
+            if effective is None or info.effective == effective:
+                default = "default policy" if name == "hardware_binding" else f"`{info.default}`"
+                lines.append(
+                    f"| `{name}` | {info.group} | {info.type} | {default if info.default != '' else ''} "
+                    f"| {f'`{info.env}`' if info.env else ''} | {info.doc} |"
+                )
         return "\n".join(lines) + "\n"
 
 
-_hints: dict[str, Any] = {}
+@functools.cache
+def _table() -> Mapping[str, OptionInfo]:
+    """Return what is known of each option, by name."""
+    table = {}
+    for field in dataclasses.fields(StreamingOptions):
+        row = field.metadata["option"]
+        if isinstance(row, _Own):
+            prefix = _ENV_PREFIX[row.group]
+            env = prefix + field.name.upper() if row.env else None
+            kinds = _words_of_type(field.name)
+            table[field.name] = OptionInfo(row.group, row.default, env, row.doc, row.effective, kinds)
+        else:
+            info = known_options()[field.name]
+            default = _of_library(info, info.default) if row.default is None else row.default
+            kinds = ", ".join(info.words) or info.type
+            table[field.name] = OptionInfo(
+                "rapidsmpf",
+                default,
+                variable_of(field.name),
+                info.meaning,
+                info.effective,
+                f"{kinds}, or off" if info.can_be_off else kinds,
+            )
+    return table
 
 
-def _hint(name: str) -> Any:
-    if not _hints:
-        _hints.update(typing.get_type_hints(StreamingOptions))
-    return _hints[name]
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
-def _alternatives(hint: Any) -> tuple[Any, ...]:
+def _refuse_misspelt_variables() -> None:
+    """Raise TypeError for a variable that is almost one of ours; others may be for others."""
+    known = {info.env for info in _table().values() if info.env is not None}
+    ours = tuple(_ENV_PREFIX.values())
+    for variable in os.environ:
+        if not variable.startswith(ours) or variable in known:
+            continue
+        # Without what they have in common, which would make all of them alike.
+        prefix = next(prefix for prefix in ours if variable.startswith(prefix))
+        names = [name.removeprefix(prefix) for name in known if name.startswith(prefix)]
+        if difflib.get_close_matches(variable.removeprefix(prefix), names, n=1, cutoff=0.9):
+            raise unknown_option(variable, "environment variable", known)
+
+
+@functools.cache
+def _hints() -> Mapping[str, Any]:
+    return typing.get_type_hints(StreamingOptions)
+
+
+def _alternatives(name: str) -> tuple[Any, ...]:
+    hint = _hints()[name]
     alternatives = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     return tuple(a for a in alternatives if a is not Unspecified)
 
 
-def parse_bool(text: str, where: str) -> bool:
-    """Read true/yes/y/on/1 or false/no/n/off/0, in any case; ``where`` names the source in errors."""
-    word = text.strip().lower()
-    if word in ("true", "yes", "y", "on", "1"):
-        return True
-    if word in ("false", "no", "n", "off", "0"):
-        return False
-    raise ValueError(f"{where}: cannot read {text!r} as true or false")
+def _words_of_type(name: str) -> str:
+    return " or ".join(
+        "one of " + ", ".join(get_args(kind))
+        if get_origin(kind) is Literal
+        else "None"
+        if kind is type(None)
+        else getattr(kind, "__name__", str(kind))
+        for kind in _alternatives(name)
+    )
 
 
-def _parse(text: str, hint: Any, where: str) -> Any:
-    alternatives = _alternatives(hint)
+def _of_library(info: config.OptionInfo, text: str) -> Any:
+    """Return a text of the library as the value of a field: a number, true or false where it is one."""
+    if info.kind == "boolean":
+        return parse_boolean(text)
+    if info.kind == "count":
+        return int(text)
+    return int(text) if info.kind in ("bytes", "share") and text.strip().isdecimal() else text
+
+
+def _parse(name: str, text: str, where: str) -> Any:
+    """Return the value that a text of the environment or the command line means."""
+    if _table()[name].group == "rapidsmpf":
+        return _of_library(known_options()[name], checked_text(name, text, where))
+    alternatives = _alternatives(name)
     if type(None) in alternatives and text.strip().lower() in ("none", ""):
         return None
-    if HardwareBindingPolicy in alternatives:
-        try:
-            return HardwareBindingPolicy(**json.loads(text))
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"{where}: expected a JSON object of HardwareBindingPolicy fields: {error}"
-            ) from error
     for kind in alternatives:
         if get_origin(kind) is Literal:
-            if text in get_args(kind):
-                return text
-            raise ValueError(f"{where}: {text!r} is not one of {', '.join(get_args(kind))}")
+            return text  # its words are checked as in a value
         if kind is int:
             try:
                 return int(text)
             except ValueError:
                 if len(alternatives) == 1:
-                    raise ValueError(f"{where}: cannot read {text!r} as an integer") from None
+                    raise ValueError(f"option {name}: cannot read {text!r} as an integer ({where})") from None
         if get_origin(kind) is dict and text.lstrip().startswith("{"):
             try:
                 return json.loads(text)
             except ValueError as error:
-                raise ValueError(f"{where}: not valid JSON: {error}") from error
+                raise ValueError(f"option {name}: not valid JSON: {error} ({where})") from error
         if kind is bool:
-            return parse_bool(text, where)
+            try:
+                return parse_boolean(text)
+            except ValueError as error:
+                raise ValueError(f"option {name}: {error} ({where})") from None
     if str in alternatives:
         return text
-    raise ValueError(f"{where}: cannot read {text!r}")
+    raise ValueError(f"option {name}: cannot read {text!r} ({where})")
 
 
-def _check(value: Any, hint: Any, name: str) -> None:
-    for kind in _alternatives(hint):
+def _checked(name: str, value: Any, where: str) -> Any:
+    """Return a value if the option can have it; a number or a policy in its plain form."""
+    if _table()[name].group == "rapidsmpf":
+        return _checked_of_library(known_options()[name], value, where)
+    for kind in _alternatives(name):
+        if kind is HardwareBindingPolicy and isinstance(value, Mapping):
+            return _policy(name, value, where)
         if kind is Any or kind is object:
-            return
+            return value
         origin = get_origin(kind)
         if origin is Literal:
             if value in get_args(kind):
-                return
+                return value
             if isinstance(value, str):
-                raise ValueError(f"{name}: {value!r} is not one of {', '.join(get_args(kind))}")
-        elif origin is dict:
-            if isinstance(value, dict):
-                return
+                raise ValueError(
+                    f"option {name}: {value!r} is not one of {', '.join(get_args(kind))} ({where})"
+                )
         elif kind is int:
-            if isinstance(value, int) and not isinstance(value, bool):
-                return
-        elif isinstance(value, kind):
-            return
-    names = " or ".join(
-        "one of " + ", ".join(get_args(k)) if get_origin(k) is Literal else getattr(k, "__name__", str(k))
-        for k in _alternatives(hint)
-    )
-    raise TypeError(f"{name} must be {names}, not {type(value).__name__}")
+            if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+                field = next(f for f in dataclasses.fields(StreamingOptions) if f.name == name)
+                least = field.metadata["option"].least
+                if least is not None and value < least:
+                    raise ValueError(f"option {name}: {value} is less than {least} ({where})")
+                return int(value)
+        elif isinstance(value, origin or kind):
+            return value
+    raise TypeError(f"option {name} must be {_words_of_type(name)}, not {type(value).__name__} ({where})")
+
+
+_TYPES: Final[dict[str, tuple[tuple[type, ...], str]]] = {
+    "boolean": ((), "bool"),
+    "count": ((numbers.Integral,), "int"),
+    "bytes": ((numbers.Real, str), "int or str"),
+    "share": ((numbers.Real, str), "int or str"),
+    "fraction": ((numbers.Real, str), "float or str"),
+    "duration": ((numbers.Real, str), "float or str"),
+    "text": ((str, os.PathLike), "str"),
+}
+"""By the kind of an option of the library, of what type a value is, bool aside; and how to call that."""
+
+
+def _checked_of_library(info: config.OptionInfo, value: Any, where: str) -> Any:
+    allowed, words = _TYPES[info.kind]
+    if isinstance(value, bool):
+        fits = info.kind == "boolean" or (info.can_be_off and not value)
+    else:
+        fits = isinstance(value, allowed)
+    if not fits:
+        raise TypeError(f"option {info.key} must be {words}, not {type(value).__name__} ({where})")
+    checked_text(info.key, value, where)
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _policy(name: str, values: Mapping[str, Any], where: str) -> HardwareBindingPolicy:
+    known = [field.name for field in dataclasses.fields(HardwareBindingPolicy)]
+    for key, value in values.items():
+        if key not in known:
+            raise unknown_option(key, f"in {name}, {where}", known)
+        if not isinstance(value, bool):
+            raise TypeError(f"option {name}: {key} must be bool, not {type(value).__name__} ({where})")
+    return HardwareBindingPolicy(**values)
+
+
+def _docstring() -> str:
+    """Return the docstring of the options, with a section on each."""
+    text, examples = str(StreamingOptions.__doc__).split("    Raises\n", 1)
+    rows = ["    Attributes\n", "    ----------\n"]
+    for name, info in _table().items():
+        note = "" if info.effective else " No effect in this version."
+        variable = "" if info.env is None else f"; environment variable {info.env}"
+        default = "the default policy" if name == "hardware_binding" else repr(info.default)
+        rows += [f"    {name} : {info.type}; default {default}{variable}\n", f"        {info.doc}{note}\n"]
+    return text + "".join(rows) + "\n    Raises\n" + examples
+
+
+StreamingOptions.__doc__ = _docstring()

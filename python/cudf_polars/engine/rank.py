@@ -6,13 +6,21 @@ Under SPMD an engine is one rank; under Dask and Ray each worker holds one for e
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 from rapidsmpf.config import Options, get_environment_variables, registered_options
+from rapidsmpf.given_options import (
+    environment_texts,
+    given_texts,
+    variable_of,
+    warn_of_those_without_effect,
+)
+from rapidsmpf.memory.buffer import MemoryType
 from rapidsmpf.statistics import Statistics
 from rapidsmpf.streaming.core.context import Context
 from rapidsmpf.utils.string import parse_duration
@@ -25,9 +33,9 @@ from cudf_polars.engine.sinks import SinkTarget
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.run import Query, QueryOutcome, run_query
+from cudf_polars.execute.run import Query, QueryOutcome, run_query, stream_query
 from cudf_polars.lower.fallback import report
-from cudf_polars.plan.rebuild import to_lazyframe
+from cudf_polars.lower.user_code import user_stacklevel
 from cudf_polars.streaming.actor_graph.collectives.common import CommunicatorOpIds, LaneOffer
 
 if TYPE_CHECKING:
@@ -39,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["Rank", "RankSettings", "resolve_options"]
 
 T = TypeVar("T")
+_LAST_OP = 1 << 11
+"""The number of an operation after all of the executor's, which numbers them from 0."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +59,64 @@ class RankSettings:
     ----------
     options
         Those of the engine.
-    texts
-        Those of the C++ library, which knows more keys than the engine.
+    more
+        Of the C++ library, which knows more options than the engine: these go before those of the engine.
     execution
         How queries are planned and run, where the options do not say all of it: tests send small data the way of
         large data. None: as the options say.
+    more_sources
+        Where ``more`` comes from, in words, by name.
     """
 
     options: StreamingOptions
-    texts: Mapping[str, str]
+    more: Mapping[str, str] = field(default_factory=dict)
     execution: ExecutionOptions | None = None
+    more_sources: Mapping[str, str] = field(default_factory=dict)
 
     def library_options(self) -> Options:
-        """Return the options of the C++ library; this process's environment fills what is not given."""
-        options = Options(dict(self.texts))
-        options.insert_if_absent(get_environment_variables())
+        """Return the options of the C++ library.
+
+        What the script gives goes before this process's environment, and that before the engines' own defaults.
+
+        Raises
+        ------
+        TypeError
+            If a variable of the environment is an option misspelt.
+        ValueError
+            If one cannot be read.
+        """
+        environment = environment_texts()
+        warn_of_those_without_effect(
+            environment, lambda key: f"environment variable {variable_of(key)}", stacklevel=user_stacklevel()
+        )
+        options = Options({**self.options.to_rapidsmpf_options(), **self.more})
+        options.insert_if_absent(
+            {key: text for key, text in get_environment_variables().items() if text.strip()}
+        )
+        options.insert_if_absent(StreamingOptions.library_defaults())
         return options
+
+    def statistics(self) -> Statistics:
+        """Return where a rank records what happens, if the options say that it does."""
+        return Statistics.from_options(None, self.library_options())
+
+    @contextmanager
+    def naming_sources(self) -> Iterator[None]:
+        """Add where an option was set to an error about its value that is raised in this block."""
+        try:
+            yield
+        except ValueError as error:
+            environment = {name.lower() for name in get_environment_variables()}
+            sources = {
+                **{key: f"environment variable {variable_of(key)}" for key in environment},
+                **self.options.sources(),
+                **self.more_sources,
+            }
+            words = set(re.findall(r"\w+", str(error)))
+            said = [f"{key}: {source}" for key, source in sources.items() if key in words]
+            if not said:
+                raise
+            raise ValueError(f"{error} ({'; '.join(said)})") from error
 
     def execution_options(self) -> ExecutionOptions:
         """Return how queries are planned and run."""
@@ -90,15 +142,19 @@ def resolve_options(
     ------
     TypeError
         If an option is unknown, reserved or has the wrong type.
+    ValueError
+        If a value cannot be used.
     """
     check_reserved(executor_options, engine_options)
-    given = rapidsmpf_options.get_strings() if isinstance(rapidsmpf_options, Options) else rapidsmpf_options
-    known = {n for n, info in StreamingOptions.describe().items() if info.group == "rapidsmpf"}
-    typed = {k: v for k, v in (given or {}).items() if k in known and not isinstance(v, str)}
-    options = StreamingOptions.from_dict({**typed, **(executor_options or {}), **(engine_options or {})})
-    # The C++ library knows more keys than the engine: what was given as strings goes through as it is.
-    texts = {k: v for k, v in (given or {}).items() if isinstance(v, str)}
-    return RankSettings(options, {**options.to_rapidsmpf_options(), **texts})
+    where = "given in rapidsmpf_options"
+    texts = given_texts(rapidsmpf_options or {}, where)
+    options = StreamingOptions.from_groups(
+        texts, {"executor_options": executor_options or {}, "engine_options": engine_options or {}}
+    )
+    # The C++ library knows more options than the engine.
+    more = {key: text for key, text in texts.items() if key not in StreamingOptions.describe()}
+    warn_of_those_without_effect(more, lambda _: where, stacklevel=user_stacklevel())
+    return RankSettings(options, more, more_sources=dict.fromkeys(more, where))
 
 
 class Rank:
@@ -112,13 +168,32 @@ class Rank:
         The options.
     statistics
         Where what happens is recorded.
+    warns
+        Whether this rank warns of steps that run on one rank alone.
+
+    Raises
+    ------
+    ValueError
+        If an option has no usable value, such as a ``spill_directory`` in which no file can be made.
     """
 
-    def __init__(self, comm: Communicator, settings: RankSettings, statistics: Statistics) -> None:
+    def __init__(
+        self, comm: Communicator, settings: RankSettings, statistics: Statistics, *, warns: bool = True
+    ) -> None:
         self.comm = comm
         self._library_options = settings.library_options()
-        self.context = Context.from_options(comm, self._library_options, statistics=statistics)
-        self._execution_options = settings.execution_options()
+        with settings.naming_sources():
+            self.context = Context.from_options(comm, self._library_options, statistics=statistics)
+        options = settings.execution_options()
+        if settings.execution is None:
+            options = replace(options, memory=self.context.br().memory_available(MemoryType.DEVICE))
+        if not warns and options.fallback_mode == "warn":
+            options = replace(options, fallback_mode="silent")
+        self._execution_options = options
+
+    def describe(self) -> ClusterInfo:
+        """Return where this rank runs, and how much memory it may use."""
+        return ClusterInfo.local(get_device_memory(self._library_options))
 
     def start(self) -> tuple[list[ClusterInfo], EngineOpIds]:
         """Meet the other ranks of an engine; all of them call this, within ``bootstrap_timeout`` of each other.
@@ -129,7 +204,7 @@ class Rank:
         """
         numbering = CommunicatorOpIds.of(self.comm)
         op_ids, offer = numbering.start()
-        info = asdict(ClusterInfo.local(int(get_device_memory())))
+        info = asdict(self.describe())
         mine = json.dumps({"info": info, "lanes": asdict(offer)}).encode()
         timeout = bootstrap_timeout(self._library_options)
         gathered = RapidsmpfTransport(self.context, op_ids).allgather_bytes(mine, op=0, timeout=timeout)
@@ -160,20 +235,51 @@ class Rank:
         with _tell_others(transport):
             sink = SinkTarget.open(target, extension, transport, options.fallback_mode)
             try:
-                if transport.nranks == 1:
-                    # Polars writes while the query runs: the rows are never all in memory.
-                    rows = to_lazyframe(query.plan.root) if isinstance(query, Query) else query
-                    sink.write(rows, optimizations=optimizations or pl.QueryOptFlags(), **kwargs)
-                    outcome = QueryOutcome(pl.DataFrame(schema=rows.collect_schema()), [], None)
-                else:
-                    outcome = run_query(query, transport, optimizations=optimizations, options=options)
-                    held = [outcome.frame.lazy()]
-                    outcome = replace(outcome, frame=outcome.frame.clear())
-                    sink.write(held.pop(), **kwargs)  # which alone holds the rows, and may let them go
+                whole = (
+                    {"optimizations": optimizations or pl.QueryOptFlags()} if transport.nranks == 1 else {}
+                )
+                outcome = stream_query(
+                    query,
+                    transport,
+                    lambda rows: sink.write(rows, **whole, **kwargs),
+                    optimizations=optimizations,
+                    options=options,
+                )
                 sink.commit()
             except BaseException:
                 sink.discard()
                 raise
+            return outcome
+
+    def give_batches(
+        self,
+        query: pl.LazyFrame | Query,
+        op_ids: OpIds,
+        optimizations: QueryOptFlags | None,
+        function: Callable[[pl.DataFrame], bool | None],
+        *,
+        chunk_size: int | None,
+        maintain_order: bool,
+    ) -> QueryOutcome:
+        """Run a query and call ``function`` with each batch of this rank's rows, until it returns True."""
+        transport = RapidsmpfTransport(self.context, op_ids)
+
+        def give(rows: pl.LazyFrame) -> None:
+            for batch in rows.collect_batches(
+                chunk_size=chunk_size,
+                maintain_order=maintain_order,
+                lazy=True,
+                engine="streaming",
+                optimizations=optimizations or pl.QueryOptFlags(),
+            ):
+                if function(batch):
+                    return
+
+        with _tell_others(transport):
+            outcome = stream_query(
+                query, transport, give, optimizations=optimizations, options=self._execution_options
+            )
+            transport.allgather_bytes(b"given", op=_LAST_OP)
             return outcome
 
     def write_once(

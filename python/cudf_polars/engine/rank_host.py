@@ -23,7 +23,6 @@ from rapidsmpf.communicator.communicator import Communicator
 from rapidsmpf.integrations.core import host_memory_share
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
-from rapidsmpf.utils.system_info import get_device_memory
 
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.hardware_binding import bind_to_device
@@ -74,7 +73,7 @@ class RankPlan:
 
 def worker_options(plan: RankPlan) -> RankSettings:
     """Return the options of one rank: its share of the machine's memory, and where rank 0 listens."""
-    given = dict(plan.settings.texts)
+    given = dict(plan.settings.more)
     library = plan.settings.library_options().get_strings()
     memory = host_memory_share(plan.ranks_on_host, plan.memory_limit)
     if memory is not None and "memory_limit" not in library:
@@ -83,7 +82,7 @@ def worker_options(plan: RankPlan) -> RankSettings:
         given["coordinator_host"] = plan.address
     if plan.one_host and "ucxx_reach" not in library:
         given["ucxx_reach"] = "one-host"
-    return replace(plan.settings, texts=given)
+    return replace(plan.settings, more=given)
 
 
 @dataclass
@@ -235,8 +234,7 @@ class RankHost:
             if self._closed:
                 raise RuntimeError("the engine was shut down while it started")
             self._rank = rank
-        memory = host_memory_share(self._plan.ranks_on_host, None)  # on a CPU
-        return comm.rank, ClusterInfo.local(int(get_device_memory()) if memory is None else memory)
+        return comm.rank, rank.describe()
 
     def _join(self, root_address: bytes | None) -> Communicator:
         settings = worker_options(self._plan)
@@ -244,10 +242,11 @@ class RankHost:
         bind_to_device(policy, share=self._plan.share, nshares=self._plan.ranks_on_host)
         options = settings.library_options()
         options.insert_if_absent({"ucxx_join_timeout": f"{bootstrap_timeout(options)} s"})
-        statistics = Statistics(bool(settings.options.get("statistics")))
-        comm = ucxx.new_communicator(
-            self._plan.nranks, None, root_address, options, ProgressThread(statistics)
-        )
+        statistics = settings.statistics()
+        with settings.naming_sources():
+            comm = ucxx.new_communicator(
+                self._plan.nranks, None, root_address, options, ProgressThread(statistics)
+            )
         with self._lock:
             self._settings, self._statistics = settings, statistics
             self._comm = comm

@@ -27,7 +27,7 @@ try:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as error:
-    raise ImportError("RayEngine needs Ray: pip install 'riverrun[ray]', or ray") from error
+    raise ImportError("RayEngine needs Ray: pip install ray") from error
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
@@ -275,7 +275,7 @@ class RayEngine(ClusterEngine):
             As for the constructor.
         """
         engine = cls.__new__(cls)
-        settings = RankSettings(options, options.to_rapidsmpf_options())
+        settings = RankSettings(options)
         engine._start(settings, ray_init_options, num_ranks)
         return engine
 

@@ -23,7 +23,7 @@ try:
     import ray
     from ray._private import ray_constants
 except ImportError as error:
-    raise ImportError("RayEngine needs Ray: pip install 'riverrun[ray]', or ray") from error
+    raise ImportError("RayEngine needs Ray: pip install ray") from error
 
 __all__ = ["start_ray"]
 

@@ -23,9 +23,10 @@ from typing import Any
 
 import cloudpickle
 
+from cudf_polars.lower.user_code import is_internal, module_of, user_stacklevel
+
 __all__ = [
     "RankReply",
-    "calling_place",
     "emit",
     "portable",
     "remote_error",
@@ -178,24 +179,7 @@ def emit(replies: Iterable[tuple[str, RankReply]]) -> None:
     for (category, text), (warning, names) in places.items():
         if len(names) < len(replies):
             warning = _named(warning, category, f"{text} (on {', '.join(names)})")
-        warnings.warn(warning, stacklevel=_user_stacklevel())
-
-
-def _user_stacklevel() -> int:
-    """Return the stack level, for a warning of this function's caller, of code that is neither ours nor Polars'."""
-    frame: FrameType | None = sys._getframe(1)
-    level = 1
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(("cudf_polars.", "polars.")):
-        frame, level = frame.f_back, level + 1
-    return level
-
-
-def calling_place() -> str:
-    """Return the file and line of the code, neither ours nor Polars', that has called us; "" when there is none."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_internal(frame):
-        frame = frame.f_back
-    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        warnings.warn(warning, stacklevel=user_stacklevel())
 
 
 def running_function() -> str:
@@ -203,24 +187,14 @@ def running_function() -> str:
     for frame in sys._current_frames().values():
         deeper: list[FrameType] = []
         outer: FrameType | None = frame
-        while outer is not None and not _module(outer).startswith("polars."):
+        while outer is not None and not module_of(outer).startswith("polars."):
             deeper.append(outer)
             outer = outer.f_back
         # From the inside, the last before Polars is the function that Polars has called.
-        if outer is not None and deeper and not _is_internal(deeper[-1]):
+        if outer is not None and deeper and not is_internal(deeper[-1]):
             code = deeper[-1].f_code
             return f"{code.co_qualname} ({code.co_filename}:{deeper[-1].f_lineno})"
     return ""
-
-
-def _is_internal(frame: FrameType) -> bool:
-    return _module(frame).startswith(
-        ("cudf_polars.", "polars.", "threading", "concurrent.futures.", "asyncio.")
-    )
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
 
 
 def _named(warning: Warning, category: type[Warning], text: str) -> Warning:

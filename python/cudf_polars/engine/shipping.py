@@ -1,4 +1,4 @@
-"""How a query travels from a client to the ranks: the query once, its in-memory frames cut over the ranks.
+"""How a query travels from a client to the ranks: the query once, its in-memory frames split over the ranks.
 
 A query without frames of its own travels as Polars serialises it, and each rank reads it: the client need not reach the
 files. One with frames is read by the client, since Polars serialises frames at 30 MB/s; what travels is the typed plan,
@@ -22,7 +22,7 @@ from cudf_polars.engine.sealed import seal, unseal
 from cudf_polars.execute.run import QUERY_FLAGS, Query, read_query
 from cudf_polars.plan.datasets import versions_pinned
 from cudf_polars.plan.last_resort import frame_scans
-from cudf_polars.plan.nodes import DataFrameScan, walk_nodes
+from cudf_polars.plan.nodes import DataFrameScan
 from cudf_polars.plan.optimized import look
 
 __all__ = ["PackedQuery", "pack_frame", "pack_query", "unpack_frame", "unpack_query"]
@@ -74,7 +74,7 @@ def pack_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags, nranks: int) -
     optimizations
         Which optimisations Polars may make.
     nranks
-        The rows of in-memory frames are cut into as many parts, by position.
+        The rows of in-memory frames are split into as many parts, by position.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def pack_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags, nranks: int) -
         raise TypeError(
             f"this query cannot be sent to other processes: {error}. Functions and sources in it have to be picklable."
         ) from error
-    parts = [_cut(frames, rank, nranks) for rank in range(nranks)]
+    parts = [_rows_of_rank(frames, rank, nranks) for rank in range(nranks)]
     plan = seal(plan)
     return [PackedQuery(flags, None, plan, [pack_frame(frame) for frame in part]) for part in parts]
 
@@ -118,11 +118,11 @@ def unpack_query(
     if nranks == 1:
         return lf, flags
     query = read_query(lf, flags)
-    if not any(isinstance(node, DataFrameScan) for node in walk_nodes(query.plan.root)):
+    if not any(isinstance(node, DataFrameScan) for node in query.plan.nodes):
         return query, flags
     # The client could not look into it, since the files are here and not there: all rows of the frames came along.
     plan, frames = _dump(query)
-    return _load(plan, _cut(frames, rank, nranks)), flags
+    return _load(plan, _rows_of_rank(frames, rank, nranks)), flags
 
 
 def _has_frames(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> bool:
@@ -134,7 +134,7 @@ def _has_frames(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> bool:
 
 def _dump(query: Query) -> tuple[bytes, list[pl.DataFrame]]:
     """Pickle a query without its frames; of these, return the columns that it uses."""
-    scans = [node for node in walk_nodes(query.plan.root) if isinstance(node, DataFrameScan)]
+    scans = [node for node in query.plan.nodes if isinstance(node, DataFrameScan)]
     numbers: dict[int, int] = {}
     frames: list[pl.DataFrame] = []
     used: dict[int, set[str]] = {}
@@ -158,7 +158,7 @@ def _load(plan: bytes, frames: Sequence[pl.DataFrame]) -> Query:
     return query
 
 
-def _cut(frames: Sequence[pl.DataFrame], rank: int, nranks: int) -> list[pl.DataFrame]:
+def _rows_of_rank(frames: Sequence[pl.DataFrame], rank: int, nranks: int) -> list[pl.DataFrame]:
     bounds = [(f.height * rank // nranks, f.height * (rank + 1) // nranks) for f in frames]
     return [f.slice(low, high - low) for f, (low, high) in zip(frames, bounds, strict=True)]
 

@@ -21,6 +21,7 @@ from cudf_polars.engine.rank import Rank, RankSettings, resolve_options
 from cudf_polars.engine.turns import QueryCall, QueryCancelled
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.run import QueryOutcome
+from cudf_polars.lower.user_code import user_stacklevel
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
@@ -96,22 +97,18 @@ class SPMDEngine(StreamingEngine):
             A communicator to use, as for the constructor.
         """
         engine = cls.__new__(cls)
-        engine._start(comm, RankSettings(options, options.to_rapidsmpf_options()))
+        engine._start(comm, RankSettings(options))
         return engine
 
     def _start(self, comm: Communicator | None, settings: RankSettings) -> None:
         bind_to_device(settings.options.get("hardware_binding"))
-        statistics = Statistics(bool(settings.options.get("statistics")))
+        statistics = settings.statistics()
         self._owns_comm = comm is None
         if comm is None:
-            progress = ProgressThread(statistics)
-            if bootstrap.is_running_with_rrun():
-                comm = bootstrap.create_ucxx_comm(
-                    progress_thread=progress, options=settings.library_options()
-                )
-            else:
-                comm = single.new_communicator(settings.library_options(), progress)
-        self._rank: Rank | None = Rank(comm, settings, statistics)
+            with settings.naming_sources():
+                comm = _new_communicator(settings, ProgressThread(statistics))
+        # Once in a job, not on every rank.
+        self._rank: Rank | None = Rank(comm, settings, statistics, warns=comm.rank == 0)
         self.last_query: QueryOutcome | None = None
         self._has_warned = False
         cluster_info, self._op_ids = self._rank.start()
@@ -193,7 +190,7 @@ class SPMDEngine(StreamingEngine):
             " is to be read once, keep the rows on one rank (`df if engine.rank == 0 else df.clear()`) or scan them"
             " from a file.",
             EqualFramesWarning,
-            stacklevel=2,
+            stacklevel=user_stacklevel(),
         )
 
     def _sink(
@@ -202,6 +199,20 @@ class SPMDEngine(StreamingEngine):
         rank = self._open_rank("the engine")
         self.last_query = rank.sink(lf, self._next_op_ids(), optimizations, target, extension, **kwargs)
         self._warn_of_equal_frames(self.last_query)
+
+    def sink_batches(self, lf: pl.LazyFrame, function: Any, **kwargs: Any) -> None:
+        """Call ``function`` with each batch of this rank's rows, while they are made, until it returns True."""
+        with self._turn(QueryCall("sink_batches()")):
+            rank = self._open_rank("the engine")
+            self.last_query = rank.give_batches(
+                lf,
+                self._next_op_ids(),
+                kwargs["optimizations"],
+                function,
+                chunk_size=kwargs.get("chunk_size"),
+                maintain_order=kwargs.get("maintain_order", True),
+            )
+            self._warn_of_equal_frames(self.last_query)
 
     def _sink_catalog(
         self,
@@ -219,6 +230,13 @@ class SPMDEngine(StreamingEngine):
             lf, self._next_op_ids(), optimizations, write, step, commits_later=commits_later
         )
         return result
+
+
+def _new_communicator(settings: RankSettings, progress: ProgressThread) -> Communicator:
+    options = settings.library_options()
+    if bootstrap.is_running_with_rrun():
+        return bootstrap.create_ucxx_comm(progress_thread=progress, options=options)
+    return single.new_communicator(options, progress)
 
 
 def allgather_polars_dataframe(*, engine: SPMDEngine, local_df: pl.DataFrame, op_id: int) -> pl.DataFrame:

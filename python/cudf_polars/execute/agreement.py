@@ -18,8 +18,9 @@ import polars as pl
 from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.execute.streams import conform
 from cudf_polars.lower.physical import Estimate
+from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.fingerprint import dump, fingerprint, first_difference
-from cudf_polars.plan.nodes import DataFrameScan, Plan, Scan, walk_nodes
+from cudf_polars.plan.nodes import DataFrameScan, Scan
 
 __all__ = ["Agreement", "agree_on_end", "agree_on_query"]
 
@@ -37,7 +38,7 @@ class Agreement:
     Attributes
     ----------
     frame_sizes
-        By ``id(node)``, rows and bytes of the plan's in-memory frames over all ranks.
+        By number of the node, rows and bytes of the plan's in-memory frames over all ranks.
     equal_frames
         Columns and rows of in-memory frames that are the same on every rank, as text for a warning.
     """
@@ -54,8 +55,8 @@ def agree_on_query(plan: Plan, allgather: AllGather) -> Agreement:
     QueryMismatchError
         On all ranks, if they do not.
     """
-    scans = [node for node in walk_nodes(plan.root) if isinstance(node, DataFrameScan)]
-    frames = [node.frame for node in scans]
+    scans = {number: node for number, node in enumerate(plan.nodes) if isinstance(node, DataFrameScan)}
+    frames = [node.frame for node in scans.values()]
     files = _file_digests(plan)
     mine = {
         "query": fingerprint(plan).hex(),
@@ -70,8 +71,8 @@ def agree_on_query(plan: Plan, allgather: AllGather) -> Agreement:
     sizes = [[view["frames"][i] for view in views] for i in range(len(frames))]
     return Agreement(
         {
-            id(node): Estimate(float(sum(s[0] for s in each)), float(sum(s[1] for s in each)))
-            for node, each in zip(scans, sizes, strict=True)
+            number: Estimate(float(sum(s[0] for s in each)), float(sum(s[1] for s in each)))
+            for number, each in zip(scans, sizes, strict=True)
         },
         tuple(
             f"{frame.height} rows of ({', '.join(frame.columns[:5])}{', ...' if frame.width > 5 else ''})"
@@ -144,11 +145,7 @@ def _mismatch(kind: str, text: str, digests: Sequence[str], allgather: AllGather
 def _file_digests(plan: Plan) -> list[tuple[str, str]]:
     """Return what tells the local files of a plan from others: their sizes, beginnings and ends."""
     paths = dict.fromkeys(
-        path
-        for node in walk_nodes(plan.root)
-        if isinstance(node, Scan)
-        for path in node.paths
-        if "://" not in path
+        path for node in plan.nodes if isinstance(node, Scan) for path in node.paths if "://" not in path
     )
     return [(path, _file_digest(path)) for path in paths]
 

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 from rapidsmpf.coll.allgather import AllGather, allgather_bytes
 from rapidsmpf.coll.small import abandon_operations
+from rapidsmpf.communicator.single import new_communicator
 from rapidsmpf.error import RankFailedError
-from rapidsmpf.shuffler import Shuffler
+from rapidsmpf.shuffler import PartitionAssignment, Shuffler
 from rapidsmpf.streaming.exchange import (
     RowRouting,
     allgather_output_stream,
     drain_into_allgather,
     drain_into_shuffle,
+    partition_output_stream,
     shuffle_output_stream,
 )
 
@@ -61,17 +63,27 @@ class RapidsmpfTransport:
         """Number of ranks."""
         return int(self._comm.nranks)
 
-    def shuffle(self, source: ArrowStream, keys: Sequence[str], *, op: int) -> ArrowStream:
-        """Send each row to the rank that the hash of its keys selects."""
-        return self._route(source, RowRouting.by_hash(list(keys)), op)
+    def shuffle(
+        self, source: ArrowStream, keys: Sequence[str], *, op: int, partitions: int = 1
+    ) -> list[ArrowStream]:
+        """Send each row to the partition that the hash of its keys selects."""
+        return self._route(source, RowRouting.by_hash(list(keys)), op, partitions)
 
-    def scatter(self, source: ArrowStream, column: str, *, op: int) -> ArrowStream:
-        """Send each row to the rank that its ``column`` names; rows come in the order of source ranks."""
-        return self._route(source, RowRouting.by_column(column), op)
+    def scatter(self, source: ArrowStream, column: str, *, op: int, partitions: int = 1) -> list[ArrowStream]:
+        """Send each row to the partition that its ``column`` names; rows come in the order of source ranks."""
+        return self._route(source, RowRouting.by_column(column), op, partitions)
 
     def gather(self, source: ArrowStream, *, op: int, root: int = 0) -> ArrowStream:
         """Give ``root`` the rows of all ranks in rank order, the other ranks none."""
-        return self._route(source, RowRouting.to_partition(root), op)
+        (rows,) = self._route(source, RowRouting.to_partition(root), op, 1)
+        return rows
+
+    def keep(self, source: ArrowStream) -> tuple[ArrowStream, int]:
+        """Keep rows on this rank, where they may be spilled."""
+        comm = new_communicator(self._context.options(), self._comm.progress_thread)
+        store = Shuffler(comm, 0, 1, self._context.br())
+        drained = drain_into_shuffle(source, RowRouting.to_partition(0), store, self._context)
+        return shuffle_output_stream(store, drained, self._context), drained.rows
 
     def allgather(self, source: ArrowStream, *, op: int) -> ArrowStream:
         """Give every rank the rows of all ranks, in rank order."""
@@ -114,8 +126,18 @@ class RapidsmpfTransport:
     def _id(self, op: int) -> int:
         return op if self._op_ids is None else self._op_ids.id(op)
 
-    def _route(self, source: ArrowStream, routing: RowRouting, op: int) -> ArrowStream:
-        # One partition per rank: rank r owns partition r.
-        shuffler = Shuffler(self._comm, self._id(op), self.nranks, self._context.br())
+    def _route(self, source: ArrowStream, routing: RowRouting, op: int, partitions: int) -> list[ArrowStream]:
+        shuffler = Shuffler(
+            self._comm,
+            self._id(op),
+            self.nranks * partitions,
+            self._context.br(),
+            PartitionAssignment.CONTIGUOUS,  # partition p of rank r is r * partitions + p
+        )
         schema = drain_into_shuffle(source, routing, shuffler, self._context)
-        return shuffle_output_stream(shuffler, schema, self._context)
+        if partitions == 1:
+            return [shuffle_output_stream(shuffler, schema, self._context)]
+        return [
+            partition_output_stream(shuffler, number, schema, self._context)
+            for number in shuffler.local_partitions()
+        ]

@@ -2,7 +2,7 @@
 
 All ranks run the same streams in the same order, so that their collectives meet. A fragment is one Polars
 streaming query: its sources are this rank's share of the files or the Arrow stream of an exchange, and its output
-is pulled, batch by batch, by the transport. Only what must be held (a side whose size decides a join, the input
+is pulled, batch by batch, by the transport. Only what must be materialized (a side whose size decides a join, the input
 of a sort) becomes a data frame.
 """
 
@@ -13,7 +13,7 @@ import itertools
 import math
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -29,14 +29,15 @@ from cudf_polars.execute.streams import (
     scan_stream,
 )
 from cudf_polars.execute.transport import ArrowStream, Transport
+from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import (
     Broadcast,
     CheckedOrder,
     Gather,
     GlobalRowIndex,
     GlobalSlice,
-    Held,
     Local,
+    Materialize,
     OrderedConcat,
     RangeExchange,
     Schema,
@@ -46,13 +47,14 @@ from cudf_polars.lower.physical import (
     WithScalars,
 )
 from cudf_polars.lower.ranges import boundary_frame, destination, key_columns
-from cudf_polars.lower.spread import Placement
 
 __all__ = ["Executor", "Measured", "Size"]
 
-# Rows that each rank contributes to the sample from which a sort's boundaries come, per rank.
-_SAMPLE_ROWS_PER_RANK = 64
+# Rows of a batch that go into the sample from which a sort's boundaries come.
+_SAMPLE_ROWS = 64
+_CHUNK_BYTES = 64 << 20
 _DESTINATION = "__rr_destination"
+_WEIGHT = "__rr_weight"
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ class Measured:
         """Note the rows and bytes of ``frame``, all that this rank has."""
         self.rows, self.nbytes = frame.height, frame.estimated_size()
 
+    def added(self, frame: pl.DataFrame) -> None:
+        """Note the rows and bytes of ``frame``, more of what this rank has."""
+        self.rows = (self.rows or 0) + frame.height
+        self.nbytes = (self.nbytes or 0) + frame.estimated_size()
+
 
 @dataclass
 class _Fragment:
@@ -108,13 +115,48 @@ class _Rows:
     """The rows of a stream on this rank: a frame with perhaps more to come, or Arrow streams to be read once.
 
     The streams have the columns of ``schema`` if it is given; those of the stream are among them.
+
+    Attributes
+    ----------
+    partitions
+        The streams of each partition of this rank; an exchange of one partition has one list.
+    lazy
+        A frame over what is kept elsewhere, to be run once.
     """
 
     frame: pl.DataFrame | None = None
     schema: Schema | None = None
-    streams: list[ArrowStream] = field(default_factory=list)
+    partitions: list[list[ArrowStream]] = field(default_factory=list)
     rest: Iterator[pl.DataFrame] | None = None
     rest_anywhere: bool = False
+    lazy: pl.LazyFrame | None = None
+
+    def is_frame(self) -> bool:
+        """Whether a frame has all of the rows."""
+        return self.frame is not None and self.rest is None
+
+
+class _Sample:
+    """Keys of some of the rows that pass, each with the number of rows that it stands for."""
+
+    def __init__(self, keys: tuple[SortKey, ...]) -> None:
+        self._keys = keys
+        self._frames: list[pl.DataFrame] = []
+
+    def look(self, batch: pl.DataFrame) -> None:
+        """Take some rows of a batch."""
+        stride = max(1, batch.height // _SAMPLE_ROWS)
+        weight = pl.lit(float(stride)).alias(_WEIGHT)
+        keys = key_columns(self._keys, batch.schema)
+        self._frames.append(
+            batch.lazy().select(keys).gather_every(stride).with_columns(weight).collect(engine="streaming")
+        )
+
+    def rows(self, schema: Schema) -> pl.DataFrame:
+        """Return what was taken; ``schema`` is that of the batches."""
+        if not self._frames:
+            self.look(pl.DataFrame(schema=dict(schema)))
+        return pl.concat(self._frames)
 
 
 class Executor:
@@ -126,50 +168,59 @@ class Executor:
         Joins the ranks; the executor numbers its operations from ``first_op``.
     optimizations
         The user's optimisation flags, used for every fragment.
+    partitions
+        Partitions of each rank that exchanges by key cut rows into. What follows an exchange runs over one after the
+        other, while the others may be spilled.
     """
 
-    def __init__(self, transport: Transport, *, optimizations: pl.QueryOptFlags, first_op: int = 0) -> None:
-        self.measured: dict[int, Measured] = {}
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        optimizations: pl.QueryOptFlags,
+        partitions: int = 1,
+        first_op: int = 0,
+    ) -> None:
+        self.measured: dict[Stream, Measured] = {}
         self._transport = transport
+        self.partitions = partitions
         self._optimizations = optimizations
         self._ops = itertools.count(first_op)
-        self._rows: dict[int, _Rows] = {}
-        self._done: set[int] = set()
-        # Streams are identified by id(): keep those that ran alive.
-        self._alive: list[Stream] = []
+        self._rows: dict[Stream, _Rows] = {}
+        self._done: set[Stream] = set()
 
-    # -- what the lowering and the engine ask for ------------------------------------------------------------
+    # -- what the planner and the engine ask for ------------------------------------------------------------
 
     @property
     def nranks(self) -> int:
         """Number of ranks."""
         return self._transport.nranks
 
-    def measure(self, held: Held, limit: int | None) -> Size:
-        """Run ``held`` until it ends or some rank has more than ``limit`` bytes, and sum over the ranks.
+    def run_and_measure(self, materialized: Materialize, limit: int | None) -> Size:
+        """Run ``materialized`` until it ends or some rank has more than ``limit`` bytes, and sum over the ranks.
 
         Parameters
         ----------
-        held
+        materialized
             Its rows stay on this rank and are read later by what the caller builds on it.
         limit
             Bytes; ``None`` reads to the end.
         """
-        self._prepare(held)
-        rows = self._rows[id(held)]
+        self._prepare(materialized)
+        rows = self._rows[materialized]
         start = time.perf_counter()
         if limit is None:
             self._complete(rows)
         elif rows.rest is not None:
             self._read_up_to(rows, limit)
-        self.measured[id(held)].seconds += time.perf_counter() - start
+        self.measured[materialized].seconds += time.perf_counter() - start
         assert rows.frame is not None
         message = struct.pack("<QQ?", rows.frame.height, rows.frame.estimated_size(), rows.rest is None)
         sizes = [struct.unpack("<QQ?", value) for value in self.allgather_bytes(message)]
         size = Size(sum(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
         rows.rest_anywhere = not size.complete
         if rows.rest is None:
-            self.measured[id(held)].counted(rows.frame)
+            self.measured[materialized].counted(rows.frame)
         return size
 
     def allgather_bytes(self, value: bytes) -> list[bytes]:
@@ -181,26 +232,32 @@ class Executor:
 
         The parts are disjoint: what is the same on all ranks is returned by rank 0 only.
         """
-        if root.spread.placement is Placement.REPLICATED and self._transport.rank != 0:
+        if root.partitioning.distribution is Distribution.REPLICATED and self._transport.rank != 0:
             self._prepare(root)
             return pl.DataFrame(schema=dict(root.schema))
         return self._collect(root)
+
+    def result_batches(self, root: Stream) -> Iterator[pl.DataFrame]:
+        """Return this rank's part of the answer, made while it is read, with the types that Polars gives it."""
+        self._prepare(root)
+        if root.partitioning.distribution is Distribution.REPLICATED and self._transport.rank != 0:
+            return iter(())
+        return self._batches(root, planned=False)
 
     # -- running ---------------------------------------------------------------------------------------------
 
     def _prepare(self, stream: Stream) -> None:
         """Run every exchange under ``stream``, inputs first, and ``stream`` itself if it is one."""
-        if id(stream) in self._done:
+        if stream in self._done:
             return
         for child in stream.inputs:
             self._prepare(child)
-        self._done.add(id(stream))
-        self._alive.append(stream)
+        self._done.add(stream)
         if isinstance(stream, Local):
             return
-        measured = self.measured[id(stream)] = Measured()
+        measured = self.measured[stream] = Measured()
         start = time.perf_counter()
-        rows = self._rows[id(stream)] = self._run(stream)
+        rows = self._rows[stream] = self._run(stream)
         measured.seconds += time.perf_counter() - start
         if rows.frame is not None and rows.rest is None:
             measured.counted(rows.frame)
@@ -208,25 +265,27 @@ class Executor:
     def _run(self, stream: Stream) -> _Rows:
         transport = self._transport
         match stream:
-            case Held():
-                return self._hold(stream)
+            case Materialize():
+                return self._materialize(stream)
             case Shuffle():
-                keys = stream.keys
+                keys, partitions = stream.keys, self.partitions
                 return self._send(
-                    stream.inputs[0], lambda source, op: transport.shuffle(source, keys, op=op), in_parts=True
+                    stream.inputs[0],
+                    lambda source, op: transport.shuffle(source, keys, op=op, partitions=partitions),
+                    in_parts=True,
                 )
             case Broadcast():
-                rows = self._send(stream.inputs[0], lambda source, op: transport.allgather(source, op=op))
+                rows = self._send(stream.inputs[0], lambda source, op: [transport.allgather(source, op=op)])
                 # It is small, and Polars plans a join better around a frame than around a stream.
-                return _Rows(frame=read_stream(rows.streams[0], stream.schema))
+                return _Rows(frame=read_stream(rows.partitions[0][0], stream.schema))
             case Gather():
-                return self._send(stream.inputs[0], lambda source, op: transport.gather(source, op=op))
+                return self._send(stream.inputs[0], lambda source, op: [transport.gather(source, op=op)])
             case RangeExchange():
                 return self._range_exchange(stream)
             case GlobalSlice():
-                return _Rows(frame=conform(self._global_slice(stream), stream.schema))
+                return self._global_slice(stream)
             case GlobalRowIndex():
-                return _Rows(frame=conform(self._global_row_index(stream), stream.schema))
+                return self._global_row_index(stream)
             case OrderedConcat():
                 return self._ordered_concat(stream)
             case WithScalars():
@@ -238,12 +297,52 @@ class Executor:
                 raise TypeError(f"the executor does not know the stream {type(stream).__name__}")
 
     def _is_absent(self, stream: Stream) -> bool:
-        """Whether this rank has no rows of ``stream`` by its placement."""
-        return stream.spread.placement is Placement.SINGLE and self._transport.rank != 0
+        """Whether this rank has no rows of ``stream`` by its distribution."""
+        return stream.partitioning.distribution is Distribution.SINGLE and self._transport.rank != 0
 
-    def _lazy(self, stream: Stream, memo: dict[int, pl.LazyFrame], inputs: list[RowCount]) -> pl.LazyFrame:
-        """Return the fragment that ends in ``stream``; everything under it was prepared."""
-        if (known := memo.get(id(stream))) is not None:
+    # -- fragments, whole or one partition after the other ---------------------------------------------------
+
+    def _pieces(self, stream: Stream) -> int:
+        """Return in how many partitions the fragment that ends in ``stream`` runs; everything under it was prepared.
+
+        One partition of a rank is to the plan what a rank is: its steps need no row of another. So a fragment runs by
+        partitions if all that it reads is there by partitions, or is the same for all.
+        """
+        return self.partitions if self._is_partitioned(stream, {}) else 1
+
+    def _is_partitioned(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
+        """Whether the rows are there by partitions; ``None`` if each partition can have all of them."""
+        if stream not in memo:
+            memo[stream] = self._has_partitions(stream, memo)
+        return memo[stream]
+
+    def _has_partitions(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
+        if self.partitions == 1 or stream.partitioning.distribution is Distribution.SINGLE:
+            return False
+        if isinstance(stream, Shuffle | RangeExchange | OrderedConcat):
+            return True
+        replicated = stream.partitioning.distribution is Distribution.REPLICATED
+        match stream:
+            case Local(inputs=()):
+                return None if replicated else False
+            case Local():
+                below = {self._is_partitioned(child, memo) for child in stream.inputs}
+                return False if False in below else (True if True in below else None)
+            case WithScalars() | CheckedOrder():
+                return self._is_partitioned(stream.inputs[0], memo)
+            case _:
+                rows = self._rows[stream]
+                return None if replicated and rows.is_frame() else False
+
+    def _lazy(
+        self,
+        stream: Stream,
+        memo: dict[Stream, pl.LazyFrame],
+        inputs: list[RowCount],
+        piece: int | None = None,
+    ) -> pl.LazyFrame:
+        """Return the fragment that ends in ``stream``, or a piece of it; everything under it was prepared."""
+        if (known := memo.get(stream)) is not None:
             return known
         if self._is_absent(stream):
             # A step over no rows may still make some (a global sum gives one row): rank 0 alone does it.
@@ -251,33 +350,44 @@ class Executor:
         elif isinstance(stream, Local):
             if not stream.inputs:
                 inputs.append(RowCount(1))  # files: how many rows, nobody knows
-            below = [self._lazy(child, memo, inputs) for child in stream.inputs]
-            frame = stream.build(below, self._transport.rank)
+            below = [self._lazy(child, memo, inputs, piece) for child in stream.inputs]
+            rank = self._transport.rank
+            frame = stream.build(below, rank if piece is None else rank * self.partitions + piece)
         elif isinstance(stream, WithScalars):
-            scalars = self._rows[id(stream)].frame
+            scalars = self._rows[stream].frame
             assert scalars is not None
-            main = self._lazy(stream.inputs[0], memo, inputs)
+            main = self._lazy(stream.inputs[0], memo, inputs, piece)
             frame = main.with_columns(_literal(column) for column in scalars).select(list(stream.schema))
         elif isinstance(stream, CheckedOrder):
-            frame = self._lazy(stream.inputs[0], memo, inputs)
+            frame = self._lazy(stream.inputs[0], memo, inputs, piece)
         else:
-            frame = self._source(stream, inputs)
-        memo[id(stream)] = frame
+            frame = self._source(stream, inputs, piece)
+        memo[stream] = frame
         return frame
 
     def _noted(self, frame: pl.DataFrame, inputs: list[RowCount]) -> pl.LazyFrame:
         inputs.append(RowCount(frame.height, complete=True))
         return frame.lazy()
 
-    def _source(self, stream: Stream, inputs: list[RowCount]) -> pl.LazyFrame:
-        rows = self._rows[id(stream)]
-        if isinstance(stream, Held) and stream.shared:
+    def _source(self, stream: Stream, inputs: list[RowCount], piece: int | None) -> pl.LazyFrame:
+        rows = self._rows[stream]
+        if isinstance(stream, Materialize) and stream.shared:
             assert rows.frame is not None
             return self._noted(rows.frame, inputs)
         # What is there once belongs to its reader; the plan holds what is read more often.
-        del self._rows[id(stream)]
+        if piece is None or piece == self.partitions - 1:
+            del self._rows[stream]
+        if piece is None:
+            sources = [source for partition in rows.partitions for source in partition]
+        elif rows.partitions:
+            sources, rows.partitions[piece] = rows.partitions[piece], []
+        else:
+            sources = []
         parts = [] if rows.frame is None else [self._noted(rows.frame, inputs)]
-        for source in rows.streams:
+        if rows.lazy is not None:
+            inputs.append(RowCount(1))  # how many rows, nobody knows yet
+            parts.append(rows.lazy)
+        for source in sources:
             inputs.append(RowCount())
             parts.append(scan_stream(source, rows.schema or stream.schema, inputs[-1]))
         if rows.rest is not None:
@@ -286,56 +396,87 @@ class Executor:
         frame = parts[0] if len(parts) == 1 else pl.concat(parts, how="vertical")
         return frame.select(list(stream.schema)) if rows.schema else frame
 
-    def _fragment(self, stream: Stream) -> _Fragment:
+    def _fragments(self, stream: Stream) -> Iterator[_Fragment]:
+        """Yield the fragment that ends in ``stream``, in as many pieces as it has; run each before the next."""
         self._prepare(stream)
-        inputs: list[RowCount] = []
-        return _Fragment(self._lazy(stream, {}, inputs), inputs)
+        pieces = self._pieces(stream)
+        for piece in range(pieces):
+            inputs: list[RowCount] = []
+            yield _Fragment(self._lazy(stream, {}, inputs, None if pieces == 1 else piece), inputs)
 
     def _collect(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on this rank, with the types that Polars gave them."""
         self._prepare(stream)
         if self._is_absent(stream):
             return pl.DataFrame(schema=dict(stream.schema))
-        if isinstance(stream, Held):
-            rows = self._rows[id(stream)]
+        if isinstance(stream, Materialize):
+            rows = self._rows[stream]
             self._complete(rows)
             assert rows.frame is not None
             return rows.frame
         start = time.perf_counter()
-        fragment = self._fragment(stream)
-        try:
-            frame = fragment.frame.collect(engine="streaming", optimizations=self._optimizations)
-        except BaseException as error:
-            if not self._failed_without_rows(stream, fragment, error):
-                raise
-            frame = pl.DataFrame(schema=dict(stream.schema))
-        measured = self.measured.setdefault(id(stream), Measured())
+        frames = []
+        for fragment in self._fragments(stream):
+            try:
+                frame = fragment.frame.collect(engine="streaming", optimizations=self._optimizations)
+            except BaseException as error:
+                if not self._failed_without_rows(stream, fragment, error):
+                    raise
+                frame = pl.DataFrame(schema=dict(stream.schema))
+            frames.append(frame)
+        frame = _concatenated(frames)
+        measured = self.measured.setdefault(stream, Measured())
         measured.seconds += time.perf_counter() - start
         measured.counted(frame)
         return frame
 
-    def _batches(self, stream: Stream) -> Iterator[pl.DataFrame]:
-        """Run a fragment and yield its rows on this rank, with the types of the plan."""
+    def _batches(self, stream: Stream, *, planned: bool = True) -> Iterator[pl.DataFrame]:
+        """Run a fragment and yield its rows on this rank, with the types of the plan or those of Polars."""
         if self._is_absent(stream):
             return
-        if isinstance(stream, Held):
-            yield conform(self._collect(stream), stream.schema)
+        if isinstance(stream, Materialize):
+            yield from self._materialized_batches(stream)
             return
-        fragment = self._fragment(stream)
-        batches = fragment.frame.collect_batches(
-            engine="streaming",
-            maintain_order=stream.ordered,
-            lazy=True,
-            optimizations=self._optimizations,
-        )
-        try:
-            for batch in batches:
-                yield conform(batch, stream.schema)
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            if not self._failed_without_rows(stream, fragment, error):
+        if self.partitions > 1 and isinstance(stream, Local) and stream.of_any_rows:
+            yield from self._by_chunks(stream)
+            return
+        for fragment in self._fragments(stream):
+            batches = fragment.frame.collect_batches(
+                engine="streaming",
+                maintain_order=stream.ordered or not planned,
+                lazy=True,
+                optimizations=self._optimizations,
+            )
+            try:
+                for batch in batches:
+                    yield conform(batch, stream.schema) if planned else batch
+            except GeneratorExit:
                 raise
+            except BaseException as error:
+                if not self._failed_without_rows(stream, fragment, error):
+                    raise
+
+    def _materialized_batches(self, stream: Materialize) -> Iterator[pl.DataFrame]:
+        self._prepare(stream)
+        rows = self._rows[stream] if stream.shared else self._rows.pop(stream)
+        assert rows.frame is not None
+        frame, rows_left = rows.frame, rows.rest
+        if not stream.shared:
+            rows.frame = None
+        yield conform(frame, stream.schema)
+        del frame
+        yield from rows_left or ()
+
+    def _by_chunks(self, stream: Local) -> Iterator[pl.DataFrame]:
+        """Run a step that may be done over any part of its input over so many rows at a time as memory has room for."""
+        (child,) = stream.inputs
+        self._prepare(child)
+        measured = self.measured.setdefault(stream, Measured())
+        for chunk in _chunks(self._batches(child), _CHUNK_BYTES):
+            lf = stream.build([chunk.lazy()], self._transport.rank)
+            frame = lf.collect(engine="streaming", optimizations=self._optimizations)
+            measured.added(frame)
+            yield conform(frame, stream.schema)
 
     def _failed_without_rows(self, stream: Stream, fragment: _Fragment, error: BaseException) -> bool:
         """Whether a fragment failed because this rank has no rows for it, so that it has no result either.
@@ -345,11 +486,11 @@ class Executor:
         return (
             isinstance(error, Exception | pl.exceptions.PanicException)
             and failure_of_rank(error) is None
-            and stream.spread.placement not in (Placement.SINGLE, Placement.REPLICATED)
+            and stream.partitioning.distribution not in (Distribution.SINGLE, Distribution.REPLICATED)
             and fragment.had_no_rows()
         )
 
-    def _hold(self, stream: Held) -> _Rows:
+    def _materialize(self, stream: Materialize) -> _Rows:
         (child,) = stream.inputs
         if stream.shared:
             return _Rows(frame=conform(self._collect(child), stream.schema))
@@ -383,29 +524,29 @@ class Executor:
     def _send(
         self,
         child: Stream,
-        send: Callable[[ArrowStream, int], ArrowStream],
+        send: Callable[[ArrowStream, int], list[ArrowStream]],
         *,
         in_parts: bool = False,
     ) -> _Rows:
         """Hand the output of ``child`` to a collective.
 
-        A held input that is only partly read can be sent in two operations when the order does not matter.
+        A materialized input that is only partly read can be sent in two operations when the order does not matter.
         """
-        rows = self._rows[id(child)] if isinstance(child, Held) else None
+        rows = self._rows[child] if isinstance(child, Materialize) else None
         if rows is None or not (in_parts and rows.rest_anywhere):
-            return _Rows(streams=[self._exchange(self._batches(child), child.schema, send)])
+            return _partitioned(self._exchange(self._batches(child), child.schema, send))
         assert rows.frame is not None
-        del self._rows[id(child)]
+        del self._rows[child]
         first = self._exchange(iter((rows.frame,)), child.schema, send)
         rows.frame = None
-        return _Rows(streams=[first, self._exchange(rows.rest or iter(()), child.schema, send)])
+        return _partitioned(first, self._exchange(rows.rest or iter(()), child.schema, send))
 
     def _exchange(
         self,
         batches: Iterator[pl.DataFrame],
         schema: Schema,
-        send: Callable[[ArrowStream, int], ArrowStream],
-    ) -> ArrowStream:
+        send: Callable[[ArrowStream, int], list[ArrowStream]],
+    ) -> list[ArrowStream]:
         """Hand batches to a collective; what fails while they are made is raised as what it is."""
         source = BatchStream(pl.Schema(schema), batches, export_frame)
         try:
@@ -417,7 +558,8 @@ class Executor:
 
     # -- exchanges that look at the rows ---------------------------------------------------------------------
 
-    def _scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> ArrowStream:
+    def _scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> list[ArrowStream]:
+        partitions = self.partitions
         addressed = {**schema, _DESTINATION: pl.UInt32()}
         batches = frame.collect_batches(
             engine="streaming", maintain_order=ordered, lazy=True, optimizations=self._optimizations
@@ -425,70 +567,99 @@ class Executor:
         return self._exchange(
             (conform(batch, addressed) for batch in batches),
             addressed,
-            lambda source, op: self._transport.scatter(source, _DESTINATION, op=op),
+            lambda source, op: self._transport.scatter(source, _DESTINATION, op=op, partitions=partitions),
         )
+
+    def _kept(
+        self, stream: Stream, look: Callable[[pl.DataFrame], None] | None = None
+    ) -> tuple[pl.LazyFrame, int]:
+        """Run a fragment to its end; return its rows on this rank, to be read once, and how many there are.
+
+        Parameters
+        ----------
+        look
+            Sees the rows pass.
+        """
+        if self.partitions == 1:
+            frame = conform(self._collect(stream), stream.schema)
+            if look is not None:
+                look(frame)
+            return frame.lazy(), frame.height
+
+        def seen() -> Iterator[pl.DataFrame]:
+            for batch in self._batches(stream):
+                if look is not None:
+                    look(batch)
+                yield batch
+
+        self._prepare(stream)
+        source = BatchStream(pl.Schema(stream.schema), seen(), export_frame)
+        try:
+            rows, height = self._transport.keep(source)
+        except BaseException:
+            if source.error is not None:
+                raise source.error from None
+            raise
+        return scan_stream(rows, stream.schema), height
 
     def _range_exchange(self, stream: RangeExchange) -> _Rows:
-        (child,) = stream.inputs
-        frame = conform(self._collect(child), stream.schema)
-        boundaries = self._boundaries(frame, stream.keys)
+        sample = _Sample(stream.keys)
+        rows, _ = self._kept(stream.inputs[0], sample.look)
+        boundaries = self._boundaries(sample.rows(stream.schema), stream.keys)
         target = destination(stream.keys, boundaries, stream.schema).alias(_DESTINATION)
-        moved = self._scatter(frame.lazy().with_columns(target), stream.schema, ordered=stream.ordered)
-        return _Rows(streams=[moved], schema={**stream.schema, _DESTINATION: pl.UInt32()})
+        moved = self._scatter(rows.with_columns(target), stream.schema, ordered=stream.ordered)
+        return _partitioned(moved, schema={**stream.schema, _DESTINATION: pl.UInt32()})
 
-    def _boundaries(self, frame: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
-        """Return up to ``nranks - 1`` rows of key values that cut all ranks' rows into equal parts."""
-        count = min(frame.height, _SAMPLE_ROWS_PER_RANK * self.nranks)
-        stride = max(1, frame.height // max(count, 1))
-        sample = frame.lazy().select(key_columns(keys, frame.schema)).gather_every(stride)
+    def _boundaries(self, sample: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
+        """Return rows of key values, at most, that cut all ranks' rows into equal partitions."""
         buffer = io.BytesIO()
-        sample.with_columns(pl.lit(float(stride)).alias("__rr_weight")).collect(engine="streaming").write_ipc(
-            buffer
-        )
+        sample.write_ipc(buffer)
         samples = [pl.read_ipc(io.BytesIO(value)) for value in self.allgather_bytes(buffer.getvalue())]
-        return boundary_frame(pl.concat(samples), keys, "__rr_weight", self.nranks)
+        return boundary_frame(pl.concat(samples), keys, _WEIGHT, self.nranks * self.partitions)
 
     def _counts(self, rows: int) -> list[int]:
         return [int(struct.unpack("<Q", value)[0]) for value in self.allgather_bytes(struct.pack("<Q", rows))]
 
-    def _global_slice(self, stream: GlobalSlice) -> pl.DataFrame:
-        frame = self._collect(stream.inputs[0])
-        counts = self._counts(frame.height)
+    def _global_slice(self, stream: GlobalSlice) -> _Rows:
+        rows, height = self._kept(stream.inputs[0])
+        counts = self._counts(height)
         before, total = sum(counts[: self._transport.rank]), sum(counts)
         start = stream.offset if stream.offset >= 0 else total + stream.offset
         stop = total if stream.length is None else min(total, start + stream.length)
         start = max(0, start)
-        low = min(max(start - before, 0), frame.height)
-        high = min(max(stop - before, low), frame.height)
-        return frame.slice(low, high - low)
+        low = min(max(start - before, 0), height)
+        high = min(max(stop - before, low), height)
+        return _Rows(lazy=rows.slice(low, high - low))
 
-    def _global_row_index(self, stream: GlobalRowIndex) -> pl.DataFrame:
-        frame = self._collect(stream.inputs[0])
-        before = sum(self._counts(frame.height)[: self._transport.rank])
-        return frame.with_row_index(stream.name, stream.offset + before).select(list(stream.schema))
+    def _global_row_index(self, stream: GlobalRowIndex) -> _Rows:
+        rows, height = self._kept(stream.inputs[0])
+        before = sum(self._counts(height)[: self._transport.rank])
+        return _Rows(
+            lazy=rows.with_row_index(stream.name, stream.offset + before).select(list(stream.schema))
+        )
 
     def _ordered_concat(self, stream: OrderedConcat) -> _Rows:
-        frames = [conform(self._collect(child), stream.schema) for child in stream.inputs]
-        counts = [self._counts(frame.height) for frame in frames]
+        kept = [self._kept(child) for child in stream.inputs]
+        counts = [self._counts(height) for _, height in kept]
         total = sum(map(sum, counts))
-        share = max(1, math.ceil(total / self.nranks))
+        share = max(1, math.ceil(total / (self.nranks * self.partitions)))
         start, parts = 0, []
-        for frame, heights in zip(frames, counts, strict=True):
+        for (rows, _), heights in zip(kept, counts, strict=True):
             first = start + sum(heights[: self._transport.rank])
             start += sum(heights)
             target = ((pl.int_range(pl.len(), dtype=pl.UInt64) + first) // share).cast(pl.UInt32)
-            addressed = frame.lazy().with_columns(target.alias(_DESTINATION))
+            addressed = rows.with_columns(target.alias(_DESTINATION))
             parts.append(self._scatter(addressed, stream.schema, ordered=True))
-        return _Rows(streams=parts, schema={**stream.schema, _DESTINATION: pl.UInt32()})
+        return _partitioned(*parts, schema={**stream.schema, _DESTINATION: pl.UInt32()})
 
     def _scalars(self, stream: WithScalars) -> pl.DataFrame:
         main, side = stream.inputs
         frame = self._collect(side)
-        if side.spread.placement is not Placement.REPLICATED:
-            everywhere = self._exchange(
+        if side.partitioning.distribution is not Distribution.REPLICATED:
+            (everywhere,) = self._exchange(
                 iter((conform(frame, side.schema),)),
                 side.schema,
-                lambda source, op: self._transport.allgather(source, op=op),
+                lambda source, op: [self._transport.allgather(source, op=op)],
             )
             frame = read_stream(everywhere, side.schema)
         if frame.height != 1:
@@ -500,6 +671,34 @@ class Executor:
         ends = self._collect(stream.inputs[1]).lazy()
         (key,) = stream.inputs[1].schema
         ends.join_asof(ends.head(0), on=key).collect()
+
+
+def _partitioned(*sent: list[ArrowStream], schema: Schema | None = None) -> _Rows:
+    """Return the rows of one or several operations, which have the same partitions."""
+    return _Rows(partitions=[list(streams) for streams in zip(*sent, strict=True)], schema=schema)
+
+
+def _concatenated(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """Return the rows of all frames, with the types of the first that has rows: others may show what was planned."""
+    if len(frames) == 1:
+        return frames[0]
+    schema = next((frame for frame in frames if frame.height), frames[0]).schema
+    with_rows = [conform(frame, schema) for frame in frames if frame.height]
+    return pl.concat(with_rows, rechunk=False) if with_rows else pl.DataFrame(schema=schema)
+
+
+def _chunks(batches: Iterable[pl.DataFrame], nbytes: int) -> Iterator[pl.DataFrame]:
+    """Yield batches as fewer frames, each of about so many bytes; at least one, if there is a batch."""
+    frames: list[pl.DataFrame] = []
+    size = 0
+    for batch in batches:
+        frames.append(batch)
+        size += int(batch.estimated_size())
+        if size >= nbytes:
+            yield pl.concat(frames, rechunk=False)
+            frames, size = [], 0
+    if frames:
+        yield pl.concat(frames, rechunk=False)
 
 
 def _literal(column: pl.Series) -> pl.Expr:

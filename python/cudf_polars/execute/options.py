@@ -1,7 +1,8 @@
-"""What a user can set about how queries are spread and run."""
+"""What a user can set about how queries are distributed and run."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from cudf_polars.lower.builder import Settings
@@ -10,6 +11,9 @@ from cudf_polars.lower.fallback import FallbackMode
 __all__ = ["ExecutionOptions"]
 
 _BROADCAST_LIMIT = 64 << 20
+_MEMORY_OF_TABLE, _MEMORY_OF_PARTITION = 4, 16
+"""The parts of a rank's memory that a table may take in one piece, and that a partition of a larger one takes."""
+_MOST_PARTITIONS = 256
 
 
 @dataclass(frozen=True)
@@ -24,15 +28,19 @@ class ExecutionOptions:
     broadcast_limit
         Bytes up to which a join's side is copied to every rank; 0 chooses (64 MiB).
     target_partition_size
-        Bytes that a partition should have; 0 chooses. Parts of a rank are not cut further yet.
+        Bytes that a partition should have; 0 chooses: a sixteenth of ``memory``, once a table takes a quarter of it.
     max_rows_per_partition
-        Rows that a partition of an in-memory frame may have. Parts of a rank are not cut further yet.
+        Rows that a partition of an in-memory frame may have. Parts of a rank are not split further yet.
     small_limit
-        Bytes over all ranks up to which partial results go to rank 0 instead of being spread.
+        Bytes over all ranks up to which partial results go to rank 0 instead of being distributed.
     read_everywhere_limit
         Bytes up to which every rank reads a table itself rather than be sent it.
     head_limit
         Rows up to which the head of a sort is merged from the ranks' heads.
+    partitions
+        Partitions of each rank into which exchanges by key cut rows; 0 chooses.
+    memory
+        Bytes of memory that a rank may use; 0: unknown, so that nothing is cut because of it.
     """
 
     fallback_mode: FallbackMode = "warn"
@@ -42,6 +50,8 @@ class ExecutionOptions:
     small_limit: int = 256 << 10
     read_everywhere_limit: int = 1 << 20
     head_limit: int = 100_000
+    partitions: int = 0
+    memory: int = 0
 
     def __post_init__(self) -> None:
         if self.fallback_mode not in ("warn", "raise", "silent"):
@@ -52,6 +62,8 @@ class ExecutionOptions:
             "small_limit",
             "read_everywhere_limit",
             "head_limit",
+            "partitions",
+            "memory",
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
@@ -66,6 +78,16 @@ class ExecutionOptions:
             read_everywhere_limit=0,
             head_limit=4,
         )
+
+    def partitions_of(self, nbytes: float, nranks: int) -> int:
+        """Return in how many partitions each rank should have a table of so many bytes."""
+        if self.partitions:
+            return self.partitions
+        each = nbytes / nranks
+        if not self.target_partition_size and each <= self.memory / _MEMORY_OF_TABLE:
+            return 1
+        target = self.target_partition_size or self.memory / _MEMORY_OF_PARTITION
+        return min(_MOST_PARTITIONS, max(1, math.ceil(each / target))) if target else 1
 
     def settings(self, nranks: int) -> Settings:
         """Return what the planner decides by."""

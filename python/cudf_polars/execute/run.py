@@ -1,10 +1,11 @@
-"""Runs one query over the ranks: read, compare, lower while running, return this rank's part of the answer."""
+"""Runs one query over the ranks: read, compare, plan while running, return this rank's part of the answer."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -12,19 +13,22 @@ import polars as pl
 from cudf_polars.execute.agreement import agree_on_end, agree_on_query
 from cudf_polars.execute.executor import Executor, Measured
 from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import Transport
-from cudf_polars.lower.builder import StreamBuilder
+from cudf_polars.lower.context import Footers
 from cudf_polars.lower.explain import explain_physical
 from cudf_polars.lower.fallback import report
 from cudf_polars.lower.footers import read_row_groups
-from cudf_polars.lower.lowering import lower_plan
-from cudf_polars.lower.physical import Estimate, Held, Stream
+from cudf_polars.lower.physical import Estimate, Materialize, Stream
+from cudf_polars.lower.planner import AdaptivePlanner
+from cudf_polars.lower.scans import largest_table
+from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.last_resort import check_own_frames
-from cudf_polars.plan.nodes import DataFrameScan, Plan, walk_nodes
+from cudf_polars.plan.nodes import DataFrameScan
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
-__all__ = ["QUERY_FLAGS", "Query", "QueryOutcome", "explain_query", "read_query", "run_query"]
+__all__ = ["QUERY_FLAGS", "Query", "QueryOutcome", "explain_query", "read_query", "run_query", "stream_query"]
 
 QUERY_FLAGS = tuple(n for n in inspect.signature(pl.QueryOptFlags).parameters if hasattr(pl.QueryOptFlags, n))
 """The names of Polars' optimisation flags."""
@@ -56,22 +60,28 @@ class QueryOutcome:
     physical
         The stream of the answer, or ``None`` when the query ran on a single rank as it was.
     measured
-        By ``id(stream)``, what running the streams gave on this rank.
+        By stream, what running the streams gave on this rank.
     equal_frames
         Which in-memory frames of the query are the same on every rank, in words.
+    partitions
+        Into how many partitions exchanges by key split the rows of each rank.
     """
 
     frame: pl.DataFrame
     fallbacks: list[str]
-    physical: Stream | None
-    measured: Mapping[int, Measured] = field(default_factory=dict, repr=False)
+    physical: Stream | None = field(repr=False)
+    measured: Mapping[Stream, Measured] = field(default_factory=dict, repr=False)
     equal_frames: tuple[str, ...] = ()
+    partitions: int = 1
 
     def explain(self) -> str:
         """Return the physical plan with this rank's rows, bytes and seconds."""
         if self.physical is None:
             return "One fragment on one rank: the query as Polars runs it."
-        return explain_physical(self.physical, self.measured)
+        plan = explain_physical(self.physical, self.measured)
+        if self.partitions == 1:
+            return plan
+        return f"Each rank works on {self.partitions} partitions of its rows, one after the other.\n{plan}"
 
 
 def read_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> Query:
@@ -100,28 +110,115 @@ def run_query(
     FallbackWarning
         Once, if steps ran on one rank and ``options.fallback_mode`` is ``"warn"``.
     """
+    running = _start(query, transport, optimizations, options)
+    if isinstance(running, pl.LazyFrame):
+        frame = running.collect(engine="streaming", optimizations=optimizations or pl.QueryOptFlags())
+        return QueryOutcome(frame, [], None)
+    frame = agree_on_end(running.executor.result(running.root), running.executor.allgather_bytes)
+    return running.outcome(frame)
+
+
+def stream_query(
+    query: pl.LazyFrame | Query,
+    transport: Transport,
+    write: Callable[[pl.LazyFrame], None],
+    *,
+    optimizations: pl.QueryOptFlags | None = None,
+    options: ExecutionOptions | None = None,
+) -> QueryOutcome:
+    """Run a query as :func:`run_query` does, and give its rows on this rank to ``write`` while they are made.
+
+    Parameters
+    ----------
+    write
+        Is called once, with a frame that it must run once. It is called with the query itself if there is one rank and
+        memory enough: then ``optimizations`` are left to it.
+
+    Returns
+    -------
+    The outcome, without rows. The query may still fail on another rank.
+    """
+    running = _start(query, transport, optimizations, options)
+    if isinstance(running, pl.LazyFrame):
+        write(running)
+        return QueryOutcome(pl.DataFrame(schema=running.collect_schema()), [], None)
+    executor, root = running.executor, running.root
+    batches = executor.result_batches(root)
+    no_rows = pl.DataFrame(schema=dict(root.schema))
+    first = next((batch for batch in batches if batch.height), no_rows)
+    first = agree_on_end(first, executor.allgather_bytes)
+    empty, schema = first.clear(), first.schema
+    rows = itertools.chain([first], (conform(batch, schema) for batch in batches))
+    del first
+    write(scan_batches(rows, schema))
+    return running.outcome(empty)
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A query whose physical plan is there; making it has run a part of the query."""
+
+    executor: Executor
+    root: Stream
+    planner: AdaptivePlanner
+    options: ExecutionOptions
+    equal_frames: tuple[str, ...]
+
+    def outcome(self, frame: pl.DataFrame) -> QueryOutcome:
+        """Say how the query ended, and warn of what one rank did alone."""
+        fallbacks = self.planner.fallbacks
+        report(fallbacks, self.options.fallback_mode)
+        executor = self.executor
+        return QueryOutcome(
+            frame, fallbacks, self.root, executor.measured, self.equal_frames, executor.partitions
+        )
+
+
+def _start(
+    query: pl.LazyFrame | Query,
+    transport: Transport,
+    optimizations: pl.QueryOptFlags | None,
+    options: ExecutionOptions | None,
+) -> _Running | pl.LazyFrame:
+    """Plan a query together with the other ranks; the query itself if there is one rank and memory enough."""
     optimizations = pl.QueryOptFlags() if optimizations is None else optimizations
     options = ExecutionOptions() if options is None else options
+    footers = functools.cache(read_row_groups)
     if transport.nranks == 1:
-        # The user's own query: it costs what Polars costs.
-        lf = to_lazyframe(query.plan.root) if isinstance(query, Query) else query
-        return QueryOutcome(lf.collect(engine="streaming", optimizations=optimizations), [], None)
+        large = _large_query(query, optimizations, options, footers)
+        if large is None:
+            # The user's own query: it costs what Polars costs.
+            return to_lazyframe(query.plan.root) if isinstance(query, Query) else query
+        query = large
     if not isinstance(query, Query):
         query = read_query(query, optimizations)
         check_own_frames(query.plan.root)
     plan = query.plan
-    executor = Executor(transport, optimizations=_of_fragments(optimizations))
-    agreement = agree_on_query(plan, executor.allgather_bytes)
-    builder = StreamBuilder(options.settings(transport.nranks), executor.measure)
-    root = lower_plan(
-        plan,
-        builder,
-        footers=functools.cache(read_row_groups),
-        frame_sizes=agreement.frame_sizes,
+    executor = Executor(
+        transport,
+        optimizations=_of_fragments(optimizations),
+        partitions=options.partitions_of(largest_table(plan, footers), transport.nranks),
     )
-    frame = agree_on_end(executor.result(root), executor.allgather_bytes)
-    report(builder.fallbacks, options.fallback_mode)
-    return QueryOutcome(frame, builder.fallbacks, root, executor.measured, agreement.equal_frames)
+    agreement = agree_on_query(plan, executor.allgather_bytes)
+    planner = AdaptivePlanner(options.settings(transport.nranks), executor.run_and_measure, footers=footers)
+    root = planner.plan(plan, agreement.frame_sizes)
+    return _Running(executor, root, planner, options, agreement.equal_frames)
+
+
+def _large_query(
+    query: pl.LazyFrame | Query,
+    optimizations: pl.QueryOptFlags,
+    options: ExecutionOptions,
+    footers: Footers,
+) -> Query | None:
+    """Return the query if one rank has to run it in partitions, because its tables are too large for memory."""
+    if not (options.memory or options.target_partition_size or options.partitions):
+        return None
+    try:
+        read = query if isinstance(query, Query) else read_query(query, optimizations)
+    except pl.exceptions.PolarsError:
+        return None  # Polars says what is wrong
+    return read if options.partitions_of(largest_table(read.plan, footers), 1) > 1 else None
 
 
 def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
@@ -161,26 +258,20 @@ def explain_query(
     if nranks == 1:
         return "One fragment on one rank: the query as Polars runs it."
 
-    def assume(held: Held, limit: int | None) -> _Assumed:
-        estimate = held.estimate
+    def assume(materialized: Materialize, limit: int | None) -> _Assumed:
+        estimate = materialized.estimate
         fits = limit is None or estimate.nbytes <= limit
         return _Assumed(int(estimate.rows), int(estimate.nbytes), fits)
 
     options = ExecutionOptions() if options is None else options
     plan = read_plan(lf, pl.QueryOptFlags() if optimizations is None else optimizations)
     sizes = {
-        id(node): Estimate(float(node.frame.height), float(node.frame.estimated_size())).scaled(nranks)
-        for node in walk_nodes(plan.root)
+        number: Estimate(float(node.frame.height), float(node.frame.estimated_size())).scaled(nranks)
+        for number, node in enumerate(plan.nodes)
         if isinstance(node, DataFrameScan)
     }
-    builder = StreamBuilder(options.settings(nranks), assume)
-    root = lower_plan(
-        plan,
-        builder,
-        footers=functools.cache(read_row_groups),
-        frame_sizes=sizes,
-    )
-    text = explain_physical(root)
-    if builder.fallbacks:
-        text += "\nOn one rank: " + "; ".join(dict.fromkeys(builder.fallbacks))
+    planner = AdaptivePlanner(options.settings(nranks), assume, footers=functools.cache(read_row_groups))
+    text = explain_physical(planner.plan(plan, sizes))
+    if planner.fallbacks:
+        text += "\nOn one rank: " + "; ".join(dict.fromkeys(planner.fallbacks))
     return text

@@ -25,7 +25,7 @@ class Transport(Protocol):
 
     Notes
     -----
-    ``source`` is drained before a method returns; the returned stream is read lazily, while chunks of other
+    ``source`` is drained before a method returns; a returned stream is read lazily, while chunks of other
     ranks may still be arriving. A returned stream that is never read is discarded without blocking other ranks.
     Streams keep the schema of ``source`` exactly (names, types, categories), also when no row arrives.
     A rank that fails makes the pending and later calls of every other rank raise ``RankFailedError``.
@@ -41,19 +41,39 @@ class Transport(Protocol):
         """Number of ranks."""
         ...
 
-    def shuffle(self, source: ArrowStream, keys: Sequence[str], *, op: int) -> ArrowStream:
-        """Send each row to the rank that the hash of its ``keys`` columns selects.
+    def shuffle(
+        self, source: ArrowStream, keys: Sequence[str], *, op: int, partitions: int = 1
+    ) -> list[ArrowStream]:
+        """Send each row to the partition that the hash of its ``keys`` columns selects.
 
-        Rows with equal keys (null equals null, -0.0 equals 0.0, NaN equals NaN) meet on one rank. The keys'
+        Rows with equal keys (null equals null, -0.0 equals 0.0, NaN equals NaN) meet in one partition. The keys'
         types must be the same on all ranks. The order of rows in the result is arbitrary.
+
+        Parameters
+        ----------
+        partitions
+            Partitions of each rank.
+
+        Returns
+        -------
+        The rows of each partition of this rank. The partitions of two shuffles by keys of equal types match.
         """
         ...
 
-    def scatter(self, source: ArrowStream, column: str, *, op: int) -> ArrowStream:
-        """Send each row to the rank that its ``column`` (UInt32, no nulls, ``< nranks``) names.
+    def scatter(self, source: ArrowStream, column: str, *, op: int, partitions: int = 1) -> list[ArrowStream]:
+        """Send each row to the partition that its ``column`` (UInt32, no nulls, ``< nranks * partitions``) names.
 
-        The result keeps ``column``; its rows are in the order of source ranks, and within one source rank in
-        the order of ``source``.
+        Rank ``r`` has the ``partitions`` partitions from ``r * partitions`` on. Their rows keep ``column``; they are in
+        the order of source ranks, and within one source rank in the order of ``source``.
+        """
+        ...
+
+    def keep(self, source: ArrowStream) -> tuple[ArrowStream, int]:
+        """Keep rows on this rank, where they may be spilled: no other rank takes part.
+
+        Returns
+        -------
+        The rows, in their order, and how many there are.
         """
         ...
 

@@ -11,38 +11,42 @@ import polars as pl
 from cudf_polars.lower.aggregates import ORDER
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.fallback import FallbackMode
+from cudf_polars.lower.partitioning import (
+    ARBITRARY,
+    REPLICATED,
+    SINGLE,
+    Distribution,
+    Partitioning,
+    hashed,
+    ranged,
+)
 from cudf_polars.lower.physical import (
     Broadcast,
     Builder,
     Estimate,
     Gather,
-    Held,
+    GlobalSlice,
     Local,
+    Materialize,
     RangeExchange,
     Schema,
     Shuffle,
     SortKey,
     Stream,
 )
-from cudf_polars.lower.spread import (
-    ARBITRARY,
-    REPLICATED,
-    SINGLE,
-    Placement,
-    Spread,
-    hashed,
-    ranged,
-)
 from cudf_polars.plan.placeholder import ROWS
 
-__all__ = ["Measure", "Measurement", "Settings", "StreamBuilder"]
+__all__ = ["Measurement", "RunAndMeasure", "Settings", "StreamBuilder"]
 
 # Bits of ORDER that number the rows of one rank; the bits above are the rank.
 _ROW_BITS = 40
 
+# Polars writes "to the end" as the largest length of its index type.
+_OPEN_END = 2**32 - 1
+
 
 class Measurement(Protocol):
-    """What a held stream holds over all ranks; lower bounds unless ``complete``."""
+    """What a materialized stream holds over all ranks; lower bounds unless ``complete``."""
 
     @property
     def rows(self) -> int:
@@ -60,11 +64,11 @@ class Measurement(Protocol):
         ...
 
 
-class Measure(Protocol):
-    """Finds out how much a held stream holds: by running it, or for ``explain`` by trusting estimates."""
+class RunAndMeasure(Protocol):
+    """Finds out how much a materialized stream holds: by running it, or for ``explain`` by trusting estimates."""
 
-    def __call__(self, held: Held, limit: int | None) -> Measurement:
-        """Read ``held`` up to ``limit`` bytes a rank (to its end if ``None``) and sum over the ranks."""
+    def __call__(self, materialized: Materialize, limit: int | None) -> Measurement:
+        """Read ``materialized`` up to ``limit`` bytes a rank (to its end if ``None``) and sum over the ranks."""
         ...
 
 
@@ -79,7 +83,7 @@ class Settings:
     broadcast_limit
         Bytes of memory up to which a join's side is sent to every rank.
     small_limit
-        Bytes over all ranks up to which a result goes to rank 0 instead of being spread.
+        Bytes over all ranks up to which a result goes to rank 0 instead of being distributed.
     read_everywhere_limit
         Bytes of files up to which every rank reads a table rather than receive it.
     head_limit
@@ -107,7 +111,7 @@ class StreamBuilder:
     """
 
     settings: Settings
-    measure: Measure
+    run_and_measure: RunAndMeasure
     fallbacks: list[str] = field(default_factory=list)
 
     # -- local steps -----------------------------------------------------------------------------------------
@@ -119,9 +123,10 @@ class StreamBuilder:
         build: Builder,
         *,
         schema: Schema | None = None,
-        spread: Spread | None = None,
+        partitioning: Partitioning | None = None,
         ordered: bool | None = None,
         estimate: Estimate | None = None,
+        of_any_rows: bool = False,
     ) -> Local:
         """Return a local step; what is not given is as in its first input.
 
@@ -137,19 +142,20 @@ class StreamBuilder:
         if estimate is None:
             rows = first.estimate.rows if first is not None else 0.0
             estimate = Estimate(rows, rows * row_width(schema))
-        if spread is None:
+        if partitioning is None:
             assert first is not None
-            spread = first.spread
+            partitioning = first.partitioning
         if ordered is None:
             ordered = all(stream.ordered for stream in inputs)
         return Local(
             inputs=tuple(inputs),
             schema=dict(schema),
-            spread=spread,
+            partitioning=partitioning,
             ordered=ordered,
             estimate=estimate,
             build=build,
             title=title,
+            of_any_rows=of_any_rows,
         )
 
     def with_columns(self, stream: Stream, exprs: Sequence[pl.Expr], title: str) -> Stream:
@@ -165,17 +171,19 @@ class StreamBuilder:
             return stream
         kept = list(names)
         # A key that is dropped no longer says anything about the columns that are left.
-        spread = stream.spread
-        if any(not key & set(kept) for key in spread.keys):
-            spread = ARBITRARY
+        partitioning = stream.partitioning
+        if any(not key & set(kept) for key in partitioning.keys):
+            partitioning = ARBITRARY
         else:
-            spread = Spread(spread.placement, tuple(key & set(kept) for key in spread.keys))
+            partitioning = Partitioning(
+                partitioning.distribution, tuple(key & set(kept) for key in partitioning.keys)
+            )
         return self.local(
             f"PROJECT {', '.join(kept)}",
             [stream],
             lambda frames, _: frames[0].select(kept),
             schema={name: stream.schema[name] for name in kept},
-            spread=spread,
+            partitioning=partitioning,
         )
 
     def attach_order(self, stream: Stream, name: str = ORDER) -> Stream:
@@ -201,19 +209,19 @@ class StreamBuilder:
 
     def only_on_first(self, stream: Stream) -> Stream:
         """Return a replicated stream as rank 0 has it."""
-        assert stream.spread.placement is Placement.REPLICATED
+        assert stream.partitioning.distribution is Distribution.REPLICATED
         return self.local(
-            "KEEP on rank 0", [stream], lambda frames, _: frames[0], schema=stream.schema, spread=SINGLE
+            "KEEP on rank 0", [stream], lambda frames, _: frames[0], schema=stream.schema, partitioning=SINGLE
         )
 
     # -- exchanges -------------------------------------------------------------------------------------------
 
-    def hold(self, stream: Stream, reason: str, *, shared: bool = False) -> Held:
+    def materialize(self, stream: Stream, reason: str, *, shared: bool = False) -> Materialize:
         """Return ``stream`` with its rows kept on each rank."""
-        return Held(
+        return Materialize(
             inputs=(stream,),
             schema=stream.schema,
-            spread=stream.spread,
+            partitioning=stream.partitioning,
             ordered=stream.ordered,
             estimate=stream.estimate,
             reason=reason,
@@ -222,15 +230,19 @@ class StreamBuilder:
 
     def disjoint(self, stream: Stream) -> Stream:
         """Return ``stream`` with each row on one rank only."""
-        return self.only_on_first(stream) if stream.spread.placement is Placement.REPLICATED else stream
+        return (
+            self.only_on_first(stream)
+            if stream.partitioning.distribution is Distribution.REPLICATED
+            else stream
+        )
 
     def shuffle(self, stream: Stream, keys: Sequence[str]) -> Stream:
-        """Return ``stream`` with rows sent by the hash of ``keys``, whatever its spread is."""
+        """Return ``stream`` with rows sent by the hash of ``keys``, even if they are already collocated."""
         stream = self.disjoint(stream)
         return Shuffle(
             inputs=(stream,),
             schema=stream.schema,
-            spread=hashed(keys),
+            partitioning=hashed(keys),
             ordered=False,
             estimate=stream.estimate,
             keys=tuple(keys),
@@ -238,30 +250,30 @@ class StreamBuilder:
 
     def gather(self, stream: Stream) -> Stream:
         """Return ``stream`` with all its rows on rank 0."""
-        if stream.spread.placement is Placement.SINGLE:
+        if stream.partitioning.distribution is Distribution.SINGLE:
             return stream
-        if stream.spread.placement is Placement.REPLICATED:
+        if stream.partitioning.distribution is Distribution.REPLICATED:
             return self.only_on_first(stream)
         if not stream.schema:
             return self._counted(stream, self.gather)
         return Gather(
             inputs=(stream,),
             schema=stream.schema,
-            spread=SINGLE,
+            partitioning=SINGLE,
             ordered=stream.ordered,
             estimate=stream.estimate,
         )
 
     def broadcast(self, stream: Stream) -> Stream:
         """Return ``stream`` with all its rows on every rank."""
-        if stream.spread.placement is Placement.REPLICATED:
+        if stream.partitioning.distribution is Distribution.REPLICATED:
             return stream
         if not stream.schema:
             return self._counted(stream, self.broadcast)
         return Broadcast(
             inputs=(stream,),
             schema=stream.schema,
-            spread=REPLICATED,
+            partitioning=REPLICATED,
             ordered=stream.ordered,
             estimate=stream.estimate,
         )
@@ -274,28 +286,28 @@ class StreamBuilder:
 
     def is_whole(self, stream: Stream) -> bool:
         """Whether some rank has all rows, so that any step can be done there."""
-        return stream.spread.placement in (Placement.SINGLE, Placement.REPLICATED)
+        return stream.partitioning.distribution in (Distribution.SINGLE, Distribution.REPLICATED)
 
     def collocate(self, stream: Stream, keys: Sequence[str]) -> Stream:
         """Return ``stream`` with rows that agree in ``keys`` on one rank, by a shuffle if necessary."""
-        return stream if stream.spread.collocates(keys) else self.shuffle(stream, keys)
+        return stream if stream.partitioning.collocates(keys) else self.shuffle(stream, keys)
 
-    def spread_by(self, stream: Stream, keys: Sequence[str], reason: str) -> Stream:
+    def gather_or_shuffle(self, stream: Stream, keys: Sequence[str], reason: str) -> Stream:
         """Return ``stream`` with rows that agree in ``keys`` on one rank.
 
-        Its rows are held first: when they are few, rank 0 gets them all, which spares every later step its
+        Its rows are materialized first: when they are few, rank 0 gets them all, which spares every later step its
         exchange.
         """
-        if stream.spread.collocates(keys):
+        if stream.partitioning.collocates(keys):
             return stream
-        held, small = self.hold_if_small(stream, reason)
-        return self.gather(held) if small else self.shuffle(held, keys)
+        materialized, small = self.materialize_if_small(stream, reason)
+        return self.gather(materialized) if small else self.shuffle(materialized, keys)
 
-    def hold_if_small(self, stream: Stream, reason: str) -> tuple[Held, bool]:
-        """Return ``stream`` held and whether it is small enough to be handled by rank 0."""
-        held = self.hold(stream, reason)
-        size = self.measure(held, self.settings.small_limit)
-        return held, size.complete and size.nbytes <= self.settings.small_limit
+    def materialize_if_small(self, stream: Stream, reason: str) -> tuple[Materialize, bool]:
+        """Return ``stream`` materialized and whether it is small enough to be handled by rank 0."""
+        materialized = self.materialize(stream, reason)
+        size = self.run_and_measure(materialized, self.settings.small_limit)
+        return materialized, size.complete and size.nbytes <= self.settings.small_limit
 
     def range_sort(
         self, stream: Stream, keys: Sequence[SortKey], sort: Callable[[pl.LazyFrame], pl.LazyFrame]
@@ -308,15 +320,15 @@ class StreamBuilder:
         title = f"SORT by {', '.join(key.column for key in keys)}"
         if self.is_whole(stream):
             return self.local(title, [stream], build, schema=stream.schema, ordered=True)
-        held, small = self.hold_if_small(stream, "to choose how to sort")
+        materialized, small = self.materialize_if_small(stream, "to choose how to sort")
         moved: Stream
         if small:
-            moved = self.gather(held)
+            moved = self.gather(materialized)
         else:
             moved = RangeExchange(
-                inputs=(held,),
+                inputs=(materialized,),
                 schema=stream.schema,
-                spread=ranged([key.column for key in keys]),
+                partitioning=ranged([key.column for key in keys]),
                 ordered=stream.ordered,
                 estimate=stream.estimate,
                 keys=tuple(keys),
@@ -329,6 +341,50 @@ class StreamBuilder:
         keys = [SortKey(name, descending=False, nulls_last=True) for name in by]
         ordered = self.range_sort(stream, keys, lambda frame: frame.sort(by, nulls_last=True))
         return self.select(ordered, [name for name in ordered.schema if name not in by])
+
+    # -- rows by position ------------------------------------------------------------------------------------
+
+    def slice(self, stream: Stream, rows: tuple[int, int | None] | None) -> Stream:
+        """Return the rows ``(offset, length)`` of ``stream``; no rank keeps more than it may need.
+
+        Parameters
+        ----------
+        rows
+            The offset is negative when counted from the end; a length of ``None`` goes up to the end;
+            ``None`` is all rows.
+        """
+        if rows is None:
+            return stream
+        offset, length = rows
+        if length is not None and length >= _OPEN_END:
+            length = None
+        if self.is_whole(stream):
+            # rows that every rank has need not be in the same order everywhere
+            stream = self.disjoint(stream)
+            return self.local(
+                "SLICE", [stream], lambda frames, _: frames[0].slice(offset, length), schema=stream.schema
+            )
+        bound = stream
+        if offset >= 0 and length is not None:
+            stop = offset + length
+            bound = self.local("HEAD", [stream], lambda frames, _: frames[0].head(stop), schema=stream.schema)
+        elif offset < 0:
+            bound = self.local(
+                "TAIL", [stream], lambda frames, _: frames[0].tail(-offset), schema=stream.schema
+            )
+        height = float(length if length is not None else stream.estimate.rows)
+        if bound is not stream and offset < 0:
+            # The tail of each rank holds the tail of all; the offset still counts from the end.
+            height = min(height, float(-offset))
+        return GlobalSlice(
+            inputs=(bound,),
+            schema=stream.schema,
+            partitioning=stream.partitioning,
+            ordered=stream.ordered,
+            estimate=Estimate(height, height * row_width(stream.schema)),
+            offset=offset,
+            length=length,
+        )
 
     # -- fallback --------------------------------------------------------------------------------------------
 

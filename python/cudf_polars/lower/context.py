@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -10,22 +10,14 @@ import polars as pl
 
 from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.footers import RowGroup
+from cudf_polars.lower.node_properties import NodeProperties
+from cudf_polars.lower.partitioning import SINGLE, Distribution, Partitioning
 from cudf_polars.lower.physical import Estimate, Local, Stream
 from cudf_polars.lower.replication import is_same_on_all_ranks
-from cudf_polars.lower.spread import SINGLE, Placement, Spread
-from cudf_polars.plan.nodes import (
-    Filter,
-    HStack,
-    Node,
-    Scan,
-    Select,
-    SimpleProjection,
-    walk_nodes,
-)
-from cudf_polars.plan.properties import calls_python, is_elementwise, is_scalar
+from cudf_polars.plan.nodes import Node, Scan
 from cudf_polars.plan.rebuild import rebuild_node
 
-__all__ = ["Context", "Footers", "Operator", "is_row_pipeline", "node_title"]
+__all__ = ["Context", "Footers", "Operator", "node_title"]
 
 Footers: TypeAlias = Callable[[str], Sequence[RowGroup]]
 
@@ -45,48 +37,43 @@ class Context:
     ----------
     builder
         Makes streams.
-    demands
-        By ``id(node)``, whether the order of the node's rows matters.
-    users
-        By ``id(node)``, how many nodes read it.
-    frame_sizes
-        By ``id(node)``, rows and bytes of in-memory frames over all ranks.
+    properties
+        What is known of the plan's nodes.
     footers
         Reads the row groups of a Parquet file.
     lower_node
-        Turns one node into a stream (:func:`cudf_polars.lower.lowering.lower_node`).
+        Turns one node into a stream (:mod:`cudf_polars.lower.planner`).
     """
 
     builder: StreamBuilder
-    demands: Mapping[int, bool]
-    users: Mapping[int, int]
-    frame_sizes: Mapping[int, Estimate]
+    properties: NodeProperties
     footers: Footers
     lower_node: Operator
-    streams: dict[int, Stream] = field(default_factory=dict)
+    streams: dict[Node, Stream] = field(default_factory=dict)
 
     def lower(self, node: Node) -> Stream:
-        """Return the stream of ``node``; a node that several others read is run once and held."""
-        if self.users.get(id(node), 0) <= 1 or is_row_pipeline(node):
+        """Return the stream of ``node``; a node that several others read is run once and materialized."""
+        if self.properties.users(node) <= 1 or self.properties.is_row_pipeline(node):
             # Reading a file again costs less than holding it, and each reader prunes its own columns.
             return self.lower_node(self, node)
-        if id(node) not in self.streams:
+        if node not in self.streams:
             stream = self.lower_node(self, node)
-            self.streams[id(node)] = self.builder.hold(stream, "read more than once", shared=True)
-        return self.streams[id(node)]
+            self.streams[node] = self.builder.materialize(stream, "read more than once", shared=True)
+        return self.streams[node]
 
     def ordered(self, node: Node) -> bool:
         """Whether the order of the node's rows matters."""
-        return self.demands.get(id(node), True)
+        return self.properties.is_ordered(node)
 
     def apply(
         self,
         node: Node,
         inputs: Sequence[Stream],
         *,
-        spread: Spread | None = None,
+        partitioning: Partitioning | None = None,
         ordered: bool | None = None,
         estimate: Estimate | None = None,
+        of_any_rows: bool = False,
     ) -> Local:
         """Return ``node`` itself as a local step over ``inputs``."""
         # The inputs may have more columns than the node was read with (positions, computed keys).
@@ -96,10 +83,10 @@ class Context:
             for stream, child in zip(inputs, node.children, strict=True)
         )
         names = list(node.schema)
-        whole = [stream.spread.placement is Placement.REPLICATED for stream in inputs]
+        whole = [stream.partitioning.distribution is Distribution.REPLICATED for stream in inputs]
         if whole and all(whole) and not is_same_on_all_ranks(node):
             inputs = [self.builder.disjoint(stream) for stream in inputs]
-            spread = SINGLE
+            partitioning = SINGLE
 
         def build(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
             frame = rebuild_node(step, frames)
@@ -110,36 +97,20 @@ class Context:
             inputs,
             build,
             schema=node.schema,
-            spread=spread,
+            partitioning=partitioning,
             ordered=ordered,
             estimate=estimate,
+            of_any_rows=of_any_rows,
         )
 
     def on_one_rank(self, node: Node, inputs: Sequence[Stream], why: str) -> Stream:
         """Return ``node`` run by rank 0 over all rows of its inputs; it is noted when rows have to move there."""
         if any(not self.builder.is_whole(stream) for stream in inputs):
             self.builder.fall_back(f"{node_title(node)} ({why})")
-        return self.apply(node, [self.builder.gather(stream) for stream in inputs], spread=SINGLE)
+        return self.apply(node, [self.builder.gather(stream) for stream in inputs], partitioning=SINGLE)
 
 
 Operator: TypeAlias = Callable[[Context, Node], Stream]
-
-
-def is_row_pipeline(node: Node) -> bool:
-    """Whether ``node`` only reads files and works row by row, so that it can be run anywhere, any number of times."""
-    for part in walk_nodes(node):
-        if isinstance(part, Scan | SimpleProjection):
-            continue
-        if isinstance(part, Filter | Select | HStack) and all(map(is_elementwise, part.expressions)):
-            # What a function of the user's gives may differ when it is called again.
-            if any(map(calls_python, part.expressions)):
-                return False
-            # Constants alone make one row, not a row for each of the input's.
-            if isinstance(part, Select) and all(map(is_scalar, part.expressions)):
-                return False
-            continue
-        return False
-    return True
 
 
 def node_title(node: Node) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 __all__ = ["AGGREGATED", "FILTERED", "row_width"]
 
 FILTERED = 0.25
-"""The part of rows that a predicate is thought to keep."""
+"""The estimated part of rows that a predicate keeps."""
 AGGREGATED = 0.1
 """Groups per row."""
 
@@ -17,7 +17,7 @@ _TEXT_BYTES = 24.0
 
 
 def row_width(schema: Mapping[str, pl.DataType]) -> float:
-    """Return the thought number of bytes of a row."""
+    """Return the estimated number of bytes of a row."""
     return max(1.0, _total(schema.values()))
 
 

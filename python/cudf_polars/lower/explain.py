@@ -18,7 +18,7 @@ class RunFacts(Protocol):
     seconds: float
 
 
-def explain_physical(root: Stream, measured: Mapping[int, RunFacts] | None = None) -> str:
+def explain_physical(root: Stream, measured: Mapping[Stream, RunFacts] | None = None) -> str:
     """Return the plan that ends in ``root`` as text.
 
     Parameters
@@ -26,7 +26,7 @@ def explain_physical(root: Stream, measured: Mapping[int, RunFacts] | None = Non
     root
         The stream of the answer.
     measured
-        By ``id(stream)``, this rank's facts of a run; printed after the estimates.
+        By stream, this rank's facts of a run; printed after the estimates.
 
     Notes
     -----
@@ -34,7 +34,7 @@ def explain_physical(root: Stream, measured: Mapping[int, RunFacts] | None = Non
     Exchanges are numbered in the order in which they run.
     """
     streams = walk(root)
-    numbers = {id(s): n for n, s in enumerate((s for s in streams if not isinstance(s, Local)), start=1)}
+    numbers = {s: n for n, s in enumerate((s for s in streams if not isinstance(s, Local)), start=1)}
     lines: list[str] = []
     for stream in streams:
         if isinstance(stream, Local) and stream is not root:
@@ -43,16 +43,16 @@ def explain_physical(root: Stream, measured: Mapping[int, RunFacts] | None = Non
             lines.append(f"RESULT: {_facts(stream, measured)}")
             lines.extend(_fragment(stream, numbers, "  "))
             continue
-        lines.append(f"{numbers[id(stream)]}: {stream.label} -> {_facts(stream, measured)}")
+        lines.append(f"{numbers[stream]}: {stream.label} -> {_facts(stream, measured)}")
         for child in stream.inputs:
             lines.extend(_fragment(child, numbers, "  "))
         if stream is root:
-            lines.append(f"RESULT: <- {numbers[id(stream)]}")
+            lines.append(f"RESULT: <- {numbers[stream]}")
     return "\n".join(lines)
 
 
-def _fragment(stream: Stream, numbers: Mapping[int, int], indent: str) -> list[str]:
-    if (number := numbers.get(id(stream))) is not None:
+def _fragment(stream: Stream, numbers: Mapping[Stream, int], indent: str) -> list[str]:
+    if (number := numbers.get(stream)) is not None:
         return [f"{indent}<- {number}"]
     lines = [f"{indent}{stream.label}"]
     for child in stream.inputs:
@@ -60,12 +60,10 @@ def _fragment(stream: Stream, numbers: Mapping[int, int], indent: str) -> list[s
     return lines
 
 
-def _facts(stream: Stream, measured: Mapping[int, RunFacts] | None) -> str:
+def _facts(stream: Stream, measured: Mapping[Stream, RunFacts] | None) -> str:
     order = ", ordered" if stream.ordered else ""
-    text = (
-        f"{stream.spread}{order}; about {_count(stream.estimate.rows)} rows, {_size(stream.estimate.nbytes)}"
-    )
-    facts = None if measured is None else measured.get(id(stream))
+    text = f"{stream.partitioning}{order}; about {_count(stream.estimate.rows)} rows, {_size(stream.estimate.nbytes)}"
+    facts = None if measured is None else measured.get(stream)
     if facts is None:
         return text
     rows = "" if facts.rows is None else f"{facts.rows} rows, "

@@ -1,4 +1,4 @@
-"""What happens when a step of a query cannot be spread over the ranks: it runs on one of them, and says so."""
+"""What happens when a step of a query cannot be distributed over the ranks: it runs on one of them, and says so."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import warnings
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from cudf_polars.lower.user_code import user_stacklevel
+
 __all__ = ["FallbackMode", "FallbackWarning", "report"]
 
 FallbackMode: TypeAlias = Literal["warn", "raise", "silent"]
 
 
 class FallbackWarning(UserWarning):
-    """A step of the query gathers its input on one rank and runs there: right, but neither parallel nor spread."""
+    """A step of the query gathers its input on one rank and runs there: right, but neither parallel nor distributed."""
 
 
 def report(steps: Sequence[str], mode: FallbackMode) -> None:
@@ -32,4 +34,6 @@ def report(steps: Sequence[str], mode: FallbackMode) -> None:
     )
     if mode == "raise":
         raise NotImplementedError(text + " (fallback_mode='raise')")
-    warnings.warn(text + " Set fallback_mode='silent' to hide this.", FallbackWarning, stacklevel=2)
+    warnings.warn(
+        text + " Set fallback_mode='silent' to hide this.", FallbackWarning, stacklevel=user_stacklevel()
+    )

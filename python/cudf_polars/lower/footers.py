@@ -1,4 +1,4 @@
-"""Row groups of Parquet files, read from their footers: what scans are cut by and sizes are estimated from.
+"""Row groups of Parquet files, read from their footers: what scans are split by and sizes are estimated from.
 
 pyarrow's reader is used where pyarrow is installed, because it is native; otherwise a reader of the few Thrift
 fields that are needed, so that pyarrow stays optional.

@@ -10,15 +10,15 @@ import polars as pl
 from cudf_polars.lower.aggregates import DISTINCT, ORDER, Decomposition, decompose
 from cudf_polars.lower.context import Context, node_title
 from cudf_polars.lower.estimates import AGGREGATED
+from cudf_polars.lower.partitioning import project
 from cudf_polars.lower.physical import Local, Schema, Stream
 from cudf_polars.lower.scans import sample_pipeline
-from cudf_polars.lower.spread import project
 from cudf_polars.plan.expressions import Agg, Column, Expr, NamedExpr
 from cudf_polars.plan.nodes import Distinct, GroupBy, Node
 from cudf_polars.plan.properties import columns, groups_depend_on_order, is_elementwise
 from cudf_polars.plan.rebuild import to_expr
 
-__all__ = ["key_columns", "lower_distinct", "lower_group_by", "outputs_of", "sliced"]
+__all__ = ["key_columns", "lower_distinct", "lower_group_by", "outputs_of"]
 
 # A sample of this many rows a rank, taken only of tables that are much larger, decides whether to aggregate twice.
 _SAMPLE_ROWS = 1 << 16
@@ -41,13 +41,6 @@ def key_columns(ctx: Context, stream: Stream, keys: Sequence[Expr], prefix: str)
     return ctx.builder.with_columns(stream, added, "KEYS"), names
 
 
-def sliced(ctx: Context, node: Node, window: tuple[int, int] | None, stream: Stream) -> Stream:
-    """Return the rows ``window`` (offset, length) of ``stream``, the result of ``node``."""
-    from cudf_polars.lower.rows import slice_stream
-
-    return stream if window is None else slice_stream(ctx, stream, *window)
-
-
 def lower_group_by(ctx: Context, node: Node) -> Stream:
     """Aggregate where the rows are, send the partial results by their keys, and finish."""
     assert isinstance(node, GroupBy)
@@ -61,14 +54,14 @@ def lower_group_by(ctx: Context, node: Node) -> Stream:
     ordered = node.maintain_order and (ctx.ordered(node) or node.slice is not None)
     plain = replace(node, slice=None, maintain_order=ordered)
     keys = [key.expr.name for key in node.keys if isinstance(key.expr, Column)]
-    if not ordered and keys and child.spread.collocates(keys):
-        return sliced(ctx, node, node.slice, _groups_in_place(ctx, plain, child))
+    if not ordered and keys and child.partitioning.collocates(keys):
+        return ctx.builder.slice(_groups_in_place(ctx, plain, child), node.slice)
     split = decompose(node.aggs)
     if split is None or not _partial_pays(ctx, plain, child, split):
         result = _whole_groups(ctx, plain, child)
     else:
         result = _two_phases(ctx, plain, child, split)
-    return sliced(ctx, node, node.slice, result)
+    return ctx.builder.slice(result, node.slice)
 
 
 def _groups_in_place(ctx: Context, node: GroupBy, child: Stream) -> Stream:
@@ -80,7 +73,7 @@ def _groups_in_place(ctx: Context, node: GroupBy, child: Stream) -> Stream:
     return ctx.apply(
         node,
         [child],
-        spread=project(child.spread, renames),
+        partitioning=project(child.partitioning, renames),
         ordered=node.maintain_order,
         estimate=child.estimate.scaled(AGGREGATED),
     )
@@ -138,8 +131,11 @@ def _partial_pays(ctx: Context, node: GroupBy, child: Stream, split: Decompositi
         ordered=False,
         estimate=rows.estimate.scaled(AGGREGATED),
     )
-    height = builder.measure(builder.hold(rows, "rows of a sample"), None).rows
-    return builder.measure(builder.hold(groups, "groups of a sample"), None).rows <= height * _PARTIAL_PAYS
+    height = builder.run_and_measure(builder.materialize(rows, "rows of a sample"), None).rows
+    return (
+        builder.run_and_measure(builder.materialize(groups, "groups of a sample"), None).rows
+        <= height * _PARTIAL_PAYS
+    )
 
 
 def _two_phases(ctx: Context, node: GroupBy, child: Stream, split: Decomposition) -> Stream:
@@ -170,11 +166,12 @@ def _two_phases(ctx: Context, node: GroupBy, child: Stream, split: Decomposition
         f"PARTIAL {node_title(node)}",
         [child],
         first,
-        spread=project(child.spread, renames),
+        partitioning=project(child.partitioning, renames),
         ordered=False,
         estimate=estimate,
+        of_any_rows=True,
     )
-    moved = builder.spread_by(parts, names, "partial groups")
+    moved = builder.gather_or_shuffle(parts, names, "partial groups")
     groups = builder.local(f"FINAL {node_title(node)}", [moved], second, ordered=False, estimate=estimate)
     result = outputs_of(ctx, groups, names, split.outputs, node.schema, keep=node.maintain_order)
     return builder.restore_order(result, [_POSITION]) if node.maintain_order else result
@@ -210,11 +207,11 @@ def lower_distinct(ctx: Context, node: Node) -> Stream:
     subset = list(node.subset if node.subset is not None else child.schema)
     ordered = node.maintain_order and (ctx.ordered(node) or node.slice is not None)
     plain = replace(node, slice=None, maintain_order=ordered)
-    if child.spread.collocates(subset):
+    if child.partitioning.collocates(subset):
         result: Stream = ctx.apply(plain, [child], ordered=ordered)
     else:
         result = _distinct_over_ranks(ctx, plain, child, subset)
-    return sliced(ctx, node, node.slice, result)
+    return ctx.builder.slice(result, node.slice)
 
 
 def _distinct_over_ranks(ctx: Context, node: Distinct, child: Stream, subset: list[str]) -> Stream:
@@ -226,8 +223,10 @@ def _distinct_over_ranks(ctx: Context, node: Distinct, child: Stream, subset: li
         node = replace(node, subset=tuple(subset), schema={**node.schema, ORDER: pl.UInt64()})
     if node.keep != "none":
         # A rank cannot know that a row is the only one of its kind, so ``none`` sends them all.
-        child = ctx.apply(replace(node, maintain_order=positioned), [child], ordered=positioned)
-    moved = builder.spread_by(child, subset, "rows to compare")
+        child = ctx.apply(
+            replace(node, maintain_order=positioned), [child], ordered=positioned, of_any_rows=True
+        )
+    moved = builder.gather_or_shuffle(child, subset, "rows to compare")
     if positioned:
         moved = builder.sort_locally(moved, [ORDER])
     result: Stream = ctx.apply(replace(node, maintain_order=positioned), [moved], ordered=positioned)

@@ -8,23 +8,20 @@ from typing import TypeGuard
 
 import polars as pl
 
-from cudf_polars.lower.context import Context, is_row_pipeline
+from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.grouping import key_columns
+from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
 from cudf_polars.lower.physical import CheckedOrder, Estimate, Stream
-from cudf_polars.lower.rows import slice_stream
 from cudf_polars.lower.scans import read_everywhere
-from cudf_polars.lower.spread import ARBITRARY, REPLICATED, SINGLE, Placement, Spread
 from cudf_polars.plan.expressions import Column, Expr
 from cudf_polars.plan.nodes import (
-    Distinct,
     Filter,
     Join,
     Node,
     SimpleProjection,
     Slice,
     Sort,
-    walk_nodes,
 )
 from cudf_polars.plan.properties import is_elementwise
 from cudf_polars.plan.rebuild import to_expr
@@ -34,7 +31,7 @@ __all__ = ["lower_join"]
 _LEFT_ORDER = "__rr_left_order"
 _RIGHT_ORDER = "__rr_right_order"
 
-# The sides that may be on every rank while the other is spread: each row of the spread side then meets all it can
+# The sides that may be on every rank while the other is partitioned: each row of the latter then meets all it can
 # match, and no row of the copied side is in the answer by itself.
 _COPIED_SIDES = {
     "inner": ("right", "left"),
@@ -82,7 +79,7 @@ def lower_join(ctx: Context, node: Node) -> Stream:
     order = node.maintain_order if demanded else "none"
     plain = replace(node, slice=None, maintain_order=order)
     result = _join(ctx, plain)
-    return result if node.slice is None else slice_stream(ctx, result, *node.slice)
+    return ctx.builder.slice(result, node.slice)
 
 
 def _join(ctx: Context, node: Join) -> Stream:
@@ -108,7 +105,7 @@ def _join(ctx: Context, node: Join) -> Stream:
         return _broadcast_smaller(ctx, sides, copied)
     if not all(is_elementwise(key.expr) for key in (*node.left_on, *node.right_on)):
         return ctx.on_one_rank(node, [sides.left, sides.right], "its keys are not row-wise")
-    measured = _measure(ctx, sides, copied)
+    measured = _broadcast_if_small(ctx, sides, copied)
     if measured is not None:
         return measured
     return _shuffled(ctx, sides)
@@ -129,28 +126,28 @@ def _read_one_side_everywhere(ctx: Context, node: Join, copied: Sequence[str]) -
         # Where both are small tables, so is the result: every rank has all of it, and later joins need no exchange.
         other = read_everywhere(ctx, large) or ctx.lower(large)
         left, right = (stream, other) if side == "left" else (other, stream)
-        return _apply(ctx, node, left, right, _spread_of(node, other, _other(side)))
+        return _apply(ctx, node, left, right, _partitioning_of(node, other, _other(side)))
     return None
 
 
 def _in_place(ctx: Context, sides: _Sides, copied: Sequence[str]) -> Stream | None:
     """Join without moving rows, if they already meet."""
     node, left, right = sides.node, sides.left, sides.right
-    kinds = left.spread.placement, right.spread.placement
-    if kinds == (Placement.REPLICATED, Placement.REPLICATED):
+    kinds = left.partitioning.distribution, right.partitioning.distribution
+    if kinds == (Distribution.REPLICATED, Distribution.REPLICATED):
         return _apply(ctx, node, left, right, REPLICATED)
-    if kinds == (Placement.SINGLE, Placement.SINGLE):
+    if kinds == (Distribution.SINGLE, Distribution.SINGLE):
         return _apply(ctx, node, left, right, SINGLE)
     for side in copied:
-        if sides.get(side).spread.placement is Placement.REPLICATED:
+        if sides.get(side).partitioning.distribution is Distribution.REPLICATED:
             other = sides.get(_other(side))
-            return _apply(ctx, node, left, right, _spread_of(node, other, _other(side)))
-    if node.maintain_order == "none" and _meet(node, left.spread, right.spread):
-        return _apply(ctx, node, left, right, _hash_of_join(node, left.spread))
+            return _apply(ctx, node, left, right, _partitioning_of(node, other, _other(side)))
+    if node.maintain_order == "none" and _meet(node, left.partitioning, right.partitioning):
+        return _apply(ctx, node, left, right, _hash_of_join(node, left.partitioning))
     return None
 
 
-def _meet(node: Join, left: Spread, right: Spread) -> bool:
+def _meet(node: Join, left: Partitioning, right: Partitioning) -> bool:
     """Whether both sides were sent by the hash of corresponding keys."""
     if not (left.is_hash() and right.is_hash() and len(left.keys) == len(right.keys)):
         return False
@@ -173,19 +170,20 @@ def _right_name(node: Join, name: str) -> str:
     return name + node.suffix if name in node.left.schema else name
 
 
-def _spread_of(node: Join, stream: Stream, side: str) -> Spread:
-    """Return the join's spread when ``stream``, its ``side``, stayed where it was."""
-    spread = stream.spread
-    if not spread.keys:
-        return spread
+def _partitioning_of(node: Join, stream: Stream, side: str) -> Partitioning:
+    """Return the join's partitioning when ``stream``, its ``side``, stayed where it was."""
+    partitioning = stream.partitioning
+    if not partitioning.keys:
+        return partitioning
     if side == "left":
-        keys = [frozenset(name for name in key if name in node.schema) for key in spread.keys]
+        keys = [frozenset(name for name in key if name in node.schema) for key in partitioning.keys]
         if node.how == "right":
             return ARBITRARY
     elif node.how == "right":
         # The preserved side keeps its keys' names.
         keys = [
-            frozenset(n for n in key if n in node.schema and n not in node.left.schema) for key in spread.keys
+            frozenset(n for n in key if n in node.schema and n not in node.left.schema)
+            for key in partitioning.keys
         ]
     else:
         mapped = {b: a for a, b in _column_pairs(node)} if node.coalesce else {}
@@ -193,13 +191,16 @@ def _spread_of(node: Join, stream: Stream, side: str) -> Spread:
             frozenset(
                 n for n in (mapped.get(name, _right_name(node, name)) for name in key) if n in node.schema
             )
-            for key in spread.keys
+            for key in partitioning.keys
         ]
-    return Spread(spread.placement, tuple(keys)) if all(keys) else ARBITRARY
+    return Partitioning(partitioning.distribution, tuple(keys)) if all(keys) else ARBITRARY
 
 
-def _hash_of_join(node: Join, left: Spread) -> Spread:
-    """Return the join's spread when both sides were sent by the hash of their keys; ``left`` is the left one's."""
+def _hash_of_join(node: Join, left: Partitioning) -> Partitioning:
+    """Return the join's partitioning when both sides were sent by the hash of their keys.
+
+    ``left`` is the partitioning of the left side.
+    """
     if node.how == "right" or (node.how == "full" and not node.coalesce):
         # Rows of one side only have null keys, wherever they are.
         return ARBITRARY
@@ -209,17 +210,17 @@ def _hash_of_join(node: Join, left: Spread) -> Spread:
         if node.how == "inner" and not node.coalesce:
             names |= {_right_name(node, b) for a, b in _column_pairs(node) if a in key}
         keys.append(frozenset(name for name in names if name in node.schema))
-    return Spread(left.placement, tuple(keys)) if all(keys) else ARBITRARY
+    return Partitioning(left.distribution, tuple(keys)) if all(keys) else ARBITRARY
 
 
-def _apply(ctx: Context, node: Join, left: Stream, right: Stream, spread: Spread) -> Stream:
+def _apply(ctx: Context, node: Join, left: Stream, right: Stream, partitioning: Partitioning) -> Stream:
     left = _in_order(ctx, node, left)
     left, right = _without_null_keys(ctx, node, left, "left"), _without_null_keys(ctx, node, right, "right")
     rows = _rows(node, left.estimate.rows, right.estimate.rows)
     return ctx.apply(
         node,
         [left, right],
-        spread=spread,
+        partitioning=partitioning,
         ordered=node.maintain_order != "none" or node.how == "asof",
         estimate=Estimate(rows, rows * row_width(node.schema)),
     )
@@ -236,11 +237,11 @@ def _in_order(ctx: Context, node: Join, left: Stream) -> Stream:
     key = node.left_on[0]
     if _is_sorted_by(node.left, key.expr):
         return left
-    if is_row_pipeline(node.left):
+    if ctx.properties.is_row_pipeline(node.left):
         # Reading the key again costs less than holding all columns.
         main, side = left, ctx.lower(node.left)
     else:
-        main = side = ctx.builder.hold(left, "read for the ends of its parts", shared=True)
+        main = side = ctx.builder.materialize(left, "read for the ends of its parts", shared=True)
     name, column, rows = key.name, to_expr(key.expr), "__rr_rows"
 
     def ends(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
@@ -249,11 +250,11 @@ def _in_order(ctx: Context, node: Join, left: Stream) -> Stream:
         both = pl.col(name).first().append(pl.col(name).last())
         return values.select(both, pl.len().alias(rows)).filter(pl.col(rows) > 0).select(name)
 
-    parts = ctx.builder.local(f"ENDS of {name}", [side], ends, spread=ARBITRARY)
+    parts = ctx.builder.local(f"ENDS of {name}", [side], ends, partitioning=ARBITRARY)
     return CheckedOrder(
         inputs=(main, ctx.builder.broadcast(parts)),
         schema=left.schema,
-        spread=left.spread,
+        partitioning=left.partitioning,
         ordered=left.ordered,
         estimate=left.estimate,
     )
@@ -278,17 +279,12 @@ def _without_null_keys(ctx: Context, node: Join, stream: Stream, side: str) -> S
     most of its rows, only if it sees a filter on the build side. So this says what the plan no longer shows:
     that the side was filtered before it was copied.
     """
-    selective = (Filter, Slice, Distinct)
-    below = node.left if side == "left" else node.right
     if (
-        stream.spread.placement is not Placement.REPLICATED
+        stream.partitioning.distribution is not Distribution.REPLICATED
         or side not in _COPIED_SIDES[node.how]
         or node.how in ("cross", "ie", "asof", "anti")
         or node.nulls_equal
-        or not any(
-            isinstance(part, selective) or getattr(part, "predicate", None) is not None
-            for part in walk_nodes(below)
-        )
+        or not ctx.properties.is_filtered(node.left if side == "left" else node.right)
     ):
         return stream
     names = [
@@ -338,19 +334,21 @@ def _broadcast_smaller(ctx: Context, sides: _Sides, copied: Sequence[str]) -> St
         limit = ctx.builder.settings.broadcast_limit
         sizes = {}
         for s in sorted(copied, key=lambda s: sides.get(s).estimate.nbytes):
-            held = ctx.builder.hold(sides.get(s), "to find the smaller side")
-            sides.put(s, held)
-            sizes[s] = ctx.builder.measure(held, limit)
+            materialized = ctx.builder.materialize(sides.get(s), "to find the smaller side")
+            sides.put(s, materialized)
+            sizes[s] = ctx.builder.run_and_measure(materialized, limit)
             if sizes[s].complete and sizes[s].nbytes <= limit:
                 side = s
                 break
         else:
             side = min(sizes, key=lambda s: sizes[s].nbytes)
     sides.put(side, ctx.builder.broadcast(sides.get(side)))
-    return _apply(ctx, node, sides.left, sides.right, _spread_of(node, sides.get(_other(side)), _other(side)))
+    return _apply(
+        ctx, node, sides.left, sides.right, _partitioning_of(node, sides.get(_other(side)), _other(side))
+    )
 
 
-def _measure(ctx: Context, sides: _Sides, copied: Sequence[str]) -> Stream | None:
+def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> Stream | None:
     """Run the side that seems smaller; copy it to every rank if it is small, which is worth more than a shuffle."""
     node, settings = sides.node, ctx.builder.settings
     if not copied:
@@ -358,26 +356,26 @@ def _measure(ctx: Context, sides: _Sides, copied: Sequence[str]) -> Stream | Non
     side = min(copied, key=lambda s: sides.get(s).estimate.nbytes)
     other = sides.get(_other(side))
     # When the other side need not move, sending this one by hash moves each row once instead of to all.
-    hashed_already = _is_hashed_by_keys(node, other.spread, _other(side))
+    hashed_already = _is_hashed_by_keys(node, other.partitioning, _other(side))
     limit = 0 if hashed_already else settings.broadcast_limit
     if sides.get(side).estimate.nbytes > 16 * limit:
         return None
-    held = ctx.builder.hold(sides.get(side), "to choose how to join")
-    sides.put(side, held)
-    size = ctx.builder.measure(held, limit)
+    materialized = ctx.builder.materialize(sides.get(side), "to choose how to join")
+    sides.put(side, materialized)
+    size = ctx.builder.run_and_measure(materialized, limit)
     worth = size.nbytes * settings.nranks <= max(size.nbytes + other.estimate.nbytes, settings.small_limit)
     if not (size.complete and size.nbytes <= limit and worth):
         return None
-    sides.put(side, ctx.builder.broadcast(held))
-    return _apply(ctx, node, sides.left, sides.right, _spread_of(node, other, _other(side)))
+    sides.put(side, ctx.builder.broadcast(materialized))
+    return _apply(ctx, node, sides.left, sides.right, _partitioning_of(node, other, _other(side)))
 
 
-def _is_hashed_by_keys(node: Join, spread: Spread, side: str) -> bool:
+def _is_hashed_by_keys(node: Join, partitioning: Partitioning, side: str) -> bool:
     """Whether ``side`` was sent by the hash of some of the join's keys."""
-    if not spread.is_hash():
+    if not partitioning.is_hash():
         return False
     names = {pair[0 if side == "left" else 1] for pair in _column_pairs(node)}
-    return all(key & names for key in spread.keys)
+    return all(key & names for key in partitioning.keys)
 
 
 def _shuffled(ctx: Context, sides: _Sides) -> Stream:
@@ -395,20 +393,20 @@ def _shuffled(ctx: Context, sides: _Sides) -> Stream:
         sides.put(side, stream)
         columns[side] = names
     for side in ("left", "right"):
-        if ordered == "none" and _is_hashed_by_keys(node, sides.get(side).spread, side):
-            follow = _corresponding(node, sides.get(side).spread, side)
+        if ordered == "none" and _is_hashed_by_keys(node, sides.get(side).partitioning, side):
+            follow = _corresponding(node, sides.get(side).partitioning, side)
             other = _other(side)
             sides.put(other, builder.shuffle(sides.get(other), follow))
             break
     else:
         for side in ("left", "right"):
             sides.put(side, builder.shuffle(sides.get(side), columns[side]))
-    spread = sides.left.spread
+    partitioning = sides.left.partitioning
     for side, child in (("left", node.left), ("right", node.right)):
         extra = [name for name in sides.get(side).schema if name in (_LEFT_ORDER, _RIGHT_ORDER)]
         sides.put(side, builder.select(sides.get(side), [*child.schema, *extra]))
     if ordered == "none":
-        return _apply(ctx, node, sides.left, sides.right, _hash_of_join(node, spread))
+        return _apply(ctx, node, sides.left, sides.right, _hash_of_join(node, partitioning))
     positions = {
         "left": [_LEFT_ORDER],
         "right": [_RIGHT_ORDER],
@@ -423,7 +421,7 @@ def _shuffled(ctx: Context, sides: _Sides) -> Stream:
     return builder.select(builder.restore_order(joined, present), original)
 
 
-def _corresponding(node: Join, spread: Spread, side: str) -> list[str]:
+def _corresponding(node: Join, partitioning: Partitioning, side: str) -> list[str]:
     """Return the other side's columns that match the keys by whose hash ``side`` was sent, in the same order."""
     pairs = _column_pairs(node) if side == "left" else [(b, a) for a, b in _column_pairs(node)]
-    return [next(theirs for ours, theirs in pairs if ours in key) for key in spread.keys]
+    return [next(theirs for ours, theirs in pairs if ours in key) for key in partitioning.keys]

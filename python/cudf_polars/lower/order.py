@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.nodes import (
     DataFrameScan,
     Distinct,
@@ -21,24 +22,23 @@ from cudf_polars.plan.nodes import (
     Union,
     Unnest,
     Unpivot,
-    walk_nodes,
 )
 from cudf_polars.plan.properties import RowOrder, groups_depend_on_order, pair_by_order, row_order
 
 __all__ = ["order_demands"]
 
 
-def order_demands(root: Node) -> dict[int, bool]:
-    """Return, by ``id(node)``, whether someone depends on the order of the node's rows.
+def order_demands(plan: Plan) -> list[bool]:
+    """Return, by number, whether a user of a node depends on the order of its rows.
 
-    The answer's own order counts: whoever runs a query sees it.
+    The answer's own order counts: the user of the query sees it.
     """
-    demands: dict[int, bool] = {id(root): True}
-    for node in reversed(list(walk_nodes(root))):
-        wanted = demands.setdefault(id(node), False)
-        for child, demand in zip(node.children, _child_demands(node, wanted), strict=True):
-            demands[id(child)] = demands.get(id(child), False) or demand
-    return demands
+    demands = dict.fromkeys(plan.nodes, False)
+    demands[plan.root] = True
+    for node in reversed(plan.nodes):
+        for child, demand in zip(node.children, _child_demands(node, demands[node]), strict=True):
+            demands[child] |= demand
+    return list(demands.values())
 
 
 def _child_demands(node: Node, wanted: bool) -> list[bool]:

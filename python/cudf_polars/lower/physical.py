@@ -1,9 +1,9 @@
 """The physical plan: streams of rows over the ranks, made by local steps and by exchanges.
 
-A *stream* is a relation whose rows are spread over the ranks. A :class:`Local` stream needs no other rank: a
+A *stream* is a relation whose rows are distributed over the ranks. A :class:`Local` stream needs no other rank: a
 connected group of them is a fragment and runs as one Polars streaming query. Every other kind ends a fragment:
-its input is run to the end and handed to the ranks (:class:`Shuffle`, :class:`Broadcast`, ...), or held on this
-rank because its size decides what comes next (:class:`Held`).
+its input is run to the end and handed to the ranks (:class:`Shuffle`, :class:`Broadcast`, ...), or materialized on this
+rank because its size decides what comes next (:class:`Materialize`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import polars as pl
 
-from cudf_polars.lower.spread import Spread
+from cudf_polars.lower.partitioning import Partitioning
 
 __all__ = [
     "Broadcast",
@@ -23,8 +23,8 @@ __all__ = [
     "Gather",
     "GlobalRowIndex",
     "GlobalSlice",
-    "Held",
     "Local",
+    "Materialize",
     "OrderedConcat",
     "RangeExchange",
     "Schema",
@@ -42,7 +42,7 @@ Builder: TypeAlias = Callable[[Sequence[pl.LazyFrame], int], pl.LazyFrame]
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a stream is thought to hold over all ranks, before it ran."""
+    """Estimated size of a stream over all ranks, before it ran."""
 
     rows: float
     nbytes: float
@@ -58,10 +58,10 @@ class StreamReadTwiceError(AssertionError):
 
 @dataclass(eq=False, kw_only=True)
 class Stream:
-    """A relation spread over the ranks; identity is equality.
+    """A relation distributed over the ranks; identity is equality.
 
-    The rows of an exchange can be read once. Whoever builds a second reader of them gets an error at once, whatever
-    the sizes of the tables: so decide before you build.
+    The rows of an exchange can be read once. Building a second reader of them raises an error at once, for tables of
+    any size: so decide before you build.
 
     Attributes
     ----------
@@ -69,17 +69,17 @@ class Stream:
         The streams that it reads.
     schema
         Names and types of its columns, in order; the same on all ranks.
-    spread
+    partitioning
         Which rank has which row.
     ordered
         Whether the ranks' rows, concatenated in rank order, are in the order that the query promises.
     estimate
-        Rows and bytes over all ranks, as thought before running.
+        Rows and bytes over all ranks, as estimated before running.
     """
 
     inputs: tuple[Stream, ...]
     schema: Schema
-    spread: Spread
+    partitioning: Partitioning
     ordered: bool
     estimate: Estimate
     _is_read: bool = field(default=False, init=False, repr=False)
@@ -121,10 +121,14 @@ class Local(Stream):
         ``build(frames, rank)`` gives the step over the inputs' lazy frames on ``rank``.
     title
         One line for ``explain``.
+    of_any_rows
+        The step may be done over any parts of a rank's rows, one after the other: what follows takes its results
+        together again, as it does those of the ranks.
     """
 
     build: Builder
     title: str
+    of_any_rows: bool = False
 
     @property
     def rereadable(self) -> bool:
@@ -138,7 +142,7 @@ class Local(Stream):
 
 
 @dataclass(eq=False, kw_only=True)
-class Held(Stream):
+class Materialize(Stream):
     """The rows of its input kept on this rank: they are read more than once, or their size decides what follows.
 
     Attributes
@@ -160,7 +164,7 @@ class Held(Stream):
     @property
     def label(self) -> str:
         """One line for ``explain``."""
-        return f"HOLD ({self.reason})"
+        return f"MATERIALIZE ({self.reason})"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -288,15 +292,15 @@ class CheckedOrder(Stream):
 
 def walk(root: Stream) -> list[Stream]:
     """Return the streams under ``root``, each once, inputs first."""
-    done: dict[int, Stream] = {}
+    done: dict[Stream, None] = {}
     stack: list[tuple[Stream, bool]] = [(root, False)]
     while stack:
         stream, ready = stack.pop()
-        if id(stream) in done:
+        if stream in done:
             continue
         if ready:
-            done[id(stream)] = stream
+            done[stream] = None
             continue
         stack.append((stream, True))
         stack.extend((child, False) for child in reversed(stream.inputs))
-    return list(done.values())
+    return list(done)

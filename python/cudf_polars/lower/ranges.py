@@ -49,7 +49,7 @@ def key_columns(keys: Sequence[SortKey], schema: Mapping[str, pl.DataType]) -> l
 
 
 def boundary_frame(sample: pl.DataFrame, keys: Sequence[SortKey], weight: str, parts: int) -> pl.DataFrame:
-    """Return at most ``parts - 1`` distinct rows that cut ``sample`` into ``parts`` of equal weight."""
+    """Return at most ``parts - 1`` distinct rows that split ``sample`` into ``parts`` of equal weight."""
     columns = [name for name in sample.columns if name != weight]
     chosen = [keys[int(name)] for name in columns]
     ordered = sample.sort(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cudf_polars.lower.context import Context
-from cudf_polars.lower.estimates import row_width
-from cudf_polars.lower.physical import Estimate, GlobalRowIndex, GlobalSlice, OrderedConcat, Stream
+from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning, project
+from cudf_polars.lower.physical import Estimate, GlobalRowIndex, OrderedConcat, Stream
 from cudf_polars.lower.rowwise import apply_expressions, is_distributable, lower_distributable
 from cudf_polars.lower.scalars import lower_scalars, lower_with_scalars, scalars_beside_rows
 from cudf_polars.lower.scans import scan_in_sequence
-from cudf_polars.lower.spread import ARBITRARY, REPLICATED, SINGLE, Placement, Spread, project
 from cudf_polars.plan.nodes import (
     Filter,
     HConcat,
@@ -33,12 +32,7 @@ __all__ = [
     "lower_slice",
     "lower_union",
     "lower_unpivot",
-    "slice_stream",
 ]
-
-
-# Polars writes "to the end" as the largest length of its index type.
-_OPEN_END = 2**32 - 1
 
 
 def lower_one_to_one(ctx: Context, node: Node) -> Stream:
@@ -48,16 +42,18 @@ def lower_one_to_one(ctx: Context, node: Node) -> Stream:
         # The ranks' parts of sorted rows are sorted; after a shuffle nothing is. The hint only saves time.
         return child
     names = {name: [name] for name in node.schema}
-    spread = child.spread if isinstance(node, SimpleProjection) else _changed_only(child.spread, node)
-    return ctx.apply(node, [child], spread=project(spread, names))
+    partitioning = (
+        child.partitioning if isinstance(node, SimpleProjection) else _changed_only(child.partitioning, node)
+    )
+    return ctx.apply(node, [child], partitioning=project(partitioning, names))
 
 
-def _changed_only(spread: Spread, node: Node) -> Spread:
-    """Return ``spread`` if the columns that ``node`` replaces are no part of it."""
+def _changed_only(partitioning: Partitioning, node: Node) -> Partitioning:
+    """Return ``partitioning`` if the columns that ``node`` replaces are no part of it."""
     changed = set(getattr(node, "columns", ()))
-    if any(key & changed for key in spread.keys):
+    if any(key & changed for key in partitioning.keys):
         return ARBITRARY
-    return spread
+    return partitioning
 
 
 def lower_expressions(ctx: Context, node: Node) -> Stream:
@@ -78,44 +74,10 @@ def lower_expressions(ctx: Context, node: Node) -> Stream:
     return lower_distributable(ctx, node, child)
 
 
-def slice_stream(ctx: Context, stream: Stream, offset: int, length: int | None) -> Stream:
-    """Return rows ``offset`` to ``offset + length`` of ``stream``; no rank keeps more than it may need."""
-    builder = ctx.builder
-    if length is not None and length >= _OPEN_END:
-        length = None
-    if builder.is_whole(stream):
-        # rows that every rank has need not be in the same order everywhere
-        stream = builder.disjoint(stream)
-        return builder.local(
-            "SLICE", [stream], lambda frames, _: frames[0].slice(offset, length), schema=stream.schema
-        )
-    bound = stream
-    if offset >= 0 and length is not None:
-        stop = offset + length
-        bound = builder.local("HEAD", [stream], lambda frames, _: frames[0].head(stop), schema=stream.schema)
-    elif offset < 0:
-        bound = builder.local(
-            "TAIL", [stream], lambda frames, _: frames[0].tail(-offset), schema=stream.schema
-        )
-    rows = float(length if length is not None else stream.estimate.rows)
-    if bound is not stream and offset < 0:
-        # The tail of each rank holds the tail of all; the offset still counts from the end.
-        rows = min(rows, float(-offset))
-    return GlobalSlice(
-        inputs=(bound,),
-        schema=stream.schema,
-        spread=stream.spread,
-        ordered=stream.ordered,
-        estimate=Estimate(rows, rows * row_width(stream.schema)),
-        offset=offset,
-        length=length,
-    )
-
-
 def lower_slice(ctx: Context, node: Node) -> Stream:
-    """Cut rows by their position over all ranks."""
+    """Keep rows by their position over all ranks."""
     assert isinstance(node, Slice)
-    return slice_stream(ctx, ctx.lower(node.child), node.offset, node.length)
+    return ctx.builder.slice(ctx.lower(node.child), (node.offset, node.length))
 
 
 def lower_row_index(ctx: Context, node: Node) -> Stream:
@@ -127,7 +89,7 @@ def lower_row_index(ctx: Context, node: Node) -> Stream:
     return GlobalRowIndex(
         inputs=(child,),
         schema=node.schema,
-        spread=child.spread,
+        partitioning=child.partitioning,
         ordered=child.ordered,
         estimate=child.estimate,
         name=node.name,
@@ -143,32 +105,32 @@ def lower_union(ctx: Context, node: Node) -> Stream:
     sequence = scan_in_sequence(ctx, node.inputs) if ordered else None
     inputs = sequence or [ctx.lower(child) for child in node.inputs]
     total = Estimate(sum(s.estimate.rows for s in inputs), sum(s.estimate.nbytes for s in inputs))
-    placements = {stream.spread.placement for stream in inputs}
+    distributions = {stream.partitioning.distribution for stream in inputs}
     plain = replace(node, slice=None)
     result: Stream
-    if placements == {Placement.REPLICATED}:
-        result = ctx.apply(plain, inputs, spread=REPLICATED, ordered=ordered, estimate=total)
+    if distributions == {Distribution.REPLICATED}:
+        result = ctx.apply(plain, inputs, partitioning=REPLICATED, ordered=ordered, estimate=total)
     else:
         inputs = [builder.disjoint(stream) for stream in inputs]
-        if all(stream.spread.placement is Placement.SINGLE for stream in inputs):
-            result = ctx.apply(plain, inputs, spread=SINGLE, ordered=ordered, estimate=total)
+        if all(stream.partitioning.distribution is Distribution.SINGLE for stream in inputs):
+            result = ctx.apply(plain, inputs, partitioning=SINGLE, ordered=ordered, estimate=total)
         elif ordered and sequence is None:
             result = OrderedConcat(
-                inputs=tuple(inputs), schema=node.schema, spread=ARBITRARY, ordered=True, estimate=total
+                inputs=tuple(inputs), schema=node.schema, partitioning=ARBITRARY, ordered=True, estimate=total
             )
         else:
-            spreads = {stream.spread for stream in inputs}
-            same = spreads.pop() if len(spreads) == 1 else ARBITRARY
-            spread = same if same.is_hash() else ARBITRARY
-            result = ctx.apply(plain, inputs, spread=spread, ordered=ordered, estimate=total)
-    return result if node.slice is None else slice_stream(ctx, result, *node.slice)
+            partitionings = {stream.partitioning for stream in inputs}
+            same = partitionings.pop() if len(partitionings) == 1 else ARBITRARY
+            partitioning = same if same.is_hash() else ARBITRARY
+            result = ctx.apply(plain, inputs, partitioning=partitioning, ordered=ordered, estimate=total)
+    return builder.slice(result, node.slice)
 
 
 def lower_hconcat(ctx: Context, node: Node) -> Stream:
-    """Put tables side by side on rank 0: rows belong together by position only."""
+    """Concatenate tables horizontally on rank 0: rows are paired by position."""
     assert isinstance(node, HConcat)
     inputs = [ctx.lower(child) for child in node.inputs]
-    if {stream.spread.placement for stream in inputs} == {Placement.REPLICATED}:
+    if {stream.partitioning.distribution for stream in inputs} == {Distribution.REPLICATED}:
         return ctx.apply(node, inputs)
     return ctx.on_one_rank(node, inputs, "rows belong together by position")
 
@@ -176,4 +138,4 @@ def lower_hconcat(ctx: Context, node: Node) -> Stream:
 def lower_unpivot(ctx: Context, node: Node) -> Stream:
     """Unpivot each rank's rows; the order of the result is not promised by Polars' streaming engine either."""
     (child,) = (ctx.lower(child) for child in node.children)
-    return ctx.apply(node, [child], spread=project(child.spread, {}))
+    return ctx.apply(node, [child], partitioning=project(child.partitioning, {}))

@@ -1,12 +1,12 @@
-"""Expressions that are computed where the rows are, or where the rows of a window's partition meet."""
+"""Expressions that each rank computes over its rows, after the rows of a window's partition were sent to one rank."""
 
 from __future__ import annotations
 
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import FILTERED, row_width
+from cudf_polars.lower.partitioning import project
 from cudf_polars.lower.physical import Estimate, Stream
 from cudf_polars.lower.shape import renames
-from cudf_polars.lower.spread import project
 from cudf_polars.lower.windows import lower_windows, window_keys
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import is_elementwise
@@ -27,12 +27,12 @@ def lower_distributable(ctx: Context, node: Select | HStack | Filter, child: Str
 
 
 def apply_expressions(ctx: Context, node: Select | HStack | Filter, child: Stream) -> Stream:
-    """Compute expressions over the rows as they lie."""
+    """Compute expressions on each rank over its rows."""
     if isinstance(node, Filter):
         return ctx.apply(node, [child], estimate=child.estimate.scaled(FILTERED))
     return ctx.apply(
         node,
         [child],
-        spread=project(child.spread, renames(node, child.schema)),
+        partitioning=project(child.partitioning, renames(node, child.schema)),
         estimate=Estimate(child.estimate.rows, child.estimate.rows * row_width(node.schema)),
     )

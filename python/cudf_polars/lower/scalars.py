@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from cudf_polars.lower.aggregates import DISTINCT, decompose
-from cudf_polars.lower.context import Context, is_row_pipeline, node_title
+from cudf_polars.lower.context import Context, node_title
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.grouping import outputs_of
-from cudf_polars.lower.physical import Estimate, Held, Schema, Stream, WithScalars
+from cudf_polars.lower.partitioning import SINGLE, project
+from cudf_polars.lower.physical import Estimate, Materialize, Schema, Stream, WithScalars
 from cudf_polars.lower.rowwise import apply_expressions, is_distributable, lower_distributable
 from cudf_polars.lower.shape import is_rowwise_step
-from cudf_polars.lower.spread import SINGLE, project
 from cudf_polars.plan.expressions import Agg, Column, Expr, Len, Literal, NamedExpr
 from cudf_polars.plan.nodes import Filter, HStack, Node, Select
 from cudf_polars.plan.properties import columns, is_scalar
@@ -60,18 +60,18 @@ class _Rows:
         """Return the rows of a node.
 
         What only reads files is lowered again for each reader, which then prunes its own columns; the rows of
-        everything else are held when there are several readers.
+        everything else are materialized when there are several readers.
         """
-        if is_row_pipeline(node):
+        if ctx.properties.is_row_pipeline(node):
             return cls(lambda: ctx.lower(node))
         return cls.of_stream(ctx, ctx.lower(node), several=several)
 
     @classmethod
     def of_stream(cls, ctx: Context, stream: Stream, *, several: bool) -> _Rows:
-        """Return the rows of a stream, held when there are several readers."""
-        shared = isinstance(stream, Held) and stream.shared
+        """Return the rows of a stream, materialized when there are several readers."""
+        shared = isinstance(stream, Materialize) and stream.shared
         if several and not shared and not ctx.builder.is_whole(stream):
-            stream = ctx.builder.hold(stream, "read by several aggregates", shared=True)
+            stream = ctx.builder.materialize(stream, "read by several aggregates", shared=True)
         return cls(lambda: stream)
 
 
@@ -85,6 +85,15 @@ class _Leaves:
         """Return what stands for an aggregate: one value, as it is."""
         name = self.names.setdefault(leaf, f"__rr_leaf{len(self.names)}")
         return Agg("first", Column(name, dtype=leaf.dtype), dtype=leaf.dtype)
+
+    def stands_for_one(self, expr: Expr) -> bool:
+        """Whether ``expr`` is what :meth:`value` gave, and nothing of the user's."""
+        return (
+            isinstance(expr, Agg)
+            and expr.name == "first"
+            and isinstance(expr.child, Column)
+            and expr.child.name in self.names.values()
+        )
 
     def outputs(self) -> tuple[NamedExpr, ...]:
         """Return the aggregates under the names of their columns."""
@@ -158,7 +167,7 @@ def _joined(
     joined = WithScalars(
         inputs=(main, row),
         schema={**main.schema, **row.schema},
-        spread=main.spread,
+        partitioning=main.partitioning,
         ordered=main.ordered,
         estimate=main.estimate,
     )
@@ -168,7 +177,8 @@ def _joined(
 def _output(expr: Expr, leaves: _Leaves) -> Expr:
     """Return a scalar expression over the columns of its leaves, which have one row."""
     replaced = _outside(expr, leaves)
-    if isinstance(replaced, Agg) and replaced.name == "first":
+    if leaves.stands_for_one(replaced):
+        assert isinstance(replaced, Agg)
         # Alone, the column is the value. Polars 2.1 plans other types for some aggregates than they have (a product of
         # UInt128), which only matters to a step that computes.
         return replaced.child
@@ -231,7 +241,7 @@ def _row_of(ctx: Context, node: Node, rows: _Rows, passes: Sequence[_Pass]) -> S
         [ctx.builder.gather(part) for part in parts],
         lambda frames, _: pl.concat(list(frames), how="horizontal"),
         schema=schema,
-        spread=SINGLE,
+        partitioning=SINGLE,
         estimate=Estimate(1.0, row_width(schema)),
     )
 
@@ -252,7 +262,7 @@ def _partial_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[Nam
         "PARTIAL AGGREGATE",
         [child],
         lambda frames, _: frames[0].select(partial),
-        spread=project(child.spread, {}),
+        partitioning=project(child.partitioning, {}),
         ordered=False,
         estimate=_ONE_ROW,
     )
@@ -276,17 +286,18 @@ def _distinct_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[Na
         "PARTIAL DISTINCT VALUES",
         [child],
         lambda frames, _: frames[0].select(value).unique(),
-        spread=project(child.spread, {}),
+        partitioning=project(child.partitioning, {}),
         ordered=False,
+        of_any_rows=True,
     )
-    moved = builder.spread_by(groups, [DISTINCT], "partial distinct values")
+    moved = builder.gather_or_shuffle(groups, [DISTINCT], "partial distinct values")
     (count,) = split.final
     name = count.meta.output_name()
     counts = builder.local(
         "COUNT DISTINCT VALUES",
         [moved],
         lambda frames, _: frames[0].select(count),
-        spread=project(moved.spread, {}),
+        partitioning=project(moved.partitioning, {}),
         ordered=False,
         estimate=_ONE_ROW,
     )
@@ -311,7 +322,7 @@ def _whole_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[Named
         [builder.gather(builder.select(child, names))],
         lambda frames, _: frames[0].select(exprs),
         schema=_schema_of(outputs),
-        spread=SINGLE,
+        partitioning=SINGLE,
         estimate=_ONE_ROW,
     )
 

@@ -9,16 +9,18 @@ from typing import TypeAlias
 
 import polars as pl
 
-from cudf_polars.lower.context import Context, is_row_pipeline, node_title
+from cudf_polars.lower.context import Context, Footers, node_title
 from cudf_polars.lower.estimates import FILTERED, row_width
 from cudf_polars.lower.footers import FooterError, RowGroup
+from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED
 from cudf_polars.lower.physical import Estimate, Stream
-from cudf_polars.lower.shares import RowShare, cut_files, cut_rows, cut_together
-from cudf_polars.lower.spread import ARBITRARY, REPLICATED
-from cudf_polars.plan.nodes import DataFrameScan, Node, PythonScan, Scan, walk_nodes
+from cudf_polars.lower.shares import RowShare, split_as_one, split_files, split_rows
+from cudf_polars.plan.dag import Plan
+from cudf_polars.plan.nodes import DataFrameScan, Node, PythonScan, Scan
 from cudf_polars.plan.rebuild import rebuild_node, starts_with_columns, with_file_schema
 
 __all__ = [
+    "largest_table",
     "lower_frame_scan",
     "lower_python_scan",
     "lower_scan",
@@ -32,6 +34,8 @@ Groups: TypeAlias = Sequence[Sequence[RowGroup]]
 # Rows guessed for a file whose footer cannot be read, from its bytes.
 _COMPRESSION = 2.0
 _UNKNOWN_BYTES = 64e6
+_SMALL_FILES = 16e6
+"""Bytes of files whose footers tell nothing that would change a plan."""
 
 
 def lower_scan(ctx: Context, node: Node) -> Stream:
@@ -42,7 +46,7 @@ def lower_scan(ctx: Context, node: Node) -> Stream:
             groups = [ctx.footers(path) for path in node.paths]
         except FooterError:
             return _scan_by_file(ctx, node)
-        return _pipeline(ctx, node, cut_rows(groups, ctx.builder.settings.nranks, node.slice), groups)
+        return _pipeline(ctx, node, split_rows(groups, ctx.builder.settings.nranks, node.slice), groups)
     return _scan_by_file(ctx, node)
 
 
@@ -79,10 +83,11 @@ def _scan_by_file(ctx: Context, node: Scan) -> Stream:
     rows = sum(sizes) * _COMPRESSION / row_width(node.schema)
     one_rank = [node, *[None] * (ctx.builder.settings.nranks - 1)]
     if node.slice is not None or node.row_index is not None or len(node.paths) < 2:
-        # Positions in text files are known only by reading from the start: one rank reads, the next exchange spreads.
+        # Positions in text files are known only by reading from the start: one rank reads, and the next exchange
+        # distributes.
         return _parts(ctx, node, one_rank, rows)
     whole = with_file_schema(node)
-    shares = cut_files(sizes, ctx.builder.settings.nranks)
+    shares = split_files(sizes, ctx.builder.settings.nranks)
     parts = [_on_files(whole, s.files) if s.files else None for s in shares]
     if not all(starts_with_columns(part) for part in parts if part is not None):
         return _parts(ctx, node, one_rank, rows)
@@ -109,7 +114,7 @@ def _parts(ctx: Context, node: Scan, parts: Sequence[Scan | None], rows: float) 
         [],
         build,
         schema=node.schema,
-        spread=ARBITRARY,
+        partitioning=ARBITRARY,
         ordered=ctx.ordered(node),
         estimate=_estimate(node, rows),
     )
@@ -122,10 +127,8 @@ def _estimate(node: Scan, rows: float) -> Estimate:
 
 def read_everywhere(ctx: Context, node: Node) -> Stream | None:
     """Return ``node`` with all its rows on every rank, each reading the files itself; ``None`` if that is not cheap."""
-    if not is_row_pipeline(node):
-        return None
-    scans = [part for part in walk_nodes(node) if isinstance(part, Scan)]
-    if sum(_bytes_to_read(ctx, scan) for scan in scans) > ctx.builder.settings.read_everywhere_limit:
+    scan = ctx.properties.pipeline_scan(node)
+    if scan is None or _bytes_to_read(ctx, scan) > ctx.builder.settings.read_everywhere_limit:
         return None
     return _everywhere(ctx, node)
 
@@ -139,13 +142,13 @@ def sample_pipeline(ctx: Context, node: Node, rows: int) -> Stream | None:
     if found is None:
         return None
     scan, groups = found
-    shares = cut_rows(groups, ctx.builder.settings.nranks, scan.slice)
+    shares = split_rows(groups, ctx.builder.settings.nranks, scan.slice)
     heads = [replace(share, rows=min(share.rows, rows)) for share in shares]
     return _pipeline(ctx, node, heads, groups)
 
 
 def scan_in_sequence(ctx: Context, pipelines: Sequence[Node]) -> list[Stream] | None:
-    """Return row pipelines cut as one long table, so that in rank order the rows of the first come first.
+    """Return row pipelines split as one long table, so that in rank order the rows of the first come first.
 
     ``None`` unless each is a row pipeline over one scan of Parquet files.
     """
@@ -153,7 +156,7 @@ def scan_in_sequence(ctx: Context, pipelines: Sequence[Node]) -> list[Stream] | 
     tables = [item[1] for item in found if item is not None and item[0].slice is None]
     if len(tables) != len(pipelines):
         return None
-    shares = cut_together(tables, ctx.builder.settings.nranks)
+    shares = split_as_one(tables, ctx.builder.settings.nranks)
     return [
         _pipeline(ctx, node, parts, groups)
         for node, parts, groups in zip(pipelines, shares, tables, strict=True)
@@ -162,10 +165,8 @@ def scan_in_sequence(ctx: Context, pipelines: Sequence[Node]) -> list[Stream] | 
 
 def _pipeline_groups(ctx: Context, node: Node) -> tuple[Scan, Groups] | None:
     """Return the Parquet scan that a row pipeline starts from, with the row groups of its files."""
-    if not is_row_pipeline(node):
-        return None
-    (scan,) = (part for part in walk_nodes(node) if isinstance(part, Scan))
-    if scan.kind != "parquet":
+    scan = ctx.properties.pipeline_scan(node)
+    if scan is None or scan.kind != "parquet":
         return None
     try:
         return scan, [ctx.footers(path) for path in scan.paths]
@@ -191,7 +192,7 @@ def _everywhere(ctx: Context, node: Node) -> Stream:
             [],
             lambda frames, _: rebuild_node(node, []),
             schema=node.schema,
-            spread=REPLICATED,
+            partitioning=REPLICATED,
             ordered=True,
             estimate=_estimate(node, _bytes_to_read(ctx, node) / row_width(node.schema)),
         )
@@ -207,6 +208,22 @@ def _bytes_to_read(ctx: Context, node: Scan) -> float:
     return sum(_file_sizes(node)) * _COMPRESSION
 
 
+def largest_table(plan: Plan, footers: Footers) -> float:
+    """Return the bytes of memory that the used columns of the largest table in files take, as far as one can know."""
+    return max((_table_bytes(node, footers) for node in plan.nodes if isinstance(node, Scan)), default=0.0)
+
+
+def _table_bytes(node: Scan, footers: Footers) -> float:
+    sizes = sum(_file_sizes(node)) * _COMPRESSION
+    if node.kind != "parquet" or sizes < _SMALL_FILES:
+        return sizes
+    try:
+        rows = sum(group.rows for path in node.paths for group in footers(path))
+    except FooterError:
+        return sizes
+    return rows * row_width(node.schema)
+
+
 def lower_frame_scan(ctx: Context, node: Node) -> Stream:
     """Take each rank's own frame as its part."""
     assert isinstance(node, DataFrameScan)
@@ -215,14 +232,14 @@ def lower_frame_scan(ctx: Context, node: Node) -> Stream:
         [],
         lambda frames, _: rebuild_node(node, []),
         schema=node.schema,
-        spread=ARBITRARY,
+        partitioning=ARBITRARY,
         ordered=ctx.ordered(node),
-        estimate=ctx.frame_sizes.get(id(node), Estimate(0.0, 0.0)),
+        estimate=ctx.properties.frame_size(node),
     )
 
 
 def lower_python_scan(ctx: Context, node: Node) -> Stream:
-    """Let rank 0 read a source that cannot be cut; the next exchange spreads it."""
+    """Let rank 0 read a source that cannot be split; the next exchange distributes it."""
     assert isinstance(node, PythonScan)
 
     def build(_: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
@@ -233,7 +250,7 @@ def lower_python_scan(ctx: Context, node: Node) -> Stream:
         [],
         build,
         schema=node.schema,
-        spread=ARBITRARY,
+        partitioning=ARBITRARY,
         ordered=ctx.ordered(node),
         estimate=Estimate(_UNKNOWN_BYTES / row_width(node.schema), _UNKNOWN_BYTES),
     )

@@ -1,4 +1,4 @@
-"""Cuts the files of a scan into one contiguous share per rank, so that rank order is file order."""
+"""Splits the files of a scan into one contiguous share per rank, so that rank order is file order."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from cudf_polars.lower.footers import RowGroup
 
-__all__ = ["FileShare", "RowShare", "cut_files", "cut_rows", "cut_together"]
+__all__ = ["FileShare", "RowShare", "split_as_one", "split_files", "split_rows"]
 
-# A cut moves to a row group's edge when that changes a rank's share by no more than this part of it: a row group
+# A boundary moves to a row group's edge when that changes a rank's share by no more than this part of it: a row group
 # that two ranks read is decompressed twice.
 _SNAP = 0.15
 
@@ -43,12 +43,12 @@ class FileShare:
     files: range
 
 
-def cut_rows(
+def split_rows(
     files: Sequence[Sequence[RowGroup]],
     nranks: int,
     window: tuple[int, int | None] | None = None,
 ) -> list[RowShare]:
-    """Cut Parquet files into ``nranks`` contiguous shares of about equal bytes.
+    """Split Parquet files into ``nranks`` contiguous shares of about equal bytes.
 
     Parameters
     ----------
@@ -67,20 +67,20 @@ def cut_rows(
         at += group.rows
         if last > first:
             pieces.append((first, last - first, group.nbytes * (last - first) / group.rows))
-    cuts = [low, *(_cut(pieces, part, nranks) for part in range(1, nranks)), high]
-    cuts = list(itertools.accumulate(cuts, max))
-    return [_share(starts, first, last) for first, last in itertools.pairwise(cuts)]
+    bounds = [low, *(_boundary(pieces, part, nranks) for part in range(1, nranks)), high]
+    bounds = list(itertools.accumulate(bounds, max))
+    return [_share(starts, first, last) for first, last in itertools.pairwise(bounds)]
 
 
-def cut_together(tables: Sequence[Sequence[Sequence[RowGroup]]], nranks: int) -> list[list[RowShare]]:
-    """Cut several tables, one after the other, as if they were one; return each table's shares."""
-    shares = cut_rows([file for table in tables for file in table], nranks)
+def split_as_one(tables: Sequence[Sequence[Sequence[RowGroup]]], nranks: int) -> list[list[RowShare]]:
+    """Split several tables, one after the other, as if they were one; return each table's shares."""
+    shares = split_rows([file for table in tables for file in table], nranks)
     ends = list(itertools.accumulate((share.rows for share in shares), initial=0))
     result, before = [], 0
     for table in tables:
         starts = list(itertools.accumulate((sum(g.rows for g in groups) for groups in table), initial=0))
-        cuts = [min(max(end - before, 0), starts[-1]) for end in ends]
-        result.append([_share(starts, first, last) for first, last in itertools.pairwise(cuts)])
+        bounds = [min(max(end - before, 0), starts[-1]) for end in ends]
+        result.append([_share(starts, first, last) for first, last in itertools.pairwise(bounds)])
         before += starts[-1]
     return result
 
@@ -95,7 +95,7 @@ def _resolve(window: tuple[int, int | None] | None, total: int) -> tuple[int, in
     return start, min(max(stop, start), total)
 
 
-def _cut(pieces: Sequence[tuple[int, int, float]], part: int, parts: int) -> int:
+def _boundary(pieces: Sequence[tuple[int, int, float]], part: int, parts: int) -> int:
     """Return the row before which the first ``part`` of ``parts`` equal shares of ``pieces`` ends."""
     if not pieces:
         return 0
@@ -123,8 +123,8 @@ def _share(starts: Sequence[int], first: int, last: int) -> RowShare:
     return RowShare(range(begin, end), first - starts[begin], last - first, starts[begin])
 
 
-def cut_files(sizes: Sequence[int], nranks: int) -> list[FileShare]:
-    """Cut whole files of ``sizes`` bytes into ``nranks`` contiguous shares of about equal bytes."""
+def split_files(sizes: Sequence[int], nranks: int) -> list[FileShare]:
+    """Split whole files of ``sizes`` bytes into ``nranks`` contiguous shares of about equal bytes."""
     total = sum(sizes)
     counts = [0] * nranks
     before = 0

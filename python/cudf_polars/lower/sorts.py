@@ -10,7 +10,6 @@ from cudf_polars.lower.context import Context
 from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.physical import Estimate, SortKey, Stream
 from cudf_polars.lower.ranges import is_comparable
-from cudf_polars.lower.rows import slice_stream
 from cudf_polars.plan.nodes import Node, Sort
 from cudf_polars.plan.properties import is_elementwise
 
@@ -30,7 +29,7 @@ def lower_sort(ctx: Context, node: Node) -> Stream:
         if offset >= 0 and offset + length <= ctx.builder.settings.head_limit:
             return _head(ctx, node, child, offset + length)
         whole = _sort(ctx, replace(node, slice=None), child)
-        return slice_stream(ctx, whole, offset, length)
+        return ctx.builder.slice(whole, node.slice)
     return _sort(ctx, node, child)
 
 

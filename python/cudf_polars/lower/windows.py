@@ -8,9 +8,9 @@ import polars as pl
 
 from cudf_polars.lower.aggregates import ORDER
 from cudf_polars.lower.context import Context
+from cudf_polars.lower.partitioning import project
 from cudf_polars.lower.physical import Stream
 from cudf_polars.lower.shape import is_rowwise_step, renames, windows
-from cudf_polars.lower.spread import project
 from cudf_polars.plan.expressions import Column, Expr, NamedExpr, Window
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import depends_on_order, is_elementwise
@@ -38,25 +38,27 @@ def lower_windows(ctx: Context, node: Select | HStack | Filter, child: Stream) -
     builder = ctx.builder
     kept = renames(node, node.child.schema)
     ordered = ctx.ordered(node)
-    if child.spread.collocates(keys):
-        spread = child.spread if not isinstance(node, Select) else project(child.spread, kept)
-        return ctx.apply(node, [child], spread=spread)
+    if child.partitioning.collocates(keys):
+        partitioning = (
+            child.partitioning if not isinstance(node, Select) else project(child.partitioning, kept)
+        )
+        return ctx.apply(node, [child], partitioning=partitioning)
     sensitive = any(depends_on_order(window) for window in found)
     if ordered or sensitive:
         child = builder.attach_order(child)
-    moved = builder.spread_by(child, keys, "windows")
+    moved = builder.gather_or_shuffle(child, keys, "windows")
     if ordered or sensitive:
         moved = builder.sort_locally(moved, [ORDER])
     if not ordered:
         if sensitive:
             moved = builder.select(moved, [name for name in moved.schema if name != ORDER])
-        return ctx.apply(node, [moved], spread=project(moved.spread, kept), ordered=False)
+        return ctx.apply(node, [moved], partitioning=project(moved.partitioning, kept), ordered=False)
     schema = {**node.schema, ORDER: pl.UInt64()}
     numbered: Select | HStack | Filter = replace(node, schema=schema)
     if isinstance(numbered, Select):
         position = NamedExpr(ORDER, Column(ORDER, dtype=pl.UInt64()))
         numbered = replace(numbered, exprs=(*numbered.exprs, position))
-    result = ctx.apply(numbered, [moved], spread=project(moved.spread, kept))
+    result = ctx.apply(numbered, [moved], partitioning=project(moved.partitioning, kept))
     return builder.restore_order(result, [ORDER])
 
 

@@ -9,11 +9,12 @@ of all of them, with what is known of each, is in :mod:`cudf_polars.plan.functio
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
+
+from cudf_polars.plan.tree import Tree
 
 __all__ = [
     "Agg",
@@ -79,61 +80,16 @@ class CastMode(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Expr:
+class Expr(Tree["Expr"]):
     """Base of all expressions.
 
     Attributes
     ----------
     dtype
-        Type of the result where Polars told it, else ``None``. No part of equality.
+        Type of the result if Polars shows it, else ``None``. Not compared by ``==``.
     """
 
-    _child_fields: ClassVar[tuple[str, ...]] = ()
-
     dtype: pl.DataType | None = field(default=None, kw_only=True, compare=False, repr=False)
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """Direct sub-expressions, in a fixed order."""
-        out: list[Expr] = []
-        for name in self._child_fields:
-            value = getattr(self, name)
-            if isinstance(value, Expr):
-                out.append(value)
-            elif value is not None:
-                out.extend(v.expr if isinstance(v, NamedExpr) else v for v in value)
-        return tuple(out)
-
-    def with_children(self, children: Sequence[Expr]) -> Self:
-        """Return this expression over other sub-expressions.
-
-        Parameters
-        ----------
-        children
-            As many as :attr:`children` has, in the same order.
-
-        Raises
-        ------
-        ValueError
-            When the number differs.
-        """
-        old = self.children
-        if len(old) != len(children):
-            raise ValueError(f"{type(self).__name__} has {len(old)} children, got {len(children)}")
-        if all(a is b for a, b in zip(old, children, strict=True)):
-            return self
-        pending = iter(children)
-        changes: dict[str, Any] = {}
-        for name in self._child_fields:
-            value = getattr(self, name)
-            if isinstance(value, Expr):
-                changes[name] = next(pending)
-            elif value is not None:
-                changes[name] = tuple(
-                    NamedExpr(v.name, next(pending)) if isinstance(v, NamedExpr) else next(pending)
-                    for v in value
-                )
-        return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +405,7 @@ class OpaqueSource:
     functions
         Digest of the Python functions in it; empty if there are none.
     process_local
-        The result says something only in the process that computed it: codes of categories.
+        The result has a meaning only in the process that computed it: codes of categories.
     """
 
     id: int

@@ -10,7 +10,7 @@ import enum
 import hashlib
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -18,37 +18,36 @@ import polars as pl
 
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
+from cudf_polars.plan.dag import Plan
+from cudf_polars.plan.functions import FUNCTIONS
 
 __all__ = ["dump", "dump_expr", "fingerprint", "first_difference"]
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
-def dump(plan: nodes.Plan) -> str:
+def dump(plan: Plan) -> str:
     """Return the plan as text, a node a line, inputs indented below; what is used twice is shown once."""
     lines: list[str] = []
-    numbers: dict[int, int] = {}
-    users: dict[int, int] = {}
-    for node in nodes.walk_nodes(plan.root):
-        for child in node.children:
-            users[id(child)] = users.get(id(child), 0) + 1
+    users = dict(zip(plan.nodes, plan.users, strict=True))
+    shown: dict[nodes.Node, int] = {}
     stack: list[tuple[nodes.Node, int]] = [(plan.root, 0)]
     while stack:
         node, depth = stack.pop()
         indent = "  " * depth
-        if id(node) in numbers:
-            lines.append(f"{indent}SAME AS #{numbers[id(node)]}")
+        if node in shown:
+            lines.append(f"{indent}SAME AS #{shown[node]}")
             continue
         mark = ""
-        if users.get(id(node), 0) > 1:
-            numbers[id(node)] = len(numbers) + 1
-            mark = f"#{numbers[id(node)]} "
+        if users[node] > 1:
+            shown[node] = len(shown) + 1
+            mark = f"#{shown[node]} "
         lines.append(indent + mark + _node(node))
         stack.extend((child, depth + 1) for child in reversed(node.children))
     return "\n".join(lines)
 
 
-def fingerprint(plan: nodes.Plan) -> bytes:
+def fingerprint(plan: Plan) -> bytes:
     """Return a hash of :func:`dump`: 16 bytes, equal on all ranks that run the same query."""
     return hashlib.blake2b(dump(plan).encode(), digest_size=16).digest()
 
@@ -123,6 +122,14 @@ def _series(series: pl.Series) -> str:
     return f"{series.dtype} of {len(series)} values ({digest})"
 
 
+_AGG_OPTIONS = {"std": "ddof", "var": "ddof", "implode": "maintain_order", "item": "allow_empty"}
+
+
+def _call(expr: ex.Function | ex.Agg, options: Iterable[tuple[str, Any]]) -> str:
+    inputs = [dump_expr(e) for e in expr.children]
+    return f"{expr.name}({', '.join([*inputs, *(f'{name}={_value(value)}' for name, value in options)])})"
+
+
 def dump_expr(expr: ex.Expr) -> str:
     """Return an expression as text."""
     match expr:
@@ -136,10 +143,10 @@ def dump_expr(expr: ex.Expr) -> str:
             inputs = ", ".join(dump_expr(e) for e in expr.inputs)
             functions = f" with functions {expr.source.functions}" if expr.source.functions else ""
             return f"opaque({expr.source.text!r} over {inputs}{functions})"
-        case ex.Function() | ex.Agg():
-            parts = [dump_expr(e) for e in expr.children]
-            options = expr.args if isinstance(expr, ex.Function) else expr.options
-            return f"{expr.name}({', '.join([*parts, *(_value(o) for o in options)])})"
+        case ex.Function():
+            return _call(expr, FUNCTIONS[expr.name].named_options(expr.args))
+        case ex.Agg():
+            return _call(expr, [(_AGG_OPTIONS[expr.name], option) for option in expr.options])
     parts = []
     for f in fields(expr):
         if f.name != "dtype":

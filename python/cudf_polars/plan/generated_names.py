@@ -8,7 +8,8 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from cudf_polars.plan import expressions as ex
-from cudf_polars.plan.nodes import Node, OpaqueNode, walk_nodes
+from cudf_polars.plan.dag import map_nodes, walk_nodes
+from cudf_polars.plan.nodes import Node, OpaqueNode
 
 __all__ = ["renumber", "renumber_text"]
 
@@ -16,15 +17,15 @@ _GENERATED = re.compile(r"_+POLARS_[A-Z_]+_(?:0x[0-9a-f]+|\d+)")
 
 
 def renumber_text(text: str) -> str:
-    """Return a text with such names numbered in the order in which they come up."""
+    """Return a text with such names numbered in the order in which they first occur."""
     numbers: dict[str, int] = {}
     return _GENERATED.sub(lambda found: f"_generated_{numbers.setdefault(found.group(), len(numbers))}", text)
 
 
 def renumber(root: Node) -> Node:
-    """Return the plan with such columns numbered in the order in which they come up.
+    """Return the plan with such columns numbered in the order in which they first occur.
 
-    A plan in which only Polars can run a part that has them stays as it is: that part knows them by Polars' names.
+    A plan in which only Polars can run a part that has them stays as it is: that part reads them under Polars' names.
     """
     names: dict[str, str] = {}
     all_nodes = list(walk_nodes(root))
@@ -38,11 +39,7 @@ def renumber(root: Node) -> Node:
         return root
     if any(name in child.schema for child in all_nodes for name in names.values()):
         return root
-    done: dict[int, Node] = {}
-    for node in all_nodes:
-        children = [done[id(child)] for child in node.children]
-        done[id(node)] = _renamed_node(node, names).with_children(children)
-    return done[id(root)]
+    return map_nodes(all_nodes, lambda _, new: _renamed_node(new, names))
 
 
 def _renamed_node(node: Node, names: Mapping[str, str]) -> Node:

@@ -1,19 +1,20 @@
 """Nodes of a typed plan: what the optimised Polars plan says, as frozen dataclasses.
 
 Nodes compare by identity. A subplan that the query uses twice is *one object* with two parents (Polars'
-``Cache`` nodes are resolved into that), so the plan is a DAG, and whoever walks it keeps a table by
-``id(node)`` or by node. Every node's ``schema`` holds its output columns in order.
+``Cache`` nodes are resolved into that), so the plan is a DAG (:mod:`cudf_polars.plan.dag`, where its nodes have
+numbers). Every node's ``schema`` holds its output columns in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import polars as pl
 
 from cudf_polars.plan.expressions import Expr, NamedExpr
+from cudf_polars.plan.tree import Tree
 
 __all__ = [
     "AsofOptions",
@@ -32,7 +33,6 @@ __all__ = [
     "MergeSorted",
     "Node",
     "OpaqueNode",
-    "Plan",
     "PythonScan",
     "RollingOptions",
     "RowIndex",
@@ -46,7 +46,6 @@ __all__ = [
     "Union",
     "Unnest",
     "Unpivot",
-    "walk_nodes",
 ]
 
 Schema = Mapping[str, pl.DataType]
@@ -54,7 +53,7 @@ Schema = Mapping[str, pl.DataType]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class Node(Tree["Node"]):
     """Base of all nodes.
 
     Attributes
@@ -67,35 +66,6 @@ class Node:
     _expr_fields: ClassVar[tuple[str, ...]] = ()
 
     schema: Schema = field(kw_only=True, repr=False)
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """Inputs, in order."""
-        out: list[Node] = []
-        for name in self._child_fields:
-            value = getattr(self, name)
-            out.extend((value,) if isinstance(value, Node) else value)
-        return tuple(out)
-
-    def with_children(self, children: Sequence[Node]) -> Self:
-        """Return this node over other inputs, which must have the columns that it needs.
-
-        Raises
-        ------
-        ValueError
-            When the number of inputs differs.
-        """
-        old = self.children
-        if len(old) != len(children):
-            raise ValueError(f"{type(self).__name__} has {len(old)} inputs, got {len(children)}")
-        if all(a is b for a, b in zip(old, children, strict=True)):
-            return self
-        pending = iter(children)
-        changes: dict[str, Any] = {}
-        for name in self._child_fields:
-            value = getattr(self, name)
-            changes[name] = next(pending) if isinstance(value, Node) else tuple(next(pending) for _ in value)
-        return replace(self, **changes)
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -138,7 +108,7 @@ class Scan(Node):
     hive_parts
         One row a file with the values of ``hive_columns``, or ``None``.
     file_sizes
-        Bytes of each file where Polars knows them.
+        Bytes of each file, if Polars shows them.
     """
 
     _child_fields = ()
@@ -547,36 +517,3 @@ class OpaqueNode(Node):
     build: Callable[[Sequence[pl.LazyFrame]], pl.LazyFrame] = field(repr=False)
     reason: str = ""
     digest: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """A query as Riverrun sees it.
-
-    Attributes
-    ----------
-    root
-        Its last node.
-    opaque
-        The expressions that only Polars can evaluate, by number.
-    notes
-        What could not be learnt of the query, in words, for ``explain``.
-    """
-
-    root: Node
-    opaque: Mapping[int, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-def walk_nodes(root: Node) -> Iterator[Node]:
-    """Yield every node below and including ``root`` once, inputs before their users."""
-    seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(root, False)]
-    while stack:
-        node, expanded = stack.pop()
-        if expanded:
-            yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((child, False) for child in reversed(node.children))

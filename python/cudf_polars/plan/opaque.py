@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import json
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from cudf_polars.plan.expressions import OpaqueSource
+from cudf_polars.plan.serialized import deserialize_expr, serialize_expr
 
-__all__ = ["deserialize_expr", "expression_over", "serialize_expr"]
-
-
-def serialize_expr(expr: pl.Expr) -> Any:
-    """Return Polars' JSON form of an expression, parsed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the format is tied to the Polars version, as our adapters are
-        return json.loads(expr.meta.serialize(format="json"))
-
-
-def deserialize_expr(form: Any) -> pl.Expr:
-    """Return the expression of a JSON form."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pl.Expr.deserialize(io.StringIO(json.dumps(form)), format="json")
+__all__ = ["expression_over"]
 
 
 def expression_over(source: OpaqueSource, inputs: Sequence[pl.Expr]) -> pl.Expr:

@@ -1,7 +1,8 @@
 """Placeholders: what stands in a query for the parts that Polars does not show, while the query is read.
 
-An expression's place is taken by a plugin function (``_placeholder.so``, from ``cpp/src/placeholder``), a
-source's by a Python source. Both survive Polars' optimiser and carry the number of the original.
+An expression's place is taken by a plugin function (``lib64/libcudf_polars_placeholder.so``, from
+``cpp/src/placeholder``), a source's by a Python source. Both survive Polars' optimiser and carry the number of the
+original.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 
 import polars as pl
 import polars._plr as plr
+
+import cudf_polars
 
 __all__ = [
     "ROWS",
@@ -34,6 +37,7 @@ __all__ = [
 
 LIBRARY_VARIABLE = "CUDF_POLARS_PLACEHOLDER"
 SYMBOL = "placeholder"
+_IN_PACKAGE = Path(cudf_polars.__file__).parent / "lib64" / "libcudf_polars_placeholder.so"
 
 
 ROWS = "__riverrun_rows"
@@ -60,7 +64,7 @@ def find_library() -> Path:
         When neither the package nor ``CUDF_POLARS_PLACEHOLDER`` has it.
     """
     named = os.environ.get(LIBRARY_VARIABLE)
-    path = Path(named) if named else Path(__file__).with_name("_placeholder.so")
+    path = Path(named) if named else _IN_PACKAGE
     if not path.is_file():
         raise PlaceholderUnavailable(
             f"the plugin {path} is missing: install the package with pip, or set {LIBRARY_VARIABLE} to the "
@@ -97,7 +101,7 @@ def placeholder_expr(
     library
         The plugin, from :func:`find_library`.
     number
-        What :mod:`~cudf_polars.plan.substitute` knows the original by.
+        Number of the original in :mod:`~cudf_polars.plan.substitute`.
     capsule
         Type of the result.
     inputs
@@ -129,7 +133,7 @@ class PlaceholderSource:
     Parameters
     ----------
     number
-        What :mod:`~cudf_polars.plan.substitute` knows the part by.
+        Number of the part in :mod:`~cudf_polars.plan.substitute`.
     """
 
     def __init__(self, number: int) -> None:

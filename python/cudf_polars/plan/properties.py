@@ -131,7 +131,7 @@ def _is_one_value(expr: ex.Expr) -> bool:
 
 
 def is_process_local(expr: ex.Expr) -> bool:
-    """Whether the result says something only in the process that computed it (codes of categories)."""
+    """Whether the result has a meaning only in the process that computed it (codes of categories)."""
     return any(
         (isinstance(e, ex.Function) and FUNCTIONS[e.name].process_local)
         or (isinstance(e, ex.Opaque) and e.source.process_local)
@@ -241,7 +241,7 @@ def _paired(exprs: Iterable[ex.Expr]) -> RowOrder:
     found = [order for order in map(row_order, exprs) if order is not RowOrder.SCALAR]
     if not found:
         return RowOrder.SCALAR
-    # rows of two subsets meet by their places, which are nobody's own
+    # rows of two subsets are paired by position, which depends on the order of the input
     if len(set(found)) > 1 or (found[0] is RowOrder.SUBSET and len(found) > 1):
         return RowOrder.DEPENDS
     return found[0]

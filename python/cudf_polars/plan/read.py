@@ -2,46 +2,43 @@
 
 Three ways, each for what the one before cannot do:
 
-1. Look at the optimised plan through Polars' views (:mod:`~cudf_polars.plan.adapter_v16`).
+1. Look at the optimised plan through Polars' views (:mod:`~cudf_polars.plan.polars16`).
 2. Replace what the views do not show by placeholders first (:mod:`~cudf_polars.plan.substitute`).
 3. Take the whole query as one opaque node (:mod:`~cudf_polars.plan.last_resort`).
 
-Whatever is returned can be rebuilt: every node was, over empty inputs, and gave the schema that Polars said.
+A plan that is returned can be rebuilt: every node was, over empty inputs, and gave the schema that Polars shows.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
-from cudf_polars.plan import adapter_v16, nodes
-from cudf_polars.plan.adapter_v16 import Unreadable
+from cudf_polars.plan import nodes, polars16
+from cudf_polars.plan.dag import Plan, walk_nodes
 from cudf_polars.plan.datasets import has_datasets
+from cudf_polars.plan.dsl_facts import DslFacts, find_dsl_facts
+from cudf_polars.plan.errors import Unreadable
 from cudf_polars.plan.generated_names import renumber
 from cudf_polars.plan.last_resort import frame_scans, opaque_query
-from cudf_polars.plan.opaque import deserialize_expr
 from cudf_polars.plan.optimized import look
 from cudf_polars.plan.placeholder import PlaceholderUnavailable, source_number
 from cudf_polars.plan.rebuild import CannotRebuild, rebuild_node, rebuild_scan
+from cudf_polars.plan.serialized import deserialize_plan, serialize_plan
 from cudf_polars.plan.slices import push_slices
-from cudf_polars.plan.substitute import (
-    CannotSubstitute,
-    Substitution,
-    deserialize_plan,
-    forms,
-    serialize_plan,
-)
+from cudf_polars.plan.substitute import CannotSubstitute, Substitution
 from cudf_polars.plan.tables import resolve_tables
 
 __all__ = ["UnsupportedPolarsError", "read_plan"]
 
-_ADAPTERS = {16: adapter_v16.Adapter}
+_ADAPTERS = {16: polars16.Adapter}
+"""What reads the views, by their major version."""
 _SUPPORTED = "polars>=2.1,<2.2"
 
 _SERIALIZE_LIMIT = 256 << 20
@@ -55,14 +52,12 @@ _LOOK_AT_FRAMES = ("join_order", "row_estimate", "slice_pushdown", "sort_collaps
 Under SPMD a data frame is one rank's part of a table, so what holds of it does not hold of the table.
 """
 
-_VALIDATIONS = {"OneToOne": "1:1", "OneToMany": "1:m", "ManyToOne": "m:1"}
-
 
 class UnsupportedPolarsError(ImportError):
     """The installed Polars has plan views that this version of the package does not know."""
 
 
-def read_plan(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags | None = None) -> nodes.Plan:
+def read_plan(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags | None = None) -> Plan:
     """Read the plan that Polars makes of a query.
 
     Parameters
@@ -86,15 +81,6 @@ def read_plan(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags | None = None) -
     """
     flags = (pl.QueryOptFlags() if optimizations is None else optimizations)._pyoptflags
     return _Reader(lf, flags).read()
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What the views leave out of a query and its serialised form tells."""
-
-    null_on_oob: bool | None
-    validations: Mapping[tuple[str, ...], str | None]
-    notes: tuple[str, ...] = ()
 
 
 class _Reader:
@@ -136,13 +122,13 @@ class _Reader:
         tables = resolve_tables(form)
         self._lf, self._tables_left = tables.lf, not tables.complete
 
-    def read(self) -> nodes.Plan:
+    def read(self) -> Plan:
         if self._unresolved:
             return self._whole(self._unresolved)
         reasons: list[str] = []
         for flags in () if self._tables_left else (self._flags, self._plain):
             try:
-                return self._plan(_view(self._lf, flags, self._facts_if_needed))
+                return self._plan(_view(self._lf, flags, self._dsl_facts_if_needed))
             except (Unreadable, CannotRebuild, RecursionError) as e:
                 reasons.append(str(e))
         try:
@@ -153,10 +139,10 @@ class _Reader:
             reasons.append(f"{type(e).__name__}: {str(e).splitlines()[0][:200]}")
         return self._whole("; ".join(dict.fromkeys(reasons)))
 
-    def _whole(self, reason: str) -> nodes.Plan:
-        return nodes.Plan(opaque_query(self._lf, self._flags, reason), notes=(reason,))
+    def _whole(self, reason: str) -> Plan:
+        return Plan(opaque_query(self._lf, self._flags, reason), notes=(reason,))
 
-    def _plan(self, root: nodes.Node, substitution: Substitution | None = None) -> nodes.Plan:
+    def _plan(self, root: nodes.Node, substitution: Substitution | None = None) -> Plan:
         wanted = self._lf.collect_schema()
         if not isinstance(root, nodes.Sink) and list(root.schema.items()) != list(wanted.items()):
             raise Unreadable(
@@ -165,36 +151,36 @@ class _Reader:
         root = renumber(root)
         if self._has_frames:
             root = push_slices(root)
-        notes = self.__dict__["_facts"].notes if "_facts" in self.__dict__ else ()
-        return nodes.Plan(root, {} if substitution is None else dict(substitution.expressions), notes)
+        notes = self.__dict__["_dsl_facts"].notes if "_dsl_facts" in self.__dict__ else ()
+        return Plan(root, {} if substitution is None else dict(substitution.expressions), notes)
 
     # --- what the views leave out ----------------------------------------------------------------------
 
-    def _facts_if_needed(self) -> _Facts:
-        return self._facts
+    def _dsl_facts_if_needed(self) -> DslFacts:
+        return self._dsl_facts
 
     @cached_property
-    def _facts(self) -> _Facts:
+    def _dsl_facts(self) -> DslFacts:
         size = look(self._lf, self._flags, _frame_bytes)
         if size > _SERIALIZE_LIMIT:
             note = "large data frames: 'validate' of joins and 'null_on_oob' of gathers are not looked up"
-            return _Facts(False, {}, (note,))
+            return DslFacts(False, {}, (note,))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 binary = self._lf.serialize()
         except Exception as e:  # whatever the pickling of the user's functions raises
             note = f"not serialisable ({type(e).__name__}): 'validate' and 'null_on_oob' are not known"
-            return _Facts(False, {}, (note,))
+            return DslFacts(False, {}, (note,))
         if re.search(rb"OneToOne|OneToMany|ManyToOne|null_on_oob\xc3", binary) is None:
-            return _Facts(False, {})
+            return DslFacts(False, {})
         if len(binary) > _SUBSTITUTE_LIMIT:
             raise Unreadable("options of joins or gathers in a query with large data frames")
-        return _facts_of(serialize_plan(self._lf))
+        return find_dsl_facts(serialize_plan(self._lf))
 
     # --- placeholders ----------------------------------------------------------------------
 
-    def _substituted(self) -> nodes.Plan:
+    def _substituted(self) -> Plan:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -210,9 +196,9 @@ class _Reader:
 
     def _read(self, lf: pl.LazyFrame, substitution: Substitution) -> nodes.Node:
         try:
-            return _view(lf, self._flags, self._facts_if_needed, substitution)
+            return _view(lf, self._flags, self._dsl_facts_if_needed, substitution)
         except (Unreadable, CannotRebuild):
-            return _view(lf, self._plain, self._facts_if_needed, substitution)
+            return _view(lf, self._plain, self._dsl_facts_if_needed, substitution)
 
     def _is_readable(self, lf: pl.LazyFrame, substitution: Substitution) -> bool:
         try:
@@ -232,17 +218,22 @@ _DESERIALIZE_ERRORS = (
 )
 
 
-def _view(lf: pl.LazyFrame, flags: Any, facts: Any, substitution: Substitution | None = None) -> nodes.Node:
+def _view(
+    lf: pl.LazyFrame, flags: Any, dsl_facts: Callable[[], DslFacts], substitution: Substitution | None = None
+) -> nodes.Node:
     """Look at a query through the views, and check that it can be rebuilt."""
 
     def exact_times() -> bool:
         return _times_are_exact(lf._ldf.with_optimizations(flags).describe_optimized_plan())
 
-    return look(lf, flags, lambda traverser: _read_view(traverser, facts, exact_times, substitution))
+    return look(lf, flags, lambda traverser: _read_view(traverser, dsl_facts, exact_times, substitution))
 
 
 def _read_view(
-    traverser: Any, facts: Any, exact_times: Callable[[], bool], substitution: Substitution | None
+    traverser: Any,
+    dsl_facts: Callable[[], DslFacts],
+    exact_times: Callable[[], bool],
+    substitution: Substitution | None,
 ) -> nodes.Node:
     version = traverser.version()
     adapter = _ADAPTERS.get(version[0])
@@ -253,11 +244,12 @@ def _read_view(
         )
     reader = adapter(
         traverser,
-        facts=facts,
+        dsl_facts=dsl_facts,
         exact_times=exact_times,
         opaque_expressions={} if substitution is None else substitution.expressions,
         opaque_nodes={} if substitution is None else substitution.nodes,
         placeholder_of=source_number,
+        of_one_column=_of_one_column,
     )
     try:
         root = reader.read()
@@ -275,7 +267,7 @@ def _read_view(
 
 def _verify(root: nodes.Node) -> None:
     """Check that each node, rebuilt over empty inputs, has the schema that Polars gave it."""
-    for node in nodes.walk_nodes(root):
+    for node in walk_nodes(root):
         if isinstance(node, nodes.OpaqueNode):
             continue  # it is the original
         try:
@@ -296,26 +288,29 @@ def _frame_bytes(traverser: Any) -> int:
     return sum(int(frame.estimated_size()) for _, frame in frame_scans(traverser))
 
 
-def _facts_of(form: Any) -> _Facts:
-    out_of_bounds = {bool(g.get("null_on_oob")) for g in forms(form, "Gather") if "idx" in g}
-    validations: dict[tuple[str, ...], str | None] = {}
-    for join in forms(form, "Join"):
-        if "Equi" not in join["condition"]:
-            continue
-        equi = join["condition"]["Equi"]
-        left, right = ([_output_name(e) for e in equi[side]] for side in ("left_on", "right_on"))
-        how = _VALIDATIONS.get(join["options"]["args"]["validation"], "m:m")
-        key = (*left, *right)
-        if validations.setdefault(key, how) != how:
-            validations[key] = None  # the views do not tell these joins apart
-    return _Facts(
-        null_on_oob=None if len(out_of_bounds) > 1 else out_of_bounds == {True},
-        validations=validations,
-    )
+_COLUMN_BYTES = {
+    pl.Boolean: 0,
+    pl.Int8: 1,
+    pl.UInt8: 1,
+    pl.Int16: 2,
+    pl.UInt16: 2,
+    pl.Int32: 4,
+    pl.UInt32: 4,
+    pl.Date: 4,
+}
 
 
-def _output_name(form: Any) -> str:
-    return str(deserialize_expr(form).meta.output_name(raise_if_undetermined=False))
+def _of_one_column(scan: nodes.Scan) -> nodes.Node:
+    """Give a scan of which only the number of rows is asked the column that is cheapest to read."""
+    found = rebuild_scan(scan, project=False).collect_schema()
+
+    def cost(name: str) -> int:
+        return _COLUMN_BYTES.get(found[name].base_type(), 8 if found[name].is_numeric() else 16)
+
+    names = sorted(found, key=cost)
+    if not names:
+        raise Unreadable("a file without columns")
+    return replace(scan, schema={names[0]: found[names[0]]})
 
 
 def _times_are_exact(text: str) -> bool:

@@ -524,20 +524,20 @@ def to_lazyframe(
     resolve
         Called with each node from the root down; a frame that it returns takes the node's place.
     """
-    done: dict[int, pl.LazyFrame] = {}
+    done: dict[nodes.Node, pl.LazyFrame] = {}
     # an explicit stack: plans of thousands of nodes (long unions, generated queries) are deeper than Python's
     stack: list[tuple[nodes.Node, bool]] = [(root, False)]
     while stack:
         node, ready = stack.pop()
-        if id(node) in done:
+        if node in done:
             continue
         if ready:
-            done[id(node)] = rebuild_node(node, [done[id(c)] for c in node.children])
+            done[node] = rebuild_node(node, [done[c] for c in node.children])
             continue
         replaced = resolve(node)
         if replaced is not None:
-            done[id(node)] = replaced
+            done[node] = replaced
             continue
         stack.append((node, True))
         stack.extend((c, False) for c in reversed(node.children))
-    return done[id(root)]
+    return done[root]

@@ -5,37 +5,37 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from cudf_polars.plan.nodes import HStack, Node, Scan, Select, SimpleProjection, Slice, Sort, walk_nodes
+from cudf_polars.plan.dag import map_nodes, walk_nodes
+from cudf_polars.plan.nodes import HStack, Node, Scan, Select, SimpleProjection, Slice, Sort
 from cudf_polars.plan.properties import is_elementwise, is_scalar
 
 __all__ = ["push_slices"]
 
 
 def push_slices(root: Node) -> Node:
-    """Return the plan with slices below the row-wise steps, and inside the sorts and scans, that they cut.
+    """Return the plan with slices below the row-wise steps, and inside the sorts and scans, that they apply to.
 
     Polars does this itself, except in queries over data frames (see :mod:`cudf_polars.plan.read`): there it would
-    slice the frames as well. It saves more than time: a step that fails on a row that is cut off must not see it.
+    slice the frames as well. It saves more than time: a step that fails on a row outside the slice must not see it.
     Nodes that several others read stay as they are.
     """
-    users: Counter[int] = Counter()
-    for node in walk_nodes(root):
-        users.update(id(child) for child in node.children)
-    done: dict[int, Node] = {}
-    shared: set[int] = set()
-    for node in walk_nodes(root):
-        new = node.with_children([done[id(child)] for child in node.children])
+    all_nodes = list(walk_nodes(root))
+    users = Counter(child for node in all_nodes for child in node.children)
+    shared: set[Node] = set()
+
+    def push(node: Node, new: Node) -> Node:
         if isinstance(new, Slice):
             new = _pushed(new, shared)
-        done[id(node)] = new
-        if users[id(node)] > 1:
-            shared.add(id(new))
-    return done[id(root)]
+        if users[node] > 1:
+            shared.add(new)
+        return new
+
+    return map_nodes(all_nodes, push)
 
 
-def _pushed(node: Slice, shared: set[int]) -> Node:
+def _pushed(node: Slice, shared: set[Node]) -> Node:
     child, rows = node.child, (node.offset, node.length)
-    if id(child) in shared:
+    if child in shared:
         return node
     match child:
         case Sort(slice=None) | Scan(slice=None, predicate=None):
@@ -47,7 +47,7 @@ def _pushed(node: Slice, shared: set[int]) -> Node:
                 and isinstance(below, Slice)
                 and below.child is child.child
             ):
-                return node  # rows are cut when they have their fewest columns
+                return node  # rows are sliced when they have their fewest columns
             return replace(child, child=below)
     return node
 

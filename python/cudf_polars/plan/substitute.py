@@ -9,19 +9,16 @@ inputs being read as plans of their own. What was replaced is kept, and put back
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from cudf_polars.plan import nodes
-from cudf_polars.plan.datasets import is_dataset, scan_name, versions_pinned
+from cudf_polars.plan.datasets import is_dataset, scan_name
 from cudf_polars.plan.expressions import OpaqueSource
-from cudf_polars.plan.opaque import deserialize_expr, serialize_expr
 from cudf_polars.plan.placeholder import (
     TypeCapsule,
     find_library,
@@ -29,9 +26,17 @@ from cudf_polars.plan.placeholder import (
     placeholder_expr,
     placeholder_scan,
 )
+from cudf_polars.plan.serialized import (
+    deserialize_expr,
+    deserialize_plan,
+    forms,
+    kind_of,
+    serialize_expr,
+    serialize_plan,
+)
 from cudf_polars.plan.user_functions import describe_functions
 
-__all__ = ["CannotSubstitute", "Substitution", "deserialize_plan", "forms", "serialize_plan"]
+__all__ = ["CannotSubstitute", "Substitution"]
 
 # Raised by Polars' planner for expressions that have no meaning by themselves (a list's element, a field).
 _INVALID = (
@@ -49,41 +54,6 @@ class CannotSubstitute(Exception):
 
 class _WithoutColumns(CannotSubstitute):
     """A constant that cannot be read: a plugin call needs an input."""
-
-
-def serialize_plan(lf: pl.LazyFrame) -> Any:
-    """Return the parsed JSON form of a query."""
-    with warnings.catch_warnings(), versions_pinned():
-        warnings.simplefilter("ignore")
-        return json.loads(lf.serialize(format="json"))
-
-
-def deserialize_plan(form: Any) -> pl.LazyFrame:
-    """Return the query of a JSON form."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pl.LazyFrame.deserialize(io.StringIO(json.dumps(form)), format="json")
-
-
-def forms(form: Any, kind: str) -> Iterator[Any]:
-    """Yield the contents of every ``{kind: contents}`` anywhere in a JSON form."""
-    stack = [form]
-    while stack:
-        f = stack.pop()
-        if isinstance(f, dict):
-            if len(f) == 1 and kind in f:
-                yield f[kind]
-            stack.extend(f.values())
-        elif isinstance(f, list) and f and not isinstance(f[0], int):  # bytes are lists of integers
-            stack.extend(f)
-
-
-def _kind(form: Any) -> str:
-    if isinstance(form, str):
-        return form
-    if isinstance(form, dict) and len(form) == 1:
-        return str(next(iter(form)))
-    return ""
 
 
 # Where the sub-expressions of an expression are; "*" marks a list.
@@ -188,7 +158,7 @@ class Substitution:
 
     def _node(self, form: Any) -> tuple[Any, pl.Schema]:
         """Return a plan node with placeholders, and its schema."""
-        kind = _kind(form)
+        kind = kind_of(form)
         if not isinstance(form, dict) or not kind:
             raise CannotSubstitute("an unknown form of query")
         value = form[kind]
@@ -229,7 +199,7 @@ class Substitution:
         known = self._known_nodes.get(key)
         if known is not None:
             return known  # type: ignore[no-any-return]
-        kind = _kind(form)
+        kind = kind_of(form)
         number = len(self.nodes)
         self.nodes[number] = _RESERVED
         children = tuple(self._read(deserialize_plan(i), self) for i in inputs)
@@ -426,14 +396,14 @@ def _stub(schema: pl.Schema) -> Any:
 
 def _name(kind: str, value: Any) -> str:
     if kind == "MapFunction":
-        function = _kind(value.get("function"))
+        function = kind_of(value.get("function"))
         return "map_batches" if function == "OpaquePython" else function
     if kind == "GroupBy":
         return "map_groups" if value.get("apply") else "group_by"
     if is_dataset({kind: value}):
         return scan_name({kind: value})
     if kind == "Scan":
-        return f"scan_{_kind(value['scan_type']).lower()}"
+        return f"scan_{kind_of(value['scan_type']).lower()}"
     return re.sub(r"(?<!^)(?=[A-Z][a-z])", "_", kind).lower()
 
 
@@ -441,7 +411,7 @@ def _reason(form: Any) -> str:
     """Say why a node is left to Polars."""
     if is_dataset(form):
         return "only Polars itself reads this table exactly"
-    cloud = form["Scan"]["unified_scan_args"]["cloud_options"] if _kind(form) == "Scan" else None
+    cloud = form["Scan"]["unified_scan_args"]["cloud_options"] if kind_of(form) == "Scan" else None
     if cloud and (cloud.get("config") is not None or cloud.get("credential_provider") is not None):
         return "its files need credentials"
     return "Polars does not show it"
@@ -449,7 +419,7 @@ def _reason(form: Any) -> str:
 
 def _ipc_scan(form: Any, schema: pl.Schema) -> nodes.Scan | None:
     """Return a scan of Arrow IPC files that are named one by one, when its options can be given again."""
-    if _kind(form) != "Scan" or _kind(form["Scan"]["scan_type"]) != "Ipc":
+    if kind_of(form) != "Scan" or kind_of(form["Scan"]["scan_type"]) != "Ipc":
         return None
     value = form["Scan"]
     args, sources = value["unified_scan_args"], value["sources"]
@@ -504,7 +474,7 @@ def _chosen(form: Any, names: Iterator[str]) -> Any:
 def _is_process_local(form: Any) -> bool:
     """Whether an expression reads or gives codes of categories."""
     functions = [value.get("function") for value in forms(form, "Function")]
-    of_categories = [_kind(f["Categorical"]) for f in functions if _kind(f) == "Categorical"]
+    of_categories = [kind_of(f["Categorical"]) for f in functions if kind_of(f) == "Categorical"]
     return "ToPhysical" in functions or "Physical" in of_categories or "To" in of_categories
 
 
@@ -516,7 +486,7 @@ def traits(form: Any) -> tuple[bool, bool, bool]:
     tuple
         elementwise, scalar, length preserving: see :class:`~cudf_polars.plan.expressions.OpaqueSource`.
     """
-    kind = _kind(form)
+    kind = kind_of(form)
     if kind in ("Column", "Field", "Element"):
         return True, False, True
     if kind == "Len":
@@ -541,7 +511,7 @@ def traits(form: Any) -> tuple[bool, bool, bool]:
         fields = [traits(e) for e in value["evaluation"]]
         return all_elementwise and all(e for e, _, _ in fields), all_scalar, all_preserving
     if kind == "Over":
-        return False, False, _kind(value["mapping"]) != "Explode"
+        return False, False, kind_of(value["mapping"]) != "Explode"
     if kind == "AnonymousFunction":
         flags = value["options"]["flags"]
         elementwise = "ROW_SEPARABLE" in flags and "LENGTH_PRESERVING" in flags

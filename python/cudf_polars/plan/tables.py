@@ -15,7 +15,7 @@ import polars as pl
 
 from cudf_polars.plan.datasets import dataset_of, is_dataset
 from cudf_polars.plan.iceberg_table import native_scan
-from cudf_polars.plan.substitute import deserialize_plan, serialize_plan
+from cudf_polars.plan.serialized import deserialize_plan, serialize_plan
 
 __all__ = ["Tables", "resolve_tables"]
 

@@ -1,8 +1,8 @@
 """A text of the user's Python functions in a query, so that ranks notice when theirs differ.
 
-Polars prints a function as its address. Here it is told by its code and its constants, and those of the functions that
-it holds. The values that it takes from around it do not count (its rank may well be among them), nor do the file and
-the line in which it stands.
+Polars prints a function as its address. Here it is identified by its code and its constants, and those of the
+functions that it holds. Values that it captures are left out (the rank may be among them), as are the file and the
+line in which it stands.
 """
 
 from __future__ import annotations

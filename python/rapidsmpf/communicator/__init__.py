@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib.util
 
+from rapidsmpf.communicator.communicator import Communicator
+
 COMMUNICATORS: tuple[str, ...] = tuple(
     name
     for name, needs in (
@@ -18,4 +20,4 @@ COMMUNICATORS: tuple[str, ...] = tuple(
 )
 """The backends that can be used here: ``mpi`` when Riverrun was built where an MPI is, and mpi4py is installed."""
 
-__all__ = ["COMMUNICATORS"]
+__all__ = ["COMMUNICATORS", "Communicator"]

@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from rapidsmpf.communicator.communicator import Communicator
 from rapidsmpf.config import Options, get_environment_variables
+from rapidsmpf.given_options import environment_texts, given_texts
 from rapidsmpf.memory.buffer_resource import BufferResource
 from rapidsmpf.memory.spill_collection import SpillCollection
 from rapidsmpf.shuffler import Shuffler
@@ -224,8 +225,17 @@ def memory_domain() -> tuple[str, ...]:
 
 
 def with_environment(options: Options) -> Options:
-    """Return options that the environment's variables fill."""
-    filled = Options(options.get_strings())
+    """Return options that the environment's variables fill.
+
+    Raises
+    ------
+    TypeError
+        If an option is almost one that exists.
+    ValueError
+        If a value cannot be used.
+    """
+    filled = Options(given_texts(options, "given in options"))
+    environment_texts()  # checks them
     filled.insert_if_absent(get_environment_variables())
     return filled
 

@@ -20,6 +20,7 @@ import distributed
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from rapidsmpf.communicator import ucxx
 from rapidsmpf.config import Options
+from rapidsmpf.given_options import given_texts, warn_of_those_without_effect
 from rapidsmpf.integrations.core import (
     ShuffleNames,
     ShufflerIntegration,
@@ -273,7 +274,16 @@ def bootstrap_dask_cluster(client: Client, *, options: Options | None = None) ->
         If the cluster has no workers.
     TimeoutError
         If a worker does not come.
+    ValueError
+        If an option has a value that cannot be used.
+
+    Warns
+    -----
+    OptionWithoutEffectWarning
+        Once for each option that is set and has no effect in this version.
     """
+    given = {} if options is None else given_texts(options, "given in options")
+    warn_of_those_without_effect(given, lambda _: "given in options", stacklevel=2)
     calls = WorkerCalls(client)
     client.register_plugin(_RanksOfCluster(), name=_PLUGIN)
     with distributed.Lock("rapidsmpf-bootstrap", scheduler_rpc=client.scheduler, loop=client.loop):
@@ -285,7 +295,7 @@ def bootstrap_dask_cluster(client: Client, *, options: Options | None = None) ->
             )
         if sorted(client.run_on_scheduler(_members)) != addresses:
             client.run_on_scheduler(_set_members, [])
-            members = _connect(calls, addresses, {} if options is None else options.get_strings())
+            members = _connect(calls, addresses, given)
             client.run_on_scheduler(_set_members, members)
 
 

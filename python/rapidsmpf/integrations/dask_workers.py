@@ -17,7 +17,7 @@ try:
     import distributed
     from distributed.comm import CommClosedError
 except ImportError as error:
-    raise ImportError("this needs Dask: pip install 'riverrun[dask]', or dask and distributed") from error
+    raise ImportError("this needs Dask: pip install dask distributed") from error
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rapidsmpf.communicator import ucxx
-from rapidsmpf.config import Options, get_environment_variables
-from rapidsmpf.integrations.core import memory_domain
+from rapidsmpf.config import Options
+from rapidsmpf.integrations.core import memory_domain, with_environment
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
 
 try:
     import ray
 except ImportError as error:
-    raise ImportError("this needs Ray: pip install 'riverrun[ray]', or ray") from error
+    raise ImportError("this needs Ray: pip install ray") from error
 
 if TYPE_CHECKING:
     from rapidsmpf.communicator.communicator import Communicator
@@ -102,7 +102,7 @@ class RapidsMPFActor:
     def _connect(self, root: bytes | None) -> Communicator:
         if self._comm is not None:
             raise RuntimeError("this actor is connected already")
-        options = Options(get_environment_variables())
+        options = with_environment(Options())
         if self._one_host:
             options.insert_if_absent({"ucxx_reach": "one-host"})
         # Ranks on other hosts notice the end of this one by a connection to this address.

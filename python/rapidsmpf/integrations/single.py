@@ -8,6 +8,7 @@ from typing import Any
 
 from rapidsmpf.communicator import single
 from rapidsmpf.config import Options
+from rapidsmpf.given_options import given_texts, warn_of_those_without_effect
 from rapidsmpf.integrations.core import (
     ShuffleNames,
     ShufflerIntegration,
@@ -35,7 +36,19 @@ def setup_worker(options: Options | None = None) -> None:
     ----------
     options
         The options; those that are not set come from the environment.
+
+    Raises
+    ------
+    ValueError
+        If an option has a value that cannot be used.
+
+    Warns
+    -----
+    OptionWithoutEffectWarning
+        Once for each option that is set and has no effect in this version.
     """
+    given = {} if options is None else given_texts(options, "given in options")
+    warn_of_those_without_effect(given, lambda _: "given in options", stacklevel=2)
     with _lock:
         if not _contexts:
             filled = with_environment(Options() if options is None else options)

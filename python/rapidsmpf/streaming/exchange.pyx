@@ -49,6 +49,9 @@ cdef extern from "<rapidsmpf_python/exchange.hpp>" namespace "rapidsmpf::python"
     cpp_ArrowStream shuffle_stream(
         shared_ptr[cpp_Shuffler], shared_ptr[const cpp_Schema], const cpp_Context&, cpp_bool
     ) except +translate_exception
+    cpp_ArrowStream partition_stream(
+        shared_ptr[cpp_Shuffler], uint32_t, shared_ptr[const cpp_Schema], const cpp_Context&
+    ) except +translate_exception
     cpp_ArrowStream allgather_stream(
         shared_ptr[cpp_AllGather], shared_ptr[const cpp_Schema], const cpp_Context&
     ) except +translate_exception
@@ -60,6 +63,7 @@ __all__ = [
     "allgather_output_stream",
     "drain_into_allgather",
     "drain_into_shuffle",
+    "partition_output_stream",
     "shuffle_output_stream",
 ]
 
@@ -286,6 +290,38 @@ def shuffle_output_stream(
     cdef cpp_ArrowStream stream
     with nogil:
         stream = shuffle_stream(move(handle), schema, context._handle.get()[0], in_order)
+    return OutputStream.from_handle(move(stream), schema)
+
+
+def partition_output_stream(
+    Shuffler shuffler not None, uint32_t partition, Drained drained not None, Context context not None
+):
+    """Return the rows of one of this rank's partitions as a stream.
+
+    They are taken out of the shuffle when the stream is pulled first: until then they may be spilled. The rows come by
+    source rank, and within one in the order of its source.
+
+    Parameters
+    ----------
+    shuffler
+        The shuffle. Do not extract this partition from it: the stream does.
+    partition
+        One of ``shuffler.local_partitions()``.
+    drained
+        What was drained into it, which has the schema.
+    context
+        Memory and threads.
+
+    Raises
+    ------
+    ValueError
+        If another rank owns the partition.
+    """
+    cdef shared_ptr[const cpp_Schema] schema = drained._handle.get().schema
+    cdef shared_ptr[cpp_Shuffler] handle = shuffler.open()
+    cdef cpp_ArrowStream stream
+    with nogil:
+        stream = partition_stream(move(handle), partition, schema, context._handle.get()[0])
     return OutputStream.from_handle(move(stream), schema)
 
 

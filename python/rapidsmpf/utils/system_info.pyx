@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t
 from libcpp.string cimport string
 
+from rapidsmpf.config cimport Options, cpp_Options
 from rapidsmpf.error cimport translate_exception
 
 
@@ -13,6 +14,10 @@ cdef extern from "<rapidsmpf/device/device.hpp>" namespace "rapidsmpf" nogil:
         int64_t used_memory() except +translate_exception
 
     cpp_Device& current_device "rapidsmpf::Device::current"() except +translate_exception
+
+cdef extern from "<rapidsmpf/memory/available_memory.hpp>" namespace "rapidsmpf" nogil:
+    int64_t cpp_device_memory "rapidsmpf::device_memory_from_options"(
+        cpp_Options, cpp_Device&) except +translate_exception
 
 cdef extern from "<rapidsmpf/device/host_memory.hpp>" nogil:
     size_t cpp_cached "rapidsmpf::device::cached_host_memory"() noexcept
@@ -69,14 +74,27 @@ def get_device_name():
     return name.decode()
 
 
-def get_device_memory():
+def get_device_memory(Options options=None):
     """Return how many bytes of the device's memory this process may use.
 
     On a CPU it is the control group's limit or else the RAM, divided by the ranks on this host.
+
+    Parameters
+    ----------
+    options
+        Where their ``memory_limit`` is set, it is the answer on a CPU. None: no option is set.
+
+    Raises
+    ------
+    ValueError
+        If the option cannot be read.
     """
     cdef int64_t size
+    cdef cpp_Options given
+    if options is not None:
+        given = options._handle
     with nogil:
-        size = current_device().total_memory()
+        size = cpp_device_memory(given, current_device())
     return size
 
 

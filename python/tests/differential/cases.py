@@ -131,13 +131,14 @@ def _options(rng: random.Random) -> ExecutionOptions:
     if roll < 0.35:
         return ExecutionOptions(fallback_mode="silent")
     if roll < 0.65:
-        return ExecutionOptions.tiny("silent")
+        return replace(ExecutionOptions.tiny("silent"), partitions=rng.choice([1, 2, 3, 8]))
     return ExecutionOptions(
         fallback_mode="silent",
         broadcast_limit=rng.choice([1, 64, 1000, 20_000, 0]),
         small_limit=rng.choice([0, 100, 3000, 256 << 10]),
         read_everywhere_limit=rng.choice([0, 1500, 4000, 1 << 20]),
         head_limit=rng.choice([1, 4, 50, 100_000]),
+        partitions=rng.choice([0, 1, 3]),
     )
 
 
@@ -291,7 +292,7 @@ def describe(case: Case) -> str:
     door = "shipped" if case.shipped else "spmd"
     transport = "loopback" if case.loopback else "local"
     o = case.options
-    limits = ("broadcast_limit", "small_limit", "read_everywhere_limit", "head_limit")
+    limits = ("broadcast_limit", "small_limit", "read_everywhere_limit", "head_limit", "partitions")
     planned = " ".join(f"{name}={getattr(o, name)}" for name in limits)
     off = f" off: {', '.join(case.flags)}" if case.flags else ""
     text = [f"# seed {case.seed}: {case.nranks} ranks, {door}, {transport}, {planned}{off}"]

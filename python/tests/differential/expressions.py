@@ -44,11 +44,14 @@ KINDS: Mapping[str, Callable[[str, pl.DataType], bool]] = {
     "plain": lambda n, t: _is_plain(t),
     "ord": lambda n, t: _is_plain(t) or t.is_float(),
     "str": lambda n, t: t == pl.String,
+    "label": lambda n, t: t == pl.String,
+    "date": lambda n, t: t == pl.String and n in ("sd", "s"),
     "bool": lambda n, t: t == pl.Boolean,
     "time": lambda n, t: t in (pl.Date, pl.Datetime),
     "list": lambda n, t: t == pl.List,
     "struct": lambda n, t: t == pl.Struct,
     "cat": lambda n, t: t == pl.Categorical,
+    "nanos": lambda n, t: t == pl.Datetime("ns"),
     "datetime": lambda n, t: t == pl.Datetime and getattr(t, "time_zone", None) is None,
 }
 """What a placeholder of a text stands for."""
@@ -133,10 +136,12 @@ _ROWWISE = (
     "{time}.dt.month()",
     "{time}.cast(pl.Int64)",
     "{list}.list.len()",
-    "{str}.str.to_date(strict=False)",
-    "{str}.str.to_date()",
-    "{str}.str.to_datetime(strict=False)",
+    "{date}.str.to_date(strict=False)",
+    "{date}.str.to_date()",
+    "{date}.str.to_datetime(strict=False)",
     "{cat}.to_physical()",
+    "{label}.cast(pl.Categorical).to_physical()",
+    "{label}.cast(pl.Categorical).to_physical()",
     "{cat}.cast(pl.String)",
     "{any}",
 )
@@ -241,7 +246,8 @@ _PREDICATES = (
     "{int}.is_between(-2, 6)",
     "({time} > pl.lit(dt.date(2020, 1, 20)))",
     "({datetime} <= pl.lit(dt.datetime(2020, 1, 2), dtype=pl.Datetime('us')))",
-    "({datetime} <= pl.lit(dt.datetime(1970, 1, 1), dtype=pl.Datetime('us')))",
+    "({nanos} <= pl.lit(dt.datetime(1970, 1, 1), dtype=pl.Datetime('us')))",
+    "({nanos} {order} pl.lit(dt.datetime(1970, 1, 1, 0, 0, 0, {micros}), dtype=pl.Datetime('us')))",
     "({num} == {num})",
     "({num} < {num})",
 )
@@ -327,6 +333,10 @@ class Scope:
                 return None
             if kind == "small":
                 value: str | None = str(self.rng.randrange(-5, 10))
+            elif kind == "order":
+                value = self.rng.choice(["<", "<=", ">", ">=", "==", "!="])
+            elif kind == "micros":
+                value = str(self.rng.randrange(4))
             elif kind == "height":
                 value = None if self.height is None or self.height > 3000 else str(self.height)
             elif kind == "predicate":

@@ -231,9 +231,9 @@ def beside_sorted(rng: random.Random, relations: Sequence[Relation]) -> Step | N
         return None
     relation = rng.choice(ordered)
     first, second = rng.sample(relation.exact("num"), 2)
-    kept = rng.choice(
-        ["", f".unique([{rng.choice(relation.exact('key'))!r}], keep='first', maintain_order=True)"]
-    )
+    # Where equal rows have to meet, what is left of them is no longer in its order, unless that is restored.
+    key = rng.choice(relation.exact("key"))
+    kept = rng.choice(["", *2 * [f".unique([{key!r}], keep='first', maintain_order=True)"]])
     sort = rng.choice(["sort()", "sort(descending=True)"])
     text = (
         f"{relation.name}{kept}.with_columns(c({first!r}).{sort}.alias('sorted'))"

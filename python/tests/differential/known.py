@@ -54,6 +54,23 @@ KNOWN: tuple[Known, ...] = (
         )
     ),
     Known(
+        name="gather of rows that are read twice",
+        kinds=("we raise where Polars answers", "wrong type of error", "some ranks return, others raise"),
+        detail=r"assertion failed: pipe\.send_state == PortState::Done",
+        text=r"\.gather\(",
+        reason="Polars' streaming engine panics where rows chosen by gather are joined with the head of the same rows:"
+        " always over Arrow streams, over frames without comm_subplan_elim, and not over files.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'g': ['c'], 's': ['foo'], 'b': [True]}).gather([0])\n"
+        "lf = lf.join(lf.head(5).filter(~pl.col('b')).select('s'), left_on='g', right_on='s')\n"
+        "flags = pl.QueryOptFlags(comm_subplan_elim=False)\n"
+        "faulty = False\n"
+        "try:\n"
+        "    lf.collect(engine='streaming', optimizations=flags)\n"
+        "except pl.exceptions.PanicException:\n"
+        "    faulty = True",
+    ),
+    Known(
         name="variance of no values",
         kinds=("wrong rows", "Polars' engines disagree, and we with both"),
         detail=r"None.*0\.0|0\.0.*None|\[\]",

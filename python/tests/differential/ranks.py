@@ -26,7 +26,6 @@ from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.run import QueryOutcome, run_query
 from cudf_polars.lower.physical import walk
 from cudf_polars.plan.expressions import Function
-from cudf_polars.plan.nodes import walk_nodes
 from cudf_polars.plan.properties import walk as walk_expression
 from cudf_polars.streaming.actor_graph.collectives.common import OpIds
 from differential.cases import Case, build
@@ -160,7 +159,7 @@ def _plans_are_read_one_at_a_time() -> Iterator[None]:
 
 def _note_plan(plan: Any, coverage: Coverage) -> None:
     functions: set[str] = set()
-    for node in walk_nodes(plan.root):
+    for node in plan.nodes:
         coverage.nodes[type(node).__name__] += 1
         for expression in getattr(node, "expressions", ()):
             functions |= {e.name for e in walk_expression(expression) if isinstance(e, Function)}

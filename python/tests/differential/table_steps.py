@@ -29,6 +29,15 @@ def _two(rng: random.Random, relations: Sequence[Relation]) -> tuple[Relation, R
     return rng.choice(relations), rng.choice(relations)
 
 
+def _unlike(rng: random.Random, relations: Sequence[Relation]) -> tuple[Relation, Relation]:
+    """Return two relations, of different tables where there are such: Polars reads one that is used twice only once."""
+    left = rng.choice(relations)
+    others = [r for r in relations if r.name != left.name and r.state.most > 1]
+    tables = [r for r in others if r.name.startswith("t")]
+    right = rng.choice(tables or others or relations)
+    return (left, right) if rng.random() < 0.5 else (right, left)
+
+
 def _matching(rng: random.Random, left: Relation, right: Relation) -> tuple[str, str] | None:
     """Return a column of each that can be compared: of the same name, or of like types."""
     lefts, rights = left.exact("key"), right.exact("key")
@@ -164,7 +173,7 @@ def join_own_groups(rng: random.Random, relations: Sequence[Relation]) -> Step |
 
 def cross_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
     """Cross and inequality joins, often of no column of one side."""
-    left, right = _two(rng, relations)
+    left, right = _unlike(rng, relations) if rng.random() < 0.8 else _two(rng, relations)
     if left.state.most * right.state.most > MOST_ROWS or not left.schema or not right.schema:
         return None
     grown = left.state.most * right.state.most
@@ -178,7 +187,7 @@ def cross_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | No
 
     sides = [(n, n if n not in left.schema else f"{n}_right") for n in right.exact("num")]
     numbers = left.exact("num")
-    if rng.random() < 0.5 and sides and numbers:
+    if rng.random() < 0.35 and sides and numbers:
         conditions = []
         for _ in range(rng.choice([1, 1, 2])):
             own, (_, other) = rng.choice(numbers), rng.choice(sides)
@@ -186,10 +195,12 @@ def cross_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | No
         text = f"{left.name}.join_where({right.name}, {listed(conditions)})"
     else:
         text = f"{left.name}.join({right.name}, how='cross')"
-    used = rng.random()
-    if used < 0.6:
-        # Only columns of one side are used, or none.
-        names = left.exact("num") if rng.random() < 0.5 else [o for _, o in sides]
+    if rng.random() < 0.7:
+        # Only columns of one side are used, or none; mostly it is the larger one of which no column is.
+        of_left = numbers, left.state.most
+        of_right = [o for _, o in sides], right.state.most
+        small, large = sorted([of_left, of_right], key=lambda side: side[1])
+        names = (small if rng.random() < 0.7 else large)[0]
         if not names:
             return None
         name = rng.choice(names)
@@ -201,6 +212,8 @@ def cross_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | No
                 "select(pl.len())",
                 f"select(c({name!r}).sum(), pl.len())",
                 f"group_by({name!r}).agg(pl.len().alias('n'))",
+                f"filter(c({name!r}) >= 2).select({name!r})",
+                f"select({name!r}).unique()",
             ]
         )
         return Step(
@@ -304,7 +317,7 @@ def concat_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | N
             return None
         key = rng.choice(keys)
         text = f"{halves[0]}.sort({key!r}).merge_sorted({halves[1]}.sort({key!r}), {key!r})"
-        if rng.random() < 0.5 and relation.state.order.total:
+        if rng.random() < 0.7 and relation.state.order.total:
             # Both sides from the head of the same rows.
             name = relation.name
             head = rng.choice([".head({})", ".select(pl.all().head({}))", ".slice(1, {})"]).format(

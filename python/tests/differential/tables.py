@@ -120,7 +120,7 @@ COLUMNS: Mapping[str, Column] = {
 }
 """By name, the columns that a table may have besides ``srt``, the number of the row."""
 
-PLAIN = ("i", "j", "k", "h", "g", "f", "t", "b", "u", "d", "s")
+PLAIN = ("i", "j", "k", "h", "g", "f", "t", "b", "u", "d", "s", "tns", "sd")
 _NO_CSV = {
     "l",
     "ls",

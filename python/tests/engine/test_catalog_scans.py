@@ -93,7 +93,8 @@ with SPMDEngine() as engine:
         if engine.rank == 0:
             check_query(name, answer, query)
         if name.startswith(("renamed", "deleted")):
-            assert len(said) == 1 and "only Polars itself reads this table" in said[0], (name, said)
+            assert len(said) == (engine.rank == 0), (name, said)  # once in the job
+            assert all("only Polars itself reads this table" in text for text in said), (name, said)
         else:
             assert said == [], (name, said)
         if name in ("plain: rows", "iceberg: rows"):
@@ -130,7 +131,7 @@ with SPMDEngine() as engine:
     for name, query in cloud_queries(*map(json.loads, sys.argv[2:])).items():
         _, answer, said = collect(query)
         check_query(name, answer, query)
-        assert len(said) == 1 and "need credentials" in said[0], said
+        assert len(said) == (engine.rank == 0) and all("need credentials" in text for text in said), said
 """,
         HERE,
         json.dumps(store.place),
@@ -150,7 +151,7 @@ def test_files_that_need_credentials_on_dask(dask_engine, store):
 
 def test_a_plain_table_becomes_the_scan_of_its_files(folder):
     plan = read_plan(pl.scan_delta(str(folder / "plain")).filter(pl.col("region") == "east"))
-    (scan,) = (node for node in nodes.walk_nodes(plan.root) if not node.children)
+    (scan,) = (node for node in plan.nodes if not node.children)
     assert isinstance(scan, nodes.Scan)
     assert len(scan.paths) == 2  # of six: the others are of other regions
     assert all("region=east" in path for path in scan.paths)
@@ -158,7 +159,7 @@ def test_a_plain_table_becomes_the_scan_of_its_files(folder):
 
 def test_an_iceberg_table_becomes_the_scan_of_its_files(folder):
     plan = read_plan(table_queries(folder)["iceberg: groups"])
-    (scan,) = (node for node in nodes.walk_nodes(plan.root) if not node.children)
+    (scan,) = (node for node in plan.nodes if not node.children)
     assert isinstance(scan, nodes.Scan)
     assert len(scan.paths) == 3
 
@@ -166,7 +167,7 @@ def test_an_iceberg_table_becomes_the_scan_of_its_files(folder):
 @pytest.mark.parametrize("name", ["deleted", "renamed"])
 def test_a_table_that_is_more_than_its_files_is_left_to_polars(folder, name):
     plan = read_plan(table_queries(folder)[f"{name}: groups"])
-    leaves = [node for node in nodes.walk_nodes(plan.root) if not node.children]
+    leaves = [node for node in plan.nodes if not node.children]
     assert [type(leaf) for leaf in leaves] == [nodes.OpaqueNode]
     assert leaves[0].name == ("scan_iceberg" if name == "renamed" else "scan_delta")
 
@@ -192,7 +193,7 @@ def test_large_frames_beside_a_table_need_no_serialising(folder):
 def test_a_table_with_a_row_index(folder):
     query = pl.scan_delta(str(folder / "plain")).with_row_index("n", 10).filter(pl.col("region") == "south")
     plan = read_plan(query)
-    assert not any(isinstance(node, nodes.OpaqueNode) for node in nodes.walk_nodes(plan.root))
+    assert not any(isinstance(node, nodes.OpaqueNode) for node in plan.nodes)
     assert_frame_equal(to_lazyframe(plan.root).collect(), query.collect())
 
 
@@ -202,7 +203,7 @@ def test_hive_keys_that_a_query_does_not_use(tmp_path):
     scan = pl.scan_parquet(tmp_path / "hive", hive_partitioning=True)
     for query in (scan.group_by("half").len(), scan.group_by("region").agg(pl.col("v").sum())):
         plan = read_plan(query)
-        assert not any(isinstance(node, nodes.OpaqueNode) for node in nodes.walk_nodes(plan.root))
+        assert not any(isinstance(node, nodes.OpaqueNode) for node in plan.nodes)
         check_query("hive", to_lazyframe(plan.root).collect(), query)
 
 
@@ -250,4 +251,4 @@ with SPMDEngine() as engine:
         timeout=SECONDS,
     ).check()
     plan = read_plan(scan.filter(pl.col("region") == "nowhere").group_by("region").len())
-    assert not any(isinstance(node, nodes.OpaqueNode) for node in nodes.walk_nodes(plan.root))
+    assert not any(isinstance(node, nodes.OpaqueNode) for node in plan.nodes)

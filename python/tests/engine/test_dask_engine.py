@@ -286,6 +286,25 @@ def test_options_reach_the_workers(client, table):
         assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=engine), ANSWER)
 
 
+def test_options_of_the_library_reach_the_workers(client, tmp_path):
+    def threads(dask_worker):
+        hosts = dask_worker.plugins["cudf-polars-ranks"].hosts.values()
+        return [host._rank.context.num_streaming_threads for host in hosts]
+
+    options = StreamingOptions(memory_limit=300_000_000, spill_directory=tmp_path, bootstrap_timeout=60)
+    with DaskEngine.from_options(options, dask_client=client) as engine:
+        assert {info.device_memory for info in engine.gather_cluster_info()} == {300_000_000}
+        ours = [each[-1] for each in client.run(threads).values()]
+        assert ours == [engine.options.get("num_streaming_threads")] * 2 == [4, 4]
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(
+        ValueError, match=r"option spill_directory: .*spill_directory: given in rapidsmpf_options"
+    ):
+        DaskEngine(dask_client=client, rapidsmpf_options={"spill_directory": tmp_path / "file" / "spill"})
+    with pytest.raises(TypeError, match="did you mean spill_directory"):
+        DaskEngine(dask_client=client, rapidsmpf_options={"spil_directory": tmp_path})
+
+
 def ranks_of_workers(client):
     def count(dask_worker):
         plugin = dask_worker.plugins.get("cudf-polars-ranks")
@@ -337,12 +356,14 @@ def test_refused_inside_rrun(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("module", "library"), [("dask", "distributed"), ("ray", "ray")], ids=["dask", "ray"]
+    ("module", "library", "packages"),
+    [("dask", "distributed", "dask distributed"), ("ray", "ray", "ray")],
+    ids=["dask", "ray"],
 )
-def test_what_to_install_is_said(monkeypatch, module, library):
+def test_what_to_install_is_said(monkeypatch, module, library, packages):
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, f"cudf_polars.engine.{module}", raising=False)
-    with pytest.raises(ImportError, match=rf"pip install 'riverrun\[{module}\]'"):
+    with pytest.raises(ImportError, match=f"pip install {packages}$"):
         importlib.import_module(f"cudf_polars.engine.{module}")
 
 

@@ -85,8 +85,9 @@ def test_errors_and_warnings_have_their_own_types(engine, table):
     with pytest.raises(pl.exceptions.InvalidOperationError) as caught:
         pl.scan_parquet(table).select(pl.col("s").cast(pl.Int64)).collect(engine=engine)
     assert any("Ray actor" in note for note in caught.value.__notes__)
-    with pytest.warns(FallbackWarning, match="not fully distributed"):
+    with pytest.warns(FallbackWarning, match="not fully distributed") as warned:
         pl.scan_parquet(table).select(pl.col("v").rolling_mean(3)).collect(engine=engine)
+    assert [w.filename for w in warned if w.category is FallbackWarning] == [__file__]
     assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=engine), ANSWER)
 
 
@@ -94,6 +95,20 @@ def test_information(engine):
     infos = engine.gather_cluster_info()
     assert len({info["pid"] for info in infos}) == 2
     assert all(info["hostname"] == info.hostname for info in infos)
+
+
+def test_options_of_the_library_reach_the_actors(tmp_path):
+    options = StreamingOptions(
+        memory_limit=300_000_000, spill_directory=tmp_path, hardware_binding={"cpu": False}
+    )
+    with RayEngine.from_options(options, num_ranks=2) as engine:
+        assert {info.device_memory for info in engine.gather_cluster_info()} == {300_000_000}
+    (tmp_path / "file").write_text("no folder")
+    given = {"spill_directory": tmp_path / "file" / "spill"}
+    with pytest.raises(
+        ValueError, match=r"option spill_directory: .*spill_directory: given in rapidsmpf_options"
+    ):
+        RayEngine(num_ranks=2, rapidsmpf_options=given)
 
 
 def test_two_threads(engine, table):

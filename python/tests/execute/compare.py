@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 from execute.local_transport import run_ranks
 from polars.testing import assert_frame_equal
@@ -11,6 +13,8 @@ from cudf_polars.execute.run import QueryOutcome, run_query
 
 TINY = ExecutionOptions.tiny("silent")
 """Every exchange happens, on the smallest data."""
+PARTITIONED = replace(TINY, partitions=3)
+"""Besides, each rank works on one partition of its rows after the other."""
 ORDINARY = ExecutionOptions(fallback_mode="silent")
 """As users run it: small sides are copied, small results gathered."""
 

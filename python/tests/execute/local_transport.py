@@ -105,15 +105,20 @@ class LocalTransport:
             raise OperationMismatchError(f"{call}: ranks sent different schemas: {schemas}")
         return frames
 
-    def shuffle(self, source: Any, keys: Sequence[str], *, op: int) -> OneShotStream:
+    def shuffle(
+        self, source: Any, keys: Sequence[str], *, op: int, partitions: int = 1
+    ) -> list[OneShotStream]:
         """Hash shuffle; the order of the result is made arbitrary on purpose."""
-        frames = self._frames(source, f"shuffle {op} {list(keys)}")
-        parts = [frame.filter(self._owner(frame, keys) == self._rank) for frame in frames]
-        rows = pl.concat(parts)
-        # Polars' reverse() does not know every type.
-        return OneShotStream(rows[pl.int_range(rows.height - 1, -1, -1, eager=True)])
+        frames = self._frames(source, f"shuffle {op} {list(keys)} {partitions}")
+        owners = [self._owner(frame, keys, self.nranks * partitions) for frame in frames]
+        results = []
+        for number in range(self._rank * partitions, (self._rank + 1) * partitions):
+            rows = pl.concat([f.filter(owner == number) for f, owner in zip(frames, owners, strict=True)])
+            # Polars' reverse() does not know every type.
+            results.append(OneShotStream(rows[pl.int_range(rows.height - 1, -1, -1, eager=True)]))
+        return results
 
-    def _owner(self, frame: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
+    def _owner(self, frame: pl.DataFrame, keys: Sequence[str], count: int) -> pl.Series:
         if frame.is_empty():
             return pl.Series(dtype=pl.UInt64)
         canonical = []
@@ -132,18 +137,27 @@ class LocalTransport:
             elif isinstance(column.dtype, pl.Categorical | pl.Enum):
                 column = column.cast(pl.String)
             canonical.append(column)
-        return pl.DataFrame(canonical).hash_rows(seed=7) % self.nranks
+        return pl.DataFrame(canonical).hash_rows(seed=7) % count
 
-    def scatter(self, source: Any, column: str, *, op: int) -> OneShotStream:
-        """Send rows to the rank that ``column`` names, in order."""
-        frames = self._frames(source, f"scatter {op} {column}")
+    def scatter(self, source: Any, column: str, *, op: int, partitions: int = 1) -> list[OneShotStream]:
+        """Send rows to the partition that ``column`` names, in order."""
+        frames = self._frames(source, f"scatter {op} {column} {partitions}")
         dtype = frames[0].schema[column]
         if dtype != pl.UInt32:
             raise TypeError(f"scatter column {column!r} is {dtype}, expected UInt32")
+        count = self.nranks * partitions
         for frame in frames:
-            if frame[column].null_count() or (frame.height and int(frame[column].max()) >= self.nranks):
-                raise ValueError(f"scatter column {column!r} names no rank in some row")
-        return OneShotStream(pl.concat([f.filter(pl.col(column) == self._rank) for f in frames]))
+            if frame[column].null_count() or (frame.height and int(frame[column].max()) >= count):
+                raise ValueError(f"scatter column {column!r} names no partition in some row")
+        return [
+            OneShotStream(pl.concat([f.filter(pl.col(column) == number) for f in frames]))
+            for number in range(self._rank * partitions, (self._rank + 1) * partitions)
+        ]
+
+    def keep(self, source: Any) -> tuple[OneShotStream, int]:
+        """Keep rows on this rank."""
+        frame = drain(source)
+        return OneShotStream(frame), frame.height
 
     def allgather(self, source: Any, *, op: int) -> OneShotStream:
         """Give every rank all rows, in rank order."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from execute.compare import ORDINARY, TINY, compare_answers
+from execute.compare import ORDINARY, PARTITIONED, TINY, compare_answers
 from execute.local_transport import run_ranks
 
 from cudf_polars.execute.options import ExecutionOptions
@@ -18,8 +18,8 @@ QUERIES = queries()
 
 @pytest.mark.parametrize(
     ("source", "options"),
-    [("files", TINY), ("files", ORDINARY), ("all", TINY), ("last", ORDINARY)],
-    ids=["files-tiny", "files", "all-tiny", "last"],
+    [("files", TINY), ("files", ORDINARY), ("all", TINY), ("last", ORDINARY), ("all", PARTITIONED)],
+    ids=["files-tiny", "files", "all-tiny", "last", "partitioned"],
 )
 @pytest.mark.parametrize("nranks", [1, 2, 3])
 @pytest.mark.parametrize("name", list(QUERIES))

@@ -7,6 +7,8 @@ import dask.dataframe as dd
 import pandas as pd
 import pyarrow as pa
 import pytest
+from rapidsmpf import given_options
+from rapidsmpf.config import Options
 from rapidsmpf.integrations import single
 from rapidsmpf.integrations.dask_dataframe import shuffle
 from rapidsmpf.integrations.frames import ArrowIntegration, FrameOptions
@@ -40,3 +42,12 @@ def test_dask_dataframe_without_a_cluster():
     with dask.config.set(scheduler="synchronous"):
         out = shuffle(dd.from_pandas(frame, npartitions=4), "k", npartitions=3).compute()
     pd.testing.assert_frame_equal(out.sort_index(), frame)
+
+
+def test_options_are_checked_where_they_are_given(monkeypatch):
+    monkeypatch.setattr(given_options, "_told", set())
+    with pytest.raises(ValueError, match=r"option spill_io_threads: .*given in options"):
+        single.setup_worker(Options({"spill_io_threads": "-1"}))
+    with pytest.warns(given_options.OptionWithoutEffectWarning, match="dask_spill_device") as caught:
+        single.setup_worker(Options({"dask_spill_device": "30%"}))
+    assert caught[0].filename == __file__

@@ -30,7 +30,7 @@ def _exchanges(text: str) -> list[str]:
 def test_group_by_is_aggregated_before_and_after_the_shuffle(scan: pl.LazyFrame, tmp_path: Path) -> None:
     text = explain_query(scan.group_by("a").agg(pl.col("b").sum()), 2, options=TINY)
     assert text.replace(str(tmp_path), "DIR") == (
-        "1: HOLD (partial groups) -> arbitrary; about 10 rows, 160 B\n"
+        "1: MATERIALIZE (partial groups) -> arbitrary; about 10 rows, 160 B\n"
         "  PARTIAL GROUPBY by a\n"
         "    PARQUET SCAN DIR/t.parquet\n"
         "2: SHUFFLE by hash(a) -> hash(a); about 10 rows, 160 B\n"

@@ -7,12 +7,12 @@ from typing import Literal
 import polars as pl
 from polars.testing import assert_frame_equal
 
-from cudf_polars.plan import nodes
+from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
 
-def read_and_rebuild(query: pl.LazyFrame) -> tuple[nodes.Plan, pl.LazyFrame]:
+def read_and_rebuild(query: pl.LazyFrame) -> tuple[Plan, pl.LazyFrame]:
     """Read a query, and return its plan and the query that the plan is rebuilt into."""
     plan = read_plan(query)
     return plan, to_lazyframe(plan.root)

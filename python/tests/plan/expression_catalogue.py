@@ -821,6 +821,8 @@ CATALOGUE: dict[str, tuple[str, ...]] = {
         "pl.lit(dt.timedelta(days=1))",
         "pl.lit(dt.time(1,2))",
         "pl.lit(pl.Series([1,2,3,4,5,6]))",
+        "pl.lit(pl.Series([3,1,2])).first()",
+        "pl.lit(pl.Series([3,1,2])).max()",
         "pl.lit([1,2,3])",
         "pl.lit([[1],[2]])",
         "pl.lit(pl.Series([[1,2]]))",

@@ -69,7 +69,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
 def test_nothing_is_opaque(tables: Tables, number: int) -> None:
     plan = read_plan(QUERIES[number].build(tables))
     assert not plan.opaque
-    assert not [n for n in nodes.walk_nodes(plan.root) if isinstance(n, nodes.OpaqueNode)]
+    assert not [n for n in plan.nodes if isinstance(n, nodes.OpaqueNode)]
 
 
 @pytest.mark.parametrize("number", sorted(QUERIES))

@@ -31,14 +31,14 @@ def test_rebuilt_expression_gives_the_same(text: str, engine: Literal["in-memory
 @pytest.mark.parametrize("text", TEXTS)
 def test_only_what_polars_hides_is_opaque(text: str) -> None:
     plan = read_plan(FRAME.lazy().select(evaluate(text)))
-    assert not [n for n in nodes.walk_nodes(plan.root) if isinstance(n, nodes.OpaqueNode)]
+    assert not [n for n in plan.nodes if isinstance(n, nodes.OpaqueNode)]
     assert bool(plan.opaque) == (text in OPAQUE)
 
 
 def test_catalogue_has_every_function() -> None:
     used: set[str] = set()
     for text in TEXTS:
-        for node in nodes.walk_nodes(read_plan(FRAME.lazy().select(evaluate(text))).root):
+        for node in read_plan(FRAME.lazy().select(evaluate(text))).nodes:
             for expr in node.expressions:
                 used.update(e.name for e in walk(expr) if isinstance(e, ex.Function))
     # random; and two that Polars 2.1 writes with operators

@@ -35,13 +35,13 @@ def test_promised_order_is_kept(queries: dict[str, pl.LazyFrame], name: str) -> 
 
 @pytest.mark.parametrize("name", names())
 def test_every_node_has_its_schema(queries: dict[str, pl.LazyFrame], name: str) -> None:
-    for node in nodes.walk_nodes(read_plan(queries[name]).root):
+    for node in read_plan(queries[name]).nodes:
         assert list(to_lazyframe(node).collect_schema().items()) == list(node.schema.items())
 
 
 @pytest.mark.parametrize("name", names())
 def test_only_what_polars_hides_is_opaque(queries: dict[str, pl.LazyFrame], name: str) -> None:
-    found = [n for n in nodes.walk_nodes(read_plan(queries[name]).root) if isinstance(n, nodes.OpaqueNode)]
+    found = [n for n in read_plan(queries[name]).nodes if isinstance(n, nodes.OpaqueNode)]
     assert bool(found) == (name in OPAQUE_NODES or name in ("nan_literal", "nested_opaque"))
 
 
@@ -84,7 +84,7 @@ def _tables_without_columns() -> dict[str, pl.LazyFrame]:
 def test_tables_without_columns_side_by_side(name: str) -> None:
     query = _tables_without_columns()[name]
     plan, rebuilt = read_and_rebuild(query)
-    assert not any(isinstance(node, nodes.OpaqueNode) for node in nodes.walk_nodes(plan.root))
+    assert not any(isinstance(node, nodes.OpaqueNode) for node in plan.nodes)
     assert_same_answer(rebuilt, query, "streaming")
 
 

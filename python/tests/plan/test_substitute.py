@@ -9,6 +9,7 @@ import pytest
 
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes, read
+from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.placeholder import LIBRARY_VARIABLE
 from cudf_polars.plan.properties import walk
 from cudf_polars.plan.read import read_plan
@@ -24,13 +25,9 @@ def _double(column: str) -> pl.Expr:
     return c(column).map_elements(lambda x: x * 2, return_dtype=pl.Float64)
 
 
-def _opaque(plan: nodes.Plan) -> list[ex.Opaque]:
+def _opaque(plan: Plan) -> list[ex.Opaque]:
     return [
-        e
-        for node in nodes.walk_nodes(plan.root)
-        for expr in node.expressions
-        for e in walk(expr)
-        if isinstance(e, ex.Opaque)
+        e for node in plan.nodes for expr in node.expressions for e in walk(expr) if isinstance(e, ex.Opaque)
     ]
 
 
@@ -54,7 +51,7 @@ def test_filters_move_past_elementwise_expressions(tmp_path: Path) -> None:
     plan = read_plan(
         pl.scan_parquet(path).with_columns(z=_double("v")).filter(c("k") > 1, c("z") > 4).select("z")
     )
-    (scan,) = (n for n in nodes.walk_nodes(plan.root) if isinstance(n, nodes.Scan))
+    (scan,) = (n for n in plan.nodes if isinstance(n, nodes.Scan))
     assert set(scan.schema) == {"k", "v"}
     assert scan.predicate is not None
 
@@ -80,7 +77,7 @@ def test_an_opaque_expression_over_another_input() -> None:
 
 def test_map_batches_is_a_node_over_a_read_plan() -> None:
     query = FRAME.lazy().filter(c("k") > 1).map_batches(lambda f: f.head(1)).select("g")
-    (opaque,) = (n for n in nodes.walk_nodes(read_plan(query).root) if isinstance(n, nodes.OpaqueNode))
+    (opaque,) = (n for n in read_plan(query).nodes if isinstance(n, nodes.OpaqueNode))
     assert opaque.name == "map_batches"
     assert [type(i) for i in opaque.inputs] == [nodes.Filter]
 
@@ -98,7 +95,7 @@ def test_map_batches_runs_over_the_frame_it_is_given() -> None:
 
 def test_sql_inputs_stay_visible() -> None:
     query = pl.SQLContext(f=FRAME.lazy()).execute("select g, sum(v) as s from f group by g")
-    assert not [n for n in nodes.walk_nodes(read_plan(query).root) if isinstance(n, nodes.OpaqueNode)]
+    assert not [n for n in read_plan(query).nodes if isinstance(n, nodes.OpaqueNode)]
 
 
 def test_query_without_a_plugin_still_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from types import ModuleType
 
 import pytest
 import rapidsmpf
+from rapidsmpf.communicator import COMMUNICATORS
 
 SOURCES = Path(rapidsmpf.__file__).parent
 STUBS = sorted(SOURCES.rglob("*.pyi"))
@@ -28,6 +30,46 @@ def test_cmake_prefix_has_the_package_files():
     ).stdout.strip()
     assert (Path(prefix) / "lib/cmake/rapidsmpf/rapidsmpf-config.cmake").is_file()
     assert (Path(prefix) / "include/rapidsmpf/coll/shuffler.hpp").is_file()
+
+
+def run(*command, **environment):
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_report_of_what_is_installed():
+    text = run(sys.executable, "-m", "rapidsmpf", RAPIDSMPF_NUM_STREAMS="3", RAPIDSMPF_DEVICE="cpu")
+    version = importlib.metadata.version("riverrun")
+    for line in (
+        rf"riverrun {re.escape(version)} in /",
+        rf"  polars {re.escape(importlib.metadata.version('polars'))}$",
+        r"  /.*/librapidsmpf\.so$",
+        r"  /.*/libucxx\.so",
+        r"compute device: cpu, .* for this process$",
+        rf"communicators: {', '.join(COMMUNICATORS)}$",
+        r"  RAPIDSMPF_NUM_STREAMS=3$",
+    ):
+        assert re.search(f"^{line}", text, re.MULTILINE), (line, text)
+    # What is wrong with the environment is part of the report.
+    assert "did you mean num_streams" in run(sys.executable, "-m", "rapidsmpf", RAPIDSMPF_NUM_STREAM="3")
+
+
+def test_launcher_says_its_version():
+    rrun = Path(sys.executable).with_name("rrun")
+    assert run(str(rrun), "--version") == f"rrun {importlib.metadata.version('riverrun')}\n"
+
+
+def test_communicator_is_where_the_documents_say():
+    communicator = importlib.import_module("rapidsmpf.communicator")
+    assert communicator.Communicator is communicator.communicator.Communicator
 
 
 def test_prefers_the_system_ucx_when_asked():

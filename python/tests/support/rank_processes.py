@@ -93,7 +93,7 @@ class RankProcesses(ClusterEngine):
         self._processes: list[Any] = []
         self._lost = False
         options = StreamingOptions()
-        settings = RankSettings(options, options.to_rapidsmpf_options(), execution)
+        settings = RankSettings(options, execution=execution)
         try:
             self._start_processes(RankPlan(settings, nranks, nranks, one_host=True))
             root = self._ask_one(0, "make_root")

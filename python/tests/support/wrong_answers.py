@@ -86,6 +86,9 @@ def queries() -> dict[str, Query]:
             t.group_by("g").agg(N.median()).select(N.n_unique(), s=G.sum(), r=N.n_unique() / pl.len())
         ),
         "median_beside_sum": lambda t, u: t.unique("n").select(N.median(), s=N.sum()),
+        "first_of_a_series_beside_max": lambda t, u: t.select(
+            N.max(), s=pl.lit(pl.Series([3, 1, 2])).first()
+        ),
         "value_at_maximum": lambda t, u: t.select(N.min(), v=N.get(G.max())),
         "quantile_of_aggregate": lambda t, u: t.select(N.quantile((G.max() / 10).clip(0, 1)), s=N.sum()),
         # slices of frames

@@ -200,7 +200,13 @@ using Total = std::function<std::int64_t()>;
 [[nodiscard]] std::optional<double> get_optional_seconds(
     Options const& options, KeyOrOff<OptionType::duration> key);
 
+// Throws std::invalid_argument, with the option's name in the message, unless `text` is a value of the option `key`;
+// blank text is one: it means the default. std::out_of_range when no option of that name is in the table.
+void check_option(std::string_view key, std::string const& text);
+
 // What a type is called in the documentation.
 [[nodiscard]] std::string_view to_string(OptionType type) noexcept;
+// The enumerator's own name.
+[[nodiscard]] std::string_view name_of(OptionType type) noexcept;
 
 }  // namespace rapidsmpf::config

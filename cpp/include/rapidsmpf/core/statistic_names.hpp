@@ -152,7 +152,8 @@ inline constexpr auto others = [] {
         {"event-loop-post-incoming-chunk-recv", seconds, sum, {}, loop,
          "Allocating memory for frames of other ranks, posting their receives and granting them."},
         {"event-loop-init-gpu-data-send", seconds, sum, {}, loop,
-         "Gathering what was granted and starting to send it; not the transfer itself."},
+         "Gathering what was granted and starting to send it, from whatever memory it is in, a GPU's or the host's; "
+         "not the transfer itself."},
         {"event-loop-check-future-finish", seconds, sum, {}, loop,
          "Looking whether sends and receives have ended."},
         {"progress-thread-round", seconds, sum, {}, "progress thread",

@@ -6,7 +6,8 @@
 // system can (O_DIRECT): directly from and to memory that is aligned to DiskSpace::alignment, through a block of
 // the I/O thread otherwise. Every block has checksums, which are verified before a read returns.
 //
-// Nothing is opened and no thread started before the first write. All methods are thread-safe. An operation that
+// Nothing is opened and no thread started before the first write; but from_options() opens the file at once where
+// the options name a folder, so that one that cannot be used is an error then and not hours later. All methods are thread-safe. An operation that
 // fails throws SpillError, keeps nothing, and leaves the space usable for the next one.
 #pragma once
 
@@ -128,7 +129,8 @@ class DiskSpace : public std::enable_shared_from_this<DiskSpace> {
     // Throws std::invalid_argument for a negative limit or no threads.
     [[nodiscard]] static std::shared_ptr<DiskSpace> make(Settings settings);
     // spill_directory (a path), spill_disk_limit (bytes, a share of the file system, or "disabled": no limit),
-    // spill_io_threads.
+    // spill_io_threads. Throws std::invalid_argument when an option has no usable value: also when no file can be
+    // made in the spill_directory that it names.
     [[nodiscard]] static std::shared_ptr<DiskSpace> from_options(
         config::Options options, std::shared_ptr<Statistics> statistics = nullptr);
     ~DiskSpace();

@@ -47,6 +47,25 @@ class ShuffleOutput {
     coll::PartitionId partition_{0};
 };
 
+// The rows of one partition of a shuffle, by source rank, then as inserted there.
+class PartitionOutput {
+  public:
+    // The partition must be one of this rank's; who makes an output for each of them need not read any.
+    PartitionOutput(
+        std::shared_ptr<coll::Shuffler> shuffler, coll::PartitionId partition,
+        std::shared_ptr<Schema const> schema, std::shared_ptr<BufferResource> resource,
+        BatchSizes const& sizes = BatchSizes());
+
+    // The next batch; the first call blocks until the partition is complete; nothing at the end. Throws like
+    // ShuffleOutput::next().
+    [[nodiscard]] std::optional<Table> next(coll::Timeout timeout = {});
+
+  private:
+    std::shared_ptr<coll::Shuffler> shuffler_;  // none once its rows were taken
+    coll::PartitionId partition_;
+    PackedBatches batches_;
+};
+
 // The rows of all ranks, by rank and then by sequence number.
 class AllGatherOutput {
   public:

@@ -51,6 +51,12 @@ struct Drained {
     std::shared_ptr<coll::Shuffler> shuffler, std::shared_ptr<Schema const> schema, Context const& context,
     PartitionOrder order = PartitionOrder::completion, BatchSizes const& sizes = BatchSizes());
 
+// The rows of one of this rank's partitions, which are taken out of the shuffle when the first batch is asked for: until
+// then they may be spilled.
+[[nodiscard]] ArrowStreamOwner partition_output_stream(
+    std::shared_ptr<coll::Shuffler> shuffler, coll::PartitionId partition,
+    std::shared_ptr<Schema const> schema, Context const& context, BatchSizes const& sizes = BatchSizes());
+
 // The rows of all ranks, in rank order and within a rank in the order of its source.
 [[nodiscard]] ArrowStreamOwner allgather_output_stream(
     std::shared_ptr<coll::AllGather> allgather, std::shared_ptr<Schema const> schema, Context const& context,

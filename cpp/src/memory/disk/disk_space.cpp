@@ -184,7 +184,8 @@ std::shared_ptr<DiskSpace> DiskSpace::make(Settings settings) {
 std::shared_ptr<DiskSpace> DiskSpace::from_options(
     config::Options options, std::shared_ptr<Statistics> statistics) {
     Settings settings;
-    settings.directory = or_temporary(config::get_text(options, "spill_directory"));
+    auto const named = config::get_text(options, "spill_directory");
+    settings.directory = or_temporary(named);
     settings.limit = config::get_optional_share(options, "spill_disk_limit", [&] {
                          return detail::file_system_of(settings.directory).total;
                      }).value_or(unlimited);
@@ -194,7 +195,15 @@ std::shared_ptr<DiskSpace> DiskSpace::from_options(
         std::invalid_argument);
     settings.io_threads = static_cast<std::size_t>(threads);
     settings.statistics = std::move(statistics);
-    return make(std::move(settings));
+    auto space = make(std::move(settings));
+    if (!named.empty()) {
+        try {
+            space->parts_->file.open();
+        } catch (SpillError const& error) {
+            throw std::invalid_argument{std::string{"option spill_directory: "} + error.what()};
+        }
+    }
+    return space;
 }
 
 DiskSpace::DiskSpace(Settings settings) : parts_{std::make_unique<Parts>(std::move(settings))} {}

@@ -56,6 +56,12 @@ using DrainedPointer = std::shared_ptr<streaming::Drained const>;
         ascending ? streaming::PartitionOrder::ascending : streaming::PartitionOrder::completion);
 }
 
+[[nodiscard]] inline ArrowStreamOwner partition_stream(
+    std::shared_ptr<coll::Shuffler> shuffler, coll::PartitionId partition,
+    std::shared_ptr<Schema const> schema, streaming::Context const& context) {
+    return streaming::partition_output_stream(std::move(shuffler), partition, std::move(schema), context);
+}
+
 [[nodiscard]] inline ArrowStreamOwner allgather_stream(
     std::shared_ptr<coll::AllGather> gather, std::shared_ptr<Schema const> schema,
     streaming::Context const& context) {

@@ -1,34 +1,62 @@
-"""Options of scans and sinks in Polars' plan views of version 16, as keyword arguments of the Polars API."""
+"""Options of scans of files, as keyword arguments of the Polars API."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-__all__ = ["Unreadable", "scan_keywords", "sink_keywords", "snake"]
+from cudf_polars.plan.errors import Unreadable
+from cudf_polars.plan.nodes import Schema
+from cudf_polars.plan.polars16.values import snake
+
+__all__ = ["check_cloud", "check_usual", "hive_columns", "scan_keywords"]
 
 
-class Unreadable(Exception):
-    """A part of the plan that the views do not show, or show without something that matters.
+_UNUSUAL = ("deletion_files", "column_mapping", "default_values", "table_statistics", "row_count")
+
+
+def check_usual(options: Any) -> None:
+    """Refuse a scan with something that no keyword argument says.
+
+    Raises
+    ------
+    Unreadable
+        When it has.
+    """
+    for unusual in _UNUSUAL:
+        try:
+            value = getattr(options, unusual)
+        except NotImplementedError as e:
+            raise Unreadable(f"scan with {unusual}") from e
+        if value is not None:
+            raise Unreadable(f"scan with {unusual}")
+
+
+def hive_columns(path: str, options: Any, parts: pl.DataFrame | None, schema: Schema) -> Schema | None:
+    """Return the columns that come from the paths, with their types; ``None`` when there are no hive partitions.
 
     Parameters
     ----------
-    what
-        In words, for notes and messages.
+    path
+        Of the first file.
+    options
+        Of the scan.
+    parts
+        Values of these columns for each file, of those that the query uses.
+    schema
+        Columns of the scan.
     """
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
-
-
-def snake(name: str) -> str:
-    """Write a Rust name as Python writes it."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    hive = options.hive_options
+    if parts is None:
+        return {} if hive is not None and hive["enabled"] else None
+    start = int((hive or {}).get("hive_start_idx") or 0)
+    keys = [part.partition("=")[0] for part in str(path)[start:].split("/")[:-1] if "=" in part]
+    # the types of columns that the query does not use do not matter, their names do
+    unread = {key: pl.String() for key in keys if key not in parts.schema and key not in schema}
+    return dict(parts.schema) | unread
 
 
 def scan_keywords(scan_type: Sequence[Any], options: Any) -> tuple[str, dict[str, Any]]:
@@ -72,13 +100,25 @@ def scan_keywords(scan_type: Sequence[Any], options: Any) -> tuple[str, dict[str
     else:
         raise Unreadable(f"{kind} scan")
     if len(scan_type) > 2:
-        _check_cloud(scan_type[2])
+        check_cloud(scan_type[2])
     if options is not None:
         keywords.update(_unified_keywords(kind, options))
     return kind, keywords
 
 
-def _check_cloud(text: str) -> None:
+def check_cloud(text: str) -> None:
+    """Refuse options of a cloud store that cannot be given again.
+
+    Parameters
+    ----------
+    text
+        The options as JSON.
+
+    Raises
+    ------
+    Unreadable
+        When they hold credentials or a configuration.
+    """
     cloud = json.loads(text)
     if cloud is None:
         return
@@ -248,94 +288,3 @@ def _dtype_from_json(form: Any) -> pl.DataType:
         if name == "Struct":
             return pl.Struct({f["name"]: _dtype_from_json(f["dtype"]) for f in value})
     raise Unreadable("a scan with a schema of unusual types")
-
-
-_SINKS = {"Parquet": "sink_parquet", "Csv": "sink_csv", "Ipc": "sink_ipc", "NDJson": "sink_ndjson"}
-_PARQUET_CODECS = {
-    "Lz4Raw": "lz4",
-    "Uncompressed": "uncompressed",
-    "Snappy": "snappy",
-    "Gzip": "gzip",
-    "Zstd": "zstd",
-}
-_STATISTICS = {
-    "min": "min_value",
-    "max": "max_value",
-    "distinct_count": "distinct_count",
-    "null_count": "null_count",
-}
-
-
-def sink_keywords(payload: Any) -> tuple[str, str, dict[str, Any]]:
-    """Translate a sink to a method of ``LazyFrame``.
-
-    Returns
-    -------
-    tuple
-        Name of the method, path, keyword arguments.
-
-    Raises
-    ------
-    Unreadable
-        For any option that is not translated exactly.
-    """
-    if not isinstance(payload, dict) or set(payload) != {"File"}:
-        raise Unreadable("a sink that is not one file")
-    file = payload["File"]
-    target = file["target"]
-    path = target.get("inner") if isinstance(target, dict) else target
-    if not isinstance(path, str):
-        raise Unreadable("a sink that is not a path")
-    ((form, options),) = file["file_format"].items()
-    unified = file["unified_sink_args"]
-    _check_cloud(json.dumps(unified["cloud_options"]))
-    if unified["sinked_paths_callback"] is not None or form not in _SINKS:
-        raise Unreadable("sink with a callback")
-    out: dict[str, Any] = {"mkdir": unified["mkdir"], "maintain_order": unified["maintain_order"]}
-    if unified["sync_on_close"] != "None":
-        out["sync_on_close"] = unified["sync_on_close"].lower()
-
-    def rest(*known: str, defaults: Mapping[str, Any]) -> None:
-        for key, value in options.items():
-            if key not in known and value != defaults.get(key):
-                raise Unreadable(f"{_SINKS[form]} with {key}")
-
-    if form == "Parquet":
-        rest("compression", "statistics", "row_group_size", "data_page_size", defaults={})
-        codec = options["compression"]
-        name, level = (codec, None) if isinstance(codec, str) else next(iter(codec.items()))
-        out["compression"] = _PARQUET_CODECS[name]
-        if level is not None:
-            raise Unreadable("sink_parquet with a compression level")
-        statistics = options["statistics"]
-        if statistics.get("binary_statistics_truncate_length") is not None:
-            raise Unreadable("sink_parquet with truncated statistics")
-        out["statistics"] = {key: statistics[name] for key, name in _STATISTICS.items()}
-        out["row_group_size"], out["data_page_size"] = options["row_group_size"], options["data_page_size"]
-    elif form == "Csv":
-        rest(
-            "include_bom",
-            "include_header",
-            "batch_size",
-            "serialize_options",
-            defaults={"compression": "Uncompressed", "check_extension": True},
-        )
-        text = options["serialize_options"]
-        out |= {key: options[key] for key in ("include_bom", "include_header", "batch_size")}
-        out |= {
-            "separator": chr(text["separator"]),
-            "line_terminator": text["line_terminator"],
-            "quote_char": chr(text["quote_char"]),
-            "null_value": text["null"],
-            "decimal_comma": text["decimal_comma"],
-            "quote_style": snake(text["quote_style"]),
-        }
-        for key in ("datetime_format", "date_format", "time_format", "float_scientific", "float_precision"):
-            out[key] = text[key]
-    elif form == "Ipc":
-        defaults = {"compression": None, "compat_level": 1, "record_batch_statistics": False}
-        rest("record_batch_size", defaults=defaults)
-        out["record_batch_size"] = options["record_batch_size"]
-    else:
-        rest(defaults={"compression": "Uncompressed", "check_extension": True})
-    return _SINKS[form], path, out

@@ -1,15 +1,14 @@
-"""Turns a typed plan into streams: which operator lowers which node."""
+"""Turns a typed plan into streams while the query runs: which operator lowers which node."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
-from cudf_polars.lower.builder import StreamBuilder
+from cudf_polars.lower.builder import RunAndMeasure, Settings, StreamBuilder
 from cudf_polars.lower.context import Context, Footers, Operator
 from cudf_polars.lower.grouping import lower_distinct, lower_group_by
 from cudf_polars.lower.joins import lower_join
-from cudf_polars.lower.order import order_demands
+from cudf_polars.lower.node_properties import NodeProperties
 from cudf_polars.lower.physical import Estimate, Stream
 from cudf_polars.lower.rows import (
     lower_expressions,
@@ -23,44 +22,49 @@ from cudf_polars.lower.rows import (
 from cudf_polars.lower.scans import lower_frame_scan, lower_python_scan, lower_scan
 from cudf_polars.lower.sorts import lower_sort
 from cudf_polars.plan import nodes
-from cudf_polars.plan.nodes import Node, Plan, walk_nodes
+from cudf_polars.plan.dag import Plan
+from cudf_polars.plan.nodes import Node
 from cudf_polars.plan.properties import is_process_local
 
-__all__ = ["lower_plan"]
+__all__ = ["AdaptivePlanner"]
 
 
-def lower_plan(
-    plan: Plan,
-    builder: StreamBuilder,
-    *,
-    footers: Footers,
-    frame_sizes: Mapping[int, Estimate],
-) -> Stream:
-    """Return the stream of the plan's answer.
+class AdaptivePlanner:
+    """Turns a typed plan into streams, and runs parts of the query meanwhile where real sizes decide what follows.
 
     Parameters
     ----------
-    plan
-        What to lower.
-    builder
-        Its ``measure`` runs parts of the plan where sizes decide, so this may take most of the query's time.
+    settings
+        What it decides by.
+    run_and_measure
+        Runs a materialized stream and returns what it holds over all ranks. All ranks call it for the same streams
+        in the same order.
     footers
         Reads the row groups of a Parquet file.
-    frame_sizes
-        By ``id(node)``, what the in-memory frames of all ranks hold together.
     """
-    users: Counter[int] = Counter()
-    for node in walk_nodes(plan.root):
-        users.update(id(child) for child in node.children)
-    ctx = Context(
-        builder=builder,
-        demands=order_demands(plan.root),
-        users=users,
-        frame_sizes=frame_sizes,
-        footers=footers,
-        lower_node=_lower_node,
-    )
-    return ctx.lower(plan.root)
+
+    def __init__(self, settings: Settings, run_and_measure: RunAndMeasure, *, footers: Footers) -> None:
+        self._builder = StreamBuilder(settings, run_and_measure)
+        self._footers = footers
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """The steps that run on one rank for want of a distributed form, in the order met."""
+        return self._builder.fallbacks
+
+    def plan(self, plan: Plan, frame_sizes: Mapping[int, Estimate]) -> Stream:
+        """Return the stream of the plan's answer; most of the query may have run by then.
+
+        Parameters
+        ----------
+        plan
+            What to plan.
+        frame_sizes
+            By number of the node, what the in-memory frames of all ranks hold together.
+        """
+        properties = NodeProperties(plan, frame_sizes)
+        ctx = Context(self._builder, properties, self._footers, _lower_node)
+        return ctx.lower(plan.root)
 
 
 def _lower_node(ctx: Context, node: Node) -> Stream:
@@ -81,7 +85,7 @@ def _lower_sink(ctx: Context, node: Node) -> Stream:
 
 
 def _lower_opaque(ctx: Context, node: Node) -> Stream:
-    """Let rank 0 run what only Polars can read; a source without inputs is spread by the next exchange."""
+    """Let rank 0 run what only Polars can read; a source without inputs is distributed by the next exchange."""
     assert isinstance(node, nodes.OpaqueNode)
     inputs = [ctx.lower(child) for child in node.inputs]
     if not inputs:

@@ -1,4 +1,4 @@
-"""How the rows of a stream are spread over the ranks: the property that decides where exchanges are needed."""
+"""How the rows of a stream are distributed over the ranks: the property that decides where exchanges are needed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = [
     "ARBITRARY",
     "REPLICATED",
     "SINGLE",
-    "Placement",
-    "Spread",
+    "Distribution",
+    "Partitioning",
     "hashed",
     "project",
     "ranged",
 ]
 
 
-class Placement(Enum):
+class Distribution(Enum):
     """Which rank a row is on."""
 
     ARBITRARY = "arbitrary"
@@ -34,52 +34,52 @@ class Placement(Enum):
 
 
 @dataclass(frozen=True)
-class Spread:
-    """A placement and, for hash and range, its key columns.
+class Partitioning:
+    """A distribution and, for hash and range, its key columns.
 
     Each key is the set of columns that hold its value: after ``inner join on a = b`` either name will do. Rows
     that agree in all keys are on one rank.
     """
 
-    placement: Placement
+    distribution: Distribution
     keys: tuple[frozenset[str], ...] = ()
 
     def collocates(self, columns: Iterable[str]) -> bool:
         """Whether rows that agree in all of ``columns`` are certainly on the same rank."""
-        if self.placement in (Placement.SINGLE, Placement.REPLICATED):
+        if self.distribution in (Distribution.SINGLE, Distribution.REPLICATED):
             return True
-        if self.placement is Placement.ARBITRARY:
+        if self.distribution is Distribution.ARBITRARY:
             return False
         names = frozenset(columns)
         return all(key & names for key in self.keys)
 
     def is_hash(self) -> bool:
         """Whether the ranks were chosen by hash, so that another stream can be sent to join it."""
-        return self.placement is Placement.HASH
+        return self.distribution is Distribution.HASH
 
     def __str__(self) -> str:
         if not self.keys:
-            return self.placement.value
-        return f"{self.placement.value}({', '.join('='.join(sorted(key)) for key in self.keys)})"
+            return self.distribution.value
+        return f"{self.distribution.value}({', '.join('='.join(sorted(key)) for key in self.keys)})"
 
 
-ARBITRARY = Spread(Placement.ARBITRARY)
-SINGLE = Spread(Placement.SINGLE)
-REPLICATED = Spread(Placement.REPLICATED)
+ARBITRARY = Partitioning(Distribution.ARBITRARY)
+SINGLE = Partitioning(Distribution.SINGLE)
+REPLICATED = Partitioning(Distribution.REPLICATED)
 
 
-def hashed(keys: Sequence[str]) -> Spread:
-    """Return the spread after a hash shuffle by ``keys``."""
-    return Spread(Placement.HASH, tuple(frozenset([key]) for key in keys))
+def hashed(keys: Sequence[str]) -> Partitioning:
+    """Return the partitioning after a hash shuffle by ``keys``."""
+    return Partitioning(Distribution.HASH, tuple(frozenset([key]) for key in keys))
 
 
-def ranged(keys: Sequence[str]) -> Spread:
-    """Return the spread after a range exchange by ``keys``."""
-    return Spread(Placement.RANGE, tuple(frozenset([key]) for key in keys))
+def ranged(keys: Sequence[str]) -> Partitioning:
+    """Return the partitioning after a range exchange by ``keys``."""
+    return Partitioning(Distribution.RANGE, tuple(frozenset([key]) for key in keys))
 
 
-def project(spread: Spread, renames: Mapping[str, Iterable[str]]) -> Spread:
-    """Return what is left of ``spread`` when its columns are renamed.
+def project(partitioning: Partitioning, renames: Mapping[str, Iterable[str]]) -> Partitioning:
+    """Return what is left of ``partitioning`` when its columns are renamed.
 
     Parameters
     ----------
@@ -88,14 +88,14 @@ def project(spread: Spread, renames: Mapping[str, Iterable[str]]) -> Spread:
 
     Notes
     -----
-    A hash placement needs all its keys; when one is gone the placement is arbitrary.
+    A hash distribution needs all its keys; when one is gone the distribution is arbitrary.
     """
-    if not spread.keys:
-        return spread
+    if not partitioning.keys:
+        return partitioning
     keys = []
-    for key in spread.keys:
+    for key in partitioning.keys:
         names = frozenset(new for old in key for new in renames.get(old, ()))
         if not names:
             return ARBITRARY
         keys.append(names)
-    return Spread(spread.placement, tuple(keys))
+    return Partitioning(partitioning.distribution, tuple(keys))

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from cudf_polars.lower.spread import ARBITRARY, REPLICATED, SINGLE, Placement, Spread, hashed, project, ranged
+from cudf_polars.lower.partitioning import (
+    ARBITRARY,
+    REPLICATED,
+    SINGLE,
+    Distribution,
+    Partitioning,
+    hashed,
+    project,
+    ranged,
+)
 
 
 def test_hash_by_fewer_columns_collocates_more() -> None:
@@ -22,13 +31,15 @@ def test_one_rank_collocates_everything() -> None:
 
 
 def test_any_name_of_a_key_will_do() -> None:
-    spread = Spread(Placement.HASH, (frozenset({"a", "b"}),))
-    assert spread.collocates(["b"])
-    assert project(spread, {"b": ["c"]}) == hashed(["c"])
+    partitioning = Partitioning(Distribution.HASH, (frozenset({"a", "b"}),))
+    assert partitioning.collocates(["b"])
+    assert project(partitioning, {"b": ["c"]}) == hashed(["c"])
 
 
 def test_projection_renames_and_duplicates() -> None:
-    assert project(hashed(["a"]), {"a": ["x", "y"]}) == Spread(Placement.HASH, (frozenset({"x", "y"}),))
+    assert project(hashed(["a"]), {"a": ["x", "y"]}) == Partitioning(
+        Distribution.HASH, (frozenset({"x", "y"}),)
+    )
 
 
 def test_lost_key_is_arbitrary() -> None:

@@ -1,0 +1,68 @@
+"""Queries and expressions in Polars' own JSON form, parsed. The form belongs to one version of Polars, as the views do.
+
+A node or an expression is ``{kind: contents}``, or its kind alone. Bytes are lists of integers.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from cudf_polars.plan.datasets import versions_pinned
+
+__all__ = ["deserialize_expr", "deserialize_plan", "forms", "kind_of", "serialize_expr", "serialize_plan"]
+
+
+def serialize_plan(lf: pl.LazyFrame) -> Any:
+    """Return the parsed JSON form of a query."""
+    with warnings.catch_warnings(), versions_pinned():
+        warnings.simplefilter("ignore")
+        return json.loads(lf.serialize(format="json"))
+
+
+def deserialize_plan(form: Any) -> pl.LazyFrame:
+    """Return the query of a JSON form."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pl.LazyFrame.deserialize(io.StringIO(json.dumps(form)), format="json")
+
+
+def serialize_expr(expr: pl.Expr) -> Any:
+    """Return the parsed JSON form of an expression."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return json.loads(expr.meta.serialize(format="json"))
+
+
+def deserialize_expr(form: Any) -> pl.Expr:
+    """Return the expression of a JSON form."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pl.Expr.deserialize(io.StringIO(json.dumps(form)), format="json")
+
+
+def forms(form: Any, kind: str) -> Iterator[Any]:
+    """Yield the contents of every ``{kind: contents}`` anywhere in a JSON form."""
+    stack = [form]
+    while stack:
+        f = stack.pop()
+        if isinstance(f, dict):
+            if len(f) == 1 and kind in f:
+                yield f[kind]
+            stack.extend(f.values())
+        elif isinstance(f, list) and f and not isinstance(f[0], int):  # bytes are lists of integers
+            stack.extend(f)
+
+
+def kind_of(form: Any) -> str:
+    """Return the kind of a node or an expression; empty if it has none."""
+    if isinstance(form, str):
+        return form
+    if isinstance(form, dict) and len(form) == 1:
+        return str(next(iter(form)))
+    return ""

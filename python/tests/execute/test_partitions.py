@@ -1,0 +1,127 @@
+"""A rank works on one partition of its rows after the other, and gives its rows away while they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from execute.compare import ORDINARY, PARTITIONED, TINY, compare_answers
+from execute.local_transport import LocalTransport, OneShotStream, run_ranks
+
+from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.run import run_query, stream_query
+from support.wrong_answers import ORDERED, from_files, queries
+
+QUERIES = queries()
+N, G = pl.col("n"), pl.col("g")
+
+
+class _Watched(OneShotStream):
+    """Rows of a partition; says when they are read."""
+
+    def __init__(self, stream: OneShotStream, read: Callable[[], None]) -> None:
+        self._stream, self._read = stream, read
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Say so, and return the stream."""
+        self._read()
+        return self._stream.__arrow_c_stream__(requested_schema)
+
+
+class _WatchedTransport(LocalTransport):
+    """Notes the partitions of shuffles in the order in which they are read."""
+
+    def __init__(self, given: LocalTransport) -> None:
+        super().__init__(given._group, given._rank)
+        self.read: list[tuple[int, int]] = []
+
+    def shuffle(self, *args: object, op: int, partitions: int = 1) -> list[OneShotStream]:
+        """As for the base."""
+        streams = super().shuffle(*args, op=op, partitions=partitions)  # type: ignore[arg-type]
+        return [
+            _Watched(stream, lambda number=number: self.read.append((op, number)))  # type: ignore[misc]
+            for number, stream in enumerate(streams)
+        ]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("nranks", [1, 2])
+def test_both_sides_of_a_join_are_read_partition_by_partition(tmp_path: Path, nranks: int) -> None:
+    table, small = from_files(tmp_path)
+    query = table.join(small.with_columns(N - 60), on="n", how="left").group_by("n").agg(pl.col("x").sum())
+
+    def work(transport: LocalTransport) -> list[tuple[int, int]]:
+        watched = _WatchedTransport(transport)
+        run_query(query, watched, options=PARTITIONED)
+        return watched.read
+
+    for read in run_ranks(nranks, work):
+        numbers = [number for _, number in read]
+        assert numbers == sorted(numbers), read
+        assert {number for _, number in read} == {0, 1, 2}
+        assert len({op for op, _ in read}) == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("nranks", "options"), [(1, PARTITIONED), (2, TINY), (2, ORDINARY), (3, PARTITIONED)]
+)
+@pytest.mark.parametrize("name", list(QUERIES))
+def test_streamed_rows_are_those_of_the_answer(
+    tmp_path: Path, name: str, nranks: int, options: ExecutionOptions
+) -> None:
+    query = QUERIES[name](*from_files(tmp_path))
+    expected = query.collect(engine="streaming")
+
+    def work(transport: LocalTransport) -> pl.DataFrame:
+        path = tmp_path / f"{transport.rank}.ipc"
+        outcome = stream_query(query, transport, lambda rows: rows.sink_ipc(path), options=options)
+        assert outcome.frame.is_empty()
+        return pl.read_ipc(path)
+
+    compare_answers(pl.concat(run_ranks(nranks, work)), expected, ordered=name in ORDERED)
+
+
+def test_a_failure_while_rows_are_written_keeps_its_type(tmp_path: Path) -> None:
+    table, _ = from_files(tmp_path)
+    query = table.sort("n").with_columns(pl.col("s").cast(pl.Int64))
+
+    def work(transport: LocalTransport) -> None:
+        path = tmp_path / f"{transport.rank}.parquet"
+        stream_query(query, transport, lambda rows: rows.sink_parquet(path), options=PARTITIONED)
+
+    with pytest.raises(pl.exceptions.InvalidOperationError, match="conversion from `str`"):
+        run_ranks(2, work)
+
+
+@pytest.mark.parametrize(
+    ("options", "nbytes", "expected"),
+    [
+        (ExecutionOptions(), 1e12, 1),
+        (ExecutionOptions(memory=1000), 500, 1),
+        (ExecutionOptions(memory=1000), 2000, 16),
+        (ExecutionOptions(memory=1000), 1e12, 256),
+        (ExecutionOptions(memory=1000, target_partition_size=100), 500, 3),
+        (ExecutionOptions(target_partition_size=100), 500, 3),
+        (ExecutionOptions(memory=1000, partitions=5), 10, 5),
+    ],
+)
+def test_number_of_partitions(options: ExecutionOptions, nbytes: float, expected: int) -> None:
+    assert options.partitions_of(nbytes, nranks=2) == expected
+
+
+def test_one_rank_cuts_what_its_memory_has_no_room_for(tmp_path: Path) -> None:
+    pl.DataFrame({"k": range(1_500_000), "v": 1.5}).write_parquet(
+        tmp_path / "t.parquet", compression="uncompressed", use_pyarrow=False
+    )
+    query = pl.scan_parquet(tmp_path / "t.parquet").group_by("k").agg(pl.col("v").median()).sort("k")
+    plain = ExecutionOptions(fallback_mode="silent", memory=1 << 40)
+    for options, whole in ((plain, True), (replace(plain, memory=8 << 20), False)):
+        (outcome,) = run_ranks(
+            1, lambda transport, options=options: run_query(query, transport, options=options)
+        )
+        assert (outcome.physical is None) == whole
+        compare_answers(outcome.frame, query.collect(engine="streaming"), ordered=True)

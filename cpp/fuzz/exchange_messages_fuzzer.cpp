@@ -49,10 +49,10 @@ void put_list(MessageWriter& writer, PieceList const& list) {
 Bytes written_again(OpId op, Message const& message) {
     MessageWriter writer{op};
     for (auto const& grant : message.grants) {
-        if (grant.places.empty()) {
+        if (grant.addresses.empty()) {
             writer.grants(grant.frames);
         } else {
-            writer.places(grant.places);
+            writer.addresses(grant.addresses);
         }
     }
     writer.written(message.written);
@@ -83,7 +83,7 @@ Bytes written_again(OpId op, Message const& message) {
 
 void read_control_message(std::span<std::uint8_t const> input) {
     auto const bytes = copied(input);
-    static_cast<void>(takes([&] { static_cast<void>(is_about_links(bytes)); }));
+    static_cast<void>(takes([&] { static_cast<void>(is_about_transports(bytes)); }));
     std::optional<AbandonedRange> range;
     if (takes([&] { range = read_abandoned_range(bytes); }) && range) {
         MessageWriter writer{Tag::max_op_id};
@@ -165,7 +165,7 @@ std::vector<Bytes> seeds() {
         all.push_back(with_kind(static_cast<std::uint8_t>(Kind::message), std::move(writer).take()));
     };
     add(op, [](MessageWriter& out) { out.grants(3); });
-    add(op, [](MessageWriter& out) { out.places(std::vector<Place>{{0, 64}, {1, 4096}}); });
+    add(op, [](MessageWriter& out) { out.addresses(std::vector<RemoteAddress>{{0, 64}, {1, 4096}}); });
     add(op, [](MessageWriter& out) {
         out.written(2);
         out.credit(65536);

@@ -27,12 +27,12 @@ void read_input(std::span<std::uint8_t const> input);
 [[nodiscard]] std::vector<Bytes> seeds();
 
 // Whether `read` took what it read; false when it refused.
-template <typename Refusal = FormatError, typename Read>
+template <typename Rejection = FormatError, typename Read>
 bool takes(Read const& read) {
     try {
         read();
         return true;
-    } catch (Refusal const&) {
+    } catch (Rejection const&) {
         return false;
     }
 }

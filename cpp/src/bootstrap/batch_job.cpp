@@ -33,7 +33,7 @@ void say_on_standard_error(std::string const& message) {
 }
 
 // "address token", as PMIx carries it.
-Membership parse_meeting(std::string const& text, Rank rank, Rank nranks) {
+Membership parse_rendezvous(std::string const& text, Rank rank, Rank nranks) {
     auto const space = text.find(' ');
     RAPIDSMPF_EXPECTS(space != std::string::npos, "PMIx carried something else", FormatError);
     return Membership{
@@ -71,16 +71,16 @@ std::shared_ptr<BatchJob> BatchJob::of_this_process() {
     if (state->pmix) {
         auto& pmix = *state->pmix;
         state->on_one_host = pmix.local_nranks() == pmix.nranks();
-        std::string meeting;
+        std::string rendezvous;
         if (pmix.rank() == 0) {
             auto const token = Token::random();
             state->coordinator = std::make_unique<CoordinatorThread>(
                 pmix.nranks(), token, SocketAddress{state->on_one_host ? "127.0.0.1" : own_address(), 0},
                 say_on_standard_error);
-            meeting = state->coordinator->address().str() + " " + token.hex();
+            rendezvous = state->coordinator->address().str() + " " + token.hex();
         }
         state->membership =
-            parse_meeting(pmix.broadcast("rapidsmpf.coordinator", meeting), pmix.rank(), pmix.nranks());
+            parse_rendezvous(pmix.broadcast("rapidsmpf.coordinator", rendezvous), pmix.rank(), pmix.nranks());
     } else {
         auto const step = SlurmStep::from_environment();
         if (!step) {

@@ -194,7 +194,7 @@ Coordinator::~Coordinator() {
         static_cast<void>(std::make_unique<std::shared_ptr<State>>(std::move(state_)).release());
         return;
     }
-    leave(std::chrono::milliseconds{0});
+    graceful_close(std::chrono::milliseconds{0});
     stop();
     state_->stop_event.signal();
     if (state_->thread.get_id() == std::this_thread::get_id()) {
@@ -417,7 +417,7 @@ void Coordinator::abort(std::string const& reason) {
     give_up(Abort{reason});
 }
 
-void Coordinator::convict(Rank culprit, std::string const& reason) {
+void Coordinator::report_protocol_violation(Rank culprit, std::string const& reason) {
     give_up(Abort{reason, culprit});
 }
 
@@ -435,7 +435,7 @@ void Coordinator::give_up(Abort const& message) {
     state_->say(message.encode());
 }
 
-void Coordinator::leave(std::chrono::milliseconds patience) {
+void Coordinator::graceful_close(std::chrono::milliseconds patience) {
     if (!state_->home.is_here()) {
         return;
     }

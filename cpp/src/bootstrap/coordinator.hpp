@@ -59,8 +59,8 @@ class Coordinator final : public Liveness {
     void start(Events events) override;
     void stop() override;
     void abort(std::string const& reason) override;
-    void convict(Rank culprit, std::string const& reason) override;
-    void leave(std::chrono::milliseconds patience) override;
+    void report_protocol_violation(Rank culprit, std::string const& reason) override;
+    void graceful_close(std::chrono::milliseconds patience) override;
 
     // Reports, on a connection of its own, that this rank gives up, or that it has to because of another. Throws
     // SystemError or TimeoutError.

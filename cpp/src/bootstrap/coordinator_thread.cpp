@@ -37,9 +37,9 @@ CoordinatorServer::Events logged_by(CoordinatorThread::Log const& log) {
 struct CoordinatorThread::State {
     State(
         std::int32_t nranks, Token const& token, SocketAddress const& listen, Log log_,
-        std::chrono::milliseconds farewell_, config::Options const& options)
+        std::chrono::milliseconds goodbye_, config::Options const& options)
         : log{std::move(log_)},
-          farewell{farewell_},
+          goodbye{goodbye_},
           server{nranks, token, logged_by(log), settings_of(listen, options)} {}
 
     void run() noexcept {
@@ -68,14 +68,14 @@ struct CoordinatorThread::State {
             ::poll(waiting.data(), waiting.size(), timeout ? static_cast<int>(timeout->count()) : -1);
             server.process();
             if (!deadline && (waiting[1].revents & POLLIN) != 0) {
-                deadline = Clock::now() + farewell;
+                deadline = Clock::now() + goodbye;
                 waiting[1].fd = -1;  // it stays readable
             }
         }
     }
 
     Log const log;
-    std::chrono::milliseconds const farewell;
+    std::chrono::milliseconds const goodbye;
     CoordinatorServer server;  // the thread's, once that runs
     EventDescriptor stop;
     HomeProcess home;
@@ -84,8 +84,8 @@ struct CoordinatorThread::State {
 
 CoordinatorThread::CoordinatorThread(
     std::int32_t nranks, Token const& token, SocketAddress const& listen, Log log,
-    std::chrono::milliseconds farewell, config::Options const& options)
-    : state_{std::make_unique<State>(nranks, token, listen, std::move(log), farewell, options)},
+    std::chrono::milliseconds goodbye, config::Options const& options)
+    : state_{std::make_unique<State>(nranks, token, listen, std::move(log), goodbye, options)},
       address_{state_->server.address()} {
     state_->thread = std::thread{[state = state_.get()] { state->run(); }};
 }

@@ -15,12 +15,12 @@ class CoordinatorThread {
   public:
     using Log = std::function<void(std::string const&)>;
 
-    // `log` is called from the thread. `farewell`: how long its end waits for those who are still connected to say
+    // `log` is called from the thread. `goodbye`: how long its end waits for those who are still connected to say
     // goodbye, so that they know that it went in good order. `options`: liveness_timeout. Throws SystemError when it
     // cannot listen there.
     CoordinatorThread(
         std::int32_t nranks, Token const& token, SocketAddress const& listen, Log log,
-        std::chrono::milliseconds farewell = std::chrono::milliseconds{0},
+        std::chrono::milliseconds goodbye = std::chrono::milliseconds{0},
         config::Options const& options = config::Options{});
     ~CoordinatorThread();
     CoordinatorThread(CoordinatorThread const&) = delete;

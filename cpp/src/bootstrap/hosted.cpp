@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t max_text = 1024;
 // How long the host waits for the others' goodbyes.
-constexpr std::chrono::milliseconds farewell{1000};
+constexpr std::chrono::milliseconds goodbye{1000};
 
 SocketAddress any_port_of(std::string const& interface) {
     CoordinatorServer::Settings settings;
@@ -63,8 +63,12 @@ class HostedLiveness final : public Liveness {
     }
     void stop() override { coordinator_->stop(); }
     void abort(std::string const& reason) override { coordinator_->abort(reason); }
-    void convict(Rank culprit, std::string const& reason) override { coordinator_->convict(culprit, reason); }
-    void leave(std::chrono::milliseconds patience) override { coordinator_->leave(patience); }
+    void report_protocol_violation(Rank culprit, std::string const& reason) override {
+        coordinator_->report_protocol_violation(culprit, reason);
+    }
+    void graceful_close(std::chrono::milliseconds patience) override {
+        coordinator_->graceful_close(patience);
+    }
 
   private:
     std::string host_name_;
@@ -98,7 +102,7 @@ bool Invitation::reaches_this_host() const {
 
 HostedCoordinator::HostedCoordinator(
     Rank nranks, std::string const& interface, CoordinatorThread::Log log, config::Options const& options)
-    : coordinator_{nranks, token_, any_port_of(interface), std::move(log), farewell, options},
+    : coordinator_{nranks, token_, any_port_of(interface), std::move(log), goodbye, options},
       invitation_{coordinator_.address(), token_, host_name(), ::getpid()} {}
 
 std::unique_ptr<Liveness> accept_invitation(

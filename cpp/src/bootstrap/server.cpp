@@ -76,8 +76,8 @@ std::optional<std::chrono::milliseconds> CoordinatorServer::timeout() const {
         for (auto const& [key, waiting] : session.gets) {
             consider(waiting.deadline);
         }
-        for (auto const& [number, gathering] : session.gathers) {
-            for (auto const& waiting : gathering.waiting) {
+        for (auto const& [number, pending] : session.gathers) {
+            for (auto const& waiting : pending.waiting) {
                 consider(waiting.deadline);
             }
         }
@@ -353,8 +353,8 @@ void CoordinatorServer::close_gently(ConnectionId id) {
 void CoordinatorServer::drop(ConnectionId id) {
     for (auto& [index, session] : sessions_) {
         std::erase_if(session.gets, [&](auto const& entry) { return entry.second.connection == id; });
-        for (auto& [number, gathering] : session.gathers) {
-            std::erase_if(gathering.waiting, [&](Waiting const& waiter) { return waiter.connection == id; });
+        for (auto& [number, pending] : session.gathers) {
+            std::erase_if(pending.waiting, [&](Waiting const& waiter) { return waiter.connection == id; });
         }
     }
     connections_.erase(id);

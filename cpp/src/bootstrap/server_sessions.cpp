@@ -33,9 +33,9 @@ void CoordinatorServer::on_get(ConnectionId id, Connection& connection, Get get)
 void CoordinatorServer::on_gather(ConnectionId id, Connection& connection, Gather gather) {
     auto& session = sessions_[connection.session];
     auto const number = connection.gathers++;
-    auto& gathering = session.gathers[number];
-    gathering.values.insert_or_assign(connection.rank, std::move(gather.value));
-    gathering.waiting.emplace_back(
+    auto& pending = session.gathers[number];
+    pending.values.insert_or_assign(connection.rank, std::move(gather.value));
+    pending.waiting.emplace_back(
         id, gather.request, Clock::now() + std::chrono::milliseconds{gather.timeout_ms});
     finish_gather(session, number);
     // Copied: settling may drop connections, and with the last of them nothing else changes here.
@@ -50,13 +50,13 @@ void CoordinatorServer::finish_gather(Session& session, std::uint64_t number) {
     if (found == session.gathers.end() || found->second.values.size() < static_cast<std::size_t>(nranks_)) {
         return;
     }
-    auto const gathering = std::move(found->second);
+    auto const pending = std::move(found->second);
     session.gathers.erase(found);
     std::vector<Bytes> values;
-    for (auto const& [rank, value] : gathering.values) {
+    for (auto const& [rank, value] : pending.values) {
         values.push_back(value);
     }
-    for (auto const& waiter : gathering.waiting) {
+    for (auto const& waiter : pending.waiting) {
         Bytes reply;
         try {
             reply = Reply{waiter.request, values}.encode();
@@ -72,11 +72,11 @@ void CoordinatorServer::finish_gather(Session& session, std::uint64_t number) {
 }
 
 void CoordinatorServer::settle_gathers_without(Session& session, std::int32_t rank) {
-    for (auto& [number, gathering] : session.gathers) {
-        if (gathering.values.contains(rank)) {
+    for (auto& [number, pending] : session.gathers) {
+        if (pending.values.contains(rank)) {
             continue;
         }
-        auto const waiting = std::exchange(gathering.waiting, {});
+        auto const waiting = std::exchange(pending.waiting, {});
         for (auto const& waiter : waiting) {
             send(
                 waiter.connection,
@@ -127,9 +127,9 @@ void CoordinatorServer::expire_requests(Clock::time_point now) {
                     .encode());
             return true;
         });
-        for (auto& [number, gathering] : session.gathers) {
-            auto const missing = missing_from(gathering);
-            std::erase_if(gathering.waiting, [&](Waiting const& waiter) {
+        for (auto& [number, pending] : session.gathers) {
+            auto const missing = missing_from(pending);
+            std::erase_if(pending.waiting, [&](Waiting const& waiter) {
                 if (waiter.deadline > now) {
                     return false;
                 }
@@ -146,10 +146,10 @@ void CoordinatorServer::expire_requests(Clock::time_point now) {
     }
 }
 
-std::vector<std::int32_t> CoordinatorServer::missing_from(Gathering const& gathering) const {
+std::vector<std::int32_t> CoordinatorServer::missing_from(PendingGather const& pending) const {
     std::vector<std::int32_t> missing;
     for (std::int32_t rank = 0; rank < nranks_; ++rank) {
-        if (!gathering.values.contains(rank)) {
+        if (!pending.values.contains(rank)) {
             missing.push_back(rank);
         }
     }

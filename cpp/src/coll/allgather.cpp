@@ -18,9 +18,7 @@ AllGather::AllGather(
         exchange::Operation::open(ranks, std::move(br), plan_per_rank(ranks, "allgather", op, settings));
 }
 
-AllGather::~AllGather() {
-    operation_->release();
-}
+AllGather::~AllGather() = default;
 
 void AllGather::insert(std::uint64_t sequence, PackedData chunk) {
     operation_->insert_for_all(sequence, std::move(chunk));

@@ -141,33 +141,26 @@ AllReduce::AllReduce(
         };
     }
     operation_ = Operation::open(ranks, br_, std::move(plan));
-    try {
-        std::vector<std::pair<PartitionId, PackedData>> segments;
-        std::vector<PartitionId> finished;
-        for (PartitionId p = 0; p < n; ++p) {
-            finished.push_back(p);
-            if (p < layout.segments()) {
-                segments.emplace_back(
-                    p, PackedData{encode_size(input.size()), host_copy(*br_, layout.segment(input, p))});
-            }
+    std::vector<std::pair<PartitionId, PackedData>> segments;
+    std::vector<PartitionId> finished;
+    for (PartitionId p = 0; p < n; ++p) {
+        finished.push_back(p);
+        if (p < layout.segments()) {
+            segments.emplace_back(
+                p, PackedData{encode_size(input.size()), host_copy(*br_, layout.segment(input, p))});
         }
-        if (me >= layout.segments()) {
-            // Reduces nothing, so it gives no results.
-            for (PartitionId p = n; p < 2 * n; ++p) {
-                finished.push_back(p);
-            }
-        }
-        operation_->insert(std::move(segments));
-        operation_->insert_finished(finished);
-    } catch (...) {
-        operation_->release();
-        throw;
     }
+    if (me >= layout.segments()) {
+        // Reduces nothing, so it gives no results.
+        for (PartitionId p = n; p < 2 * n; ++p) {
+            finished.push_back(p);
+        }
+    }
+    operation_->insert(std::move(segments));
+    operation_->insert_finished(finished);
 }
 
-AllReduce::~AllReduce() {
-    operation_->release();
-}
+AllReduce::~AllReduce() = default;
 
 void AllReduce::reduce_here() {
     std::function<void(exchange::Operation&)> reduce;

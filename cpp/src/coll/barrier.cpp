@@ -14,9 +14,7 @@ Barrier::Barrier(std::shared_ptr<Communicator> comm, OpId op) : comm_{std::move(
     operation_->insert_finished();
 }
 
-Barrier::~Barrier() {
-    operation_->release();
-}
+Barrier::~Barrier() = default;
 
 void Barrier::wait(Timeout timeout) {
     operation_->wait_complete(static_cast<PartitionId>(comm_->rank()), timeout);

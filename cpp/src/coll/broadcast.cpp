@@ -22,9 +22,7 @@ Broadcast::Broadcast(
     operation_->insert_finished();
 }
 
-Broadcast::~Broadcast() {
-    operation_->release();
-}
+Broadcast::~Broadcast() = default;
 
 std::vector<std::uint8_t> Broadcast::wait_and_extract(Timeout timeout) {
     auto const mine = static_cast<PartitionId>(comm_->rank());

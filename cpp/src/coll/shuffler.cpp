@@ -8,7 +8,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/exchange/detail/operation.hpp>
-#include <rapidsmpf/memory/detail/placements.hpp>
+#include <rapidsmpf/memory/detail/partition_order_hint.hpp>
 
 namespace rapidsmpf::coll {
 
@@ -48,20 +48,18 @@ Shuffler::Shuffler(
     };
     plan.settings = settings;
     // Not on a GPU, where chunks are large and a thread that sleeps costs the link more than it saves the CPU.
-    plan.gathering = br != nullptr && br->device().kind() == DeviceKind::cpu
-                         ? exchange::Operation::Gathering::yes
-                         : exchange::Operation::Gathering::no;
+    plan.coalescing = br != nullptr && br->device().kind() == DeviceKind::cpu
+                          ? exchange::Operation::Coalescing::yes
+                          : exchange::Operation::Coalescing::no;
     operation_ = exchange::Operation::open(*comm_, br, std::move(plan));
     local_ = operation_->local_partitions();
     auto order = sorted_by_owner(total_, comm_->nranks(), assignment_);
     by_owner_ = std::ranges::is_sorted(order)
                     ? std::make_shared<std::vector<PartitionId> const>(std::move(order))
-                    : br->placements().advise(std::move(order));
+                    : br->partition_order_hint().advise(std::move(order));
 }
 
-Shuffler::~Shuffler() {
-    operation_->release();
-}
+Shuffler::~Shuffler() = default;
 
 void Shuffler::insert(std::unordered_map<PartitionId, PackedData> chunks) {
     std::vector<std::pair<PartitionId, PackedData>> list;

@@ -56,20 +56,13 @@ SparseAlltoall::SparseAlltoall(
             others.push_back(partition);
         }
     }
-    try {
-        operation_->insert(std::move(greetings));
-        if (!others.empty()) {
-            operation_->insert_finished(others);
-        }
-    } catch (...) {
-        operation_->release();
-        throw;
+    operation_->insert(std::move(greetings));
+    if (!others.empty()) {
+        operation_->insert_finished(others);
     }
 }
 
-SparseAlltoall::~SparseAlltoall() {
-    operation_->release();
-}
+SparseAlltoall::~SparseAlltoall() = default;
 
 void SparseAlltoall::insert(Rank destination, PackedData chunk) {
     RAPIDSMPF_EXPECTS(

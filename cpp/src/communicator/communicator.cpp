@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "communicator/split_desk.hpp"
+#include "communicator/split_state.hpp"
 
 namespace rapidsmpf {
 
@@ -45,7 +45,7 @@ struct Communicator::State {
     std::atomic<bool> any_left{false};  // spares idle ticks the lock
     std::mutex companion_mutex;         // held while it is made: making may use this object
     std::shared_ptr<void> companion;
-    std::shared_ptr<detail::SplitDesk> split_desk;
+    std::shared_ptr<detail::SplitState> split_state;
 };
 
 Communicator::Communicator(config::Options options, std::shared_ptr<ProgressThread> progress_thread)
@@ -95,7 +95,7 @@ void Communicator::abort(std::string const& reason) {
     fail(RankFailure{rank(), "", 0, reason});
 }
 
-void Communicator::convict(Rank culprit, std::string const& reason) {
+void Communicator::report_protocol_violation(Rank culprit, std::string const& reason) {
     fail(RankFailure{culprit < 0 ? rank() : culprit, "", 0, reason});
 }
 
@@ -136,7 +136,7 @@ void Communicator::retire() noexcept {
     }
 }
 
-bool Communicator::has_left(Rank rank) const {
+bool Communicator::has_closed(Rank rank) const {
     if (!state_->any_left.load(std::memory_order_acquire)) {
         return false;
     }
@@ -144,12 +144,12 @@ bool Communicator::has_left(Rank rank) const {
     return state_->left.contains(rank);
 }
 
-std::optional<Rank> Communicator::first_left() const {
+std::optional<Rank> Communicator::first_closed() const {
     std::lock_guard lock{state_->mutex};
     return state_->left.empty() ? std::nullopt : std::optional{*state_->left.begin()};
 }
 
-void Communicator::note_left(Rank rank) {
+void Communicator::note_closed(Rank rank) {
     {
         std::lock_guard lock{state_->mutex};
         state_->left.insert(rank);
@@ -166,12 +166,12 @@ void Communicator::claim_op(OpId op) {
         std::invalid_argument);
 }
 
-std::shared_ptr<detail::SplitDesk> Communicator::split_desk() {
+std::shared_ptr<detail::SplitState> Communicator::split_state() {
     std::lock_guard lock{state_->mutex};
-    if (!state_->split_desk) {
-        state_->split_desk = std::make_shared<detail::SplitDesk>();
+    if (!state_->split_state) {
+        state_->split_state = std::make_shared<detail::SplitState>();
     }
-    return state_->split_desk;
+    return state_->split_state;
 }
 
 void Communicator::release_op(OpId op) noexcept {

@@ -94,7 +94,7 @@ class Wires {
                 auto const bits =
                     mix(mix(mix(faults_.seed) ^ static_cast<std::uint64_t>(rank))
                         ^ static_cast<std::uint64_t>(other));
-                stays.departures.emplace_back(rank, stays.tick + delay(bits));
+                stays.closings.emplace_back(rank, stays.tick + delay(bits));
                 stays.progress_thread->wake();
             }
         }
@@ -182,12 +182,12 @@ class Wires {
         std::lock_guard lock{mutex_};
         auto& here = end(rank);
         ++here.tick;
-        bool busy = !here.departures.empty();
-        std::erase_if(here.departures, [&](auto const& departure) {
-            if (departure.second > here.tick) {
+        bool busy = !here.closings.empty();
+        std::erase_if(here.closings, [&](auto const& closing) {
+            if (closing.second > here.tick) {
                 return false;
             }
-            news.left.push_back(departure.first);
+            news.left.push_back(closing.first);
             return true;
         });
         if (here.failure && !here.told) {
@@ -239,7 +239,7 @@ class Wires {
         std::optional<RankFailure> failure;
         std::uint64_t tell_at{0};
         bool told{false};
-        std::vector<std::pair<Rank, std::uint64_t>> departures;  // who has left, and the tick to say so
+        std::vector<std::pair<Rank, std::uint64_t>> closings;  // who has left, and the tick to say so
     };
 
     [[nodiscard]] End& end(Rank rank) { return ends_.at(static_cast<std::size_t>(rank)); }
@@ -395,7 +395,7 @@ class LoopbackCommunicator final : public Communicator {
         loopback::Wires::News news;
         bool const busy = wires_->progress(rank_, news);
         for (auto const rank : news.left) {
-            note_left(rank);
+            note_closed(rank);
         }
         if (news.failure) {
             fail(std::move(*news.failure));
@@ -408,7 +408,7 @@ class LoopbackCommunicator final : public Communicator {
         fail(RankFailure{rank_, "loopback", 0, reason});
     }
 
-    void convict(Rank culprit, std::string const& reason) override {
+    void report_protocol_violation(Rank culprit, std::string const& reason) override {
         wires_->kill(culprit, reason);
         fail(RankFailure{culprit, "loopback", 0, reason});
     }

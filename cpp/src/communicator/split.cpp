@@ -9,7 +9,7 @@
 #include <rapidsmpf/core/detail/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 
-#include "communicator/split_desk.hpp"
+#include "communicator/split_state.hpp"
 #include "communicator/sub_communicator.hpp"
 
 namespace rapidsmpf {
@@ -17,10 +17,10 @@ namespace rapidsmpf {
 namespace {
 
 using detail::ContextSet;
-using detail::SplitDesk;
+using detail::SplitState;
 
 // What a rank says in the first round: where it wants to be, and which contexts are taken in its process.
-struct Wish {
+struct SplitRequest {
     std::optional<std::int32_t> color;
     std::int32_t key{0};
     ContextSet taken;
@@ -38,20 +38,20 @@ struct Wish {
         return writer.take();
     }
 
-    [[nodiscard]] static Wish decode(std::vector<std::uint8_t> const& bytes) {
+    [[nodiscard]] static SplitRequest decode(std::vector<std::uint8_t> const& bytes) {
         ByteReader reader{bytes};
-        Wish wish;
+        SplitRequest request;
         auto const color = reader.integer<std::int32_t>();
-        wish.color = color < 0 ? std::nullopt : std::optional{color};
-        wish.key = reader.integer<std::int32_t>();
-        for (std::size_t word = 0; word < wish.taken.size(); word += 64) {
+        request.color = color < 0 ? std::nullopt : std::optional{color};
+        request.key = reader.integer<std::int32_t>();
+        for (std::size_t word = 0; word < request.taken.size(); word += 64) {
             auto const bits = reader.integer<std::uint64_t>();
             for (std::size_t bit = 0; bit < 64; ++bit) {
-                wish.taken[word + bit] = ((bits >> bit) & 1U) != 0;
+                request.taken[word + bit] = ((bits >> bit) & 1U) != 0;
             }
         }
         reader.end();
-        return wish;
+        return request;
     }
 };
 static_assert(ContextSet{}.size() % 64 == 0);
@@ -74,23 +74,23 @@ ContextId choose(ContextSet const& taken, std::uint64_t start) {
 // Gives the context back unless it was put to use.
 class Reservation {
   public:
-    Reservation(std::shared_ptr<SplitDesk> desk, ContextId context)
-        : desk_{std::move(desk)}, context_{context}, held_{desk_->reserve(context)} {}
+    Reservation(std::shared_ptr<SplitState> state, ContextId context)
+        : state_{std::move(state)}, context_{context}, held_{state_->reserve(context)} {}
     ~Reservation() {
         if (held_) {
-            desk_->release(context_, SplitDesk::Used::no);
+            state_->release(context_, SplitState::Used::no);
         }
     }
     Reservation(Reservation const&) = delete;
     Reservation& operator=(Reservation const&) = delete;
-    [[nodiscard]] bool is_held() const noexcept { return held_; }
+    [[nodiscard]] bool succeeded() const noexcept { return held_; }
     [[nodiscard]] ContextId use() noexcept {
         held_ = false;
         return context_;
     }
 
   private:
-    std::shared_ptr<SplitDesk> desk_;
+    std::shared_ptr<SplitState> state_;
     ContextId context_;
     bool held_;
 };
@@ -101,45 +101,45 @@ std::shared_ptr<Communicator> split(
     std::shared_ptr<Communicator> const& parent, std::optional<std::int32_t> color, std::int32_t key,
     std::optional<std::chrono::milliseconds> timeout, std::stop_token const& stop) {
     RAPIDSMPF_EXPECTS(parent != nullptr, "split() needs a communicator", std::invalid_argument);
-    SplitDesk::Deadline deadline;
+    SplitState::Deadline deadline;
     if (timeout) {
         deadline = std::chrono::steady_clock::now() + *timeout;
     }
     auto const* const parent_view = dynamic_cast<detail::SubCommunicator const*>(parent.get());
     auto const transport = parent_view != nullptr ? parent_view->transport() : parent;
     auto const context_of_parent = parent_view != nullptr ? parent_view->context() : ContextId{0};
-    auto const desk = parent->split_desk();
-    auto const contexts = transport->split_desk();
+    auto const state = parent->split_state();
+    auto const contexts = transport->split_state();
     if (color && *color < 0) {
         color.reset();
     }
 
-    std::lock_guard const turn{desk->turn()};
+    std::lock_guard const turn{state->turn()};
     parent->check();
-    if (auto const left = parent->first_left()) {
+    if (auto const left = parent->first_closed()) {
         throw RankFailedError{
             *left, "", 0, "it has closed its communicator, which cannot be split without it"};
     }
-    auto start = std::uint64_t{context_of_parent} * 521 + desk->next_split();
+    auto start = std::uint64_t{context_of_parent} * 521 + state->next_split();
     for (;; start += 37) {
-        Wish mine;
+        SplitRequest mine;
         mine.color = color;
         mine.key = key;
         mine.taken = contexts->taken();
         std::vector<std::tuple<std::int32_t, Rank>> group;  // key, rank in the parent
         ContextSet taken;
-        auto const wishes = desk->gather(*parent, mine.encode(), deadline, stop);
-        for (std::size_t rank = 0; rank < wishes.size(); ++rank) {
-            auto const wish = Wish::decode(wishes[rank]);
-            taken |= wish.taken;
-            if (color && wish.color == color) {
-                group.emplace_back(wish.key, static_cast<Rank>(rank));
+        auto const requests = state->gather(*parent, mine.encode(), deadline, stop);
+        for (std::size_t rank = 0; rank < requests.size(); ++rank) {
+            auto const request = SplitRequest::decode(requests[rank]);
+            taken |= request.taken;
+            if (color && request.color == color) {
+                group.emplace_back(request.key, static_cast<Rank>(rank));
             }
         }
         // One context for all colours: they have no member in common.
         Reservation reservation{contexts, choose(taken, start)};
         // Meanwhile another thread may have taken it on some rank: all have to have it.
-        auto const answers = desk->gather(*parent, {std::uint8_t{reservation.is_held()}}, deadline, stop);
+        auto const answers = state->gather(*parent, {std::uint8_t{reservation.succeeded()}}, deadline, stop);
         if (std::any_of(
                 answers.begin(), answers.end(), [](auto const& answer) { return answer.at(0) == 0; })) {
             continue;

@@ -7,16 +7,16 @@
 
 #include <rapidsmpf/core/error.hpp>
 
-#include "communicator/split_desk.hpp"
+#include "communicator/split_state.hpp"
 
 namespace rapidsmpf::detail {
 
 namespace {
 
-constexpr std::uint32_t farewell_stage = 2;
+constexpr std::uint32_t goodbye_stage = 2;
 
-Tag farewell_tag() {
-    return Tag{Tag::max_op_id, farewell_stage};
+Tag goodbye_tag() {
+    return Tag{Tag::max_op_id, goodbye_stage};
 }
 
 config::Options same_options(Communicator const& comm) {
@@ -36,9 +36,8 @@ SubCommunicator::SubCommunicator(
       context_{context} {
     logger_.set_rank(rank);
     listener_ = transport_->add_failure_listener([this](RankFailure const& why) { fail(translate(why)); });
-    function_ = progress_thread()->add_function([this] {
-        return take_farewells() ? ProgressThread::Progress::busy : ProgressThread::Progress::idle;
-    });
+    function_ = progress_thread()->add_function(
+        [this] { return take_goodbyes() ? ProgressThread::Progress::busy : ProgressThread::Progress::idle; });
 }
 
 SubCommunicator::~SubCommunicator() {
@@ -48,16 +47,16 @@ SubCommunicator::~SubCommunicator() {
     try {
         if (!failure()) {
             for (auto const member : members_) {
-                if (member != transport_->rank() && !transport_->has_left(member)) {
+                if (member != transport_->rank() && !transport_->has_closed(member)) {
                     static_cast<void>(transport_->send(
-                        std::vector<std::uint8_t>{1}, member, farewell_tag().in_context(context_)));
+                        std::vector<std::uint8_t>{1}, member, goodbye_tag().in_context(context_)));
                 }
             }
         }
     } catch (std::exception const& error) {
         logger().warn(std::string{"while a communicator of a split was destroyed: "} + error.what());
     }
-    transport_->split_desk()->release(context_, SplitDesk::Used::yes);
+    transport_->split_state()->release(context_, SplitState::Used::yes);
 }
 
 std::string SubCommunicator::str() const {
@@ -110,7 +109,7 @@ std::optional<Communicator::Arrived> SubCommunicator::recv_any(Tag tag) {
     if (arrived) {
         auto const source = rank_of(arrived->source);
         if (!source) {
-            transport_->convict(
+            transport_->report_protocol_violation(
                 arrived->source, "it sent a message in a communicator that it is no member of");
             return std::nullopt;
         }
@@ -132,21 +131,21 @@ void SubCommunicator::abort(std::string const& reason) {
     transport_->abort(reason);
 }
 
-void SubCommunicator::convict(Rank culprit, std::string const& reason) {
-    transport_->convict(member(culprit), reason);
+void SubCommunicator::report_protocol_violation(Rank culprit, std::string const& reason) {
+    transport_->report_protocol_violation(member(culprit), reason);
 }
 
-bool SubCommunicator::has_left(Rank rank) const {
-    return Communicator::has_left(rank) || transport_->has_left(member(rank));
+bool SubCommunicator::has_closed(Rank rank) const {
+    return Communicator::has_closed(rank) || transport_->has_closed(member(rank));
 }
 
-std::optional<Rank> SubCommunicator::first_left() const {
-    if (auto const left = Communicator::first_left()) {
+std::optional<Rank> SubCommunicator::first_closed() const {
+    if (auto const left = Communicator::first_closed()) {
         return left;
     }
-    if (transport_->first_left()) {
+    if (transport_->first_closed()) {
         for (Rank rank = 0; rank < nranks(); ++rank) {
-            if (transport_->has_left(member(rank))) {
+            if (transport_->has_closed(member(rank))) {
                 return rank;
             }
         }
@@ -154,10 +153,10 @@ std::optional<Rank> SubCommunicator::first_left() const {
     return std::nullopt;
 }
 
-bool SubCommunicator::take_farewells() {
+bool SubCommunicator::take_goodbyes() {
     bool any = false;
-    while (auto const arrived = recv_any(farewell_tag())) {
-        note_left(arrived->source);
+    while (auto const arrived = recv_any(goodbye_tag())) {
+        note_closed(arrived->source);
         any = true;
     }
     return any;

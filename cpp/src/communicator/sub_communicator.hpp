@@ -13,7 +13,7 @@ namespace rapidsmpf::detail {
 
 class SubCommunicator final : public Communicator {
   public:
-    // `transport` is no sub-communicator; members[r] is the rank there of rank r; `context` is reserved at its desk, and
+    // `transport` is no sub-communicator; members[r] is the rank there of rank r; `context` is reserved in its SplitState, and
     // freed with this object.
     SubCommunicator(
         std::shared_ptr<Communicator> transport, std::vector<Rank> members, Rank rank, ContextId context);
@@ -41,15 +41,15 @@ class SubCommunicator final : public Communicator {
 
     [[nodiscard]] std::optional<RankFailure> failure() const override;
     void abort(std::string const& reason) override;
-    void convict(Rank culprit, std::string const& reason) override;
-    [[nodiscard]] bool has_left(Rank rank) const override;
-    [[nodiscard]] std::optional<Rank> first_left() const override;
+    void report_protocol_violation(Rank culprit, std::string const& reason) override;
+    [[nodiscard]] bool has_closed(Rank rank) const override;
+    [[nodiscard]] std::optional<Rank> first_closed() const override;
 
   private:
     [[nodiscard]] Rank peer(Rank rank) const;
     [[nodiscard]] std::optional<Rank> rank_of(Rank member) const;
     [[nodiscard]] RankFailure translate(RankFailure const& failure) const;
-    [[nodiscard]] bool take_farewells();
+    [[nodiscard]] bool take_goodbyes();
 
     std::shared_ptr<Communicator> transport_;
     std::vector<Rank> members_;

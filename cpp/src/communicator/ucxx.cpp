@@ -206,8 +206,8 @@ bool UcxxCommunicator::progress() {
     return impl_->progress();
 }
 
-void UcxxCommunicator::convict(Rank culprit, std::string const& reason) {
-    impl_->convict(culprit, reason);
+void UcxxCommunicator::report_protocol_violation(Rank culprit, std::string const& reason) {
+    impl_->report_protocol_violation(culprit, reason);
 }
 
 void UcxxCommunicator::abort(std::string const& reason) {

@@ -17,7 +17,7 @@ using detail::UcxOperation;
 using detail::UcxOperationPtr;
 
 // How long a communicator that is destroyed waits for others to take what it has sent.
-constexpr std::chrono::milliseconds farewell{5000};
+constexpr std::chrono::milliseconds goodbye{5000};
 // How long it waits, after an abort, for the messages that say so.
 constexpr std::chrono::milliseconds last_words{500};
 // How long it waits, when it used a network, for the others to leave as well.
@@ -34,7 +34,7 @@ void UcxxCommunicator::Impl::start(std::unique_ptr<Liveness> liveness) {
         }
     }
     listener_ = owner_.add_failure_listener([this](RankFailure const& failure) {
-        trouble_->set(failure);
+        failure_detector_->set(failure);
         std::lock_guard const lock{mutex_};
         changed_.notify_all();
     });
@@ -49,7 +49,7 @@ void UcxxCommunicator::Impl::start(std::unique_ptr<Liveness> liveness) {
         liveness_->start(
             Liveness::Events{
                 [this](RankFailure const& failure) { owner_.fail(failure); },
-                [this](Rank rank) { on_left(rank); }});
+                [this](Rank rank) { on_peer_closed(rank); }});
     }
 }
 
@@ -58,11 +58,11 @@ void UcxxCommunicator::Impl::finish() noexcept {
         return;  // never started
     }
     try {
-        if (!trouble_->is_set()) {
+        if (!failure_detector_->is_set()) {
             bool const delivered = transport_->drain(
-                Clock::now() + farewell, [this](Rank peer) { return departures_.has(peer); },
-                [this] { return trouble_->is_set(); });
-            if (!delivered && !trouble_->is_set()) {
+                Clock::now() + goodbye, [this](Rank peer) { return closed_peers_.has(peer); },
+                [this] { return failure_detector_->is_set(); });
+            if (!delivered && !failure_detector_->is_set()) {
                 owner_.logger().warn(
                     "the communicator is destroyed with "
                     + std::to_string(transport_->in_flight(UcxOperation::Kind::send))
@@ -74,7 +74,8 @@ void UcxxCommunicator::Impl::finish() noexcept {
             transport_->drain(Clock::now() + last_words, [](Rank) { return false; }, [] { return false; });
         }
         if (liveness_) {
-            liveness_->leave(trouble_->is_set() ? std::chrono::milliseconds{0} : departure_patience());
+            liveness_->graceful_close(
+                failure_detector_->is_set() ? std::chrono::milliseconds{0} : close_patience());
             liveness_->stop();
         }
     } catch (std::exception const& error) {
@@ -88,7 +89,7 @@ void UcxxCommunicator::Impl::finish() noexcept {
 
 // When a rank closes its end of a network connection, UCX complains at the other end; ranks that leave together
 // are spared that. In shared memory nobody notices.
-std::chrono::milliseconds UcxxCommunicator::Impl::departure_patience() const {
+std::chrono::milliseconds UcxxCommunicator::Impl::close_patience() const {
     for (Rank peer = 0; peer < nranks_; ++peer) {
         if (peer != rank_ && transport_->is_connected(peer) && !transport_->shares_memory_with(peer)) {
             return network_patience;
@@ -111,11 +112,11 @@ std::unique_ptr<Communicator::Request> UcxxCommunicator::Impl::send(
     check_peer(destination);
     UcxOperationPtr operation;
     // A rank that left wants no more messages; UCX would write them where nobody reads.
-    if (!departures_.has(destination)) {
+    if (!closed_peers_.has(destination)) {
         operation = transport_->send(
             destination, detail::ucx_tag(tag, rank_), bytes, size, memory_type, std::move(keep_alive));
     }
-    return std::make_unique<detail::UcxRequest>(transport_, trouble_, std::move(operation), size);
+    return std::make_unique<detail::UcxRequest>(transport_, failure_detector_, std::move(operation), size);
 }
 
 std::unique_ptr<Communicator::Request> UcxxCommunicator::Impl::receive(
@@ -124,17 +125,17 @@ std::unique_ptr<Communicator::Request> UcxxCommunicator::Impl::receive(
     check_peer(source);
     auto operation = transport_->receive(
         source, detail::ucx_tag(tag, source), bytes, size, memory_type, std::move(keep_alive));
-    if (departures_.has(source)) {
-        departures_.expect_from(source);
+    if (closed_peers_.has(source)) {
+        closed_peers_.expect_from(source);
     }
-    return std::make_unique<detail::UcxRequest>(transport_, trouble_, std::move(operation), size);
+    return std::make_unique<detail::UcxRequest>(transport_, failure_detector_, std::move(operation), size);
 }
 
 std::optional<Communicator::Arrived> UcxxCommunicator::Impl::receive_any(Tag tag) {
     try {
         return inbox_.take(detail::ucx_tag(tag, 0));
     } catch (detail::UcxReceiveError const& error) {
-        trouble_->suspect(error.source(), error.what());
+        failure_detector_->suspect(error.source(), error.what());
         return std::nullopt;
     }
 }
@@ -142,21 +143,21 @@ std::optional<Communicator::Arrived> UcxxCommunicator::Impl::receive_any(Tag tag
 bool UcxxCommunicator::Impl::progress() {
     bool moved = transport_->progress();
     moved = handle_control() || moved;
-    if (auto failure = departures_.missed([this](Rank rank) { return transport_->in_flight_with(rank); })) {
+    if (auto failure = closed_peers_.missed([this](Rank rank) { return transport_->in_flight_with(rank); })) {
         owner_.fail(std::move(*failure));
     }
-    if (auto const suspicion = trouble_->confirmed(liveness_ != nullptr)) {
-        owner_.convict(suspicion->peer, suspicion->what);
+    if (auto const suspicion = failure_detector_->confirmed(liveness_ != nullptr)) {
+        owner_.report_protocol_violation(suspicion->peer, suspicion->what);
     }
     return moved;
 }
 
-void UcxxCommunicator::Impl::on_left(Rank rank) {
+void UcxxCommunicator::Impl::on_peer_closed(Rank rank) {
     if (rank < 0 || rank >= nranks_ || rank == rank_) {
         return;
     }
-    departures_.note(rank);
-    owner_.note_left(rank);
+    closed_peers_.note(rank);
+    owner_.note_closed(rank);
     owner_.progress_thread()->wake();
 }
 
@@ -170,14 +171,14 @@ void UcxxCommunicator::Impl::abort(std::string const& reason) {
     owner_.fail(failure);
 }
 
-void UcxxCommunicator::Impl::convict(Rank culprit, std::string const& reason) {
+void UcxxCommunicator::Impl::report_protocol_violation(Rank culprit, std::string const& reason) {
     if (culprit < 0) {
         abort(reason);  // nobody knows whose fault it is
         return;
     }
     RankFailure const failure{culprit, "", 0, reason};
     if (liveness_) {
-        liveness_->convict(culprit, reason);
+        liveness_->report_protocol_violation(culprit, reason);
     } else {
         tell_by_message(failure);
     }
@@ -185,7 +186,7 @@ void UcxxCommunicator::Impl::convict(Rank culprit, std::string const& reason) {
 }
 
 void UcxxCommunicator::Impl::tell_by_message(RankFailure const& failure) {
-    if (trouble_->is_set()) {
+    if (failure_detector_->is_set()) {
         return;
     }
     told_by_message_.store(true, std::memory_order_release);

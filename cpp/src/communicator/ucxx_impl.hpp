@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include <rapidsmpf/communicator/detail/departures.hpp>
+#include <rapidsmpf/communicator/detail/closed_peers.hpp>
 #include <rapidsmpf/communicator/ucxx.hpp>
 
 #include "communicator/ucxx_control.hpp"
@@ -40,7 +40,7 @@ class UcxxCommunicator::Impl {
               std::move(worker), nranks, detail::ucx_tag_key(token),
               [&owner] { owner.progress_thread()->wake(); })},
           inbox_{*transport_},
-          departures_{nranks} {}
+          closed_peers_{nranks} {}
 
     [[nodiscard]] Rank rank() const noexcept { return rank_; }
     [[nodiscard]] Rank nranks() const noexcept { return nranks_; }
@@ -64,7 +64,7 @@ class UcxxCommunicator::Impl {
     [[nodiscard]] std::optional<Arrived> receive_any(Tag tag);
     bool progress();
     void abort(std::string const& reason);
-    void convict(Rank culprit, std::string const& reason);
+    void report_protocol_violation(Rank culprit, std::string const& reason);
     void barrier(std::optional<std::chrono::milliseconds> timeout, std::stop_token const& stop);
     [[nodiscard]] std::vector<std::string> transports() const;
 
@@ -77,8 +77,8 @@ class UcxxCommunicator::Impl {
     void on_control(Rank source, std::vector<std::uint8_t> const& message);
     void on_join(detail::JoinMessage const& join);
     void on_table(detail::TableMessage const& table);
-    void on_left(Rank rank);
-    [[nodiscard]] std::chrono::milliseconds departure_patience() const;
+    void on_peer_closed(Rank rank);
+    [[nodiscard]] std::chrono::milliseconds close_patience() const;
     [[nodiscard]] std::string missing_at_barrier(std::uint64_t number) const;
 
     Rank rank_;
@@ -87,13 +87,13 @@ class UcxxCommunicator::Impl {
     UcxxCommunicator& owner_;
     std::shared_ptr<detail::UcxTransport> transport_;
     detail::UcxInbox inbox_;
-    std::shared_ptr<detail::Trouble> trouble_{std::make_shared<detail::Trouble>()};
+    std::shared_ptr<detail::FailureDetector> failure_detector_{std::make_shared<detail::FailureDetector>()};
     std::unique_ptr<Liveness> liveness_;
     ListenerId listener_{0};
     ProgressThread::FunctionId function_{0};
     ProgressThread::SourceId source_{0};
 
-    detail::Departures departures_;
+    detail::ClosedPeers closed_peers_;
     std::atomic<bool> told_by_message_{false};
 
     std::mutex mutable mutex_;  // guards what follows

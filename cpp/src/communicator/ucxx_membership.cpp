@@ -73,7 +73,7 @@ bool UcxxCommunicator::Impl::handle_control() {
             }
         }
     } catch (detail::UcxReceiveError const& error) {
-        trouble_->suspect(error.source(), error.what());
+        failure_detector_->suspect(error.source(), error.what());
     }
     return any;
 }
@@ -198,7 +198,7 @@ void UcxxCommunicator::Impl::barrier(
     if (nranks_ == 1) {
         return;
     }
-    trouble_->raise_if_set();
+    failure_detector_->raise_if_set();
     if (rank_ != detail::root) {
         send_control(detail::root, detail::BarrierMessage{ControlKind::arrive, number}.encode());
     }
@@ -209,7 +209,7 @@ void UcxxCommunicator::Impl::barrier(
     {
         std::unique_lock lock{mutex_};
         auto const reached = [&] {
-            if (trouble_->is_set()) {
+            if (failure_detector_->is_set()) {
                 return true;
             }
             if (rank_ != detail::root) {
@@ -232,7 +232,7 @@ void UcxxCommunicator::Impl::barrier(
         }
         arrived_.erase(number);
     }
-    trouble_->raise_if_set();
+    failure_detector_->raise_if_set();
     if (rank_ == detail::root) {
         for (Rank peer = 1; peer < nranks_; ++peer) {
             send_control(peer, detail::BarrierMessage{ControlKind::release, number}.encode());

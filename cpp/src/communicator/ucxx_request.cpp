@@ -29,7 +29,7 @@ bool UcxRequest::test() {
         return true;
     }
     if (!operation_->is_complete()) {
-        trouble_->raise_if_set();
+        failure_detector_->raise_if_set();
         return false;
     }
     bool const receives = operation_->kind() == UcxOperation::Kind::receive;
@@ -40,8 +40,8 @@ bool UcxRequest::test() {
             + " bytes that were expected"};
     }
     if (status != UCS_OK) {
-        trouble_->suspect(operation_->peer(), describe(receives, status));
-        trouble_->raise_if_set();
+        failure_detector_->suspect(operation_->peer(), describe(receives, status));
+        failure_detector_->raise_if_set();
         return false;
     }
     if (receives && operation_->received_size() != size_) {

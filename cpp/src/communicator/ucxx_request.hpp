@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <rapidsmpf/communicator/communicator.hpp>
-#include <rapidsmpf/communicator/detail/trouble.hpp>
+#include <rapidsmpf/communicator/detail/failure_detector.hpp>
 
 #include "communicator/ucxx_transport.hpp"
 
@@ -17,10 +17,10 @@ class UcxRequest final : public Communicator::Request {
   public:
     // `operation` is null for a send that goes nowhere, because its receiver has left.
     UcxRequest(
-        std::shared_ptr<UcxTransport> const& transport, std::shared_ptr<Trouble> trouble,
+        std::shared_ptr<UcxTransport> const& transport, std::shared_ptr<FailureDetector> failure_detector,
         UcxOperationPtr operation, std::size_t size)
         : transport_{transport},
-          trouble_{std::move(trouble)},
+          failure_detector_{std::move(failure_detector)},
           operation_{std::move(operation)},
           size_{size} {}
     // Cancels a receive that is not complete.
@@ -34,7 +34,7 @@ class UcxRequest final : public Communicator::Request {
 
   private:
     std::weak_ptr<UcxTransport> transport_;
-    std::shared_ptr<Trouble> trouble_;
+    std::shared_ptr<FailureDetector> failure_detector_;
     UcxOperationPtr operation_;
     std::size_t size_;
 };

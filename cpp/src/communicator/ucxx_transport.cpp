@@ -353,7 +353,7 @@ UcxOperationPtr UcxTransport::flush(ucp_ep_h endpoint, Rank peer) {
 }
 
 bool UcxTransport::drain(
-    Clock::time_point deadline, std::function<bool(Rank)> const& has_left,
+    Clock::time_point deadline, std::function<bool(Rank)> const& has_closed,
     std::function<bool()> const& stop) {
     bool stopped = false;
     auto const none_in_flight = [&] {
@@ -364,7 +364,7 @@ bool UcxTransport::drain(
         auto const operations = registry_->in_flight();
         return std::none_of(operations.begin(), operations.end(), [&](auto const& operation) {
             return operation->kind() == UcxOperation::Kind::send
-                   && (operation->peer() < 0 || !has_left(operation->peer()));
+                   && (operation->peer() < 0 || !has_closed(operation->peer()));
         });
     };
     if (!drive_until(deadline, none_in_flight) || stopped) {
@@ -377,7 +377,7 @@ bool UcxTransport::drain(
     for (std::size_t i = 0; i < endpoints_.size(); ++i) {
         auto const peer = static_cast<Rank>(i);
         auto* const endpoint = endpoints_[i].load(std::memory_order_acquire);
-        if (endpoint != nullptr && sent_to_[i].load(std::memory_order_relaxed) && !has_left(peer)
+        if (endpoint != nullptr && sent_to_[i].load(std::memory_order_relaxed) && !has_closed(peer)
             && !shares_memory_with(peer)) {
             flushes.push_back(flush(endpoint, peer));
         }
@@ -385,7 +385,7 @@ bool UcxTransport::drain(
     auto const flushed = [&] {
         stopped = stop();
         return stopped || std::all_of(flushes.begin(), flushes.end(), [&](auto const& operation) {
-                   return operation->is_complete() || has_left(operation->peer());
+                   return operation->is_complete() || has_closed(operation->peer());
                });
     };
     // A peer that closes at the same moment may not answer: then it has everything.

@@ -156,7 +156,7 @@ class UcxTransport {
     // for what a network still holds in this process; gives up at the deadline or when `stop` says so. Returns
     // whether all sends were complete.
     bool drain(
-        std::chrono::steady_clock::time_point deadline, std::function<bool(Rank)> const& has_left,
+        std::chrono::steady_clock::time_point deadline, std::function<bool(Rank)> const& has_closed,
         std::function<bool()> const& stop);
     // Waits, driving the worker as in drain(), until `done` says so; returns whether it did.
     bool drive_until(std::chrono::steady_clock::time_point deadline, std::function<bool()> const& done);

@@ -270,8 +270,8 @@ void ProgressThread::Loop::go_round() {
     std::uint64_t seen_wakes = 0;
     for (;;) {
         bool busy = false;
-        bool awaiting = false;
-        bool resting = false;
+        bool urgent = false;
+        bool relaxed = false;
         again_.reset();
         {
             ScopedTimer const timer{*statistics_, statistic::id("progress-thread-round")};
@@ -302,13 +302,13 @@ void ProgressThread::Loop::go_round() {
                     }
                 }
                 busy = busy || progress == Progress::busy || progress == Progress::done;
-                awaiting = awaiting || progress == Progress::awaiting;
-                resting = resting || progress == Progress::resting;
+                urgent = urgent || progress == Progress::idle_urgent;
+                relaxed = relaxed || progress == Progress::idle_relaxed;
             }
         }
         // A wake-up that brought no work is no reason to stay awake: only a round that did something is.
         auto const wakes = wakes_.load();
-        int const enough = resting && !awaiting ? 1 : idle_rounds_before_park;
+        int const enough = relaxed && !urgent ? 1 : idle_rounds_before_park;
         if (busy) {
             idle_rounds = 0;
         } else if (++idle_rounds >= enough && wakes == seen_wakes) {

@@ -134,9 +134,9 @@ class FreeBlocks {
             bytes_ -= wanted.size;
             return block;
         }
-        if (!entry.hollow.empty()) {
-            void* const block = entry.hollow.back();
-            entry.hollow.pop_back();
+        if (!entry.decommitted.empty()) {
+            void* const block = entry.decommitted.back();
+            entry.decommitted.pop_back();
             return block;
         }
         return nullptr;
@@ -203,7 +203,7 @@ class FreeBlocks {
     struct Class {
         std::mutex mutex;
         std::deque<Kept> kept;
-        std::deque<void*> hollow;  // without pages: address space that could not be given back
+        std::deque<void*> decommitted;  // without pages: address space that could not be given back
         // Since when the first of `kept` is there; to be read without the lock.
         std::atomic<std::uint64_t> oldest{none};
 
@@ -219,7 +219,7 @@ class FreeBlocks {
         ::madvise(block, size, MADV_DONTNEED);
         try {
             std::lock_guard lock{classes_[index].mutex};
-            classes_[index].hollow.push_back(block);
+            classes_[index].decommitted.push_back(block);
         } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
             // Then the address space is lost, which nobody will notice.
         }

@@ -207,28 +207,28 @@ class SharedMemory::Pool {
 
     [[nodiscard]] detail::Quarantine<SharedBlock>& quarantine() noexcept { return quarantine_; }
 
-    [[nodiscard]] std::unique_ptr<SharedWord> make_word() {
+    [[nodiscard]] std::unique_ptr<SharedFlag> make_flag() {
         std::uint64_t value = 0;
         if (::getrandom(&value, sizeof(value), 0) != static_cast<ssize_t>(sizeof(value))) {
             throw std::runtime_error{"no random bytes for a word of shared memory: " + system_text(errno)};
         }
         std::lock_guard const lock{mutex_};
-        auto offset = next_word_;
-        if (!free_words_.empty()) {
-            offset = free_words_.back();
-            free_words_.pop_back();
-        } else if (next_word_ < first_offset) {
-            next_word_ += sizeof(std::uint64_t);
+        auto offset = next_flag_;
+        if (!free_flags_.empty()) {
+            offset = free_flags_.back();
+            free_flags_.pop_back();
+        } else if (next_flag_ < first_offset) {
+            next_flag_ += sizeof(std::uint64_t);
         } else {
             throw std::runtime_error{"too many communicators of this process use peer memory"};
         }
-        return std::make_unique<SharedWord>(base_ + offset, offset, value | 1U);
+        return std::make_unique<SharedFlag>(base_ + offset, offset, value | 1U);
     }
 
     void put_word(std::uint64_t offset) noexcept {
         try {
             std::lock_guard const lock{mutex_};
-            free_words_.push_back(offset);
+            free_flags_.push_back(offset);
         } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
             // Then it is not used again.
         }
@@ -316,8 +316,8 @@ class SharedMemory::Pool {
     detail::Extents extents_;
     std::array<std::deque<Kept>, class_count> kept_;
     std::uint64_t puts_{0};
-    std::uint64_t next_word_{first_word};
-    std::vector<std::uint64_t> free_words_;
+    std::uint64_t next_flag_{first_flag};
+    std::vector<std::uint64_t> free_flags_;
 
     detail::Quarantine<SharedBlock> quarantine_;
 };
@@ -459,8 +459,8 @@ std::byte* SharedMemory::base() const noexcept {
 std::shared_ptr<SharedBlock> SharedMemory::allocate(std::size_t bytes) {
     return pool_->allocate(bytes);
 }
-std::unique_ptr<SharedWord> SharedMemory::make_word() {
-    return pool_->make_word();
+std::unique_ptr<SharedFlag> SharedMemory::make_flag() {
+    return pool_->make_flag();
 }
 void SharedMemory::quarantine(std::shared_ptr<SharedBlock> block, std::function<bool()> is_safe) {
     pool_->quarantine().put(std::move(block), std::move(is_safe));
@@ -500,17 +500,17 @@ SharedBlock::~SharedBlock() {
     SharedMemory::pool()->put(*this);
 }
 
-SharedWord::SharedWord(std::byte* address, std::uint64_t offset, std::uint64_t value) noexcept
+SharedFlag::SharedFlag(std::byte* address, std::uint64_t offset, std::uint64_t value) noexcept
     : address_{address}, offset_{offset}, value_{value} {
     detail::word_at(address_).store(value_, std::memory_order_release);
 }
 
-SharedWord::~SharedWord() {
+SharedFlag::~SharedFlag() {
     clear();
     SharedMemory::pool()->put_word(offset_);
 }
 
-void SharedWord::clear() noexcept {
+void SharedFlag::clear() noexcept {
     detail::word_at(address_).store(0, std::memory_order_release);
 }
 

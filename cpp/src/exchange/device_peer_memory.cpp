@@ -40,10 +40,10 @@ std::vector<std::uint8_t> write_device(device::ExportedMemory const& memory) {
 namespace detail {
 
 // How the frames of one peer are written, and how much of them is.
-class DeviceLane {
+class DeviceRoute {
   public:
     // `stream`: where kernels write one frame after the other, so that what goes to one peer never waits for another's.
-    explicit DeviceLane(Stream stream) : stream_{stream} {}
+    explicit DeviceRoute(Stream stream) : stream_{stream} {}
     [[nodiscard]] Stream stream() const noexcept { return stream_; }
 
     // `processors`: how many multiprocessors copy the pieces, large ones too; 0: copy engines do those.
@@ -71,19 +71,19 @@ class DeviceWrite {
     // `limit`: bytes on their way to the peer.
     DeviceWrite(
         Device& device, Stream stream, std::shared_ptr<device::ImportedMemory> memory,
-        std::shared_ptr<DeviceLane> lane, std::size_t limit, std::shared_ptr<Statistics> statistics,
-        Sending::Pieces pieces, std::vector<Place> const& places)
+        std::shared_ptr<DeviceRoute> route, std::size_t limit, std::shared_ptr<Statistics> statistics,
+        SendTransfer::Pieces pieces, std::vector<RemoteAddress> const& addresses)
         : device_{device},
           stream_{stream},
           memory_{std::move(memory)},
-          lane_{std::move(lane)},
+          route_{std::move(route)},
           limit_{limit},
           statistics_{std::move(statistics)},
           pieces_{std::move(pieces)} {
-        match_places(pieces_, places);
+        match_addresses(pieces_, addresses);
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
-            auto* const to = memory_->at(places[i].region, places[i].offset, pieces_[i]->size());
-            RAPIDSMPF_EXPECTS(to != nullptr, "it gave a place outside of its memory", FormatError);
+            auto* const to = memory_->at(addresses[i].region, addresses[i].offset, pieces_[i]->size());
+            RAPIDSMPF_EXPECTS(to != nullptr, "it gave an address outside of its memory", FormatError);
             to_.push_back(to);
             bytes_ += pieces_[i]->size();
         }
@@ -97,14 +97,14 @@ class DeviceWrite {
         if (stopped_) {
             return true;
         }
-        if (!lane_->has_room(bytes_, limit_)) {
+        if (!route_->has_room(bytes_, limit_)) {
             return false;
         }
         started_at_ = std::chrono::steady_clock::now();
         // Whatever happens from here on, the event says when nothing is read or written any more.
         done_ = device_.make_event();
-        lane_->add(bytes_);
-        auto const processors = lane_->processors();
+        route_->add(bytes_);
+        auto const processors = route_->processors();
         std::vector<CopyPiece> by_kernel;
         std::vector<CopyPiece> by_engine;
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
@@ -135,7 +135,7 @@ class DeviceWrite {
             statistic::id("exchange-peer-memory-time"),
             std::chrono::duration<double>(std::chrono::steady_clock::now() - started_at_).count());
         stopped_ = true;
-        lane_->remove(bytes_);
+        route_->remove(bytes_);
         return true;
     }
 
@@ -149,17 +149,17 @@ class DeviceWrite {
         } catch (std::exception const&) {  // NOLINT(bugprone-empty-catch)
             // The GPU is lost: it writes nothing.
         }
-        lane_->remove(bytes_);
+        route_->remove(bytes_);
     }
 
   private:
     Device& device_;
     Stream stream_;
     std::shared_ptr<device::ImportedMemory> memory_;
-    std::shared_ptr<DeviceLane> lane_;
+    std::shared_ptr<DeviceRoute> route_;
     std::size_t limit_;
     std::shared_ptr<Statistics> statistics_;
-    Sending::Pieces pieces_;
+    SendTransfer::Pieces pieces_;
     std::vector<std::byte*> to_;
     std::size_t bytes_{0};
     std::unique_ptr<Event> done_;  // null: not started
@@ -202,8 +202,8 @@ struct Layout {
                 complete = blocks[i].block != nullptr;
             }
             if (complete) {
-                places.push_back(
-                    Place{blocks[i].block->region(), blocks[i].block->offset() + blocks[i].offset});
+                addresses.push_back(
+                    RemoteAddress{blocks[i].block->region(), blocks[i].block->offset() + blocks[i].offset});
             }
         }
     }
@@ -217,16 +217,16 @@ struct Layout {
         std::size_t offset{0};
     };
     bool complete{true};
-    std::vector<Place> places;
+    std::vector<RemoteAddress> addresses;
     std::vector<Part> blocks;  // by piece
 };
 
-class DeviceLanding final : public detail::WrittenLanding {
+class DeviceReceiveTransfer final : public detail::WrittenReceiveTransfer {
   public:
-    DeviceLanding(
+    DeviceReceiveTransfer(
         device::ExportedMemory& exported, std::shared_ptr<detail::Writer const> writer,
         std::shared_ptr<BufferResource> br, Layout layout, AnnouncedFrame frame, MemoryReservation memory)
-        : WrittenLanding{std::move(writer)},
+        : WrittenReceiveTransfer{std::move(writer)},
           exported_{exported},
           br_{std::move(br)},
           layout_{std::move(layout)},
@@ -244,13 +244,15 @@ class DeviceLanding final : public detail::WrittenLanding {
         }
     }
 
-    ~DeviceLanding() override {
+    ~DeviceReceiveTransfer() override {
         for (auto& part : layout_.blocks) {
-            leave(exported_, std::move(part.block));
+            release_or_quarantine(exported_, std::move(part.block));
         }
     }
 
-    [[nodiscard]] std::span<Place const> places() const noexcept override { return layout_.places; }
+    [[nodiscard]] std::span<RemoteAddress const> addresses() const noexcept override {
+        return layout_.addresses;
+    }
 
     void deliver(Received const& received) override {
         for (std::size_t i = 0; i < frame_.pieces.size(); ++i) {
@@ -273,11 +275,11 @@ class DeviceLanding final : public detail::WrittenLanding {
     std::vector<std::unique_ptr<Buffer>> buffers_;  // by piece; null: no data
 };
 
-class DeviceSending final : public Sending {
+class DeviceSendTransfer final : public SendTransfer {
   public:
-    explicit DeviceSending(std::shared_ptr<detail::DeviceWrite> write) : write_{std::move(write)} {}
+    explicit DeviceSendTransfer(std::shared_ptr<detail::DeviceWrite> write) : write_{std::move(write)} {}
     // The pieces go with it.
-    ~DeviceSending() override { write_->finish(); }
+    ~DeviceSendTransfer() override { write_->finish(); }
     [[nodiscard]] bool start() override { return write_->start(); }
     [[nodiscard]] bool poll() override { return write_->has_ended(); }
     [[nodiscard]] bool needs_notice() const noexcept override { return true; }
@@ -301,12 +303,12 @@ std::unique_ptr<DevicePeerMemory> DevicePeerMemory::make(
         return nullptr;
     }
     return std::make_unique<DevicePeerMemory>(
-        comm, device, memory, std::make_unique<detail::WritingWord>(*host));
+        comm, device, memory, std::make_unique<detail::WriterLivenessFlag>(*host));
 }
 
 DevicePeerMemory::DevicePeerMemory(
     Communicator const& comm, Device& device, device::ExportedMemory& memory,
-    std::unique_ptr<detail::WritingWord> writing)
+    std::unique_ptr<detail::WriterLivenessFlag> writing)
     : device_{device},
       memory_{memory},
       writing_{std::move(writing)},
@@ -340,7 +342,7 @@ std::string DevicePeerMemory::accept(Rank from, std::vector<std::uint8_t> const&
     if (reason.empty()) {
         peer(from).writer = std::move(writer);
         peer(from).memory = std::move(memory);
-        peer(from).lane = std::make_shared<detail::DeviceLane>(memory_.next_write_stream());
+        peer(from).route = std::make_shared<detail::DeviceRoute>(memory_.next_write_stream());
         share_processors();
     }
     return reason;
@@ -348,10 +350,10 @@ std::string DevicePeerMemory::accept(Rank from, std::vector<std::uint8_t> const&
 
 void DevicePeerMemory::share_processors() {
     auto const count = static_cast<std::uint32_t>(
-        std::count_if(peers_.begin(), peers_.end(), [](Peer const& one) { return one.lane != nullptr; }));
+        std::count_if(peers_.begin(), peers_.end(), [](Peer const& one) { return one.route != nullptr; }));
     for (auto const& one : peers_) {
-        if (one.lane) {
-            one.lane->set_processors(count == 1 ? 0 : std::max(least_processors, most_processors / count));
+        if (one.route) {
+            one.route->set_processors(count == 1 ? 0 : std::max(least_processors, most_processors / count));
         }
     }
 }
@@ -391,37 +393,38 @@ void DevicePeerMemory::close() noexcept {
     writing_->clear();
 }
 
-std::unique_ptr<Landing> DevicePeerMemory::grant(
-    Lane const& lane, AnnouncedFrame& frame, MemoryReservation& memory) {
-    auto& entry = peer(lane.peer);
+std::unique_ptr<ReceiveTransfer> DevicePeerMemory::grant(
+    PeerRoute const& route, AnnouncedFrame& frame, MemoryReservation& memory) {
+    auto& entry = peer(route.peer);
     if (closed_ || !entry.writer || memory.mem_type() != MemoryType::DEVICE
-        || &lane.br->device() != &device_) {
+        || &route.br->device() != &device_) {
         return nullptr;
     }
     Layout layout{frame, device_, memory_};
-    if (!layout.complete || layout.places.empty()) {
+    if (!layout.complete || layout.addresses.empty()) {
         return nullptr;
     }
-    return std::make_unique<DeviceLanding>(
-        memory_, entry.writer, lane.br, std::move(layout), std::move(frame), std::move(memory));
+    return std::make_unique<DeviceReceiveTransfer>(
+        memory_, entry.writer, route.br, std::move(layout), std::move(frame), std::move(memory));
 }
 
-std::unique_ptr<Sending> DevicePeerMemory::write(
-    Lane const& lane, Sending::Pieces pieces, std::vector<Place> places, Settings const& settings) {
-    auto& entry = peer(lane.peer);
+std::unique_ptr<SendTransfer> DevicePeerMemory::write(
+    PeerRoute const& route, SendTransfer::Pieces pieces, std::vector<RemoteAddress> addresses,
+    Settings const& settings) {
+    auto& entry = peer(route.peer);
     RAPIDSMPF_EXPECTS(
-        entry.memory != nullptr, "it gave places in memory that it has not offered", FormatError);
+        entry.memory != nullptr, "it gave addresses in memory that it has not offered", FormatError);
     // Copy engines, of which a GPU has several, serve streams.
-    auto const stream = entry.lane->processors() > 0 ? entry.lane->stream() : memory_.next_write_stream();
+    auto const stream = entry.route->processors() > 0 ? entry.route->stream() : memory_.next_write_stream();
     auto write = std::make_shared<detail::DeviceWrite>(
-        device_, stream, entry.memory, entry.lane, frames_on_the_way * settings.frame_bytes,
-        lane.br->statistics(), std::move(pieces), places);
+        device_, stream, entry.memory, entry.route, frames_on_the_way * settings.frame_bytes,
+        route.br->statistics(), std::move(pieces), addresses);
     std::erase_if(writes_, [](auto const& known) { return known.expired(); });
     writes_.push_back(write);
     if (closed_) {
         write->finish();
     }
-    return std::make_unique<DeviceSending>(std::move(write));
+    return std::make_unique<DeviceSendTransfer>(std::move(write));
 }
 
 }  // namespace rapidsmpf::exchange

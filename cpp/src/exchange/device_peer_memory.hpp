@@ -25,10 +25,10 @@
 namespace rapidsmpf::exchange {
 
 namespace detail {
-class DeviceLane;
+class DeviceRoute;
 class DeviceWrite;
 class Writer;
-class WritingWord;
+class WriterLivenessFlag;
 }  // namespace detail
 
 class DevicePeerMemory final : public PeerTransport {
@@ -44,7 +44,7 @@ class DevicePeerMemory final : public PeerTransport {
     // `memory` and its device outlive it.
     DevicePeerMemory(
         Communicator const& comm, Device& device, device::ExportedMemory& memory,
-        std::unique_ptr<detail::WritingWord> writing);
+        std::unique_ptr<detail::WriterLivenessFlag> writing);
     ~DevicePeerMemory() override;
 
     [[nodiscard]] std::vector<std::uint8_t> offer() const override;
@@ -58,11 +58,11 @@ class DevicePeerMemory final : public PeerTransport {
 
     [[nodiscard]] TransportKind kind() const noexcept override { return TransportKind::device_peer_memory; }
     // Only for memory of the device; what goes to the host's comes as messages.
-    [[nodiscard]] std::unique_ptr<Landing> grant(
-        Lane const& lane, AnnouncedFrame& frame, MemoryReservation& memory) override;
-    // Throws FormatError when the places are none of the peer's.
-    [[nodiscard]] std::unique_ptr<Sending> write(
-        Lane const& lane, Sending::Pieces pieces, std::vector<Place> places,
+    [[nodiscard]] std::unique_ptr<ReceiveTransfer> grant(
+        PeerRoute const& route, AnnouncedFrame& frame, MemoryReservation& memory) override;
+    // Throws FormatError when the addresses are none of the peer's.
+    [[nodiscard]] std::unique_ptr<SendTransfer> write(
+        PeerRoute const& route, SendTransfer::Pieces pieces, std::vector<RemoteAddress> addresses,
         Settings const& settings) override;
 
     // Pieces below this share a block.
@@ -72,7 +72,7 @@ class DevicePeerMemory final : public PeerTransport {
     struct Peer {
         std::shared_ptr<detail::Writer const> writer;    // null: not accepted
         std::shared_ptr<device::ImportedMemory> memory;  // of its GPU
-        std::shared_ptr<detail::DeviceLane> lane;        // set with memory
+        std::shared_ptr<detail::DeviceRoute> route;      // set with memory
         std::uint32_t told{1};  // regions of this rank that it knows; the first is in the offer
     };
     // Among the peers that have been accepted.
@@ -81,7 +81,7 @@ class DevicePeerMemory final : public PeerTransport {
 
     Device& device_;
     device::ExportedMemory& memory_;
-    std::unique_ptr<detail::WritingWord> writing_;  // set until this rank writes no more
+    std::unique_ptr<detail::WriterLivenessFlag> writing_;  // set until this rank writes no more
     std::vector<Peer> peers_;
     std::vector<std::weak_ptr<detail::DeviceWrite>> writes_;  // that may be going on
     bool closed_{false};

@@ -13,8 +13,8 @@ bool take_ended(Frames& frames, Ended const& ended) {
     bool any = false;
     bool is_behind_another = false;
     for (auto frame = frames.begin(); frame != frames.end();) {
-        bool const is_told = frame->sending->needs_notice();
-        if ((is_told && is_behind_another) || !frame->sending->poll()) {
+        bool const is_told = frame->send_transfer->needs_notice();
+        if ((is_told && is_behind_another) || !frame->send_transfer->poll()) {
             is_behind_another = is_behind_another || is_told;
             ++frame;
             continue;

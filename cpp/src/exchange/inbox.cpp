@@ -35,43 +35,44 @@ void Inbox::take_eager(PieceList const& list, BufferResource& br, Received const
 }
 
 void Inbox::grant(
-    AnnouncedFrame announced, Links& links, Transport::Lane const& lane, MemoryReservation memory) {
-    auto landing = links.incoming(peer_)->grant(lane, announced, memory);
-    if (!landing) {
-        landing = links.messages().grant(lane, announced, memory);
+    AnnouncedFrame announced, TransportSelector& transports, Transport::PeerRoute const& route,
+    MemoryReservation memory) {
+    auto receive_transfer = transports.incoming(peer_)->grant(route, announced, memory);
+    if (!receive_transfer) {
+        receive_transfer = transports.messages().grant(route, announced, memory);
     }
-    auto const places = landing->places();
-    if (!places.empty()) {
-        grants_.push_back(Grant{1, {places.begin(), places.end()}});
-    } else if (!grants_.empty() && grants_.back().places.empty()) {
+    auto const addresses = receive_transfer->addresses();
+    if (!addresses.empty()) {
+        grants_.push_back(Grant{1, {addresses.begin(), addresses.end()}});
+    } else if (!grants_.empty() && grants_.back().addresses.empty()) {
         ++grants_.back().frames;
     } else {
         grants_.push_back(Grant{1, {}});
     }
-    receiving_.emplace_back(std::move(landing), payload_messages_);
-    payload_messages_ += receiving_.back().landing->messages();
+    receiving_.emplace_back(std::move(receive_transfer), payload_messages_);
+    payload_messages_ += receiving_.back().receive_transfer->messages();
 }
 
 void Inbox::on_written(std::uint32_t frames) {
     for (auto& frame : receiving_) {
         if (frames > 0 && frame.is_unwritten()) {
-            frame.landing->set_written();
+            frame.receive_transfer->set_written();
             frame.written = true;
             --frames;
         }
     }
-    RAPIDSMPF_EXPECTS(frames == 0, "it wrote more frames than it was given places for", FormatError);
+    RAPIDSMPF_EXPECTS(frames == 0, "it wrote more frames than it was given addresses for", FormatError);
 }
 
 bool Inbox::poll(Received const& received) {
     bool any = false;
     for (auto frame = receiving_.begin(); frame != receiving_.end();) {
-        if (!frame->landing->poll()) {
+        if (!frame->receive_transfer->poll()) {
             ++frame;
             continue;
         }
         if (!discard_) {
-            frame->landing->deliver(received);
+            frame->receive_transfer->deliver(received);
         }
         frame = receiving_.erase(frame);
         any = true;
@@ -100,9 +101,9 @@ void Inbox::on_final(Final const& final) {
     for (auto& frame : receiving_) {
         if (frame.is_unwritten()) {
             RAPIDSMPF_EXPECTS(
-                final.kind != FinalKind::finished, "it did not write all frames that it was given places for",
-                FormatError);
-            frame.landing->set_abandoned();
+                final.kind != FinalKind::finished,
+                "it did not write all frames that it was given addresses for", FormatError);
+            frame.receive_transfer->set_abandoned();
         }
     }
     drop_unwritten();
@@ -123,7 +124,7 @@ void Inbox::cancel_unmatched() {
     }
     // Frames are granted and sent in one order, so what was never sent is at the end.
     while (!receiving_.empty()
-           && receiving_.back().first_message + receiving_.back().landing->messages()
+           && receiving_.back().first_message + receiving_.back().receive_transfer->messages()
                   > final_->payload_messages) {
         receiving_.pop_back();
     }

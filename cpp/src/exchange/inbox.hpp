@@ -18,15 +18,15 @@
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 #include "exchange/announced_frame.hpp"
-#include "exchange/links.hpp"
 #include "exchange/transport.hpp"
+#include "exchange/transport_selector.hpp"
 #include "exchange/wire.hpp"
 
 namespace rapidsmpf::exchange {
 
 class Inbox {
   public:
-    using Received = Landing::Received;
+    using Received = ReceiveTransfer::Received;
 
     explicit Inbox(Rank peer) : peer_{peer} {}
     Inbox(Inbox&&) = default;
@@ -36,7 +36,9 @@ class Inbox {
     void take_eager(PieceList const& list, BufferResource& br, Received const& received);
     // Makes room for a frame whose ticket is granted, by the transport that the peer uses. `memory` holds
     // frame.memory_needed() bytes.
-    void grant(AnnouncedFrame frame, Links& links, Transport::Lane const& lane, MemoryReservation memory);
+    void grant(
+        AnnouncedFrame frame, TransportSelector& transports, Transport::PeerRoute const& route,
+        MemoryReservation memory);
     // The peer has written so many frames to where they were granted. Throws FormatError.
     void on_written(std::uint32_t frames);
     // Hands on what has come. Returns whether anything has.
@@ -62,12 +64,14 @@ class Inbox {
 
   private:
     struct Frame {
-        Frame(std::unique_ptr<Landing> landing_, std::uint64_t first_message_)
-            : landing{std::move(landing_)}, first_message{first_message_} {}
-        std::unique_ptr<Landing> landing;
+        Frame(std::unique_ptr<ReceiveTransfer> receive_transfer_, std::uint64_t first_message_)
+            : receive_transfer{std::move(receive_transfer_)}, first_message{first_message_} {}
+        std::unique_ptr<ReceiveTransfer> receive_transfer;
         std::uint64_t first_message;
         bool written{false};
-        [[nodiscard]] bool is_unwritten() const noexcept { return !landing->places().empty() && !written; }
+        [[nodiscard]] bool is_unwritten() const noexcept {
+            return !receive_transfer->addresses().empty() && !written;
+        }
     };
     void cancel_unmatched();
 

@@ -18,11 +18,12 @@ bool all_done(Requests& requests) {
     return requests.empty();
 }
 
-class MessageLanding final : public Landing {
+class MessageReceiveTransfer final : public ReceiveTransfer {
   public:
-    MessageLanding(
-        Communicator& comm, Transport::Lane const& lane, AnnouncedFrame announced, MemoryReservation memory)
-        : announced_{std::move(announced)}, br_{lane.br}, memory_{std::move(memory)} {
+    MessageReceiveTransfer(
+        Communicator& comm, Transport::PeerRoute const& route, AnnouncedFrame announced,
+        MemoryReservation memory)
+        : announced_{std::move(announced)}, br_{route.br}, memory_{std::move(memory)} {
         auto& pieces = announced_.pieces;
         auto const small = std::count_if(
             pieces.begin(), pieces.end(), [&](auto const& piece) { return announced_.is_small(piece); });
@@ -39,11 +40,11 @@ class MessageLanding final : public Landing {
         }
         auto const receive = [&](std::shared_ptr<Buffer> const& buffer) {
             for_each_part(buffer->size(), announced_.split_bytes, [&](std::size_t offset, std::size_t size) {
-                requests_.push_back(comm.recv(buffer, offset, size, lane.peer, lane.tag));
+                requests_.push_back(comm.recv(buffer, offset, size, route.peer, route.tag));
                 ++messages_;
             });
         };
-        // In the order in which the peer sends them (MessageSending): the small ones, then each large one.
+        // In the order in which the peer sends them (MessageSendTransfer): the small ones, then each large one.
         if (gathered > 0) {
             gathered_ = allocate_for_transport(*br_, gathered, memory_);
             receive(gathered_);
@@ -90,13 +91,14 @@ class MessageLanding final : public Landing {
     std::uint64_t messages_{0};
 };
 
-class MessageSending final : public Sending {
+class MessageSendTransfer final : public SendTransfer {
   public:
-    MessageSending(Communicator& comm, Transport::Lane const& lane, Pieces pieces, Settings const& settings)
+    MessageSendTransfer(
+        Communicator& comm, Transport::PeerRoute const& route, Pieces pieces, Settings const& settings)
         : comm_{comm},
-          peer_{lane.peer},
-          tag_{lane.tag},
-          statistics_{lane.br->statistics()},
+          peer_{route.peer},
+          tag_{route.tag},
+          statistics_{route.br->statistics()},
           pieces_{std::move(pieces)},
           gather_limit_{settings.gather_limit},
           split_bytes_{settings.split_bytes} {
@@ -113,12 +115,12 @@ class MessageSending final : public Sending {
         if (gathered < 2) {
             return;
         }
-        gathered_ = allocate_anywhere(*lane.br, total, near);
+        gathered_ = allocate_anywhere(*route.br, total, near);
         gathered_->write([&](std::byte* bytes, Stream stream) {
             for (auto const& piece : pieces_) {
                 auto const size = piece->size();
                 if (is_gathered(*piece) && size > 0) {
-                    lane.br->device().copy(bytes, piece->data(), size, stream);
+                    route.br->device().copy(bytes, piece->data(), size, stream);
                     bytes += size;
                 }
             }
@@ -172,14 +174,15 @@ class MessageSending final : public Sending {
 
 }  // namespace
 
-std::unique_ptr<Landing> MessageTransport::grant(
-    Lane const& lane, AnnouncedFrame& frame, MemoryReservation& memory) {
-    return std::make_unique<MessageLanding>(comm_, lane, std::move(frame), std::move(memory));
+std::unique_ptr<ReceiveTransfer> MessageTransport::grant(
+    PeerRoute const& route, AnnouncedFrame& frame, MemoryReservation& memory) {
+    return std::make_unique<MessageReceiveTransfer>(comm_, route, std::move(frame), std::move(memory));
 }
 
-std::unique_ptr<Sending> MessageTransport::write(
-    Lane const& lane, Sending::Pieces pieces, std::vector<Place> /*places*/, Settings const& settings) {
-    return std::make_unique<MessageSending>(comm_, lane, std::move(pieces), settings);
+std::unique_ptr<SendTransfer> MessageTransport::write(
+    PeerRoute const& route, SendTransfer::Pieces pieces, std::vector<RemoteAddress> /*addresses*/,
+    Settings const& settings) {
+    return std::make_unique<MessageSendTransfer>(comm_, route, std::move(pieces), settings);
 }
 
 }  // namespace rapidsmpf::exchange

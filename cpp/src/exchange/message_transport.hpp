@@ -16,10 +16,10 @@ class MessageTransport final : public Transport {
     explicit MessageTransport(Communicator& comm) : comm_{comm} {}
 
     [[nodiscard]] TransportKind kind() const noexcept override { return TransportKind::messages; }
-    [[nodiscard]] std::unique_ptr<Landing> grant(
-        Lane const& lane, AnnouncedFrame& frame, MemoryReservation& memory) override;
-    [[nodiscard]] std::unique_ptr<Sending> write(
-        Lane const& lane, Sending::Pieces pieces, std::vector<Place> places,
+    [[nodiscard]] std::unique_ptr<ReceiveTransfer> grant(
+        PeerRoute const& route, AnnouncedFrame& frame, MemoryReservation& memory) override;
+    [[nodiscard]] std::unique_ptr<SendTransfer> write(
+        PeerRoute const& route, SendTransfer::Pieces pieces, std::vector<RemoteAddress> addresses,
         Settings const& settings) override;
 
   private:

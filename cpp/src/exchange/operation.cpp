@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 namespace rapidsmpf::exchange {
 
@@ -47,28 +47,30 @@ std::shared_ptr<Operation> Operation::open(
     RAPIDSMPF_EXPECTS(
         plan.total > 0, "a " + plan.kind + " needs at least one partition", std::invalid_argument);
     RAPIDSMPF_EXPECTS(
-        plan.op >= 0 && plan.op < Hub::control_op,
+        plan.op >= 0 && plan.op < OperationDispatcher::control_op,
         "operation id " + std::to_string(plan.op) + " is not between 0 and "
-            + std::to_string(Hub::control_op - 1),
+            + std::to_string(OperationDispatcher::control_op - 1),
         std::invalid_argument);
     plan.settings.validate();
     comm.check();
-    auto const hub = Hub::of(comm);
+    auto const dispatcher = OperationDispatcher::of(comm);
     OpId const op = plan.op;
     comm.claim_op(op);
     try {
-        auto operation = std::make_shared<Operation>(comm, *hub, std::move(br), std::move(plan));
-        hub->open(operation);
-        return operation;
+        auto operation = std::make_shared<Operation>(comm, *dispatcher, std::move(br), std::move(plan));
+        dispatcher->open(operation);
+        auto& opened = *operation;
+        return {&opened, [held = std::move(operation)](Operation* handle) { handle->release(); }};
     } catch (...) {
         comm.release_op(op);
         throw;
     }
 }
 
-Operation::Operation(Communicator& comm, Hub& hub, std::shared_ptr<BufferResource> br, Plan plan)
+Operation::Operation(
+    Communicator& comm, OperationDispatcher& dispatcher, std::shared_ptr<BufferResource> br, Plan plan)
     : comm_{comm},
-      hub_{hub},
+      dispatcher_{dispatcher},
       progress_{comm.progress_thread()},
       br_{std::move(br)},
       plan_{std::move(plan)},
@@ -155,7 +157,7 @@ void Operation::insert_locked(PartitionId partition, PackedData chunk) {
     br_->statistics()->add(ids_.payload_send, static_cast<double>(payload->size));
     if (owner == rank_) {
         store_payload(rank_, partition, sequence, std::move(payload));
-    } else if (!peer(owner).gone) {
+    } else if (!peer(owner).closed) {
         payload->destinations = 1;
         peer(owner).outbox.push(Outbox::Piece{partition, sequence, std::move(payload)});
     }
@@ -173,14 +175,14 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
     auto const limits = bundle_limits();
     if (plan_.settings.gather_limit > 0 && any_go_together(chunks, limits)) {
         {
-            auto const lock = lock_in_turn();
+            auto const lock = mutex_.lock_fairly();
             check();
         }
         bundles = bundle(chunks, limits);  // takes its time
     }
     bool now = false;
     {
-        auto const lock = lock_in_turn();
+        auto const lock = mutex_.lock_fairly();
         check();
         for (auto const& [owner, content] : bundles) {
             std::for_each(content.partitions.begin(), content.partitions.end(), [&](PartitionId partition) {
@@ -195,7 +197,7 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
                 insert_locked(partition, std::move(chunk));
             }
         }
-        now = has_to_be_said(available);
+        now = must_flush(available);
         changed_.notify_all();
     }
     if (now) {
@@ -206,7 +208,7 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
 
 void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
     {
-        auto const lock = lock_in_turn();
+        auto const lock = mutex_.lock_fairly();
         check_usable();
         RAPIDSMPF_EXPECTS(
             unfinished_ > 0, str() + " is finished: nothing can be inserted into it", std::logic_error);
@@ -215,7 +217,7 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
         }
         auto const next_use = next_use_in_outbox(sequence, chunk.data->size());
         auto const payload = std::make_shared<Payload>(std::move(chunk), next_use, weak_from_this());
-        auto const wanted_by = [&](Peer const& other) { return other.rank != rank_ && !other.gone; };
+        auto const wanted_by = [&](Peer const& other) { return other.rank != rank_ && !other.closed; };
         payload->destinations =
             static_cast<std::uint32_t>(std::count_if(peers_.begin(), peers_.end(), wanted_by));
         payload->keep_as = sequence;
@@ -235,16 +237,16 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
     make_room(br_->memory_available(MemoryType::DEVICE));
 }
 
-bool Operation::has_to_be_said(std::int64_t available) {
+bool Operation::must_flush(std::int64_t available) {
     auto const waits = [](Peer const& other) { return other.outbox.has_waiting(); };
-    if (plan_.gathering == Gathering::no || unfinished_ == 0) {
+    if (plan_.coalescing == Coalescing::no || unfinished_ == 0) {
         return std::any_of(peers_.begin(), peers_.end(), waits);
     }
-    auto const bytes = plan_.settings.hold_bytes;
-    if (hold_until_ && available < static_cast<std::int64_t>(bytes * peers_.size())) {
-        hold_until_.reset();  // what has left needs no memory
+    auto const bytes = plan_.settings.flush_bytes;
+    if (flush_deadline_ && available < static_cast<std::int64_t>(bytes * peers_.size())) {
+        flush_deadline_.reset();  // what has left needs no memory
     }
-    bool const due = !hold_until_ || ProgressThread::Clock::now() >= *hold_until_;
+    bool const due = !flush_deadline_ || ProgressThread::Clock::now() >= *flush_deadline_;
     return std::any_of(peers_.begin(), peers_.end(), [&](Peer const& other) {
         return waits(other) && (due || other.outbox.waiting_bytes() >= bytes);
     });
@@ -290,7 +292,7 @@ void Operation::insert_finished(std::vector<PartitionId> const& partitions) {
     auto unique = partitions;
     std::sort(unique.begin(), unique.end());
     {
-        auto const lock = lock_in_turn();
+        auto const lock = mutex_.lock_fairly();
         check_usable();
         for (std::size_t i = 0; i < unique.size(); ++i) {
             check_partition(unique[i]);
@@ -306,7 +308,7 @@ void Operation::insert_finished(std::vector<PartitionId> const& partitions) {
 
 void Operation::insert_finished() {
     {
-        auto const lock = lock_in_turn();
+        auto const lock = mutex_.lock_fairly();
         check_usable();
         std::vector<PartitionId> left;
         for (PartitionId partition = 0; partition < plan_.total; ++partition) {
@@ -320,12 +322,12 @@ void Operation::insert_finished() {
 }
 
 bool Operation::all_inserted() const {
-    Lock const lock{mutex_};
+    auto const lock = mutex_.lock();
     return unfinished_ == 0;
 }
 
 std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::optional<Rank> source) {
-    auto lock = lock_in_turn();
+    auto lock = mutex_.lock_fairly();
     auto const index = require_local(partition);
     if (is_discarded() || !store_.is_complete(index)) {
         check_usable();
@@ -345,7 +347,7 @@ std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::opt
 }
 
 std::vector<std::uint64_t> Operation::received(PartitionId partition) const {
-    Lock const lock{mutex_};
+    auto const lock = mutex_.lock();
     auto const index = require_local(partition);
     if (is_discarded() || !store_.is_complete(index)) {
         check_usable();
@@ -354,7 +356,7 @@ std::vector<std::uint64_t> Operation::received(PartitionId partition) const {
 }
 
 bool Operation::all_complete() const {
-    Lock const lock{mutex_};
+    auto const lock = mutex_.lock();
     if (is_discarded() || !store_.all_complete()) {
         check_usable();
     }
@@ -362,7 +364,7 @@ bool Operation::all_complete() const {
 }
 
 bool Operation::all_extracted() const {
-    Lock const lock{mutex_};
+    auto const lock = mutex_.lock();
     check_usable();
     return store_.all_extracted();
 }
@@ -376,13 +378,13 @@ bool Operation::flushed_locked() const {
         return true;
     }
     return std::all_of(peers_.begin(), peers_.end(), [&](Peer const& other) {
-        return other.rank == rank_ || other.gone
+        return other.rank == rank_ || other.closed
                || (abandoned_ ? other.final_sent : other.unfinished == 0 && other.outbox.empty());
     });
 }
 
 bool Operation::flushed() const {
-    Lock const lock{mutex_};
+    auto const lock = mutex_.lock();
     return flushed_locked()
            && (cut_off_ || abandoned_ || std::none_of(peers_.begin(), peers_.end(), [](Peer const& other) {
                    return other.inbox.in_flight();
@@ -390,14 +392,14 @@ bool Operation::flushed() const {
 }
 
 void Operation::stop_granting() {
-    Lock const lock{mutex_};
+    auto const lock = mutex_.lock();
     no_grants_ = true;
 }
 
 std::string Operation::describe_backlog() const {
     std::string text;
     for (auto const& other : peers_) {
-        if (other.rank != rank_ && !other.gone && !other.outbox.empty()) {
+        if (other.rank != rank_ && !other.closed && !other.outbox.empty()) {
             text += (text.empty() ? "" : ", ") + plural(other.outbox.backlog(), "chunk") + " for rank "
                     + std::to_string(other.rank);
         }
@@ -408,7 +410,7 @@ std::string Operation::describe_backlog() const {
 void Operation::shutdown(Timeout timeout) {
     bool abandoned = false;
     {
-        Lock lock{mutex_};
+        auto lock = mutex_.lock();
         std::optional<RankFailure> interrupted;
         if (shut_down_) {
             return;
@@ -455,7 +457,7 @@ void Operation::abandon_locked(
 
 void Operation::abandon(std::string const& reason) {
     {
-        Lock const lock{mutex_};
+        auto const lock = mutex_.lock();
         abandon_locked(rank_, reason, nullptr);
     }
     wake();
@@ -463,14 +465,14 @@ void Operation::abandon(std::string const& reason) {
 
 void Operation::abandon(AbandonedRange const& range) {
     {
-        Lock const lock{mutex_};
+        auto const lock = mutex_.lock();
         abandon_locked(range.origin, range.reason, nullptr, FinalKind::failed);
     }
     wake();
 }
 
 void Operation::cut_off(RankFailure const& failure) {
-    Lock const lock{mutex_};
+    auto const lock = mutex_.lock();
     if (cut_off_) {
         return;
     }
@@ -482,7 +484,7 @@ void Operation::cut_off(RankFailure const& failure) {
 
 void Operation::detach(RankFailure const& failure) {
     cut_off(failure);
-    Lock const lock{mutex_};
+    auto const lock = mutex_.lock();
     drop_transfers();
 }
 
@@ -491,7 +493,7 @@ void Operation::release() noexcept {
         return;
     }
     {
-        Lock const lock{mutex_};
+        auto const lock = mutex_.lock();
         if (unfinished_ > 0) {
             abandon_locked(rank_, "it was destroyed there before all insertions were finished", nullptr);
         }

@@ -72,7 +72,7 @@ void Operation::insert_locked(OwnedBundle bundle) {
     br_->statistics()->add(ids_.payload_send, static_cast<double>(content.data_bytes));
     if (owner == rank_) {
         store_bundle(rank_, partitions.size(), std::move(content.packed));
-    } else if (!peer(owner).gone) {
+    } else if (!peer(owner).closed) {
         auto payload = std::make_shared<Payload>(
             std::move(content.packed), next_use_in_outbox(first, size), weak_from_this());
         payload->destinations = 1;

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/detail/hub.hpp>
 #include <rapidsmpf/exchange/detail/operation.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 namespace rapidsmpf::exchange {
 
@@ -20,9 +20,9 @@ void Operation::guarded(std::function<void()> const& body) {
     try {
         body();
     } catch (FormatError const& error) {
-        comm_.convict(
-            speaker_, "it sent a malformed message for " + plan_.kind + " " + std::to_string(plan_.op) + ": "
-                          + error.what());
+        comm_.report_protocol_violation(
+            current_peer_, "it sent a malformed message for " + plan_.kind + " " + std::to_string(plan_.op)
+                               + ": " + error.what());
     } catch (DeviceLostError const& error) {
         // No operation of this rank will get anywhere.
         comm_.abort(error.what());
@@ -32,23 +32,23 @@ void Operation::guarded(std::function<void()> const& body) {
             cut_off(*failure);
             return;
         }
-        Lock const lock{mutex_};
+        auto const lock = mutex_.lock();
         abandon_locked(rank_, error.what(), std::current_exception());
         dirty_ = true;
     }
 }
 
 bool Operation::final_received(Rank source) const {
-    Lock const lock{mutex_};
+    auto const lock = mutex_.lock();
     return peer(source).inbox.final_received();
 }
 
 void Operation::receive(Rank source, std::vector<std::uint8_t> const& bytes) {
     guarded([&] {
         ScopedTimer const timer{*br_->statistics(), ids_.metadata_recv};
-        speaker_ = source;
+        current_peer_ = source;
         auto const message = read_message(bytes);
-        Lock const lock{mutex_};
+        auto const lock = mutex_.lock();
         dirty_ = true;
         apply(peer(source), message);
         changed_.notify_all();
@@ -84,7 +84,7 @@ void Operation::apply(Peer& from, Message const& message) {
                     "partition " + std::to_string(piece.partition) + " is not one of this rank's",
                     FormatError);
             }
-            frames_.emplace_back(from.rank, AnnouncedFrame{list, hub_.budget()});
+            frames_.emplace_back(from.rank, AnnouncedFrame{list, dispatcher_.budget()});
             frames_.back().wait.emplace(*br_->statistics(), ids_.grant_wait);
         }
         for (auto const& count : message.counts) {
@@ -129,26 +129,26 @@ void Operation::sent(std::shared_ptr<Payload> const& payload) {
     }
 }
 
-void Operation::on_left(Rank source) {
+void Operation::on_peer_closed(Rank source) {
     guarded([&] {
-        Lock const lock{mutex_};
-        auto& gone = peer(source);
-        if (cut_off_ || gone.gone) {
+        auto const lock = mutex_.lock();
+        auto& closing = peer(source);
+        if (cut_off_ || closing.closed) {
             return;
         }
-        gone.gone = true;
-        gone.outbox.drop([&](auto const& payload) { sent(payload); });
-        gone.inbox.drop_unwritten();
-        check_departures();
+        closing.closed = true;
+        closing.outbox.drop([&](auto const& payload) { sent(payload); });
+        closing.inbox.drop_unwritten();
+        check_closed_peers();
         dirty_ = true;
         changed_.notify_all();
     });
 }
 
-void Operation::check_departures() {
+void Operation::check_closed_peers() {
     for (auto const& other : peers_) {
         // What it sent before it left may still be arriving.
-        if (other.gone && !abandoned_ && !store_.drained(other.rank) && !other.inbox.in_flight()) {
+        if (other.closed && !abandoned_ && !store_.drained(other.rank) && !other.inbox.in_flight()) {
             abandon_locked(
                 other.rank,
                 "it left before " + plan_.kind + " " + std::to_string(plan_.op)
@@ -163,11 +163,11 @@ Operation::Tick Operation::tick() {
     Tick result;
     bool const due = look_again_ && ProgressThread::Clock::now() >= *look_again_;
     if (dirty_.exchange(false) || active_ || due) {
-        turns_.let_others_in();
+        mutex_.yield_to_waiters();
         guarded([&] { drive(result); });
         tell_completed(result);
     }
-    result.resting = resting_;
+    result.relaxed = relaxed_;
     result.look_again = look_again_;
     return result;
 }
@@ -178,7 +178,7 @@ void Operation::tell_completed(Tick& result) {
     }
     std::vector<PartitionId> completed;
     {
-        Lock const lock{mutex_};
+        auto const lock = mutex_.lock();
         if (cut_off_ || abandoned_ || released_) {
             return;
         }
@@ -189,7 +189,7 @@ void Operation::tell_completed(Tick& result) {
         try {
             plan_.completed(*this, partition);
         } catch (std::exception const& error) {
-            Lock const lock{mutex_};
+            auto const lock = mutex_.lock();
             abandon_locked(rank_, error.what(), std::current_exception());
             dirty_ = true;
         }
@@ -199,22 +199,22 @@ void Operation::tell_completed(Tick& result) {
 void Operation::drive(Tick& result) {
     auto& statistics = *br_->statistics();
     ScopedTimer const timer{statistics, ids_.loop_total};
-    Lock lock{mutex_};
+    auto lock = mutex_.lock();
     if (!cut_off_) {
         poll(result);
         lock.unlock();
-        turns_.let_others_in();
+        mutex_.yield_to_waiters();
         lock.lock();
     }
     if (cut_off_) {
         drop_transfers();
         active_ = false;
-        resting_ = false;
+        relaxed_ = false;
         look_again_.reset();
         result.closed = true;
         return;
     }
-    check_departures();
+    check_closed_peers();
     if (!abandoned_) {
         {
             ScopedTimer const part{statistics, ids_.post_receives};
@@ -223,9 +223,9 @@ void Operation::drive(Tick& result) {
         ScopedTimer const part{statistics, ids_.start_sends};
         for (std::size_t i = 0; i < peers_.size(); ++i) {
             auto& other = neighbour(i);
-            speaker_ = other.rank;
+            current_peer_ = other.rank;
             result.did_something =
-                other.outbox.start(hub_.links(), lane_to(other.rank)) || result.did_something;
+                other.outbox.start(dispatcher_.transports(), route_to(other.rank)) || result.did_something;
         }
     }
     {
@@ -236,7 +236,7 @@ void Operation::drive(Tick& result) {
                            return other.outbox.in_flight() || other.inbox.has_to_look();
                        });
     active_ = result.in_flight || (!frames_.empty() && !waits_for_memory_);
-    resting_ = hold_until_.has_value() && !abandoned_;
+    relaxed_ = flush_deadline_.has_value() && !abandoned_;
     result.closed = is_closed();
     if (result.did_something) {
         changed_.notify_all();
@@ -254,7 +254,7 @@ void Operation::drop_transfers() {
 void Operation::poll(Tick& result) {
     ScopedTimer const timer{*br_->statistics(), ids_.check_finished};
     for (auto& other : peers_) {
-        speaker_ = other.rank;
+        current_peer_ = other.rank;
         bool const left = other.outbox.poll([&](auto const& payload) { sent(payload); });
         bool const came = other.inbox.poll([&](PieceHeader const& header, PackedData chunk) {
             store(other.rank, header, std::move(chunk));
@@ -292,7 +292,8 @@ bool Operation::grant_frames() {
     bool any = false;
     waits_for_memory_ = false;
     auto const may_grant = [&] {
-        return !no_grants_ && !frames_.empty() && hub_.links().incoming(frames_.front().source) != nullptr
+        return !no_grants_ && !frames_.empty()
+               && dispatcher_.transports().incoming(frames_.front().source) != nullptr
                && frames_.front().frame.ticket.try_grant(plan_.settings.receive_limit);
     };
     for (int i = 0; i < most_grants_at_a_time && may_grant(); ++i) {
@@ -304,46 +305,47 @@ bool Operation::grant_frames() {
         auto const source = frames_.front().source;
         auto frame = std::move(frames_.front().frame);
         frames_.pop_front();
-        peer(source).inbox.grant(std::move(frame), hub_.links(), lane_to(source), std::move(*memory));
+        peer(source).inbox.grant(
+            std::move(frame), dispatcher_.transports(), route_to(source), std::move(*memory));
         any = true;
     }
     return any;
 }
 
-bool Operation::is_held(Peer const& to) const {
-    return hold_until_ && to.unfinished > 0 && !to.outbox.has_counts()
-           && to.outbox.waiting_bytes() < plan_.settings.hold_bytes;
+bool Operation::is_corked(Peer const& to) const {
+    return flush_deadline_ && to.unfinished > 0 && !to.outbox.has_counts()
+           && to.outbox.waiting_bytes() < plan_.settings.flush_bytes;
 }
 
 void Operation::compose_all(Tick& result) {
     blocked_ = false;
     std::optional<ProgressThread::Clock::time_point> now;
-    if (plan_.gathering == Gathering::yes && unfinished_ > 0) {
+    if (plan_.coalescing == Coalescing::yes && unfinished_ > 0) {
         now = ProgressThread::Clock::now();
-        if (hold_until_ && *now >= *hold_until_) {
-            hold_until_.reset();
+        if (flush_deadline_ && *now >= *flush_deadline_) {
+            flush_deadline_.reset();
         }
     } else {
-        hold_until_.reset();
+        flush_deadline_.reset();
     }
-    bool const due = !hold_until_;
-    bool said = false;
+    bool const due = !flush_deadline_;
+    bool flushed = false;
     for (std::size_t i = 0; i < peers_.size(); ++i) {
         auto& other = neighbour(i);
         if (other.rank != rank_) {
             bool const waited = other.outbox.has_waiting();
             result.did_something = compose(other) || result.did_something;
-            said = said || (waited && !is_held(other));
+            flushed = flushed || (waited && !is_corked(other));
         }
     }
-    if (now && due && said) {
-        hold_until_ = *now + plan_.settings.hold_time;
+    if (now && due && flushed) {
+        flush_deadline_ = *now + plan_.settings.flush_delay;
     }
-    look_again_ = hold_until_;
+    look_again_ = flush_deadline_;
 }
 
 bool Operation::compose(Peer& to) {
-    if (to.final_sent || to.gone) {
+    if (to.final_sent || to.closed) {
         return false;
     }
     MessageWriter writer{plan_.op};
@@ -355,12 +357,12 @@ bool Operation::compose(Peer& to) {
         to.final_sent = true;
     } else {
         for (auto const& grant : to.inbox.take_grants()) {
-            grant.places.empty() ? writer.grants(grant.frames) : writer.places(grant.places);
+            grant.addresses.empty() ? writer.grants(grant.frames) : writer.addresses(grant.addresses);
         }
         if (auto const written = to.outbox.take_written(); written > 0) {
             writer.written(written);
         }
-        if (!is_held(to)) {
+        if (!is_corked(to)) {
             blocked_ = to.outbox.compose(writer, [&](auto const& payload) { sent(payload); }) || blocked_;
         }
         // Credit alone is worth a message only when there is much of it: without credit the peer uses frames.
@@ -382,7 +384,7 @@ bool Operation::compose(Peer& to) {
     // The transport owns the bytes: nobody has to look at the request again.
     auto message = std::move(writer).take();
     br_->statistics()->add(ids_.control_bytes, static_cast<double>(message.size()));
-    hub_.send(to.rank, std::move(message));
+    dispatcher_.send(to.rank, std::move(message));
     return true;
 }
 
@@ -390,7 +392,7 @@ bool Operation::is_closed() const {
     return (abandoned_ || unfinished_ == 0)
            && std::all_of(peers_.begin(), peers_.end(), [&](Peer const& other) {
                   return other.rank == rank_
-                         || ((other.gone || (other.final_sent && other.inbox.final_received()))
+                         || ((other.closed || (other.final_sent && other.inbox.final_received()))
                              && !other.inbox.in_flight() && !other.outbox.in_flight());
               });
 }

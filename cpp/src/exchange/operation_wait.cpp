@@ -76,7 +76,7 @@ void Operation::wait_for_result(
 }
 
 PartitionId Operation::wait_any(Timeout timeout) {
-    auto lock = lock_in_turn();
+    auto lock = mutex_.lock_fairly();
     wait_for_result(
         lock, timeout, [&] { return store_.all_taken() || store_.first_ready(); },
         [&] { return store_.describe_missing(); });
@@ -89,7 +89,7 @@ PartitionId Operation::wait_any(Timeout timeout) {
 }
 
 void Operation::wait_on(PartitionId partition, Timeout timeout) {
-    auto lock = lock_in_turn();
+    auto lock = mutex_.lock_fairly();
     auto const index = require_local(partition);
     auto const check_not_taken = [&] {
         RAPIDSMPF_EXPECTS(
@@ -109,7 +109,7 @@ void Operation::wait_on(PartitionId partition, Timeout timeout) {
 }
 
 void Operation::wait_complete(PartitionId partition, Timeout timeout) {
-    auto lock = lock_in_turn();
+    auto lock = mutex_.lock_fairly();
     auto const index = require_local(partition);
     wait_for_result(
         lock, timeout, [&] { return store_.is_complete(index); },

@@ -125,7 +125,7 @@ void Outbox::on_grant(Grant const& grant) {
         for (auto const& piece : announced_.front().pieces) {
             piece.payload->data.fetch();  // what lies on disk will be needed in this order
         }
-        announced_.front().places = grant.places;
+        announced_.front().addresses = grant.addresses;
         granted_.push_back(std::move(announced_.front()));
         announced_.pop_front();
     }
@@ -150,23 +150,24 @@ bool Outbox::prepare(Frame& frame) {
            });
 }
 
-bool Outbox::start(Links& links, Transport::Lane const& lane) {
+bool Outbox::start(TransportSelector& transports, Transport::PeerRoute const& route) {
     bool started = false;
     // In the order of the grants: the peer has posted its receives in that order.
     while (!granted_.empty()) {
         auto& frame = granted_.front();
-        if (!frame.sending) {
+        if (!frame.send_transfer) {
             if (!prepare(frame)) {
                 break;
             }
-            frame.sending = links.outgoing(frame.places)
-                                .write(lane, std::move(frame.pins), std::move(frame.places), settings_);
+            frame.send_transfer =
+                transports.outgoing(frame.addresses)
+                    .write(route, std::move(frame.pins), std::move(frame.addresses), settings_);
         }
-        if (!frame.sending->start()) {
+        if (!frame.send_transfer->start()) {
             break;
         }
-        payload_messages_ += frame.sending->messages();
-        sending_.push_back(std::move(frame));
+        payload_messages_ += frame.send_transfer->messages();
+        in_transfer_.push_back(std::move(frame));
         granted_.pop_front();
         started = true;
     }
@@ -174,19 +175,19 @@ bool Outbox::start(Links& links, Transport::Lane const& lane) {
 }
 
 bool Outbox::poll(Sent const& sent) {
-    return detail::take_ended(sending_, [&](Frame& frame) {
-        written_ += frame.sending->needs_notice() ? 1 : 0;
+    return detail::take_ended(in_transfer_, [&](Frame& frame) {
+        written_ += frame.send_transfer->needs_notice() ? 1 : 0;
         for (auto const& piece : frame.pieces) {
             sent(piece.payload);
         }
         // Before they are unpinned: what nobody wants any more is not put on the spill list again.
         frame.pieces.clear();
-        frame.sending.reset();
+        frame.send_transfer.reset();
     });
 }
 
 void Outbox::stop_writing() {
-    std::erase_if(sending_, [](Frame const& frame) { return frame.sending->needs_notice(); });
+    std::erase_if(in_transfer_, [](Frame const& frame) { return frame.send_transfer->needs_notice(); });
 }
 
 std::size_t Outbox::backlog() const noexcept {
@@ -197,7 +198,7 @@ std::size_t Outbox::backlog() const noexcept {
         }
     };
     count(waiting_);
-    for (auto const* frames : {&announced_, &granted_, &sending_}) {
+    for (auto const* frames : {&announced_, &granted_, &in_transfer_}) {
         for (auto const& frame : *frames) {
             count(frame.pieces);
         }

@@ -21,9 +21,9 @@
 #include <rapidsmpf/exchange/settings.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
-#include "exchange/links.hpp"
 #include "exchange/payload.hpp"
 #include "exchange/transport.hpp"
+#include "exchange/transport_selector.hpp"
 #include "exchange/wire.hpp"
 
 namespace rapidsmpf::exchange {
@@ -66,12 +66,12 @@ class Outbox {
 
     // Hands granted frames to their transport. Returns whether it did. Throws FormatError when a frame cannot go
     // where the peer wants it.
-    bool start(Links& links, Transport::Lane const& lane);
+    bool start(TransportSelector& transports, Transport::PeerRoute const& route);
     // Looks at what the transport has; returns whether something has left.
     bool poll(Sent const& sent);
 
     // Whether frames are granted or with the transport: the progress thread must not park.
-    [[nodiscard]] bool in_flight() const noexcept { return !granted_.empty() || !sending_.empty(); }
+    [[nodiscard]] bool in_flight() const noexcept { return !granted_.empty() || !in_transfer_.empty(); }
     // Frames that were written into the peer's memory, and of which it does not know that yet.
     [[nodiscard]] std::uint32_t take_written() noexcept { return std::exchange(written_, 0); }
     // Stops writing into the peer's memory.
@@ -90,16 +90,16 @@ class Outbox {
     // Forgets everything, on the progress thread.
     void cut_off() {
         clear();
-        sending_.clear();
+        in_transfer_.clear();
     }
 
   private:
     struct Frame {
         std::vector<Piece> pieces;
         std::uint64_t bytes{0};
-        std::vector<Place> places;         // where the peer wants it, once granted; none: as messages
-        Sending::Pieces pins;              // by piece: its data, once granted and in memory
-        std::unique_ptr<Sending> sending;  // once all are
+        std::vector<RemoteAddress> addresses;  // where the peer wants it, once granted; none: as messages
+        SendTransfer::Pieces pins;             // by piece: its data, once granted and in memory
+        std::unique_ptr<SendTransfer> send_transfer;  // once all are
     };
     void compose_eager(MessageWriter& writer, Sent const& sent);
     bool compose_frames(MessageWriter& writer);
@@ -116,7 +116,7 @@ class Outbox {
     std::vector<PartitionCount> counts_;
     std::deque<Frame> announced_;
     std::deque<Frame> granted_;
-    std::deque<Frame> sending_;
+    std::deque<Frame> in_transfer_;
     std::uint64_t announced_bytes_{0};
     std::uint64_t credit_;
     std::uint64_t payload_messages_{0};

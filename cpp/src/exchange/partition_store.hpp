@@ -70,8 +70,6 @@ class PartitionStore {
     // The complete partition that nobody has waited for and that was complete first.
     [[nodiscard]] std::optional<Index> first_ready();
 
-    // The chunks that are there now, not extracted yet.
-    [[nodiscard]] std::vector<Piece>& pieces(Index index) { return entries_[index].pieces; }
     // Takes out what is there, of one source or of all.
     [[nodiscard]] std::vector<Piece> extract(Index index, std::optional<Rank> source = {});
     // Chunks that have come, by rank.

@@ -27,14 +27,14 @@ class PeerWrite {
   public:
     PeerWrite(
         std::shared_ptr<device::SharedView> view, std::shared_ptr<Statistics> statistics,
-        Sending::Pieces pieces, std::vector<Place> const& places)
+        SendTransfer::Pieces pieces, std::vector<RemoteAddress> const& addresses)
         : view_{std::move(view)}, statistics_{std::move(statistics)}, pieces_{std::move(pieces)} {
-        match_places(pieces_, places);
+        match_addresses(pieces_, addresses);
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
             RAPIDSMPF_EXPECTS(
-                places[i].region == 0 && view_->contains(places[i].offset, pieces_[i]->size()),
-                "it gave a place outside of its memory", FormatError);
-            to_.push_back(view_->at(places[i].offset));
+                addresses[i].region == 0 && view_->contains(addresses[i].offset, pieces_[i]->size()),
+                "it gave an address outside of its memory", FormatError);
+            to_.push_back(view_->at(addresses[i].offset));
         }
     }
 
@@ -69,7 +69,7 @@ class PeerWrite {
   private:
     std::shared_ptr<device::SharedView> view_;
     std::shared_ptr<Statistics> statistics_;
-    Sending::Pieces pieces_;
+    SendTransfer::Pieces pieces_;
     std::vector<std::byte*> to_;
     std::size_t piece_{0};
     std::size_t offset_{0};
@@ -104,12 +104,12 @@ struct Layout {
         for (std::size_t i = 0; i < frame.pieces.size() && complete; ++i) {
             auto const size = static_cast<std::size_t>(frame.pieces[i].header.data_size);
             if (together && is_small(frame, frame.pieces[i])) {
-                places.push_back(Place{0, small_offset});
+                addresses.push_back(RemoteAddress{0, small_offset});
                 small_offset += padded(size);
             } else if (size > 0) {
                 blocks[i] = memory.allocate(size);
                 complete = blocks[i] != nullptr;
-                places.push_back(Place{0, complete ? blocks[i]->offset() : 0});
+                addresses.push_back(RemoteAddress{0, complete ? blocks[i]->offset() : 0});
             }
         }
     }
@@ -124,19 +124,19 @@ struct Layout {
     }
 
     bool complete{true};
-    std::vector<Place> places;
+    std::vector<RemoteAddress> addresses;
     std::size_t small_data{0};
     std::size_t small_bytes{0};                  // with padding
     std::shared_ptr<device::SharedBlock> small;  // of the small pieces, if there are several
     Blocks blocks;                               // by piece; null: in `small`, or no data
 };
 
-class PeerLanding final : public detail::WrittenLanding {
+class PeerReceiveTransfer final : public detail::WrittenReceiveTransfer {
   public:
-    PeerLanding(
+    PeerReceiveTransfer(
         device::SharedMemory& shared, std::shared_ptr<detail::Writer const> writer,
         std::shared_ptr<BufferResource> br, Layout layout, AnnouncedFrame frame, MemoryReservation memory)
-        : WrittenLanding{std::move(writer)},
+        : WrittenReceiveTransfer{std::move(writer)},
           shared_{shared},
           br_{std::move(br)},
           layout_{std::move(layout)},
@@ -153,17 +153,19 @@ class PeerLanding final : public detail::WrittenLanding {
         }
     }
 
-    ~PeerLanding() override {
+    ~PeerReceiveTransfer() override {
         // What is out of use counts as nobody's.
         buffers_.clear();
         small_.reset();
         for (auto& block : layout_.blocks) {
-            leave(shared_, std::move(block));
+            release_or_quarantine(shared_, std::move(block));
         }
-        leave(shared_, std::move(layout_.small));
+        release_or_quarantine(shared_, std::move(layout_.small));
     }
 
-    [[nodiscard]] std::span<Place const> places() const noexcept override { return layout_.places; }
+    [[nodiscard]] std::span<RemoteAddress const> addresses() const noexcept override {
+        return layout_.addresses;
+    }
 
     void deliver(Received const& received) override {
         std::size_t offset = 0;
@@ -216,10 +218,10 @@ class PeerLanding final : public detail::WrittenLanding {
     std::unique_ptr<Buffer> small_;
 };
 
-class PeerSending final : public Sending {
+class PeerSendTransfer final : public SendTransfer {
   public:
-    explicit PeerSending(std::shared_ptr<detail::PeerWrite> write) : write_{std::move(write)} {}
-    ~PeerSending() override { write_->stop(); }
+    explicit PeerSendTransfer(std::shared_ptr<detail::PeerWrite> write) : write_{std::move(write)} {}
+    ~PeerSendTransfer() override { write_->stop(); }
     [[nodiscard]] bool start() override { return true; }
     [[nodiscard]] bool poll() override { return write_->has_ended(); }
     [[nodiscard]] bool needs_notice() const noexcept override { return true; }
@@ -240,7 +242,7 @@ std::unique_ptr<PeerMemory> PeerMemory::make(Communicator const& comm, std::stri
 
 PeerMemory::PeerMemory(Communicator const& comm, device::SharedMemory& memory)
     : memory_{memory},
-      writing_{std::make_unique<detail::WritingWord>(memory)},
+      writing_{std::make_unique<detail::WriterLivenessFlag>(memory)},
       peers_(static_cast<std::size_t>(comm.nranks())) {}
 
 PeerMemory::~PeerMemory() {
@@ -306,31 +308,32 @@ void PeerMemory::close() noexcept {
     writing_->clear();
 }
 
-std::unique_ptr<Landing> PeerMemory::grant(
-    Lane const& lane, AnnouncedFrame& frame, MemoryReservation& memory) {
-    auto& entry = peer(lane.peer);
-    if (closed_ || !entry.writer || lane.br->device().kind() != DeviceKind::cpu) {
+std::unique_ptr<ReceiveTransfer> PeerMemory::grant(
+    PeerRoute const& route, AnnouncedFrame& frame, MemoryReservation& memory) {
+    auto& entry = peer(route.peer);
+    if (closed_ || !entry.writer || route.br->device().kind() != DeviceKind::cpu) {
         return nullptr;
     }
     Layout layout{frame, memory_};
-    if (!layout.complete || layout.places.empty()) {
+    if (!layout.complete || layout.addresses.empty()) {
         return nullptr;
     }
-    return std::make_unique<PeerLanding>(
-        memory_, entry.writer, lane.br, std::move(layout), std::move(frame), std::move(memory));
+    return std::make_unique<PeerReceiveTransfer>(
+        memory_, entry.writer, route.br, std::move(layout), std::move(frame), std::move(memory));
 }
 
-std::unique_ptr<Sending> PeerMemory::write(
-    Lane const& lane, Sending::Pieces pieces, std::vector<Place> places, Settings const& /*settings*/) {
-    auto& entry = peer(lane.peer);
+std::unique_ptr<SendTransfer> PeerMemory::write(
+    PeerRoute const& route, SendTransfer::Pieces pieces, std::vector<RemoteAddress> addresses,
+    Settings const& /*settings*/) {
+    auto& entry = peer(route.peer);
     RAPIDSMPF_EXPECTS(
-        entry.writer != nullptr, "it gave places in memory that it has not offered", FormatError);
+        entry.writer != nullptr, "it gave addresses in memory that it has not offered", FormatError);
     auto write = std::make_shared<detail::PeerWrite>(
-        entry.writer->view(), lane.br->statistics(), std::move(pieces), places);
+        entry.writer->view(), route.br->statistics(), std::move(pieces), addresses);
     if (!closed_) {
         entry.queue.push_back(write);
     }
-    return std::make_unique<PeerSending>(std::move(write));
+    return std::make_unique<PeerSendTransfer>(std::move(write));
 }
 
 }  // namespace rapidsmpf::exchange

@@ -6,8 +6,8 @@
 // at a time, so that the progress thread stays responsive.
 //
 // Who stops. A sender that gives a frame up says so by its last message in the operation. When the communicator has failed no
-// message counts any more. So each rank has a word in its own memory that it clears once it writes no more, and that its peers
-// can see. A block that was granted and not written is kept out of use until the peer's word is cleared, or its process
+// message counts any more. So each rank has a flag in its own memory that it clears once it writes no more, and that its peers
+// can see. A block that was granted and not written is kept out of use until the peer's flag is cleared, or its process
 // is gone.
 //
 // Threading: progress thread only, but for the destructors of what it makes.
@@ -29,7 +29,7 @@ namespace rapidsmpf::exchange {
 namespace detail {
 class PeerWrite;
 class Writer;
-class WritingWord;
+class WriterLivenessFlag;
 }  // namespace detail
 
 class PeerMemory final : public PeerTransport {
@@ -52,14 +52,14 @@ class PeerMemory final : public PeerTransport {
     void close() noexcept override;
 
     [[nodiscard]] TransportKind kind() const noexcept override { return TransportKind::peer_memory; }
-    [[nodiscard]] std::unique_ptr<Landing> grant(
-        Lane const& lane, AnnouncedFrame& frame, MemoryReservation& memory) override;
-    // Throws FormatError when the places are none of the peer's.
-    [[nodiscard]] std::unique_ptr<Sending> write(
-        Lane const& lane, Sending::Pieces pieces, std::vector<Place> places,
+    [[nodiscard]] std::unique_ptr<ReceiveTransfer> grant(
+        PeerRoute const& route, AnnouncedFrame& frame, MemoryReservation& memory) override;
+    // Throws FormatError when the addresses are none of the peer's.
+    [[nodiscard]] std::unique_ptr<SendTransfer> write(
+        PeerRoute const& route, SendTransfer::Pieces pieces, std::vector<RemoteAddress> addresses,
         Settings const& settings) override;
 
-    // Pieces below this share a landing.
+    // Pieces below this share a block.
     static constexpr std::size_t small_piece = std::size_t{16} << 10U;
 
   private:
@@ -70,7 +70,7 @@ class PeerMemory final : public PeerTransport {
     [[nodiscard]] Peer& peer(Rank rank) { return peers_.at(static_cast<std::size_t>(rank)); }
 
     device::SharedMemory& memory_;
-    std::unique_ptr<detail::WritingWord> writing_;  // set until this rank writes no more
+    std::unique_ptr<detail::WriterLivenessFlag> writing_;  // set until this rank writes no more
     std::vector<Peer> peers_;
     std::size_t next_{0};  // whose turn it is
     bool closed_{false};

@@ -12,7 +12,7 @@ namespace {
 struct Fixed {
     std::int64_t pid;
     std::uint64_t size;
-    std::uint64_t word;
+    std::uint64_t flag;
     std::uint64_t value;
     std::array<std::uint8_t, 16> secret;
     std::int32_t fd;
@@ -28,7 +28,7 @@ std::vector<std::uint8_t> write_offer(PeerOffer const& offer) {
     Fixed const fixed{
         ticket.pid,
         ticket.size,
-        offer.word,
+        offer.flag,
         offer.value,
         ticket.secret,
         ticket.fd,
@@ -57,7 +57,7 @@ PeerOffer read_offer(std::span<std::uint8_t const> bytes) {
     offer.ticket.fd = fixed.fd;
     offer.ticket.size = fixed.size;
     offer.ticket.secret = fixed.secret;
-    offer.word = fixed.word;
+    offer.flag = fixed.flag;
     offer.value = fixed.value;
     offer.device.assign(device.begin(), device.end());
     return offer;

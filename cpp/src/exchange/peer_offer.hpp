@@ -11,8 +11,8 @@ namespace rapidsmpf::exchange::detail {
 
 struct PeerOffer {
     device::SharedMemoryTicket ticket;
-    // The word in it that has this value as long as the rank may write to others' memory.
-    std::uint64_t word{0};
+    // The flag in it that has this value as long as the rank may write to others' memory.
+    std::uint64_t flag{0};
     std::uint64_t value{0};
     // What else is to be known of the memory of its device (device_peer_memory.cpp); empty: nothing.
     std::vector<std::uint8_t> device;

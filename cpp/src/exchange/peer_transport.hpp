@@ -1,5 +1,5 @@
-// A transport through memory that the peer can write to, as links.hpp needs it: what ranks tell each other of their memory
-// before and while they use it.
+// A transport through memory that the peer can write to, as the TransportSelector needs it: what ranks tell each other of
+// their memory before and while they use it.
 //
 // There are two: peer_memory.hpp for the host's memory, device_peer_memory.hpp for that of GPUs.
 //

@@ -1,17 +1,18 @@
 // How the payload of granted frames gets from rank to rank: the seam under inbox and outbox.
 //
-// There are two kinds. *Messages*: the receiver posts receives, the sender sends. *Peer memory*: the receiver makes
-// places in memory that the sender can write to, and says with the grant which; the sender writes the pieces there, and
-// says when it has. So a transport does three things:
-//   grant    makes room for a frame of a peer: a Landing
-//   write    brings the pieces of a granted frame to the peer: a Sending
-//   notify   is the operation's part: grants carry the Landing's places, and once a Sending is done that asks for it
-//            (needs_notice()) the peer is told, and tells its Landing
-// Which kind a pair of ranks uses is decided once (links.hpp).
+// There are two kinds. *Messages*: the receiver posts receives, the sender sends (two-sided). *Peer memory*: the receiver sets
+// aside memory that the sender can write to, and says with the grant at which remote addresses; the sender writes the pieces
+// there (a put), and says when it has. So a transport does three things:
+//   grant    makes room for a frame of a peer: a ReceiveTransfer
+//   write    brings the pieces of a granted frame to the peer: a SendTransfer
+//   notify   is the operation's part: grants carry the ReceiveTransfer's addresses, and once a SendTransfer is done that asks
+//            for it (needs_notice()) the peer is told, and tells its ReceiveTransfer
+// Which kind a pair of ranks uses is decided once (transport_selector.hpp).
 //
-// A Place is a region and an offset in it, because a device's memory comes in several allocations, each with a handle of its own
-// (cudaIpcMemHandle_t) that its peers open once: they are the regions, to be offered as they are made. The bytes are
-// in place, and the pieces no longer read, when Sending::poll() says so: that may be the event of a kernel on a stream.
+// A RemoteAddress is a region and an offset in it, because a device's memory comes in several allocations, each with a handle
+// of its own (cudaIpcMemHandle_t) that its peers open once: they are the regions, to be offered as they are made. The bytes
+// are in place, and the pieces no longer read, when SendTransfer::poll() says so: that may be the event of a kernel on a
+// stream.
 //
 // Not thread-safe. Used on the progress thread under the lock of one operation, but for destructors (any thread).
 #pragma once
@@ -35,39 +36,39 @@ namespace rapidsmpf::exchange {
 
 // Room for a frame that was granted to a peer. When it is destroyed before everything has come, what still may come
 // harms nobody: its memory is out of use until then.
-class Landing {
+class ReceiveTransfer {
   public:
     // Called for each chunk that has come whole.
     using Received = std::function<void(PieceHeader const&, PackedData)>;
 
-    Landing() = default;
-    Landing(Landing const&) = delete;
-    Landing& operator=(Landing const&) = delete;
-    virtual ~Landing() = default;
+    ReceiveTransfer() = default;
+    ReceiveTransfer(ReceiveTransfer const&) = delete;
+    ReceiveTransfer& operator=(ReceiveTransfer const&) = delete;
+    virtual ~ReceiveTransfer() = default;
 
     // Where the peer is to write the pieces that have data, in their order. Empty: it sends messages.
-    [[nodiscard]] virtual std::span<Place const> places() const noexcept { return {}; }
+    [[nodiscard]] virtual std::span<RemoteAddress const> addresses() const noexcept { return {}; }
     // How many messages the peer sends for it.
     [[nodiscard]] virtual std::uint64_t messages() const noexcept { return 0; }
     // Whether everything has come.
     [[nodiscard]] virtual bool poll() = 0;
     // Hands the pieces on.
     virtual void deliver(Received const& received) = 0;
-    // Only where there are places: the peer has written everything, or will write no more.
+    // Only where there are addresses: the peer has written everything, or will write no more.
     virtual void set_written() noexcept {}
     virtual void set_abandoned() noexcept {}
 };
 
 // A granted frame on its way to a peer. Destroying it stops what is not done.
-class Sending {
+class SendTransfer {
   public:
     // A piece's data, pinned in memory; null if there is none.
     using Pieces = std::vector<std::shared_ptr<Buffer const>>;
 
-    Sending() = default;
-    Sending(Sending const&) = delete;
-    Sending& operator=(Sending const&) = delete;
-    virtual ~Sending() = default;
+    SendTransfer() = default;
+    SendTransfer(SendTransfer const&) = delete;
+    SendTransfer& operator=(SendTransfer const&) = delete;
+    virtual ~SendTransfer() = default;
 
     // Hands it to the transport if its bytes are ready; until it has, no later frame may be.
     [[nodiscard]] virtual bool start() = 0;
@@ -81,7 +82,7 @@ class Sending {
 class Transport {
   public:
     // A pair of ranks and what moves between them.
-    struct Lane {
+    struct PeerRoute {
         Rank peer;
         Tag tag;
         std::shared_ptr<BufferResource> br;
@@ -92,12 +93,13 @@ class Transport {
     [[nodiscard]] virtual TransportKind kind() const noexcept = 0;
     // Room for a frame out of `memory`, which holds frame.memory_needed() bytes. Null, with both arguments untouched, when
     // this kind has none: messages always have.
-    [[nodiscard]] virtual std::unique_ptr<Landing> grant(
-        Lane const& lane, AnnouncedFrame& frame, MemoryReservation& memory) = 0;
-    // Brings pieces to where the peer wants them (`places`, by pieces that have data). All pieces stay in memory
+    [[nodiscard]] virtual std::unique_ptr<ReceiveTransfer> grant(
+        PeerRoute const& route, AnnouncedFrame& frame, MemoryReservation& memory) = 0;
+    // Brings pieces to where the peer wants them (`addresses`, by pieces that have data). All pieces stay in memory
     // and unchanged as long as it lives.
-    [[nodiscard]] virtual std::unique_ptr<Sending> write(
-        Lane const& lane, Sending::Pieces pieces, std::vector<Place> places, Settings const& settings) = 0;
+    [[nodiscard]] virtual std::unique_ptr<SendTransfer> write(
+        PeerRoute const& route, SendTransfer::Pieces pieces, std::vector<RemoteAddress> addresses,
+        Settings const& settings) = 0;
 };
 
 }  // namespace rapidsmpf::exchange

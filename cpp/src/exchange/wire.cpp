@@ -26,7 +26,7 @@ enum class Section : std::uint8_t {
     frame,
     final,
     abandon,
-    places,
+    addresses,
     written,
     offer,
     answer,
@@ -143,12 +143,12 @@ void MessageWriter::grants(std::uint32_t frames) {
     put(bytes_, frames);
 }
 
-void MessageWriter::places(std::span<Place const> places) {
-    put(bytes_, Section::places);
-    put(bytes_, static_cast<std::uint32_t>(places.size()));
-    for (auto const& place : places) {
-        put(bytes_, place.region);
-        put(bytes_, place.offset);
+void MessageWriter::addresses(std::span<RemoteAddress const> addresses) {
+    put(bytes_, Section::addresses);
+    put(bytes_, static_cast<std::uint32_t>(addresses.size()));
+    for (auto const& address : addresses) {
+        put(bytes_, address.region);
+        put(bytes_, address.offset);
     }
 }
 
@@ -254,7 +254,7 @@ std::uint64_t Message::granted() const noexcept {
     return frames;
 }
 
-bool is_about_links(std::span<std::uint8_t const> bytes) {
+bool is_about_transports(std::span<std::uint8_t const> bytes) {
     (void)read_op(bytes);
     Reader reader{bytes.subspan(header_size)};
     if (reader.at_end()) {
@@ -285,14 +285,14 @@ Message read_message(std::span<std::uint8_t const> bytes) {
                 message.grants.push_back(Grant{frames, {}});
                 break;
             }
-            case Section::places: {
-                auto const n = reader.count(Place::wire_size);
-                RAPIDSMPF_EXPECTS(n > 0, "a grant without places", FormatError);
+            case Section::addresses: {
+                auto const n = reader.count(RemoteAddress::wire_size);
+                RAPIDSMPF_EXPECTS(n > 0, "a grant without addresses", FormatError);
                 Grant grant{1, {}};
-                grant.places.reserve(n);
+                grant.addresses.reserve(n);
                 for (std::uint32_t i = 0; i < n; ++i) {
                     auto const region = reader.get<std::uint32_t>();
-                    grant.places.push_back(Place{region, reader.get<std::uint64_t>()});
+                    grant.addresses.push_back(RemoteAddress{region, reader.get<std::uint64_t>()});
                 }
                 message.grants.push_back(std::move(grant));
                 break;

@@ -3,17 +3,17 @@
 // A message is a header (magic, operation id) and any number of sections, little endian, no padding:
 //
 //   grants   u32 n                    send the payloads of the next n frames that you announced, as messages
-//   places   u32 n, n x (u32 region, u64 offset)   write the pieces with data of the next frame there
-//   written  u32 n                    the next n frames for which you gave places have been written
+//   address  u32 n, n x (u32 region, u64 offset)   write the pieces with data of the next frame there
+//   written  u32 n                    the next n frames for which you gave addresses have been written
 //   credit   u64 bytes                so much of what you sent unasked has been taken in
 //   counts   u32 n, n x (u32 partition, u64 chunks)   I have inserted so many, and will insert no more
 //   eager    pieces, metadata, data   pieces that travel inside the message
 //   frame    u64 gather_limit, u64 split_bytes, pieces, metadata     I have these; ask for the data
 //   final    u8 kind, u64 payload messages, i32 origin, text         my last message in this operation
 //
-// Messages with the operation id that no operation has (Hub::control_op) are about all of them. A header alone is a
-// farewell: the sender closes its communicator and sends nothing more. Otherwise one section follows; by
-// the last three ranks agree on how payloads travel between them (links.hpp):
+// Messages with the operation id that no operation has (OperationDispatcher::control_op) are about all of them. A header alone is a
+// goodbye: the sender closes its communicator and sends nothing more. Otherwise one section follows; by
+// the last three ranks agree on how payloads travel between them (transport_selector.hpp):
 //
 //   abandon  i32 first, i32 last, i32 origin, text    nothing comes of the operations with these ids any more
 //   offer    u8 kind, u32 n, n bytes  you may write to my memory, which is this
@@ -24,6 +24,14 @@
 // data are those of the pieces, one after the other. The payload of a frame is the data of its pieces with at
 // most gather_limit bytes as one run of bytes, then that of each larger piece; each run is cut into messages
 // of split_bytes. `final` is the last section of the last message. A piece may be a bundle of many chunks (bundle.hpp).
+//
+// In the words of UCX and MPI: an `eager` section is the eager protocol, everything else a rendezvous.
+//
+//   frame (announce)          RTS, ready to send: sizes and metadata, no data
+//   grants, address (grant)   RTR, ready to receive: send it as messages, or write (put) it to these remote addresses
+//   written                   ATP, acknowledgement of the put
+//   region (and offer)        a memory handle: what a remote key (rkey) is unpacked from
+//   goodbye                   FIN of a connection
 //
 // Everything that is read is checked: it comes from another process.
 #pragma once
@@ -72,17 +80,17 @@ enum class TransportKind : std::uint8_t {
 };
 
 // Where a piece is to be written: in which of the regions of the receiver's memory, and where in that.
-struct Place {
+struct RemoteAddress {
     std::uint32_t region{0};
     std::uint64_t offset{0};
     static constexpr std::size_t wire_size = 4 + 8;
-    friend bool operator==(Place const&, Place const&) = default;
+    friend bool operator==(RemoteAddress const&, RemoteAddress const&) = default;
 };
 
-// Leave to send the next frames: as messages, or one of them to these places.
+// Leave to send the next frames: as messages, or one of them to these addresses.
 struct Grant {
     std::uint32_t frames{0};
-    std::vector<Place> places;
+    std::vector<RemoteAddress> addresses;
 };
 
 struct Offer {
@@ -134,7 +142,7 @@ class MessageWriter {
     explicit MessageWriter(OpId op);
 
     void grants(std::uint32_t frames);
-    void places(std::span<Place const> places);
+    void addresses(std::span<RemoteAddress const> addresses);
     void written(std::uint32_t frames);
     void credit(std::uint64_t bytes);
     void counts(std::span<PartitionCount const> counts);
@@ -175,12 +183,12 @@ struct Message {
 };
 
 // Whether a message about all operations is an offer, an answer or a region. Throws FormatError.
-[[nodiscard]] bool is_about_links(std::span<std::uint8_t const> bytes);
+[[nodiscard]] bool is_about_transports(std::span<std::uint8_t const> bytes);
 // The operation that a message belongs to. Throws FormatError.
 [[nodiscard]] OpId read_op(std::span<std::uint8_t const> bytes);
 // Throws FormatError.
 [[nodiscard]] Message read_message(std::span<std::uint8_t const> bytes);
-// What a message about all operations says; nothing if it is a farewell. Throws FormatError.
+// What a message about all operations says; nothing if it is a goodbye. Throws FormatError.
 [[nodiscard]] std::optional<AbandonedRange> read_abandoned_range(std::span<std::uint8_t const> bytes);
 
 }  // namespace rapidsmpf::exchange

@@ -9,7 +9,7 @@
 #include <rapidsmpf/core/option_table.hpp>
 #include <rapidsmpf/core/statistic_names.hpp>
 #include <rapidsmpf/memory/available_memory.hpp>
-#include <rapidsmpf/memory/detail/placements.hpp>
+#include <rapidsmpf/memory/detail/partition_order_hint.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 #include <rapidsmpf/memory/memory_resource.hpp>
 #include <rapidsmpf/memory/pinned_memory_resource.hpp>
@@ -85,7 +85,7 @@ BufferResource::BufferResource(Settings settings)
       registry_{std::make_unique<detail::SpillRegistry>()},
       arbiter_{std::make_shared<detail::Arbiter>(settings.periodic_spill_check)},
       disk_{std::move(settings.disk)},
-      placements_{std::make_unique<Placements>()} {
+      partition_order_hint_{std::make_unique<PartitionOrderHint>()} {
     RAPIDSMPF_EXPECTS(
         0 < settings.low_water && settings.low_water <= settings.high_water && settings.high_water <= 1,
         "the marks of spilling must be 0 < low_water <= high_water <= 1, not "

@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // How long a communicator that is destroyed waits for others to take what it has sent.
-constexpr std::chrono::milliseconds farewell{5000};
+constexpr std::chrono::milliseconds goodbye{5000};
 // How long it then waits for the others to leave as well: only then can its duplicate be freed.
 constexpr std::chrono::milliseconds parting{1000};
 
@@ -37,10 +37,10 @@ class MpiRequest final : public Communicator::Request {
     // `operation` is null for a send that goes nowhere, because its receiver has left. `arrived` is called once, when
     // a receive is complete.
     MpiRequest(
-        std::shared_ptr<MpiTransport> const& transport, std::shared_ptr<Trouble> trouble,
+        std::shared_ptr<MpiTransport> const& transport, std::shared_ptr<FailureDetector> failure_detector,
         MpiOperationPtr operation, std::function<void()> arrived = nullptr)
         : transport_{transport},
-          trouble_{std::move(trouble)},
+          failure_detector_{std::move(failure_detector)},
           operation_{std::move(operation)},
           arrived_{std::move(arrived)} {}
     ~MpiRequest() override {
@@ -58,7 +58,7 @@ class MpiRequest final : public Communicator::Request {
             return true;
         }
         if (!operation_->is_complete()) {
-            trouble_->raise_if_set();
+            failure_detector_->raise_if_set();
             return false;
         }
         if (!operation_->error().empty()) {
@@ -72,7 +72,7 @@ class MpiRequest final : public Communicator::Request {
 
   private:
     std::weak_ptr<MpiTransport> transport_;
-    std::shared_ptr<Trouble> trouble_;
+    std::shared_ptr<FailureDetector> failure_detector_;
     MpiOperationPtr operation_;
     std::function<void()> arrived_;
 };
@@ -85,14 +85,15 @@ MpiCommunicator::MpiCommunicator(
     : Communicator{std::move(options), std::move(progress_thread)},
       transport_{std::make_shared<MpiTransport>(comm, chunk_bytes, [this] { posted(); })},
       liveness_{std::move(liveness)},
-      departures_{transport_->nranks()} {
+      closed_peers_{transport_->nranks()} {
     logger_.set_rank(rank());
     // MPI_Finalize begins by deleting the attributes of MPI_COMM_SELF.
     RAPIDSMPF_MPI(
         Comm_create_keyval, MPI_COMM_NULL_COPY_FN, &MpiCommunicator::on_finalize, &finalize_keyval_, nullptr);
     RAPIDSMPF_MPI(Comm_set_attr, MPI_COMM_SELF, finalize_keyval_, this);
-    listener_ =
-        add_failure_listener([trouble = trouble_](RankFailure const& failure) { trouble->set(failure); });
+    listener_ = add_failure_listener([failure_detector = failure_detector_](RankFailure const& failure) {
+        failure_detector->set(failure);
+    });
     function_ = this->progress_thread()->add_function(
         [this] { return progress() ? ProgressThread::Progress::busy : ProgressThread::Progress::idle; });
     source_ = this->progress_thread()->add_event_source(pace_.descriptor(), [this] {
@@ -102,7 +103,8 @@ MpiCommunicator::MpiCommunicator(
     if (liveness_) {
         liveness_->start(
             Liveness::Events{
-                [this](RankFailure const& failure) { fail(failure); }, [this](Rank rank) { on_left(rank); }});
+                [this](RankFailure const& failure) { fail(failure); },
+                [this](Rank rank) { on_peer_closed(rank); }});
     }
 }
 
@@ -129,20 +131,20 @@ void MpiCommunicator::close() noexcept {
         retire();
         bool parted = false;
         try {
-            auto const failed = [this] { return trouble_->is_set(); };
+            auto const failed = [this] { return failure_detector_->is_set(); };
             if (!failed()) {
                 bool const delivered = transport_->drain(
-                    Clock::now() + farewell, [this](Rank peer) { return departures_.has(peer); }, failed);
+                    Clock::now() + goodbye, [this](Rank peer) { return closed_peers_.has(peer); }, failed);
                 if (!delivered && !failed()) {
                     logger().warn(
                         "the communicator is destroyed with messages that other ranks have not received");
                 }
                 if (liveness_) {
-                    liveness_->leave(std::chrono::milliseconds{0});
+                    liveness_->graceful_close(std::chrono::milliseconds{0});
                 }
                 parted = delivered && transport_->meet(Clock::now() + parting, failed);
             } else if (liveness_) {
-                liveness_->leave(std::chrono::milliseconds{0});
+                liveness_->graceful_close(std::chrono::milliseconds{0});
             }
             if (liveness_) {
                 liveness_->stop();
@@ -190,7 +192,7 @@ MpiOperationPtr MpiCommunicator::or_never(Rank peer, std::function<MpiOperationP
     try {
         return post();
     } catch (MpiError const& error) {
-        trouble_->suspect(peer, error.what());
+        failure_detector_->suspect(peer, error.what());
         posted();
         return std::make_shared<MpiOperation>(MpiOperation::Kind::send, peer, 0, 0, nullptr);
     }
@@ -200,12 +202,12 @@ std::unique_ptr<Communicator::Request> MpiCommunicator::send_bytes(
     void const* bytes, std::size_t size, std::shared_ptr<void const> keep_alive, Rank destination, Tag tag) {
     MpiOperationPtr operation;
     // A rank that left wants no more messages.
-    if (!departures_.has(destination)) {
+    if (!closed_peers_.has(destination)) {
         operation = or_never(destination, [&] {
             return transport_->send(destination, tag.value(), bytes, size, std::move(keep_alive));
         });
     }
-    return std::make_unique<MpiRequest>(transport_, trouble_, std::move(operation));
+    return std::make_unique<MpiRequest>(transport_, failure_detector_, std::move(operation));
 }
 
 std::unique_ptr<Communicator::Request> MpiCommunicator::send(
@@ -259,17 +261,18 @@ std::unique_ptr<Communicator::Request> MpiCommunicator::recv(
             buffer->synchronize();
         };
     }
-    if (departures_.has(source)) {
-        departures_.expect_from(source);
+    if (closed_peers_.has(source)) {
+        closed_peers_.expect_from(source);
     }
-    return std::make_unique<MpiRequest>(transport_, trouble_, std::move(operation), std::move(arrived));
+    return std::make_unique<MpiRequest>(
+        transport_, failure_detector_, std::move(operation), std::move(arrived));
 }
 
 std::optional<Communicator::Arrived> MpiCommunicator::recv_any(Tag tag) {
     try {
         return transport_->take_any(tag.value());
     } catch (MpiError const& error) {
-        trouble_->suspect(-1, error.what());
+        failure_detector_->suspect(-1, error.what());
         return std::nullopt;
     }
 }
@@ -280,28 +283,28 @@ bool MpiCommunicator::progress() {
         try {
             moved = transport_->progress();
         } catch (MpiProtocolError const& error) {
-            convict(error.peer(), error.what());
+            report_protocol_violation(error.peer(), error.what());
         } catch (MpiError const& error) {
             // MPI does not say whose fault it is; the news of a dead rank may be on its way.
-            trouble_->suspect(-1, error.what());
+            failure_detector_->suspect(-1, error.what());
         }
         pace_.looked(moved);
     }
-    if (auto failure = departures_.missed([this](Rank rank) { return transport_->in_flight_with(rank); })) {
+    if (auto failure = closed_peers_.missed([this](Rank rank) { return transport_->in_flight_with(rank); })) {
         fail(std::move(*failure));
     }
-    if (auto const suspicion = trouble_->confirmed(liveness_ != nullptr)) {
-        convict(suspicion->peer, suspicion->what);
+    if (auto const suspicion = failure_detector_->confirmed(liveness_ != nullptr)) {
+        report_protocol_violation(suspicion->peer, suspicion->what);
     }
     return moved;
 }
 
-void MpiCommunicator::on_left(Rank rank) {
+void MpiCommunicator::on_peer_closed(Rank rank) {
     if (rank < 0 || rank >= nranks() || rank == this->rank()) {
         return;
     }
-    departures_.note(rank);
-    note_left(rank);
+    closed_peers_.note(rank);
+    note_closed(rank);
     posted();
 }
 
@@ -312,13 +315,13 @@ void MpiCommunicator::abort(std::string const& reason) {
     fail(RankFailure{rank(), host_name(), ::getpid(), reason});
 }
 
-void MpiCommunicator::convict(Rank culprit, std::string const& reason) {
+void MpiCommunicator::report_protocol_violation(Rank culprit, std::string const& reason) {
     if (culprit < 0) {
         abort(reason);  // nobody knows whose fault it is
         return;
     }
     if (liveness_) {
-        liveness_->convict(culprit, reason);
+        liveness_->report_protocol_violation(culprit, reason);
     }
     fail(RankFailure{culprit, "", 0, reason});
 }

@@ -12,8 +12,8 @@
 #include <mpi.h>
 
 #include <rapidsmpf/communicator/communicator.hpp>
-#include <rapidsmpf/communicator/detail/departures.hpp>
-#include <rapidsmpf/communicator/detail/trouble.hpp>
+#include <rapidsmpf/communicator/detail/closed_peers.hpp>
+#include <rapidsmpf/communicator/detail/failure_detector.hpp>
 #include <rapidsmpf/communicator/liveness.hpp>
 
 #include "mpi/mpi_transport.hpp"
@@ -44,7 +44,7 @@ class MpiCommunicator final : public Communicator {
     [[nodiscard]] std::optional<Arrived> recv_any(Tag tag) override;
     bool progress() override;
     void abort(std::string const& reason) override;
-    void convict(Rank culprit, std::string const& reason) override;
+    void report_protocol_violation(Rank culprit, std::string const& reason) override;
 
   private:
     [[nodiscard]] std::unique_ptr<Request> send_bytes(
@@ -52,14 +52,14 @@ class MpiCommunicator final : public Communicator {
         Tag tag);
     [[nodiscard]] MpiOperationPtr or_never(Rank peer, std::function<MpiOperationPtr()> const& post);
     void check_peer(Rank peer) const;
-    void on_left(Rank rank);
+    void on_peer_closed(Rank rank);
     void posted();
     // Ends all that has to do with MPI; the second call does nothing. By the destructor, or by MPI_Finalize.
     void close() noexcept;
     static int on_finalize(MPI_Comm comm, int keyval, void* attribute, void* extra);
 
     std::shared_ptr<MpiTransport> transport_;
-    std::shared_ptr<Trouble> trouble_{std::make_shared<Trouble>()};
+    std::shared_ptr<FailureDetector> failure_detector_{std::make_shared<FailureDetector>()};
     std::unique_ptr<Liveness> liveness_;
     PollPace pace_;
     ListenerId listener_{0};
@@ -68,7 +68,7 @@ class MpiCommunicator final : public Communicator {
     int finalize_keyval_{MPI_KEYVAL_INVALID};
     std::once_flag closed_;
 
-    Departures departures_;
+    ClosedPeers closed_peers_;
 };
 
 }  // namespace rapidsmpf::detail

@@ -378,13 +378,13 @@ bool MpiTransport::wait_until(Clock::time_point deadline, std::function<bool()> 
 }
 
 bool MpiTransport::drain(
-    Clock::time_point deadline, std::function<bool(Rank)> const& has_left,
+    Clock::time_point deadline, std::function<bool(Rank)> const& has_closed,
     std::function<bool()> const& stop) {
     bool stopped = false;
     bool const done = wait_until(deadline, [&] {
         stopped = stop();
         return stopped || std::none_of(owners_.begin(), owners_.end(), [&](auto const& operation) {
-                   return operation->kind_ == MpiOperation::Kind::send && !has_left(operation->peer_);
+                   return operation->kind_ == MpiOperation::Kind::send && !has_closed(operation->peer_);
                });
     });
     return done && !stopped;

@@ -99,7 +99,7 @@ class MpiTransport {
     // Waits until all sends but those to ranks that have left are complete; whether they were at the deadline, or
     // when `stop` said so.
     bool drain(
-        std::chrono::steady_clock::time_point deadline, std::function<bool(Rank)> const& has_left,
+        std::chrono::steady_clock::time_point deadline, std::function<bool(Rank)> const& has_closed,
         std::function<bool()> const& stop);
     // Waits until all ranks have called it, as drain() does.
     bool meet(std::chrono::steady_clock::time_point deadline, std::function<bool()> const& stop);

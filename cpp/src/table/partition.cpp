@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/memory/detail/placements.hpp>
+#include <rapidsmpf/memory/detail/partition_order_hint.hpp>
 
 #include "table/gpu/device_table.hpp"
 #include "table/host/block_sort.hpp"
@@ -82,13 +82,15 @@ class PartitionedRows {
 class Order {
   public:
     Order(std::span<std::uint32_t const> named, int num_partitions, BufferResource& br)
-        : advised_{named.empty() ? br.placements().find(static_cast<std::size_t>(num_partitions)) : nullptr},
+        : advised_{
+              named.empty() ? br.partition_order_hint().find(static_cast<std::size_t>(num_partitions))
+                            : nullptr},
           order_{advised_ ? std::span{*advised_} : named} {}
 
     [[nodiscard]] std::span<std::uint32_t const> get() const noexcept { return order_; }
 
   private:
-    std::shared_ptr<Placements::Order const> advised_;
+    std::shared_ptr<PartitionOrderHint::Order const> advised_;
     std::span<std::uint32_t const> order_;
 };
 

@@ -292,7 +292,7 @@ TEST(Coordinator, AbortReachesTheOthersWithItsReason) {
 
 TEST(Coordinator, ConvictionReachesAllRanksTheCulpritToo) {
     ThreeRanks const ranks;
-    ranks.c->convict(0, "it sent nonsense");
+    ranks.c->report_protocol_violation(0, "it sent nonsense");
     ranks.c->abort("of no consequence");
     for (auto const& ears : {ranks.ears0, ranks.ears1}) {
         auto const failure = ears->failure();
@@ -310,7 +310,7 @@ TEST(Coordinator, ConvictionOfNobodyIsNotUnderstood) {
     auto const a = server.join(0);
     auto const b = server.join(1);
     a->start(ears.events());
-    b->convict(7, "it sent nonsense");
+    b->report_protocol_violation(7, "it sent nonsense");
     EXPECT_EQ(ears.failure().rank, 1);
 }
 

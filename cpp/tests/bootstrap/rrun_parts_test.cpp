@@ -1,4 +1,4 @@
-// The parts of rrun that are no process: command line, GPUs, hosts, orders, tagged lines.
+// The parts of rrun that are no process: command line, GPUs, hosts, launch specifications, tagged lines.
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -14,11 +14,11 @@
 #include <rapidsmpf/bootstrap/detail/protocol.hpp>
 
 #include "rrun/host.hpp"
-#include "rrun/meeting_place.hpp"
+#include "rrun/launch_spec.hpp"
 #include "rrun/options.hpp"
-#include "rrun/orders.hpp"
 #include "rrun/output.hpp"
 #include "rrun/placement.hpp"
+#include "rrun/rendezvous_file.hpp"
 
 namespace rapidsmpf::rrun {
 namespace {
@@ -156,67 +156,67 @@ class Pipe {
     std::array<int, 2> ends_{-1, -1};
 };
 
-TEST(Orders, ArriveWholeAndNothingElseIsRead) {
-    Orders orders;
-    orders.address = "10.0.0.1:4711";
-    orders.token = "token";
-    orders.node_rank = 2;
-    orders.nnodes = 3;
-    orders.seats = LocalSeats{4, 2, 8};
-    orders.directory = "/a/b";
-    orders.environment = {"A=1", "B="};
-    orders.variables = {"C=x\ny"};
-    orders.arguments = {"-n", "2", "--", "p", ""};
+TEST(LaunchSpec, ArriveWholeAndNothingElseIsRead) {
+    LaunchSpec spec;
+    spec.address = "10.0.0.1:4711";
+    spec.token = "token";
+    spec.node_rank = 2;
+    spec.nnodes = 3;
+    spec.seats = LocalSeats{4, 2, 8};
+    spec.directory = "/a/b";
+    spec.environment = {"A=1", "B="};
+    spec.variables = {"C=x\ny"};
+    spec.arguments = {"-n", "2", "--", "p", ""};
     Pipe pipe;
-    pipe.write(orders.encode());
+    pipe.write(spec.encode());
     pipe.write({'x'});
-    auto const read = Orders::read_from(pipe.reading());
-    EXPECT_EQ(read.encode(), orders.encode());
+    auto const read = LaunchSpec::read_from(pipe.reading());
+    EXPECT_EQ(read.encode(), spec.encode());
     EXPECT_EQ(read.seats.on_host, 8);
-    EXPECT_EQ(read.arguments, orders.arguments);
+    EXPECT_EQ(read.arguments, spec.arguments);
     std::array<char, 2> rest{};
     EXPECT_EQ(::read(pipe.reading(), rest.data(), rest.size()), 1) << "the lifeline";
 }
 
-TEST(Orders, AreRefusedWhenTheyAreNone) {
+TEST(LaunchSpec, AreRefusedWhenTheyAreNone) {
     for (bootstrap::Bytes const& bytes :
          {bootstrap::Bytes{}, bootstrap::Bytes(8, 0), bootstrap::Bytes(100, 'a')}) {
         Pipe pipe;
         pipe.write(bytes);
         pipe.close_writing();
-        EXPECT_ANY_THROW(static_cast<void>(Orders::read_from(pipe.reading())));
+        EXPECT_ANY_THROW(static_cast<void>(LaunchSpec::read_from(pipe.reading())));
     }
-    auto cut = Orders{}.encode();
+    auto cut = LaunchSpec{}.encode();
     cut.pop_back();
     Pipe pipe;
     pipe.write(cut);
     pipe.close_writing();
-    EXPECT_THROW(static_cast<void>(Orders::read_from(pipe.reading())), std::runtime_error);
+    EXPECT_THROW(static_cast<void>(LaunchSpec::read_from(pipe.reading())), std::runtime_error);
 }
 
-TEST(MeetingPlaces, LeaveNothingButForNoCleanup) {
-    auto name = (std::filesystem::temp_directory_path() / "rrun-meeting-XXXXXX").string();
+TEST(RendezvousFiles, LeaveNothingButForNoCleanup) {
+    auto name = (std::filesystem::temp_directory_path() / "rrun-rendezvous-XXXXXX").string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     auto const folder = std::filesystem::path{name} / "job";
-    EXPECT_FALSE(read_meeting(folder));
-    Meeting const meeting{bootstrap::SocketAddress{"10.0.0.1", 4711}, Token::random()};
+    EXPECT_FALSE(read_rendezvous(folder));
+    Rendezvous const rendezvous{bootstrap::SocketAddress{"10.0.0.1", 4711}, Token::random()};
     {
-        MeetingPlace const place{folder, meeting, Cleanup::yes};
-        auto const read = read_meeting(folder);
+        RendezvousFile const place{folder, rendezvous, Cleanup::yes};
+        auto const read = read_rendezvous(folder);
         ASSERT_TRUE(read);
         EXPECT_EQ(read->address.str(), "10.0.0.1:4711");
-        EXPECT_TRUE(read->token.matches(meeting.token));
+        EXPECT_TRUE(read->token.matches(rendezvous.token));
         auto const mode = std::filesystem::status(folder / "coordinator").permissions();
         EXPECT_EQ(mode & std::filesystem::perms::group_read, std::filesystem::perms::none);
         EXPECT_EQ(mode & std::filesystem::perms::others_read, std::filesystem::perms::none);
     }
     EXPECT_FALSE(std::filesystem::exists(folder));
     {
-        MeetingPlace const place{folder, meeting, Cleanup::no};
+        RendezvousFile const place{folder, rendezvous, Cleanup::no};
     }
-    EXPECT_TRUE(read_meeting(folder));
+    EXPECT_TRUE(read_rendezvous(folder));
     std::ofstream{folder / "coordinator"} << "something\nelse\n";
-    EXPECT_FALSE(read_meeting(folder));
+    EXPECT_FALSE(read_rendezvous(folder));
     std::filesystem::remove_all(name);
 }
 

@@ -219,9 +219,9 @@ TEST(UcxxProcess, ARankThatHasLeftIsKnownAndNoFailure) {
         return;
     }
     for (Rank peer = 1; peer < comm->nranks(); ++peer) {
-        wait_on_progress(*comm, [&] { return comm->has_left(peer); });
+        wait_on_progress(*comm, [&] { return comm->has_closed(peer); });
     }
-    EXPECT_EQ(comm->first_left(), comm->nranks() > 1 ? std::optional<Rank>{1} : std::nullopt);
+    EXPECT_EQ(comm->first_closed(), comm->nranks() > 1 ? std::optional<Rank>{1} : std::nullopt);
     EXPECT_FALSE(comm->failure());
 }
 
@@ -373,7 +373,7 @@ TEST(UcxxProcess, RanksThatJoinedByHandNoticeWhoLeaves) {
     if (comm->rank() == 0) {
         comm.reset();
     } else {
-        wait_on_progress(*comm, [&] { return comm->has_left(0); });
+        wait_on_progress(*comm, [&] { return comm->has_closed(0); });
         EXPECT_FALSE(comm->failure());
     }
     coordinator.barrier(patience);
@@ -420,7 +420,7 @@ TEST(UcxxProcess, LastReferenceMayGoOnTheProgressThread) {
         auto const progress_thread = comm->progress_thread();
         progress_thread->add_function([last = std::move(comm)] { return ProgressThread::Progress::done; });
     } else {
-        wait_on_progress(*comm, [&] { return comm->has_left(0); });
+        wait_on_progress(*comm, [&] { return comm->has_closed(0); });
         auto const br = BufferResource::make();
         constexpr std::size_t size = 8 << 20;
         std::shared_ptr<Buffer> in = br->allocate(MemoryType::HOST, size);
@@ -432,10 +432,10 @@ TEST(UcxxProcess, LastReferenceMayGoOnTheProgressThread) {
 }
 
 // The last rank finds rank 0 at fault: all are told, by the liveness channel or, where there is none, by messages.
-void convict_rank_zero(UcxxCommunicator& comm) {
+void report_rank_zero(UcxxCommunicator& comm) {
     auto const br = BufferResource::make();
     if (comm.rank() == comm.nranks() - 1) {
-        comm.convict(0, "it sent nonsense");
+        comm.report_protocol_violation(0, "it sent nonsense");
     }
     std::shared_ptr<Buffer> in = br->allocate(MemoryType::HOST, 10);
     auto const receiving = comm.recv(in, 0, 10, (comm.rank() + 1) % comm.nranks(), Tag{1, 0});
@@ -453,7 +453,7 @@ TEST(UcxxProcess, ConvictionReachesAllRanks) {
     auto const comm = join_by_hand(coordinator);
     comm->barrier(patience);
     coordinator.barrier(patience);
-    convict_rank_zero(*comm);
+    report_rank_zero(*comm);
     coordinator.barrier(patience);
 }
 
@@ -466,7 +466,7 @@ TEST(UcxxProcess, ConvictionReachesAllRanksWithoutLiveness) {
         config::Options{}, nullptr);
     comm->barrier(patience);
     coordinator.barrier(patience);
-    convict_rank_zero(*comm);
+    report_rank_zero(*comm);
     coordinator.barrier(patience);
 }
 

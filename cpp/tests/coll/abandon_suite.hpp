@@ -6,7 +6,7 @@
 #include <thread>
 
 #include <rapidsmpf/coll/abandon.hpp>
-#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 #include "coll/steps.hpp"
 #include "coll/suite_support.hpp"
@@ -88,16 +88,16 @@ inline void query_is_given_up_and_the_next_works(std::shared_ptr<Communicator> c
         coll::barrier(comm, 6, patience);
     }
     // Nothing stays: the stand-ins for what was never begun end with the others' last messages.
-    auto const hub = exchange::Hub::of(*comm);
+    auto const dispatcher = exchange::OperationDispatcher::of(*comm);
     auto const deadline = std::chrono::steady_clock::now() + patience;
-    while (hub->open_operations_for_testing() > 0) {
+    while (dispatcher->open_operations_for_testing() > 0) {
         SUITE_CHECK(std::chrono::steady_clock::now() < deadline);
         std::this_thread::yield();
     }
 }
 
 inline void abandoning_misuse(std::shared_ptr<Communicator> comm) {
-    auto const nowhere = exchange::Hub::control_op;
+    auto const nowhere = exchange::OperationDispatcher::control_op;
     SUITE_THROWS(std::invalid_argument, coll::abandon_operations(*comm, -1, 3, "x"));
     SUITE_THROWS(std::invalid_argument, coll::abandon_operations(*comm, 3, 2, "x"));
     SUITE_THROWS(std::invalid_argument, coll::abandon_operations(*comm, 3, nowhere, "x"));

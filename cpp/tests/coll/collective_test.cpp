@@ -6,7 +6,7 @@
 
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/communicator/single.hpp>
-#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 #include "coll/loopback_ranks.hpp"
 #include "coll/suite_support.hpp"

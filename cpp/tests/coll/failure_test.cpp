@@ -7,7 +7,7 @@
 #include <rapidsmpf/communicator/single.hpp>
 #include <rapidsmpf/communicator/split.hpp>
 #include <rapidsmpf/device/detail/shared_memory.hpp>
-#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 #include "coll/allreduce_suite.hpp"
 #include "coll/lifetime_suite.hpp"
@@ -207,7 +207,7 @@ TEST(Failure, AMalformedMessageEndsAllRanks) {
                 auto const br = BufferResource::make();
                 Shuffler shuffler{comm, 2, 6, br};
                 if (comm->rank() == 1) {
-                    (void)comm->send({1, 2, 3}, 2, Tag{exchange::Hub::control_op, 0});
+                    (void)comm->send({1, 2, 3}, 2, Tag{exchange::OperationDispatcher::control_op, 0});
                 }
                 (void)shuffler.wait_any(patience);
             });

@@ -15,7 +15,7 @@
 #include <rapidsmpf/coll/barrier.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
 #include <rapidsmpf/communicator/loopback.hpp>
-#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 #include "coll/loopback_ranks.hpp"
 #include "coll/shuffler_suite.hpp"
@@ -91,7 +91,7 @@ void slow_receiver(std::shared_ptr<Communicator> const& comm) {
         shuffler->insert_finished();
     }
     take_all(*shuffler, [&](PartitionId p) { return p == 0 ? chunks * (n - 1) : 0; });
-    SUITE_CHECK(exchange::Hub::of(*comm)->budget().peak() <= settings.receive_limit);
+    SUITE_CHECK(exchange::OperationDispatcher::of(*comm)->budget().peak() <= settings.receive_limit);
 }
 
 // All rows come from rank 0.

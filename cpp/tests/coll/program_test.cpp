@@ -95,7 +95,7 @@ struct Program {
     }
 
     // What is wrong with how a rank ended; empty: nothing.
-    [[nodiscard]] std::string verdict(Rank rank, Ending const& ending) const {
+    [[nodiscard]] std::string judge(Rank rank, Ending const& ending) const {
         std::string const text = "seed " + std::to_string(seed) + ", rank " + std::to_string(rank) + " of "
                                  + std::to_string(nranks) + ": ";
         if (faults.dying_rank) {
@@ -141,7 +141,7 @@ TEST_P(Programs, EndOnEveryRank) {
         auto const endings = run_owning_ranks(
             make_ranks(program), [&](std::shared_ptr<Communicator>& comm) { program.run(comm); });
         for (std::size_t rank = 0; rank < endings.size(); ++rank) {
-            ASSERT_EQ(program.verdict(static_cast<Rank>(rank), endings[rank]), "");
+            ASSERT_EQ(program.judge(static_cast<Rank>(rank), endings[rank]), "");
         }
         if (program.leaver && program.nranks > 1) {
             ASSERT_TRUE(
@@ -160,17 +160,17 @@ INSTANTIATE_TEST_SUITE_P(Random, Programs, testing::Range<std::uint64_t>(0, shar
 // The schedules are worth something only if all of these happen.
 TEST(ProgramMix, HasEveryKind) {
     std::uint64_t deaths = 0;
-    std::uint64_t departures = 0;
+    std::uint64_t closings = 0;
     std::uint64_t at_once = 0;
     constexpr std::uint64_t sample = 1'000;
     for (std::uint64_t seed = 0; seed < sample; ++seed) {
         Program const program{seed};
         deaths += program.faults.dying_rank ? 1 : 0;
-        departures += program.leaver && program.nranks > 1 ? 1 : 0;
+        closings += program.leaver && program.nranks > 1 ? 1 : 0;
         at_once += program.at_once && program.steps > 1 ? 1 : 0;
     }
     EXPECT_GT(deaths, sample / 10);
-    EXPECT_GT(departures, sample / 10);
+    EXPECT_GT(closings, sample / 10);
     EXPECT_GT(at_once, sample / 10);
 }
 

@@ -26,7 +26,7 @@
 #include <rapidsmpf/coll/barrier.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 #include "bootstrap/ranks.hpp"
 #include "coll/suite_support.hpp"
@@ -138,7 +138,7 @@ class ShuffleVictim {
             do_nothing();
         } else if (how_ == "malformed") {
             Rank const next = (me_ + 1) % comm.nranks();
-            (void)comm.send({1, 2, 3}, next, Tag{exchange::Hub::control_op, 0});
+            (void)comm.send({1, 2, 3}, next, Tag{exchange::OperationDispatcher::control_op, 0});
         }
     }
 

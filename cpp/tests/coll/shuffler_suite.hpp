@@ -10,7 +10,7 @@
 #include <rapidsmpf/coll/allgather.hpp>
 #include <rapidsmpf/coll/barrier.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
-#include <rapidsmpf/memory/detail/placements.hpp>
+#include <rapidsmpf/memory/detail/partition_order_hint.hpp>
 
 #include "coll/suite_support.hpp"
 
@@ -41,8 +41,8 @@ inline exchange::Settings tiny_settings() {
     settings.announce_bytes = 700;
     settings.split_bytes = 100;
     settings.receive_limit = 400;
-    settings.hold_bytes = 500;
-    settings.hold_time = std::chrono::microseconds{100};
+    settings.flush_bytes = 500;
+    settings.flush_delay = std::chrono::microseconds{100};
     return settings;
 }
 
@@ -451,12 +451,12 @@ inline void shuffle_owners(std::shared_ptr<Communicator> comm) {
         for (std::size_t i = 1; i < order.size(); ++i) {
             SUITE_CHECK(shuffler.owner(order[i - 1]) <= shuffler.owner(order[i]));
         }
-        auto const advised = br->placements().find(9);
+        auto const advised = br->partition_order_hint().find(9);
         SUITE_CHECK(comm->nranks() == 1 ? advised == nullptr : advised && *advised == order);
-        SUITE_CHECK(br->placements().find(8) == nullptr);
+        SUITE_CHECK(br->partition_order_hint().find(8) == nullptr);
         shuffler.insert_finished();
     }
-    SUITE_CHECK(br->placements().find(9) == nullptr);
+    SUITE_CHECK(br->partition_order_hint().find(9) == nullptr);
     // Products that do not fit into 32 bits.
     constexpr std::uint32_t many = 4'000'000'000U;
     auto const contiguous = PartitionAssignment::contiguous;

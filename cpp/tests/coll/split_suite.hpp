@@ -118,7 +118,7 @@ inline void a_member_that_left_is_missed(std::shared_ptr<Communicator> comm) {
     coll::barrier(comm, 1, patience);
     if (part && comm->nranks() > 1) {
         auto const deadline = std::chrono::steady_clock::now() + patience;
-        while (!part->has_left(0)) {
+        while (!part->has_closed(0)) {
             SUITE_CHECK(std::chrono::steady_clock::now() < deadline);
             std::this_thread::yield();
         }

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 #include "coll/suite_support.hpp"
 
@@ -27,9 +27,9 @@ inline std::vector<Body> chosen(std::vector<std::string> const& names) {
 
 // Operations close by themselves once all ranks are through: none may be left over.
 inline void all_are_closed(std::shared_ptr<Communicator> const& comm) {
-    auto const hub = exchange::Hub::of(*comm);
+    auto const dispatcher = exchange::OperationDispatcher::of(*comm);
     auto const deadline = std::chrono::steady_clock::now() + patience;
-    while (hub->open_operations_for_testing() > 0) {
+    while (dispatcher->open_operations_for_testing() > 0) {
         SUITE_CHECK(std::chrono::steady_clock::now() < deadline);
         std::this_thread::yield();
     }

@@ -174,7 +174,7 @@ TEST(Loopback, LastReferenceMayGoOnItsOwnProgressThread) {
             return ProgressThread::Progress::done;
         });
         comms.erase(comms.begin());
-        while (!comms.front()->has_left(0)) {
+        while (!comms.front()->has_closed(0)) {
             std::this_thread::yield();
         }
     }

@@ -12,7 +12,7 @@ namespace {
 TEST(CallbackGate, LetsInUntilItCloses) {
     CallbackGate gate;
     EXPECT_TRUE(gate.enter());
-    gate.leave();
+    gate.graceful_close();
     gate.close();
     EXPECT_TRUE(gate.is_closed());
     EXPECT_FALSE(gate.enter());
@@ -30,7 +30,7 @@ TEST(CallbackGate, ClosingWaitsForThoseInside) {
             std::this_thread::yield();
         }
         left = true;
-        gate.leave();
+        gate.graceful_close();
     }};
     inside.wait();
     gate.close();

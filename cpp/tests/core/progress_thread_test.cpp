@@ -143,8 +143,8 @@ int rounds_before_park(Progress first, Progress second) {
 
 TEST(ProgressThread, LooksForMoreBeforeAParkUnlessNobodyWaitsForIt) {
     EXPECT_GE(rounds_before_park(Progress::idle, Progress::idle), 50);
-    EXPECT_LT(rounds_before_park(Progress::resting, Progress::idle), 50);
-    EXPECT_GE(rounds_before_park(Progress::resting, Progress::awaiting), 50);
+    EXPECT_LT(rounds_before_park(Progress::idle_relaxed, Progress::idle), 50);
+    EXPECT_GE(rounds_before_park(Progress::idle_relaxed, Progress::idle_urgent), 50);
 }
 
 TEST(ProgressThread, LooksAgainWhenItWasAskedTo) {
@@ -158,7 +158,7 @@ TEST(ProgressThread, LooksAgainWhenItWasAskedTo) {
             return Progress::done;
         }
         thread.look_again(ProgressThread::Clock::now() + std::chrono::microseconds{1});
-        return Progress::resting;
+        return Progress::idle_relaxed;
     });
     often.get_future().get();
 }

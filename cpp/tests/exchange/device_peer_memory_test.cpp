@@ -152,14 +152,14 @@ class DevicePeers : public testing::Test {
         list.split_bytes = 1 << 20;
         return AnnouncedFrame{list, budget};
     }
-    [[nodiscard]] std::unique_ptr<Landing> grant(std::vector<std::uint64_t> const& sizes) {
+    [[nodiscard]] std::unique_ptr<ReceiveTransfer> grant(std::vector<std::uint64_t> const& sizes) {
         auto frame = frame_of(sizes);
         auto memory = br->reserve(MemoryType::DEVICE, frame.memory_needed(), AllowOverbooking::yes).first;
         return receiver->grant({0, Tag{7, 1}, br}, frame, memory);
     }
     // Pieces of these sizes; every byte of piece i is i + 1.
-    [[nodiscard]] Sending::Pieces pieces_of(std::vector<std::uint64_t> const& sizes) const {
-        Sending::Pieces pieces;
+    [[nodiscard]] SendTransfer::Pieces pieces_of(std::vector<std::uint64_t> const& sizes) const {
+        SendTransfer::Pieces pieces;
         for (auto const size : sizes) {
             auto buffer = br->allocate(MemoryType::DEVICE, size);
             if (size > 0) {
@@ -169,10 +169,10 @@ class DevicePeers : public testing::Test {
         }
         return pieces;
     }
-    [[nodiscard]] std::unique_ptr<Sending> send(
-        std::vector<std::uint64_t> const& sizes, std::span<Place const> places) const {
+    [[nodiscard]] std::unique_ptr<SendTransfer> send(
+        std::vector<std::uint64_t> const& sizes, std::span<RemoteAddress const> addresses) const {
         return sender->write(
-            {1, Tag{7, 1}, br}, pieces_of(sizes), {places.begin(), places.end()}, Settings());
+            {1, Tag{7, 1}, br}, pieces_of(sizes), {addresses.begin(), addresses.end()}, Settings());
     }
 
     LoopbackCluster cluster{2};
@@ -190,22 +190,22 @@ class DevicePeers : public testing::Test {
 TEST_F(DevicePeers, PiecesOfAnySizeLandWhereTheyWereGranted) {
     agree();
     std::vector<std::uint64_t> const sizes{1, 0, 300, 100 * KiB, 7 * KiB};
-    auto landing = grant(sizes);
-    ASSERT_NE(landing, nullptr);
-    EXPECT_EQ(landing->places().size(), 4U);  // where there is data
-    for (auto const& place : landing->places()) {
-        EXPECT_EQ(place.offset % Device::alignment, 0U);
+    auto receive_transfer = grant(sizes);
+    ASSERT_NE(receive_transfer, nullptr);
+    EXPECT_EQ(receive_transfer->addresses().size(), 4U);  // where there is data
+    for (auto const& address : receive_transfer->addresses()) {
+        EXPECT_EQ(address.offset % Device::alignment, 0U);
     }
-    auto const sending = send(sizes, landing->places());
-    EXPECT_TRUE(sending->needs_notice());
-    EXPECT_FALSE(sending->poll());  // not started
-    EXPECT_TRUE(sending->start());
-    EXPECT_TRUE(sending->poll());
-    EXPECT_FALSE(landing->poll());
-    landing->set_written();
-    EXPECT_TRUE(landing->poll());
+    auto const send_transfer = send(sizes, receive_transfer->addresses());
+    EXPECT_TRUE(send_transfer->needs_notice());
+    EXPECT_FALSE(send_transfer->poll());  // not started
+    EXPECT_TRUE(send_transfer->start());
+    EXPECT_TRUE(send_transfer->poll());
+    EXPECT_FALSE(receive_transfer->poll());
+    receive_transfer->set_written();
+    EXPECT_TRUE(receive_transfer->poll());
     std::size_t piece = 0;
-    landing->deliver([&](PieceHeader const& header, PackedData data) {
+    receive_transfer->deliver([&](PieceHeader const& header, PackedData data) {
         EXPECT_EQ(header.sequence, piece);
         ASSERT_EQ(data.data->size(), sizes[piece]);
         for (auto const byte : data.data->host_bytes()) {
@@ -214,7 +214,7 @@ TEST_F(DevicePeers, PiecesOfAnySizeLandWhereTheyWereGranted) {
         ++piece;
     });
     EXPECT_EQ(piece, sizes.size());
-    landing.reset();
+    receive_transfer.reset();
     EXPECT_EQ(of_receiver.used(), 0U);
 }
 
@@ -231,67 +231,68 @@ TEST_F(DevicePeers, OfSeveralPeersNoneHasManyFramesOnTheirWay) {
 
     Settings settings;
     settings.frame_bytes = 1000;
-    std::vector<std::unique_ptr<Landing>> landings;
+    std::vector<std::unique_ptr<ReceiveTransfer>> receive_transfers;
     auto const to_second = [&](std::uint64_t size) {
-        landings.push_back(grant({size}));
-        auto const places = landings.back()->places();
-        return first->write({1, Tag{7, 1}, br}, pieces_of({size}), {places.begin(), places.end()}, settings);
+        receive_transfers.push_back(grant({size}));
+        auto const addresses = receive_transfers.back()->addresses();
+        return first->write(
+            {1, Tag{7, 1}, br}, pieces_of({size}), {addresses.begin(), addresses.end()}, settings);
     };
     // As long as there is one peer, all may go.
-    std::vector<std::unique_ptr<Sending>> sendings;
+    std::vector<std::unique_ptr<SendTransfer>> send_transfers;
     for (int i = 0; i < 5; ++i) {
-        sendings.push_back(to_second(1000));
-        EXPECT_TRUE(sendings.back()->start());
+        send_transfers.push_back(to_second(1000));
+        EXPECT_TRUE(send_transfers.back()->start());
     }
     ASSERT_EQ(first->accept(2, third->offer()), "");
     auto next = to_second(1000);
     EXPECT_FALSE(next->start());
     // What is done makes room, and so does what is given up.
     for (int i = 0; i < 3; ++i) {
-        EXPECT_TRUE(sendings.back()->poll());
-        sendings.pop_back();
+        EXPECT_TRUE(send_transfers.back()->poll());
+        send_transfers.pop_back();
     }
     EXPECT_FALSE(next->start());
-    sendings.pop_back();
+    send_transfers.pop_back();
     EXPECT_TRUE(next->start());
     EXPECT_FALSE(to_second(1)->start());
     // However large a frame is, it may go alone.
     EXPECT_TRUE(next->poll());
     auto large = to_second(5000);
     EXPECT_FALSE(large->start());
-    sendings.clear();
+    send_transfers.clear();
     EXPECT_TRUE(large->start());
-    for (auto const& landing : landings) {
-        landing->set_abandoned();
+    for (auto const& receive_transfer : receive_transfers) {
+        receive_transfer->set_abandoned();
     }
 }
 
 TEST_F(DevicePeers, RegionsThatAreMadeLaterAreTold) {
     agree();
     EXPECT_TRUE(receiver->take_regions(0).empty());  // the first is in the offer
-    auto const landing = grant({2 * region_size});
-    EXPECT_EQ(landing->places()[0].region, 1U);
-    EXPECT_THROW((void)send({2 * region_size}, landing->places()), FormatError);  // not yet known
+    auto const receive_transfer = grant({2 * region_size});
+    EXPECT_EQ(receive_transfer->addresses()[0].region, 1U);
+    EXPECT_THROW((void)send({2 * region_size}, receive_transfer->addresses()), FormatError);  // not yet known
     tell_regions();
     EXPECT_TRUE(receiver->take_regions(0).empty());
-    EXPECT_TRUE(send({2 * region_size}, landing->places())->start());
-    landing->set_abandoned();
+    EXPECT_TRUE(send({2 * region_size}, receive_transfer->addresses())->start());
+    receive_transfer->set_abandoned();
 }
 
 TEST_F(DevicePeers, WithoutMemoryThereIsNoGrant) {
     Regions small{3, 1};
     receiver = make(1, small);
     agree();
-    auto const landing = grant({region_size});
-    ASSERT_NE(landing, nullptr);
+    auto const receive_transfer = grant({region_size});
+    ASSERT_NE(receive_transfer, nullptr);
     EXPECT_EQ(grant({1}), nullptr);  // then it comes as a message
-    landing->set_abandoned();
+    receive_transfer->set_abandoned();
 }
 
 TEST_F(DevicePeers, ABlockIsOutOfUseUntilThePeerWritesNoMore) {
     agree();
-    auto landing = grant({100, 80 * KiB});
-    landing.reset();  // neither written nor abandoned
+    auto receive_transfer = grant({100, 80 * KiB});
+    receive_transfer.reset();  // neither written nor abandoned
     EXPECT_GT(of_receiver.used(), 80 * KiB);
     EXPECT_NE(of_receiver.allocate(1, Stream{}), nullptr);
     EXPECT_GT(of_receiver.used(), 80 * KiB);
@@ -302,28 +303,28 @@ TEST_F(DevicePeers, ABlockIsOutOfUseUntilThePeerWritesNoMore) {
 
 TEST_F(DevicePeers, WhoIsClosedWritesNothing) {
     agree();
-    auto const landing = grant({10});
-    auto const early = send({10}, landing->places());
+    auto const receive_transfer = grant({10});
+    auto const early = send({10}, receive_transfer->addresses());
     sender->close();
     EXPECT_TRUE(early->start());
-    EXPECT_TRUE(send({10}, landing->places())->start());
+    EXPECT_TRUE(send({10}, receive_transfer->addresses())->start());
     EXPECT_TRUE(early->poll());
     std::size_t delivered = 0;
-    landing->set_written();
-    landing->deliver([&](PieceHeader const&, PackedData data) {
+    receive_transfer->set_written();
+    receive_transfer->deliver([&](PieceHeader const&, PackedData data) {
         ++delivered;
         EXPECT_NE(data.data->host_bytes()[0], std::byte{1});
     });
     EXPECT_EQ(delivered, 1U);
 }
 
-TEST_F(DevicePeers, PlacesThatAreNotThePeersAreRefused) {
+TEST_F(DevicePeers, AddressesThatAreNotThePeersAreRefused) {
     agree();
-    EXPECT_THROW((void)send({10}, std::vector{Place{1, 0}}), FormatError);
-    EXPECT_THROW((void)send({10}, std::vector{Place{0, region_size - 9}}), FormatError);
-    EXPECT_THROW((void)send({10}, std::vector{Place{0, ~std::uint64_t{0}}}), FormatError);
-    EXPECT_THROW((void)send({10, 10}, std::vector{Place{0, 0}}), FormatError);
-    EXPECT_TRUE(send({10}, std::vector{Place{0, region_size - 10}})->start());
+    EXPECT_THROW((void)send({10}, std::vector{RemoteAddress{1, 0}}), FormatError);
+    EXPECT_THROW((void)send({10}, std::vector{RemoteAddress{0, region_size - 9}}), FormatError);
+    EXPECT_THROW((void)send({10}, std::vector{RemoteAddress{0, ~std::uint64_t{0}}}), FormatError);
+    EXPECT_THROW((void)send({10, 10}, std::vector{RemoteAddress{0, 0}}), FormatError);
+    EXPECT_TRUE(send({10}, std::vector{RemoteAddress{0, region_size - 10}})->start());
 }
 
 TEST_F(DevicePeers, OffersThatCannotBe) {

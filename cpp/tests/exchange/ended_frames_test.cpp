@@ -11,9 +11,9 @@ namespace {
 
 enum class Notice : bool { no, yes };
 
-class FakeSending final : public Sending {
+class FakeSendTransfer final : public SendTransfer {
   public:
-    explicit FakeSending(Notice notice) : notice_{notice} {}
+    explicit FakeSendTransfer(Notice notice) : notice_{notice} {}
     [[nodiscard]] bool start() override { return true; }
     [[nodiscard]] bool poll() override { return done; }
     [[nodiscard]] bool needs_notice() const noexcept override { return notice_ == Notice::yes; }
@@ -26,16 +26,17 @@ class FakeSending final : public Sending {
 
 struct Frame {
     int number;
-    std::unique_ptr<FakeSending> sending;
+    std::unique_ptr<FakeSendTransfer> send_transfer;
 };
 
 class EndedFrames : public testing::Test {
   protected:
     void add(Notice notice) {
-        frames_.push_back(Frame{static_cast<int>(frames_.size()), std::make_unique<FakeSending>(notice)});
-        sendings_.push_back(frames_.back().sending.get());
+        frames_.push_back(
+            Frame{static_cast<int>(frames_.size()), std::make_unique<FakeSendTransfer>(notice)});
+        send_transfers_.push_back(frames_.back().send_transfer.get());
     }
-    void finish(int number) { sendings_.at(static_cast<std::size_t>(number))->done = true; }
+    void finish(int number) { send_transfers_.at(static_cast<std::size_t>(number))->done = true; }
     std::vector<int> take() {
         std::vector<int> ended;
         bool const any = take_ended(frames_, [&](Frame const& frame) { ended.push_back(frame.number); });
@@ -45,7 +46,7 @@ class EndedFrames : public testing::Test {
 
   private:
     std::list<Frame> frames_;
-    std::vector<FakeSending*> sendings_;
+    std::vector<FakeSendTransfer*> send_transfers_;
 };
 
 TEST_F(EndedFrames, NoticesComeInTheOrderOfTheGrants) {

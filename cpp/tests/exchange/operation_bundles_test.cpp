@@ -5,8 +5,8 @@
 
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/detail/hub.hpp>
 #include <rapidsmpf/exchange/detail/operation.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 #include "about_the_cpu.hpp"
 
@@ -17,7 +17,7 @@ using Bytes = std::vector<std::uint8_t>;
 using Chunks = std::vector<std::pair<PartitionId, PackedData>>;
 constexpr PartitionId partitions = 8;
 config::Options const by_messages{config::Strings{{"peer_memory", "off"}}};
-Tag const control{Hub::control_op, 0};
+Tag const control{OperationDispatcher::control_op, 0};
 
 // Rank 0 is an operation and owns the even partitions, rank 1 is this test.
 class Bundles : public testing::Test {

@@ -100,7 +100,7 @@ TEST(PartitionStore, DiscardedChunksAreCountedAndDropped) {
     store.add(0, piece(0, 0));
     store.discard();
     store.add(0, piece(0, 1));
-    EXPECT_TRUE(store.pieces(0).empty());
+    EXPECT_TRUE(store.extract(0).empty());
     store.announce(0, 0, 2);
     EXPECT_TRUE(store.is_complete(0));
 }

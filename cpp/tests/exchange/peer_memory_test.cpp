@@ -11,8 +11,8 @@
 
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/detail/hub.hpp>
 #include <rapidsmpf/exchange/detail/operation.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 #include "about_the_cpu.hpp"
 
@@ -23,7 +23,7 @@ using Bytes = std::vector<std::uint8_t>;
 using device::SharedMemory;
 constexpr std::chrono::milliseconds patience{60'000};
 constexpr std::size_t KiB = 1024;
-Tag const control{Hub::control_op, 0};
+Tag const control{OperationDispatcher::control_op, 0};
 
 Operation::Plan plan_of(OpId op, Settings const& settings = Settings()) {
     Operation::Plan plan;
@@ -62,12 +62,12 @@ class PeerMemoryTest : public testing::Test {
     }
     void say(MessageWriter writer) { (void)cluster[1]->send(std::move(writer).take(), 0, control); }
     void offer(Bytes memory) {
-        MessageWriter writer{Hub::control_op};
+        MessageWriter writer{OperationDispatcher::control_op};
         writer.offer(Offer{TransportKind::peer_memory, std::move(memory)});
         say(std::move(writer));
     }
     void answer(TransportKind kind, std::string reason = "") {
-        MessageWriter writer{Hub::control_op};
+        MessageWriter writer{OperationDispatcher::control_op};
         writer.answer(Answer{kind, std::move(reason)});
         say(std::move(writer));
     }
@@ -102,19 +102,19 @@ class PeerMemoryTest : public testing::Test {
         return buffer;
     }
     // Writes pieces of these sizes, the bytes of piece i being first + i; without a word about it.
-    void write(std::vector<std::uint64_t> const& sizes, std::vector<Place> places, int first) {
-        Sending::Pieces pieces;
+    void write(std::vector<std::uint64_t> const& sizes, std::vector<RemoteAddress> addresses, int first) {
+        SendTransfer::Pieces pieces;
         for (auto const size : sizes) {
             pieces.push_back(filled(size, first++));
         }
-        auto const sending = mine->write(lane(), std::move(pieces), std::move(places), Settings());
-        EXPECT_TRUE(sending->start());
-        EXPECT_TRUE(sending->needs_notice());
-        while (!sending->poll()) {
+        auto const send_transfer = mine->write(route(), std::move(pieces), std::move(addresses), Settings());
+        EXPECT_TRUE(send_transfer->start());
+        EXPECT_TRUE(send_transfer->needs_notice());
+        while (!send_transfer->poll()) {
             EXPECT_TRUE(mine->progress());
         }
     }
-    [[nodiscard]] Transport::Lane lane() const { return {0, Tag{7, 1}, br}; }
+    [[nodiscard]] Transport::PeerRoute route() const { return {0, Tag{7, 1}, br}; }
     std::string failure() {
         for (;;) {
             if (auto const failed = cluster[0]->failure()) {
@@ -133,7 +133,7 @@ class PeerMemoryTest : public testing::Test {
     // Has pieces of these sizes written and takes their chunks out.
     std::vector<Operation::Chunk> received(std::vector<std::uint64_t> const& sizes) {
         announce(sizes);
-        write(sizes, hear().grants.at(0).places, 1);
+        write(sizes, hear().grants.at(0).addresses, 1);
         written(1);
         std::vector<Operation::Chunk> chunks;
         while (chunks.size() < sizes.size()) {
@@ -174,8 +174,8 @@ TEST_F(PeerMemoryTest, PiecesAreWrittenToWhereTheyAreGranted) {
     announce(sizes);
     auto const granted = hear();
     ASSERT_EQ(granted.grants.size(), 1U);
-    ASSERT_EQ(granted.grants[0].places.size(), 6U);
-    write(sizes, granted.grants[0].places, 1);
+    ASSERT_EQ(granted.grants[0].addresses.size(), 6U);
+    write(sizes, granted.grants[0].addresses, 1);
     written(1);
     MessageWriter counts{7};
     counts.counts(std::vector{PartitionCount{0, sizes.size()}});
@@ -237,17 +237,17 @@ TEST_F(PeerMemoryShortTest, SmallPiecesAreCopiedOut) {
 
 TEST_F(PeerMemoryTest, ABlockIsReusedWhenItsChunkIsGone) {
     agree();
-    std::optional<Place> first;
+    std::optional<RemoteAddress> first;
     for (int round = 0; round < 5; ++round) {
         announce({200'000});
         auto message = hear();
         while (message.grants.empty()) {
             message = hear();
         }
-        auto const places = message.grants[0].places;
-        first = first.value_or(places.at(0));
-        EXPECT_EQ(places.at(0), *first);
-        write({200'000}, places, round);
+        auto const addresses = message.grants[0].addresses;
+        first = first.value_or(addresses.at(0));
+        EXPECT_EQ(addresses.at(0), *first);
+        write({200'000}, addresses, round);
         written(1);
         while (operation->extract(0).empty()) {
             std::this_thread::yield();
@@ -258,8 +258,8 @@ TEST_F(PeerMemoryTest, ABlockIsReusedWhenItsChunkIsGone) {
 TEST_F(PeerMemoryTest, AChunkInABlockIsSpilledAsAnyOther) {
     agree();
     announce({200'000});
-    auto const places = hear().grants.at(0).places;
-    write({200'000}, places, 5);
+    auto const addresses = hear().grants.at(0).addresses;
+    write({200'000}, addresses, 5);
     auto const used = SharedMemory::used();
     written(1);
     while (operation->spill(1) == 0) {
@@ -289,7 +289,7 @@ TEST_F(PeerMemoryTest, NothingIsGrantedBeforeTheAnswer) {
     }
     EXPECT_FALSE(cluster[1]->recv_any(control));
     answer(TransportKind::peer_memory);
-    EXPECT_EQ(hear().grants.at(0).places.size(), 1U);
+    EXPECT_EQ(hear().grants.at(0).addresses.size(), 1U);
 }
 
 TEST_F(PeerMemoryTest, WhoDoesNotMapTheMemoryGetsMessages) {
@@ -300,7 +300,7 @@ TEST_F(PeerMemoryTest, WhoDoesNotMapTheMemoryGetsMessages) {
     announce({100'000});
     auto const granted = hear();
     ASSERT_EQ(granted.granted(), 1U);
-    EXPECT_TRUE(granted.grants[0].places.empty());
+    EXPECT_TRUE(granted.grants[0].addresses.empty());
 }
 
 TEST_F(PeerMemoryTest, WhoCannotBeMappedGetsMessages) {
@@ -313,20 +313,20 @@ TEST_F(PeerMemoryTest, WhoCannotBeMappedGetsMessages) {
     EXPECT_EQ(said.reason, "it is on another host, or in another pid namespace");
     answer(TransportKind::peer_memory);
     announce({100'000});
-    EXPECT_TRUE(hear().grants.at(0).places.empty());
+    EXPECT_TRUE(hear().grants.at(0).addresses.empty());
 }
 
 TEST_F(PeerMemoryTest, WhoBeginsWithSomethingElseGetsMessages) {
     announce({100'000});
     auto const granted = hear();
     EXPECT_FALSE(granted.offer);  // there is no use in it
-    EXPECT_TRUE(granted.grants.at(0).places.empty());
+    EXPECT_TRUE(granted.grants.at(0).addresses.empty());
 }
 
 TEST_F(PeerMemoryTest, AnAbandonedFrameGivesItsBlocksBack) {
     agree();
     announce({100'000, 200'000});
-    ASSERT_EQ(hear().grants.at(0).places.size(), 2U);
+    ASSERT_EQ(hear().grants.at(0).addresses.size(), 2U);
     auto const used = SharedMemory::used();
     Final last;
     last.kind = FinalKind::abandoned;
@@ -348,7 +348,7 @@ TEST_F(PeerMemoryTest, AnAbandonedFrameGivesItsBlocksBack) {
 TEST_F(PeerMemoryTest, ABlockIsOutOfUseUntilThePeerWritesNoMore) {
     agree();
     announce({100'000});
-    auto const place = hear().grants.at(0).places.at(0);
+    auto const address = hear().grants.at(0).addresses.at(0);
     cluster.kill(1, "killed by the test");
     EXPECT_THROW(operation->wait_on(0, patience), RankFailedError);
     while (SharedMemory::quarantined_for_testing() == 0) {
@@ -360,7 +360,7 @@ TEST_F(PeerMemoryTest, ABlockIsOutOfUseUntilThePeerWritesNoMore) {
     std::vector<std::shared_ptr<device::SharedBlock>> others;
     for (int i = 0; i < 20; ++i) {
         others.push_back(memory.allocate(100'000));
-        EXPECT_NE(others.back()->offset(), place.offset);
+        EXPECT_NE(others.back()->offset(), address.offset);
     }
     others.clear();
     mine->close();
@@ -380,9 +380,9 @@ TEST_F(PeerMemoryTest, AfterAFailureItShowsThatItWritesNoMore) {
     ReceiveBudget budget;
     AnnouncedFrame frame{message.frames.at(0), budget};
     auto memory = br->reserve(MemoryType::DEVICE, frame.memory_needed(), AllowOverbooking::yes).first;
-    auto landing = mine->grant(lane(), frame, memory);
-    ASSERT_NE(landing, nullptr);
-    landing.reset();
+    auto receive_transfer = mine->grant(route(), frame, memory);
+    ASSERT_NE(receive_transfer, nullptr);
+    receive_transfer.reset();
     EXPECT_GT(SharedMemory::quarantined_for_testing(), 0U);
     cluster.kill(1, "killed by the test");
     mine->close();
@@ -394,13 +394,13 @@ TEST_F(PeerMemoryTest, AfterAFailureItShowsThatItWritesNoMore) {
 TEST_F(PeerMemoryTest, AWriteGoesInSlicesAndStopsWhenNobodyWantsIt) {
     agree();
     announce({5'000'000});
-    auto const places = hear().grants.at(0).places;
-    Sending::Pieces pieces;
+    auto const addresses = hear().grants.at(0).addresses;
+    SendTransfer::Pieces pieces;
     pieces.push_back(filled(5'000'000, 1));
-    auto sending = mine->write(lane(), std::move(pieces), places, Settings());
+    auto send_transfer = mine->write(route(), std::move(pieces), addresses, Settings());
     EXPECT_TRUE(mine->progress());
-    EXPECT_FALSE(sending->poll());
-    sending.reset();  // stops it
+    EXPECT_FALSE(send_transfer->poll());
+    send_transfer.reset();  // stops it
     EXPECT_FALSE(mine->progress());
     EXPECT_EQ(br->statistics()->get("exchange-peer-memory-bytes").value, 1 << 20);
 }
@@ -419,20 +419,20 @@ class MalformedPeer : public PeerMemoryTest {
         chunks.emplace_back(1, PackedData{{1}, br->allocate(MemoryType::DEVICE, size)});
         operation->insert(std::move(chunks));
     }
-    void grant(std::vector<Place> const& places) {
+    void grant(std::vector<RemoteAddress> const& addresses) {
         agree();
         insert(100'000);
         EXPECT_EQ(hear().frames.size(), 1U);
         MessageWriter writer{7};
-        writer.places(places);
+        writer.addresses(addresses);
         say(std::move(writer));
     }
 };
 
-TEST_F(MalformedPeer, WrittenWithoutPlaces) {
+TEST_F(MalformedPeer, WrittenWithoutAddresses) {
     agree();
     written(1);
-    expect("it wrote more frames than it was given places for");
+    expect("it wrote more frames than it was given addresses for");
 }
 
 TEST_F(MalformedPeer, FinishedWithoutWriting) {
@@ -442,38 +442,38 @@ TEST_F(MalformedPeer, FinishedWithoutWriting) {
     MessageWriter writer{7};
     writer.final(Final());
     say(std::move(writer));
-    expect("it did not write all frames that it was given places for");
+    expect("it did not write all frames that it was given addresses for");
 }
 
-TEST_F(MalformedPeer, PlacesOutsideOfItsMemory) {
+TEST_F(MalformedPeer, AddressesOutsideOfItsMemory) {
     std::string reason;
-    grant({Place{0, SharedMemory::current(reason)->ticket().size - 10}});
-    expect("it gave a place outside of its memory");
+    grant({RemoteAddress{0, SharedMemory::current(reason)->ticket().size - 10}});
+    expect("it gave an address outside of its memory");
 }
 
-TEST_F(MalformedPeer, PlacesInTheFirstPages) {
-    grant({Place{0, 4096}});
-    expect("it gave a place outside of its memory");
+TEST_F(MalformedPeer, AddressesInTheFirstPages) {
+    grant({RemoteAddress{0, 4096}});
+    expect("it gave an address outside of its memory");
 }
 
-TEST_F(MalformedPeer, PlacesInAnotherRegion) {
-    grant({Place{1, SharedMemory::first_offset}});
-    expect("it gave a place outside of its memory");
+TEST_F(MalformedPeer, AddressesInAnotherRegion) {
+    grant({RemoteAddress{1, SharedMemory::first_offset}});
+    expect("it gave an address outside of its memory");
 }
 
-TEST_F(MalformedPeer, TooManyPlaces) {
-    grant({Place{0, SharedMemory::first_offset}, Place{0, SharedMemory::first_offset}});
-    expect("it gave 2 places for 1 pieces");
+TEST_F(MalformedPeer, TooManyAddresses) {
+    grant({RemoteAddress{0, SharedMemory::first_offset}, RemoteAddress{0, SharedMemory::first_offset}});
+    expect("it gave 2 addresses for 1 pieces");
 }
 
-TEST_F(MalformedPeer, PlacesThatWereNotOffered) {
+TEST_F(MalformedPeer, AddressesThatWereNotOffered) {
     insert(100'000);
     EXPECT_TRUE(hear().offer);
     EXPECT_EQ(hear().frames.size(), 1U);
     MessageWriter writer{7};
-    writer.places(std::vector{Place{0, SharedMemory::first_offset}});
+    writer.addresses(std::vector{RemoteAddress{0, SharedMemory::first_offset}});
     say(std::move(writer));
-    expect("it gave places in memory that it has not offered");
+    expect("it gave addresses in memory that it has not offered");
 }
 
 TEST_F(MalformedPeer, TwoOffers) {
@@ -496,7 +496,7 @@ TEST_F(MalformedPeer, AWordOutsideOfItsMemory) {
     auto memory = mine->offer();
     std::fill(memory.begin() + 16, memory.begin() + 24, std::uint8_t{0xff});
     offer(std::move(memory));
-    expect("its word is outside of its memory");
+    expect("its flag is outside of its memory");
 }
 
 // Whatever is offered, it ends with an answer or a failure, and nothing is touched that is not shared memory.

@@ -8,8 +8,8 @@
 
 #include <rapidsmpf/communicator/loopback.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/detail/hub.hpp>
 #include <rapidsmpf/exchange/detail/operation.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 #include "exchange/wire.hpp"
 
@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds patience{60'000};
 constexpr std::chrono::hours for_ever{24};
 // Payloads as messages: peer_memory_test.cpp plays the other kind.
 config::Options const by_messages{config::Strings{{"peer_memory", "off"}}};
-Tag const control{Hub::control_op, 0};
+Tag const control{OperationDispatcher::control_op, 0};
 Tag const payload{7, 1};
 
 Operation::Plan plan_of(OpId op) {
@@ -43,10 +43,10 @@ class Protocol : public testing::Test {
     }
 
     void open(
-        Settings const& settings = Settings(), Operation::Gathering gathering = Operation::Gathering::no) {
+        Settings const& settings = Settings(), Operation::Coalescing coalescing = Operation::Coalescing::no) {
         auto plan = plan_of(7);
         plan.settings = settings;
-        plan.gathering = gathering;
+        plan.coalescing = coalescing;
         operation = Operation::open(*cluster[0], br, std::move(plan));
     }
 
@@ -124,9 +124,9 @@ TEST_F(Protocol, WithoutCreditChunksAreAnnounced) {
 // Where chunks may wait for more, the first goes at once and the next when there is enough of them.
 TEST_F(Protocol, ManyInsertsAreOneMessage) {
     Settings settings;
-    settings.hold_bytes = 1'000;
-    settings.hold_time = for_ever;
-    open(settings, Operation::Gathering::yes);
+    settings.flush_bytes = 1'000;
+    settings.flush_delay = for_ever;
+    open(settings, Operation::Coalescing::yes);
     insert(1, 100);
     EXPECT_EQ(hear().eager.at(0).pieces.size(), 1U);
     for (int i = 0; i < 3; ++i) {
@@ -138,8 +138,8 @@ TEST_F(Protocol, ManyInsertsAreOneMessage) {
 
 TEST_F(Protocol, WhatIsHeldCanBeSpilledAndGoesWithTheCounts) {
     Settings settings;
-    settings.hold_time = for_ever;
-    open(settings, Operation::Gathering::yes);
+    settings.flush_delay = for_ever;
+    open(settings, Operation::Coalescing::yes);
     insert(1, 100);
     EXPECT_EQ(hear().eager.size(), 1U);
     insert(1, 100'000);
@@ -154,8 +154,8 @@ TEST_F(Protocol, WhatIsHeldCanBeSpilledAndGoesWithTheCounts) {
 
 TEST_F(Protocol, WhatIsHeldGoesAfterSomeTime) {
     Settings settings;
-    settings.hold_time = std::chrono::microseconds{1};
-    open(settings, Operation::Gathering::yes);
+    settings.flush_delay = std::chrono::microseconds{1};
+    open(settings, Operation::Coalescing::yes);
     for (int i = 0; i < 100; ++i) {
         insert(1, 100);
         EXPECT_EQ(hear().eager.at(0).pieces.size(), 1U);
@@ -168,8 +168,8 @@ TEST_F(Protocol, NothingIsHeldWhileMemoryIsShort) {
     limits.available[0] = [] { return BufferResource::unlimited; };
     br = BufferResource::make(std::move(limits));
     Settings settings;
-    settings.hold_time = for_ever;
-    open(settings, Operation::Gathering::yes);
+    settings.flush_delay = for_ever;
+    open(settings, Operation::Coalescing::yes);
     for (int i = 0; i < 3; ++i) {
         insert(1, 100);
         EXPECT_EQ(hear().eager.at(0).pieces.size(), 1U);
@@ -186,8 +186,8 @@ TEST_F(Protocol, LargeChunksWaitForTheirGrant) {
     EXPECT_EQ(operation->spill(1), 100'000U);
     EXPECT_EQ(br->memory_used(br->spill_targets(MemoryType::DEVICE).front()), 100'000);
 
-    std::shared_ptr<Buffer> const landing = br->allocate(MemoryType::HOST, 100'000);
-    auto const receive = cluster[1]->recv(landing, 0, 100'000, 0, payload);
+    std::shared_ptr<Buffer> const receive_transfer = br->allocate(MemoryType::HOST, 100'000);
+    auto const receive = cluster[1]->recv(receive_transfer, 0, 100'000, 0, payload);
     EXPECT_FALSE(receive->test());
     MessageWriter grant{7};
     grant.grants(1);
@@ -217,8 +217,8 @@ TEST(SharedChunk, WhatIsBeingSentIsNotSpilled) {
     EXPECT_EQ(operation->spill(1), 0U);
     EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 100'000);
 
-    std::shared_ptr<Buffer> const landing = br->allocate(MemoryType::HOST, 100'000);
-    auto const receive = cluster[1]->recv(landing, 0, 100'000, 0, payload);
+    std::shared_ptr<Buffer> const receive_transfer = br->allocate(MemoryType::HOST, 100'000);
+    auto const receive = cluster[1]->recv(receive_transfer, 0, 100'000, 0, payload);
     while (operation->spill(1) == 0) {  // sent: now it may be
         std::this_thread::yield();
     }
@@ -255,7 +255,7 @@ TEST_F(Protocol, GrantsAreBoundedByTheReceiveLimit) {
     }
     say(std::move(announce));
     EXPECT_EQ(hear().granted(), 2U);
-    EXPECT_EQ(Hub::of(*cluster[0])->budget().in_flight(), 800U);
+    EXPECT_EQ(OperationDispatcher::of(*cluster[0])->budget().in_flight(), 800U);
     EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 800);
     // The third is granted when the first has come, though nobody has extracted it.
     std::shared_ptr<Buffer> const data = br->allocate(MemoryType::HOST, 400);
@@ -320,8 +320,17 @@ TEST_F(Protocol, AFrameForWhichThereNeverIsMemoryIsGrantedAllTheSame) {
     EXPECT_EQ(hear().granted(), 1U);
 }
 
+// As when the constructor of a collective throws behind open().
+TEST_F(Protocol, TheEndOfTheHandleReleasesTheOperation) {
+    open();
+    EXPECT_THROW(open(), std::invalid_argument);  // the id is in use
+    operation.reset();
+    open();
+    EXPECT_EQ(hear().final->kind, FinalKind::abandoned);
+}
+
 // As one that was just told, on another thread, that a chunk of it has been spilled.
-TEST(OutlivedHub, AnOperationThatIsHeldLongerThanTheCommunicatorHasNothingOfItLeft) {
+TEST(OutlivedDispatcher, AnOperationThatIsHeldLongerThanTheCommunicatorHasNothingOfItLeft) {
     // Where payloads go is not agreed on with rank 1, which is silent: so the frame is not granted.
     auto comms = LoopbackCluster{2}.communicators();
     auto held = Operation::open(*comms[0], BufferResource::make(), plan_of(7));
@@ -329,7 +338,7 @@ TEST(OutlivedHub, AnOperationThatIsHeldLongerThanTheCommunicatorHasNothingOfItLe
     announce.frame(std::vector{PieceHeader{0, 0, 1, 400}}, 64, 1 << 20);
     announce.append(Bytes{9});
     held->receive(1, std::move(announce).take());
-    auto& budget = Hub::of(*comms[0])->budget();
+    auto& budget = OperationDispatcher::of(*comms[0])->budget();
     EXPECT_EQ(budget.waiting(), 1U);
     held->insert_finished();
     held->release();
@@ -380,7 +389,7 @@ TEST_F(Protocol, WhatFollowsALastMessageBelongsToTheNextOperation) {
 TEST_F(Protocol, AFarewellEndsWhatTheRankWasNeededFor) {
     open();
     operation->insert_finished();
-    say(MessageWriter{Hub::control_op});
+    say(MessageWriter{OperationDispatcher::control_op});
     try {
         operation->wait_on(0, patience);
         FAIL() << "nothing was thrown";
@@ -399,7 +408,7 @@ TEST_F(Protocol, WhatCameBeforeAFarewellCounts) {
     announce.counts(std::vector{PartitionCount{0, 1}});
     say(std::move(announce));
     EXPECT_EQ(hear().granted(), 1U);
-    say(MessageWriter{Hub::control_op});
+    say(MessageWriter{OperationDispatcher::control_op});
     // Its chunk was on its way.
     std::shared_ptr<Buffer> const data = br->allocate(MemoryType::HOST, 400);
     (void)cluster[1]->send(data, 0, 400, 0, payload);
@@ -415,7 +424,7 @@ TEST_F(Protocol, AFarewellCountsForOperationsThatBeginLater) {
     MessageWriter early{7};
     early.counts(std::vector{PartitionCount{0, 0}});
     say(std::move(early));
-    say(MessageWriter{Hub::control_op});
+    say(MessageWriter{OperationDispatcher::control_op});
     open();
     operation->insert_finished();
     operation->wait_on(0, patience);  // it has said all that this rank needs
@@ -427,7 +436,7 @@ TEST_F(Protocol, AFarewellCountsForOperationsThatBeginLater) {
 
 TEST_F(Protocol, AnAbandonedRangeEndsWhatIsOpenAndRefusesTheRest) {
     open();
-    MessageWriter writer{Hub::control_op};
+    MessageWriter writer{OperationDispatcher::control_op};
     writer.abandon(AbandonedRange{5, 9, 1, "as planned"});
     say(std::move(writer));
     try {
@@ -471,7 +480,7 @@ TEST_F(Malformed, Garbage) {
 
 TEST_F(Malformed, AFarewellAndMore) {
     open();
-    MessageWriter writer{Hub::control_op};
+    MessageWriter writer{OperationDispatcher::control_op};
     writer.grants(1);
     say(std::move(writer));
     EXPECT_EQ(failure(), "rank 1: it sent a malformed message: an unknown section");
@@ -479,7 +488,7 @@ TEST_F(Malformed, AFarewellAndMore) {
 
 TEST_F(Malformed, ARangeBlamedOnNobody) {
     open();
-    MessageWriter writer{Hub::control_op};
+    MessageWriter writer{OperationDispatcher::control_op};
     writer.abandon(AbandonedRange{5, 9, 2, "x"});
     say(std::move(writer));
     EXPECT_EQ(failure(), "rank 1: it sent a malformed message: a rank that does not exist");

@@ -23,7 +23,7 @@ struct Entry {
     VictimHook<Entry> hook{};
 };
 
-std::vector<Entry*> taken_out(VictimOrder<Entry>& order) {
+std::vector<Entry*> taken_out(EvictionQueue<Entry>& order) {
     std::vector<Entry*> entries;
     while (!order.empty()) {
         auto& entry = order.first();
@@ -33,7 +33,7 @@ std::vector<Entry*> taken_out(VictimOrder<Entry>& order) {
     return entries;
 }
 
-TEST(VictimOrder, LastNeededThenLargestThenAlreadyWritten) {
+TEST(EvictionQueue, LastNeededThenLargestThenAlreadyWritten) {
     int below = 0;
     Entry soon{1, 1 << 20};
     Entry late_large{9, 1 << 20};
@@ -42,7 +42,7 @@ TEST(VictimOrder, LastNeededThenLargestThenAlreadyWritten) {
     Entry late_small{9, 100};
     Entry late_small_written{9, 90, &below};
     Entry late_smaller{9, 10};
-    VictimOrder<Entry> order;
+    EvictionQueue<Entry> order;
     EXPECT_TRUE(order.empty());
     for (auto* entry :
          {&late_small, &soon, &late_unwritten, &late_small_written, &late_smaller, &late_written,
@@ -55,14 +55,14 @@ TEST(VictimOrder, LastNeededThenLargestThenAlreadyWritten) {
 }
 
 // Entries come and go from everywhere; the order holds among those that are there, small ones by the power of two.
-TEST(VictimOrder, HoldsWhateverComesAndGoes) {
+TEST(EvictionQueue, HoldsWhateverComesAndGoes) {
     std::mt19937_64 random{7};
     std::vector<std::unique_ptr<Entry>> entries;
     for (int i = 0; i < 300; ++i) {
         auto const size = std::size_t{1} << random() % 16U;
         entries.push_back(std::make_unique<Entry>(random() % 5, size));
     }
-    VictimOrder<Entry> order;
+    EvictionQueue<Entry> order;
     std::set<Entry*> in;
     for (int step = 0; step < 5'000; ++step) {
         auto* const entry = entries[random() % entries.size()].get();

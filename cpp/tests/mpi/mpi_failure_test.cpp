@@ -32,8 +32,8 @@ class MpiJob {
   public:
     MpiJob(FailureCase const& failure, Recovery recovery, Audience audience = Audience::no)
         : failure_{failure},
-          meeting_{meeting(failure, audience)},
-          job_{failure, launcher(failure, recovery), environment(), {meeting_}} {}
+          rendezvous_{rendezvous(failure, audience)},
+          job_{failure, launcher(failure, recovery), environment(), {rendezvous_}} {}
     [[nodiscard]] FailingJob* operator->() noexcept { return &job_; }
 
     // Reads until all survivors have said their last word, and lets them end; false if the job has ended before.
@@ -43,7 +43,7 @@ class MpiJob {
         } catch (std::runtime_error const&) {
             return false;
         }
-        test::Survivors{meeting_}.wait();
+        test::Survivors{rendezvous_}.wait();
         return true;
     }
 
@@ -66,7 +66,7 @@ class MpiJob {
         }
         return variables;
     }
-    static std::string meeting(FailureCase const& failure, Audience audience) {
+    static std::string rendezvous(FailureCase const& failure, Audience audience) {
         std::filesystem::create_directories(FailingJob::folder());
         auto const path = (FailingJob::folder() / "meeting").string();
         bool const all = failure.how == "raise" || failure.how == "malformed";
@@ -77,7 +77,7 @@ class MpiJob {
     }
 
     FailureCase failure_;
-    std::string meeting_;
+    std::string rendezvous_;
     FailingJob job_;
 };
 

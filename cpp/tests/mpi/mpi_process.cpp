@@ -226,7 +226,7 @@ TEST(MpiProcess, WhoHasLeftIsKnownAndIsNoFailure) {
     if (me == 0) {
         comm.reset();
     } else {
-        wait_on_progress(*comm, [&] { return comm->has_left(0); });
+        wait_on_progress(*comm, [&] { return comm->has_closed(0); });
         EXPECT_FALSE(comm->failure());
         // Into the void.
         auto const sending = comm->send({1}, 0, Tag{1, 0});
@@ -261,7 +261,7 @@ TEST(MpiProcess, ConvictionReachesAllRanks) {
     auto const comm = make_comm();
     auto const br = BufferResource::make();
     if (comm->rank() == comm->nranks() - 1) {
-        comm->convict(0, "it sent nonsense");
+        comm->report_protocol_violation(0, "it sent nonsense");
     }
     std::shared_ptr<Buffer> in = br->allocate(MemoryType::HOST, 10);
     auto const receiving = comm->recv(in, 0, 10, next_of(*comm), Tag{1, 0});

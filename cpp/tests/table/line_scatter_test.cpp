@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t line = 64;
 
 // Memory that begins a line, filled with what must be overwritten or stay.
-class Place {
+class Output {
   public:
-    explicit Place(std::size_t size) : memory_(size + 2 * line, mark) {
+    explicit Output(std::size_t size) : memory_(size + 2 * line, mark) {
         auto const begin = reinterpret_cast<std::uintptr_t>(memory_.data());
         begin_ = memory_.data() + (line - begin % line) % line;
     }
@@ -55,7 +55,7 @@ void check(Case const& what, unsigned seed) {
     }
     std::vector<std::vector<std::byte>> values;
     std::vector<FixedValues> columns;
-    std::vector<std::unique_ptr<Place>> places;
+    std::vector<std::unique_ptr<Output>> outputs;
     std::vector<std::byte*> pieces;
     for (auto const width : what.widths) {
         values.emplace_back(what.num_rows * static_cast<std::size_t>(width));
@@ -63,9 +63,9 @@ void check(Case const& what, unsigned seed) {
             values.back().begin(), values.back().end(), [&] { return static_cast<std::byte>(random()); });
         columns.push_back({values.back().data(), width});
         for (auto const count : rows) {
-            places.push_back(
-                std::make_unique<Place>(padded_size(static_cast<std::int64_t>(count) * width) + line));
-            pieces.push_back(places.back()->begin());
+            outputs.push_back(
+                std::make_unique<Output>(padded_size(static_cast<std::int64_t>(count) * width) + line));
+            pieces.push_back(outputs.back()->begin());
         }
     }
     scatter_lines(columns, pieces, of_row, what.num_partitions);
@@ -80,7 +80,7 @@ void check(Case const& what, unsigned seed) {
         for (std::size_t p = 0; p < what.num_partitions; ++p) {
             auto& piece = expected[p];
             piece.resize(padded_size(static_cast<std::int64_t>(piece.size())));
-            piece.resize(piece.size() + line, Place::mark);  // what is behind it is not touched
+            piece.resize(piece.size() + line, Output::mark);  // what is behind it is not touched
             ASSERT_EQ(std::memcmp(pieces[c * what.num_partitions + p], piece.data(), piece.size()), 0)
                 << "column " << c << ", partition " << p;
         }

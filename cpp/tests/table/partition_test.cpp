@@ -16,7 +16,7 @@
 
 #include <rapidsmpf/core/detail/crc32c.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/memory/detail/placements.hpp>
+#include <rapidsmpf/memory/detail/partition_order_hint.hpp>
 
 #include "about_the_cpu.hpp"
 #include "random_table_support.hpp"
@@ -171,10 +171,10 @@ TEST_F(Partition, lies_in_memory_in_the_order_asked_for) {
     };
     expect_order(cut(placement), placement);
     {
-        auto const advised = br_->placements().advise({3, 2, 1, 0});
+        auto const advised = br_->partition_order_hint().advise({3, 2, 1, 0});
         expect_order(cut({}), *advised);
         expect_order(cut(placement), placement);
-        auto const other = br_->placements().advise({2, 0, 1});  // for three parts
+        auto const other = br_->partition_order_hint().advise({2, 0, 1});  // for three parts
         expect_order(cut({}), *advised);
     }
     expect_order(cut({}), {0, 1, 2, 3});

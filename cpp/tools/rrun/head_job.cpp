@@ -21,14 +21,14 @@
 #include <rapidsmpf/core/error.hpp>
 
 #include "console.hpp"
-#include "guardian.hpp"
 #include "host.hpp"
 #include "job.hpp"
-#include "meeting_place.hpp"
+#include "job_status.hpp"
 #include "polling.hpp"
 #include "ranks.hpp"
+#include "reaper.hpp"
+#include "rendezvous_file.hpp"
 #include "signals.hpp"
-#include "verdict.hpp"
 
 namespace rapidsmpf::rrun {
 
@@ -54,15 +54,15 @@ class HeadJob {
         : command_line_{command_line},
           token_{setup.token},
           server_{0, token_, server_events(), server_settings(setup.listen)},
-          verdict_{server_, console_},
+          job_status_{server_, console_},
           hosts_{std::move(setup.hosts)} {
-        Meeting const meeting{server_.address(), token_};
+        Rendezvous const rendezvous{server_.address(), token_};
         if (!command_line.coordination_dir.empty()) {
-            meeting_.emplace(command_line.coordination_dir, meeting, command_line.cleanup);
+            rendezvous_.emplace(command_line.coordination_dir, rendezvous, command_line.cleanup);
         }
         if (setup.pmix != nullptr) {
-            static_cast<void>(
-                setup.pmix->broadcast(meeting_key, meeting.address.str() + " " + meeting.token.hex()));
+            static_cast<void>(setup.pmix->broadcast(
+                rendezvous_key, rendezvous.address.str() + " " + rendezvous.token.hex()));
         }
     }
     ~HeadJob() {
@@ -87,7 +87,7 @@ class HeadJob {
         }
         finish_hosts();
         console_.finish(signals_);
-        return verdict_.exit_code();
+        return job_status_.exit_code();
     }
 
   private:
@@ -135,33 +135,33 @@ class HeadJob {
         if (host.kind == HostKind::awaited) {
             return;
         }
-        Orders orders;
-        orders.address = server_.address().str();
-        orders.token = token_.hex();
-        orders.node_rank = static_cast<std::int32_t>(index);
-        orders.nnodes = static_cast<std::int32_t>(hosts_.size());
-        orders.seats = host.seats;
-        orders.arguments = arguments_for_node(command_line_, host.seats.count);
+        LaunchSpec spec;
+        spec.address = server_.address().str();
+        spec.token = token_.hex();
+        spec.node_rank = static_cast<std::int32_t>(index);
+        spec.nnodes = static_cast<std::int32_t>(hosts_.size());
+        spec.seats = host.seats;
+        spec.arguments = arguments_for_node(command_line_, host.seats.count);
         for (auto const& [name, value] : command_line_.environment) {
-            orders.variables.push_back(name + "=" + value);
+            spec.variables.push_back(name + "=" + value);
         }
         if (host.kind == HostKind::remote) {
-            orders.environment = environment_for_other_hosts();
-            orders.directory = std::filesystem::current_path().string();
+            spec.environment = environment_for_other_hosts();
+            spec.directory = std::filesystem::current_path().string();
         }
         Launch launch;
         launch.command = command_for(host, command_line_);
         launch.capture = Capture::yes;
         launch.standard_input = Stdin::pipe;
         launch.signal_mask = signals_.before();
-        launch.guardian = guardian_.fd();
+        launch.reaper = reaper_.fd();
         auto started = start_process(launch);
         host.pid = started.pid;
-        host.orders_pipe = std::move(started.in);
-        host.orders.emplace(host.orders_pipe.get());
-        auto const bytes = orders.encode();
-        host.orders->add({reinterpret_cast<char const*>(bytes.data()), bytes.size()});
-        host.orders->write_some();
+        host.spec_pipe = std::move(started.in);
+        host.spec.emplace(host.spec_pipe.get());
+        auto const bytes = spec.encode();
+        host.spec->add({reinterpret_cast<char const*>(bytes.data()), bytes.size()});
+        host.spec->write_some();
         console_.add_stream(std::move(started.out), "", Target::out);
         console_.add_stream(std::move(started.err), "", Target::err);
         say_if_verbose(
@@ -181,7 +181,7 @@ class HeadJob {
             return;
         }
         auto& host = hosts_[index];
-        if (host.node || host.given_up || begun_ || verdict_.failed()) {
+        if (host.node || host.given_up || begun_ || job_status_.failed()) {
             refuse("host " + std::to_string(hello.rank) + " is there already, or the job has ended");
             return;
         }
@@ -221,16 +221,16 @@ class HeadJob {
     void wait_and_handle() {
         std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}, {server_.fd(), POLLIN, 0}};
         for (auto const& host : hosts_) {
-            bool const wanted = host.orders && host.orders->has_waiting();
-            fds.push_back({wanted ? host.orders->fd() : -1, POLLOUT, 0});
+            bool const wanted = host.spec && host.spec->has_waiting();
+            fds.push_back({wanted ? host.spec->fd() : -1, POLLOUT, 0});
         }
         console_.add_to_poll(fds);
-        auto const joining = begun_ || verdict_.failed() ? Deadline{} : Deadline{join_by_};
+        auto const joining = begun_ || job_status_.failed() ? Deadline{} : Deadline{join_by_};
         wait_for(fds, {deadline_in(server_.timeout()), joining, give_up_at_});
         console_.pump(fds);
         for (auto& host : hosts_) {
-            if (host.orders) {
-                host.orders->write_some();
+            if (host.spec) {
+                host.spec->write_some();
             }
         }
         serve();
@@ -239,7 +239,7 @@ class HeadJob {
         }
         look_for_ended_processes();
         look_at_the_clock(joining);
-        if (verdict_.failed() && !give_up_at_) {
+        if (job_status_.failed() && !give_up_at_) {
             stop_all(lost_host_ ? lost_host_grace : failure_grace);
         }
     }
@@ -286,8 +286,8 @@ class HeadJob {
         }
         host->node.reset();
         // Nothing more is said to it: what passes our words on may end.
-        host->orders.reset();
-        host->orders_pipe.reset();
+        host->spec.reset();
+        host->spec_pipe.reset();
         if (!is_done(*host)) {
             lost_host_ = true;
             give_up(
@@ -300,13 +300,13 @@ class HeadJob {
         RAPIDSMPF_EXPECTS(host.running.erase(end.rank) == 1, "a rank that is not its own", FormatError);
         bool const others =
             std::any_of(hosts_.begin(), hosts_.end(), [](Host const& each) { return !each.running.empty(); });
-        verdict_.rank_ended(end, others ? OthersAlive::yes : OthersAlive::no);
+        job_status_.rank_ended(end, others ? OthersAlive::yes : OthersAlive::no);
     }
 
     void give_up(Host& host, std::string const& reason, int exit_code) {
         host.given_up = true;
         host.running.clear();
-        verdict_.host_failed(host.first_rank, host.name, reason, exit_code);
+        job_status_.host_failed(host.first_rank, host.name, reason, exit_code);
     }
 
     void handle_signal(int signal) {
@@ -315,7 +315,7 @@ class HeadJob {
         }
         if (!begun_) {
             if (signal != SIGCONT && signal != SIGTSTP) {
-                verdict_.give_up(128 + signal);
+                job_status_.give_up(128 + signal);
             }
             return;
         }
@@ -346,8 +346,8 @@ class HeadJob {
             host.process_ended = ExitStatus{info.si_code, info.si_status};
             serve();  // what it said before
             if (is_done(host)) {
-                host.orders.reset();
-                host.orders_pipe.reset();
+                host.spec.reset();
+                host.spec_pipe.reset();
                 continue;
             }
             lost_host_ = true;
@@ -360,8 +360,8 @@ class HeadJob {
                 host.node ? program + " " + host.process_ended->str() + " while its ranks ran"
                           : "rrun did not start there: " + program + " " + host.process_ended->str(),
                 no_rrun && !host.node ? code : EXIT_FAILURE);
-            host.orders.reset();
-            host.orders_pipe.reset();
+            host.spec.reset();
+            host.spec_pipe.reset();
         }
     }
 
@@ -402,7 +402,7 @@ class HeadJob {
         constexpr std::chrono::milliseconds patience{3000};
         for (auto const& host : hosts_) {
             if (host.node) {
-                server_.send_to_node(*host.node, bootstrap::Finish{verdict_.exit_code()}.encode());
+                server_.send_to_node(*host.node, bootstrap::Finish{job_status_.exit_code()}.encode());
             }
         }
         give_up_at_ = Clock::now() + patience;
@@ -415,7 +415,7 @@ class HeadJob {
     }
 
     [[nodiscard]] bool is_done(Host const& host) const {
-        return host.given_up || (begun_ ? host.running.empty() : verdict_.failed());
+        return host.given_up || (begun_ ? host.running.empty() : job_status_.failed());
     }
     [[nodiscard]] bool all_done() const {
         return std::all_of(hosts_.begin(), hosts_.end(), [this](Host const& host) { return is_done(host); });
@@ -430,13 +430,13 @@ class HeadJob {
 
     CommandLine const& command_line_;
     Signals signals_;
-    Guardian guardian_;
+    Reaper reaper_;
     Console console_;
     Token token_;
     std::vector<NodeEvent> events_;
     CoordinatorServer server_;
-    std::optional<MeetingPlace> meeting_;
-    Verdict verdict_;
+    std::optional<RendezvousFile> rendezvous_;
+    JobStatus job_status_;
     std::vector<Host> hosts_;
     bool begun_{false};
     bool lost_host_{false};

@@ -12,8 +12,8 @@
 #include <rapidsmpf/bootstrap/detail/server.hpp>
 #include <rapidsmpf/core/detail/file_descriptor.hpp>
 
+#include "launch_spec.hpp"
 #include "options.hpp"
-#include "orders.hpp"
 #include "output.hpp"
 #include "placement.hpp"
 #include "process.hpp"
@@ -30,8 +30,8 @@ struct Host {
 
     // Of the process that this rrun started for it.
     pid_t pid{-1};
-    FileDescriptor orders_pipe;
-    std::optional<OutputSink> orders;
+    FileDescriptor spec_pipe;
+    std::optional<OutputSink> spec;
     std::optional<ExitStatus> process_ended;
 
     std::optional<bootstrap::CoordinatorServer::NodeId> node;  // its connection
@@ -44,7 +44,7 @@ struct Host {
 [[nodiscard]] bool is_here(std::string const& host);
 // The hosts of --hosts with their seats: a host that is named twice is shared between its entries.
 [[nodiscard]] std::vector<Host> hosts_of(std::vector<HostSpec> const& specs);
-// What starts rrun for the host; it reads its orders on its standard input.
+// What starts rrun for the host; it reads its launch specification on its standard input.
 [[nodiscard]] std::vector<std::string> command_for(Host const& host, CommandLine const& command_line);
 
 }  // namespace rapidsmpf::rrun

@@ -79,7 +79,7 @@ int run_node(CommandLine const& command_line) {
 
 int run_job(CommandLine const& command_line) {
     if (command_line.action == Action::obey) {
-        return run_node_by_orders();
+        return run_node_by_spec();
     }
     if (!command_line.hosts.empty()) {
         return run_head_over_hosts(command_line);

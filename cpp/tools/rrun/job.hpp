@@ -38,10 +38,10 @@ struct NodePlan {
 [[nodiscard]] int run_head_over_hosts(CommandLine const& command_line);
 [[nodiscard]] int run_head_of_plan(CommandLine const& command_line, NodePlan const& plan);
 [[nodiscard]] int run_node_of_plan(CommandLine const& command_line, NodePlan const& plan);
-// The orders are on the standard input.
-[[nodiscard]] int run_node_by_orders();
+// The launch specification are on the standard input.
+[[nodiscard]] int run_node_by_spec();
 
 // What carries an address and a token as one text.
-inline constexpr char const* meeting_key = "rapidsmpf.coordinator";
+inline constexpr char const* rendezvous_key = "rapidsmpf.coordinator";
 
 }  // namespace rapidsmpf::rrun

@@ -15,13 +15,13 @@
 #include <rapidsmpf/core/error.hpp>
 
 #include "console.hpp"
-#include "guardian.hpp"
 #include "job.hpp"
-#include "meeting_place.hpp"
+#include "job_status.hpp"
 #include "polling.hpp"
 #include "ranks.hpp"
+#include "reaper.hpp"
+#include "rendezvous_file.hpp"
 #include "signals.hpp"
-#include "verdict.hpp"
 
 namespace rapidsmpf::rrun {
 
@@ -35,11 +35,11 @@ class LocalJob {
         : command_line_{command_line},
           token_{Token::random()},
           server_{command_line.nranks, token_, server_events(), server_settings()},
-          verdict_{server_, console_},
-          ranks_{command_line, console_, guardian_} {
+          job_status_{server_, console_},
+          ranks_{command_line, console_, reaper_} {
         if (!command_line.coordination_dir.empty()) {
-            meeting_.emplace(
-                command_line.coordination_dir, Meeting{server_.address(), token_}, command_line.cleanup);
+            rendezvous_.emplace(
+                command_line.coordination_dir, Rendezvous{server_.address(), token_}, command_line.cleanup);
         }
     }
 
@@ -49,7 +49,7 @@ class LocalJob {
             wait_and_handle();
         }
         console_.finish(signals_);
-        return verdict_.exit_code();
+        return job_status_.exit_code();
     }
 
   private:
@@ -84,9 +84,9 @@ class LocalJob {
             handle_signal(*signal);
         }
         ranks_.look_for_ended([this](bootstrap::RankEnded const& end) {
-            verdict_.rank_ended(end, ranks_.any_alive() ? OthersAlive::yes : OthersAlive::no);
+            job_status_.rank_ended(end, ranks_.any_alive() ? OthersAlive::yes : OthersAlive::no);
         });
-        if (verdict_.failed()) {
+        if (job_status_.failed()) {
             ranks_.end_after(failure_grace);
         }
         ranks_.press_on();
@@ -114,12 +114,12 @@ class LocalJob {
 
     CommandLine const& command_line_;
     Signals signals_;
-    Guardian guardian_;  // forked before there is anything that it should not hold
+    Reaper reaper_;  // forked before there is anything that it should not hold
     Console console_;
     Token token_;
     CoordinatorServer server_;
-    std::optional<MeetingPlace> meeting_;
-    Verdict verdict_;
+    std::optional<RendezvousFile> rendezvous_;
+    JobStatus job_status_;
     Ranks ranks_;
     int interrupts_{0};
 };

@@ -21,13 +21,13 @@
 #include <rapidsmpf/core/error.hpp>
 
 #include "console.hpp"
-#include "guardian.hpp"
 #include "job.hpp"
-#include "meeting_place.hpp"
+#include "launch_spec.hpp"
 #include "node_link.hpp"
-#include "orders.hpp"
 #include "polling.hpp"
 #include "ranks.hpp"
+#include "reaper.hpp"
+#include "rendezvous_file.hpp"
 #include "signals.hpp"
 
 namespace rapidsmpf::rrun {
@@ -46,14 +46,14 @@ struct Joining {
     std::int32_t node_rank{0};
     std::int32_t nnodes{0};
     LocalSeats seats;
-    std::optional<Meeting> meeting;  // none: to be found in the folder of -d
+    std::optional<Rendezvous> rendezvous;  // none: to be found in the folder of -d
     Lifeline lifeline{Lifeline::none};
 };
 
 class NodeJob {
   public:
     NodeJob(CommandLine const& command_line, Joining const& joining)
-        : command_line_{command_line}, joining_{joining}, ranks_{command_line, console_, guardian_} {}
+        : command_line_{command_line}, joining_{joining}, ranks_{command_line, console_, reaper_} {}
 
     int run() {
         while (!is_done()) {
@@ -76,25 +76,26 @@ class NodeJob {
             return;
         }
         next_try_ = now + try_again;
-        meeting_ = joining_.meeting ? joining_.meeting : read_meeting(command_line_.coordination_dir);
-        std::string trouble = "nothing in the folder " + command_line_.coordination_dir;
-        if (meeting_) {
+        rendezvous_ =
+            joining_.rendezvous ? joining_.rendezvous : read_rendezvous(command_line_.coordination_dir);
+        std::string failure_detector = "nothing in the folder " + command_line_.coordination_dir;
+        if (rendezvous_) {
             try {
-                auto socket = bootstrap::connect_to(meeting_->address, try_again * 5);
+                auto socket = bootstrap::connect_to(rendezvous_->address, try_again * 5);
                 link_.emplace(std::move(socket));
-                bootstrap::Hello const hello{meeting_->token,    bootstrap::Role::node,
+                bootstrap::Hello const hello{rendezvous_->token, bootstrap::Role::node,
                                              joining_.node_rank, joining_.seats.count,
                                              ::getpid(),         host_name()};
                 link_->send(hello.encode());
                 return;
             } catch (SystemError const& error) {
-                trouble = error.what();
+                failure_detector = error.what();
             } catch (TimeoutError const& error) {
-                trouble = error.what();
+                failure_detector = error.what();
             }
         }
         if (now >= give_up_) {
-            console_.say("the host with the coordinator did not come: " + trouble);
+            console_.say("the host with the coordinator did not come: " + failure_detector);
             exit_code_ = EXIT_FAILURE;
         }
     }
@@ -111,7 +112,7 @@ class NodeJob {
         while (auto const signal = signals_.next()) {
             handle_signal(*signal);
         }
-        // Ends before orders: a rank that failed is reported as such, not as one that was told to end.
+        // Ends before launch specification: a rank that failed is reported as such, not as one that was told to end.
         ranks_.look_for_ended([this](bootstrap::RankEnded const& end) {
             if (link_) {
                 link_->send(end.encode());
@@ -138,7 +139,7 @@ class NodeJob {
             return;
         }
         link_.reset();
-        bool const may_come = !begun_ && !joining_.meeting && Clock::now() < give_up_;
+        bool const may_come = !begun_ && !joining_.rendezvous && Clock::now() < give_up_;
         if (may_come) {
             return;  // what lay in the folder was of an earlier job
         }
@@ -198,11 +199,11 @@ class NodeJob {
         }
     }
 
-    void begin(bootstrap::Begin const& orders) {
+    void begin(bootstrap::Begin const& begin) {
         RAPIDSMPF_EXPECTS(!begun_, "a second beginning", FormatError);
         begun_ = true;
-        JobView const view{orders.first_rank, orders.nranks,     joining_.node_rank, joining_.nnodes,
-                           joining_.seats,    meeting_->address, meeting_->token};
+        JobView const view{begin.first_rank, begin.nranks,         joining_.node_rank, joining_.nnodes,
+                           joining_.seats,   rendezvous_->address, rendezvous_->token};
         try {
             ranks_.start(view, Environment{}, Stdin::none, signals_.before());
         } catch (ExecError const& error) {
@@ -237,9 +238,9 @@ class NodeJob {
     CommandLine const& command_line_;
     Joining const& joining_;
     Signals signals_;
-    Guardian guardian_;
+    Reaper reaper_;
     Console console_;
-    std::optional<Meeting> meeting_;
+    std::optional<Rendezvous> rendezvous_;
     std::optional<NodeLink> link_;
     Ranks ranks_;
     Clock::time_point give_up_{Clock::now() + join_timeout};
@@ -255,44 +256,44 @@ class NodeJob {
 int run_node_of_plan(CommandLine const& command_line, NodePlan const& plan) {
     Joining joining{plan.node_rank, plan.nnodes, plan.seats, std::nullopt, Lifeline::none};
     if (plan.pmix != nullptr) {
-        auto const text = plan.pmix->broadcast(meeting_key, "");
+        auto const text = plan.pmix->broadcast(rendezvous_key, "");
         auto const space = text.find(' ');
         RAPIDSMPF_EXPECTS(space != std::string::npos, "PMIx carried something else", FormatError);
-        joining.meeting.emplace(
+        joining.rendezvous.emplace(
             bootstrap::SocketAddress::parse(text.substr(0, space)), Token::from_hex(text.substr(space + 1)));
     } else if (!plan.host.empty()) {
         if (!plan.token) {
             throw UsageError{"--coordinator needs RRUN_TOKEN in the environment or --token-file"};
         }
-        joining.meeting.emplace(
+        joining.rendezvous.emplace(
             bootstrap::SocketAddress{bootstrap::resolve_host(plan.host), plan.port}, *plan.token);
     }
     return NodeJob{command_line, joining}.run();
 }
 
-int run_node_by_orders() {
-    auto const orders = Orders::read_from(STDIN_FILENO);
-    for (auto const& entry : orders.environment) {
+int run_node_by_spec() {
+    auto const spec = LaunchSpec::read_from(STDIN_FILENO);
+    for (auto const& entry : spec.environment) {
         auto const equals = entry.find('=');
         if (equals != std::string::npos) {
             ::setenv(entry.substr(0, equals).c_str(), entry.substr(equals + 1).c_str(), 1);
         }
     }
-    if (!orders.directory.empty() && ::chdir(orders.directory.c_str()) != 0) {
-        throw SystemError{"host " + host_name() + " has no folder " + orders.directory, errno};
+    if (!spec.directory.empty() && ::chdir(spec.directory.c_str()) != 0) {
+        throw SystemError{"host " + host_name() + " has no folder " + spec.directory, errno};
     }
     std::vector<char const*> arguments;
-    for (auto const& argument : orders.arguments) {
+    for (auto const& argument : spec.arguments) {
         arguments.push_back(argument.c_str());
     }
     auto command_line = parse_command_line(arguments);
-    for (auto const& entry : orders.variables) {
+    for (auto const& entry : spec.variables) {
         auto const equals = entry.find('=');
         command_line.environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
     }
     Joining const joining{
-        orders.node_rank, orders.nnodes, orders.seats,
-        Meeting{bootstrap::SocketAddress::parse(orders.address), Token::from_hex(orders.token)},
+        spec.node_rank, spec.nnodes, spec.seats,
+        Rendezvous{bootstrap::SocketAddress::parse(spec.address), Token::from_hex(spec.token)},
         Lifeline::standard_input};
     return NodeJob{command_line, joining}.run();
 }

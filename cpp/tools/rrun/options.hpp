@@ -20,7 +20,8 @@ class UsageError : public std::invalid_argument {
 enum class TagOutput : bool { no = false, yes = true };
 enum class Verbose : bool { no = false, yes = true };
 enum class Cleanup : bool { no = false, yes = true };
-// obey: this rrun was started by another one, on this or another host, and gets its orders on its standard input.
+// obey: this rrun was started by another one, on this or another host, and gets its launch specification on its standard
+// input.
 enum class Action : std::uint8_t { run, show_help, show_version, obey };
 
 // What ranks are bound to.

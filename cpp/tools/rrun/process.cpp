@@ -54,10 +54,10 @@ int become(Launch const& launch, Prepared& prepared, int in, int out, int err) n
     if (::getppid() != prepared.parent) {
         ::_exit(128 + SIGKILL);  // rrun died before the line above
     }
-    if (launch.guardian >= 0) {
-        // If someone killed the guardian, this process is merely less well guarded.
+    if (launch.reaper >= 0) {
+        // If someone killed the reaper, this process is merely less well guarded.
         pid_t const group = ::getpid();
-        [[maybe_unused]] auto const written = ::write(launch.guardian, &group, sizeof(group));
+        [[maybe_unused]] auto const written = ::write(launch.reaper, &group, sizeof(group));
     }
     // A share that cannot be bound to is no reason not to run.
     static_cast<void>(topology::bind_to_cpus(launch.cpus));
@@ -109,7 +109,7 @@ bool Environment::contains(std::string const& name) const {
 
 Started start_process(Launch const& launch) {
     Prepared prepared{pointers_to(launch.command), pointers_to(launch.environment.entries()), ::getpid()};
-    auto trouble = make_pipe();  // closes by itself when exec succeeds
+    auto failure_detector = make_pipe();  // closes by itself when exec succeeds
     Pipe out;
     Pipe err;
     if (launch.capture == Capture::yes) {
@@ -126,15 +126,15 @@ Started start_process(Launch const& launch) {
     }
     if (pid == 0) {
         int const error = become(launch, prepared, in.reading.get(), out.writing.get(), err.writing.get());
-        [[maybe_unused]] auto const written = ::write(trouble.writing.get(), &error, sizeof(error));
+        [[maybe_unused]] auto const written = ::write(failure_detector.writing.get(), &error, sizeof(error));
         ::_exit(127);
     }
     ::setpgid(pid, pid);  // as the child does: whoever comes first
-    trouble.writing.reset();
+    failure_detector.writing.reset();
     int error = 0;
     ssize_t got = 0;
     do {
-        got = ::read(trouble.reading.get(), &error, sizeof(error));
+        got = ::read(failure_detector.reading.get(), &error, sizeof(error));
     } while (got < 0 && errno == EINTR);
     if (got == sizeof(error)) {
         while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {

@@ -52,7 +52,7 @@ struct Launch {
     Capture capture{Capture::no};
     Stdin standard_input{Stdin::none};
     sigset_t signal_mask{};  // what the process starts with
-    int guardian{-1};        // Guardian::fd(): told of the process before its program runs
+    int reaper{-1};          // Reaper::fd(): told of the process before its program runs
 };
 
 struct Started {

@@ -104,7 +104,7 @@ void Ranks::start(
         auto const rank = first_rank_ + index;
         launch.standard_input = rank == 0 ? rank_zero : Stdin::none;
         launch.signal_mask = mask;
-        launch.guardian = guardian_.fd();
+        launch.reaper = reaper_.fd();
         auto started = start_process(launch);
         processes_.push_back(Process{started.pid, std::nullopt});
         if (launch.capture == Capture::yes) {

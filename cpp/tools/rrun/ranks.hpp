@@ -13,10 +13,10 @@
 #include <rapidsmpf/bootstrap/detail/socket.hpp>
 
 #include "console.hpp"
-#include "guardian.hpp"
 #include "options.hpp"
 #include "placement.hpp"
 #include "process.hpp"
+#include "reaper.hpp"
 #include "signals.hpp"
 
 namespace rapidsmpf::rrun {
@@ -42,8 +42,8 @@ class Ranks {
   public:
     using Clock = std::chrono::steady_clock;
 
-    Ranks(CommandLine const& command_line, Console& console, Guardian const& guardian)
-        : command_line_{command_line}, console_{console}, guardian_{guardian} {}
+    Ranks(CommandLine const& command_line, Console& console, Reaper const& reaper)
+        : command_line_{command_line}, console_{console}, reaper_{reaper} {}
     // On every way out nothing stays.
     ~Ranks();
     Ranks(Ranks const&) = delete;
@@ -73,7 +73,7 @@ class Ranks {
 
     CommandLine const& command_line_;
     Console& console_;
-    Guardian const& guardian_;
+    Reaper const& reaper_;
     std::int32_t first_rank_{0};
     std::vector<Process> processes_;
     bool ending_{false};

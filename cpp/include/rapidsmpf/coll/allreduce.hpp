@@ -98,11 +98,11 @@ class AllReduce {
     std::shared_ptr<Communicator> comm_;
     OpId op_;
     std::shared_ptr<BufferResource> br_;
-    std::shared_ptr<exchange::Operation> operation_;
     std::size_t size_;
     std::mutex mutex_;  // guards reduce_
     std::function<void(exchange::Operation&)> reduce_;
     std::atomic<bool> extracted_{false};
+    std::shared_ptr<exchange::Operation> operation_;  // last: goes before what its callbacks use
 };
 
 // The same in one call, for arrays and for one value of T.

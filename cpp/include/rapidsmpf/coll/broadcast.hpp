@@ -28,8 +28,8 @@ class Broadcast {
     std::shared_ptr<Communicator> comm_;
     Rank root_;
     std::shared_ptr<BufferResource> br_;
-    std::shared_ptr<exchange::Operation> operation_;
     bool extracted_{false};
+    std::shared_ptr<exchange::Operation> operation_;  // last: goes before what its callbacks use
 };
 
 [[nodiscard]] std::vector<std::uint8_t> broadcast_bytes(

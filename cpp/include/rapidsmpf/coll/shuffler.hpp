@@ -94,7 +94,7 @@ class Shuffler {
     [[nodiscard]] std::vector<PartitionId> const& local_partitions() const noexcept { return local_; }
     [[nodiscard]] Rank owner(PartitionId partition) const;
     // All partitions, those of a rank side by side. As long as this object lives, tables that are cut into as many parts
-    // in the memory of its BufferResource lie in this order (Placements), so that what is for a rank moves as one piece.
+    // in the memory of its BufferResource lie in this order (PartitionOrderHint), so that what is for a rank moves as one piece.
     [[nodiscard]] std::vector<PartitionId> const& by_owner() const noexcept { return *by_owner_; }
     [[nodiscard]] std::uint32_t total_partitions() const noexcept { return total_; }
     [[nodiscard]] std::shared_ptr<Communicator> const& comm() const noexcept { return comm_; }

@@ -57,8 +57,8 @@ class SparseAlltoall {
     std::shared_ptr<BufferResource> br_;
     std::vector<Rank> sources_;
     std::vector<Rank> destinations_;
-    std::shared_ptr<exchange::Operation> operation_;
     std::atomic<bool> inserted_{false};
+    std::shared_ptr<exchange::Operation> operation_;  // last: goes before what its callbacks use
 };
 
 }  // namespace rapidsmpf::coll

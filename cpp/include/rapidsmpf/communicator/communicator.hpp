@@ -27,7 +27,7 @@
 namespace rapidsmpf {
 
 namespace detail {
-class SplitDesk;
+class SplitState;
 }
 
 using Rank = std::int32_t;
@@ -38,7 +38,7 @@ using OpId = std::int32_t;
 using ContextId = std::uint16_t;
 
 // What a message belongs to: the operation and, within it, a stage (kind of message). The operation max_op_id is
-// the library's own: its stages are 0 control messages of exchange/, 1 split(), 2 the farewell of a
+// the library's own: its stages are 0 control messages of exchange/, 1 split(), 2 the goodbye of a
 // sub-communicator.
 class Tag {
   public:
@@ -145,7 +145,7 @@ class Communicator {
     virtual void abort(std::string const& reason);
     // The same when another rank is at fault, by what it sent: all ranks, that one too, fail with `culprit` named.
     // A negative one is nobody: then it is abort().
-    virtual void convict(Rank culprit, std::string const& reason);
+    virtual void report_protocol_violation(Rank culprit, std::string const& reason);
 
     // Called once with the failure, from whatever thread reports it; at once if there is one already.
     using FailureListener = std::function<void(RankFailure const&)>;
@@ -154,26 +154,26 @@ class Communicator {
     // After it returns the listener is not running and will not be called.
     void remove_failure_listener(ListenerId id);
 
-    // An object that a higher room keeps with the communicator (the switchboard of exchange/). The first call
+    // An object that a higher room keeps with the communicator (the operation dispatcher of exchange/). The first call
     // makes it; it lives until the communicator retires.
     [[nodiscard]] std::shared_ptr<void> companion(std::function<std::shared_ptr<void>()> const& make);
 
     // Whether a rank has closed its communicator in good order, as far as this one has heard. Its last messages
     // may still be on their way.
-    [[nodiscard]] virtual bool has_left(Rank rank) const;
+    [[nodiscard]] virtual bool has_closed(Rank rank) const;
     // Some rank that has, if any.
-    [[nodiscard]] virtual std::optional<Rank> first_left() const;
+    [[nodiscard]] virtual std::optional<Rank> first_closed() const;
 
     // Operation ids in use on this rank: claiming one that is in use throws std::invalid_argument.
     void claim_op(OpId op);
     void release_op(OpId op) noexcept;
 
     // What split() knows of its earlier calls on this communicator; made by the first call.
-    [[nodiscard]] std::shared_ptr<detail::SplitDesk> split_desk();
+    [[nodiscard]] std::shared_ptr<detail::SplitState> split_state();
 
   protected:
     // For backends: another rank has closed its communicator in good order.
-    void note_left(Rank rank);
+    void note_closed(Rank rank);
     Communicator(config::Options options, std::shared_ptr<ProgressThread> progress_thread);
     // The first thing that a backend's destructor does, while the backend still works: drops the companion,
     // which may send (for a bounded time) what finished operations left in the background.

@@ -36,10 +36,10 @@ class Liveness {
     // Tells the others that this rank gives up, and why.
     virtual void abort(std::string const& reason) = 0;
     // Tells the others, `culprit` too, that that rank has to be given up, and why.
-    virtual void convict(Rank culprit, std::string const& reason) = 0;
+    virtual void report_protocol_violation(Rank culprit, std::string const& reason) = 0;
     // Tells the others that this rank closes its communicator in good order. Waits up to `patience` for the others
     // to want to leave as well.
-    virtual void leave(std::chrono::milliseconds patience) = 0;
+    virtual void graceful_close(std::chrono::milliseconds patience) = 0;
 
   protected:
     Liveness() = default;

@@ -112,7 +112,7 @@ class UcxxCommunicator final : public Communicator {
     bool progress() override;
     [[nodiscard]] ProgressMode progress_mode() const noexcept { return progress_mode_; }
     void abort(std::string const& reason) override;
-    void convict(Rank culprit, std::string const& reason) override;
+    void report_protocol_violation(Rank culprit, std::string const& reason) override;
 
     // Returns when every rank has called it. Throws RankFailedError, or TimeoutError (which on the root names the
     // missing ranks), at once when `stop` is requested.

@@ -21,11 +21,11 @@ namespace rapidsmpf {
 class ProgressThread {
   public:
     enum class Progress : std::uint8_t {
-        idle,      // nothing could be done and nothing is in flight: the thread may park
-        resting,   // the same, and nobody is in a hurry for what may come: it may park at once
-        awaiting,  // idle, and somebody is: others' rest counts for nothing
-        busy,      // something was done or is in flight: call again soon
-        done,      // finished: remove the function
+        idle,          // nothing could be done and nothing is in flight: the thread may park
+        idle_relaxed,  // the same, and no reply is urgent: the thread may park at once
+        idle_urgent,   // idle, but a peer's reply is urgent: overrides idle_relaxed of other functions
+        busy,          // something was done or is in flight: call again soon
+        done,          // finished: remove the function
     };
     using Function = std::function<Progress()>;
     using FunctionId = std::uint64_t;

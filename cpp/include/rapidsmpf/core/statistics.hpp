@@ -40,7 +40,6 @@ class Statistics {
     Statistics& operator=(Statistics const&) = delete;
 
     [[nodiscard]] bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
-    void set_enabled(Enabled enabled) noexcept { enabled_ = enabled == Enabled::yes; }
 
     // The id of `name` in this object, made on first use; unit and kind of a name that is there already stay
     // what they are. Throws std::length_error when there are max_stats names.

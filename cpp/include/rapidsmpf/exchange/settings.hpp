@@ -33,10 +33,10 @@ struct Settings {
     // A bundle (bundle.hpp) has at most this many bytes of chunks, and no more than a frame.
     std::size_t bundle_bytes{std::size_t{1} << 20U};
 
-    // Where an operation may wait for more (Operation::Gathering): a peer hears of what is for it when there are this many
+    // Where an operation may wait for more (Operation::Coalescing): a peer hears of what is for it when there are this many
     // bytes, or this time after it heard the last time.
-    std::size_t hold_bytes{std::size_t{4} << 20U};
-    std::chrono::microseconds hold_time{4000};
+    std::size_t flush_bytes{std::size_t{4} << 20U};
+    std::chrono::microseconds flush_delay{4000};
 
     // Throws std::invalid_argument when a size is zero that must not be.
     void validate() const;

@@ -39,7 +39,7 @@ namespace rapidsmpf {
 class DiskSpace;
 class MemoryResource;
 class PinnedMemoryResource;
-class Placements;
+class PartitionOrderHint;
 namespace detail {
 class Arbiter;
 class Budget;
@@ -171,7 +171,7 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
 
     [[nodiscard]] SpillManager& spill_manager() noexcept { return spill_manager_; }
     // How the parts of a table that is cut into this memory are to lie.
-    [[nodiscard]] Placements& placements() noexcept { return *placements_; }
+    [[nodiscard]] PartitionOrderHint& partition_order_hint() noexcept { return *partition_order_hint_; }
     [[nodiscard]] std::shared_ptr<Statistics> const& statistics() const noexcept { return statistics_; }
     [[nodiscard]] Device& device() const noexcept { return device_; }
     [[nodiscard]] std::shared_ptr<MemoryResource> const& device_mr() const noexcept { return device_mr_; }
@@ -237,7 +237,7 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     std::once_flag disk_once_;
     std::shared_ptr<DiskSpace> disk_;
     SpillManager spill_manager_;
-    std::unique_ptr<Placements> placements_;
+    std::unique_ptr<PartitionOrderHint> partition_order_hint_;
 };
 
 }  // namespace rapidsmpf

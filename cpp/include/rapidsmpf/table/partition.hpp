@@ -25,7 +25,7 @@ namespace rapidsmpf {
 // go to the same partition on every rank that uses the same seed. No key columns: all rows go to one partition.
 // Throws std::out_of_range for a column that is not there, std::invalid_argument for num_partitions < 1.
 // `placement`: the order in which partitions lie in memory (a permutation of [0, num_partitions)); empty: the one that is
-// advised for `br` (Placements), or as numbered.
+// advised for `br` (PartitionOrderHint), or as numbered.
 [[nodiscard]] std::vector<PackedData> partition_and_pack(
     Table const& table, std::span<int const> key_columns, int num_partitions, BufferResource& br,
     std::uint64_t seed = 0, std::span<std::uint32_t const> placement = {});

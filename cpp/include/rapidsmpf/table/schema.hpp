@@ -69,9 +69,6 @@ class Field {
     // For messages: "large_list<string_view>".
     [[nodiscard]] std::string type_name() const;
 
-    // The same field under another name.
-    [[nodiscard]] Field renamed(std::string name) const;
-
     void to_arrow(ArrowSchema* out) const;
 
     friend bool operator==(Field const& a, Field const& b);

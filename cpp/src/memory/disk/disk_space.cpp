@@ -52,9 +52,9 @@ struct DiskSpace::Parts {
           allocator{file, settings.limit, settings.keep_free},
           pool{settings.io_threads, detail::io_block_size} {}
 
-    void submit(detail::IoPool::Line line, std::vector<detail::IoPool::Job> jobs) {
+    void submit(detail::IoPool::Queue queue, std::vector<detail::IoPool::Job> jobs) {
         try {
-            pool.submit(line, std::move(jobs));
+            pool.submit(queue, std::move(jobs));
         } catch (std::system_error const& error) {
             throw SpillError{
                 std::string{"cannot start a thread to spill with: "} + error.what()
@@ -89,7 +89,7 @@ detail::DiskRegion::~DiskRegion() {
                     space->parts_->allocator.trim();
                 }
             });
-            parts.pool.submit(IoPool::Line::writes, std::move(jobs));
+            parts.pool.submit(IoPool::Queue::writes, std::move(jobs));
         }
     } catch (...) {  // NOLINT(bugprone-empty-catch)
         // No memory for the bookkeeping: the range stays unused, which is better than to end the process.
@@ -296,7 +296,7 @@ PendingWrite DiskSpace::start_write(std::span<Bytes const> blocks) {
     parts_->statistics->add(parts_->bytes_used, static_cast<double>(allocator.used()));
     operation->begin(jobs.size(), total);
     if (!jobs.empty()) {
-        parts_->submit(detail::IoPool::Line::writes, std::move(jobs));
+        parts_->submit(detail::IoPool::Queue::writes, std::move(jobs));
     }
     return PendingWrite{self, std::move(operation)};
 }
@@ -339,7 +339,7 @@ PendingRead DiskSpace::start_read(
     }
     operation->begin(jobs.size(), destination.size());
     if (!jobs.empty()) {
-        parts_->submit(detail::IoPool::Line::reads, std::move(jobs));
+        parts_->submit(detail::IoPool::Queue::reads, std::move(jobs));
     }
     return PendingRead{shared_from_this(), std::move(operation)};
 }

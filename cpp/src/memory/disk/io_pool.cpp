@@ -25,22 +25,22 @@ struct IoPool::State {
     std::size_t block_size{0};
     std::mutex mutex;
     std::condition_variable changed;
-    std::array<std::deque<Job>, 2> lines;
+    std::array<std::deque<Job>, 2> queues;
     std::size_t turn{0};
     bool stopping{false};
 
     // Waits; empty when all is done and the pool ends.
     [[nodiscard]] Job next() {
         std::unique_lock lock{mutex};
-        changed.wait(lock, [&] { return stopping || !lines[0].empty() || !lines[1].empty(); });
-        auto& preferred = lines[turn % 2];
-        auto& line = preferred.empty() ? lines[(turn + 1) % 2] : preferred;
+        changed.wait(lock, [&] { return stopping || !queues[0].empty() || !queues[1].empty(); });
+        auto& preferred = queues[turn % 2];
+        auto& queue = preferred.empty() ? queues[(turn + 1) % 2] : preferred;
         ++turn;
-        if (line.empty()) {
+        if (queue.empty()) {
             return {};
         }
-        auto job = std::move(line.front());
-        line.pop_front();
+        auto job = std::move(queue.front());
+        queue.pop_front();
         return job;
     }
 };
@@ -91,12 +91,12 @@ void IoPool::start_threads_locked() {
     }
 }
 
-void IoPool::submit(Line line, std::vector<Job> jobs) {
+void IoPool::submit(Queue queue, std::vector<Job> jobs) {
     auto const count = jobs.size();
     {
         std::lock_guard lock{state_->mutex};
         start_threads_locked();
-        auto& waiting = state_->lines[static_cast<std::size_t>(line)];
+        auto& waiting = state_->queues[static_cast<std::size_t>(queue)];
         // All or none: whoever waits for these jobs counts on each of them.
         auto const before = waiting.size();
         try {

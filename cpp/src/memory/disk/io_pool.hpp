@@ -1,6 +1,6 @@
 // A few threads that do blocking I/O, and a block of aligned memory for each.
 //
-// Reads and writes wait in lines of their own, which are served in turn, so that neither starves. Threads start with
+// Reads and writes wait in queues of their own, which are served in turn, so that neither starves. Threads start with
 // the first job. A job that is submitted is run: the destructor waits for all of them.
 #pragma once
 
@@ -34,7 +34,7 @@ class IoBlock {
 
 class IoPool {
   public:
-    enum class Line : std::uint8_t { reads, writes };
+    enum class Queue : std::uint8_t { reads, writes };
     using Job = std::function<void(IoBlock&)>;  // must not throw
 
     IoPool(std::size_t threads, std::size_t block_size);
@@ -43,7 +43,7 @@ class IoPool {
     IoPool& operator=(IoPool const&) = delete;
 
     // Throws std::system_error when no thread could be started.
-    void submit(Line line, std::vector<Job> jobs);
+    void submit(Queue queue, std::vector<Job> jobs);
 
   private:
     struct State;

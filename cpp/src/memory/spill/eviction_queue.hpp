@@ -25,7 +25,7 @@ struct VictimHook {
 
 // `Entry` has next_use, size, lower (null or not) and `hook`.
 template <typename Entry>
-class VictimOrder {
+class EvictionQueue {
   public:
     [[nodiscard]] bool empty() const noexcept { return uses_.empty(); }
 

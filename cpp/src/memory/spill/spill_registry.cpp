@@ -134,7 +134,7 @@ std::vector<std::unique_ptr<Buffer>> SpillRegistry::take_parts(std::span<TakenPa
 std::unique_ptr<Buffer> SpillRegistry::take_part(Lock& lock, SpillEntry& entry, std::size_t index) {
     moved_.wait(lock, [&] { return !entry.moving; });
     auto& parts = *entry.parts;
-    auto& place = parts.places.at(index);
+    auto& place = parts.ranges.at(index);
     RAPIDSMPF_EXPECTS(!place.taken, "the part has been taken", std::logic_error);
     place.taken = true;
     if (!parts.stored.empty()) {
@@ -258,7 +258,7 @@ void SpillRegistry::copy_down(
                 copies.push_back(&move.copy);
                 continue;
             }
-            for (auto const& place : entry.parts->places) {
+            for (auto const& place : entry.parts->ranges) {
                 if (!place.taken) {
                     move.views.push_back(entry.buffer->view(place.offset, place.size));
                 }
@@ -295,10 +295,10 @@ std::unique_ptr<Buffer> SpillRegistry::replace(SpillEntry& entry, Move& move) {
     }
     entry.held = 0;
     auto& parts = *entry.parts;
-    parts.stored.resize(parts.places.size());
+    parts.stored.resize(parts.ranges.size());
     auto next = move.stored.begin();
     for (std::size_t i = 0; i < parts.stored.size(); ++i) {
-        if (!parts.places[i].taken) {
+        if (!parts.ranges[i].taken) {
             parts.stored[i] = std::move(*next++);
         }
     }
@@ -340,7 +340,6 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
                 list(entry);
             }
         }
-        ++home.moves;
     }
     gone.clear();
     gone_parts.clear();
@@ -352,16 +351,6 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
         std::rethrow_exception(error);
     }
     return freed;
-}
-
-bool SpillRegistry::wait_for_a_move(MemoryType type) {
-    Lock lock{mutex_};
-    auto const& home = tier(type);
-    if (home.holdings.moving == 0) {
-        return false;
-    }
-    moved_.wait(lock, [&, moves = home.moves] { return home.moves != moves; });
-    return true;
 }
 
 SpillRegistry::Holdings SpillRegistry::holdings(MemoryType type) const {

@@ -32,18 +32,18 @@ inline constexpr std::size_t spill_batch = 64UL << 20U;
 
 // The parts of an entry that is taken in parts.
 struct SpillParts {
-    struct Place {
+    struct PartRange {
         std::size_t offset;
         std::size_t size;
         bool taken;
     };
     explicit SpillParts(std::vector<SpillableParts::Part> const& parts) {
-        places.reserve(parts.size());
+        ranges.reserve(parts.size());
         for (auto const& part : parts) {
-            places.push_back({part.offset, part.size, false});
+            ranges.push_back({part.offset, part.size, false});
         }
     }
-    std::vector<Place> places;
+    std::vector<PartRange> ranges;
     std::vector<std::unique_ptr<Buffer>> stored;  // on disk, by part; empty: they are in memory, one block
 };
 
@@ -94,8 +94,6 @@ class SpillRegistry {
     // Moves victims of `tier` down until `amount` bytes are freed or none is left; returns how many were. Throws
     // what made a move fail when nothing could be freed: then all bytes are where they were.
     std::size_t spill(BufferResource& br, MemoryType tier, std::size_t amount);
-    // Waits for one of the moves out of `tier` that others have begun; false if there is none.
-    [[nodiscard]] bool wait_for_a_move(MemoryType tier);
 
     struct Holdings {
         std::int64_t spillable{0};
@@ -107,9 +105,8 @@ class SpillRegistry {
 
   private:
     struct Tier {
-        VictimOrder<SpillEntry> victims;
+        EvictionQueue<SpillEntry> victims;
         Holdings holdings;
-        std::uint64_t moves{0};  // ended
     };
     using Lock = std::unique_lock<std::mutex>;
 

@@ -65,7 +65,7 @@ void SpillableParts::prefetch_far() const noexcept {
 
 void SpillableParts::prefetch_near(std::size_t index) const noexcept {
     __builtin_prefetch(where_, 1);
-    __builtin_prefetch(entry_->parts->places.data() + index, 1);
+    __builtin_prefetch(entry_->parts->ranges.data() + index, 1);
 }
 
 }  // namespace rapidsmpf

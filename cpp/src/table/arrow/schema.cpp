@@ -494,12 +494,6 @@ std::string Field::type_name() const {
     return "fixed_size_binary[" + std::to_string(width_) + "]";
 }
 
-Field Field::renamed(std::string name) const {
-    auto copy = *this;
-    copy.name_ = std::move(name);
-    return copy;
-}
-
 void Field::to_arrow(ArrowSchema* out) const {
     export_schema_node(format_, name_, flags_, metadata_, children_, dictionary_.get(), out);
 }

@@ -259,7 +259,8 @@ class GpuPartitioner {
 
     void upload(std::span<std::byte const> extra, std::span<std::uint32_t const> placement) {
         auto const* const base = reinterpret_cast<std::byte const*>(device_nodes_);
-        auto* const blob = Landing::of_this_thread().memory(uploaded_ + num_counts_ * sizeof(std::uint64_t));
+        auto* const blob =
+            StagingBuffer::of_this_thread().memory(uploaded_ + num_counts_ * sizeof(std::uint64_t));
         auto const put = [&](void const* place, void const* from, std::size_t bytes) {
             if (bytes > 0) {
                 std::memcpy(blob + (static_cast<std::byte const*>(place) - base), from, bytes);
@@ -356,14 +357,14 @@ class GpuPartitioner {
     }
 
     void start_reading_back() {
-        auto& landing = Landing::of_this_thread();
-        landed_ = reinterpret_cast<std::uint64_t*>(landing.memory_behind(uploaded_));
+        auto& staging = StagingBuffer::of_this_thread();
+        landed_ = reinterpret_cast<std::uint64_t*>(staging.memory_behind(uploaded_));
         br_.device().copy(landed_, counts_, num_counts_ * sizeof(std::uint64_t), stream_);
-        landing.mark(stream_);
+        staging.mark(stream_);
     }
 
     void finish_reading_back() {
-        Landing::of_this_thread().wait();
+        StagingBuffer::of_this_thread().wait();
         known_.assign(landed_, landed_ + num_counts_);
         highest_ = static_cast<std::uint32_t>(known_[0]);
     }

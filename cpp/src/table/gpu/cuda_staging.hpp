@@ -36,10 +36,10 @@ class Arena {
 // Page-locked memory through which descriptors go to the GPU and counts come back, and the mark of their coming. One
 // for each thread, kept: locking pages takes longer than a whole call. A call waits for the counts, which come behind
 // the descriptors; so the next one finds the memory free.
-class Landing {
+class StagingBuffer {
   public:
-    Landing() = default;
-    ~Landing() {  // at the end of the thread; what goes wrong then nobody can mend
+    StagingBuffer() = default;
+    ~StagingBuffer() {  // at the end of the thread; what goes wrong then nobody can mend
         if (memory_ != nullptr) {
             cudaFreeHost(memory_);
         }
@@ -47,12 +47,12 @@ class Landing {
             cudaEventDestroy(mark_);
         }
     }
-    Landing(Landing const&) = delete;
-    Landing& operator=(Landing const&) = delete;
+    StagingBuffer(StagingBuffer const&) = delete;
+    StagingBuffer& operator=(StagingBuffer const&) = delete;
 
-    [[nodiscard]] static Landing& of_this_thread() {
-        thread_local Landing landing;
-        return landing;
+    [[nodiscard]] static StagingBuffer& of_this_thread() {
+        thread_local StagingBuffer staging;
+        return staging;
     }
     // Zeroes.
     [[nodiscard]] std::byte* memory(std::size_t bytes) {

@@ -11,7 +11,7 @@ namespace rapidsmpf::detail {
 namespace {
 
 // Where row k of the sorted tile comes from and goes to.
-struct Places {
+struct RowPositions {
     std::uint8_t**
         addresses;  // by partition, of the column at hand: where row 0 of the sorted tile would go; or null
     std::uint32_t* sources;  // by k: the row within the tile, and above it the partition
@@ -24,18 +24,19 @@ constexpr std::uint32_t row_bits = 16;
 constexpr std::uint32_t most_addresses = 4096;
 
 // All threads; synchronizes.
-__device__ std::uint32_t find_places(RowSpace const& space, Tile const& tile, Places const& places) {
-    load_starts(space, tile.index, places.starts);
+__device__ std::uint32_t find_positions(
+    RowSpace const& space, Tile const& tile, RowPositions const& positions) {
+    load_starts(space, tile.index, positions.starts);
     __syncthreads();
     for (auto p = threadIdx.x; p < space.num_partitions; p += blockDim.x) {
-        auto const start = places.starts[p];
-        places.bases[p] = start == places.starts[p + 1] ? 0 : row_base(space, tile.index, p, start);
+        auto const start = positions.starts[p];
+        positions.bases[p] = start == positions.starts[p + 1] ? 0 : row_base(space, tile.index, p, start);
     }
-    auto const kept = static_cast<std::uint32_t>(places.starts[space.num_partitions]);
+    auto const kept = static_cast<std::uint32_t>(positions.starts[space.num_partitions]);
     auto const* const order = space.order + tile.first;
     for (auto k = threadIdx.x; k < kept; k += blockDim.x) {
-        auto const p = last_not_above(places.starts, 0, space.num_partitions, k);
-        places.sources[k] = (p << row_bits) | order[k];
+        auto const p = last_not_above(positions.starts, 0, space.num_partitions, k);
+        positions.sources[k] = (p << row_bits) | order[k];
     }
     __syncthreads();
     return kept;
@@ -43,9 +44,10 @@ __device__ std::uint32_t find_places(RowSpace const& space, Tile const& tile, Pl
 
 // Where row 0 of the sorted tile would go in a partition: maybe before the partition's first.
 template <typename T>
-__device__ std::uint8_t* address_in(FixedColumn const& column, Places const& places, std::uint32_t p) {
-    auto const start = static_cast<std::int64_t>(places.starts[p]);
-    auto const first = static_cast<std::int64_t>(places.bases[p] + places.starts[p]) - start;
+__device__ std::uint8_t* address_in(
+    FixedColumn const& column, RowPositions const& positions, std::uint32_t p) {
+    auto const start = static_cast<std::int64_t>(positions.starts[p]);
+    auto const first = static_cast<std::int64_t>(positions.bases[p] + positions.starts[p]) - start;
     return column.pieces[p].values + first * static_cast<std::int64_t>(sizeof(T));
 }
 
@@ -78,21 +80,21 @@ __device__ void stage_values(FixedColumn const& column, Tile const& tile, T* sta
 // All threads; synchronizes before and after.
 template <int rows_per_thread, typename T>
 __device__ void write_narrow(
-    RowSpace const& space, FixedColumn const& column, Tile const& tile, Places const& places, void* memory,
-    std::uint32_t kept) {
+    RowSpace const& space, FixedColumn const& column, Tile const& tile, RowPositions const& positions,
+    void* memory, std::uint32_t kept) {
     auto* const staged = static_cast<T*>(memory);
-    bool const has_addresses = places.addresses != nullptr;
+    bool const has_addresses = positions.addresses != nullptr;
     if (has_addresses) {
         for (auto p = threadIdx.x; p < space.num_partitions; p += blockDim.x) {
-            places.addresses[p] = address_in<T>(column, places, p);
+            positions.addresses[p] = address_in<T>(column, positions, p);
         }
     }
     stage_values<rows_per_thread>(column, tile, staged);
     __syncthreads();
     for (auto k = threadIdx.x; k < kept; k += blockDim.x) {
-        auto const place = places.sources[k];
+        auto const place = positions.sources[k];
         auto const p = place >> row_bits;
-        auto* const to = has_addresses ? places.addresses[p] : address_in<T>(column, places, p);
+        auto* const to = has_addresses ? positions.addresses[p] : address_in<T>(column, positions, p);
         reinterpret_cast<T*>(to)[k] = staged[place & 0xffffU];
     }
     __syncthreads();
@@ -105,13 +107,13 @@ __device__ bool is_aligned_to(FixedColumn const& column, std::uint32_t bytes) {
 // Wide values: read where they are.
 template <typename T>
 __device__ void scatter_wide(
-    FixedColumn const& column, Tile const& tile, Places const& places, std::uint32_t kept) {
+    FixedColumn const& column, Tile const& tile, RowPositions const& positions, std::uint32_t kept) {
     auto const* const values = static_cast<T const*>(column.values) + tile.first;
     for (auto k = threadIdx.x; k < kept; k += blockDim.x) {
-        auto const place = places.sources[k];
+        auto const place = positions.sources[k];
         auto const p = place >> row_bits;
         auto* const to = reinterpret_cast<T*>(column.pieces[p].values);
-        to[places.bases[p] + k] = values[place & 0xffffU];
+        to[positions.bases[p] + k] = values[place & 0xffffU];
     }
 }
 
@@ -120,16 +122,16 @@ struct alignas(16) Value32 {
 };
 
 __device__ void scatter_bytes(
-    FixedColumn const& column, Tile const& tile, Places const& places, std::uint32_t kept) {
+    FixedColumn const& column, Tile const& tile, RowPositions const& positions, std::uint32_t kept) {
     auto const width = static_cast<std::uint32_t>(column.width);
     auto const* const values = static_cast<std::uint8_t const*>(column.values) + tile.first * column.width;
     auto const total = static_cast<std::uint64_t>(kept) * width;
     for (std::uint64_t i = threadIdx.x; i < total; i += blockDim.x) {
         auto const k = static_cast<std::uint32_t>(i / width);
         auto const byte = static_cast<std::uint32_t>(i % width);
-        auto const place = places.sources[k];
+        auto const place = positions.sources[k];
         auto const p = place >> row_bits;
-        auto const row = places.bases[p] + k;
+        auto const row = positions.bases[p] + k;
         column.pieces[p].values[static_cast<std::uint64_t>(row) * width + byte] =
             values[static_cast<std::uint64_t>(place & 0xffffU) * width + byte];
     }
@@ -143,29 +145,30 @@ __global__ __launch_bounds__(threads, 2048 / threads) void write_fixed_kernel(
     constexpr std::uint32_t tile_rows = threads * rows_per_thread;
     bool const has_addresses = space.num_partitions <= most_addresses;
     auto* const addresses = reinterpret_cast<std::uint8_t**>(memory + tile_rows * sizeof(std::uint64_t));
-    Places places{};
-    places.addresses = has_addresses ? addresses : nullptr;
-    places.sources = reinterpret_cast<std::uint32_t*>(addresses + (has_addresses ? space.num_partitions : 0));
-    places.bases = places.sources + tile_rows;
-    places.starts = reinterpret_cast<std::uint16_t*>(places.bases + space.num_partitions);
+    RowPositions positions{};
+    positions.addresses = has_addresses ? addresses : nullptr;
+    positions.sources =
+        reinterpret_cast<std::uint32_t*>(addresses + (has_addresses ? space.num_partitions : 0));
+    positions.bases = positions.sources + tile_rows;
+    positions.starts = reinterpret_cast<std::uint16_t*>(positions.bases + space.num_partitions);
     auto const tile = tile_at(space, blockIdx.x);
-    auto const kept = find_places(space, tile, places);
+    auto const kept = find_positions(space, tile, positions);
     for (std::int32_t c = 0; c < count; ++c) {
         auto const column = columns[c];
         if (column.width == 8 && is_aligned_to(column, 8)) {
-            write_narrow<rows_per_thread, std::uint64_t>(space, column, tile, places, memory, kept);
+            write_narrow<rows_per_thread, std::uint64_t>(space, column, tile, positions, memory, kept);
         } else if (column.width == 4 && is_aligned_to(column, 4)) {
-            write_narrow<rows_per_thread, std::uint32_t>(space, column, tile, places, memory, kept);
+            write_narrow<rows_per_thread, std::uint32_t>(space, column, tile, positions, memory, kept);
         } else if (column.width == 2 && is_aligned_to(column, 2)) {
-            write_narrow<rows_per_thread, std::uint16_t>(space, column, tile, places, memory, kept);
+            write_narrow<rows_per_thread, std::uint16_t>(space, column, tile, positions, memory, kept);
         } else if (column.width == 1) {
-            write_narrow<rows_per_thread, std::uint8_t>(space, column, tile, places, memory, kept);
+            write_narrow<rows_per_thread, std::uint8_t>(space, column, tile, positions, memory, kept);
         } else if (column.width == 16 && is_aligned_to(column, 16)) {
-            scatter_wide<uint4>(column, tile, places, kept);
+            scatter_wide<uint4>(column, tile, positions, kept);
         } else if (column.width == 32 && is_aligned_to(column, 16)) {
-            scatter_wide<Value32>(column, tile, places, kept);
+            scatter_wide<Value32>(column, tile, positions, kept);
         } else {
-            scatter_bytes(column, tile, places, kept);
+            scatter_bytes(column, tile, positions, kept);
         }
     }
 }

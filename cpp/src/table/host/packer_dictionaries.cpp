@@ -205,12 +205,12 @@ void Packer::unify(DictionaryPlan& plan, std::vector<std::shared_ptr<Column cons
         plan.values.push_back(std::move(whole));
         return;
     }
-    struct Place {
+    struct Entry {
         std::size_t source;
         std::int64_t row;
         std::uint32_t code;
     };
-    std::unordered_multimap<std::uint64_t, Place> known;
+    std::unordered_multimap<std::uint64_t, Entry> known;
     std::uint64_t count{0};
     for (std::size_t s = 0; s < sources.size(); ++s) {
         auto const& column = *sources[s];
@@ -235,7 +235,7 @@ void Packer::unify(DictionaryPlan& plan, std::vector<std::shared_ptr<Column cons
                         + std::to_string(field.width()) + " bytes can number",
                     std::invalid_argument);
                 number = static_cast<std::uint32_t>(count++);
-                known.emplace(hash, Place{s, row, number});
+                known.emplace(hash, Entry{s, row, number});
                 added.list.push({row, 1});
             }
             RAPIDSMPF_EXPECTS(

@@ -153,7 +153,7 @@ void write_piece(
 }
 
 // All rows in one block.
-std::vector<PackedData> partition_by_gathering(
+std::vector<PackedData> partition_by_indexing(
     Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of, Stores stores,
     std::span<std::uint32_t const> placement, BufferResource& br) {
     auto const columns = columns_of(table);
@@ -213,7 +213,7 @@ FixedCut fixed_cut(Table const& table, std::size_t num_partitions) {
     if (table.num_rows() > max_block_rows || bytes > (streams ? largest_streamed_table : largest_table)) {
         return FixedCut::none;
     }
-    return streams ? FixedCut::by_streaming : FixedCut::by_gathering;
+    return streams ? FixedCut::by_streaming : FixedCut::by_indexing;
 }
 
 std::vector<PackedData> partition_fixed(
@@ -223,7 +223,7 @@ std::vector<PackedData> partition_fixed(
         return partition_by_lines(table, num_partitions, partitions_of, placement, br);
     }
     auto const stores = cut == FixedCut::by_streaming ? Stores::streaming : Stores::cached;
-    return partition_by_gathering(table, num_partitions, partitions_of, stores, placement, br);
+    return partition_by_indexing(table, num_partitions, partitions_of, stores, placement, br);
 }
 
 }  // namespace rapidsmpf::detail

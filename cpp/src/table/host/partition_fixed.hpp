@@ -19,7 +19,7 @@
 namespace rapidsmpf::detail {
 
 // How a table is cut here. Gathered rows go piece by piece, through the caches or past them.
-enum class FixedCut : std::uint8_t { none, by_gathering, by_streaming, by_lines };
+enum class FixedCut : std::uint8_t { none, by_indexing, by_streaming, by_lines };
 
 // The fastest way for a table in host memory and so many pieces; none if it should not be cut here.
 [[nodiscard]] FixedCut fixed_cut(Table const& table, std::size_t num_partitions);

@@ -115,14 +115,14 @@ class CoordinatorServer {
         std::uint64_t request;
         Clock::time_point deadline;
     };
-    struct Gathering {
+    struct PendingGather {
         std::map<std::int32_t, Bytes> values;  // by rank
         std::vector<Waiting> waiting;
     };
     struct Session {
         std::map<std::string, Bytes> values;
         std::multimap<std::string, Waiting> gets;
-        std::map<std::uint64_t, Gathering> gathers;  // by number
+        std::map<std::uint64_t, PendingGather> gathers;  // by number
         std::set<std::int32_t> joined;
         std::set<std::int32_t> left;
     };
@@ -161,7 +161,7 @@ class CoordinatorServer {
     void ask_members(Clock::time_point now);
     void expire();
     void expire_requests(Clock::time_point now);
-    [[nodiscard]] std::vector<std::int32_t> missing_from(Gathering const& gathering) const;
+    [[nodiscard]] std::vector<std::int32_t> missing_from(PendingGather const& pending) const;
     void log_stranger(std::string const& message);
     void log(std::string const& message) const;
 

@@ -44,14 +44,14 @@ class SharedBlock {
     std::size_t size_;
 };
 
-// A word of the memory by which its owner shows others that something goes on: it has a value that no other such word has
+// A flag in the memory by which its owner shows others that something goes on: it has a value that no other such flag has
 // until it is cleared, which its destructor does, too.
-class SharedWord {
+class SharedFlag {
   public:
-    SharedWord(std::byte* address, std::uint64_t offset, std::uint64_t value) noexcept;
-    SharedWord(SharedWord const&) = delete;
-    SharedWord& operator=(SharedWord const&) = delete;
-    ~SharedWord();
+    SharedFlag(std::byte* address, std::uint64_t offset, std::uint64_t value) noexcept;
+    SharedFlag(SharedFlag const&) = delete;
+    SharedFlag& operator=(SharedFlag const&) = delete;
+    ~SharedFlag();
 
     void clear() noexcept;
     [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
@@ -80,14 +80,14 @@ class SharedMemory {
 
     [[nodiscard]] SharedMemoryTicket const& ticket() const noexcept;
     [[nodiscard]] std::byte* base() const noexcept;
-    // Words lie between the one offset and the other, blocks behind the other.
-    static constexpr std::uint64_t first_word = 4096;
+    // Flags lie between the one offset and the other, blocks behind the other.
+    static constexpr std::uint64_t first_flag = 4096;
     static constexpr std::uint64_t first_offset = std::uint64_t{2} << 20U;
 
     // A block aligned to a page, its bytes of any value; null when there is no address space left.
     [[nodiscard]] std::shared_ptr<SharedBlock> allocate(std::size_t bytes);
     // Throws std::runtime_error when there are a quarter of a million of them.
-    [[nodiscard]] std::unique_ptr<SharedWord> make_word();
+    [[nodiscard]] std::unique_ptr<SharedFlag> make_flag();
     // Holds on to a block until `is_safe` says so: others may still write to it. Asked at once, then whenever a block
     // is asked for.
     void quarantine(std::shared_ptr<SharedBlock> block, std::function<bool()> is_safe);
@@ -109,7 +109,7 @@ class SharedMemory {
 
   private:
     friend class SharedBlock;
-    friend class SharedWord;
+    friend class SharedFlag;
     class Pool;  // the implementation
     explicit SharedMemory(std::unique_ptr<Pool> pool);
     ~SharedMemory();  // never called

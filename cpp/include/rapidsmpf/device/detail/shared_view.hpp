@@ -37,11 +37,11 @@ class SharedView {
         return offset >= SharedMemory::first_offset && offset <= size_ && bytes <= size_ - offset;
     }
     [[nodiscard]] std::byte* at(std::uint64_t offset) const noexcept { return base_ + offset; }
-    // Whether a word may lie there, and whether one that had a value still has it.
-    [[nodiscard]] static bool contains_word(std::uint64_t offset) noexcept {
-        return offset >= SharedMemory::first_word && offset < SharedMemory::first_offset && offset % 8 == 0;
+    // Whether a flag may lie there, and whether one that had a value still has it.
+    [[nodiscard]] static bool contains_flag(std::uint64_t offset) noexcept {
+        return offset >= SharedMemory::first_flag && offset < SharedMemory::first_offset && offset % 8 == 0;
     }
-    [[nodiscard]] bool has_word(std::uint64_t offset, std::uint64_t value) const noexcept {
+    [[nodiscard]] bool has_flag(std::uint64_t offset, std::uint64_t value) const noexcept {
         return detail::word_at(at(offset)).load(std::memory_order_acquire) == value;
     }
     // Whether the owner's process is still running.

@@ -14,7 +14,7 @@
 // insert_finished() sends the number of chunks of each partition: B knows when it has them all.
 //
 // Closing. A's last message to B (`final`) follows when A has sent B everything and B's chunks for A have all
-// come. When an operation has sent and received all last messages it is closed, and the hub drops it. An
+// come. When an operation has sent and received all last messages it is closed, and the dispatcher drops it. An
 // operation that is abandoned (its handle was destroyed early, an exception inside it) sends a last message
 // that says so: the other ranks' operations raise that and pass it on, so every rank ends, and every id is free.
 //
@@ -27,7 +27,7 @@
 // none it waits in line while others' chunks are spilled. Who inserts waits, too, while memory is overbooked.
 //
 // Threading: one mutex guards the whole. User threads insert, wait and extract; the progress thread calls
-// tick() and receive() through the hub; the arbiter calls moved(). No call out of this class is made
+// tick() and receive() through the dispatcher; the arbiter calls moved(). No call out of this class is made
 // under the mutex that may come back into it: not one that waits for memory, not Communicator::fail().
 #pragma once
 
@@ -52,16 +52,16 @@
 #include <rapidsmpf/memory/packed_data.hpp>
 
 #include "exchange/bundle.hpp"
+#include "exchange/fair_mutex.hpp"
 #include "exchange/inbox.hpp"
 #include "exchange/outbox.hpp"
 #include "exchange/partition_store.hpp"
 #include "exchange/receive_budget.hpp"
-#include "exchange/turns.hpp"
 #include "exchange/wire.hpp"
 
 namespace rapidsmpf::exchange {
 
-class Hub;
+class OperationDispatcher;
 
 class Operation final : public std::enable_shared_from_this<Operation>, public MoveListener {
   public:
@@ -69,7 +69,7 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
 
     // Whether what was inserted may wait a moment for more, so that many chunks cost the progress threads no more than one.
     // For those who insert many, and whom nobody waits for before they have finished.
-    enum class Gathering : std::uint8_t { no, yes };
+    enum class Coalescing : std::uint8_t { no, yes };
 
     struct Plan {
         Plan() {}          // user-written: travels through coroutines, not an aggregate
@@ -77,7 +77,7 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         OpId op{0};
         PartitionId total{0};
         std::function<Rank(PartitionId)> owner;
-        Gathering gathering{Gathering::no};
+        Coalescing coalescing{Coalescing::no};
         // If set, called once for each partition of this rank when it is complete: on the progress thread, without
         // the lock, not after release() has begun. It may insert and extract. What it throws fails the operation.
         std::function<void(Operation&, PartitionId)> completed;
@@ -92,11 +92,13 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         PackedData data;
     };
 
-    // Claims the operation id and begins. The caller must call release() once it is done with it, and keep
-    // the communicator alive until then. Throws std::invalid_argument, RankFailedError.
+    // Claims the operation id and begins. What is returned is the user's handle: when its last copy goes, the operation is
+    // released, also out of a constructor that throws. The communicator must live until then. Throws
+    // std::invalid_argument, RankFailedError.
     [[nodiscard]] static std::shared_ptr<Operation> open(
         Communicator& comm, std::shared_ptr<BufferResource> br, Plan plan);
-    Operation(Communicator& comm, Hub& hub, std::shared_ptr<BufferResource> br, Plan plan);
+    Operation(
+        Communicator& comm, OperationDispatcher& dispatcher, std::shared_ptr<BufferResource> br, Plan plan);
     Operation(Operation const&) = delete;
     Operation& operator=(Operation const&) = delete;
 
@@ -127,7 +129,8 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
 
     // See Shuffler::shutdown().
     void shutdown(Timeout timeout);
-    // The handle is going: lets the operation end by itself, or abandons it. Never blocks on other ranks.
+    // What the end of the handle does, for those that do it earlier: lets the operation end by itself, or abandons it. Never
+    // blocks on other ranks. Only the first call counts.
     void release() noexcept;
     // The id may be used by another operation from now on; release() implies it. Only for what is complete.
     void release_id() noexcept;
@@ -136,12 +139,12 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     // The same for an operation of a range that was given up. Finished operations are left alone.
     void abandon(AbandonedRange const& range);
 
-    // For the hub, on the progress thread.
+    // For the dispatcher, on the progress thread.
     struct Tick {
         bool did_something{false};
         bool in_flight{false};
         bool closed{false};
-        bool resting{false};  // it waits for more to be inserted, and is in no hurry for what others send
+        bool relaxed{false};  // it waits for more to be inserted, and is in no hurry for what others send
         std::optional<ProgressThread::Clock::time_point> look_again;
     };
     [[nodiscard]] Tick tick();
@@ -151,7 +154,7 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     [[nodiscard]] bool final_received(Rank source) const;
     [[nodiscard]] OpId op() const noexcept { return plan_.op; }
     // `source` has closed its communicator; all that it sent has been received here.
-    void on_left(Rank source);
+    void on_peer_closed(Rank source);
     // Before the communicator closes: asks for nothing more from other ranks.
     void stop_granting();
     // Whether nothing that was inserted is still to be sent (or never will be), and nothing that was asked for is
@@ -159,8 +162,8 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     [[nodiscard]] bool flushed() const;
     // The communicator has failed: stores the error; the next tick drops what the transport knows of.
     void cut_off(RankFailure const& failure);
-    // The hub goes, and there are no more ticks: the same at once. Somebody who was told of a move of memory may hold the
-    // operation for a moment longer than the hub lives, so nothing of the hub's may be left in it.
+    // The dispatcher goes, and there are no more ticks: the same at once. Somebody who was told of a move of memory may hold the
+    // operation for a moment longer than the dispatcher lives, so nothing of the dispatcher's may be left in it.
     void detach(RankFailure const& failure);
     // A chunk that somebody wanted to send has been spilled or read back.
     void moved() noexcept override;
@@ -173,7 +176,7 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         Inbox inbox;
         std::size_t unfinished{0};  // partitions of the peer that this rank has not finished
         bool final_sent{false};
-        bool gone{false};  // has closed its communicator
+        bool closed{false};  // has closed its communicator
     };
     struct WaitingFrame {
         WaitingFrame(Rank source_, AnnouncedFrame frame_) : source{source_}, frame{std::move(frame_)} {}
@@ -202,9 +205,7 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         Rank owner;
         NewBundle content;
     };
-    using Lock = std::unique_lock<std::mutex>;
-    // For users, between two rounds of the progress thread.
-    [[nodiscard]] Lock lock_in_turn() const { return turns_.take(mutex_); }
+    using Lock = FairMutex::Lock;
     // In the order of next use what waits in the outboxes comes before what waits in the store.
     static constexpr SpillableBuffer::NextUse first_in_store{std::uint64_t{1} << 32U};
 
@@ -216,10 +217,10 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     void check_partition(PartitionId partition) const;
     void check_insertable(PartitionId partition) const;
     [[nodiscard]] BundleLimits bundle_limits() const;
-    // Takes out of `chunks` those that go with others to the same rank. Called without the lock.
     // Whether two of the chunks may be part of one bundle.
     [[nodiscard]] bool any_go_together(
         std::span<std::pair<PartitionId, PackedData> const> chunks, BundleLimits const& limits) const;
+    // Takes out of `chunks` those that go with others to the same rank. Called without the lock.
     [[nodiscard]] std::vector<OwnedBundle> bundle(
         std::vector<std::pair<PartitionId, PackedData>>& chunks, BundleLimits const& limits) const;
     void insert_locked(OwnedBundle bundle);
@@ -241,13 +242,13 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     [[nodiscard]] bool is_discarded() const noexcept { return abandoned_ || shut_down_; }
     void warn_of_stall(Lock& lock, std::string const& missing);
     void wake() noexcept;
-    // Whether other ranks have to hear now of what was inserted, with so much memory free. Under the lock.
-    [[nodiscard]] bool has_to_be_said(std::int64_t available);
+    // Whether buffered inserts must be flushed to peers now, given `available` bytes of memory. Under the lock.
+    [[nodiscard]] bool must_flush(std::int64_t available);
     // Waits for memory when there is less than none.
     void make_room(std::int64_t available);
 
     void drive(Tick& result);
-    // Lets go of what is on its way, and of the shares of the hub's receive budget. Under the lock.
+    // Lets go of what is on its way, and of the shares of the dispatcher's receive budget. Under the lock.
     void drop_transfers();
     void poll(Tick& result);
     bool grant_frames();
@@ -257,10 +258,10 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     void compose_all(Tick& result);
     bool compose(Peer& peer);
     // Whether a peer need not hear yet of what was inserted for it.
-    [[nodiscard]] bool is_held(Peer const& to) const;
-    [[nodiscard]] Transport::Lane lane_to(Rank rank) const { return {rank, payload_tag_, br_}; }
+    [[nodiscard]] bool is_corked(Peer const& to) const;
+    [[nodiscard]] Transport::PeerRoute route_to(Rank rank) const { return {rank, payload_tag_, br_}; }
     void apply(Peer& peer, Message const& message);
-    // Runs body(): turns FormatError into the failure of the rank whose bytes were being handled (speaker_),
+    // Runs body(): turns FormatError into the failure of the rank whose bytes were being handled (current_peer_),
     // other exceptions into an error of this operation. Called without the lock.
     void guarded(std::function<void()> const& body);
     void store(Rank source, PieceHeader const& header, PackedData chunk);
@@ -275,7 +276,7 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         Rank origin, std::string const& reason, std::exception_ptr error,
         FinalKind kind = FinalKind::abandoned);
     // Gives up when something will not come any more because its sender has left.
-    void check_departures();
+    void check_closed_peers();
     [[nodiscard]] bool is_closed() const;
     [[nodiscard]] bool flushed_locked() const;
     [[nodiscard]] std::string describe_backlog() const;
@@ -287,7 +288,7 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     }
 
     Communicator& comm_;
-    Hub& hub_;
+    OperationDispatcher& dispatcher_;
     std::shared_ptr<ProgressThread> progress_;
     std::shared_ptr<BufferResource> br_;
     Plan const plan_;
@@ -295,8 +296,8 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     Rank const rank_;
     Ids const ids_;
 
-    mutable Turns turns_;
-    mutable std::mutex mutex_;  // guards everything below but the atomics
+    // Guards everything below but the atomics. User threads lock it fairly, between two rounds of the progress thread.
+    mutable FairMutex mutex_;
     std::condition_variable changed_;
     PartitionStore store_;
     std::vector<Peer> peers_;  // by rank; the own entry is not used
@@ -304,7 +305,6 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     std::vector<std::uint64_t> counts_;  // by partition: chunks this rank has inserted
     std::vector<bool> finished_;         // by partition: by this rank
     std::size_t unfinished_;
-    std::uint64_t own_sequence_{0};
     // A wait that takes long. One that is cut into slices is one wait.
     struct Stall {
         explicit Stall(std::chrono::steady_clock::time_point now)
@@ -323,16 +323,16 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     bool no_grants_{false};         // the communicator closes
     bool blocked_{false};           // a piece waits for a write in flight
     bool active_{false};            // something is in flight: tick() must look even if nobody said so
-    Rank speaker_{0};               // whose bytes are being handled
-    // Gathering: until then peers hear only of what there is much of. Set when they hear of something.
-    std::optional<ProgressThread::Clock::time_point> hold_until_;
+    Rank current_peer_{0};          // whose bytes are being handled
+    // Coalescing: until then peers hear only of what there is much of. Set when they hear of something.
+    std::optional<ProgressThread::Clock::time_point> flush_deadline_;
     std::optional<RankFailure> failure_;
     std::optional<Final> abandoned_;  // what the last messages say; the operation has failed
     std::exception_ptr error_;        // why, if it was an exception here
 
     // Touched by the progress thread only: what the last look said.
     std::optional<ProgressThread::Clock::time_point> look_again_;
-    bool resting_{false};
+    bool relaxed_{false};
 
     std::atomic<bool> dirty_{true};  // tick() has something to look at
     std::atomic<bool> released_{false};

@@ -1,7 +1,7 @@
-// For backends: which ranks have closed their communicator in good order, and whether this one still waits for them.
+// For backends: which ranks have closed their communicator gracefully, and whether this one still waits for them.
 //
-// The news that a rank has left travels beside its messages and may overtake them: what it has sent can still arrive
-// for a while. After that, whoever waits for it waits in vain.
+// The news that a rank has closed travels beside its messages and may overtake them: what it has sent can still arrive
+// for a while. After that, a wait for it is in vain.
 #pragma once
 
 #include <atomic>
@@ -18,12 +18,12 @@
 namespace rapidsmpf::detail {
 
 // After a rank has left in good order: how long its last messages may be on their way.
-inline constexpr std::chrono::milliseconds departure_grace{2000};
+inline constexpr std::chrono::milliseconds close_grace{2000};
 
 // Thread-safe.
-class Departures {
+class ClosedPeers {
   public:
-    explicit Departures(Rank nranks) : left_(static_cast<std::size_t>(nranks)) {}
+    explicit ClosedPeers(Rank nranks) : left_(static_cast<std::size_t>(nranks)) {}
 
     // A rank has left.
     void note(Rank rank) {
@@ -36,7 +36,7 @@ class Departures {
     // Something is to be received from a rank that has left: it may be here already; if not, it will not come.
     void expect_from(Rank rank) {
         std::lock_guard const lock{mutex_};
-        until_.try_emplace(rank, Clock::now() + departure_grace);
+        until_.try_emplace(rank, Clock::now() + close_grace);
         watched_.store(true, std::memory_order_release);
     }
     // To be called again and again; costs next to nothing when nobody has left. The failure of a rank that left, for

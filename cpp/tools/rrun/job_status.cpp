@@ -1,4 +1,4 @@
-#include "verdict.hpp"
+#include "job_status.hpp"
 
 #include <utility>
 
@@ -8,7 +8,7 @@ namespace rapidsmpf::rrun {
 
 using bootstrap::Failure;
 
-void Verdict::rank_ended(bootstrap::RankEnded const& end, OthersAlive others) {
+void JobStatus::rank_ended(bootstrap::RankEnded const& end, OthersAlive others) {
     auto const failure_for = [&](std::string reason) {
         return Failure{end.rank, end.host, end.pid, std::move(reason)};
     };
@@ -41,7 +41,7 @@ void Verdict::rank_ended(bootstrap::RankEnded const& end, OthersAlive others) {
     console_.say(text);
 }
 
-void Verdict::host_failed(
+void JobStatus::host_failed(
     std::int32_t first_rank, std::string const& host, std::string const& reason, std::int32_t exit_code) {
     server_.process();
     server_.fail(Failure{first_rank, host, 0, "host " + host + ": " + reason});
@@ -54,7 +54,7 @@ void Verdict::host_failed(
     console_.say("host " + host + ": " + reason + "; ending the job");
 }
 
-void Verdict::give_up(std::int32_t exit_code) {
+void JobStatus::give_up(std::int32_t exit_code) {
     if (!failed_) {
         failed_ = true;
         exit_code_ = exit_code;

@@ -10,14 +10,14 @@
 
 namespace rapidsmpf::rrun {
 
-class Guardian {
+class Reaper {
   public:
     // Forks it. Throws SystemError.
-    Guardian();
+    Reaper();
     // Lets it go without harm to anyone, and reaps it.
-    ~Guardian();
-    Guardian(Guardian const&) = delete;
-    Guardian& operator=(Guardian const&) = delete;
+    ~Reaper();
+    Reaper(Reaper const&) = delete;
+    Reaper& operator=(Reaper const&) = delete;
 
     // A new process writes its group (a pid_t) here before it runs anything, and its group ends with rrun from then on.
     // If rrun wrote it, it could be killed before that, when the program has started others already.

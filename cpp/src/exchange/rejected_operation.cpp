@@ -1,12 +1,13 @@
-#include "exchange/refusal.hpp"
+#include "exchange/rejected_operation.hpp"
 
 #include <algorithm>
 
-#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 namespace rapidsmpf::exchange {
 
-Refusal::Refusal(Communicator& comm, Hub& hub, OpId op, AbandonedRange const& range)
+RejectedOperation::RejectedOperation(
+    Communicator& comm, OperationDispatcher& dispatcher, OpId op, AbandonedRange const& range)
     : done_(static_cast<std::size_t>(comm.nranks()), false) {
     done(comm.rank());
     Final last;
@@ -14,21 +15,21 @@ Refusal::Refusal(Communicator& comm, Hub& hub, OpId op, AbandonedRange const& ra
     last.origin = range.origin;
     last.reason = range.reason;
     for (Rank peer = 0; peer < comm.nranks(); ++peer) {
-        if (peer != comm.rank() && !comm.has_left(peer)) {
+        if (peer != comm.rank() && !comm.has_closed(peer)) {
             MessageWriter writer{op};
             writer.final(last);
-            hub.send(peer, std::move(writer).take());
+            dispatcher.send(peer, std::move(writer).take());
         }
     }
 }
 
-void Refusal::receive(Rank source, std::span<std::uint8_t const> bytes) {
+void RejectedOperation::receive(Rank source, std::span<std::uint8_t const> bytes) {
     if (read_message(bytes).final) {
         done(source);
     }
 }
 
-bool Refusal::is_closed() const {
+bool RejectedOperation::is_closed() const {
     return std::all_of(done_.begin(), done_.end(), [](bool is_done) { return is_done; });
 }
 

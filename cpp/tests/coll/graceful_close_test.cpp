@@ -18,9 +18,9 @@ std::vector<std::shared_ptr<Communicator>> make_ranks(Rank nranks, std::uint64_t
     return LoopbackCluster{nranks, faults}.communicators();
 }
 
-class Departure : public testing::TestWithParam<Rank> {};
+class GracefulClose : public testing::TestWithParam<Rank> {};
 
-TEST_P(Departure, WhoStillNeedsTheRankRaises) {
+TEST_P(GracefulClose, WhoStillNeedsTheRankRaises) {
     Rank const nranks = GetParam();
     constexpr std::array steps{&shuffle_step, &gather_step,    &reduce_step,
                                &sparse_step,  &broadcast_step, &barrier_step};
@@ -54,7 +54,7 @@ TEST_P(Departure, WhoStillNeedsTheRankRaises) {
     }
 }
 
-// A rank that never began a collective says no farewell: the others hear of it from the communicator.
+// A rank that never began a collective says no goodbye: the others hear of it from the communicator.
 TEST(DepartureWithoutFarewell, WhoWaitsRaises) {
     auto const endings = run_owning_ranks(make_ranks(2, 0), [&](std::shared_ptr<Communicator>& comm) {
         if (comm->rank() == 0) {
@@ -67,7 +67,7 @@ TEST(DepartureWithoutFarewell, WhoWaitsRaises) {
 }
 
 // Each rank leaves as soon as it has its own last result: the others' may still be on their way.
-TEST_P(Departure, ResultsOutliveTheRanksThatSentThem) {
+TEST_P(GracefulClose, ResultsOutliveTheRanksThatSentThem) {
     for (std::uint64_t seed = 0; seed < schedules(36); ++seed) {
         auto const endings =
             run_owning_ranks(make_ranks(GetParam(), seed), [&](std::shared_ptr<Communicator>& comm) {
@@ -80,7 +80,7 @@ TEST_P(Departure, ResultsOutliveTheRanksThatSentThem) {
 }
 
 // A rank may give its chunks and go, without taking any: what the others have for it is dropped.
-TEST_P(Departure, ARankMayOnlyGive) {
+TEST_P(GracefulClose, ARankMayOnlyGive) {
     Rank const nranks = GetParam();
     auto const n = static_cast<PartitionId>(nranks);
     for (std::uint64_t seed = 0; seed < schedules(24); ++seed) {
@@ -108,7 +108,7 @@ TEST_P(Departure, ARankMayOnlyGive) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Departure, testing::Values(2, 3, 5));
+INSTANTIATE_TEST_SUITE_P(Ranks, GracefulClose, testing::Values(2, 3, 5));
 
 // The memory of chunks that nobody wants any more comes back, and that of the chunks that were kept for both.
 TEST(DepartureMemory, DroppedChunksAreFreed) {

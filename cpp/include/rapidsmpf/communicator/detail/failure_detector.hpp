@@ -17,7 +17,7 @@ namespace rapidsmpf::detail {
 // When a process dies, a transfer of its memory breaks off a moment before the liveness channel says who died of
 // what. So a transfer that broke is only a suspicion, which becomes the failure if nothing better is known in
 // time.
-class Trouble {
+class FailureDetector {
   public:
     struct Suspicion {
         Suspicion(Rank peer_, std::string what_, std::chrono::steady_clock::time_point since_)

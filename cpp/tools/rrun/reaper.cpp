@@ -1,4 +1,4 @@
-#include "guardian.hpp"
+#include "reaper.hpp"
 
 #include <array>
 #include <cerrno>
@@ -19,7 +19,7 @@ namespace {
 constexpr pid_t all_is_well = 0;
 
 [[noreturn]] void keep_watch(int pipe) {
-    ::prctl(PR_SET_NAME, "rrun-guardian", 0, 0, 0);
+    ::prctl(PR_SET_NAME, "rrun-reaper", 0, 0, 0);
     // A terminal's signals are not for it, and nothing but SIGKILL may end it.
     ::setsid();
     sigset_t all;
@@ -48,7 +48,7 @@ constexpr pid_t all_is_well = 0;
 
 }  // namespace
 
-Guardian::Guardian() {
+Reaper::Reaper() {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
         throw SystemError{"cannot make a pipe", errno};
@@ -57,7 +57,7 @@ Guardian::Guardian() {
     pipe_ = FileDescriptor{ends[1]};
     pid_ = ::fork();
     if (pid_ < 0) {
-        throw SystemError{"cannot start the guardian process", errno};
+        throw SystemError{"cannot start the reaper process", errno};
     }
     if (pid_ == 0) {
         pipe_.reset();
@@ -65,8 +65,8 @@ Guardian::Guardian() {
     }
 }
 
-Guardian::~Guardian() {
-    // If someone killed the guardian, there is nobody to tell.
+Reaper::~Reaper() {
+    // If someone killed the reaper, there is nobody to tell.
     [[maybe_unused]] auto const written = ::write(pipe_.get(), &all_is_well, sizeof(all_is_well));
     pipe_.reset();
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {

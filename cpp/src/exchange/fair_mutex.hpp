@@ -1,10 +1,10 @@
-// A mutex between one thread that takes it again and again, and others that want it now and then.
+// A mutex between one busy thread, which locks it again and again, and others, which lock it now and then.
 //
-// Whoever unlocks a std::mutex and locks it again mostly gets it before one that sleeps on it has woken up: a user who inserts
-// chunks while the progress thread is busy waited for ten of its rounds and not for one. So that thread says before each
-// round that others may go first.
+// A thread that unlocks a std::mutex and locks it again mostly gets it before a thread that sleeps on it has woken up: a user
+// who inserted chunks while the progress thread was busy waited for ten of its rounds instead of one. So the busy thread
+// yields to waiting threads before each round.
 //
-// Threading: take() from any thread; let_others_in() from the busy one, without the mutex.
+// Threading: lock_fairly() from any thread; lock() and yield_to_waiters() from the busy one, the latter without the mutex.
 #pragma once
 
 #include <atomic>
@@ -14,11 +14,14 @@
 
 namespace rapidsmpf::exchange {
 
-class Turns {
+class FairMutex {
   public:
-    // For the others.
-    [[nodiscard]] std::unique_lock<std::mutex> take(std::mutex& mutex) {
-        std::unique_lock lock{mutex, std::try_to_lock};
+    using Lock = std::unique_lock<std::mutex>;
+
+    [[nodiscard]] Lock lock() { return Lock{mutex_}; }
+    // For the other threads.
+    [[nodiscard]] Lock lock_fairly() {
+        Lock lock{mutex_, std::try_to_lock};
         if (!lock) {
             waiting_.fetch_add(1, std::memory_order_relaxed);
             // A round is short, and waking up is not.
@@ -35,8 +38,8 @@ class Turns {
         return lock;
     }
 
-    // Waits a moment if there are others.
-    void let_others_in() const {
+    // Waits a moment if other threads wait for the mutex.
+    void yield_to_waiters() const {
         if (waiting_.load(std::memory_order_relaxed) == 0) {
             return;
         }
@@ -51,6 +54,7 @@ class Turns {
     static constexpr std::chrono::microseconds short_wait{100};
     static constexpr std::chrono::microseconds long_enough{50};
 
+    std::mutex mutex_;
     std::atomic<int> waiting_{0};
 };
 

@@ -1,4 +1,4 @@
-#include "exchange/links.hpp"
+#include "exchange/transport_selector.hpp"
 
 #include <utility>
 
@@ -10,7 +10,7 @@
 
 namespace rapidsmpf::exchange {
 
-Links::Links(Communicator& comm)
+TransportSelector::TransportSelector(Communicator& comm)
     : comm_{comm}, messages_{comm}, peers_(static_cast<std::size_t>(comm.nranks())) {
     if (config::get_text(comm.options(), "peer_memory") != "auto" || comm.nranks() == 1) {
         return;
@@ -26,7 +26,7 @@ Links::Links(Communicator& comm)
     }
 }
 
-std::optional<Offer> Links::take_offer(Rank to) {
+std::optional<Offer> TransportSelector::take_offer(Rank to) {
     auto& entry = peer(to);
     // A peer that has begun with something else does not use it.
     bool const useless = entry.stage == Stage::decided && entry.kind == TransportKind::messages;
@@ -36,26 +36,26 @@ std::optional<Offer> Links::take_offer(Rank to) {
     return Offer{peer_memory_->kind(), peer_memory_->offer()};
 }
 
-std::vector<device::ExportedRegion> Links::take_regions(Rank to) {
+std::vector<device::ExportedRegion> TransportSelector::take_regions(Rank to) {
     auto const& entry = peer(to);
     bool const uses = entry.stage == Stage::decided && entry.kind != TransportKind::messages;
     return uses ? peer_memory_->take_regions(to) : std::vector<device::ExportedRegion>{};
 }
 
-void Links::on_region(Rank source, device::ExportedRegion const& region) {
+void TransportSelector::on_region(Rank source, device::ExportedRegion const& region) {
     RAPIDSMPF_EXPECTS(
         peer_memory_ && peer(source).stage != Stage::silent,
         "it told of a region of memory it has not offered", FormatError);
     peer_memory_->add_region(source, region);
 }
 
-void Links::on_other(Rank source) {
+void TransportSelector::on_other(Rank source) {
     if (peer(source).stage == Stage::silent) {
         decide(source, TransportKind::messages, "");
     }
 }
 
-std::optional<Answer> Links::on_offer(Rank source, Offer const& offer) {
+std::optional<Answer> TransportSelector::on_offer(Rank source, Offer const& offer) {
     auto& entry = peer(source);
     RAPIDSMPF_EXPECTS(entry.stage == Stage::silent, "it offered its memory too late", FormatError);
     if (!peer_memory_ || offer.kind != peer_memory_->kind()) {
@@ -72,7 +72,7 @@ std::optional<Answer> Links::on_offer(Rank source, Offer const& offer) {
     return Answer{TransportKind::messages, why_not};
 }
 
-void Links::on_answer(Rank source, Answer const& answer) {
+void TransportSelector::on_answer(Rank source, Answer const& answer) {
     auto& entry = peer(source);
     RAPIDSMPF_EXPECTS(
         peer_memory_ && entry.offered && entry.stage == Stage::answering, "it answered what nobody asked",
@@ -84,7 +84,7 @@ void Links::on_answer(Rank source, Answer const& answer) {
     }
 }
 
-void Links::decide(Rank rank, TransportKind kind, std::string const& why_not) {
+void TransportSelector::decide(Rank rank, TransportKind kind, std::string const& why_not) {
     auto& entry = peer(rank);
     entry.stage = Stage::decided;
     entry.kind = kind;
@@ -96,13 +96,13 @@ void Links::decide(Rank rank, TransportKind kind, std::string const& why_not) {
         + (kind == TransportKind::messages ? "as messages" : "through peer memory"));
 }
 
-void Links::explain(std::string const& why_not) {
+void TransportSelector::explain(std::string const& why_not) {
     if (!std::exchange(explained_, true)) {
         comm_.logger().info("payloads travel as messages, not through peer memory: " + why_not);
     }
 }
 
-Transport* Links::incoming(Rank from) noexcept {
+Transport* TransportSelector::incoming(Rank from) noexcept {
     auto const& entry = peers_[static_cast<std::size_t>(from)];
     if (entry.stage != Stage::decided) {
         return nullptr;
@@ -110,15 +110,16 @@ Transport* Links::incoming(Rank from) noexcept {
     return entry.kind == TransportKind::messages ? static_cast<Transport*>(&messages_) : peer_memory_.get();
 }
 
-Transport& Links::outgoing(std::span<Place const> places) {
-    if (places.empty()) {
+Transport& TransportSelector::outgoing(std::span<RemoteAddress const> addresses) {
+    if (addresses.empty()) {
         return messages_;
     }
-    RAPIDSMPF_EXPECTS(peer_memory_ != nullptr, "it gave places to a rank that does not write", FormatError);
+    RAPIDSMPF_EXPECTS(
+        peer_memory_ != nullptr, "it gave addresses to a rank that does not write", FormatError);
     return *peer_memory_;
 }
 
-void Links::close() noexcept {
+void TransportSelector::close() noexcept {
     if (peer_memory_) {
         peer_memory_->close();
     }

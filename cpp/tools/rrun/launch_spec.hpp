@@ -12,7 +12,7 @@
 
 namespace rapidsmpf::rrun {
 
-struct Orders {
+struct LaunchSpec {
     std::string address;  // of the coordinator
     std::string token;
     std::int32_t node_rank{0};
@@ -25,7 +25,7 @@ struct Orders {
 
     [[nodiscard]] bootstrap::Bytes encode() const;
     // Reads them from a descriptor, up to their end and no further. Throws std::runtime_error or FormatError.
-    [[nodiscard]] static Orders read_from(int fd);
+    [[nodiscard]] static LaunchSpec read_from(int fd);
 };
 
 // The variables of this process that ranks on other hosts get too: those of the programs' search paths and of the

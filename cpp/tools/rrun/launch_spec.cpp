@@ -1,4 +1,4 @@
-#include "orders.hpp"
+#include "launch_spec.hpp"
 
 #include <algorithm>
 #include <array>
@@ -18,7 +18,7 @@ namespace rapidsmpf::rrun {
 namespace {
 
 constexpr std::size_t longest_text = std::size_t{1} << 20;
-constexpr std::size_t largest_orders = std::size_t{64} << 20;
+constexpr std::size_t largest_spec = std::size_t{64} << 20;
 constexpr std::uint32_t magic = 0x4452'5252;  // "RRRD"
 
 void write_texts(ByteWriter& writer, std::vector<std::string> const& texts) {
@@ -59,7 +59,7 @@ bootstrap::Bytes read_exactly(int fd, std::size_t size) {
 
 }  // namespace
 
-bootstrap::Bytes Orders::encode() const {
+bootstrap::Bytes LaunchSpec::encode() const {
     ByteWriter body;
     write_texts(body, {address, token, directory});
     body.integer(node_rank).integer(nnodes).integer(seats.first).integer(seats.count).integer(seats.on_host);
@@ -70,32 +70,32 @@ bootstrap::Bytes Orders::encode() const {
     return ByteWriter{}.integer(magic).blob(bytes).take();
 }
 
-Orders Orders::read_from(int fd) {
+LaunchSpec LaunchSpec::read_from(int fd) {
     auto const head = read_exactly(fd, 2 * sizeof(std::uint32_t));
     ByteReader header{head};
     auto const found = header.integer<std::uint32_t>();
     auto const size = header.integer<std::uint32_t>();
     RAPIDSMPF_EXPECTS(
-        found == magic && size <= largest_orders,
-        "what came on standard input are no orders of an rrun of this version", FormatError);
+        found == magic && size <= largest_spec,
+        "what came on standard input is no launch specification of an rrun of this version", FormatError);
     auto const body = read_exactly(fd, size);
     ByteReader reader{body};
-    Orders orders;
+    LaunchSpec spec;
     auto const texts = read_texts(reader);
-    RAPIDSMPF_EXPECTS(texts.size() == 3, "the orders have not three texts", FormatError);
-    orders.address = texts[0];
-    orders.token = texts[1];
-    orders.directory = texts[2];
-    orders.node_rank = reader.integer<std::int32_t>();
-    orders.nnodes = reader.integer<std::int32_t>();
-    orders.seats.first = reader.integer<std::int32_t>();
-    orders.seats.count = reader.integer<std::int32_t>();
-    orders.seats.on_host = reader.integer<std::int32_t>();
-    orders.environment = read_texts(reader);
-    orders.variables = read_texts(reader);
-    orders.arguments = read_texts(reader);
+    RAPIDSMPF_EXPECTS(texts.size() == 3, "the launch specification has not three texts", FormatError);
+    spec.address = texts[0];
+    spec.token = texts[1];
+    spec.directory = texts[2];
+    spec.node_rank = reader.integer<std::int32_t>();
+    spec.nnodes = reader.integer<std::int32_t>();
+    spec.seats.first = reader.integer<std::int32_t>();
+    spec.seats.count = reader.integer<std::int32_t>();
+    spec.seats.on_host = reader.integer<std::int32_t>();
+    spec.environment = read_texts(reader);
+    spec.variables = read_texts(reader);
+    spec.arguments = read_texts(reader);
     reader.end();
-    return orders;
+    return spec;
 }
 
 std::vector<std::string> environment_for_other_hosts() {

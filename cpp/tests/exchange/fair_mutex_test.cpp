@@ -1,5 +1,5 @@
-// A busy thread and others take turns: each has the mutex by itself, and nobody waits for ever.
-#include "exchange/turns.hpp"
+// A busy thread and others share a mutex: one has it at a time, and none waits for ever.
+#include "exchange/fair_mutex.hpp"
 
 #include <thread>
 #include <vector>
@@ -9,29 +9,28 @@
 namespace rapidsmpf::exchange {
 namespace {
 
-TEST(Turns, OneAtATime) {
+TEST(FairMutex, OneAtATime) {
     constexpr int others = 3;
     constexpr int times = 200;
-    Turns turns;
-    std::mutex mutex;
+    FairMutex mutex;
     int count = 0;     // guarded by mutex
     int finished = 0;  // guarded by mutex
     std::vector<std::thread> threads;
     for (int i = 0; i < others; ++i) {
         threads.emplace_back([&] {
             for (int k = 0; k < times; ++k) {
-                auto const lock = turns.take(mutex);
+                auto const lock = mutex.lock_fairly();
                 EXPECT_TRUE(lock.owns_lock());
                 ++count;
             }
-            auto const lock = turns.take(mutex);
+            auto const lock = mutex.lock_fairly();
             ++finished;
         });
     }
-    // The busy one never stops before all others have had all their turns.
+    // The busy one never stops before all others have finished.
     for (bool done = false; !done;) {
-        turns.let_others_in();
-        std::lock_guard const lock{mutex};
+        mutex.yield_to_waiters();
+        auto const lock = mutex.lock();
         done = finished == others;
     }
     for (auto& thread : threads) {
@@ -40,11 +39,10 @@ TEST(Turns, OneAtATime) {
     EXPECT_EQ(count, others * times);
 }
 
-TEST(Turns, NobodyIsWaitedForWhenNobodyWaits) {
-    Turns turns;
-    std::mutex mutex;
-    auto const lock = turns.take(mutex);
-    turns.let_others_in();  // returns, though somebody has the mutex
+TEST(FairMutex, NobodyIsWaitedForWhenNobodyWaits) {
+    FairMutex mutex;
+    auto const lock = mutex.lock_fairly();
+    mutex.yield_to_waiters();  // returns, though somebody has the mutex
     EXPECT_TRUE(lock.owns_lock());
 }
 

@@ -1,4 +1,4 @@
-#include "meeting_place.hpp"
+#include "rendezvous_file.hpp"
 
 #include <cerrno>
 #include <exception>
@@ -21,7 +21,7 @@ constexpr char const* file_name = "coordinator";
 
 }  // namespace
 
-MeetingPlace::MeetingPlace(std::filesystem::path folder, Meeting const& meeting, Cleanup cleanup)
+RendezvousFile::RendezvousFile(std::filesystem::path folder, Rendezvous const& rendezvous, Cleanup cleanup)
     : file_{std::move(folder) / file_name}, cleanup_{cleanup} {
     auto const parent = file_.parent_path();
     if (::mkdir(parent.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
@@ -31,7 +31,7 @@ MeetingPlace::MeetingPlace(std::filesystem::path folder, Meeting const& meeting,
     auto const unfinished = file_.string() + "." + std::to_string(::getpid());
     FileDescriptor const out{
         ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR)};
-    auto const text = meeting.address.str() + "\n" + meeting.token.hex() + "\n";
+    auto const text = rendezvous.address.str() + "\n" + rendezvous.token.hex() + "\n";
     if (!out.is_open() || ::write(out.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())
         || ::rename(unfinished.c_str(), file_.c_str()) != 0) {
         int const error = errno;
@@ -40,14 +40,14 @@ MeetingPlace::MeetingPlace(std::filesystem::path folder, Meeting const& meeting,
     }
 }
 
-MeetingPlace::~MeetingPlace() {
+RendezvousFile::~RendezvousFile() {
     if (cleanup_ == Cleanup::yes) {
         ::unlink(file_.c_str());
         ::rmdir(file_.parent_path().c_str());  // only when nothing else is in it
     }
 }
 
-std::optional<Meeting> read_meeting(std::filesystem::path const& folder) {
+std::optional<Rendezvous> read_rendezvous(std::filesystem::path const& folder) {
     std::ifstream file{folder / file_name};
     std::string address;
     std::string token;
@@ -55,7 +55,7 @@ std::optional<Meeting> read_meeting(std::filesystem::path const& folder) {
         return std::nullopt;
     }
     try {
-        return Meeting{bootstrap::SocketAddress::parse(address), Token::from_hex(token)};
+        return Rendezvous{bootstrap::SocketAddress::parse(address), Token::from_hex(token)};
     } catch (std::exception const&) {
         return std::nullopt;
     }

@@ -1,20 +1,20 @@
 // The switchboard of a communicator: takes in the control messages of all its operations, hands each to the
 // operation that it belongs to, and drives the operations from the progress thread.
 //
-// A message may come before its operation exists here: it waits in the hub. An operation stays here after its
+// A message may come before its operation exists here: it waits in the dispatcher. An operation stays here after its
 // handle is gone, until both ends of every pair have sent their last message; what a peer sends after its
 // last message belongs to the next operation with the same id, and waits for that one to begin.
 //
-// The hub of a communicator that closes in good order says farewell to every rank, behind all its other messages. So
+// The dispatcher of a communicator that closes in good order says goodbye to every rank, behind all its other messages. So
 // whoever has read that knows that nothing of that rank is on its way any more, and that operations that lack
-// something of it fail. (A rank that never had a hub says nothing: then the communicator's news that it has left
+// something of it fail. (A rank that never had a dispatcher says nothing: then the communicator's news that it has left
 // counts, some time after it came.)
 //
 // A rank can abandon a range of operation ids (those of a query that failed there), whether anyone has begun them
-// or not: the hub tells all others. Operations of the range that are not closed end everywhere with RankFailedError,
-// later ones cannot be opened, and for those that only others have begun a Refusal stands in. The communicator goes on.
+// or not: the dispatcher tells all others. Operations of the range that are not closed end everywhere with RankFailedError,
+// later ones cannot be opened, and for those that only others have begun a RejectedOperation stands in. The communicator goes on.
 //
-// Ownership: the communicator keeps the hub (Communicator::companion), the hub keeps the operations. A single
+// Ownership: the communicator keeps the dispatcher (Communicator::companion), the dispatcher keeps the operations. A single
 // tag carries the control messages of all operations, so an idle tick is one look at the transport.
 #pragma once
 
@@ -33,28 +33,28 @@
 #include <rapidsmpf/communicator/communicator.hpp>
 #include <rapidsmpf/core/progress_thread.hpp>
 
-#include "exchange/links.hpp"
 #include "exchange/receive_budget.hpp"
-#include "exchange/refusal.hpp"
+#include "exchange/rejected_operation.hpp"
+#include "exchange/transport_selector.hpp"
 #include "exchange/wire.hpp"
 
 namespace rapidsmpf::exchange {
 
 class Operation;
 
-class Hub {
+class OperationDispatcher {
   public:
     // Control messages travel under this operation id, so no operation may have it.
     static constexpr OpId control_op = Tag::max_op_id;
 
-    // The hub of a communicator, made by the first call.
-    [[nodiscard]] static std::shared_ptr<Hub> of(Communicator& comm);
+    // The dispatcher of a communicator, made by the first call.
+    [[nodiscard]] static std::shared_ptr<OperationDispatcher> of(Communicator& comm);
 
-    explicit Hub(Communicator& comm);
-    // Gives operations that are finished but not sent yet a bounded time, then drops them. Says farewell.
-    ~Hub();
-    Hub(Hub const&) = delete;
-    Hub& operator=(Hub const&) = delete;
+    explicit OperationDispatcher(Communicator& comm);
+    // Gives operations that are finished but not sent yet a bounded time, then drops them. Says goodbye.
+    ~OperationDispatcher();
+    OperationDispatcher(OperationDispatcher const&) = delete;
+    OperationDispatcher& operator=(OperationDispatcher const&) = delete;
 
     // Begins an operation, or queues it behind one with the same id that is still closing. Throws RankFailedError if
     // its id was abandoned.
@@ -64,7 +64,7 @@ class Hub {
     // The ids between these are about to be used again: what was abandoned of them is long over.
     void forget_abandoned(OpId first, OpId last);
     [[nodiscard]] ReceiveBudget& budget() noexcept { return budget_; }
-    [[nodiscard]] Links& links() noexcept { return links_; }
+    [[nodiscard]] TransportSelector& transports() noexcept { return transports_; }
     // Sends a control message; on the progress thread.
     void send(Rank destination, std::vector<std::uint8_t> message);
 
@@ -74,10 +74,10 @@ class Hub {
     // Operations that are not closed.
     [[nodiscard]] std::size_t open_operations() const;
     // Operations with one id, in the order of their beginnings; the first is the active one.
-    struct Line {
+    struct OperationQueue {
         std::deque<std::shared_ptr<Operation>> operations;
-        std::deque<Communicator::Arrived> early;  // for an operation behind the active one
-        std::optional<Refusal> refusal;           // in place of operations
+        std::deque<Communicator::Arrived> early;    // for an operation behind the active one
+        std::optional<RejectedOperation> rejected;  // in place of operations
     };
 
     [[nodiscard]] ProgressThread::Progress tick();
@@ -85,25 +85,25 @@ class Hub {
     bool route_arrived();
     void route(Communicator::Arrived arrived);
     bool take_abandoned();
-    // Ends what is in a line whose id was abandoned, or stands in for it.
-    void refuse(OpId op, Line& line, AbandonedRange const& range);
+    // Ends what is in a queue whose id was abandoned, or stands in for it.
+    void reject(OpId op, OperationQueue& queue, AbandonedRange const& range);
     [[nodiscard]] std::optional<AbandonedRange> abandoned_range_of(OpId op) const;
     [[nodiscard]] AbandonedRange const* find_abandoned_locked(OpId op) const;
     // Whether it was not known yet.
     bool remember_abandoned_locked(AbandonedRange const& range);
     // What ranks agree on beside all operations.
     void negotiate(Rank source, Message const& message);
-    // The active operation of a line takes in what has come early for it.
-    void feed(Line& line);
-    // Looks for ranks that have left without a farewell.
-    bool look_for_departures();
-    void on_left(Rank rank);
+    // The active operation of a queue takes in what has come early for it.
+    void feed(OperationQueue& queue);
+    // Looks for ranks that have left without a goodbye.
+    bool look_for_closed_peers();
+    void on_peer_closed(Rank rank);
     void wait_until_flushed(std::unique_lock<std::mutex>& lock);
-    void say_farewell() noexcept;
+    void say_goodbye() noexcept;
     // Returns whether anything was done; `quiet` is what to say if nothing was.
     [[nodiscard]] bool drive(ProgressThread::Progress& quiet);
     void on_failure(RankFailure const& failure);
-    [[nodiscard]] bool has_left_before(RankFailure const& failure) const;
+    [[nodiscard]] bool has_closed_before(RankFailure const& failure) const;
     // After a failure: ends all operations, when what is still to come has come. Returns whether it did something.
     [[nodiscard]] bool wind_up();
     void cut_off_all();
@@ -112,29 +112,29 @@ class Hub {
     Communicator& comm_;
     Tag control_tag_;
     ReceiveBudget budget_;
-    Links links_;
+    TransportSelector transports_;
     ProgressThread::FunctionId function_{0};
     Communicator::ListenerId listener_{0};
 
     // A rank, as far as it is about to leave or has left.
-    struct Departure {
+    struct ClosingPeer {
         std::optional<std::chrono::steady_clock::time_point> heard;  // from the communicator
-        bool gone{false};                                            // nothing of it is on its way
+        bool closed{false};                                          // nothing of it is on its way
     };
 
-    std::map<OpId, Line> lines_;         // touched by the progress thread only
-    std::vector<Departure> departures_;  // by rank; touched by the progress thread only
-    std::vector<Rank> gone_;             // in the order of their going: the first is to blame; likewise
+    std::map<OpId, OperationQueue> queues_;   // touched by the progress thread only
+    std::vector<ClosingPeer> closing_peers_;  // by rank; touched by the progress thread only
+    std::vector<Rank> closed_;                // in the order of their going: the first is to blame; likewise
     // After a failure; likewise.
     std::optional<std::chrono::steady_clock::time_point> wind_up_until_;
     bool wound_up_{false};
 
     mutable std::mutex mutex_;  // guards everything below
     std::condition_variable changed_;
-    std::vector<std::shared_ptr<Operation>> opened_;  // not in lines_ yet
+    std::vector<std::shared_ptr<Operation>> opened_;  // not in queues_ yet
     std::vector<std::shared_ptr<Operation>> all_;     // opened and not closed
     std::deque<AbandonedRange> abandoned_;            // the latest of them
-    std::vector<AbandonedRange> to_abandon_;          // of these, lines_ knows nothing yet
+    std::vector<AbandonedRange> to_abandon_;          // of these, queues_ knows nothing yet
     bool closing_{false};                             // the destructor waits for flushed_
     bool flushed_{false};                             // nothing inserted is still to be sent
     std::thread::id thread_;                          // that drives this

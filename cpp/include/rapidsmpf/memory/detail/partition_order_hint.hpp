@@ -1,8 +1,9 @@
-// In which order the parts of a table that is cut into n of them are to lie in memory, where who cuts it does not say.
+// In which order the parts of a partitioned table should lie in memory, by the number of parts.
 //
-// What goes to one rank moves as one piece if it lies side by side. Who cuts a table knows nothing of ranks, and a shuffle
-// knows nothing of tables; what both know is the memory that the parts are in and how many they are. So a shuffle leaves
-// word here. The order is advice: it changes where parts lie, not what they hold. Thread-safe.
+// What goes to one rank moves as one piece if it lies side by side. partition_and_pack knows nothing of ranks, and a Shuffler
+// knows nothing of tables; both know the BufferResource that the parts are in, and how many they are. So the Shuffler
+// registers its preferred order there, and partition_and_pack looks it up by the number of parts where its caller names no
+// order. It is a hint: it changes where parts lie, not what they hold. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 
 namespace rapidsmpf {
 
-class Placements {
+class PartitionOrderHint {
   public:
     // The numbers of the parts, each once.
     using Order = std::vector<std::uint32_t>;

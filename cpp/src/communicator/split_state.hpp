@@ -20,7 +20,7 @@ namespace rapidsmpf::detail {
 
 using ContextSet = std::bitset<std::size_t{Tag::max_context} + 1>;
 
-class SplitDesk {
+class SplitState {
   public:
     using Bytes = std::vector<std::uint8_t>;
     using Deadline = std::optional<std::chrono::steady_clock::time_point>;
@@ -54,7 +54,7 @@ class SplitDesk {
 
     mutable std::mutex contexts_mutex_;
     ContextSet taken_;
-    std::deque<ContextId> resting_;
+    std::deque<ContextId> quarantined_;
 };
 
 }  // namespace rapidsmpf::detail

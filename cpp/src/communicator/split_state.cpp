@@ -1,11 +1,11 @@
-#include "communicator/split_desk.hpp"
+#include "communicator/split_state.hpp"
 
 #include <algorithm>
 #include <exception>
 #include <string>
 #include <utility>
 
-#include <rapidsmpf/communicator/detail/departures.hpp>
+#include <rapidsmpf/communicator/detail/closed_peers.hpp>
 #include <rapidsmpf/core/detail/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 
@@ -26,7 +26,7 @@ Tag split_tag() {
 }  // namespace
 
 // One gather, shared by the thread that waits and the progress thread.
-struct SplitDesk::Round {
+struct SplitState::Round {
     Round(std::uint64_t number_, std::size_t nranks) : number{number_}, values(nranks) {}
 
     std::uint64_t const number;
@@ -44,7 +44,7 @@ struct SplitDesk::Round {
 };
 
 // On the progress thread. Returns whether something came.
-bool SplitDesk::take_in(Communicator& comm, Round& round) {
+bool SplitState::take_in(Communicator& comm, Round& round) {
     bool any = false;
     auto const accept = [&](Rank source, Bytes bytes) {
         ByteReader reader{bytes};
@@ -76,9 +76,9 @@ bool SplitDesk::take_in(Communicator& comm, Round& round) {
         }
         for (std::size_t i = 0; i < round.values.size(); ++i) {
             auto const rank = static_cast<Rank>(i);
-            if (!round.values[i] && rank != comm.rank() && comm.has_left(rank)) {
+            if (!round.values[i] && rank != comm.rank() && comm.has_closed(rank)) {
                 auto const now = Clock::now();
-                if (now >= round.absence_noticed.value_or(now) + departure_grace) {
+                if (now >= round.absence_noticed.value_or(now) + close_grace) {
                     throw RankFailedError{rank, "", 0, "it closed its communicator before a split of it"};
                 }
                 round.absence_noticed = round.absence_noticed.value_or(now);
@@ -93,7 +93,7 @@ bool SplitDesk::take_in(Communicator& comm, Round& round) {
     return any;
 }
 
-std::vector<SplitDesk::Bytes> SplitDesk::gather(
+std::vector<SplitState::Bytes> SplitState::gather(
     Communicator& comm, Bytes mine, Deadline deadline, std::stop_token const& stop) {
     Rank const me = comm.rank();
     auto const nranks = static_cast<std::size_t>(comm.nranks());
@@ -156,28 +156,28 @@ std::vector<SplitDesk::Bytes> SplitDesk::gather(
     return values;
 }
 
-ContextSet SplitDesk::taken() const {
+ContextSet SplitState::taken() const {
     std::lock_guard const lock{contexts_mutex_};
     return taken_;
 }
 
-bool SplitDesk::reserve(ContextId context) {
+bool SplitState::reserve(ContextId context) {
     std::lock_guard const lock{contexts_mutex_};
     bool const was_free = !taken_[context];
     taken_.set(context);
     return was_free;
 }
 
-void SplitDesk::release(ContextId context, Used used) {
+void SplitState::release(ContextId context, Used used) {
     std::lock_guard const lock{contexts_mutex_};
     if (used == Used::no) {
         taken_.reset(context);
         return;
     }
-    resting_.push_back(context);
-    if (resting_.size() > most_resting) {
-        taken_.reset(resting_.front());
-        resting_.pop_front();
+    quarantined_.push_back(context);
+    if (quarantined_.size() > most_resting) {
+        taken_.reset(quarantined_.front());
+        quarantined_.pop_front();
     }
 }
 

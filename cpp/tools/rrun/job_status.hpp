@@ -13,9 +13,9 @@ namespace rapidsmpf::rrun {
 
 enum class OthersAlive : bool { no = false, yes = true };
 
-class Verdict {
+class JobStatus {
   public:
-    Verdict(bootstrap::CoordinatorServer& server, Console& console) : server_{server}, console_{console} {}
+    JobStatus(bootstrap::CoordinatorServer& server, Console& console) : server_{server}, console_{console} {}
 
     // Tells the coordinator; the first bad end is reported to the user, with one line.
     void rank_ended(bootstrap::RankEnded const& end, OthersAlive others);

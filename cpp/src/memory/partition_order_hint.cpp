@@ -1,10 +1,10 @@
-#include <rapidsmpf/memory/detail/placements.hpp>
+#include <rapidsmpf/memory/detail/partition_order_hint.hpp>
 
 #include <utility>
 
 namespace rapidsmpf {
 
-std::shared_ptr<Placements::Order const> Placements::advise(Order order) {
+std::shared_ptr<PartitionOrderHint::Order const> PartitionOrderHint::advise(Order order) {
     auto advised = std::make_shared<Order const>(std::move(order));
     std::lock_guard const lock{mutex_};
     std::erase_if(orders_, [](auto const& entry) { return entry.second.expired(); });
@@ -12,7 +12,7 @@ std::shared_ptr<Placements::Order const> Placements::advise(Order order) {
     return advised;
 }
 
-std::shared_ptr<Placements::Order const> Placements::find(std::size_t parts) const {
+std::shared_ptr<PartitionOrderHint::Order const> PartitionOrderHint::find(std::size_t parts) const {
     std::lock_guard const lock{mutex_};
     auto const found = orders_.find(parts);
     return found == orders_.end() ? nullptr : found->second.lock();

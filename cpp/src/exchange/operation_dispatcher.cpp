@@ -1,10 +1,10 @@
-#include <rapidsmpf/exchange/detail/hub.hpp>
+#include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
-#include <rapidsmpf/communicator/detail/departures.hpp>
+#include <rapidsmpf/communicator/detail/closed_peers.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/exchange/detail/operation.hpp>
 
@@ -14,7 +14,7 @@ namespace rapidsmpf::exchange {
 
 namespace {
 // How long a communicator that is destroyed waits for operations whose data is not sent yet.
-constexpr std::chrono::seconds longest_farewell{3};
+constexpr std::chrono::seconds longest_goodbye{3};
 // Ranges that were abandoned are remembered, so that ranks that come late learn of it. They come within a few
 // queries: the first collective of each joins all ranks.
 constexpr std::size_t most_abandoned = 64;
@@ -22,20 +22,21 @@ constexpr std::size_t most_abandoned = 64;
 constexpr std::chrono::milliseconds longest_wind_up{500};
 }  // namespace
 
-std::shared_ptr<Hub> Hub::of(Communicator& comm) {
-    return std::static_pointer_cast<Hub>(comm.companion([&] { return std::make_shared<Hub>(comm); }));
+std::shared_ptr<OperationDispatcher> OperationDispatcher::of(Communicator& comm) {
+    return std::static_pointer_cast<OperationDispatcher>(
+        comm.companion([&] { return std::make_shared<OperationDispatcher>(comm); }));
 }
 
-Hub::Hub(Communicator& comm)
+OperationDispatcher::OperationDispatcher(Communicator& comm)
     : comm_{comm},
       control_tag_{control_op, 0},
-      links_{comm},
-      departures_(static_cast<std::size_t>(comm.nranks())) {
+      transports_{comm},
+      closing_peers_(static_cast<std::size_t>(comm.nranks())) {
     listener_ = comm_.add_failure_listener([this](RankFailure const& failure) { on_failure(failure); });
     function_ = comm_.progress_thread()->add_function([this] { return tick(); });
 }
 
-Hub::~Hub() {
+OperationDispatcher::~OperationDispatcher() {
     auto const& progress = *comm_.progress_thread();
     {
         std::unique_lock lock{mutex_};
@@ -44,15 +45,15 @@ Hub::~Hub() {
         }
     }
     comm_.progress_thread()->remove_function(function_);
-    links_.close();
-    say_farewell();
+    transports_.close();
+    say_goodbye();
     comm_.remove_failure_listener(listener_);
     for (auto const& operation : all_) {
         operation->detach(RankFailure{comm_.rank(), "", 0, "its communicator was destroyed"});
     }
 }
 
-void Hub::wait_until_flushed(std::unique_lock<std::mutex>& lock) {
+void OperationDispatcher::wait_until_flushed(std::unique_lock<std::mutex>& lock) {
     closing_ = true;
     auto const operations = all_;
     lock.unlock();
@@ -64,7 +65,7 @@ void Hub::wait_until_flushed(std::unique_lock<std::mutex>& lock) {
         lock.unlock();
         comm_.progress_thread()->wake();
         lock.lock();
-        return changed_.wait_for(lock, longest_farewell, [&] { return flushed_; });
+        return changed_.wait_for(lock, longest_goodbye, [&] { return flushed_; });
     };
     if (flushed()) {
         return;
@@ -81,23 +82,23 @@ void Hub::wait_until_flushed(std::unique_lock<std::mutex>& lock) {
     (void)flushed();  // a tick: that is what it takes to say so
 }
 
-void Hub::say_farewell() noexcept {
+void OperationDispatcher::say_goodbye() noexcept {
     if (failed_) {
         return;
     }
     for (Rank peer = 0; peer < comm_.nranks(); ++peer) {
-        if (peer == comm_.rank() || comm_.has_left(peer)) {
+        if (peer == comm_.rank() || comm_.has_closed(peer)) {
             continue;
         }
         try {
             (void)comm_.send(MessageWriter{control_op}.take(), peer, control_tag_);
         } catch (std::exception const& error) {
-            comm_.logger().debug(std::string{"no farewell: "} + error.what());
+            comm_.logger().debug(std::string{"no goodbye: "} + error.what());
         }
     }
 }
 
-void Hub::open(std::shared_ptr<Operation> operation) {
+void OperationDispatcher::open(std::shared_ptr<Operation> operation) {
     {
         std::lock_guard lock{mutex_};
         if (auto const* const range = find_abandoned_locked(operation->op())) {
@@ -113,7 +114,7 @@ void Hub::open(std::shared_ptr<Operation> operation) {
     comm_.progress_thread()->wake();
 }
 
-void Hub::abandon(AbandonedRange const& range) {
+void OperationDispatcher::abandon(AbandonedRange const& range) {
     std::vector<std::shared_ptr<Operation>> operations;
     {
         std::lock_guard lock{mutex_};
@@ -128,7 +129,7 @@ void Hub::abandon(AbandonedRange const& range) {
         }
     }
     for (Rank peer = 0; peer < comm_.nranks(); ++peer) {
-        if (peer != comm_.rank() && !comm_.has_left(peer)) {
+        if (peer != comm_.rank() && !comm_.has_closed(peer)) {
             MessageWriter writer{control_op};
             writer.abandon(range);
             (void)comm_.send(std::move(writer).take(), peer, control_tag_);
@@ -137,25 +138,25 @@ void Hub::abandon(AbandonedRange const& range) {
     comm_.progress_thread()->wake();
 }
 
-void Hub::forget_abandoned(OpId first, OpId last) {
+void OperationDispatcher::forget_abandoned(OpId first, OpId last) {
     std::lock_guard const lock{mutex_};
     std::erase_if(
         abandoned_, [&](AbandonedRange const& range) { return first <= range.first && range.last <= last; });
 }
 
-AbandonedRange const* Hub::find_abandoned_locked(OpId op) const {
+AbandonedRange const* OperationDispatcher::find_abandoned_locked(OpId op) const {
     auto const found = std::find_if(
         abandoned_.begin(), abandoned_.end(), [&](auto const& range) { return range.contains(op); });
     return found == abandoned_.end() ? nullptr : &*found;
 }
 
-std::optional<AbandonedRange> Hub::abandoned_range_of(OpId op) const {
+std::optional<AbandonedRange> OperationDispatcher::abandoned_range_of(OpId op) const {
     std::lock_guard lock{mutex_};
     auto const* const range = find_abandoned_locked(op);
     return range == nullptr ? std::nullopt : std::optional{*range};
 }
 
-bool Hub::remember_abandoned_locked(AbandonedRange const& range) {
+bool OperationDispatcher::remember_abandoned_locked(AbandonedRange const& range) {
     bool const known = std::any_of(abandoned_.begin(), abandoned_.end(), [&](auto const& other) {
         return other.contains(range.first) && other.contains(range.last);
     });
@@ -170,30 +171,30 @@ bool Hub::remember_abandoned_locked(AbandonedRange const& range) {
     return true;
 }
 
-std::size_t Hub::open_operations() const {
+std::size_t OperationDispatcher::open_operations() const {
     std::lock_guard lock{mutex_};
     return all_.size();
 }
 
-void Hub::on_failure(RankFailure const& failure) {
+void OperationDispatcher::on_failure(RankFailure const& failure) {
     {
         std::lock_guard lock{mutex_};
         failed_ = true;
         flushed_ = true;
         changed_.notify_all();
     }
-    if (!has_left_before(failure) || !comm_.progress_thread()->is_running()) {
+    if (!has_closed_before(failure) || !comm_.progress_thread()->is_running()) {
         cut_off_all();
     }
 }
 
 // A rank that has left in good order has done its part of all collectives that it took part in. If its process fails
 // after that, the news of it may overtake what it had sent, by which these are complete here as well.
-bool Hub::has_left_before(RankFailure const& failure) const {
-    return failure.rank >= 0 && failure.rank < comm_.nranks() && comm_.has_left(failure.rank);
+bool OperationDispatcher::has_closed_before(RankFailure const& failure) const {
+    return failure.rank >= 0 && failure.rank < comm_.nranks() && comm_.has_closed(failure.rank);
 }
 
-bool Hub::wind_up() {
+bool OperationDispatcher::wind_up() {
     if (!failed_ || wound_up_) {
         return false;
     }
@@ -202,7 +203,7 @@ bool Hub::wind_up() {
         return false;
     }
     auto const now = std::chrono::steady_clock::now();
-    wind_up_until_ = wind_up_until_.value_or(has_left_before(*failure) ? now + longest_wind_up : now);
+    wind_up_until_ = wind_up_until_.value_or(has_closed_before(*failure) ? now + longest_wind_up : now);
     if (now >= *wind_up_until_ || open_operations() == 0) {
         wound_up_ = true;
         cut_off_all();
@@ -210,7 +211,7 @@ bool Hub::wind_up() {
     return true;
 }
 
-void Hub::cut_off_all() {
+void OperationDispatcher::cut_off_all() {
     auto const failure = comm_.failure();
     std::vector<std::shared_ptr<Operation>> operations;
     {
@@ -222,19 +223,19 @@ void Hub::cut_off_all() {
     }
 }
 
-ProgressThread::Progress Hub::tick() {
+ProgressThread::Progress OperationDispatcher::tick() {
     bool busy = false;
     auto quiet = ProgressThread::Progress::idle;
     try {
         busy = take_opened();
         busy = route_arrived() || busy;
         busy = take_abandoned() || busy;
-        busy = look_for_departures() || busy;
-        busy = links_.progress() || busy;
+        busy = look_for_closed_peers() || busy;
+        busy = transports_.progress() || busy;
         busy = drive(quiet) || busy;
         busy = wind_up() || busy;
         if (wound_up_) {
-            links_.close();
+            transports_.close();
         }
         note_flushed();
     } catch (std::exception const& error) {
@@ -244,7 +245,7 @@ ProgressThread::Progress Hub::tick() {
     return busy ? ProgressThread::Progress::busy : quiet;
 }
 
-bool Hub::take_opened() {
+bool OperationDispatcher::take_opened() {
     std::vector<std::shared_ptr<Operation>> opened;
     {
         std::lock_guard lock{mutex_};
@@ -252,16 +253,16 @@ bool Hub::take_opened() {
         opened.swap(opened_);
     }
     for (auto& operation : opened) {
-        auto& line = lines_[operation->op()];
-        line.operations.push_back(std::move(operation));
-        if (line.operations.size() == 1) {
-            feed(line);
+        auto& queue = queues_[operation->op()];
+        queue.operations.push_back(std::move(operation));
+        if (queue.operations.size() == 1) {
+            feed(queue);
         }
     }
     return !opened.empty();
 }
 
-bool Hub::take_abandoned() {
+bool OperationDispatcher::take_abandoned() {
     std::vector<AbandonedRange> ranges;
     {
         std::lock_guard lock{mutex_};
@@ -270,34 +271,34 @@ bool Hub::take_abandoned() {
     if (ranges.empty()) {
         return false;
     }
-    // What was opened before the range was known is in the lines then, and nothing comes after it.
+    // What was opened before the range was known is in the queues then, and nothing comes after it.
     (void)take_opened();
     for (auto const& range : ranges) {
-        for (auto line = lines_.lower_bound(range.first); line != lines_.end() && range.contains(line->first);
-             ++line) {
-            refuse(line->first, line->second, range);
+        for (auto queue = queues_.lower_bound(range.first);
+             queue != queues_.end() && range.contains(queue->first); ++queue) {
+            reject(queue->first, queue->second, range);
         }
     }
     return true;
 }
 
-void Hub::refuse(OpId op, Line& line, AbandonedRange const& range) {
-    for (auto const& operation : line.operations) {
+void OperationDispatcher::reject(OpId op, OperationQueue& queue, AbandonedRange const& range) {
+    for (auto const& operation : queue.operations) {
         operation->abandon(range);
     }
-    if (!line.operations.empty() || line.refusal) {
+    if (!queue.operations.empty() || queue.rejected) {
         return;
     }
-    line.refusal.emplace(comm_, *this, op, range);
-    for (auto const rank : gone_) {
-        line.refusal->done(rank);
+    queue.rejected.emplace(comm_, *this, op, range);
+    for (auto const rank : closed_) {
+        queue.rejected->done(rank);
     }
-    for (auto const& arrived : std::exchange(line.early, {})) {
-        line.refusal->receive(arrived.source, arrived.bytes);
+    for (auto const& arrived : std::exchange(queue.early, {})) {
+        queue.rejected->receive(arrived.source, arrived.bytes);
     }
 }
 
-bool Hub::route_arrived() {
+bool OperationDispatcher::route_arrived() {
     bool any = false;
     while (auto arrived = comm_.recv_any(control_tag_)) {
         any = true;
@@ -305,16 +306,17 @@ bool Hub::route_arrived() {
         try {
             route(std::move(*arrived));
         } catch (FormatError const& error) {
-            comm_.convict(source, std::string{"it sent a malformed message: "} + error.what());
+            comm_.report_protocol_violation(
+                source, std::string{"it sent a malformed message: "} + error.what());
         }
     }
     return any;
 }
 
-void Hub::route(Communicator::Arrived arrived) {
+void OperationDispatcher::route(Communicator::Arrived arrived) {
     auto const op = read_op(arrived.bytes);
     if (op == control_op) {
-        if (is_about_links(arrived.bytes)) {
+        if (is_about_transports(arrived.bytes)) {
             negotiate(arrived.source, read_message(arrived.bytes));
         } else if (auto const range = read_abandoned_range(arrived.bytes)) {
             RAPIDSMPF_EXPECTS(
@@ -323,49 +325,49 @@ void Hub::route(Communicator::Arrived arrived) {
             std::lock_guard lock{mutex_};
             (void)remember_abandoned_locked(*range);
         } else {
-            on_left(arrived.source);
+            on_peer_closed(arrived.source);
         }
         return;
     }
-    links_.on_other(arrived.source);
-    auto& line = lines_[op];
-    if (line.refusal) {
-        line.refusal->receive(arrived.source, arrived.bytes);
-    } else if (!line.operations.empty() && !line.operations.front()->final_received(arrived.source)) {
-        line.operations.front()->receive(arrived.source, arrived.bytes);
+    transports_.on_other(arrived.source);
+    auto& queue = queues_[op];
+    if (queue.rejected) {
+        queue.rejected->receive(arrived.source, arrived.bytes);
+    } else if (!queue.operations.empty() && !queue.operations.front()->final_received(arrived.source)) {
+        queue.operations.front()->receive(arrived.source, arrived.bytes);
     } else {
-        line.early.push_back(std::move(arrived));
-        if (auto const range = line.operations.empty() ? abandoned_range_of(op) : std::nullopt) {
-            // One that was opened before the range was known may not be in its line yet: it speaks for itself.
+        queue.early.push_back(std::move(arrived));
+        if (auto const range = queue.operations.empty() ? abandoned_range_of(op) : std::nullopt) {
+            // One that was opened before the range was known may not be in its queue yet: it speaks for itself.
             (void)take_opened();
-            if (line.operations.empty()) {
-                refuse(op, line, *range);
+            if (queue.operations.empty()) {
+                reject(op, queue, *range);
             }
         }
     }
 }
 
-void Hub::negotiate(Rank source, Message const& message) {
+void OperationDispatcher::negotiate(Rank source, Message const& message) {
     if (message.offer) {
-        if (auto const answer = links_.on_offer(source, *message.offer)) {
+        if (auto const answer = transports_.on_offer(source, *message.offer)) {
             MessageWriter writer{control_op};
             writer.answer(*answer);
             send(source, std::move(writer).take());
         }
     } else if (message.answer) {
-        links_.on_answer(source, *message.answer);
+        transports_.on_answer(source, *message.answer);
     } else if (message.region) {
-        links_.on_region(source, *message.region);
+        transports_.on_region(source, *message.region);
     }
 }
 
-void Hub::send(Rank destination, std::vector<std::uint8_t> message) {
-    if (auto const offer = links_.take_offer(destination)) {
+void OperationDispatcher::send(Rank destination, std::vector<std::uint8_t> message) {
+    if (auto const offer = transports_.take_offer(destination)) {
         MessageWriter writer{control_op};
         writer.offer(*offer);
         (void)comm_.send(std::move(writer).take(), destination, control_tag_);
     }
-    for (auto const& region : links_.take_regions(destination)) {
+    for (auto const& region : transports_.take_regions(destination)) {
         MessageWriter writer{control_op};
         writer.region(region);
         (void)comm_.send(std::move(writer).take(), destination, control_tag_);
@@ -373,66 +375,66 @@ void Hub::send(Rank destination, std::vector<std::uint8_t> message) {
     (void)comm_.send(std::move(message), destination, control_tag_);
 }
 
-void Hub::feed(Line& line) {
-    auto& active = *line.operations.front();
-    auto early = std::exchange(line.early, {});
+void OperationDispatcher::feed(OperationQueue& queue) {
+    auto& active = *queue.operations.front();
+    auto early = std::exchange(queue.early, {});
     for (auto& arrived : early) {
         if (active.final_received(arrived.source)) {
-            line.early.push_back(std::move(arrived));
+            queue.early.push_back(std::move(arrived));
         } else {
             active.receive(arrived.source, arrived.bytes);
         }
     }
-    for (auto const rank : gone_) {
-        active.on_left(rank);
+    for (auto const rank : closed_) {
+        active.on_peer_closed(rank);
     }
 }
 
-bool Hub::look_for_departures() {
+bool OperationDispatcher::look_for_closed_peers() {
     bool any = false;
     for (Rank rank = 0; rank < comm_.nranks(); ++rank) {
-        auto& departure = departures_[static_cast<std::size_t>(rank)];
-        if (departure.gone || !comm_.has_left(rank)) {
+        auto& closing = closing_peers_[static_cast<std::size_t>(rank)];
+        if (closing.closed || !comm_.has_closed(rank)) {
             continue;
         }
         auto const now = std::chrono::steady_clock::now();
-        departure.heard = departure.heard.value_or(now);
-        // Unless it has said farewell.
-        if (now - *departure.heard >= ::rapidsmpf::detail::departure_grace) {
-            on_left(rank);
+        closing.heard = closing.heard.value_or(now);
+        // Unless it has said goodbye.
+        if (now - *closing.heard >= ::rapidsmpf::detail::close_grace) {
+            on_peer_closed(rank);
             any = true;
         }
     }
     return any;
 }
 
-void Hub::on_left(Rank rank) {
-    auto& departure = departures_[static_cast<std::size_t>(rank)];
-    if (!std::exchange(departure.gone, true)) {
-        gone_.push_back(rank);
+void OperationDispatcher::on_peer_closed(Rank rank) {
+    auto& closing = closing_peers_[static_cast<std::size_t>(rank)];
+    if (!std::exchange(closing.closed, true)) {
+        closed_.push_back(rank);
     }
-    for (auto& [op, line] : lines_) {
-        if (line.refusal) {
-            line.refusal->done(rank);
+    for (auto& [op, queue] : queues_) {
+        if (queue.rejected) {
+            queue.rejected->done(rank);
         }
-        if (!line.operations.empty()) {
-            line.operations.front()->on_left(rank);
+        if (!queue.operations.empty()) {
+            queue.operations.front()->on_peer_closed(rank);
         }
     }
 }
 
-bool Hub::drive(ProgressThread::Progress& quiet) {
+bool OperationDispatcher::drive(ProgressThread::Progress& quiet) {
     bool busy = false;
-    bool resting = false;
-    bool awaiting = false;
+    bool relaxed = false;
+    bool urgent = false;
     std::optional<ProgressThread::Clock::time_point> look_again;
-    for (auto line = lines_.begin(); line != lines_.end();) {
-        auto& operations = line->second.operations;
+    for (auto queue = queues_.begin(); queue != queues_.end();) {
+        auto& operations = queue->second.operations;
         while (!operations.empty()) {
             auto const tick = operations.front()->tick();
             busy = busy || tick.did_something || tick.in_flight;
             if (!tick.closed) {
-                (tick.resting ? resting : awaiting) = true;
+                (tick.relaxed ? relaxed : urgent) = true;
                 if (tick.look_again) {
                     look_again = std::min(look_again.value_or(*tick.look_again), *tick.look_again);
                 }
@@ -445,29 +447,29 @@ bool Hub::drive(ProgressThread::Progress& quiet) {
                 all_.erase(std::remove(all_.begin(), all_.end(), closed), all_.end());
             }
             if (!operations.empty()) {
-                feed(line->second);
+                feed(queue->second);
             }
         }
-        if (line->second.refusal && line->second.refusal->is_closed()) {
-            line->second.refusal.reset();
+        if (queue->second.rejected && queue->second.rejected->is_closed()) {
+            queue->second.rejected.reset();
         }
-        if (line->second.refusal && !failed_) {
-            ++line;
+        if (queue->second.rejected && !failed_) {
+            ++queue;
             continue;
         }
-        bool const unused = operations.empty() && (line->second.early.empty() || failed_);
-        line = unused ? lines_.erase(line) : std::next(line);
+        bool const unused = operations.empty() && (queue->second.early.empty() || failed_);
+        queue = unused ? queues_.erase(queue) : std::next(queue);
     }
     if (look_again) {
         comm_.progress_thread()->look_again(*look_again);
     }
-    if (awaiting || resting) {
-        quiet = awaiting ? ProgressThread::Progress::awaiting : ProgressThread::Progress::resting;
+    if (urgent || relaxed) {
+        quiet = urgent ? ProgressThread::Progress::idle_urgent : ProgressThread::Progress::idle_relaxed;
     }
     return busy;
 }
 
-void Hub::note_flushed() {
+void OperationDispatcher::note_flushed() {
     std::unique_lock lock{mutex_};
     if (!closing_ || flushed_) {
         return;

@@ -11,19 +11,19 @@
 
 namespace rapidsmpf::rrun {
 
-struct Meeting {
+struct Rendezvous {
     bootstrap::SocketAddress address;
     Token token;
 };
 
 // Writes the file, which only its owner can read, and removes it in the end.
-class MeetingPlace {
+class RendezvousFile {
   public:
     // Makes the folder if it is not there. Throws SystemError.
-    MeetingPlace(std::filesystem::path folder, Meeting const& meeting, Cleanup cleanup);
-    ~MeetingPlace();
-    MeetingPlace(MeetingPlace const&) = delete;
-    MeetingPlace& operator=(MeetingPlace const&) = delete;
+    RendezvousFile(std::filesystem::path folder, Rendezvous const& rendezvous, Cleanup cleanup);
+    ~RendezvousFile();
+    RendezvousFile(RendezvousFile const&) = delete;
+    RendezvousFile& operator=(RendezvousFile const&) = delete;
 
   private:
     std::filesystem::path file_;
@@ -31,6 +31,6 @@ class MeetingPlace {
 };
 
 // None when nothing whole is there yet.
-[[nodiscard]] std::optional<Meeting> read_meeting(std::filesystem::path const& folder);
+[[nodiscard]] std::optional<Rendezvous> read_rendezvous(std::filesystem::path const& folder);
 
 }  // namespace rapidsmpf::rrun

@@ -1,8 +1,8 @@
 // Stands in for an operation that this rank will not begin because its range was abandoned, while other ranks have
 // begun it: tells each of them so in a last message, and takes in what they send, so that theirs can close.
 //
-// It grants no frame, so no payload ever comes for it. Ownership: the hub keeps it in the line of the operation's id, as
-// long as it is not closed. Touched by the progress thread only.
+// It grants no frame, so no payload ever comes for it. Ownership: the dispatcher keeps it in the queue of the operation's
+// id, as long as it is not closed. Touched by the progress thread only.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,13 @@
 
 namespace rapidsmpf::exchange {
 
-class Hub;
+class OperationDispatcher;
 
-class Refusal {
+class RejectedOperation {
   public:
     // Sends the last messages.
-    Refusal(Communicator& comm, Hub& hub, OpId op, AbandonedRange const& range);
+    RejectedOperation(
+        Communicator& comm, OperationDispatcher& dispatcher, OpId op, AbandonedRange const& range);
 
     // A control message of `source`. Throws FormatError.
     void receive(Rank source, std::span<std::uint8_t const> bytes);

@@ -1,9 +1,9 @@
 // Which kind of transport payloads take between this rank and each other one of a communicator.
 //
 // Decided once for a pair, before its first payload. A rank that can do more than messages says so before anything else
-// it says to a peer: it *offers* the peer its memory. Who gets an offer tries to map that memory, and *answers*. A pair
-// uses peer memory, of the host or of GPUs, when each has mapped the other's; a rank that begins with anything but an offer gets messages. Until
-// the answer is here, frames of that peer are not granted.
+// it says to a peer: it *offers* the peer its memory. A rank that gets an offer tries to map that memory, and *answers*. A
+// pair uses peer memory, of the host or of GPUs, when each has mapped the other's; a rank that begins with anything but an
+// offer gets messages. Until the answer is here, frames of that peer are not granted.
 //
 // The option "peer_memory" switches it off. What stands against it is logged once, at level info.
 //
@@ -24,10 +24,10 @@
 
 namespace rapidsmpf::exchange {
 
-class Links {
+class TransportSelector {
   public:
     // Throws std::invalid_argument for an unknown "peer_memory".
-    explicit Links(Communicator& comm);
+    explicit TransportSelector(Communicator& comm);
 
     // What has to be said to a peer before the next message, once.
     [[nodiscard]] std::optional<Offer> take_offer(Rank peer);
@@ -45,8 +45,8 @@ class Links {
     // How `peer` sends payloads to this rank; null as long as that is not decided.
     [[nodiscard]] Transport* incoming(Rank peer) noexcept;
     [[nodiscard]] Transport& messages() noexcept { return messages_; }
-    // How to send what a peer has given these places for. Throws FormatError.
-    [[nodiscard]] Transport& outgoing(std::span<Place const> places);
+    // How to send what a peer has given these addresses for. Throws FormatError.
+    [[nodiscard]] Transport& outgoing(std::span<RemoteAddress const> addresses);
 
     // Moves what the transports do not move by themselves; returns whether there was anything.
     bool progress() { return peer_memory_ && peer_memory_->progress(); }

@@ -203,7 +203,7 @@ class _Writer:
         """Add a random step; the tables made last are used most."""
         rng = self.rng
         wide = [r for r in self.relations.values() if len(r.schema) > 20]
-        if wide and number == 0 and rng.random() < 0.7 and (step := many_functions(rng, wide)) is not None:
+        if wide and number == 0 and rng.random() < 0.95 and (step := many_functions(rng, wide)) is not None:
             return self.add(Line("q0", step.inputs, step.text, step.rule))
         known = list(self.relations.values())
         recent = [r for r in known if r.name.startswith("q")]

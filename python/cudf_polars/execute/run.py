@@ -18,13 +18,13 @@ from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.context import Footers
 from cudf_polars.lower.explain import explain_physical
 from cudf_polars.lower.fallback import report
-from cudf_polars.lower.footers import read_row_groups
+from cudf_polars.lower.footers import read_ahead, read_row_groups
 from cudf_polars.lower.physical import Estimate, Materialize, Stream
 from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.last_resort import check_own_frames
-from cudf_polars.plan.nodes import DataFrameScan
+from cudf_polars.plan.nodes import DataFrameScan, Scan
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
@@ -194,6 +194,7 @@ def _start(
         query = read_query(query, optimizations)
         check_own_frames(query.plan.root)
     plan = query.plan
+    _read_footers(plan)
     executor = Executor(
         transport,
         optimizations=_of_fragments(optimizations),
@@ -218,7 +219,13 @@ def _large_query(
         read = query if isinstance(query, Query) else read_query(query, optimizations)
     except pl.exceptions.PolarsError:
         return None  # Polars says what is wrong
+    _read_footers(read.plan)
     return read if options.partitions_of(largest_table(read.plan, footers), 1) > 1 else None
+
+
+def _read_footers(plan: Plan) -> None:
+    scans = (node for node in plan.nodes if isinstance(node, Scan))
+    read_ahead(path for scan in scans if scan.kind == "parquet" for path in scan.paths)
 
 
 def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cudf_polars.lower import footers
 from cudf_polars.lower.footers import FooterError, RowGroup, _footer_bytes, parse_footer, read_row_groups
 
 
@@ -66,3 +67,22 @@ def test_every_cut_of_a_footer_is_an_error_or_the_answer(path: str) -> None:
             assert parse_footer(footer[:length]) == whole
         except FooterError:
             continue
+
+
+def test_a_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    for rows in (10, 20, 20, 30):
+        pl.DataFrame({"a": range(rows)}).write_parquet(path)
+        assert sum(group.rows for group in read_row_groups(str(path))) == rows
+
+
+def test_many_footers_are_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [str(tmp_path / f"{number}.parquet") for number in range(20)]
+    for number, path in enumerate(paths[1:], start=1):
+        pl.DataFrame({"a": range(number)}).write_parquet(path)
+    footers.read_ahead(paths)  # the first is missing
+    monkeypatch.setattr(footers, "_native_reader", lambda: pytest.fail("read a second time"))
+    for number, path in enumerate(paths[1:], start=1):
+        assert sum(group.rows for group in read_row_groups(path)) == number
+    with pytest.raises(FooterError, match=r"0\.parquet"):
+        read_row_groups(paths[0])

@@ -13,13 +13,15 @@ import itertools
 import math
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import polars as pl
 from rapidsmpf.streaming.batch_stream import BatchStream
 
 from cudf_polars.execute.errors import failure_of_rank
+from cudf_polars.execute.measured import Measured, Size
+from cudf_polars.execute.rows import WEIGHT, KeySample, StreamRows, chunks, concatenated, partitioned
 from cudf_polars.execute.streams import (
     RowCount,
     conform,
@@ -46,50 +48,14 @@ from cudf_polars.lower.physical import (
     Stream,
     WithScalars,
 )
-from cudf_polars.lower.ranges import boundary_frame, destination, key_columns
+from cudf_polars.lower.ranges import boundary_frame, destination
 
-__all__ = ["Executor", "Measured", "Size"]
+__all__ = ["Executor"]
 
-# Rows of a batch that go into the sample from which a sort's boundaries come.
+# Rows of a batch that go into the sample for a sort's boundaries; of all rows in one frame, so many for each rank.
 _SAMPLE_ROWS = 64
 _CHUNK_BYTES = 64 << 20
 _DESTINATION = "__rr_destination"
-_WEIGHT = "__rr_weight"
-
-
-@dataclass(frozen=True)
-class Size:
-    """What a stream holds over all ranks, counted.
-
-    Attributes
-    ----------
-    rows, nbytes
-        Counted rows and bytes of memory; lower bounds unless ``complete``.
-    complete
-        Whether the stream was read to its end on every rank.
-    """
-
-    rows: int
-    nbytes: int
-    complete: bool
-
-
-@dataclass
-class Measured:
-    """What running a stream cost on this rank and what it gave, for ``explain`` after the run."""
-
-    rows: int | None = None
-    nbytes: float | None = None
-    seconds: float = 0.0
-
-    def counted(self, frame: pl.DataFrame) -> None:
-        """Note the rows and bytes of ``frame``, all that this rank has."""
-        self.rows, self.nbytes = frame.height, frame.estimated_size()
-
-    def added(self, frame: pl.DataFrame) -> None:
-        """Note the rows and bytes of ``frame``, more of what this rank has."""
-        self.rows = (self.rows or 0) + frame.height
-        self.nbytes = (self.nbytes or 0) + frame.estimated_size()
 
 
 @dataclass
@@ -108,55 +74,6 @@ class _Fragment:
     def had_no_rows(self) -> bool:
         """Whether all sources were read to their ends and had no row."""
         return bool(self.inputs) and all(count.complete and not count.rows for count in self.inputs)
-
-
-@dataclass
-class _Rows:
-    """The rows of a stream on this rank: a frame with perhaps more to come, or Arrow streams to be read once.
-
-    The streams have the columns of ``schema`` if it is given; those of the stream are among them.
-
-    Attributes
-    ----------
-    partitions
-        The streams of each partition of this rank; an exchange of one partition has one list.
-    lazy
-        A frame over what is kept elsewhere, to be run once.
-    """
-
-    frame: pl.DataFrame | None = None
-    schema: Schema | None = None
-    partitions: list[list[ArrowStream]] = field(default_factory=list)
-    rest: Iterator[pl.DataFrame] | None = None
-    rest_anywhere: bool = False
-    lazy: pl.LazyFrame | None = None
-
-    def is_frame(self) -> bool:
-        """Whether a frame has all of the rows."""
-        return self.frame is not None and self.rest is None
-
-
-class _Sample:
-    """Keys of some of the rows that pass, each with the number of rows that it stands for."""
-
-    def __init__(self, keys: tuple[SortKey, ...]) -> None:
-        self._keys = keys
-        self._frames: list[pl.DataFrame] = []
-
-    def look(self, batch: pl.DataFrame) -> None:
-        """Take some rows of a batch."""
-        stride = max(1, batch.height // _SAMPLE_ROWS)
-        weight = pl.lit(float(stride)).alias(_WEIGHT)
-        keys = key_columns(self._keys, batch.schema)
-        self._frames.append(
-            batch.lazy().select(keys).gather_every(stride).with_columns(weight).collect(engine="streaming")
-        )
-
-    def rows(self, schema: Schema) -> pl.DataFrame:
-        """Return what was taken; ``schema`` is that of the batches."""
-        if not self._frames:
-            self.look(pl.DataFrame(schema=dict(schema)))
-        return pl.concat(self._frames)
 
 
 class Executor:
@@ -186,7 +103,7 @@ class Executor:
         self.partitions = partitions
         self._optimizations = optimizations
         self._ops = itertools.count(first_op)
-        self._rows: dict[Stream, _Rows] = {}
+        self._rows: dict[Stream, StreamRows] = {}
         self._done: set[Stream] = set()
 
     # -- what the planner and the engine ask for ------------------------------------------------------------
@@ -262,7 +179,7 @@ class Executor:
         if rows.frame is not None and rows.rest is None:
             measured.counted(rows.frame)
 
-    def _run(self, stream: Stream) -> _Rows:
+    def _run(self, stream: Stream) -> StreamRows:
         transport = self._transport
         match stream:
             case Materialize():
@@ -277,7 +194,7 @@ class Executor:
             case Broadcast():
                 rows = self._send(stream.inputs[0], lambda source, op: [transport.allgather(source, op=op)])
                 # It is small, and Polars plans a join better around a frame than around a stream.
-                return _Rows(frame=read_stream(rows.partitions[0][0], stream.schema))
+                return StreamRows(frame=read_stream(rows.partitions[0][0], stream.schema))
             case Gather():
                 return self._send(stream.inputs[0], lambda source, op: [transport.gather(source, op=op)])
             case RangeExchange():
@@ -289,10 +206,10 @@ class Executor:
             case OrderedConcat():
                 return self._ordered_concat(stream)
             case WithScalars():
-                return _Rows(frame=self._scalars(stream))
+                return StreamRows(frame=self._scalars(stream))
             case CheckedOrder():
                 self._check_order(stream)
-                return _Rows()
+                return StreamRows()
             case _:
                 raise TypeError(f"the executor does not know the stream {type(stream).__name__}")
 
@@ -424,7 +341,7 @@ class Executor:
                     raise
                 frame = pl.DataFrame(schema=dict(stream.schema))
             frames.append(frame)
-        frame = _concatenated(frames)
+        frame = concatenated(frames)
         measured = self.measured.setdefault(stream, Measured())
         measured.seconds += time.perf_counter() - start
         measured.counted(frame)
@@ -472,7 +389,7 @@ class Executor:
         (child,) = stream.inputs
         self._prepare(child)
         measured = self.measured.setdefault(stream, Measured())
-        for chunk in _chunks(self._batches(child), _CHUNK_BYTES):
+        for chunk in chunks(self._batches(child), _CHUNK_BYTES):
             lf = stream.build([chunk.lazy()], self._transport.rank)
             frame = lf.collect(engine="streaming", optimizations=self._optimizations)
             measured.added(frame)
@@ -490,18 +407,18 @@ class Executor:
             and fragment.had_no_rows()
         )
 
-    def _materialize(self, stream: Materialize) -> _Rows:
+    def _materialize(self, stream: Materialize) -> StreamRows:
         (child,) = stream.inputs
         if stream.shared:
-            return _Rows(frame=conform(self._collect(child), stream.schema))
-        rows = _Rows(frame=pl.DataFrame(schema=dict(stream.schema)))
+            return StreamRows(frame=conform(self._collect(child), stream.schema))
+        rows = StreamRows(frame=pl.DataFrame(schema=dict(stream.schema)))
         if not self._is_absent(child):
             # What it reads must be there before the next step of this query asks for rows.
             self._prepare(child)
             rows.rest = self._batches(child)
         return rows
 
-    def _read_up_to(self, rows: _Rows, limit: int) -> None:
+    def _read_up_to(self, rows: StreamRows, limit: int) -> None:
         assert rows.rest is not None
         frames, nbytes = [], 0
         while nbytes <= limit:
@@ -514,7 +431,7 @@ class Executor:
         if frames:
             rows.frame = pl.concat(frames, rechunk=False)
 
-    def _complete(self, rows: _Rows) -> None:
+    def _complete(self, rows: StreamRows) -> None:
         if rows.rest is None:
             return
         assert rows.frame is not None
@@ -527,19 +444,19 @@ class Executor:
         send: Callable[[ArrowStream, int], list[ArrowStream]],
         *,
         in_parts: bool = False,
-    ) -> _Rows:
+    ) -> StreamRows:
         """Hand the output of ``child`` to a collective.
 
         A materialized input that is only partly read can be sent in two operations when the order does not matter.
         """
         rows = self._rows[child] if isinstance(child, Materialize) else None
         if rows is None or not (in_parts and rows.rest_anywhere):
-            return _partitioned(self._exchange(self._batches(child), child.schema, send))
+            return partitioned(self._exchange(self._batches(child), child.schema, send))
         assert rows.frame is not None
         del self._rows[child]
         first = self._exchange(iter((rows.frame,)), child.schema, send)
         rows.frame = None
-        return _partitioned(first, self._exchange(rows.rest or iter(()), child.schema, send))
+        return partitioned(first, self._exchange(rows.rest or iter(()), child.schema, send))
 
     def _exchange(
         self,
@@ -602,25 +519,26 @@ class Executor:
             raise
         return scan_stream(rows, stream.schema), height
 
-    def _range_exchange(self, stream: RangeExchange) -> _Rows:
-        sample = _Sample(stream.keys)
+    def _range_exchange(self, stream: RangeExchange) -> StreamRows:
+        rows_of_batch = _SAMPLE_ROWS * (self.nranks if self.partitions == 1 else 1)
+        sample = KeySample(stream.keys, rows_of_batch)
         rows, _ = self._kept(stream.inputs[0], sample.look)
         boundaries = self._boundaries(sample.rows(stream.schema), stream.keys)
         target = destination(stream.keys, boundaries, stream.schema).alias(_DESTINATION)
         moved = self._scatter(rows.with_columns(target), stream.schema, ordered=stream.ordered)
-        return _partitioned(moved, schema={**stream.schema, _DESTINATION: pl.UInt32()})
+        return partitioned(moved, schema={**stream.schema, _DESTINATION: pl.UInt32()})
 
     def _boundaries(self, sample: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
         """Return rows of key values, at most, that cut all ranks' rows into equal partitions."""
         buffer = io.BytesIO()
         sample.write_ipc(buffer)
         samples = [pl.read_ipc(io.BytesIO(value)) for value in self.allgather_bytes(buffer.getvalue())]
-        return boundary_frame(pl.concat(samples), keys, _WEIGHT, self.nranks * self.partitions)
+        return boundary_frame(pl.concat(samples), keys, WEIGHT, self.nranks * self.partitions)
 
     def _counts(self, rows: int) -> list[int]:
         return [int(struct.unpack("<Q", value)[0]) for value in self.allgather_bytes(struct.pack("<Q", rows))]
 
-    def _global_slice(self, stream: GlobalSlice) -> _Rows:
+    def _global_slice(self, stream: GlobalSlice) -> StreamRows:
         rows, height = self._kept(stream.inputs[0])
         counts = self._counts(height)
         before, total = sum(counts[: self._transport.rank]), sum(counts)
@@ -629,16 +547,16 @@ class Executor:
         start = max(0, start)
         low = min(max(start - before, 0), height)
         high = min(max(stop - before, low), height)
-        return _Rows(lazy=rows.slice(low, high - low))
+        return StreamRows(lazy=rows.slice(low, high - low))
 
-    def _global_row_index(self, stream: GlobalRowIndex) -> _Rows:
+    def _global_row_index(self, stream: GlobalRowIndex) -> StreamRows:
         rows, height = self._kept(stream.inputs[0])
         before = sum(self._counts(height)[: self._transport.rank])
-        return _Rows(
+        return StreamRows(
             lazy=rows.with_row_index(stream.name, stream.offset + before).select(list(stream.schema))
         )
 
-    def _ordered_concat(self, stream: OrderedConcat) -> _Rows:
+    def _ordered_concat(self, stream: OrderedConcat) -> StreamRows:
         kept = [self._kept(child) for child in stream.inputs]
         counts = [self._counts(height) for _, height in kept]
         total = sum(map(sum, counts))
@@ -650,7 +568,7 @@ class Executor:
             target = ((pl.int_range(pl.len(), dtype=pl.UInt64) + first) // share).cast(pl.UInt32)
             addressed = rows.with_columns(target.alias(_DESTINATION))
             parts.append(self._scatter(addressed, stream.schema, ordered=True))
-        return _partitioned(*parts, schema={**stream.schema, _DESTINATION: pl.UInt32()})
+        return partitioned(*parts, schema={**stream.schema, _DESTINATION: pl.UInt32()})
 
     def _scalars(self, stream: WithScalars) -> pl.DataFrame:
         main, side = stream.inputs
@@ -671,34 +589,6 @@ class Executor:
         ends = self._collect(stream.inputs[1]).lazy()
         (key,) = stream.inputs[1].schema
         ends.join_asof(ends.head(0), on=key).collect()
-
-
-def _partitioned(*sent: list[ArrowStream], schema: Schema | None = None) -> _Rows:
-    """Return the rows of one or several operations, which have the same partitions."""
-    return _Rows(partitions=[list(streams) for streams in zip(*sent, strict=True)], schema=schema)
-
-
-def _concatenated(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return the rows of all frames, with the types of the first that has rows: others may show what was planned."""
-    if len(frames) == 1:
-        return frames[0]
-    schema = next((frame for frame in frames if frame.height), frames[0]).schema
-    with_rows = [conform(frame, schema) for frame in frames if frame.height]
-    return pl.concat(with_rows, rechunk=False) if with_rows else pl.DataFrame(schema=schema)
-
-
-def _chunks(batches: Iterable[pl.DataFrame], nbytes: int) -> Iterator[pl.DataFrame]:
-    """Yield batches as fewer frames, each of about so many bytes; at least one, if there is a batch."""
-    frames: list[pl.DataFrame] = []
-    size = 0
-    for batch in batches:
-        frames.append(batch)
-        size += int(batch.estimated_size())
-        if size >= nbytes:
-            yield pl.concat(frames, rechunk=False)
-            frames, size = [], 0
-    if frames:
-        yield pl.concat(frames, rechunk=False)
 
 
 def _literal(column: pl.Series) -> pl.Expr:

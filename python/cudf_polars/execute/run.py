@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from cudf_polars.execute.agreement import agree_on_end, agree_on_query
-from cudf_polars.execute.executor import Executor, Measured
+from cudf_polars.execute.executor import Executor
+from cudf_polars.execute.measured import Measured
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import Transport

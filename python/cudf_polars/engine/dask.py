@@ -420,7 +420,7 @@ class DaskEngine(ClusterEngine):
     TypeError
         If an option is unknown, reserved or has the wrong type; or if the client is asynchronous.
     ValueError
-        If both a client and a number of workers are given.
+        If both a client and a number of workers are given, or an option has a value that cannot be used.
     RuntimeError
         In a process of an rrun cluster; if the cluster has no workers; or if they have another Polars.
     TimeoutError

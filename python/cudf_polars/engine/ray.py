@@ -232,7 +232,8 @@ class RayEngine(ClusterEngine):
     TypeError
         If an option is unknown, reserved or has the wrong type.
     ValueError
-        If ``num_ranks`` is less than 1, or more than the GPUs unless ranks may share these.
+        If ``num_ranks`` is less than 1, or more than the GPUs unless ranks may share these; or if an option has a value
+        that cannot be used.
     RuntimeError
         In a process of an rrun cluster, or if Ray has no room for the actors.
     TimeoutError

@@ -60,6 +60,8 @@ class SPMDEngine(StreamingEngine):
     ------
     TypeError
         If an option is unknown, reserved or has the wrong type.
+    ValueError
+        If an option has a value that cannot be used; the message names it and where it was set.
     RankFailedError
         If another rank fails while the engine starts.
     TimeoutError

@@ -67,6 +67,13 @@ def test_the_engine_for_gpus_says_what_to_use(engine):
         pl.LazyFrame({"a": [1]}).select(pl.sum("a")).collect(engine=engine)
 
 
+def test_report_of_what_is_installed():
+    done = subprocess.run(
+        [sys.executable, "-m", "cudf_polars"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert f"  polars {pl.__version__}\n" in done.stdout
+
+
 def test_outcomes_are_shown_without_their_plan():
     with cudf_polars.SPMDEngine() as engine:
         pl.LazyFrame({"a": [1]}).select(pl.sum("a")).collect(engine=engine)

@@ -11,9 +11,9 @@
 //   frame    u64 gather_limit, u64 split_bytes, pieces, metadata     I have these; ask for the data
 //   final    u8 kind, u64 payload messages, i32 origin, text         my last message in this operation
 //
-// Messages with the operation id that no operation has (OperationDispatcher::control_op) are about all of them. A header alone is a
-// goodbye: the sender closes its communicator and sends nothing more. Otherwise one section follows; by
-// the last three ranks agree on how payloads travel between them (transport_selector.hpp):
+// Messages with the operation id that no operation has (OperationDispatcher::control_op) are about all of them. A header
+// alone is a goodbye: the sender closes its communicator and sends nothing more. Otherwise one section follows; by the last
+// three ranks agree on how payloads travel between them (transport_selector.hpp):
 //
 //   abandon  i32 first, i32 last, i32 origin, text    nothing comes of the operations with these ids any more
 //   offer    u8 kind, u32 n, n bytes  you may write to my memory, which is this

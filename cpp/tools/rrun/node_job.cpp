@@ -78,7 +78,7 @@ class NodeJob {
         next_try_ = now + try_again;
         rendezvous_ =
             joining_.rendezvous ? joining_.rendezvous : read_rendezvous(command_line_.coordination_dir);
-        std::string failure_detector = "nothing in the folder " + command_line_.coordination_dir;
+        std::string obstacle = "nothing in the folder " + command_line_.coordination_dir;
         if (rendezvous_) {
             try {
                 auto socket = bootstrap::connect_to(rendezvous_->address, try_again * 5);
@@ -89,13 +89,13 @@ class NodeJob {
                 link_->send(hello.encode());
                 return;
             } catch (SystemError const& error) {
-                failure_detector = error.what();
+                obstacle = error.what();
             } catch (TimeoutError const& error) {
-                failure_detector = error.what();
+                obstacle = error.what();
             }
         }
         if (now >= give_up_) {
-            console_.say("the host with the coordinator did not come: " + failure_detector);
+            console_.say("the host with the coordinator did not come: " + obstacle);
             exit_code_ = EXIT_FAILURE;
         }
     }

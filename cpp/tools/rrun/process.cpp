@@ -109,7 +109,7 @@ bool Environment::contains(std::string const& name) const {
 
 Started start_process(Launch const& launch) {
     Prepared prepared{pointers_to(launch.command), pointers_to(launch.environment.entries()), ::getpid()};
-    auto failure_detector = make_pipe();  // closes by itself when exec succeeds
+    auto exec_error = make_pipe();  // closes by itself when exec succeeds
     Pipe out;
     Pipe err;
     if (launch.capture == Capture::yes) {
@@ -126,15 +126,15 @@ Started start_process(Launch const& launch) {
     }
     if (pid == 0) {
         int const error = become(launch, prepared, in.reading.get(), out.writing.get(), err.writing.get());
-        [[maybe_unused]] auto const written = ::write(failure_detector.writing.get(), &error, sizeof(error));
+        [[maybe_unused]] auto const written = ::write(exec_error.writing.get(), &error, sizeof(error));
         ::_exit(127);
     }
     ::setpgid(pid, pid);  // as the child does: whoever comes first
-    failure_detector.writing.reset();
+    exec_error.writing.reset();
     int error = 0;
     ssize_t got = 0;
     do {
-        got = ::read(failure_detector.reading.get(), &error, sizeof(error));
+        got = ::read(exec_error.reading.get(), &error, sizeof(error));
     } while (got < 0 && errno == EINTR);
     if (got == sizeof(error)) {
         while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {

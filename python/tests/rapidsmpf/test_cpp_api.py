@@ -75,7 +75,7 @@ def _listed() -> list[str]:
 
 def test_what_is_installed_is_what_the_page_lists(prefix: Path) -> None:
     include = prefix / "include"
-    installed = [str(path.relative_to(include)) for path in include.rglob("*.hpp")]
+    installed = [str(path.relative_to(include)) for path in (include / "rapidsmpf").rglob("*.hpp")]
     assert sorted(installed) == sorted(_listed())
 
 

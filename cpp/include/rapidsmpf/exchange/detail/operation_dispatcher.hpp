@@ -1,18 +1,19 @@
-// The switchboard of a communicator: takes in the control messages of all its operations, hands each to the
-// operation that it belongs to, and drives the operations from the progress thread.
+// Takes in the control messages of all operations of a communicator, hands each to the operation that it belongs to, and
+// drives the operations from the progress thread.
 //
 // A message may come before its operation exists here: it waits in the dispatcher. An operation stays here after its
 // handle is gone, until both ends of every pair have sent their last message; what a peer sends after its
 // last message belongs to the next operation with the same id, and waits for that one to begin.
 //
-// The dispatcher of a communicator that closes in good order says goodbye to every rank, behind all its other messages. So
-// whoever has read that knows that nothing of that rank is on its way any more, and that operations that lack
-// something of it fail. (A rank that never had a dispatcher says nothing: then the communicator's news that it has left
-// counts, some time after it came.)
+// The dispatcher of a communicator that closes gracefully says goodbye to every rank, behind all its other messages. A rank
+// that has read it knows that nothing of the other is on its way any more, and that operations that lack something of it
+// fail. (A rank that never had a dispatcher says nothing: then the communicator's news that it has closed counts, some
+// time after it came.)
 //
 // A rank can abandon a range of operation ids (those of a query that failed there), whether anyone has begun them
-// or not: the dispatcher tells all others. Operations of the range that are not closed end everywhere with RankFailedError,
-// later ones cannot be opened, and for those that only others have begun a RejectedOperation stands in. The communicator goes on.
+// or not: the dispatcher tells all others. Operations of the range that are not closed end everywhere with
+// RankFailedError, later ones cannot be opened, and for those that only others have begun a RejectedOperation stands in.
+// The communicator goes on.
 //
 // Ownership: the communicator keeps the dispatcher (Communicator::companion), the dispatcher keeps the operations. A single
 // tag carries the control messages of all operations, so an idle tick is one look at the transport.

@@ -8,7 +8,7 @@ import json
 import os
 import struct
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -22,7 +22,7 @@ from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.fingerprint import dump, fingerprint, first_difference
 from cudf_polars.plan.nodes import DataFrameScan, Scan
 
-__all__ = ["Agreement", "agree_on_end", "agree_on_query"]
+__all__ = ["Agreement", "agree_on_end", "agree_on_failures", "agree_on_query"]
 
 AllGather = Callable[[bytes], list[bytes]]
 
@@ -80,6 +80,15 @@ def agree_on_query(plan: Plan, allgather: AllGather) -> Agreement:
             if frame.height and all(s == each[0] for s in each)
         ),
     )
+
+
+def agree_on_failures(failures: Mapping[int, BaseException], allgather: AllGather) -> None:
+    """Raise what failed on every rank for want of rows: the table has none, and Polars would raise it, too."""
+    everywhere = set.intersection(
+        *(set(json.loads(each)) for each in allgather(json.dumps(list(failures)).encode()))
+    )
+    if everywhere:
+        raise failures[min(everywhere)]
 
 
 def agree_on_end(frame: pl.DataFrame, allgather: AllGather) -> pl.DataFrame:

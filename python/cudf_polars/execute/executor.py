@@ -47,8 +47,10 @@ from cudf_polars.lower.physical import (
     SortKey,
     Stream,
     WithScalars,
+    walk,
 )
 from cudf_polars.lower.ranges import boundary_frame, destination
+from cudf_polars.plan.columns import keep_columns
 
 __all__ = ["Executor"]
 
@@ -105,6 +107,8 @@ class Executor:
         self._ops = itertools.count(first_op)
         self._rows: dict[Stream, StreamRows] = {}
         self._done: set[Stream] = set()
+        self._failed: dict[Stream, BaseException] = {}
+        self._ended: set[Stream] = set()
 
     # -- what the planner and the engine ask for ------------------------------------------------------------
 
@@ -274,7 +278,8 @@ class Executor:
             scalars = self._rows[stream].frame
             assert scalars is not None
             main = self._lazy(stream.inputs[0], memo, inputs, piece)
-            frame = main.with_columns(_literal(column) for column in scalars).select(list(stream.schema))
+            frame = main.with_columns(_literal(column) for column in scalars)
+            frame = keep_columns(frame, stream.schema)
         elif isinstance(stream, CheckedOrder):
             frame = self._lazy(stream.inputs[0], memo, inputs, piece)
         else:
@@ -311,7 +316,7 @@ class Executor:
             inputs.append(RowCount())
             parts.append(scan_batches(rows.rest, stream.schema, inputs[-1]))
         frame = parts[0] if len(parts) == 1 else pl.concat(parts, how="vertical")
-        return frame.select(list(stream.schema)) if rows.schema else frame
+        return keep_columns(frame, stream.schema) if rows.schema else frame
 
     def _fragments(self, stream: Stream) -> Iterator[_Fragment]:
         """Yield the fragment that ends in ``stream``, in as many pieces as it has; run each before the next."""
@@ -336,6 +341,7 @@ class Executor:
         for fragment in self._fragments(stream):
             try:
                 frame = fragment.frame.collect(engine="streaming", optimizations=self._optimizations)
+                self._ended.add(stream)
             except BaseException as error:
                 if not self._failed_without_rows(stream, fragment, error):
                     raise
@@ -367,6 +373,7 @@ class Executor:
             try:
                 for batch in batches:
                     yield conform(batch, stream.schema) if planned else batch
+                self._ended.add(stream)
             except GeneratorExit:
                 raise
             except BaseException as error:
@@ -398,14 +405,26 @@ class Executor:
     def _failed_without_rows(self, stream: Stream, fragment: _Fragment, error: BaseException) -> bool:
         """Whether a fragment failed because this rank has no rows for it, so that it has no result either.
 
-        A user's function, and Polars now and then, fails on an empty part of a table that is not empty.
+        A user's function, and Polars now and then, fails on an empty part of a table that is not empty. Where the parts
+        of all ranks are empty, the error stands: see :meth:`failures`.
         """
-        return (
+        excused = (
             isinstance(error, Exception | pl.exceptions.PanicException)
             and failure_of_rank(error) is None
             and stream.partitioning.distribution not in (Distribution.SINGLE, Distribution.REPLICATED)
             and fragment.had_no_rows()
         )
+        if excused:
+            self._failed.setdefault(stream, error)
+        return excused
+
+    def failures(self, root: Stream) -> dict[int, BaseException]:
+        """Return, by their places in the plan, the fragments that failed without rows and did not end otherwise."""
+        return {
+            place: self._failed[stream]
+            for place, stream in enumerate(walk(root))
+            if stream in self._failed and stream not in self._ended
+        }
 
     def _materialize(self, stream: Materialize) -> StreamRows:
         (child,) = stream.inputs
@@ -553,7 +572,7 @@ class Executor:
         rows, height = self._kept(stream.inputs[0])
         before = sum(self._counts(height)[: self._transport.rank])
         return StreamRows(
-            lazy=rows.with_row_index(stream.name, stream.offset + before).select(list(stream.schema))
+            lazy=keep_columns(rows.with_row_index(stream.name, stream.offset + before), stream.schema)
         )
 
     def _ordered_concat(self, stream: OrderedConcat) -> StreamRows:

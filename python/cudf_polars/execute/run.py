@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from cudf_polars.execute.agreement import agree_on_end, agree_on_query
+from cudf_polars.execute.agreement import agree_on_end, agree_on_failures, agree_on_query
 from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.measured import Measured
 from cudf_polars.execute.options import ExecutionOptions
@@ -115,8 +115,10 @@ def run_query(
     if isinstance(running, pl.LazyFrame):
         frame = running.collect(engine="streaming", optimizations=optimizations or pl.QueryOptFlags())
         return QueryOutcome(frame, [], None)
-    frame = agree_on_end(running.executor.result(running.root), running.executor.allgather_bytes)
-    return running.outcome(frame)
+    executor, root = running.executor, running.root
+    frame = executor.result(root)
+    agree_on_failures(executor.failures(root), executor.allgather_bytes)
+    return running.outcome(agree_on_end(frame, executor.allgather_bytes))
 
 
 def stream_query(
@@ -147,6 +149,7 @@ def stream_query(
     batches = executor.result_batches(root)
     no_rows = pl.DataFrame(schema=dict(root.schema))
     first = next((batch for batch in batches if batch.height), no_rows)
+    agree_on_failures(executor.failures(root), executor.allgather_bytes)
     first = agree_on_end(first, executor.allgather_bytes)
     empty, schema = first.clear(), first.schema
     rows = itertools.chain([first], (conform(batch, schema) for batch in batches))

@@ -12,6 +12,7 @@ from polars.io.plugins import register_io_source
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.transport import ArrowStream
 from cudf_polars.lower.physical import StreamReadTwiceError
+from cudf_polars.plan.columns import keep_columns
 
 __all__ = ["RowCount", "conform", "export_frame", "read_stream", "scan_batches", "scan_stream"]
 
@@ -147,7 +148,7 @@ def conform(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFr
     """
     found = frame.schema
     if list(found) != list(schema):
-        frame = frame.select(list(schema))
+        frame = keep_columns(frame, schema)
     changed = [pl.col(name).cast(dtype) for name, dtype in schema.items() if found[name] != dtype]
     return frame.with_columns(changed) if changed else frame
 

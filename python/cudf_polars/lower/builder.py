@@ -34,6 +34,7 @@ from cudf_polars.lower.physical import (
     SortKey,
     Stream,
 )
+from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.placeholder import ROWS
 
 __all__ = ["Measurement", "RunAndMeasure", "Settings", "StreamBuilder"]
@@ -181,7 +182,7 @@ class StreamBuilder:
         return self.local(
             f"PROJECT {', '.join(kept)}",
             [stream],
-            lambda frames, _: frames[0].select(kept),
+            lambda frames, _: keep_columns(frames[0], kept),
             schema={name: stream.schema[name] for name in kept},
             partitioning=partitioning,
         )

@@ -14,6 +14,7 @@ from cudf_polars.lower.node_properties import NodeProperties
 from cudf_polars.lower.partitioning import SINGLE, Distribution, Partitioning
 from cudf_polars.lower.physical import Estimate, Local, Stream
 from cudf_polars.lower.replication import is_same_on_all_ranks
+from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.nodes import Node, Scan
 from cudf_polars.plan.rebuild import rebuild_node
 
@@ -90,7 +91,7 @@ class Context:
 
         def build(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
             frame = rebuild_node(step, frames)
-            return frame.select(names) if extended else frame
+            return keep_columns(frame, names) if extended else frame
 
         return self.builder.local(
             node_title(node),

@@ -6,7 +6,7 @@ passes through Polars' planner again unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import polars as pl
 
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
+from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.errors import CannotRebuild
 from cudf_polars.plan.properties import is_length_preserving
 from cudf_polars.plan.rebuild_expressions import column_name, to_expr, to_exprs
@@ -67,7 +68,7 @@ def rebuild_scan(
         return lf
     if scan.predicate is not None:
         lf = lf.filter(to_expr(scan.predicate))
-    return lf.select(pl.col(column_name(name)) for name in scan.schema)
+    return keep_columns(lf, scan.schema)
 
 
 def with_file_schema(scan: nodes.Scan) -> nodes.Scan:
@@ -130,7 +131,7 @@ def rebuild_node(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyF
         # result still
         empty = [pl.LazyFrame(schema=dict(c.schema)) for c in node.children]
         if _build(node, empty).collect_schema().names() != list(node.schema):
-            lf = lf.select(pl.col(column_name(name)) for name in node.schema)
+            lf = keep_columns(lf, node.schema)
     return lf
 
 
@@ -143,7 +144,7 @@ def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
             return rebuild_scan(node)
         case nodes.DataFrameScan():
             lf = node.frame.lazy()
-            return lf if list(node.schema) == node.frame.columns else lf.select(_columns(node.schema))
+            return lf if list(node.schema) == node.frame.columns else keep_columns(lf, node.schema)
         case nodes.PythonScan():
             return _python_scan(node)
         case nodes.Select() | nodes.HStack() if not (
@@ -158,9 +159,7 @@ def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
         case nodes.Filter():
             return children[0].filter(to_expr(node.predicate))
         case nodes.SimpleProjection():
-            if not node.schema:
-                return children[0].drop(list(node.child.schema))  # select() without columns has no rows
-            return children[0].select(_columns(node.schema))
+            return keep_columns(children[0], node.schema)
         case nodes.GroupBy():
             return _sliced(_group_by(node, children[0]), node.slice)
         case nodes.Join():
@@ -217,10 +216,6 @@ def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
         case nodes.OpaqueNode():
             return node.build(children)
     raise CannotRebuild(f"plan node {type(node).__name__}")
-
-
-def _columns(schema: Mapping[str, Any]) -> list[pl.Expr]:
-    return [pl.col(column_name(name)) for name in schema]
 
 
 def _sliced(lf: pl.LazyFrame, rows: tuple[int, int] | None) -> pl.LazyFrame:

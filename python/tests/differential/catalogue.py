@@ -75,6 +75,9 @@ _SKIPPED = (
     "arg_sort",
     "search_sorted",  # where rows are not sorted, the answer is anything
     "implode(maintain_order=False)",
+    "arg_max",  # of ties, Polars takes the first or the last, by whether the column is known to be sorted
+    "arg_min",
+    "entropy",  # Polars' engines disagree about negative numbers
     "set_sorted",
 )
 # Exact wherever they come from: no arithmetic on floats but what is exact for eighths.

@@ -88,8 +88,6 @@ _INEXACT_SCALARS = (
 _ORDERED_SCALARS = (
     "{any}.first()",
     "{any}.last()",
-    "{num}.arg_max()",
-    "{num}.arg_min()",
     "{any}.get(0)",
     "{plain}.sort_by({ord}, maintain_order=True).first()",
     "{num}.cum_sum().max()",

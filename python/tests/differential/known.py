@@ -71,6 +71,28 @@ KNOWN: tuple[Known, ...] = (
         "    faulty = True",
     ),
     Known(
+        name="columns of a join over a join that does not coalesce",
+        kinds=("we raise where Polars answers", "wrong schema"),
+        detail=r"did not find column|_right",
+        text=r"coalesce=False",
+        reason="Polars says of the query that it has a column which its answer has not.",
+        reproduction="import polars as pl\n"
+        "a, b, c = (pl.LazyFrame(dict.fromkeys(names, [1])) for names in ('sir', 'ir', 'ruw'))\n"
+        "b = b.join(c, left_on=['i', 'r'], right_on=['r', 'u'], coalesce=False)\n"
+        "lf = a.join(b, left_on='i', right_on='r_right')\n"
+        "faulty = lf.collect_schema() != lf.collect().schema",
+    ),
+    Known(
+        name="the type of list.diff",
+        kinds=("we raise where Polars answers", "wrong schema"),
+        detail=r"expected type Null|List\(Null\)",
+        text=r"list\.diff",
+        reason="Of lists that are all null, Polars gives lists of nulls, whatever it planned.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'l': [None]}, schema={'l': pl.List(pl.Int64)}).select(pl.col('l').list.diff())\n"
+        "faulty = lf.collect_schema() != lf.collect().schema",
+    ),
+    Known(
         name="variance of no values",
         kinds=("wrong rows", "Polars' engines disagree, and we with both"),
         detail=r"None.*0\.0|0\.0.*None|\[\]",

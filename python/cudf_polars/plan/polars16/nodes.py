@@ -357,8 +357,9 @@ class Adapter:
 
     def _read_HConcat(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
         _parallel, strict, broadcast = view.options
-        # Polars takes no notice of an input without columns and rows
-        numbers = [i for i in view.inputs if not _is_nothing(self._node(i))] or view.inputs
+        # Polars takes no notice of an input without columns and rows. Only a strict concatenation would: where shorter
+        # inputs are extended, it stays, because on another rank it may have rows.
+        numbers = [i for i in view.inputs if not (strict and _is_nothing(self._node(i)))] or view.inputs
         hidden = [self._hide(self._node(i), i) for i in numbers]
         # the column that counts rows without columns must have a name of its own in each input
         inputs = tuple(

@@ -36,6 +36,7 @@ def checks() -> dict[str, list[str]]:
         "clang-format": [str(tools / "clang-format"), "--dry-run", "-Werror", *cpp_sources()],
         "coroutines": [sys.executable, "scripts/lint_coroutines.py", "cpp", "examples", "python"],
         "layers": [sys.executable, "scripts/lint_layers.py"],
+        "words": [sys.executable, "scripts/lint_words.py", "cpp", "examples/cpp", "python/rapidsmpf"],
         "ruff-check": [ruff, "check", "--no-fix", "."],
         "ruff-format": [ruff, "format", "--check", "."],
     }

@@ -1,0 +1,35 @@
+"""scripts/lint_words.py finds identifiers that the glossary has another word for, in code alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "lint_words.py"
+
+
+def lint(folder: Path) -> tuple[int, list[str]]:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(folder)], capture_output=True, text=True, timeout=60
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_an_identifier_is_found_and_what_to_say_instead(tmp_path: Path) -> None:
+    (tmp_path / "a.hpp").write_text("#pragma once\nclass Hub;\n")
+    (tmp_path / "b.pyx").write_text("def f(comm):\n    comm.convict(0)\n")
+    status, lines = lint(tmp_path)
+    assert status == 1
+    assert [line.removeprefix(f"{tmp_path}/") for line in lines] == [
+        "a.hpp:2: Hub: say OperationDispatcher (docs/glossary.md)",
+        "b.pyx:2: convict: say report_protocol_violation (docs/glossary.md)",
+    ]
+
+
+def test_comments_texts_and_longer_words_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.cpp").write_text(
+        '// A Hub.\nauto text = "Hub"; int GitHub = 0; /* Turns */ int my_hub2;\n'
+    )
+    (tmp_path / "b.pyx").write_text('"""A Hub."""\nx = "Hub"  # Hub\n')
+    assert lint(tmp_path) == (0, [])

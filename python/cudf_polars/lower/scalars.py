@@ -381,6 +381,9 @@ def lower_with_scalars(ctx: Context, node: Select | HStack | Filter, scalars: Se
     blank = _with_constants(node, lambda scalar: Column(_SCALAR, dtype=scalar.dtype))
     if not is_distributable(blank):
         return ctx.on_one_rank(node, [ctx.lower(node.child)], "an expression looks at other rows")
+    if isinstance(node, Select) and not any({*columns(expr)} - {_SCALAR} for expr in blank.expressions):
+        # Each rank would give the rows of a literal series, whatever rows it has.
+        return ctx.on_one_rank(node, [ctx.lower(node.child)], "its rows are those of a literal")
     rows = _Rows.of_node(ctx, node.child, several=True)
     if ctx.builder.is_whole(rows.peek()):
         return apply_expressions(ctx, node, rows.read())

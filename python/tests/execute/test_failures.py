@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -106,3 +107,15 @@ def test_single_rank_runs_the_query_itself(files: Path) -> None:
 def test_wrong_options(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         ExecutionOptions(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_what_fails_over_a_table_without_rows_fails(partitions: int) -> None:
+    options = replace(ExecutionOptions.tiny("silent"), partitions=partitions)
+    table = pl.DataFrame(schema={"k": pl.Int64, "v": pl.UInt32}).lazy()
+    wrong = pl.col("v").map_batches(lambda values: values.cum_sum(), return_dtype=pl.Int64)
+    query = table.group_by("k").agg(wrong)
+    with pytest.raises(pl.exceptions.SchemaError, match="expected output type 'Int64'"):
+        query.collect(engine="streaming")
+    with pytest.raises(pl.exceptions.SchemaError, match="expected output type 'Int64'"):
+        run_ranks(3, lambda transport: run_query(query, transport, options=options))

@@ -89,6 +89,12 @@ def queries() -> dict[str, Query]:
         "first_of_a_series_beside_max": lambda t, u: t.select(
             N.max(), s=pl.lit(pl.Series([3, 1, 2])).first()
         ),
+        "series_of_one_beside_length": lambda t, u: t.select(
+            pl.struct(pl.lit(pl.Series("s", [7])), pl.len().alias("n")).alias("z")
+        ),
+        "cross_joins_of_which_no_column_is_used": lambda t, u: (
+            t.join(u, how="cross").join(u, how="cross", suffix="_2").select(pl.col("k_2").sum(), n=pl.len())
+        ),
         "value_at_maximum": lambda t, u: t.select(N.min(), v=N.get(G.max())),
         "quantile_of_aggregate": lambda t, u: t.select(N.quantile((G.max() / 10).clip(0, 1)), s=N.sum()),
         # slices of frames

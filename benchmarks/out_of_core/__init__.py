@@ -1,0 +1,1 @@
+"""Queries over tables that are larger than the memory that they get."""

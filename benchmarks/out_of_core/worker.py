@@ -1,0 +1,85 @@
+"""One run of one query by one engine, in a process of its own: ``python -m benchmarks.out_of_core.worker``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import polars as pl
+
+from benchmarks.out_of_core.queries import QUERIES
+from benchmarks.pdsh.queries import TABLE_NAMES, Tables
+
+
+def run_riverrun(tables: Tables, query: str, output: Path, spill: Path) -> dict[str, object]:
+    """Run a query on this process's rank; rank 0 returns its explanation."""
+    from cudf_polars.engine.spmd import SPMDEngine
+
+    with SPMDEngine(rapidsmpf_options={"spill_directory": str(spill)}) as engine:
+        start = time.perf_counter()
+        QUERIES[query].lazy(tables).sink_parquet(output, engine=engine)
+        seconds = time.perf_counter() - start
+        outcome = engine.last_query
+        explained = outcome.explain() if outcome is not None and engine.rank == 0 else ""
+        return {"seconds": seconds, "rank": engine.rank, "explain": explained}
+
+
+def run_polars(tables: Tables, query: str, output: Path) -> dict[str, object]:
+    """Run a query by Polars' streaming engine."""
+    start = time.perf_counter()
+    QUERIES[query].lazy(tables).sink_parquet(output / "part.parquet", engine="streaming", mkdir=True)
+    return {"seconds": time.perf_counter() - start, "rank": 0}
+
+
+def run_duckdb(tables: Tables, query: str, output: Path, spill: Path, memory: int) -> dict[str, object]:
+    """Run a query by DuckDB, told to keep to four fifths of the memory, as its documentation advises."""
+    import duckdb
+
+    output.mkdir()
+    connection = duckdb.connect(
+        config={"memory_limit": f"{memory * 8 // 10 >> 20}MiB", "temp_directory": str(spill)}
+    )
+    for name in TABLE_NAMES:
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{tables.source(name)}')")
+    start = time.perf_counter()
+    connection.execute(f"COPY ({QUERIES[query].sql}) TO '{output}/part.parquet' (FORMAT parquet)")
+    return {"seconds": time.perf_counter() - start, "rank": 0}
+
+
+def summary(output: Path) -> list[object]:
+    """Return the number of rows and, for each column, what does not depend on their order: to compare answers by."""
+    rows = pl.scan_parquet(output / "*.parquet")
+    sums = [
+        pl.col(name).cast(pl.Float64).sum() if dtype.is_numeric() else pl.col(name).n_unique()
+        for name, dtype in sorted(rows.collect_schema().items())
+    ]
+    return list(rows.select(pl.len().alias("rows"), *sums).collect(engine="streaming").row(0))
+
+
+def main() -> None:
+    """Run what the command line says and print the result as a line of JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("engine", choices=["riverrun", "polars", "duckdb", "summary"])
+    parser.add_argument("query", choices=list(QUERIES))
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--spill", type=Path, required=True)
+    parser.add_argument("--memory", type=int, required=True)
+    given = parser.parse_args()
+    tables = Tables(given.data, floats=False)
+    match given.engine:
+        case "riverrun":
+            result = run_riverrun(tables, given.query, given.output, given.spill)
+        case "polars":
+            result = run_polars(tables, given.query, given.output)
+        case "duckdb":
+            result = run_duckdb(tables, given.query, given.output, given.spill, given.memory)
+        case _:
+            result = {"summary": summary(given.output)}
+    print("RESULT " + json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

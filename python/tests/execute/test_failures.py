@@ -110,9 +110,10 @@ def test_wrong_options(wrong: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_what_fails_over_a_table_without_rows_fails(partitions: int) -> None:
+def test_what_fails_over_a_table_without_rows_fails(tmp_path: Path, partitions: int) -> None:
     options = replace(ExecutionOptions.tiny("silent"), partitions=partitions)
-    table = pl.DataFrame(schema={"k": pl.Int64, "v": pl.UInt32}).lazy()
+    pl.DataFrame(schema={"k": pl.Int64, "v": pl.UInt32}).write_parquet(tmp_path / "t.parquet")
+    table = pl.scan_parquet(tmp_path / "t.parquet")
     wrong = pl.col("v").map_batches(lambda values: values.cum_sum(), return_dtype=pl.Int64)
     query = table.group_by("k").agg(wrong)
     with pytest.raises(pl.exceptions.SchemaError, match="expected output type 'Int64'"):

@@ -56,7 +56,6 @@ __all__ = ["Executor"]
 
 # Rows of a batch that go into the sample for a sort's boundaries; of all rows in one frame, so many for each rank.
 _SAMPLE_ROWS = 64
-_CHUNK_BYTES = 64 << 20
 _DESTINATION = "__rr_destination"
 
 
@@ -90,6 +89,8 @@ class Executor:
     partitions
         Partitions of each rank that exchanges by key cut rows into. What follows an exchange runs over one after the
         other, while the others may be spilled.
+    chunk_bytes
+        How many bytes of rows a step that may be done over any rows takes at a time, if there are several partitions.
     """
 
     def __init__(
@@ -98,11 +99,13 @@ class Executor:
         *,
         optimizations: pl.QueryOptFlags,
         partitions: int = 1,
+        chunk_bytes: int = 64 << 20,
         first_op: int = 0,
     ) -> None:
         self.measured: dict[Stream, Measured] = {}
         self._transport = transport
         self.partitions = partitions
+        self._chunk_bytes = chunk_bytes
         self._optimizations = optimizations
         self._ops = itertools.count(first_op)
         self._rows: dict[Stream, StreamRows] = {}
@@ -396,7 +399,7 @@ class Executor:
         (child,) = stream.inputs
         self._prepare(child)
         measured = self.measured.setdefault(stream, Measured())
-        for chunk in chunks(self._batches(child), _CHUNK_BYTES):
+        for chunk in chunks(self._batches(child), self._chunk_bytes):
             lf = stream.build([chunk.lazy()], self._transport.rank)
             frame = lf.collect(engine="streaming", optimizations=self._optimizations)
             measured.added(frame)

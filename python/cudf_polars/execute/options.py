@@ -11,6 +11,9 @@ from cudf_polars.lower.fallback import FallbackMode
 __all__ = ["ExecutionOptions"]
 
 _BROADCAST_LIMIT = 64 << 20
+_CHUNK = 64 << 20
+_MEMORY_OF_BUFFER = 16
+"""The part of a rank's memory that neither of these exceeds."""
 _MEMORY_OF_TABLE, _MEMORY_OF_PARTITION = 4, 16
 """The parts of a rank's memory that a table may take in one piece, and that a partition of a larger one takes."""
 _MOST_PARTITIONS = 256
@@ -26,7 +29,7 @@ class ExecutionOptions:
         What to do when a step cannot be distributed and runs on one rank: ``"warn"``, ``"raise"``
         (``NotImplementedError``) or ``"silent"``.
     broadcast_limit
-        Bytes up to which a join's side is copied to every rank; 0 chooses (64 MiB).
+        Bytes up to which a join's side is copied to every rank; 0 chooses: 64 MiB, or a sixteenth of ``memory``.
     target_partition_size
         Bytes that a partition should have; 0 chooses: a sixteenth of ``memory``, once a table takes a quarter of it.
     max_rows_per_partition
@@ -89,11 +92,20 @@ class ExecutionOptions:
         target = self.target_partition_size or self.memory / _MEMORY_OF_PARTITION
         return min(_MOST_PARTITIONS, max(1, math.ceil(each / target))) if target else 1
 
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of rows that a step over any rows takes at a time, where rows are worked on in partitions."""
+        return self._of_memory(_CHUNK)
+
+    def _of_memory(self, usual: int) -> int:
+        """Return a number of bytes, or less where memory is small."""
+        return min(usual, max(1, self.memory // _MEMORY_OF_BUFFER)) if self.memory else usual
+
     def settings(self, nranks: int) -> Settings:
         """Return what the planner decides by."""
         return Settings(
             nranks=nranks,
-            broadcast_limit=self.broadcast_limit or _BROADCAST_LIMIT,
+            broadcast_limit=self.broadcast_limit or self._of_memory(_BROADCAST_LIMIT),
             small_limit=self.small_limit,
             read_everywhere_limit=self.read_everywhere_limit,
             head_limit=self.head_limit,

@@ -203,6 +203,7 @@ def _start(
         transport,
         optimizations=_of_fragments(optimizations),
         partitions=options.partitions_of(largest_table(plan, footers), transport.nranks),
+        chunk_bytes=options.chunk_bytes,
     )
     agreement = agree_on_query(plan, executor.allgather_bytes)
     planner = AdaptivePlanner(options.settings(transport.nranks), executor.run_and_measure, footers=footers)

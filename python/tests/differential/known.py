@@ -93,6 +93,16 @@ KNOWN: tuple[Known, ...] = (
         "faulty = lf.collect_schema() != lf.collect().schema",
     ),
     Known(
+        name="the type of reversed lists",
+        kinds=("we raise where Polars answers", "wrong schema"),
+        detail=r"expected type Null|List\(Null\)",
+        text=r"reverse\(\)",
+        reason="Of lists of lists that are all null, Polars' reverse() gives lists of nulls, but not everywhere.",
+        reproduction="import polars as pl\n"
+        "values = pl.Series([None], dtype=pl.List(pl.List(pl.Int64)))\n"
+        "faulty = values.reverse().dtype != values.dtype",
+    ),
+    Known(
         name="variance of no values",
         kinds=("wrong rows", "Polars' engines disagree, and we with both"),
         detail=r"None.*0\.0|0\.0.*None|\[\]",

@@ -99,7 +99,7 @@ KNOWN: tuple[Known, ...] = (
         text=r"reverse\(\)",
         reason="Of lists of lists that are all null, Polars' reverse() gives lists of nulls, but not everywhere.",
         reproduction="import polars as pl\n"
-        "values = pl.Series([None], dtype=pl.List(pl.List(pl.Int64)))\n"
+        "values = pl.Series([None, None], dtype=pl.List(pl.List(pl.Int64)))\n"
         "faulty = values.reverse().dtype != values.dtype",
     ),
     Known(

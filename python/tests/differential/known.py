@@ -54,10 +54,10 @@ KNOWN: tuple[Known, ...] = (
         )
     ),
     Known(
-        name="gather of rows that are read twice",
+        name="one row of rows that are read twice",
         kinds=("we raise where Polars answers", "wrong type of error", "some ranks return, others raise"),
         detail=r"assertion failed: pipe\.send_state == PortState::Done",
-        text=r"\.gather\(",
+        text=r"\.gather\(|\.get\(",
         reason="Polars' streaming engine panics where rows chosen by gather are joined with the head of the same rows:"
         " always over Arrow streams, over frames without comm_subplan_elim, and not over files.",
         reproduction="import polars as pl\n"
@@ -68,6 +68,23 @@ KNOWN: tuple[Known, ...] = (
         "try:\n"
         "    lf.collect(engine='streaming', optimizations=flags)\n"
         "except pl.exceptions.PanicException:\n"
+        "    faulty = True",
+    ),
+    Known(
+        name="right join over a join with the same names",
+        kinds=("we raise where Polars answers",),
+        detail=r"DuplicateError: column with name '\w+_right' already exists",
+        text=r"how='right'",
+        reason="Polars' streaming engine finds a name twice that is there once.",
+        reproduction="import polars as pl\n"
+        "a, b = pl.LazyFrame({'i': [-10, -6], 'srt': [0, 1]}), pl.LazyFrame({'srt': [1]})\n"
+        "lf = a.join(a, left_on=pl.col('i') + 1, right_on='srt')\n"
+        "lf = lf.join(b, left_on='srt_right', right_on='srt', how='right')\n"
+        "assert lf.collect(engine='in-memory').columns == lf.collect_schema().names()\n"
+        "faulty = False\n"
+        "try:\n"
+        "    lf.collect(engine='streaming')\n"
+        "except pl.exceptions.DuplicateError:\n"
         "    faulty = True",
     ),
     Known(

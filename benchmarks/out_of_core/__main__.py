@@ -2,9 +2,9 @@
 
     python -m benchmarks.out_of_core --scale 10 --memory 3GiB --ranks 1,2
 
-Every run is in one memory cgroup around all of its processes. It is cut off after ``--limit`` seconds, and then counts as
-that long. Each engine writes Parquet. The answers of all engines are compared, by their number of rows and by a sum of
-each column. The exit status is 1 if an answer differs or a run of Riverrun does not end.
+Every run is in one memory cgroup around all of its processes. It is cut off after ``--limit`` seconds, and then counts
+as that long. Each engine writes Parquet. The answers of all engines are compared, by their number of rows and by a sum
+of each column. The exit status is 1 if an answer differs or a run of Riverrun does not end.
 """
 
 from __future__ import annotations

@@ -19,4 +19,4 @@ def keep_columns(frame: Frame, names: Iterable[str]) -> Frame:
     ``select()`` of no column gives no row, and takes some names for patterns.
     """
     wanted = list(names)
-    return frame.select(cs.by_name(wanted)) if wanted else frame.drop(pl.all())
+    return frame.select(cs.by_name(wanted)) if wanted else frame.drop(cs.all())

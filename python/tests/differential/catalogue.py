@@ -91,6 +91,7 @@ _TIES = re.compile(
     r"sort_by|max_by|min_by|arg_|ordinal|first|last|is_sorted|rolling|ewm|interpolate|cumulative|top_k|bottom_k|"
     r"search_sorted|implode|order_by|explode|diff|peak|hist|rle|'explode'"
 )
+_DROPPED = re.compile(r"\.(unique|drop_nulls|drop_nans|mode)\(")
 _DOUBLES = re.compile(r"is_(first|last)_distinct|is_unique|is_duplicated")
 _STATISTICS = re.compile(r"\.(std|var|skew|kurtosis|entropy)\(|pl\.(corr|cov)\(")
 
@@ -153,7 +154,9 @@ def templates() -> tuple[Template, ...]:
                 nature = _nature(expr)
                 if nature is None:
                     continue
-                if _DOUBLES.search(text):
+                if _DROPPED.search(text):
+                    nature = Nature.MANY  # there is nothing to drop in the catalogue's rows
+                elif _DOUBLES.search(text):
                     nature = Nature.ORDERED  # there are none in the catalogue's rows
                 elif _TIES.search(text):
                     nature = _WITH_TIES.get(nature, nature)

@@ -12,7 +12,7 @@ namespace {
 TEST(CallbackGate, LetsInUntilItCloses) {
     CallbackGate gate;
     EXPECT_TRUE(gate.enter());
-    gate.graceful_close();
+    gate.leave();
     gate.close();
     EXPECT_TRUE(gate.is_closed());
     EXPECT_FALSE(gate.enter());
@@ -30,7 +30,7 @@ TEST(CallbackGate, ClosingWaitsForThoseInside) {
             std::this_thread::yield();
         }
         left = true;
-        gate.graceful_close();
+        gate.leave();
     }};
     inside.wait();
     gate.close();

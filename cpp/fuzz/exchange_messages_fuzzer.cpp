@@ -190,7 +190,7 @@ std::vector<Bytes> seeds() {
     offer.ticket.host = "node7.cluster";
     offer.ticket.pid = 4711;
     offer.ticket.size = std::uint64_t{1} << 40;
-    offer.word = 64;
+    offer.flag = 64;
     offer.value = 1;
     offer.device = {1, 2, 3};
     auto const memory = exchange::detail::write_offer(offer);

@@ -88,6 +88,11 @@ void read_option(std::string const& text) {
          {OptionType::boolean, OptionType::count, OptionType::bytes, OptionType::share, OptionType::fraction,
           OptionType::duration, OptionType::text}) {
         static_cast<void>(to_string(type));
+        static_cast<void>(name_of(type));
+    }
+    // The check of each option, as a user's mistake meets it before the option is read.
+    for (auto const& info : option_table) {
+        static_cast<void>(reads([&] { check_option(info.key, text); }));
     }
 }
 

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["Rank", "RankSettings", "resolve_options"]
 
 T = TypeVar("T")
+_LEAST_MEMORY = 64 << 20
+"""What a rank plans to use though its limit leaves less, because the process itself takes as much."""
 _LAST_OP = 1 << 11
 """The number of an operation after all of the executor's, which numbers them from 0."""
 
@@ -186,7 +188,8 @@ class Rank:
             self.context = Context.from_options(comm, self._library_options, statistics=statistics)
         options = settings.execution_options()
         if settings.execution is None:
-            options = replace(options, memory=self.context.br().memory_available(MemoryType.DEVICE))
+            available = self.context.br().memory_available(MemoryType.DEVICE)
+            options = replace(options, memory=max(available, _LEAST_MEMORY))
         if not warns and options.fallback_mode == "warn":
             options = replace(options, fallback_mode="silent")
         self._execution_options = options

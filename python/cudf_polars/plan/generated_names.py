@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from typing import Any
 
 from cudf_polars.plan import expressions as ex
@@ -49,6 +50,8 @@ def _renamed_node(node: Node, names: Mapping[str, str]) -> Node:
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, Enum):
+        return value  # a member of a StrEnum is a str, too, and must stay what it is
     if isinstance(value, str):
         return _GENERATED.sub(lambda found: names.get(found.group(), found.group()), value)
     if isinstance(value, tuple):

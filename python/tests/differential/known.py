@@ -114,7 +114,7 @@ KNOWN: tuple[Known, ...] = (
         kinds=("we raise where Polars answers", "wrong schema"),
         detail=r"",
         text=r"cum_reduce\(",
-        reason="Of columns of different types, Polars plans a struct of these types and gives one of their common type.",
+        reason="Of columns of different types, Polars plans a struct of these and gives one of their common type.",
         reproduction="import polars as pl\n"
         "lf = pl.LazyFrame({'i': [1], 'j': [2]}, schema={'i': pl.Int64, 'j': pl.Int32})\n"
         "lf = lf.select(pl.cum_reduce(lambda a, b: a + b, ['i', 'j']))\n"

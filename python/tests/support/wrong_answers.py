@@ -95,6 +95,14 @@ def queries() -> dict[str, Query]:
         "cross_joins_of_which_no_column_is_used": lambda t, u: (
             t.join(u, how="cross").join(u, how="cross", suffix="_2").select(pl.col("k_2").sum(), n=pl.len())
         ),
+        # the column that Polars makes for `having` is renamed in the plan, and nothing else
+        "having_over_a_right_join_of_other_types": lambda t, u: (
+            t.select("n", "g", a=N)
+            .join(u.with_columns(a=pl.col("k") * 2), left_on=["n", "a"], right_on=["n", "k"], how="right")
+            .group_by("g_right")
+            .having(pl.col("a").sum() > 5)
+            .agg(pl.col("a").sum().alias("sum"))
+        ),
         "value_at_maximum": lambda t, u: t.select(N.min(), v=N.get(G.max())),
         "quantile_of_aggregate": lambda t, u: t.select(N.quantile((G.max() / 10).clip(0, 1)), s=N.sum()),
         # slices of frames

@@ -240,7 +240,7 @@ class StreamingOptions:
         least=0,
     )
     target_partition_size: int | Unspecified = _option(
-        "executor", 0, "Bytes that a partition should have; 0: automatic.", effective=False, least=0
+        "executor", 0, "Bytes that a partition should have; 0: automatic.", least=0
     )
     dynamic_planning: dict[str, Any] | bool | None | Unspecified = _option(
         "executor", True, "Choose join and aggregation strategies at run time.", effective=False

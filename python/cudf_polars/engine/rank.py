@@ -127,9 +127,8 @@ class RankSettings:
         get = self.options.get
         return ExecutionOptions(
             fallback_mode=get("fallback_mode"),
-            broadcast_limit=get("broadcast_limit") or ExecutionOptions.broadcast_limit,
-            target_partition_size=get("target_partition_size") or ExecutionOptions.target_partition_size,
-            max_rows_per_partition=get("max_rows_per_partition"),
+            broadcast_limit=get("broadcast_limit"),
+            target_partition_size=get("target_partition_size"),
         )
 
 

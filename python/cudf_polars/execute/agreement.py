@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -22,7 +22,7 @@ from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.fingerprint import dump, fingerprint, first_difference
 from cudf_polars.plan.nodes import DataFrameScan, Scan
 
-__all__ = ["Agreement", "agree_on_end", "agree_on_failures", "agree_on_query"]
+__all__ = ["Agreement", "agree_on_end", "agree_on_query"]
 
 AllGather = Callable[[bytes], list[bytes]]
 
@@ -82,29 +82,31 @@ def agree_on_query(plan: Plan, allgather: AllGather) -> Agreement:
     )
 
 
-def agree_on_failures(failures: Mapping[int, BaseException], allgather: AllGather) -> None:
-    """Raise what failed on every rank for want of rows: the table has none, and Polars would raise it, too."""
-    everywhere = set.intersection(
-        *(set(json.loads(each)) for each in allgather(json.dumps(list(failures)).encode()))
-    )
-    if everywhere:
-        raise failures[min(everywhere)]
-
-
-def agree_on_end(frame: pl.DataFrame, allgather: AllGather) -> pl.DataFrame:
+def agree_on_end(
+    frame: pl.DataFrame, allgather: AllGather, failures: Mapping[int, BaseException] | None = None
+) -> pl.DataFrame:
     """Wait until every rank has its part of the answer, and return this rank's with the types of the answer.
 
     The types are those of the first rank that has rows: Polars' plan and its result differ now and then, and a part
     without rows shows what was planned.
+
+    Parameters
+    ----------
+    failures
+        By place in the plan, what failed on this rank for want of rows. What failed so on every rank is raised: the
+        table has no rows, and Polars would raise it, too.
 
     Raises
     ------
     RankFailedError
         If the query failed on another rank: then it has failed on all.
     """
+    failures = failures or {}
     text = _schema_text(frame)
-    views = [_unpacked(value) for value in allgather(_packed(frame, text))]
-    _, wanted, empty = next((view for view in views if view[0]), views[0])
+    views = [_unpacked(value) for value in allgather(_packed(frame, text, list(failures)))]
+    if everywhere := set.intersection(*(set(view.failed) for view in views)):
+        raise failures[min(everywhere)]
+    _, wanted, empty, _ = next((view for view in views if view.height), views[0])
     if wanted == text or not empty:
         return frame
     with warnings.catch_warnings():
@@ -119,18 +121,30 @@ def _schema_text(frame: pl.DataFrame) -> bytes:
     return repr(list(frame.schema.items())).encode()
 
 
-def _packed(frame: pl.DataFrame, text: bytes) -> bytes:
+class _End(NamedTuple):
+    """What a rank says at the end of a query: rows and types of its part, the part without rows, what failed."""
+
+    height: int
+    types: bytes
+    empty: bytes
+    failed: tuple[int, ...]
+
+
+def _packed(frame: pl.DataFrame, text: bytes, failed: Sequence[int]) -> bytes:
     empty = b""
     # what has no serialised form (an array of no elements) stays as it is
     with warnings.catch_warnings(), contextlib.suppress(pl.exceptions.PolarsError, ValueError):
         warnings.simplefilter("ignore")
         empty = frame.clear().serialize()
-    return struct.pack("<QQ", frame.height, len(text)) + text + empty
+    places = struct.pack(f"<{len(failed)}Q", *failed)
+    return struct.pack("<QQQ", frame.height, len(failed), len(text)) + places + text + empty
 
 
-def _unpacked(value: bytes) -> tuple[int, bytes, bytes]:
-    height, length = struct.unpack_from("<QQ", value)
-    return height, value[16 : 16 + length], value[16 + length :]
+def _unpacked(value: bytes) -> _End:
+    height, count, length = struct.unpack_from("<QQQ", value)
+    failed = struct.unpack_from(f"<{count}Q", value, 24)
+    start = 24 + 8 * count
+    return _End(height, value[start : start + length], value[start + length :], failed)
 
 
 def _mismatch(kind: str, text: str, digests: Sequence[str], allgather: AllGather) -> QueryMismatchError:

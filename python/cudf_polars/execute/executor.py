@@ -2,8 +2,9 @@
 
 All ranks run the same streams in the same order, so that their collectives meet. A fragment is one Polars
 streaming query: its sources are this rank's share of the files or the Arrow stream of an exchange, and its output
-is pulled, batch by batch, by the transport. Only what must be materialized (a side whose size decides a join, the input
-of a sort) becomes a data frame.
+is pulled, batch by batch, by the transport. Where the rows of a rank are split into partitions, a fragment runs once
+for each of them. Only what must be materialized (a side whose size decides a join) becomes a data frame; without
+partitions, so does the input of a sort.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import polars as pl
 from rapidsmpf.streaming.batch_stream import BatchStream
@@ -54,6 +56,8 @@ from cudf_polars.plan.columns import keep_columns
 
 __all__ = ["Executor"]
 
+T = TypeVar("T")
+
 # Rows of a batch that go into the sample for a sort's boundaries; of all rows in one frame, so many for each rank.
 _SAMPLE_ROWS = 64
 _DESTINATION = "__rr_destination"
@@ -87,8 +91,8 @@ class Executor:
     optimizations
         The user's optimisation flags, used for every fragment.
     partitions
-        Partitions of each rank that exchanges by key cut rows into. What follows an exchange runs over one after the
-        other, while the others may be spilled.
+        Number of partitions into which exchanges by key split the rows of each rank. What follows an exchange runs
+        over one partition after the other, while the others may be spilled.
     chunk_bytes
         How many bytes of rows a step that may be done over any rows takes at a time, if there are several partitions.
     """
@@ -310,7 +314,7 @@ class Executor:
             sources = []
         parts = [] if rows.frame is None else [self._noted(rows.frame, inputs)]
         if rows.lazy is not None:
-            inputs.append(RowCount(1))  # how many rows, nobody knows yet
+            inputs.append(RowCount(rows.height, complete=True))
             parts.append(rows.lazy)
         for source in sources:
             inputs.append(RowCount())
@@ -395,7 +399,7 @@ class Executor:
         yield from rows_left or ()
 
     def _by_chunks(self, stream: Local) -> Iterator[pl.DataFrame]:
-        """Run a step that may be done over any part of its input over so many rows at a time as memory has room for."""
+        """Run a step that may be done over any rows in chunks of its input, and yield the result of each chunk."""
         (child,) = stream.inputs
         self._prepare(child)
         measured = self.measured.setdefault(stream, Measured())
@@ -486,14 +490,8 @@ class Executor:
         schema: Schema,
         send: Callable[[ArrowStream, int], list[ArrowStream]],
     ) -> list[ArrowStream]:
-        """Hand batches to a collective; what fails while they are made is raised as what it is."""
-        source = BatchStream(pl.Schema(schema), batches, export_frame)
-        try:
-            return send(source, next(self._ops))
-        except BaseException:
-            if source.error is not None:
-                raise source.error from None
-            raise
+        """Hand batches to a collective."""
+        return _handed_over(batches, schema, lambda source: send(source, next(self._ops)))
 
     # -- exchanges that look at the rows ---------------------------------------------------------------------
 
@@ -532,13 +530,7 @@ class Executor:
                 yield batch
 
         self._prepare(stream)
-        source = BatchStream(pl.Schema(stream.schema), seen(), export_frame)
-        try:
-            rows, height = self._transport.keep(source)
-        except BaseException:
-            if source.error is not None:
-                raise source.error from None
-            raise
+        rows, height = _handed_over(seen(), stream.schema, self._transport.keep)
         return scan_stream(rows, stream.schema), height
 
     def _range_exchange(self, stream: RangeExchange) -> StreamRows:
@@ -551,7 +543,7 @@ class Executor:
         return partitioned(moved, schema={**stream.schema, _DESTINATION: pl.UInt32()})
 
     def _boundaries(self, sample: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
-        """Return rows of key values, at most, that cut all ranks' rows into equal partitions."""
+        """Return at most ``nranks * partitions - 1`` rows of key values that split all ranks' rows into equal parts."""
         buffer = io.BytesIO()
         sample.write_ipc(buffer)
         samples = [pl.read_ipc(io.BytesIO(value)) for value in self.allgather_bytes(buffer.getvalue())]
@@ -569,14 +561,13 @@ class Executor:
         start = max(0, start)
         low = min(max(start - before, 0), height)
         high = min(max(stop - before, low), height)
-        return StreamRows(lazy=rows.slice(low, high - low))
+        return StreamRows(lazy=rows.slice(low, high - low), height=high - low)
 
     def _global_row_index(self, stream: GlobalRowIndex) -> StreamRows:
         rows, height = self._kept(stream.inputs[0])
         before = sum(self._counts(height)[: self._transport.rank])
-        return StreamRows(
-            lazy=keep_columns(rows.with_row_index(stream.name, stream.offset + before), stream.schema)
-        )
+        numbered = rows.with_row_index(stream.name, stream.offset + before)
+        return StreamRows(lazy=keep_columns(numbered, stream.schema), height=height)
 
     def _ordered_concat(self, stream: OrderedConcat) -> StreamRows:
         kept = [self._kept(child) for child in stream.inputs]
@@ -611,6 +602,17 @@ class Executor:
         ends = self._collect(stream.inputs[1]).lazy()
         (key,) = stream.inputs[1].schema
         ends.join_asof(ends.head(0), on=key).collect()
+
+
+def _handed_over(batches: Iterator[pl.DataFrame], schema: Schema, take: Callable[[ArrowStream], T]) -> T:
+    """Let C++ take batches; what fails while they are made is raised as what it is."""
+    source = BatchStream(pl.Schema(schema), batches, export_frame)
+    try:
+        return take(source)
+    except BaseException:
+        if source.error is not None:
+            raise source.error from None
+        raise
 
 
 def _literal(column: pl.Series) -> pl.Expr:

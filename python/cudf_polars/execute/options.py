@@ -32,8 +32,6 @@ class ExecutionOptions:
         Bytes up to which a join's side is copied to every rank; 0 chooses: 64 MiB, or a sixteenth of ``memory``.
     target_partition_size
         Bytes that a partition should have; 0 chooses: a sixteenth of ``memory``, once a table takes a quarter of it.
-    max_rows_per_partition
-        Rows that a partition of an in-memory frame may have. Parts of a rank are not split further yet.
     small_limit
         Bytes over all ranks up to which partial results go to rank 0 instead of being distributed.
     read_everywhere_limit
@@ -41,15 +39,14 @@ class ExecutionOptions:
     head_limit
         Rows up to which the head of a sort is merged from the ranks' heads.
     partitions
-        Partitions of each rank into which exchanges by key cut rows; 0 chooses.
+        Number of partitions into which exchanges by key split the rows of each rank; 0 chooses.
     memory
-        Bytes of memory that a rank may use; 0: unknown, so that nothing is cut because of it.
+        Bytes of memory that a rank may use; 0: unknown, so that nothing is split because of it.
     """
 
     fallback_mode: FallbackMode = "warn"
     broadcast_limit: int = 0
     target_partition_size: int = 0
-    max_rows_per_partition: int = 1_000_000
     small_limit: int = 256 << 10
     read_everywhere_limit: int = 1 << 20
     head_limit: int = 100_000
@@ -81,6 +78,11 @@ class ExecutionOptions:
             read_everywhere_limit=0,
             head_limit=4,
         )
+
+    @property
+    def may_partition(self) -> bool:
+        """Whether anything says that the rows of a rank could be split into partitions."""
+        return bool(self.memory or self.target_partition_size or self.partitions)
 
     def partitions_of(self, nbytes: float, nranks: int) -> int:
         """Return in how many partitions each rank should have a table of so many bytes."""

@@ -28,8 +28,8 @@ class StreamRows:
     ----------
     partitions
         The streams of each partition of this rank; an exchange of one partition has one list.
-    lazy
-        A frame over what is kept elsewhere, to be run once.
+    lazy, height
+        A frame over rows that are stored elsewhere, to be run once, and the number of its rows.
     """
 
     frame: pl.DataFrame | None = None
@@ -38,6 +38,7 @@ class StreamRows:
     rest: Iterator[pl.DataFrame] | None = None
     rest_anywhere: bool = False
     lazy: pl.LazyFrame | None = None
+    height: int = 0
 
     def is_frame(self) -> bool:
         """Whether a frame has all of the rows."""

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from cudf_polars.execute.agreement import agree_on_end, agree_on_failures, agree_on_query
+from cudf_polars.execute.agreement import agree_on_end, agree_on_query
 from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.measured import Measured
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import Transport
-from cudf_polars.lower.context import Footers
 from cudf_polars.lower.explain import explain_physical
 from cudf_polars.lower.fallback import report
 from cudf_polars.lower.footers import read_ahead, read_row_groups
@@ -26,7 +25,7 @@ from cudf_polars.lower.scans import largest_table
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.last_resort import check_own_frames
 from cudf_polars.plan.nodes import DataFrameScan, Scan
-from cudf_polars.plan.read import read_plan
+from cudf_polars.plan.read import UnsupportedPolarsError, read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
 __all__ = ["QUERY_FLAGS", "Query", "QueryOutcome", "explain_query", "read_query", "run_query", "stream_query"]
@@ -117,8 +116,7 @@ def run_query(
         return QueryOutcome(frame, [], None)
     executor, root = running.executor, running.root
     frame = executor.result(root)
-    agree_on_failures(executor.failures(root), executor.allgather_bytes)
-    return running.outcome(agree_on_end(frame, executor.allgather_bytes))
+    return running.outcome(agree_on_end(frame, executor.allgather_bytes, executor.failures(root)))
 
 
 def stream_query(
@@ -149,8 +147,7 @@ def stream_query(
     batches = executor.result_batches(root)
     no_rows = pl.DataFrame(schema=dict(root.schema))
     first = next((batch for batch in batches if batch.height), no_rows)
-    agree_on_failures(executor.failures(root), executor.allgather_bytes)
-    first = agree_on_end(first, executor.allgather_bytes)
+    first = agree_on_end(first, executor.allgather_bytes, executor.failures(root))
     empty, schema = first.clear(), first.schema
     rows = itertools.chain([first], (conform(batch, schema) for batch in batches))
     del first
@@ -187,22 +184,26 @@ def _start(
     """Plan a query together with the other ranks; the query itself if there is one rank and memory enough."""
     optimizations = pl.QueryOptFlags() if optimizations is None else optimizations
     options = ExecutionOptions() if options is None else options
+    alone = transport.nranks == 1
+    if alone and not options.may_partition:
+        return _whole(query)
+    try:
+        plan = (query if isinstance(query, Query) else read_query(query, optimizations)).plan
+    except (pl.exceptions.PolarsError, UnsupportedPolarsError):
+        if alone:
+            return _whole(query)  # Polars runs it, or says what is wrong
+        raise
     footers = functools.cache(read_row_groups)
-    if transport.nranks == 1:
-        large = _large_query(query, optimizations, options, footers)
-        if large is None:
-            # The user's own query: it costs what Polars costs.
-            return to_lazyframe(query.plan.root) if isinstance(query, Query) else query
-        query = large
-    if not isinstance(query, Query):
-        query = read_query(query, optimizations)
-        check_own_frames(query.plan.root)
-    plan = query.plan
     _read_footers(plan)
+    partitions = options.partitions_of(largest_table(plan, footers), transport.nranks)
+    if alone and partitions == 1:
+        return _whole(query)
+    if not alone and not isinstance(query, Query):
+        check_own_frames(plan.root)
     executor = Executor(
         transport,
         optimizations=_of_fragments(optimizations),
-        partitions=options.partitions_of(largest_table(plan, footers), transport.nranks),
+        partitions=partitions,
         chunk_bytes=options.chunk_bytes,
     )
     agreement = agree_on_query(plan, executor.allgather_bytes)
@@ -211,21 +212,9 @@ def _start(
     return _Running(executor, root, planner, options, agreement.equal_frames)
 
 
-def _large_query(
-    query: pl.LazyFrame | Query,
-    optimizations: pl.QueryOptFlags,
-    options: ExecutionOptions,
-    footers: Footers,
-) -> Query | None:
-    """Return the query if one rank has to run it in partitions, because its tables are too large for memory."""
-    if not (options.memory or options.target_partition_size or options.partitions):
-        return None
-    try:
-        read = query if isinstance(query, Query) else read_query(query, optimizations)
-    except pl.exceptions.PolarsError:
-        return None  # Polars says what is wrong
-    _read_footers(read.plan)
-    return read if options.partitions_of(largest_table(read.plan, footers), 1) > 1 else None
+def _whole(query: pl.LazyFrame | Query) -> pl.LazyFrame:
+    """Return the user's own query, which costs what Polars costs."""
+    return to_lazyframe(query.plan.root) if isinstance(query, Query) else query
 
 
 def _read_footers(plan: Plan) -> None:

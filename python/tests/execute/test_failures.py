@@ -120,3 +120,18 @@ def test_what_fails_over_a_table_without_rows_fails(tmp_path: Path, partitions: 
         query.collect(engine="streaming")
     with pytest.raises(pl.exceptions.SchemaError, match="expected output type 'Int64'"):
         run_ranks(3, lambda transport: run_query(query, transport, options=options))
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("number", ["index", "slice"])
+def test_a_function_may_fail_on_a_part_without_rows(number: str, partitions: int) -> None:
+    rows = pl.DataFrame({"v": [7, 8, 9]})
+    needs_a_row = pl.col("v").map_batches(lambda v: v + 0 * v[0], return_dtype=pl.Int64, is_elementwise=True)
+    options = replace(ExecutionOptions.tiny("silent"), partitions=partitions)
+
+    def work(transport: LocalTransport) -> pl.DataFrame:
+        mine = (rows if transport.rank == 0 else rows.clear()).lazy()
+        numbered = mine.with_row_index() if number == "index" else mine.slice(0, 3)
+        return run_query(numbered.with_columns(w=needs_a_row), transport, options=options).frame
+
+    assert pl.concat(run_ranks(2, work))["w"].to_list() == [7, 8, 9]

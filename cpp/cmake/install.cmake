@@ -9,11 +9,18 @@ if(RAPIDSMPF_HAVE_MPI)
   set_target_properties(
     rapidsmpf_mpi PROPERTIES INSTALL_RPATH "$ORIGIN;${wheel_siblings};${mpi_library_folder};$ORIGIN/../../../..")
 endif()
+if(RAPIDSMPF_HAVE_COMPUTE)
+  set_target_properties(
+    rapidsmpf_compute PROPERTIES INSTALL_RPATH "$ORIGIN;${wheel_siblings};$ORIGIN/../../libcudf/lib64")
+endif()
 # Not lib64, where CMake does not look on Debian.
 set(cmake_files ${prefix}/lib/cmake/rapidsmpf)
 install(TARGETS rapidsmpf EXPORT rapidsmpf-targets LIBRARY DESTINATION ${prefix}/lib64)
 if(RAPIDSMPF_HAVE_MPI)
   install(TARGETS rapidsmpf_mpi EXPORT rapidsmpf-targets LIBRARY DESTINATION ${prefix}/lib64)
+endif()
+if(RAPIDSMPF_HAVE_COMPUTE)
+  install(TARGETS rapidsmpf_compute EXPORT rapidsmpf-targets LIBRARY DESTINATION ${prefix}/lib64)
 endif()
 # detail/: for this repository only.
 install(DIRECTORY include/rapidsmpf DESTINATION ${prefix}/include PATTERN detail EXCLUDE)

@@ -1,10 +1,10 @@
-"""Runs the streams of a physical plan on this rank: fragments by Polars, exchanges by a transport.
+"""Runs the streams of a physical plan on this rank: fragments by a compute device, exchanges by a transport.
 
-All ranks run the same streams in the same order, so that their collectives meet. A fragment is one Polars
-streaming query: its sources are this rank's share of the files or the Arrow stream of an exchange, and its output
-is pulled, batch by batch, by the transport. Where the rows of a rank are split into partitions, a fragment runs once
-for each of them. Only what must be materialized (a side whose size decides a join) becomes a data frame; without
-partitions, so does the input of a sort.
+All ranks run the same streams in the same order, so that their collectives meet. A fragment is a lazy frame that
+the compute device runs (:mod:`cudf_polars.execute.fragments`): its sources are this rank's share of the files or the
+Arrow stream of an exchange, and its output is pulled, batch by batch, by the transport. Where the rows of a rank are
+split into partitions, a fragment runs once for each of them. Only what must be materialized (a side whose size decides
+a join) becomes a data frame; without partitions, so does the input of a sort.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing import TypeVar
 import polars as pl
 from rapidsmpf.streaming.batch_stream import BatchStream
 
+from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.errors import failure_of_rank
+from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.measured import Measured, Size
 from cudf_polars.execute.rows import WEIGHT, KeySample, StreamRows, chunks, concatenated, partitioned
 from cudf_polars.execute.streams import (
@@ -90,6 +92,8 @@ class Executor:
         Joins the ranks; the executor numbers its operations from ``first_op``.
     optimizations
         The user's optimisation flags, used for every fragment.
+    device
+        What runs the fragments; ``None``: the CPU.
     partitions
         Number of partitions into which exchanges by key split the rows of each rank. What follows an exchange runs
         over one partition after the other, while the others may be spilled.
@@ -102,6 +106,7 @@ class Executor:
         transport: Transport,
         *,
         optimizations: pl.QueryOptFlags,
+        device: ComputeDevice | None = None,
         partitions: int = 1,
         chunk_bytes: int = 64 << 20,
         first_op: int = 0,
@@ -111,6 +116,7 @@ class Executor:
         self.partitions = partitions
         self._chunk_bytes = chunk_bytes
         self._optimizations = optimizations
+        self._device = CpuDevice() if device is None else device
         self._ops = itertools.count(first_op)
         self._rows: dict[Stream, StreamRows] = {}
         self._done: set[Stream] = set()
@@ -347,7 +353,7 @@ class Executor:
         frames = []
         for fragment in self._fragments(stream):
             try:
-                frame = fragment.frame.collect(engine="streaming", optimizations=self._optimizations)
+                frame = self._device.collect(fragment.frame, self._optimizations)
                 self._ended.add(stream)
             except BaseException as error:
                 if not self._failed_without_rows(stream, fragment, error):
@@ -371,11 +377,8 @@ class Executor:
             yield from self._by_chunks(stream)
             return
         for fragment in self._fragments(stream):
-            batches = fragment.frame.collect_batches(
-                engine="streaming",
-                maintain_order=stream.ordered or not planned,
-                lazy=True,
-                optimizations=self._optimizations,
+            batches = self._device.batches(
+                fragment.frame, self._optimizations, ordered=stream.ordered or not planned
             )
             try:
                 for batch in batches:
@@ -405,7 +408,7 @@ class Executor:
         measured = self.measured.setdefault(stream, Measured())
         for chunk in chunks(self._batches(child), self._chunk_bytes):
             lf = stream.build([chunk.lazy()], self._transport.rank)
-            frame = lf.collect(engine="streaming", optimizations=self._optimizations)
+            frame = self._device.collect(lf, self._optimizations)
             measured.added(frame)
             yield conform(frame, stream.schema)
 
@@ -498,9 +501,7 @@ class Executor:
     def _scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> list[ArrowStream]:
         partitions = self.partitions
         addressed = {**schema, _DESTINATION: pl.UInt32()}
-        batches = frame.collect_batches(
-            engine="streaming", maintain_order=ordered, lazy=True, optimizations=self._optimizations
-        )
+        batches = self._device.batches(frame, self._optimizations, ordered=ordered)
         return self._exchange(
             (conform(batch, addressed) for batch in batches),
             addressed,

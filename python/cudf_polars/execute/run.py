@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from cudf_polars.execute.agreement import agree_on_end, agree_on_query
+from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.executor import Executor
+from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.measured import Measured
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.explain import explain_physical
-from cudf_polars.lower.fallback import report
+from cudf_polars.lower.fallback import report, warn_of_host_steps
 from cudf_polars.lower.footers import read_ahead, read_row_groups
 from cudf_polars.lower.physical import Estimate, Materialize, Stream
 from cudf_polars.lower.planner import AdaptivePlanner
@@ -65,6 +67,8 @@ class QueryOutcome:
         Which in-memory frames of the query are the same on every rank, in words.
     partitions
         Into how many partitions exchanges by key split the rows of each rank.
+    host_steps
+        What ran on the CPU though the compute device is a GPU, with the reasons.
     """
 
     frame: pl.DataFrame
@@ -73,9 +77,18 @@ class QueryOutcome:
     measured: Mapping[Stream, Measured] = field(default_factory=dict, repr=False)
     equal_frames: tuple[str, ...] = ()
     partitions: int = 1
+    host_steps: tuple[str, ...] = ()
 
     def explain(self) -> str:
         """Return the physical plan with this rank's rows, bytes and seconds."""
+        text = self._explain_streams()
+        return (
+            "\n".join([text, "On the CPU:", *(f"  {step}" for step in self.host_steps)])
+            if self.host_steps
+            else text
+        )
+
+    def _explain_streams(self) -> str:
         if self.physical is None:
             return "One fragment on one rank: the query as Polars runs it."
         plan = explain_physical(self.physical, self.measured)
@@ -95,6 +108,7 @@ def run_query(
     *,
     optimizations: pl.QueryOptFlags | None = None,
     options: ExecutionOptions | None = None,
+    device: ComputeDevice | None = None,
 ) -> QueryOutcome:
     """Run a query on all ranks of ``transport``; every rank calls this with the same one.
 
@@ -110,10 +124,11 @@ def run_query(
     FallbackWarning
         Once, if steps ran on one rank and ``options.fallback_mode`` is ``"warn"``.
     """
-    running = _start(query, transport, optimizations, options)
+    device = CpuDevice() if device is None else device
+    running = _start(query, transport, optimizations, options, device)
     if isinstance(running, pl.LazyFrame):
-        frame = running.collect(engine="streaming", optimizations=optimizations or pl.QueryOptFlags())
-        return QueryOutcome(frame, [], None)
+        frame = device.collect(running, optimizations or pl.QueryOptFlags())
+        return _outcome_of_whole(frame, device, options)
     executor, root = running.executor, running.root
     frame = executor.result(root)
     return running.outcome(agree_on_end(frame, executor.allgather_bytes, executor.failures(root)))
@@ -126,6 +141,7 @@ def stream_query(
     *,
     optimizations: pl.QueryOptFlags | None = None,
     options: ExecutionOptions | None = None,
+    device: ComputeDevice | None = None,
 ) -> QueryOutcome:
     """Run a query as :func:`run_query` does, and give its rows on this rank to ``write`` while they are made.
 
@@ -139,10 +155,16 @@ def stream_query(
     -------
     The outcome, without rows. The query may still fail on another rank.
     """
-    running = _start(query, transport, optimizations, options)
+    device = CpuDevice() if device is None else device
+    running = _start(query, transport, optimizations, options, device)
     if isinstance(running, pl.LazyFrame):
-        write(running)
-        return QueryOutcome(pl.DataFrame(schema=running.collect_schema()), [], None)
+        schema = running.collect_schema()
+        if device.is_cpu:
+            write(running)
+        else:
+            rows_of_device = device.batches(running, optimizations or pl.QueryOptFlags(), ordered=True)
+            write(scan_batches(rows_of_device, schema))
+        return _outcome_of_whole(pl.DataFrame(schema=schema), device, options)
     executor, root = running.executor, running.root
     batches = executor.result_batches(root)
     no_rows = pl.DataFrame(schema=dict(root.schema))
@@ -164,6 +186,7 @@ class _Running:
     planner: AdaptivePlanner
     options: ExecutionOptions
     equal_frames: tuple[str, ...]
+    device: ComputeDevice
 
     def outcome(self, frame: pl.DataFrame) -> QueryOutcome:
         """Say how the query ended, and warn of what one rank did alone."""
@@ -171,8 +194,29 @@ class _Running:
         report(fallbacks, self.options.fallback_mode)
         executor = self.executor
         return QueryOutcome(
-            frame, fallbacks, self.root, executor.measured, self.equal_frames, executor.partitions
+            frame,
+            fallbacks,
+            self.root,
+            executor.measured,
+            self.equal_frames,
+            executor.partitions,
+            _host_steps(self.device, self.options),
         )
+
+
+def _host_steps(device: ComputeDevice, options: ExecutionOptions) -> tuple[str, ...]:
+    """Take what a GPU left to the CPU, and warn of it."""
+    steps = tuple(dict.fromkeys(device.take_host_steps()))
+    if steps and options.fallback_mode == "warn":
+        warn_of_host_steps(steps)
+    return steps
+
+
+def _outcome_of_whole(
+    frame: pl.DataFrame, device: ComputeDevice, options: ExecutionOptions | None
+) -> QueryOutcome:
+    """Say how a query ended that ran as it was."""
+    return QueryOutcome(frame, [], None, host_steps=_host_steps(device, options or ExecutionOptions()))
 
 
 def _start(
@@ -180,12 +224,13 @@ def _start(
     transport: Transport,
     optimizations: pl.QueryOptFlags | None,
     options: ExecutionOptions | None,
+    device: ComputeDevice,
 ) -> _Running | pl.LazyFrame:
     """Plan a query together with the other ranks; the query itself if there is one rank and memory enough."""
     optimizations = pl.QueryOptFlags() if optimizations is None else optimizations
     options = ExecutionOptions() if options is None else options
     alone = transport.nranks == 1
-    if alone and not options.may_partition:
+    if alone and not (options.may_partition and device.is_cpu):
         return _whole(query)
     try:
         plan = (query if isinstance(query, Query) else read_query(query, optimizations)).plan
@@ -203,13 +248,14 @@ def _start(
     executor = Executor(
         transport,
         optimizations=_of_fragments(optimizations),
+        device=device,
         partitions=partitions,
         chunk_bytes=options.chunk_bytes,
     )
     agreement = agree_on_query(plan, executor.allgather_bytes)
     planner = AdaptivePlanner(options.settings(transport.nranks), executor.run_and_measure, footers=footers)
     root = planner.plan(plan, agreement.frame_sizes)
-    return _Running(executor, root, planner, options, agreement.equal_frames)
+    return _Running(executor, root, planner, options, agreement.equal_frames, device)
 
 
 def _whole(query: pl.LazyFrame | Query) -> pl.LazyFrame:

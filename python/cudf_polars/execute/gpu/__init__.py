@@ -1,1 +1,1 @@
-"""Runs fragments of a query on a GPU: translates typed plans to programs, which the operators of librapidsmpf_compute run."""
+"""Runs fragments of a query on a GPU: typed plans become programs, which librapidsmpf_compute runs."""

@@ -100,7 +100,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A column of :attr:`Program.constants` by its place: a scalar if it has one row, else what ``contains`` looks into."""
+    """A value of :attr:`Program.constants` by its place: a scalar if it has one row, else a set for ``contains``."""
 
     index: int
     type: CudfType

@@ -1,0 +1,33 @@
+"""The CPU as a compute device: a fragment is one query of Polars' streaming engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+__all__ = ["CpuDevice"]
+
+
+class CpuDevice:
+    """Runs fragments by Polars; see :class:`~cudf_polars.execute.fragments.ComputeDevice`."""
+
+    is_cpu = True
+
+    def collect(self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> pl.DataFrame:
+        """Run a fragment and return its rows."""
+        return fragment.collect(engine="streaming", optimizations=optimizations)
+
+    def batches(
+        self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool
+    ) -> Iterator[pl.DataFrame]:
+        """Run a fragment and yield its rows."""
+        return iter(
+            fragment.collect_batches(
+                engine="streaming", maintain_order=ordered, lazy=True, optimizations=optimizations
+            )
+        )
+
+    def take_host_steps(self) -> Sequence[str]:
+        """Return nothing: the CPU is the host."""
+        return ()

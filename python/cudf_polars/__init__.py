@@ -6,13 +6,14 @@ What is here is loaded when it is first used: importing the package imports neit
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rapidsmpf.error import RankFailedError
     from rapidsmpf.given_options import OptionWithoutEffectWarning
 
     from cudf_polars.engine.dask import DaskEngine
+    from cudf_polars.engine.gpu_hook import execute_with_cudf
     from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
     from cudf_polars.engine.options import StreamingOptions
     from cudf_polars.engine.ray import RayEngine
@@ -52,6 +53,7 @@ _HOMES = {
     "SPMDEngine": "cudf_polars.engine.spmd",
     "StreamingOptions": "cudf_polars.engine.options",
     "__version__": "rapidsmpf",
+    "execute_with_cudf": "cudf_polars.engine.gpu_hook",
     "allgather_polars_dataframe": "cudf_polars.engine.spmd",
     "reserve_op_id": "cudf_polars.streaming.actor_graph.collectives.common",
 }
@@ -68,18 +70,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-def execute_with_cudf(*_: object, **__: object) -> NoReturn:
-    """Refuse ``collect(engine="gpu")``: Polars calls this for it and for ``pl.GPUEngine``.
-
-    Raises
-    ------
-    NotImplementedError
-        Always.
-    """
-    raise NotImplementedError(
-        "engine='gpu' and pl.GPUEngine are not provided by this cudf_polars, which is Riverrun's and runs queries on"
-        " CPUs. Use collect(engine=cudf_polars.SPMDEngine()), DaskEngine or RayEngine; or engine='streaming' for Polars"
-        " alone."
-    )

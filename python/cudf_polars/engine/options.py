@@ -254,12 +254,17 @@ class StreamingOptions:
         "Sinks write one file per rank into a directory: on these engines always.",
         effective=False,
     )
+    compute_device: Literal["auto", "gpu", "cpu"] | Unspecified = _option(
+        "executor",
+        "auto",
+        "Where ranks run their parts of a query: on a GPU, on the CPU, or (auto) on a GPU where there is one and libcudf.",
+    )
     quent_context: object | None | Unspecified = _option(
         "executor", None, "Telemetry.", env=False, effective=False
     )
 
     raise_on_fail: bool | Unspecified = _option(
-        "engine", False, "Raise instead of running a query on Polars alone.", env=False, effective=False
+        "engine", False, "Raise where a part of a query has no form on a GPU, instead of running it on the CPU.", env=False
     )
     parquet_options: dict[str, Any] | None | Unspecified = _option(
         "engine", None, "Options of the GPU Parquet reader.", env=False, effective=False

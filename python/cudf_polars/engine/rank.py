@@ -26,6 +26,7 @@ from rapidsmpf.streaming.core.context import Context
 from rapidsmpf.utils.string import parse_duration
 from rapidsmpf.utils.system_info import get_device_memory
 
+from cudf_polars.engine.compute_device import open_compute_device
 from cudf_polars.engine.core import ClusterInfo, check_reserved
 from cudf_polars.engine.one_writer import write_on_one_rank
 from cudf_polars.engine.options import StreamingOptions
@@ -192,6 +193,7 @@ class Rank:
         if not warns and options.fallback_mode == "warn":
             options = replace(options, fallback_mode="silent")
         self._execution_options = options
+        self._device = open_compute_device(settings.options, self.context)
 
     def describe(self) -> ClusterInfo:
         """Return where this rank runs, and how much memory it may use."""
@@ -220,7 +222,13 @@ class Rank:
         """Run a query; if it fails here, the others' part of it fails too, and the next one works."""
         transport = RapidsmpfTransport(self.context, op_ids)
         with _tell_others(transport):
-            return run_query(query, transport, optimizations=optimizations, options=self._execution_options)
+            return run_query(
+                query,
+                transport,
+                optimizations=optimizations,
+                options=self._execution_options,
+                device=self._device,
+            )
 
     def sink(
         self,
@@ -246,6 +254,7 @@ class Rank:
                     lambda rows: sink.write(rows, **whole, **kwargs),
                     optimizations=optimizations,
                     options=options,
+                    device=self._device,
                 )
                 sink.commit()
             except BaseException:
@@ -279,7 +288,12 @@ class Rank:
 
         with _tell_others(transport):
             outcome = stream_query(
-                query, transport, give, optimizations=optimizations, options=self._execution_options
+                query,
+                transport,
+                give,
+                optimizations=optimizations,
+                options=self._execution_options,
+                device=self._device,
             )
             transport.allgather_bytes(b"given", op=_LAST_OP)
             return outcome
@@ -329,7 +343,9 @@ class Rank:
                     " if engine.rank == 0: rows.write_delta(target, mode='merge', ...)"
                 )
             report([step], options.fallback_mode)
-            outcome = run_query(query, transport, optimizations=optimizations, options=options)
+            outcome = run_query(
+                query, transport, optimizations=optimizations, options=options, device=self._device
+            )
             part = [outcome.frame]
             outcome = replace(outcome, frame=outcome.frame.clear())
             written = write_on_one_rank(part.pop(), transport, write)  # nobody else holds the rows
@@ -353,6 +369,7 @@ class Rank:
 
     def close(self) -> None:
         """End the threads. No query may be running."""
+        self._device.close()
         self.context.shutdown()
 
 

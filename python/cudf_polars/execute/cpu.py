@@ -31,3 +31,6 @@ class CpuDevice:
     def take_host_steps(self) -> Sequence[str]:
         """Return nothing: the CPU is the host."""
         return ()
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to give up."""

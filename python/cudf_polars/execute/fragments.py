@@ -35,3 +35,7 @@ class ComputeDevice(Protocol):
     def take_host_steps(self) -> Sequence[str]:
         """Return what ran on the CPU though this is none, with the reasons, since this was last asked."""
         ...
+
+    def close(self) -> None:
+        """Give up memory and threads; no fragment may be running."""
+        ...

@@ -35,7 +35,7 @@ from cudf_polars.plan.slices import push_slices
 from cudf_polars.plan.substitute import Substitution
 from cudf_polars.plan.tables import resolve_tables
 
-__all__ = ["UnsupportedPolarsError", "read_plan"]
+__all__ = ["UnreadablePlanError", "UnsupportedPolarsError", "read_plan", "read_traverser"]
 
 _ADAPTERS = {16: polars16.Adapter}
 """What reads the views, by their major version."""
@@ -81,6 +81,36 @@ def read_plan(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags | None = None) -
     """
     flags = (pl.QueryOptFlags() if optimizations is None else optimizations)._pyoptflags
     return _Reader(lf, flags).read()
+
+
+class UnreadablePlanError(ValueError):
+    """Polars' views do not show a part of a plan, and there is no other way to it."""
+
+
+def read_traverser(traverser: Any) -> nodes.Node:
+    """Read the plan that Polars shows to whoever runs a query in its place (``engine="gpu"``).
+
+    Parameters
+    ----------
+    traverser
+        What Polars passes: a ``NodeTraverser`` over the optimised plan.
+
+    Raises
+    ------
+    UnreadablePlanError
+        If the views do not show a part of it.
+    UnsupportedPolarsError
+        When the installed Polars is not a supported version.
+
+    Notes
+    -----
+    There is only the traverser: ``validate`` of joins is not known, and times finer than a microsecond in literals that
+    Polars' optimiser makes are cut.
+    """
+    try:
+        return _read_view(traverser, lambda: DslFacts(False, {}), lambda: True, None)
+    except (Unreadable, CannotRebuild, RecursionError) as e:
+        raise UnreadablePlanError(str(e)) from e
 
 
 class _Reader:

@@ -1,0 +1,91 @@
+"""Which compute device a rank has: a GPU, by the operators over libcudf, or the CPU, by Polars."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import warnings
+from typing import TYPE_CHECKING
+
+from rapidsmpf.utils.system_info import get_device_name
+
+from cudf_polars.execute.cpu import CpuDevice
+from cudf_polars.lower.user_code import user_stacklevel
+
+if TYPE_CHECKING:
+    from rapidsmpf.memory.buffer_resource import BufferResource
+    from rapidsmpf.streaming.core.context import Context
+
+    from cudf_polars.engine.options import StreamingOptions
+    from cudf_polars.execute.fragments import ComputeDevice
+
+__all__ = ["gpu_unavailable", "has_gpu", "open_compute_device", "open_gpu"]
+
+_INSTALL = "pip install 'riverrun[gpu]' brings libcudf"
+
+
+def open_compute_device(options: StreamingOptions, context: Context) -> ComputeDevice:
+    """Return the compute device of a rank.
+
+    Parameters
+    ----------
+    options
+        Of these, ``compute_device`` and those of a GPU count.
+    context
+        Has the rank's memory.
+
+    Raises
+    ------
+    RuntimeError
+        If ``compute_device`` is ``"gpu"`` and no query can run on one, with the reason.
+
+    Warns
+    -----
+    UserWarning
+        If ``compute_device`` is ``"auto"`` and there is a GPU that no query can run on.
+    """
+    wanted = options.get("compute_device")
+    if wanted == "cpu":
+        return CpuDevice()
+    reason = gpu_unavailable()
+    if reason is None:
+        return open_gpu(context.br(), raise_on_fail=options.get("raise_on_fail"))
+    if wanted == "gpu":
+        raise RuntimeError(f"compute_device='gpu': {reason}")
+    if has_gpu():
+        warnings.warn(
+            f"Queries run on the CPU: {reason}. Set compute_device='cpu' to hide this.",
+            stacklevel=user_stacklevel(),
+        )
+    return CpuDevice()
+
+
+def has_gpu() -> bool:
+    """Whether the compute device of this process is a GPU."""
+    return get_device_name() != "cpu"
+
+
+@functools.cache
+def gpu_unavailable() -> str | None:
+    """Return why no query can run on a GPU in this process, or ``None`` if it can."""
+    if not has_gpu():
+        return "the compute device of this process is the CPU (no usable GPU, or RAPIDSMPF_DEVICE=cpu)"
+    try:
+        libcudf = importlib.import_module("libcudf")
+    except ImportError:
+        return f"libcudf is not installed ({_INSTALL})"
+    libcudf.load_library()
+    try:
+        importlib.import_module("rapidsmpf.compute")
+    except ImportError as error:
+        return f"the operators over libcudf cannot be loaded: {error}"
+    return None
+
+
+def open_gpu(br: BufferResource, *, raise_on_fail: bool = False) -> ComputeDevice:
+    """Return this process's GPU as a compute device; :func:`gpu_unavailable` must have said that there is one."""
+    from rapidsmpf.compute import Runtime
+
+    from cudf_polars.execute.gpu.run import GpuDevice
+
+    return GpuDevice(Runtime(br), raise_on_fail=raise_on_fail)

@@ -15,10 +15,10 @@ struct ScanSettings {
     std::size_t bytes_in_flight{std::size_t{4} << 30};
 
     // Files are mapped and the ranges that are needed are registered with CUDA, so that the GPU's copy engines read them
-    // without a copy by the CPU. Bytes that stay registered at most; threads that register; the most that one call
-    // registers; gaps up to which neighbouring ranges are registered in one call.
+    // without a copy by the CPU. Bytes that stay registered at most (0: four fifths of the machine's memory); threads that
+    // register; the most that one call registers; gaps up to which neighbouring ranges are registered in one call.
     bool map_files{true};
-    std::size_t registered_limit{std::size_t{256} << 30};
+    std::size_t registered_limit{0};
     std::size_t register_threads{4};
     std::size_t register_bytes{std::size_t{64} << 20};
     std::size_t register_gap{std::size_t{256} << 10};

@@ -51,7 +51,9 @@ int digits(type_id id) noexcept {
     }
 }
 
-bool is_between(type_id id, type_id first, type_id last) noexcept { return first <= id && id <= last; }
+bool is_between(type_id id, type_id first, type_id last) noexcept {
+    return first <= id && id <= last;
+}
 
 }  // namespace
 
@@ -93,10 +95,35 @@ cudf::data_type cudf_type(DataType const& type) {
 
 std::string type_name(cudf::data_type type) {
     constexpr std::array<char const*, 29> names{
-        "EMPTY", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FLOAT32", "FLOAT64", "BOOL8",
-        "TIMESTAMP_DAYS", "TIMESTAMP_SECONDS", "TIMESTAMP_MILLISECONDS", "TIMESTAMP_MICROSECONDS", "TIMESTAMP_NANOSECONDS",
-        "DURATION_DAYS", "DURATION_SECONDS", "DURATION_MILLISECONDS", "DURATION_MICROSECONDS", "DURATION_NANOSECONDS",
-        "DICTIONARY32", "STRING", "LIST", "DECIMAL32", "DECIMAL64", "DECIMAL128", "STRUCT"};
+        "EMPTY",
+        "INT8",
+        "INT16",
+        "INT32",
+        "INT64",
+        "UINT8",
+        "UINT16",
+        "UINT32",
+        "UINT64",
+        "FLOAT32",
+        "FLOAT64",
+        "BOOL8",
+        "TIMESTAMP_DAYS",
+        "TIMESTAMP_SECONDS",
+        "TIMESTAMP_MILLISECONDS",
+        "TIMESTAMP_MICROSECONDS",
+        "TIMESTAMP_NANOSECONDS",
+        "DURATION_DAYS",
+        "DURATION_SECONDS",
+        "DURATION_MILLISECONDS",
+        "DURATION_MICROSECONDS",
+        "DURATION_NANOSECONDS",
+        "DICTIONARY32",
+        "STRING",
+        "LIST",
+        "DECIMAL32",
+        "DECIMAL64",
+        "DECIMAL128",
+        "STRUCT"};
     static_assert(names.size() == static_cast<std::size_t>(type_id::NUM_TYPE_IDS));
     auto const id = static_cast<std::size_t>(type.id());
     std::string name = id < names.size() ? names[id] : "type " + std::to_string(id);

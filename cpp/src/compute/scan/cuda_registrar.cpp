@@ -11,16 +11,17 @@ class CudaRegistrar final : public PageRegistrar {
   public:
     CudaRegistrar() {
         int supported = 0;
-        if (cudaGetDevice(&device_) == cudaSuccess &&
-            cudaDeviceGetAttribute(&supported, cudaDevAttrHostRegisterReadOnlySupported, device_) == cudaSuccess) {
+        if (cudaGetDevice(&device_) == cudaSuccess
+            && cudaDeviceGetAttribute(&supported, cudaDevAttrHostRegisterReadOnlySupported, device_)
+                   == cudaSuccess) {
             supported_ = supported != 0;
         }
         cudaGetLastError();
     }
 
     bool add(void* address, std::size_t bytes) override {
-        if (!supported_ || cudaSetDevice(device_) != cudaSuccess ||
-            cudaHostRegister(address, bytes, cudaHostRegisterReadOnly) != cudaSuccess) {
+        if (!supported_ || cudaSetDevice(device_) != cudaSuccess
+            || cudaHostRegister(address, bytes, cudaHostRegisterReadOnly) != cudaSuccess) {
             cudaGetLastError();  // so that no later call reports it
             return false;
         }
@@ -35,8 +36,8 @@ class CudaRegistrar final : public PageRegistrar {
 
     void* allocate(std::size_t bytes) override {
         void* address = nullptr;
-        if (cudaSetDevice(device_) != cudaSuccess ||
-            cudaHostAlloc(&address, bytes, cudaHostAllocPortable) != cudaSuccess) {
+        if (cudaSetDevice(device_) != cudaSuccess
+            || cudaHostAlloc(&address, bytes, cudaHostAllocPortable) != cudaSuccess) {
             cudaGetLastError();
             return nullptr;
         }
@@ -56,7 +57,9 @@ class CudaRegistrar final : public PageRegistrar {
 
 }  // namespace
 
-std::unique_ptr<PageRegistrar> make_cuda_registrar() { return std::make_unique<CudaRegistrar>(); }
+std::unique_ptr<PageRegistrar> make_cuda_registrar() {
+    return std::make_unique<CudaRegistrar>();
+}
 
 MappedFiles::MappedFiles(ScanSettings const& settings) : MappedFiles{settings, make_cuda_registrar()} {}
 

@@ -18,7 +18,7 @@ namespace rapidsmpf::compute {
 namespace {
 
 FileVersion version_of(int descriptor, std::string const& path) {
-    struct stat status {};
+    struct stat status{};
     if (::fstat(descriptor, &status) != 0) {
         throw SystemError{"cannot read the size of " + path, errno};
     }
@@ -70,12 +70,13 @@ void DataFile::check_version(FileVersion const& expected) const {
 bool DataFile::is_remote() const noexcept {
     // Of linux/magic.h and of file systems that are not in it: NFS, SMB, CIFS, SMB2, FUSE, 9P, Ceph, AFS, Coda, Lustre, GPFS,
     // BeeGFS, OrangeFS, GFS2, OCFS2.
-    constexpr std::array<std::uint32_t, 15> remote{
-        0x6969U,     0x517BU,     0xFF534D42U, 0xFE534D42U, 0x65735546U, 0x01021997U, 0x00C36400U, 0x5346414FU,
-        0x73757245U, 0x0BD00BD0U, 0x47504653U, 0x19830326U, 0x20030528U, 0x01161970U, 0x7461636FU};
-    struct statfs status {};
-    return ::fstatfs(descriptor_.get(), &status) != 0 ||
-           std::ranges::find(remote, static_cast<std::uint32_t>(status.f_type)) != remote.end();
+    constexpr std::array<std::uint32_t, 15> remote{0x6969U,     0x517BU,     0xFF534D42U, 0xFE534D42U,
+                                                   0x65735546U, 0x01021997U, 0x00C36400U, 0x5346414FU,
+                                                   0x73757245U, 0x0BD00BD0U, 0x47504653U, 0x19830326U,
+                                                   0x20030528U, 0x01161970U, 0x7461636FU};
+    struct statfs status{};
+    return ::fstatfs(descriptor_.get(), &status) != 0
+           || std::ranges::find(remote, static_cast<std::uint32_t>(status.f_type)) != remote.end();
 }
 
 }  // namespace rapidsmpf::compute

@@ -10,14 +10,28 @@ namespace {
 
 // Types of fields in the compact protocol.
 enum Wire : std::uint8_t {
-    stop = 0, boolean_true = 1, boolean_false = 2, i8 = 3, i16 = 4, i32 = 5, i64 = 6, real = 7, binary = 8, list = 9, set = 10, map = 11, structure = 12, uuid = 13
+    stop = 0,
+    boolean_true = 1,
+    boolean_false = 2,
+    i8 = 3,
+    i16 = 4,
+    i32 = 5,
+    i64 = 6,
+    real = 7,
+    binary = 8,
+    list = 9,
+    set = 10,
+    map = 11,
+    structure = 12,
+    uuid = 13
 };
 
 constexpr int max_depth = 32;  // of values in values; Parquet's own have six
 
 class Reader {
   public:
-    explicit Reader(std::span<std::uint8_t const> bytes) : at_{bytes.data()}, end_{bytes.data() + bytes.size()} {}
+    explicit Reader(std::span<std::uint8_t const> bytes)
+        : at_{bytes.data()}, end_{bytes.data() + bytes.size()} {}
 
     [[nodiscard]] std::uint8_t const* at() const noexcept { return at_; }
 
@@ -168,7 +182,9 @@ class Reader {
     std::uint8_t const* end_;
 };
 
-bool is_integer(std::uint8_t type) noexcept { return type == i16 || type == i32 || type == i64; }
+bool is_integer(std::uint8_t type) noexcept {
+    return type == i16 || type == i32 || type == i64;
+}
 
 std::int64_t text_bytes(Reader& reader) {
     std::int64_t bytes = -1;
@@ -248,7 +264,8 @@ ColumnChunkPlace column_meta_data(Reader& reader, std::string_view& path) {
             return false;
         },
         3);
-    if (place.compressed_bytes < 0 || place.uncompressed_bytes < 0 || place.values < 0 || place.offset() < 0) {
+    if (place.compressed_bytes < 0 || place.uncompressed_bytes < 0 || place.values < 0
+        || place.offset() < 0) {
         throw FooterError{"a column chunk has a negative size"};
     }
     return place;

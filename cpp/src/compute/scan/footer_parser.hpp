@@ -33,16 +33,18 @@ struct ColumnChunkPlace {
 
     // The first byte of its pages.
     [[nodiscard]] std::int64_t offset() const noexcept {
-        return dictionary_page_offset > 0 && dictionary_page_offset < data_page_offset ? dictionary_page_offset
-                                                                                       : data_page_offset;
+        return dictionary_page_offset > 0 && dictionary_page_offset < data_page_offset
+                   ? dictionary_page_offset
+                   : data_page_offset;
     }
 };
 
 struct RowGroups {
-    std::vector<std::int64_t> rows;        // of each row group
-    std::vector<ColumnChunkPlace> chunks;  // row group by row group, the same columns in the same order in each
-    std::vector<std::string> columns;      // paths of the columns, parts joined by '\0'
-    std::vector<std::uint8_t> rest;        // the footer without row groups
+    std::vector<std::int64_t> rows;  // of each row group
+    std::vector<ColumnChunkPlace>
+        chunks;                        // row group by row group, the same columns in the same order in each
+    std::vector<std::string> columns;  // paths of the columns, parts joined by '\0'
+    std::vector<std::uint8_t> rest;    // the footer without row groups
 };
 
 // `footer`: what lies between the last page and the length at the end of the file.

@@ -1,7 +1,5 @@
 #include "compute/scan/footers.hpp"
 
-#include <variant>  // libcudf's headers need it first
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -13,6 +11,7 @@
 #include <stdexcept>
 #include <thread>
 #include <utility>
+#include <variant>  // libcudf's headers need it first
 
 #include <cudf/io/experimental/hybrid_scan.hpp>
 #include <cudf/io/parquet.hpp>
@@ -53,7 +52,9 @@ std::vector<std::uint8_t> footer_bytes(DataFile const& file) {
 }
 
 // Places of the leaves below the schema's root, depth first.
-void add_leaves(Footer const& footer, std::size_t place, std::string const& path, std::vector<std::string>& paths, std::vector<std::size_t>& places) {
+void add_leaves(
+    Footer const& footer, std::size_t place, std::string const& path, std::vector<std::string>& paths,
+    std::vector<std::size_t>& places) {
     for (auto const child : footer.schema[place].children_idx) {
         auto const& element = footer.schema.at(static_cast<std::size_t>(child));
         auto const below = path.empty() ? element.name : path + '\0' + element.name;
@@ -92,8 +93,8 @@ std::shared_ptr<Footer const> parse(DataFile const& file) {
 }
 
 std::size_t size_of(Footer const& footer) {
-    return footer.row_groups.chunks.size() * sizeof(ColumnChunkPlace) + footer.schema.size() * sizeof(pq::SchemaElement) +
-           sizeof(Footer);
+    return footer.row_groups.chunks.size() * sizeof(ColumnChunkPlace)
+           + footer.schema.size() * sizeof(pq::SchemaElement) + sizeof(Footer);
 }
 
 }  // namespace
@@ -191,9 +192,11 @@ std::vector<std::shared_ptr<Footer const>> FooterCache::get(std::span<std::strin
             try {
                 footers[i] = state_->get(paths[i]);
             } catch (FooterError const& error) {
-                errors[i] = std::make_exception_ptr(std::runtime_error{"cannot read " + paths[i] + ": " + error.what()});
+                errors[i] = std::make_exception_ptr(
+                    std::runtime_error{"cannot read " + paths[i] + ": " + error.what()});
             } catch (std::logic_error const& error) {  // libcudf's
-                errors[i] = std::make_exception_ptr(std::runtime_error{"cannot read " + paths[i] + ": " + error.what()});
+                errors[i] = std::make_exception_ptr(
+                    std::runtime_error{"cannot read " + paths[i] + ": " + error.what()});
             } catch (...) {
                 errors[i] = std::current_exception();
             }
@@ -224,7 +227,8 @@ std::size_t FooterCache::parsed_for_testing() const {
 namespace {
 
 // Copies an element and what is below it; returns its new place.
-std::size_t copy_below(Footer const& footer, std::size_t place, std::size_t parent, ColumnSelection& selection) {
+std::size_t copy_below(
+    Footer const& footer, std::size_t place, std::size_t parent, ColumnSelection& selection) {
     auto const at = selection.schema.size();
     selection.schema.push_back(footer.schema[place]);
     selection.schema[at].parent_idx = static_cast<cudf::size_type>(parent);

@@ -21,7 +21,8 @@ struct Footer {
     std::int32_t format_version{0};
     std::string created_by;
     std::vector<cudf::io::parquet::SchemaElement> schema;
-    std::vector<std::size_t> leaves;  // places in `schema` of the columns that RowGroups::chunks has, in its order
+    std::vector<std::size_t>
+        leaves;  // places in `schema` of the columns that RowGroups::chunks has, in its order
     RowGroups row_groups;
 
     [[nodiscard]] ColumnChunkPlace const& chunk(std::size_t row_group, std::size_t leaf) const {

@@ -86,7 +86,8 @@ struct MappedFiles::State {
     }
 
     // Pages that the ranges need and that are in no entry yet, neighbours together.
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> missing(Mapping const& mapping, std::span<FileRange const> ranges) const {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> missing(
+        Mapping const& mapping, std::span<FileRange const> ranges) const {
         std::vector<std::pair<std::uint64_t, std::uint64_t>> wanted;
         for (auto const& range : ranges) {
             if (range.bytes > 0) {
@@ -105,8 +106,9 @@ struct MappedFiles::State {
                 auto const next = entry == mapping.entries.end() ? end : std::min(end, entry->first);
                 if (begin < next) {
                     // What lies between two that are missing is registered with them, if it is little and not there.
-                    if (!result.empty() && begin <= result.back().second + settings.register_gap &&
-                        (entry == mapping.entries.begin() || std::prev(entry)->second->end <= result.back().first)) {
+                    if (!result.empty() && begin <= result.back().second + settings.register_gap
+                        && (entry == mapping.entries.begin()
+                            || std::prev(entry)->second->end <= result.back().first)) {
                         result.back().second = std::max(result.back().second, next);
                     } else {
                         result.emplace_back(begin, next);
@@ -154,7 +156,8 @@ struct MappedFiles::State {
         mapping.stale = true;
         for (auto next = mapping.entries.begin(); next != mapping.entries.end();) {
             auto& entry = *(next++)->second;
-            auto const in_the_hands_of_a_thread = entry.phase == Entry::Phase::waiting;  // which drops it then
+            auto const in_the_hands_of_a_thread =
+                entry.phase == Entry::Phase::waiting;  // which drops it then
             if (entry.leases == 0 && !in_the_hands_of_a_thread) {
                 drop(entry);
             }
@@ -241,7 +244,8 @@ MappedFiles::~MappedFiles() {
     }
 }
 
-std::optional<MappedFiles::Lease> MappedFiles::prepare(DataFile const& file, std::span<FileRange const> ranges) {
+std::optional<MappedFiles::Lease> MappedFiles::prepare(
+    DataFile const& file, std::span<FileRange const> ranges) {
     auto& state = *state_;
     if (!state.settings.map_files || file.size() == 0 || file.is_remote()) {
         return std::nullopt;
@@ -337,8 +341,10 @@ std::size_t MappedFiles::release_unused(std::size_t bytes) {
 // ---- Lease
 
 MappedFiles::Lease::Lease(Lease&& other) noexcept
-    : state_{std::exchange(other.state_, nullptr)}, mapping_{std::move(other.mapping_)},
-      ranges_{std::move(other.ranges_)}, entries_{std::move(other.entries_)} {}
+    : state_{std::exchange(other.state_, nullptr)},
+      mapping_{std::move(other.mapping_)},
+      ranges_{std::move(other.ranges_)},
+      entries_{std::move(other.entries_)} {}
 
 MappedFiles::Lease& MappedFiles::Lease::operator=(Lease&& other) noexcept {
     if (this != &other) {
@@ -407,7 +413,8 @@ MappedFiles::Slab MappedFiles::take_slab() {
     }
     if (slab.data_ == nullptr) {
         throw OutOfMemory{
-            "no page-locked memory for reading files: " + std::to_string(state_->settings.slab_bytes) + " bytes"};
+            "no page-locked memory for reading files: " + std::to_string(state_->settings.slab_bytes)
+            + " bytes"};
     }
     slab.state_ = state_.get();
     return slab;

@@ -1,7 +1,5 @@
 #include "compute/scan/parquet_source.hpp"
 
-#include <variant>  // libcudf's headers need it first
-
 #include <algorithm>
 #include <atomic>
 #include <numeric>
@@ -9,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>  // libcudf's headers need it first
 
 #include <cuda_runtime_api.h>
 #include <cudf/column/column.hpp>
@@ -44,8 +43,8 @@ std::vector<std::vector<std::int32_t>> chosen_row_groups(
         for (auto const number : numbers) {
             if (number < 0 || static_cast<std::size_t>(number) >= rows.size()) {
                 throw std::invalid_argument{
-                    footers[file]->path + " has no row group " + std::to_string(number) + ", but " +
-                    std::to_string(rows.size())};
+                    footers[file]->path + " has no row group " + std::to_string(number) + ", but "
+                    + std::to_string(rows.size())};
             }
         }
         std::erase_if(numbers, [&](auto number) { return rows[static_cast<std::size_t>(number)] == 0; });
@@ -84,9 +83,9 @@ bool same_schema(ColumnSelection const& a, ColumnSelection const& b) {
                    : -1;
     };
     auto const same = [&](pq::SchemaElement const& x, pq::SchemaElement const& y) {
-        return x == y && x.max_definition_level == y.max_definition_level &&
-               x.max_repetition_level == y.max_repetition_level && x.arrow_type == y.arrow_type &&
-               logical(x) == logical(y) && unit(x) == unit(y);
+        return x == y && x.max_definition_level == y.max_definition_level
+               && x.max_repetition_level == y.max_repetition_level && x.arrow_type == y.arrow_type
+               && logical(x) == logical(y) && unit(x) == unit(y);
     };
     // The first element is the root, whose name means nothing.
     return std::ranges::equal(a.schema | std::views::drop(1), b.schema | std::views::drop(1), same);
@@ -94,7 +93,8 @@ bool same_schema(ColumnSelection const& a, ColumnSelection const& b) {
 
 class ParquetSource final : public ChunkSource {
   public:
-    ParquetSource(ParquetScan const& scan, ScanSettings const& settings, MappedFiles& files, FooterCache& footers) {
+    ParquetSource(
+        ParquetScan const& scan, ScanSettings const& settings, MappedFiles& files, FooterCache& footers) {
         std::vector<std::string> paths;
         for (auto const& file : scan.files) {
             paths.push_back(file.path);
@@ -125,7 +125,9 @@ class ParquetSource final : public ChunkSource {
                     bytes += decoded_bytes(footers_[file]->chunk(group, leaf));
                 }
                 row_groups_.push_back(
-                    RowGroupSize{file, number, footers_[file]->row_groups.rows[group], bytes, columns_.empty() ? 0 : schema});
+                    RowGroupSize{
+                        file, number, footers_[file]->row_groups.rows[group], bytes,
+                        columns_.empty() ? 0 : schema});
             }
         }
         passes_ = make_passes(row_groups_, settings.pass_rows, settings.pass_bytes);
@@ -137,7 +139,8 @@ class ParquetSource final : public ChunkSource {
             inputs.push_back(InputFile{footer->path, footer->version});
         }
         read_ahead_.emplace(
-            std::move(inputs), passes_.size(), [this](std::size_t pass) { return lay_out(chunks(pass)); }, settings, files);
+            std::move(inputs), passes_.size(), [this](std::size_t pass) { return lay_out(chunks(pass)); },
+            settings, files);
     }
 
     std::optional<Chunk> next(Work& work) override {
@@ -160,7 +163,8 @@ class ParquetSource final : public ChunkSource {
             throw;
         } catch (std::exception const& error) {
             loaded->check_files();  // which says more, if that is the reason
-            throw std::runtime_error{"cannot decode " + files_of(passes_[loaded->pass()]) + ": " + error.what()};
+            throw std::runtime_error{
+                "cannot decode " + files_of(passes_[loaded->pass()]) + ": " + error.what()};
         }
     }
 
@@ -192,8 +196,10 @@ class ParquetSource final : public ChunkSource {
             for (auto const number : numbers) {
                 for (auto const leaf : selections_[file].leaves) {
                     auto const& chunk = footers_[file]->chunk(static_cast<std::size_t>(number), leaf);
-                    ranges.push_back(ChunkRange{
-                        file, static_cast<std::uint64_t>(chunk.offset()), static_cast<std::size_t>(chunk.compressed_bytes)});
+                    ranges.push_back(
+                        ChunkRange{
+                            file, static_cast<std::uint64_t>(chunk.offset()),
+                            static_cast<std::size_t>(chunk.compressed_bytes)});
                 }
             }
         });
@@ -216,8 +222,8 @@ class ParquetSource final : public ChunkSource {
         auto const ranges = reader.all_column_chunks_byte_ranges(numbers_in_reader, options).first;
         auto const expected = chunks(loaded.pass());
         if (!std::ranges::equal(ranges, expected, [](auto const& range, ChunkRange const& chunk) {
-                return static_cast<std::uint64_t>(range.offset()) == chunk.offset &&
-                       static_cast<std::size_t>(range.size()) == chunk.bytes;
+                return static_cast<std::uint64_t>(range.offset()) == chunk.offset
+                       && static_cast<std::size_t>(range.size()) == chunk.bytes;
             })) {
             throw std::logic_error{"libcudf reads its column chunks from other places than its footer says"};
         }
@@ -228,16 +234,18 @@ class ParquetSource final : public ChunkSource {
         }
         auto table =
             reader.materialize_all_columns(numbers_in_reader, spans, options, work.stream(), work.mr()).tbl;
-        if (table->num_rows() != pass.rows || table->num_columns() != static_cast<cudf::size_type>(columns_.size())) {
+        if (table->num_rows() != pass.rows
+            || table->num_columns() != static_cast<cudf::size_type>(columns_.size())) {
             throw std::runtime_error{
-                "its pages hold " + std::to_string(table->num_rows()) + " rows, its footer says " +
-                std::to_string(pass.rows)};
+                "its pages hold " + std::to_string(table->num_rows()) + " rows, its footer says "
+                + std::to_string(pass.rows)};
         }
         return shaped(table->release(), work);
     }
 
     // In the order and with the types that the scan gives.
-    [[nodiscard]] std::unique_ptr<cudf::table> shaped(std::vector<std::unique_ptr<cudf::column>> read, Work& work) const {
+    [[nodiscard]] std::unique_ptr<cudf::table> shaped(
+        std::vector<std::unique_ptr<cudf::column>> read, Work& work) const {
         std::vector<std::unique_ptr<cudf::column>> columns;
         for (std::size_t i = 0; i < places_.size(); ++i) {
             auto& column = read[places_[i]];
@@ -245,11 +253,13 @@ class ParquetSource final : public ChunkSource {
             if (from != types_[i]) {
                 if (!holds_all_values(from, types_[i])) {
                     throw std::runtime_error{
-                        "column '" + columns_[places_[i]] + "' is " + type_name(from) + " there, where " +
-                        type_name(types_[i]) + " is expected"};
+                        "column '" + columns_[places_[i]] + "' is " + type_name(from) + " there, where "
+                        + type_name(types_[i]) + " is expected"};
                 }
                 columns.push_back(cudf::cast(column->view(), types_[i], work.stream(), work.mr()));
-            } else if (std::find(places_.begin() + static_cast<std::ptrdiff_t>(i) + 1, places_.end(), places_[i]) != places_.end()) {
+            } else if (
+                std::find(places_.begin() + static_cast<std::ptrdiff_t>(i) + 1, places_.end(), places_[i])
+                != places_.end()) {
                 columns.push_back(std::make_unique<cudf::column>(*column, work.stream(), work.mr()));
             } else {
                 columns.push_back(std::move(column));
@@ -268,7 +278,8 @@ class ParquetSource final : public ChunkSource {
             cudf::data_type{cudf::type_id::INT8}, static_cast<cudf::size_type>(passes_[number].rows),
             cudf::mask_state::UNALLOCATED, work.stream(), work.mr());
         CUDF_CUDA_TRY(cudaMemsetAsync(
-            column->mutable_view().head(), 0, static_cast<std::size_t>(passes_[number].rows), work.stream().get()));
+            column->mutable_view().head(), 0, static_cast<std::size_t>(passes_[number].rows),
+            work.stream().get()));
         std::vector<std::unique_ptr<cudf::column>> columns;
         columns.push_back(std::move(column));
         return Chunk{std::make_unique<cudf::table>(std::move(columns)), number};
@@ -281,13 +292,14 @@ class ParquetSource final : public ChunkSource {
         if (first.file != last.file) {
             return path + " to " + footers_[last.file]->path;
         }
-        return path + ", row groups " + std::to_string(first.row_group) + " to " + std::to_string(last.row_group);
+        return path + ", row groups " + std::to_string(first.row_group) + " to "
+               + std::to_string(last.row_group);
     }
 
     std::vector<std::shared_ptr<Footer const>> footers_;
-    std::vector<std::string> columns_;      // that are read
-    std::vector<std::size_t> places_;       // in columns_, of those that are given
-    std::vector<cudf::data_type> types_;    // of those that are given
+    std::vector<std::string> columns_;         // that are read
+    std::vector<std::size_t> places_;          // in columns_, of those that are given
+    std::vector<cudf::data_type> types_;       // of those that are given
     std::vector<ColumnSelection> selections_;  // of each file
     std::vector<RowGroupSize> row_groups_;
     std::vector<Pass> passes_;

@@ -28,7 +28,8 @@ struct Pass {
 
 // Cuts the list into passes of about the same size, each of one row group at least and otherwise of no more rows and bytes
 // than given. No pass is without rows.
-[[nodiscard]] std::vector<Pass> make_passes(std::span<RowGroupSize const> row_groups, std::size_t max_rows, std::size_t max_bytes);
+[[nodiscard]] std::vector<Pass> make_passes(
+    std::span<RowGroupSize const> row_groups, std::size_t max_rows, std::size_t max_bytes);
 
 // ---- Where the compressed bytes of a pass lie on the device
 

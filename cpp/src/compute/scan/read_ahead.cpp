@@ -1,12 +1,11 @@
 #include "compute/scan/read_ahead.hpp"
 
-#include <variant>  // libcudf's headers need it first
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <new>
 #include <utility>
+#include <variant>  // libcudf's headers need it first
 
 #include <cudf/utilities/error.hpp>
 #include <cudf/utilities/memory_resource.hpp>
@@ -17,7 +16,9 @@ namespace {
 
 constexpr std::size_t batch = 1024;  // pieces that one call copies; more are no faster
 
-std::byte* bytes_of(rmm::device_buffer& buffer) { return static_cast<std::byte*>(buffer.data()); }
+std::byte* bytes_of(rmm::device_buffer& buffer) {
+    return static_cast<std::byte*>(buffer.data());
+}
 
 // From registered memory. One call for many pieces: a call each reaches a third of the link's speed.
 class BatchedCopies {
@@ -42,7 +43,8 @@ class BatchedCopies {
         }
         std::size_t first = 0;
         // The default streams cannot take batches.
-        auto const batched = stream_ != nullptr && stream_ != cudaStreamLegacy && stream_ != cudaStreamPerThread;
+        auto const batched =
+            stream_ != nullptr && stream_ != cudaStreamLegacy && stream_ != cudaStreamPerThread;
         if (batched) {
             CUDF_CUDA_TRY(cudaMemcpyBatchAsync(
                 to_.data(), from_.data(), bytes_.data(), count_, &attributes_, &first, 1, stream_));
@@ -68,8 +70,12 @@ class BatchedCopies {
 // ---- Loaded
 
 ReadAhead::Loaded::Loaded(Loaded&& other) noexcept
-    : owner_{std::exchange(other.owner_, nullptr)}, pass_{other.pass_}, layout_{std::move(other.layout_)},
-      files_{std::move(other.files_)}, leases_{std::move(other.leases_)}, buffer_{std::move(other.buffer_)},
+    : owner_{std::exchange(other.owner_, nullptr)},
+      pass_{other.pass_},
+      layout_{std::move(other.layout_)},
+      files_{std::move(other.files_)},
+      leases_{std::move(other.leases_)},
+      buffer_{std::move(other.buffer_)},
       copied_{std::exchange(other.copied_, nullptr)} {}
 
 ReadAhead::Loaded::~Loaded() {
@@ -102,7 +108,11 @@ void ReadAhead::Loaded::check_files() const {
 ReadAhead::ReadAhead(
     std::vector<InputFile> inputs, std::size_t passes, std::function<PassLayout(std::size_t)> layout,
     ScanSettings const& settings, MappedFiles& files)
-    : inputs_{std::move(inputs)}, passes_{passes}, layout_{std::move(layout)}, settings_{settings}, files_{files} {}
+    : inputs_{std::move(inputs)},
+      passes_{passes},
+      layout_{std::move(layout)},
+      settings_{settings},
+      files_{files} {}
 
 ReadAhead::~ReadAhead() {
     close();
@@ -192,9 +202,10 @@ void ReadAhead::run() {
         std::size_t to_prepare = 0;
         for (std::size_t pass = 0; pass < passes_; ++pass) {
             // Registering runs as far ahead of copying as copying may of decoding.
-            while (to_prepare < passes_ &&
-                   (prepared.empty() || (prepared.size() <= settings_.passes_in_flight &&
-                                         prepared_bytes <= settings_.bytes_in_flight))) {
+            while (to_prepare < passes_
+                   && (prepared.empty()
+                       || (prepared.size() <= settings_.passes_in_flight
+                           && prepared_bytes <= settings_.bytes_in_flight))) {
                 prepared.push_back(prepare(to_prepare++));
                 prepared_bytes += prepared.back().layout.bytes;
             }
@@ -205,9 +216,9 @@ void ReadAhead::run() {
             {
                 std::unique_lock lock{mutex_};
                 changed_.wait(lock, [&] {
-                    return closing_ || ready_.empty() ||
-                           (ready_.size() < settings_.passes_in_flight &&
-                            ready_bytes_ + bytes <= settings_.bytes_in_flight);
+                    return closing_ || ready_.empty()
+                           || (ready_.size() < settings_.passes_in_flight
+                               && ready_bytes_ + bytes <= settings_.bytes_in_flight);
                 });
                 if (closing_) {
                     break;
@@ -338,7 +349,8 @@ ReadAhead::Loaded ReadAhead::load(Prepared prepared, cuda::stream_ref stream) {
     return loaded;
 }
 
-void ReadAhead::read_small(Prepared const& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const {
+void ReadAhead::read_small(
+    Prepared const& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const {
     // From pageable memory the call returns when the bytes have left it.
     std::vector<std::byte> bytes(prepared.layout.bytes);
     for (auto const& part : prepared.parts) {
@@ -352,7 +364,8 @@ void ReadAhead::read_small(Prepared const& prepared, rmm::device_buffer& buffer,
 }
 
 void ReadAhead::read_through_slabs(
-    DataFile const& file, std::span<Extent const> extents, rmm::device_buffer& buffer, cuda::stream_ref stream) const {
+    DataFile const& file, std::span<Extent const> extents, rmm::device_buffer& buffer,
+    cuda::stream_ref stream) const {
     // Windows of the buffer, each a slab: what lies in it is read side by side and copied in one go.
     struct Piece {
         std::uint64_t offset;

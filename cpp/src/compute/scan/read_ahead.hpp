@@ -44,7 +44,9 @@ class ReadAhead {
         Loaded& operator=(Loaded&&) = delete;
 
         [[nodiscard]] std::size_t pass() const noexcept { return pass_; }
-        [[nodiscard]] std::uint8_t const* data() const noexcept { return static_cast<std::uint8_t const*>(buffer_.data()); }
+        [[nodiscard]] std::uint8_t const* data() const noexcept {
+            return static_cast<std::uint8_t const*>(buffer_.data());
+        }
         [[nodiscard]] PassLayout const& layout() const noexcept { return layout_; }
         // Throws if a file has changed since its footer was read: what was copied may be anything.
         void check_files() const;
@@ -97,7 +99,8 @@ class ReadAhead {
     void copy(Prepared& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const;
     void read_small(Prepared const& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const;
     void read_through_slabs(
-        DataFile const& file, std::span<Extent const> extents, rmm::device_buffer& buffer, cuda::stream_ref stream) const;
+        DataFile const& file, std::span<Extent const> extents, rmm::device_buffer& buffer,
+        cuda::stream_ref stream) const;
     void run();
     void finished() noexcept;
     [[nodiscard]] cudaEvent_t take_event();

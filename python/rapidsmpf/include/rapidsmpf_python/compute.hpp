@@ -9,6 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include <Python.h>
+#include <rapidsmpf_python/interrupt.hpp>
+
 #include <rapidsmpf/compute/program.hpp>
 #include <rapidsmpf/compute/runtime.hpp>
 #include <rapidsmpf/table/table_stream.hpp>
@@ -168,5 +171,43 @@ class ProgramBuilder {
     std::vector<compute::SortKey> sort_keys_;
     std::optional<compute::RowRange> range_;
 };
+
+// What a program reads from outside.
+class ProgramInputs {
+  public:
+    void add(ArrowStreamOwner stream) {
+        readers_.push_back(std::make_shared<TableReader>(std::move(stream)));
+    }
+    [[nodiscard]] std::vector<std::shared_ptr<TableReader>> take() { return std::exchange(readers_, {}); }
+
+  private:
+    std::vector<std::shared_ptr<TableReader>> readers_;
+};
+
+// Runs a program to its end; the caller does not hold the GIL. Ctrl-C ends it within a chunk.
+[[nodiscard]] inline std::shared_ptr<compute::Result> run_program(
+    compute::Runtime& runtime, ProgramBuilder& builder, ProgramInputs& inputs) {
+    return runtime.run(builder.finish(), inputs.take(), [] {
+        if (auto const error = detail::raised_by_signal()) {
+            throw PythonError{*error};
+        }
+    });
+}
+
+// The rows of a result, as they are copied to the host; the stream keeps the result.
+[[nodiscard]] inline ArrowStreamOwner result_stream(std::shared_ptr<compute::Result> result) {
+    ArrowStreamOwner stream;
+    auto schema = result->schema();
+    export_table_stream(std::move(schema), [result = std::move(result)] { return result->next(); }, stream.out());
+    return stream;
+}
+
+[[nodiscard]] inline std::size_t number_of_pipelines(compute::Result const& result) {
+    return result.pipelines().size();
+}
+[[nodiscard]] inline compute::PipelineStatistics pipeline_statistics(
+    compute::Result const& result, std::size_t index) {
+    return result.pipelines()[index];
+}
 
 }  // namespace rapidsmpf::python

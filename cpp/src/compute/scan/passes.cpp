@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace rapidsmpf::compute {
 
@@ -11,15 +12,19 @@ namespace {
 constexpr std::size_t alignment = 256;
 constexpr std::size_t after = 64;
 
-// Passes of at most so many rows and bytes, and of at most a share of the rows, which evens them out.
-std::vector<Pass> cut(
-    std::span<RowGroupSize const> row_groups, std::int64_t max_rows, std::int64_t max_bytes) {
+struct Limits {
+    std::int64_t rows;
+    std::int64_t bytes;
+};
+
+// As much into each pass as it may hold.
+std::vector<Pass> full_passes(std::span<RowGroupSize const> row_groups, Limits limits) {
     std::vector<Pass> passes;
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < row_groups.size(); ++i) {
         auto const& next = row_groups[i];
-        auto const fits = !passes.empty() && passes.back().rows + next.rows <= max_rows
-                          && bytes + next.decoded_bytes <= max_bytes
+        auto const fits = !passes.empty() && passes.back().rows + next.rows <= limits.rows
+                          && bytes + next.decoded_bytes <= limits.bytes
                           && row_groups[passes.back().begin].schema == next.schema;
         if (!fits) {
             passes.push_back(Pass{.begin = i, .end = i, .rows = 0});
@@ -28,6 +33,33 @@ std::vector<Pass> cut(
         passes.back().end = i + 1;
         passes.back().rows += next.rows;
         bytes += next.decoded_bytes;
+    }
+    return passes;
+}
+
+// `n` passes that end where an n-th of the rows does, or nothing if one of them held too much.
+std::vector<Pass> even_passes(
+    std::span<RowGroupSize const> row_groups, std::size_t n, std::int64_t rows, Limits limits) {
+    std::vector<Pass> passes;
+    std::int64_t so_far = 0;
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < row_groups.size(); ++i) {
+        auto const& next = row_groups[i];
+        auto const border = rows / static_cast<std::int64_t>(n) * static_cast<std::int64_t>(passes.size());
+        if (passes.empty() || (so_far + next.rows / 2 >= border && passes.size() < n)) {
+            passes.push_back(Pass{.begin = i, .end = i, .rows = 0});
+            bytes = 0;
+        }
+        auto& pass = passes.back();
+        pass.end = i + 1;
+        pass.rows += next.rows;
+        bytes += next.decoded_bytes;
+        so_far += next.rows;
+        if (pass.end - pass.begin > 1
+            && (pass.rows > limits.rows || bytes > limits.bytes
+                || row_groups[pass.begin].schema != next.schema)) {
+            return {};
+        }
     }
     return passes;
 }
@@ -42,21 +74,17 @@ std::int64_t signed_limit(std::size_t limit) {
 std::vector<Pass> make_passes(
     std::span<RowGroupSize const> row_groups, std::size_t max_rows, std::size_t max_bytes) {
     // A table of libcudf has less than 2^31 rows.
-    auto const rows =
-        std::min<std::int64_t>(signed_limit(max_rows), std::numeric_limits<std::int32_t>::max());
-    auto const bytes = signed_limit(max_bytes);
-    auto passes = cut(row_groups, rows, bytes);
+    Limits const limits{
+        std::min<std::int64_t>(signed_limit(max_rows), std::numeric_limits<std::int32_t>::max()),
+        signed_limit(max_bytes)};
+    auto passes = full_passes(row_groups, limits);
     if (passes.size() > 1) {
         // As many passes of about the same size instead of full ones and a rest: threads end at the same time.
-        auto const total = std::accumulate(
+        auto const rows = std::accumulate(
             passes.begin(), passes.end(), std::int64_t{0},
             [](auto sum, Pass const& pass) { return sum + pass.rows; });
-        auto const largest = std::ranges::max(row_groups, {}, &RowGroupSize::rows).rows;
-        auto const share = total / static_cast<std::int64_t>(passes.size()) + largest;
-        if (share < rows) {
-            if (auto even = cut(row_groups, share, bytes); even.size() == passes.size()) {
-                passes = std::move(even);
-            }
+        if (auto even = even_passes(row_groups, passes.size(), rows, limits); !even.empty()) {
+            passes = std::move(even);
         }
     }
     std::erase_if(passes, [](Pass const& pass) { return pass.rows == 0; });

@@ -27,14 +27,15 @@
 namespace rapidsmpf::compute {
 namespace {
 
-constexpr std::size_t page = 4096;
+constexpr std::size_t page_bytes = 4096;
 
 // What CUDA would refuse ends a test: overlaps, parts of pages, what was not registered.
 class Books {
   public:
     void add(char* address, std::size_t bytes) {
         std::lock_guard const lock{mutex_};
-        if (reinterpret_cast<std::uintptr_t>(address) % page != 0 || bytes == 0 || bytes % page != 0) {
+        if (reinterpret_cast<std::uintptr_t>(address) % page_bytes != 0 || bytes == 0
+            || bytes % page_bytes != 0) {
             mistakes_ += "not whole pages; ";
         }
         auto const next = ranges_.lower_bound(address);
@@ -142,16 +143,16 @@ class MappedFilesTest : public ::testing::Test {
         return path;
     }
     static char byte_at(std::size_t i, unsigned seed = 0) {
-        return static_cast<char>(i * 31 + i / page + seed);
+        return static_cast<char>(i * 31 + i / page_bytes + seed);
     }
 
     static ScanSettings settings() {
         ScanSettings settings;
         settings.registered_limit = std::size_t{1} << 30;
-        settings.register_bytes = 16 * page;
-        settings.register_gap = 2 * page;
+        settings.register_bytes = 16 * page_bytes;
+        settings.register_gap = 2 * page_bytes;
         settings.register_threads = 3;
-        settings.slab_bytes = page;
+        settings.slab_bytes = page_bytes;
         return settings;
     }
     MappedFiles files(ScanSettings const& settings) {
@@ -181,21 +182,21 @@ class MappedFilesTest : public ::testing::Test {
 
 TEST_F(MappedFilesTest, RegistersWholePagesOfWhatIsNeeded) {
     auto mapped = files(settings());
-    DataFile const file{write("a", 100 * page + 17)};
-    std::vector<FileRange> const ranges{{10 * page + 100, 3 * page}, {50 * page, 10}};
+    DataFile const file{write("a", 100 * page_bytes + 17)};
+    std::vector<FileRange> const ranges{{10 * page_bytes + 100, 3 * page_bytes}, {50 * page_bytes, 10}};
     auto lease = mapped.prepare(file, ranges);
     ASSERT_TRUE(lease);
     auto const pieces = lease->wait();
     ASSERT_TRUE(pieces);
     expect_bytes(*pieces, ranges);
-    EXPECT_EQ(books_.total(), 5 * page);
-    EXPECT_EQ(mapped.registered_bytes(), 5 * page);
+    EXPECT_EQ(books_.total(), 5 * page_bytes);
+    EXPECT_EQ(mapped.registered_bytes(), 5 * page_bytes);
 }
 
 TEST_F(MappedFilesTest, RegistersTheLastPageOfAFile) {
     auto mapped = files(settings());
-    DataFile const file{write("a", 3 * page + 17)};
-    std::vector<FileRange> const ranges{{3 * page, 17}};
+    DataFile const file{write("a", 3 * page_bytes + 17)};
+    std::vector<FileRange> const ranges{{3 * page_bytes, 17}};
     auto lease = mapped.prepare(file, ranges);
     ASSERT_TRUE(lease);
     expect_bytes(lease->wait().value(), ranges);
@@ -203,19 +204,20 @@ TEST_F(MappedFilesTest, RegistersTheLastPageOfAFile) {
 
 TEST_F(MappedFilesTest, RegistersNeighboursInOneCall) {
     auto mapped = files(settings());
-    DataFile const file{write("a", 100 * page)};
-    std::vector<FileRange> const ranges{{0, page}, {2 * page, page}, {10 * page, page}};
+    DataFile const file{write("a", 100 * page_bytes)};
+    std::vector<FileRange> const ranges{
+        {0, page_bytes}, {2 * page_bytes, page_bytes}, {10 * page_bytes, page_bytes}};
     auto lease = mapped.prepare(file, ranges);
     ASSERT_TRUE(lease);
     expect_bytes(lease->wait().value(), ranges);
     EXPECT_EQ(books_.calls(), 2);  // the first two with the page between them
-    EXPECT_EQ(books_.total(), 4 * page);
+    EXPECT_EQ(books_.total(), 4 * page_bytes);
 }
 
 TEST_F(MappedFilesTest, RegistersLargeRangesInParts) {
     auto mapped = files(settings());
-    DataFile const file{write("a", 100 * page)};
-    std::vector<FileRange> const ranges{{100, 40 * page}};
+    DataFile const file{write("a", 100 * page_bytes)};
+    std::vector<FileRange> const ranges{{100, 40 * page_bytes}};
     auto lease = mapped.prepare(file, ranges);
     ASSERT_TRUE(lease);
     auto const pieces = lease->wait().value();
@@ -225,14 +227,14 @@ TEST_F(MappedFilesTest, RegistersLargeRangesInParts) {
 
 TEST_F(MappedFilesTest, ExtendsWhatIsThere) {
     auto mapped = files(settings());
-    DataFile const file{write("a", 100 * page)};
-    std::vector<FileRange> const middle{{10 * page + 1, page}};
-    std::vector<FileRange> const around{{9 * page, 6 * page}};
+    DataFile const file{write("a", 100 * page_bytes)};
+    std::vector<FileRange> const middle{{10 * page_bytes + 1, page_bytes}};
+    std::vector<FileRange> const around{{9 * page_bytes, 6 * page_bytes}};
     auto first = mapped.prepare(file, middle);
     expect_bytes(first->wait().value(), middle);
     auto second = mapped.prepare(file, around);
     expect_bytes(second->wait().value(), around);
-    EXPECT_EQ(books_.total(), 6 * page);
+    EXPECT_EQ(books_.total(), 6 * page_bytes);
     EXPECT_EQ(books_.calls(), 3);
     first->release();
     second->release();
@@ -243,11 +245,11 @@ TEST_F(MappedFilesTest, ExtendsWhatIsThere) {
 
 TEST_F(MappedFilesTest, GivesBackWhatWasUsedLongestAgo) {
     auto limited = settings();
-    limited.registered_limit = 8 * page;
+    limited.registered_limit = 8 * page_bytes;
     auto mapped = files(limited);
-    DataFile const file{write("a", 100 * page)};
+    DataFile const file{write("a", 100 * page_bytes)};
     auto const use = [&](std::uint64_t at) {
-        std::vector<FileRange> const ranges{{at * page, 3 * page}};
+        std::vector<FileRange> const ranges{{at * page_bytes, 3 * page_bytes}};
         auto lease = mapped.prepare(file, ranges);
         ASSERT_TRUE(lease);
         expect_bytes(lease->wait().value(), ranges);
@@ -261,73 +263,73 @@ TEST_F(MappedFilesTest, GivesBackWhatWasUsedLongestAgo) {
     EXPECT_EQ(books_.calls(), 3);
     use(10);
     EXPECT_EQ(books_.calls(), 4);
-    EXPECT_LE(books_.largest(), 8 * page);
+    EXPECT_LE(books_.largest(), 8 * page_bytes);
 }
 
 TEST_F(MappedFilesTest, RefusesWhatDoesNotFitBesideWhatIsHeld) {
     auto limited = settings();
-    limited.registered_limit = 4 * page;
+    limited.registered_limit = 4 * page_bytes;
     auto mapped = files(limited);
-    DataFile const file{write("a", 100 * page)};
-    std::vector<FileRange> const first{{0, 3 * page}};
-    std::vector<FileRange> const second{{2 * page, 3 * page}};
-    std::vector<FileRange> const large{{0, 5 * page}};
+    DataFile const file{write("a", 100 * page_bytes)};
+    std::vector<FileRange> const first{{0, 3 * page_bytes}};
+    std::vector<FileRange> const second{{2 * page_bytes, 3 * page_bytes}};
+    std::vector<FileRange> const large{{0, 5 * page_bytes}};
     EXPECT_FALSE(mapped.prepare(file, large));
     auto lease = mapped.prepare(file, first);
     ASSERT_TRUE(lease);
     EXPECT_FALSE(mapped.prepare(file, second));
     expect_bytes(lease->wait().value(), first);
     lease->release();
-    auto other = mapped.prepare(file, std::vector<FileRange>{{50 * page, 3 * page}});
+    auto other = mapped.prepare(file, std::vector<FileRange>{{50 * page_bytes, 3 * page_bytes}});
     ASSERT_TRUE(other);
     EXPECT_TRUE(other->wait());
 }
 
 TEST_F(MappedFilesTest, ReleasesOnDemand) {
     auto mapped = files(settings());
-    DataFile const file{write("a", 100 * page)};
-    auto held = mapped.prepare(file, std::vector<FileRange>{{0, 2 * page}});
+    DataFile const file{write("a", 100 * page_bytes)};
+    auto held = mapped.prepare(file, std::vector<FileRange>{{0, 2 * page_bytes}});
     ASSERT_TRUE(held->wait());
     {
-        auto lease = mapped.prepare(file, std::vector<FileRange>{{10 * page, 4 * page}});
+        auto lease = mapped.prepare(file, std::vector<FileRange>{{10 * page_bytes, 4 * page_bytes}});
         ASSERT_TRUE(lease->wait());
     }
-    EXPECT_EQ(mapped.release_unused(std::size_t{1} << 40), 4 * page);
-    EXPECT_EQ(books_.total(), 2 * page);
+    EXPECT_EQ(mapped.release_unused(std::size_t{1} << 40), 4 * page_bytes);
+    EXPECT_EQ(books_.total(), 2 * page_bytes);
 }
 
 TEST_F(MappedFilesTest, SaysWhenRegisteringIsRefused) {
     auto mapped = files(settings());
-    DataFile const file{write("a", 100 * page)};
+    DataFile const file{write("a", 100 * page_bytes)};
     books_.refuse = true;
-    auto lease = mapped.prepare(file, std::vector<FileRange>{{0, 40 * page}});
+    auto lease = mapped.prepare(file, std::vector<FileRange>{{0, 40 * page_bytes}});
     ASSERT_TRUE(lease);
     EXPECT_FALSE(lease->wait());
-    EXPECT_FALSE(mapped.prepare(file, std::vector<FileRange>{{0, page}}));  // not tried again
+    EXPECT_FALSE(mapped.prepare(file, std::vector<FileRange>{{0, page_bytes}}));  // not tried again
     lease->release();
     EXPECT_EQ(mapped.registered_bytes(), 0U);
 }
 
 TEST_F(MappedFilesTest, MapsAChangedFileAnew) {
     auto mapped = files(settings());
-    auto const path = write("a", 20 * page);
-    std::vector<FileRange> const ranges{{0, 2 * page}};
+    auto const path = write("a", 20 * page_bytes);
+    std::vector<FileRange> const ranges{{0, 2 * page_bytes}};
     DataFile const before{path};
     auto old_lease = mapped.prepare(before, ranges);
     ASSERT_TRUE(old_lease->wait());
-    std::filesystem::rename(write("b", 20 * page, 5), path);
+    std::filesystem::rename(write("b", 20 * page_bytes, 5), path);
     DataFile const after{path};
     auto lease = mapped.prepare(after, ranges);
     expect_bytes(lease->wait().value(), ranges, 5);
     expect_bytes(old_lease->wait().value(), ranges);  // replaced by renaming, the old file is what it was
     old_lease->release();
-    EXPECT_EQ(books_.total(), 2 * page);
+    EXPECT_EQ(books_.total(), 2 * page_bytes);
 }
 
 TEST_F(MappedFilesTest, RefusesRangesBehindTheEnd) {
     auto mapped = files(settings());
-    DataFile const file{write("a", 10 * page)};
-    EXPECT_FALSE(mapped.prepare(file, std::vector<FileRange>{{9 * page, page + 1}}));
+    DataFile const file{write("a", 10 * page_bytes)};
+    EXPECT_FALSE(mapped.prepare(file, std::vector<FileRange>{{9 * page_bytes, page_bytes + 1}}));
     EXPECT_FALSE(mapped.prepare(file, std::vector<FileRange>{{~std::uint64_t{0}, 2}}));
 }
 
@@ -335,8 +337,8 @@ TEST_F(MappedFilesTest, MapsNothingIfTold) {
     auto off = settings();
     off.map_files = false;
     auto mapped = files(off);
-    DataFile const file{write("a", 10 * page)};
-    EXPECT_FALSE(mapped.prepare(file, std::vector<FileRange>{{0, page}}));
+    DataFile const file{write("a", 10 * page_bytes)};
+    EXPECT_FALSE(mapped.prepare(file, std::vector<FileRange>{{0, page_bytes}}));
 }
 
 TEST_F(MappedFilesTest, UsesSlabsAgain) {
@@ -352,11 +354,11 @@ TEST_F(MappedFilesTest, UsesSlabsAgain) {
 
 TEST_F(MappedFilesTest, ServesManyThreads) {
     auto limited = settings();
-    limited.registered_limit = 150 * page;
+    limited.registered_limit = 150 * page_bytes;
     auto mapped = files(limited);
     std::vector<std::string> paths;
     for (unsigned i = 0; i < 3; ++i) {
-        paths.push_back(write("file" + std::to_string(i), 200 * page));
+        paths.push_back(write("file" + std::to_string(i), 200 * page_bytes));
     }
     std::atomic<int> served{0};
     {
@@ -369,8 +371,8 @@ TEST_F(MappedFilesTest, ServesManyThreads) {
                     DataFile const file{paths[random() % paths.size()]};
                     std::vector<FileRange> ranges;
                     for (auto n = 1 + random() % 5; n > 0; --n) {
-                        auto const bytes = 1 + random() % (6 * page);
-                        ranges.push_back({random() % (200 * page - bytes), bytes});
+                        auto const bytes = 1 + random() % (6 * page_bytes);
+                        ranges.push_back({random() % (200 * page_bytes - bytes), bytes});
                     }
                     auto lease = mapped.prepare(file, ranges);
                     if (!lease) {
@@ -408,12 +410,12 @@ TEST_F(MappedFilesTest, ServesManyThreads) {
 // ---- DataFile
 
 TEST_F(MappedFilesTest, AFileThatIsCutOffIsAnError) {
-    auto const path = write("a", 10 * page);
+    auto const path = write("a", 10 * page_bytes);
     DataFile const file{path};
     EXPECT_NO_THROW(file.check_version(file.version()));
-    std::filesystem::resize_file(path, 5 * page);
-    std::vector<char> bytes(page);
-    EXPECT_THROW(file.read(bytes.data(), bytes.size(), 8 * page), std::runtime_error);
+    std::filesystem::resize_file(path, 5 * page_bytes);
+    std::vector<char> bytes(page_bytes);
+    EXPECT_THROW(file.read(bytes.data(), bytes.size(), 8 * page_bytes), std::runtime_error);
     EXPECT_THROW(file.check_version(file.version()), std::runtime_error);
 }
 

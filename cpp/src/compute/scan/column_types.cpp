@@ -10,7 +10,7 @@ namespace {
 using cudf::type_id;
 
 // How many bits an integer's values take, without the sign; 0: no integer.
-int value_bits(type_id id) noexcept {
+int integer_bits(type_id id) noexcept {
     switch (id) {
         case type_id::INT8:
             return 7;
@@ -33,12 +33,12 @@ int value_bits(type_id id) noexcept {
     }
 }
 
-bool is_unsigned(type_id id) noexcept {
+bool is_unsigned_integer(type_id id) noexcept {
     return id == type_id::UINT8 || id == type_id::UINT16 || id == type_id::UINT32 || id == type_id::UINT64;
 }
 
 // Digits that every value of the type may have; 0: no decimal.
-int digits(type_id id) noexcept {
+int decimal_digits(type_id id) noexcept {
     switch (id) {
         case type_id::DECIMAL32:
             return 9;
@@ -51,7 +51,7 @@ int digits(type_id id) noexcept {
     }
 }
 
-bool is_between(type_id id, type_id first, type_id last) noexcept {
+bool is_in_family(type_id id, type_id first, type_id last) noexcept {
     return first <= id && id <= last;
 }
 
@@ -61,28 +61,30 @@ bool holds_all_values(cudf::data_type from, cudf::data_type to) noexcept {
     if (from == to) {
         return true;
     }
-    if (auto const bits = value_bits(from.id()); bits > 0) {
+    if (auto const bits = integer_bits(from.id()); bits > 0) {
         if (to.id() == type_id::FLOAT32) {
             return bits <= 24;
         }
         if (to.id() == type_id::FLOAT64) {
             return bits <= 53;
         }
-        return value_bits(to.id()) >= bits && (is_unsigned(from.id()) || !is_unsigned(to.id()));
+        return integer_bits(to.id()) >= bits
+               && (is_unsigned_integer(from.id()) || !is_unsigned_integer(to.id()));
     }
     if (from.id() == type_id::FLOAT32) {
         return to.id() == type_id::FLOAT64;
     }
-    if (auto const had = digits(from.id()); had > 0) {
+    if (auto const had = decimal_digits(from.id()); had > 0) {
         auto const more_places = from.scale() - to.scale();
-        return digits(to.id()) > 0 && more_places >= 0 && digits(to.id()) - more_places >= had;
+        return decimal_digits(to.id()) > 0 && more_places >= 0
+               && decimal_digits(to.id()) - more_places >= had;
     }
     // From coarse to fine, as libcudf numbers them.
     for (auto const& [first, last] :
          {std::pair{type_id::TIMESTAMP_DAYS, type_id::TIMESTAMP_NANOSECONDS},
           std::pair{type_id::DURATION_DAYS, type_id::DURATION_NANOSECONDS}}) {
-        if (is_between(from.id(), first, last)) {
-            return is_between(to.id(), from.id(), last);
+        if (is_in_family(from.id(), first, last)) {
+            return is_in_family(to.id(), from.id(), last);
         }
     }
     return false;
@@ -90,7 +92,7 @@ bool holds_all_values(cudf::data_type from, cudf::data_type to) noexcept {
 
 cudf::data_type cudf_type(DataType const& type) {
     auto const id = static_cast<type_id>(type.id);
-    return digits(id) > 0 ? cudf::data_type{id, type.scale} : cudf::data_type{id};
+    return decimal_digits(id) > 0 ? cudf::data_type{id, type.scale} : cudf::data_type{id};
 }
 
 std::string type_name(cudf::data_type type) {
@@ -127,7 +129,7 @@ std::string type_name(cudf::data_type type) {
     static_assert(names.size() == static_cast<std::size_t>(type_id::NUM_TYPE_IDS));
     auto const id = static_cast<std::size_t>(type.id());
     std::string name = id < names.size() ? names[id] : "type " + std::to_string(id);
-    if (digits(type.id()) > 0) {
+    if (decimal_digits(type.id()) > 0) {
         name += " with " + std::to_string(-type.scale()) + " decimal places";
     }
     return name;

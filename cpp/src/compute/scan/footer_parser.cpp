@@ -9,28 +9,28 @@ namespace rapidsmpf::compute {
 namespace {
 
 // Types of fields in the compact protocol.
-enum Wire : std::uint8_t {
-    stop = 0,
-    boolean_true = 1,
-    boolean_false = 2,
-    i8 = 3,
-    i16 = 4,
-    i32 = 5,
-    i64 = 6,
-    real = 7,
-    binary = 8,
-    list = 9,
-    set = 10,
-    map = 11,
-    structure = 12,
-    uuid = 13
-};
+namespace wire {
+constexpr std::uint8_t stop = 0;
+constexpr std::uint8_t boolean_true = 1;
+constexpr std::uint8_t boolean_false = 2;
+constexpr std::uint8_t i8 = 3;
+constexpr std::uint8_t i16 = 4;
+constexpr std::uint8_t i32 = 5;
+constexpr std::uint8_t i64 = 6;
+constexpr std::uint8_t real = 7;
+constexpr std::uint8_t binary = 8;
+constexpr std::uint8_t list = 9;
+constexpr std::uint8_t set = 10;
+constexpr std::uint8_t map = 11;
+constexpr std::uint8_t structure = 12;
+constexpr std::uint8_t uuid = 13;
+}  // namespace wire
 
-constexpr int max_depth = 32;  // of values in values; Parquet's own have six
+constexpr int deepest_value = 32;  // of values in values; Parquet's own have six
 
-class Reader {
+class FooterReader {
   public:
-    explicit Reader(std::span<std::uint8_t const> bytes)
+    explicit FooterReader(std::span<std::uint8_t const> bytes)
         : at_{bytes.data()}, end_{bytes.data() + bytes.size()} {}
 
     [[nodiscard]] std::uint8_t const* at() const noexcept { return at_; }
@@ -93,7 +93,7 @@ class Reader {
         for (;;) {
             auto const header = byte();
             auto const type = static_cast<std::uint8_t>(header & 15U);
-            if (type == stop) {
+            if (type == wire::stop) {
                 return;
             }
             auto const delta = header >> 4U;
@@ -105,39 +105,39 @@ class Reader {
     }
 
     void skip(std::uint8_t type, int depth) {
-        if (depth > max_depth) {
+        if (depth > deepest_value) {
             throw FooterError{"the footer has values nested too deep"};
         }
         switch (type) {
-            case boolean_true:
-            case boolean_false:
+            case wire::boolean_true:
+            case wire::boolean_false:
                 return;  // in a structure the value is in the header
-            case i8:
+            case wire::i8:
                 byte();
                 return;
-            case i16:
-            case i32:
-            case i64:
+            case wire::i16:
+            case wire::i32:
+            case wire::i64:
                 varint();
                 return;
-            case real:
+            case wire::real:
                 advance(8);
                 return;
-            case binary:
+            case wire::binary:
                 bytes();
                 return;
-            case uuid:
+            case wire::uuid:
                 advance(16);
                 return;
-            case list:
-            case set: {
+            case wire::list:
+            case wire::set: {
                 auto const [n, element] = list_header();
                 for (std::size_t i = 0; i < n; ++i) {
                     skip_element(element, depth + 1);
                 }
                 return;
             }
-            case map: {
+            case wire::map: {
                 auto const n = varint();
                 if (n == 0) {
                     return;
@@ -152,7 +152,7 @@ class Reader {
                 }
                 return;
             }
-            case structure:
+            case wire::structure:
                 fields([](std::int64_t, std::uint8_t) { return false; }, depth + 1);
                 return;
             default:
@@ -162,7 +162,7 @@ class Reader {
 
   private:
     void skip_element(std::uint8_t type, int depth) {
-        if (type == boolean_true || type == boolean_false) {
+        if (type == wire::boolean_true || type == wire::boolean_false) {
             byte();  // in a list a truth value takes a byte
         } else {
             skip(type, depth);
@@ -182,15 +182,15 @@ class Reader {
     std::uint8_t const* end_;
 };
 
-bool is_integer(std::uint8_t type) noexcept {
-    return type == i16 || type == i32 || type == i64;
+bool is_wire_integer(std::uint8_t type) noexcept {
+    return type == wire::i16 || type == wire::i32 || type == wire::i64;
 }
 
-std::int64_t text_bytes(Reader& reader) {
+std::int64_t text_bytes(FooterReader& reader) {
     std::int64_t bytes = -1;
     reader.fields(
         [&](std::int64_t field, std::uint8_t type) {
-            if (field != 1 || !is_integer(type)) {
+            if (field != 1 || !is_wire_integer(type)) {
                 return false;
             }
             bytes = reader.integer();
@@ -201,11 +201,11 @@ std::int64_t text_bytes(Reader& reader) {
 }
 
 // ColumnMetaData. `path`: the bytes of its list of names, as they are.
-ColumnChunkPlace column_meta_data(Reader& reader, std::string_view& path) {
+ColumnChunkPlace column_meta_data(FooterReader& reader, std::string_view& path) {
     ColumnChunkPlace place;
     reader.fields(
         [&](std::int64_t field, std::uint8_t type) {
-            if (is_integer(type)) {
+            if (is_wire_integer(type)) {
                 switch (field) {
                     case 1:
                         place.physical_type = static_cast<std::uint8_t>(reader.integer());
@@ -232,10 +232,10 @@ ColumnChunkPlace column_meta_data(Reader& reader, std::string_view& path) {
                         return false;
                 }
             }
-            if (field == 2 && type == list) {
+            if (field == 2 && type == wire::list) {
                 auto const [n, element] = reader.list_header();
                 for (std::size_t i = 0; i < n; ++i) {
-                    if (!is_integer(element)) {
+                    if (!is_wire_integer(element)) {
                         throw FooterError{"the encodings of a column are no numbers"};
                     }
                     auto const encoding = reader.integer();
@@ -245,11 +245,11 @@ ColumnChunkPlace column_meta_data(Reader& reader, std::string_view& path) {
                 }
                 return true;
             }
-            if (field == 3 && type == list) {
+            if (field == 3 && type == wire::list) {
                 auto const* const begin = reader.at();
                 auto const [n, element] = reader.list_header();
                 for (std::size_t i = 0; i < n; ++i) {
-                    if (element != binary) {
+                    if (element != wire::binary) {
                         throw FooterError{"the path of a column is no text"};
                     }
                     static_cast<void>(reader.bytes());
@@ -257,7 +257,7 @@ ColumnChunkPlace column_meta_data(Reader& reader, std::string_view& path) {
                 path = {reinterpret_cast<char const*>(begin), static_cast<std::size_t>(reader.at() - begin)};
                 return true;
             }
-            if (field == 16 && type == structure) {
+            if (field == 16 && type == wire::structure) {
                 place.text_bytes = text_bytes(reader);
                 return true;
             }
@@ -272,17 +272,17 @@ ColumnChunkPlace column_meta_data(Reader& reader, std::string_view& path) {
 }
 
 // ColumnChunk.
-ColumnChunkPlace column_chunk(Reader& reader, std::string_view& path) {
+ColumnChunkPlace column_chunk(FooterReader& reader, std::string_view& path) {
     ColumnChunkPlace place;
     bool found = false;
     reader.fields(
         [&](std::int64_t field, std::uint8_t type) {
-            if (field == 3 && type == structure) {
+            if (field == 3 && type == wire::structure) {
                 place = column_meta_data(reader, path);
                 found = true;
                 return true;
             }
-            if (field == 1 && type == binary) {
+            if (field == 1 && type == wire::binary) {
                 if (!reader.bytes().empty()) {
                     throw FooterError{"a column is in another file, which is not supported"};
                 }
@@ -301,7 +301,7 @@ ColumnChunkPlace column_chunk(Reader& reader, std::string_view& path) {
 }
 
 std::string joined_path(std::string_view raw) {
-    Reader reader{{reinterpret_cast<std::uint8_t const*>(raw.data()), raw.size()}};
+    FooterReader reader{{reinterpret_cast<std::uint8_t const*>(raw.data()), raw.size()}};
     auto const [n, element] = reader.list_header();
     std::string joined;
     for (std::size_t i = 0; i < n; ++i) {
@@ -314,7 +314,7 @@ std::string joined_path(std::string_view raw) {
 }  // namespace
 
 RowGroups parse_row_groups(std::span<std::uint8_t const> footer) {
-    Reader reader{footer};
+    FooterReader reader{footer};
     RowGroups result;
     std::vector<std::string_view> paths;
     // What `rest` has in another form: the list of row groups, and the number of rows, which libcudf holds against them.
@@ -326,15 +326,16 @@ RowGroups parse_row_groups(std::span<std::uint8_t const> footer) {
         bool has_columns = false;
         reader.fields(
             [&](std::int64_t field, std::uint8_t type) {
-                if (field == 3 && is_integer(type)) {
+                if (field == 3 && is_wire_integer(type)) {
                     rows = reader.integer();
                     return true;
                 }
-                if (field != 1 || type != list) {
+                if (field != 1 || type != wire::list) {
                     return false;
                 }
                 auto const [n, element] = reader.list_header();
-                if (element != structure || has_columns || (!result.rows.empty() && n != paths.size())) {
+                if (element != wire::structure || has_columns
+                    || (!result.rows.empty() && n != paths.size())) {
                     throw FooterError{"the row groups do not have the same columns"};
                 }
                 has_columns = true;
@@ -362,19 +363,19 @@ RowGroups parse_row_groups(std::span<std::uint8_t const> footer) {
                 throw FooterError{"the file is encrypted, which is not supported"};
             }
             auto const* const value = reader.at();
-            if (field == 3 && is_integer(type)) {
+            if (field == 3 && is_wire_integer(type)) {
                 static_cast<void>(reader.integer());
                 rows_bytes = {value, reader.at()};
                 return true;
             }
-            if (field != 4 || type != list) {
+            if (field != 4 || type != wire::list) {
                 return false;
             }
             if (!list_bytes.empty()) {
                 throw FooterError{"the footer has its row groups twice"};
             }
             auto const [n, element] = reader.list_header();
-            if (n > 0 && element != structure) {
+            if (n > 0 && element != wire::structure) {
                 throw FooterError{"the row groups are no structures"};
             }
             result.rows.reserve(std::min<std::size_t>(n, footer.size() / 64));
@@ -400,7 +401,7 @@ RowGroups parse_row_groups(std::span<std::uint8_t const> footer) {
     append(footer.data(), rows_bytes.data());
     result.rest.push_back(0);
     append(rows_bytes.data() + rows_bytes.size(), list_bytes.data());
-    result.rest.push_back(structure);  // the header of an empty list of structures
+    result.rest.push_back(wire::structure);  // the header of an empty list of structures
     append(list_bytes.data() + list_bytes.size(), footer.data() + footer.size());
     return result;
 }

@@ -67,7 +67,7 @@ void add_leaves(
     }
 }
 
-std::shared_ptr<Footer const> parse(DataFile const& file) {
+std::shared_ptr<Footer const> parse_footer(DataFile const& file) {
     auto footer = std::make_shared<Footer>();
     footer->path = file.path();
     footer->version = file.version();
@@ -92,7 +92,7 @@ std::shared_ptr<Footer const> parse(DataFile const& file) {
     return footer;
 }
 
-std::size_t size_of(Footer const& footer) {
+std::size_t size_of_footer(Footer const& footer) {
     return footer.row_groups.chunks.size() * sizeof(ColumnChunkPlace)
            + footer.schema.size() * sizeof(pq::SchemaElement) + sizeof(Footer);
 }
@@ -133,7 +133,7 @@ struct FooterCache::State {
             return parsed.get();
         }
         try {
-            auto footer = parse(file);
+            auto footer = parse_footer(file);
             file.check_version(footer->version);
             promise.set_value(footer);
             keep(path, *footer);
@@ -151,7 +151,7 @@ struct FooterCache::State {
         if (found == entries.end() || found->second.version != footer.version) {
             return;
         }
-        found->second.bytes = size_of(footer);
+        found->second.bytes = size_of_footer(footer);
         bytes += found->second.bytes;
         while (bytes > max_bytes && uses.size() > 1) {
             drop(entries.find(uses.back()));
@@ -245,7 +245,7 @@ std::size_t copy_below(
     return at;
 }
 
-std::vector<std::string> path_of(ColumnSelection const& selection, std::size_t place) {
+std::vector<std::string> selected_path(ColumnSelection const& selection, std::size_t place) {
     std::vector<std::string> path;
     for (; place != 0; place = static_cast<std::size_t>(selection.schema[place].parent_idx)) {
         path.push_back(selection.schema[place].name);
@@ -282,7 +282,7 @@ cudf::io::parquet::FileMetaData reader_metadata(
     metadata.schema = selection.schema;
     std::vector<std::vector<std::string>> paths;
     for (auto const place : selection.leaf_places) {
-        paths.push_back(path_of(selection, place));
+        paths.push_back(selected_path(selection, place));
     }
     metadata.row_groups.reserve(row_groups.size());
     for (auto const number : row_groups) {

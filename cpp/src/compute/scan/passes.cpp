@@ -9,16 +9,16 @@ namespace rapidsmpf::compute {
 
 namespace {
 
-constexpr std::size_t alignment = 256;
-constexpr std::size_t after = 64;
+constexpr std::size_t extent_alignment = 256;
+constexpr std::size_t extent_padding = 64;
 
-struct Limits {
+struct PassLimits {
     std::int64_t rows;
     std::int64_t bytes;
 };
 
 // As much into each pass as it may hold.
-std::vector<Pass> full_passes(std::span<RowGroupSize const> row_groups, Limits limits) {
+std::vector<Pass> full_passes(std::span<RowGroupSize const> row_groups, PassLimits limits) {
     std::vector<Pass> passes;
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < row_groups.size(); ++i) {
@@ -39,7 +39,7 @@ std::vector<Pass> full_passes(std::span<RowGroupSize const> row_groups, Limits l
 
 // `n` passes that end where an n-th of the rows does, or nothing if one of them held too much.
 std::vector<Pass> even_passes(
-    std::span<RowGroupSize const> row_groups, std::size_t n, std::int64_t rows, Limits limits) {
+    std::span<RowGroupSize const> row_groups, std::size_t n, std::int64_t rows, PassLimits limits) {
     std::vector<Pass> passes;
     std::int64_t so_far = 0;
     std::int64_t bytes = 0;
@@ -74,7 +74,7 @@ std::int64_t signed_limit(std::size_t limit) {
 std::vector<Pass> make_passes(
     std::span<RowGroupSize const> row_groups, std::size_t max_rows, std::size_t max_bytes) {
     // A table of libcudf has less than 2^31 rows.
-    Limits const limits{
+    PassLimits const limits{
         std::min<std::int64_t>(signed_limit(max_rows), std::numeric_limits<std::int32_t>::max()),
         signed_limit(max_bytes)};
     auto passes = full_passes(row_groups, limits);
@@ -105,10 +105,10 @@ PassLayout lay_out(std::span<ChunkRange const> chunks) {
         auto* last = layout.extents.empty() ? nullptr : &layout.extents.back();
         // What overlaps, as in no file that a writer made, is copied twice.
         if (last == nullptr || last->file != chunk.file || last->offset + last->bytes != chunk.offset) {
-            layout.bytes = (layout.bytes + alignment - 1) / alignment * alignment;
+            layout.bytes = (layout.bytes + extent_alignment - 1) / extent_alignment * extent_alignment;
             last = &layout.extents.emplace_back(
                 Extent{.file = chunk.file, .offset = chunk.offset, .bytes = 0, .place = layout.bytes});
-            layout.bytes += after;
+            layout.bytes += extent_padding;
         }
         layout.places[i] = last->place + last->bytes;
         last->bytes += chunk.bytes;

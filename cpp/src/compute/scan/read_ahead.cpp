@@ -14,9 +14,9 @@ namespace rapidsmpf::compute {
 
 namespace {
 
-constexpr std::size_t batch = 1024;  // pieces that one call copies; more are no faster
+constexpr std::size_t copy_batch = 1024;  // pieces that one call copies; more are no faster
 
-std::byte* bytes_of(rmm::device_buffer& buffer) {
+std::byte* buffer_bytes(rmm::device_buffer& buffer) {
     return static_cast<std::byte*>(buffer.data());
 }
 
@@ -32,7 +32,7 @@ class BatchedCopies {
         to_[count_] = to;
         from_[count_] = from;
         bytes_[count_] = bytes;
-        if (++count_ == batch) {
+        if (++count_ == copy_batch) {
             flush();
         }
     }
@@ -60,9 +60,9 @@ class BatchedCopies {
     cudaStream_t stream_;
     cudaMemcpyAttributes attributes_{};
     std::size_t count_{0};
-    std::array<void*, batch> to_{};
-    std::array<void const*, batch> from_{};
-    std::array<std::size_t, batch> bytes_{};
+    std::array<void*, copy_batch> to_{};
+    std::array<void const*, copy_batch> from_{};
+    std::array<std::size_t, copy_batch> bytes_{};
 };
 
 }  // namespace
@@ -312,7 +312,7 @@ void ReadAhead::copy(Prepared& prepared, rmm::device_buffer& buffer, cuda::strea
         auto piece = pieces->begin();
         for (auto const& extent : extents) {
             for (std::size_t at = 0; at < extent.bytes; at += (piece++)->bytes) {
-                copies.add(bytes_of(buffer) + extent.place + at, piece->address, piece->bytes);
+                copies.add(buffer_bytes(buffer) + extent.place + at, piece->address, piece->bytes);
             }
         }
     }
@@ -411,7 +411,7 @@ void ReadAhead::read_through_slabs(
                     file.read(slab + (piece.place - begin), piece.bytes, piece.offset);
                 }
                 CUDF_CUDA_TRY(cudaMemcpyAsync(
-                    bytes_of(buffer) + begin, slab, end - begin, cudaMemcpyHostToDevice, stream.get()));
+                    buffer_bytes(buffer) + begin, slab, end - begin, cudaMemcpyHostToDevice, stream.get()));
                 CUDF_CUDA_TRY(cudaEventRecord(copied[turn], stream.get()));
             }
         } catch (...) {

@@ -203,6 +203,8 @@ class Aggregation:
         return self._primitive("nunique", t, _UINT32, range=Range((0, 2**32 - 1)), nullable=False)
 
     def _null_count(self, t: Typed, expr: ex.Expr) -> Typed:
+        if not t.nullable:
+            return self._constants.value(0, _UINT32)
         return call("sub", (self._count_all(), self._count(t, expr)), _UINT32)
 
     # --- sums ----------------------------------------------------------------------

@@ -90,8 +90,6 @@ def _literal(expr: ex.Literal, constants: Constants) -> Typed:
 
 def _ternary(expr: ex.Ternary, scope: Scope) -> Typed:
     predicate = translate_expression(expr.predicate, scope)
-    if predicate.literal is not None or predicate.is_null_literal:
-        raise Unsupported("a condition that is a constant")
     truthy, falsy = (translate_expression(e, scope) for e in (expr.truthy, expr.falsy))
     return choose(predicate, truthy, falsy, scope.constants)
 
@@ -116,6 +114,8 @@ def choose(predicate: Typed, truthy: Typed, falsy: Typed, constants: Constants) 
         truthy, falsy = decimals.align([truthy, falsy], constants)
     if truthy.dtype != falsy.dtype:
         raise Unsupported(f"a choice between {truthy.dtype} and {falsy.dtype}")
+    if predicate.literal is not None or predicate.is_null_literal:
+        return truthy if predicate.literal else falsy
     both = [t for t in (truthy, falsy) if not t.is_null_literal]
     return call(
         "copy_if_else",

@@ -12,10 +12,10 @@ from cudf_polars.execute.gpu.translate.ranges import Range
 from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.regex import common_pattern
 from cudf_polars.execute.gpu.translate.typed import Scope, Typed, call, condition, null
-from cudf_polars.execute.gpu.translate.types import is_float, is_integer
+from cudf_polars.execute.gpu.translate.types import instance, is_float, is_integer
 from cudf_polars.plan import expressions as ex
 
-__all__ = ["translate_function"]
+__all__ = ["field_of", "translate_function"]
 
 Translate: TypeAlias = Callable[[ex.Expr, Scope], Typed]
 """Translates an input of a function."""
@@ -138,11 +138,18 @@ def _is_in(c: Call) -> Typed:
 
 
 def _is_null(c: Call) -> Typed:
-    return condition("is_null", c.column(0), nullable=False)
+    return _nullness(c, "is_null", when_never=False)
 
 
 def _is_not_null(c: Call) -> Typed:
-    return condition("is_valid", c.column(0), nullable=False)
+    return _nullness(c, "is_valid", when_never=True)
+
+
+def _nullness(c: Call, op: str, *, when_never: bool) -> Typed:
+    value = c.column(0)
+    if not value.nullable:
+        return c.scope.constants.value(when_never, pl.Boolean())
+    return condition(op, value, nullable=False)
 
 
 # --- texts ----------------------------------------------------------------------
@@ -197,6 +204,23 @@ def _component(name: str, dtype: pl.DataType, low: int, high: int) -> Form:
     return form
 
 
+# --- structs ----------------------------------------------------------------------
+
+
+def field_of(value: Typed, place: int) -> Typed:
+    """Return a field of a struct."""
+    assert isinstance(value.dtype, pl.Struct)
+    return call("struct.field", (value,), instance(value.dtype.fields[place].dtype), (place,), nullable=True)
+
+
+def _field(c: Call) -> Typed:
+    value = c.column(0)
+    (name,) = c.options
+    assert isinstance(value.dtype, pl.Struct)
+    names = [struct_field.name for struct_field in value.dtype.fields]
+    return field_of(value, names.index(name))
+
+
 FORMS: dict[str, Form] = {
     "is_between": _is_between,
     "is_in": _is_in,
@@ -207,6 +231,7 @@ FORMS: dict[str, Form] = {
     "str.starts_with": _starts_with,
     "str.ends_with": _ends_with,
     "str.slice": _slice,
+    "struct.field": _field,
     "dt.year": _component("year", pl.Int32(), -32768, 32767),
     "dt.month": _component("month", pl.Int8(), 1, 12),
     "dt.day": _component("day", pl.Int8(), 1, 31),

@@ -26,6 +26,9 @@ __all__ = ["cross_with_row", "join"]
 _MOST_PAIRS = 100e6
 """A join without keys makes at most so many pairs of rows, as far as one can tell before."""
 
+_MUCH_LARGER = 4.0
+"""A right side of which only the keys matter is cut down to those of the left side if it has so many times its rows."""
+
 _IE = {"<": ex.Operator.LT, "<=": ex.Operator.LE, ">": ex.Operator.GT, ">=": ex.Operator.GE}
 
 
@@ -148,7 +151,7 @@ class _Join:
                         del payload[name]
         rows = rows_of_join((stream.rows, stream.table_rows), (built.rows, built.table_rows))
         build, places = self._build(built, built_keys, list(payload.values()))
-        probe_keys = _project(stream, kept, stream_keys)
+        probe_keys = stream.place(kept, stream_keys)
         stream.probe(Probe(build, kind, tuple(probe_keys), tuple(places)), payload)
         stream.rows = rows if kind == "inner" else max(stream.rows, rows)
         return stream
@@ -160,15 +163,31 @@ class _Join:
         return self._pipelines.close(built, sink), places[len(keys) :]
 
     def _half(self, kind: str) -> Stream:
+        if self._right.rows > _MUCH_LARGER * self._left.rows:
+            self._reduce_right()
         stream = self._left
         left_keys, right_keys = self._keys()
         kept = {name: stream.columns[name] for name in self._needed}
         part = min(1.0, self._right.rows / max(1.0, self._right.table_rows))
         build, _ = self._build(self._right, right_keys, [])
-        keys = _project(stream, kept, left_keys)
+        keys = stream.place(kept, left_keys)
         stream.probe(Probe(build, kind, tuple(keys)), {})
         stream.rows *= part if kind == "semi" else max(0.1, 1.0 - part)
         return stream
+
+    def _reduce_right(self) -> None:
+        """Keep the right side's rows whose keys the left side has, so that the hash table is no larger than needed."""
+        held = self._pipelines.hold(self._left)
+        self._left, again = (self._pipelines.reopen(held, self._left) for _ in range(2))
+        rows = self._left.rows
+        whole, self._left = self._left, again
+        left_keys, right_keys = self._keys()
+        build, _ = self._build(again, left_keys, [])
+        self._left = whole
+        columns = dict(self._right.columns)
+        keys = self._right.place(columns, right_keys)
+        self._right.probe(Probe(build, "semi", tuple(keys)), {})
+        self._right.rows = min(self._right.rows, rows)
 
     def _full(self) -> Stream:
         node = self._node
@@ -178,8 +197,8 @@ class _Join:
         left = {name: typed for name, typed in lefts.items() if name in self._needed}
         right = {name: typed for name, typed in rights.items() if name in self._needed}
         rows = self._left.rows + self._right.rows
-        left_keys_at = _project(self._left, left, left_keys)
-        right_keys_at = _project(self._right, right, right_keys)
+        left_keys_at = self._left.place(left, left_keys)
+        right_keys_at = self._right.place(right, right_keys)
         first = len(self._left.types)
         out = Stream(
             FromJoin(
@@ -274,24 +293,17 @@ def cross_with_row(
     zero = constants.value(0, pl.Int8())
     places = row.project([zero, *payload.values()])
     build = pipelines.close(row, Build((places[0],)))
-    (key,) = _project(stream, kept, [zero])
+    (key,) = stream.place(kept, [zero])
     one_row = stream.one_row
     stream.probe(Probe(build, "inner", (key,), tuple(places[1:])), payload)
     stream.one_row = one_row
     return stream
 
 
-def _project(stream: Stream, named: dict[str, Typed], keys: Sequence[Typed]) -> list[int]:
-    """Make named values and keys the columns of a chunk, and return the places of the keys."""
-    places = stream.project([*named.values(), *keys])
-    stream.columns = {
-        name: column(place, typed) for (name, typed), place in zip(named.items(), places, strict=False)
-    }
-    return places[len(named) :]
-
-
 def _moved(typed: Typed, by: int) -> Typed:
     """Return a column of a chunk at a place that is ``by`` further."""
+    if typed.literal is not None:
+        return typed
     assert isinstance(typed.value, Column)
     return column(typed.value.index + by, typed)
 

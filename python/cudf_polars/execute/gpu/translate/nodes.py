@@ -25,13 +25,15 @@ from cudf_polars.execute.gpu.program import (
 from cudf_polars.execute.gpu.translate.aggregates import Aggregation, is_aggregate
 from cudf_polars.execute.gpu.translate.estimates import AGGREGATED, kept_by
 from cudf_polars.execute.gpu.translate.expressions import translate_expression
+from cudf_polars.execute.gpu.translate.functions import field_of
 from cudf_polars.execute.gpu.translate.joins import cross_with_row, join
 from cudf_polars.execute.gpu.translate.needs import column_needs
 from cudf_polars.execute.gpu.translate.ranges import Interval, Range, limits_of
 from cudf_polars.execute.gpu.translate.refusal import Refusal, Unsupported, text_of
+from cudf_polars.execute.gpu.translate.rewrites import as_one_source, several_values
 from cudf_polars.execute.gpu.translate.statistics import column_range, file_rows, may_hold_nulls
 from cudf_polars.execute.gpu.translate.streams import Pipelines, Stream
-from cudf_polars.execute.gpu.translate.typed import Constants, Scope, Typed, call, column
+from cudf_polars.execute.gpu.translate.typed import Constants, Scope, Typed, call, column, condition
 from cudf_polars.execute.gpu.translate.types import device_type, is_float, is_integer, scale_of
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.plan import expressions as ex
@@ -118,7 +120,7 @@ class _Translator:
     def translate(self) -> TranslatedProgram:
         root = self._root
         stream = self._stream(root)
-        stream.select({name: stream.columns[name] for name in root.schema})
+        stream.place({name: stream.columns[name] for name in root.schema})
         last = len(self._pipelines.done) - 1
         if stream.held is None or stream.held != last or len(stream.types) != len(root.schema):
             self._pipelines.close(stream, Hold(in_order=True))
@@ -183,6 +185,10 @@ class _Translator:
                 return self._sliced(self._stream(node.child), (node.offset, node.length))
             case nodes.Join():
                 return self._join(node)
+            case nodes.Union():
+                return self._sliced(self._union(node), node.slice)
+            case nodes.Unnest():
+                return self._unnest(node)
             case _:
                 raise Unsupported("this node has no form on a GPU")
 
@@ -268,8 +274,7 @@ class _Translator:
     # --- row-wise nodes ----------------------------------------------------------------------
 
     def _filter(self, node: nodes.Filter) -> Stream:
-        stream = self._stream(node.child)
-        predicate = node.predicate
+        stream, predicate = self._filtered(node)
         if _has_aggregates(predicate):
             stream, (predicate,) = self._broadcast(stream, [predicate], self._needs[node])
         self._filter_stream(stream, predicate)
@@ -277,12 +282,28 @@ class _Translator:
         stream.keep(wanted)
         return stream
 
+    def _filtered(self, node: nodes.Filter) -> tuple[Stream, ex.Expr]:
+        """Return the rows that a filter reads, and its predicate; both may be said in another way."""
+        other = None if self._users[node.child] > 1 else several_values(node, self._needs[node])
+        if other is not None:
+            changed, group = other
+            old = node.child.schema
+            self._needs[group] = {
+                name for name in group.schema if name in self._needs[node.child] or name not in old
+            }
+            return self._group_by(group), changed.predicate
+        return self._stream(node.child), node.predicate
+
     def _filter_stream(self, stream: Stream, predicate: ex.Expr) -> None:
-        if isinstance(predicate, ex.Literal):
-            raise Unsupported("a predicate that is a constant", predicate)
         mask = translate_expression(predicate, self._scope(stream))
         if not isinstance(mask.dtype, pl.Boolean):
             raise Unsupported(f"a predicate of {mask.dtype}", predicate)
+        if mask.literal is True:
+            return
+        if mask.literal is False or mask.is_null_literal:
+            some = stream.any_column()
+            tests = [condition(op, some, nullable=False) for op in ("is_null", "is_valid")]
+            mask = condition("null_logical_and", *tests)
         stream.filter(mask, kept_by(predicate))
 
     def _projection(self, node: nodes.SimpleProjection) -> Stream:
@@ -401,8 +422,8 @@ class _Translator:
             if node.child.schema[name].is_nested():
                 raise Unsupported(f"distinct rows of {node.child.schema[name]}")
         wanted = self._needs[node] | set(names)
-        stream.keep(wanted)
-        keys = tuple(_place(stream.columns[name]) for name in names)
+        kept = {name: typed for name, typed in stream.columns.items() if name in wanted}
+        keys = tuple(stream.place(kept, [kept[name] for name in names]))
         number = self._pipelines.close(stream, Distinct(keys, node.keep, node.maintain_order))
         return self._sliced(self._pipelines.reopen(number, stream), node.slice)
 
@@ -416,15 +437,10 @@ class _Translator:
             if key.dtype.is_nested():
                 raise Unsupported(f"a sort by {key.dtype}", e.expr)
         kept = {name: typed for name, typed in stream.columns.items() if name in self._needs[node]}
-        places = stream.project([*kept.values(), *by])
-        stream.columns = {
-            name: column(place, typed) for (name, typed), place in zip(kept.items(), places, strict=False)
-        }
+        places = stream.place(kept, by)
         keys = tuple(
             SortKey(place, descending, not nulls_last)
-            for place, descending, nulls_last in zip(
-                places[len(kept) :], node.descending, node.nulls_last, strict=True
-            )
+            for place, descending, nulls_last in zip(places, node.descending, node.nulls_last, strict=True)
         )
         rows = None if node.slice is None else RowRange(*node.slice)
         number = self._pipelines.close(stream, Sort(keys, node.maintain_order, rows))
@@ -442,12 +458,33 @@ class _Translator:
         out.rows, out.one_row = min(out.rows, float(rows[1])), False
         return out
 
+    def _unnest(self, node: nodes.Unnest) -> Stream:
+        stream = self._stream(node.child)
+        made: dict[str, Typed] = {}
+        for name, typed in stream.columns.items():
+            if name not in node.columns:
+                made[name] = typed
+                continue
+            assert isinstance(typed.dtype, pl.Struct)
+            prefix = "" if node.separator is None else name + node.separator
+            for place, struct_field in enumerate(typed.dtype.fields):
+                made[prefix + struct_field.name] = field_of(typed, place)
+        stream.select({name: typed for name, typed in made.items() if name in self._needs[node]})
+        return stream
+
     # --- several inputs ----------------------------------------------------------------------
 
     def _join(self, node: nodes.Join) -> Stream:
         left, right = self._stream(node.left), self._stream(node.right)
         out = join(node, left, right, self._needs[node], self._pipelines, self._constants)
         return self._sliced(out, node.slice)
+
+    def _union(self, node: nodes.Union) -> Stream:
+        one = as_one_source(node)
+        if one is None:
+            raise Unsupported("rows of several inputs one after another, unless all are files or all frames")
+        self._needs[one] = self._needs[node]
+        return self._translate(one)
 
 
 def _arrow_type(dtype: pl.DataType) -> CudfType:
@@ -476,8 +513,3 @@ def _has_aggregates(expr: ex.Expr) -> bool:
 
 def _columns_of(expr: ex.Expr) -> list[str]:
     return [e.name for e in walk(expr) if isinstance(e, ex.Column)]
-
-
-def _place(typed: Typed) -> int:
-    assert isinstance(typed.value, Column)
-    return typed.value.index

@@ -31,7 +31,7 @@ _SWAPPED = {
     Operator.GT: Operator.LT,
     Operator.GE: Operator.LE,
 }
-_LOGICAL = {Operator.AND: "null_logical_and", Operator.OR: "null_logical_or", Operator.XOR: "not_equal"}
+_LOGICAL = (Operator.AND, Operator.OR, Operator.XOR)
 _BITWISE = {Operator.AND: "bitwise_and", Operator.OR: "bitwise_or", Operator.XOR: "bitwise_xor"}
 _ARITHMETIC = {Operator.ADD: "add", Operator.SUB: "sub", Operator.MUL: "mul"}
 
@@ -52,7 +52,7 @@ def binary(op: Operator, a: Typed, b: Typed, constants: Constants, dtype: pl.Dat
     if op in _COMPARISONS:
         return compare(op, a, b, constants)
     if isinstance(a.dtype, pl.Boolean) and isinstance(b.dtype, pl.Boolean) and op in _LOGICAL:
-        return condition(_LOGICAL[op], a, b)
+        return _logical(op, a, b)
     if isinstance(a.dtype, pl.Decimal) and isinstance(b.dtype, pl.Decimal):
         return decimals.arithmetic(op, a, b, constants)
     if a.dtype.is_temporal() or b.dtype.is_temporal():
@@ -68,13 +68,31 @@ def binary(op: Operator, a: Typed, b: Typed, constants: Constants, dtype: pl.Dat
     raise Unsupported(f"{op} of {a.dtype}")
 
 
+def _logical(op: Operator, a: Typed, b: Typed) -> Typed:
+    match op:
+        case Operator.AND:
+            return all_of(a, b)
+        case Operator.OR:
+            return any_of(a, b)
+        case _:
+            if a.literal is not None and b.literal is not None:
+                raise Unsupported(f"{op} of constants")
+            return condition("not_equal", a, b)
+
+
 def any_of(a: Typed, b: Typed) -> Typed:
     """Return whether one of two conditions holds (Kleene)."""
+    for one, other in ((a, b), (b, a)):
+        if one.literal is not None:
+            return one if one.literal else other
     return condition("null_logical_or", a, b)
 
 
 def all_of(a: Typed, b: Typed) -> Typed:
     """Return whether both of two conditions hold (Kleene)."""
+    for one, other in ((a, b), (b, a)):
+        if one.literal is not None:
+            return other if one.literal else one
     return condition("null_logical_and", a, b)
 
 
@@ -96,6 +114,8 @@ def compare(op: Operator, a: Typed, b: Typed, constants: Constants) -> Typed:
         if other.literal is not None or other.is_null_literal:
             raise Unsupported("a comparison of constants")
         return condition("is_null" if op is Operator.EQ_MISSING else "is_valid", other, nullable=False)
+    if a.literal is not None and b.literal is not None:
+        return _constants(op, a, b, constants)
     if isinstance(a.dtype, pl.Decimal) and isinstance(b.dtype, pl.Decimal):
         a, b = decimals.align([a, b], constants)
     elif {a.dtype, b.dtype} == {pl.Int64(), pl.UInt64()}:
@@ -107,6 +127,13 @@ def compare(op: Operator, a: Typed, b: Typed, constants: Constants) -> Typed:
     elif a.nan or b.nan:
         return _with_nans(op, a, b)
     return _compared(op, a, b)
+
+
+def _constants(op: Operator, a: Typed, b: Typed, constants: Constants) -> Typed:
+    left, right = (pl.Series([t.literal], dtype=t.dtype) for t in (a, b))
+    plain = {Operator.EQ_MISSING: "eq", Operator.NE_MISSING: "ne"}.get(op, op.name.lower())
+    answer: pl.Series = getattr(left, plain)(right)
+    return constants.value(answer.item(), pl.Boolean())
 
 
 def _compared(op: Operator, a: Typed, b: Typed) -> Typed:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import polars as pl
+
 from cudf_polars.execute.gpu.program import (
     Call,
     Column,
@@ -70,12 +72,20 @@ class Stream:
         self.columns = {}
         return [places[typed.value] for typed in values]
 
-    def select(self, named: Mapping[str, Typed]) -> None:
-        """Make named values the columns of the chunk."""
-        places = self.project(list(named.values()) or [self.any_column()])
+    def place(self, named: Mapping[str, Typed], more: Sequence[Typed] = ()) -> list[int]:
+        """Make named values and ``more`` the columns of the chunk, and return the places of ``more``."""
+        values = [*named.values(), *more] or [self.any_column()]
+        places = self.project(values)
         self.columns = {
             name: column(place, typed) for (name, typed), place in zip(named.items(), places, strict=False)
         }
+        return places[len(named) :]
+
+    def select(self, named: Mapping[str, Typed]) -> None:
+        """Make named values the columns; constants stay constants and take no place in the chunk."""
+        constants = {name: typed for name, typed in named.items() if typed.literal is not None}
+        self.place({name: typed for name, typed in named.items() if name not in constants})
+        self.columns = {name: constants.get(name) or self.columns[name] for name in named}
 
     def keep(self, names: Iterable[str]) -> None:
         """Drop all columns but these."""
@@ -89,10 +99,11 @@ class Stream:
         self.one_row = False
 
     def any_column(self) -> Typed:
-        """Return some column of the chunk, for what must have one: the first, which costs nothing."""
+        """Return some column of the chunk, for what must have one."""
         for typed in self.columns.values():
-            return typed
-        raise AssertionError("a chunk has columns with names")
+            if isinstance(typed.value, Column):
+                return typed
+        return Typed(Column(0, self.types[0]), pl.Null())
 
     def probe(self, step: Probe, payload: Mapping[str, Typed]) -> None:
         """Join with what a pipeline built; ``payload`` has a name for each column of the step's."""

@@ -1,9 +1,8 @@
-#include <variant>
-
 #include "compute/context.hpp"
 
 #include <stdexcept>
 #include <utility>
+#include <variant>
 
 #include <rmm/mr/cuda_memory_resource.hpp>
 #include <rmm/mr/per_device_resource.hpp>

@@ -45,8 +45,8 @@ void* DeviceMemory::allocate(std::size_t bytes, Stream stream) {
         // Others may take what was freed for this thread: it asks again as long as there is something to move.
         if (make_room(bytes) == 0) {
             throw OutOfMemory{
-                "cannot allocate " + config::format_bytes(bytes) + " on the device: "
-                + config::format_bytes(static_cast<std::size_t>(in_use())) + " of "
+                "cannot allocate " + config::format_bytes(bytes)
+                + " on the device: " + config::format_bytes(static_cast<std::size_t>(in_use())) + " of "
                 + config::format_bytes(static_cast<std::size_t>(limit_)) + " are in use"};
         }
     }
@@ -83,7 +83,8 @@ void DeviceMemory::remove_holder(std::uint64_t id) {
 
 std::shared_ptr<MemoryResource> make_device_pool() {
     rmm::mr::cuda_async_memory_resource pool;
-    return std::make_shared<RmmResource>(rmm::device_async_resource_ref{pool});  // which holds a copy: a shared handle
+    return std::make_shared<RmmResource>(
+        rmm::device_async_resource_ref{pool});  // which holds a copy: a shared handle
 }
 
 }  // namespace rapidsmpf::compute

@@ -1,10 +1,9 @@
-#include <variant>
-
 #include "compute/held.hpp"
 
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <variant>
 
 #include <cudf/table/table.hpp>
 
@@ -137,9 +136,8 @@ std::int64_t HeldRows::rows_of(std::size_t index) const {
 
 void HeldRows::put_in_order() {
     std::lock_guard const lock{mutex_};
-    std::stable_sort(slots_.begin(), slots_.end(), [](auto const& a, auto const& b) {
-        return a->sequence < b->sequence;
-    });
+    std::stable_sort(
+        slots_.begin(), slots_.end(), [](auto const& a, auto const& b) { return a->sequence < b->sequence; });
 }
 
 HeldRows::Slot& HeldRows::begin(std::size_t index) {
@@ -218,23 +216,34 @@ TablePtr HeldRows::take(std::size_t index, Work& work) {
     return std::make_unique<cudf::table>(std::move(columns), rows);
 }
 
-TablePtr HeldRows::copy(std::size_t index, Work& work) {
+TablePtr HeldRows::copy(std::size_t index, std::int64_t begin_row, std::int64_t length, Work& work) {
     auto& slot = begin(index);
     try {
         bring_back(slot, work);
-        std::vector<ColumnPtr> columns;
+        std::vector<cudf::column_view> columns;
         for (auto const& column : slot.columns) {
-            columns.push_back(std::make_unique<cudf::column>(view_of(column), work.stream(), work.mr()));
+            columns.push_back(view_of(column));
         }
+        auto rows = copy_rows(cudf::table_view{columns}, begin_row, length, work);
         work.synchronize();
-        auto const rows = static_cast<cudf::size_type>(slot.rows);
         end(slot);
-        return std::make_unique<cudf::table>(std::move(columns), rows);
+        return rows;
     } catch (...) {
         context_.resource().device().synchronize(as_stream(work.stream().get()));
         end(slot);
         throw;
     }
+}
+
+void HeldRows::drop(std::size_t index) {
+    auto& slot = begin(index);
+    std::vector<HeldColumn> columns;
+    {
+        std::lock_guard const lock{mutex_};
+        columns.swap(slot.columns);
+        slot.bytes = 0;
+    }
+    end(slot);
 }
 
 std::vector<TablePtr> HeldRows::take_all(Work& work) {

@@ -58,9 +58,11 @@ class HeldRows {
     // use the rows meanwhile.
     void put_in_order();
 
-    // A table, which is gone from here, or a copy of it; on the stream of `work`.
+    // A table, which is gone from here, or a copy of some of its rows; on the stream of `work`.
     [[nodiscard]] TablePtr take(std::size_t index, Work& work);
-    [[nodiscard]] TablePtr copy(std::size_t index, Work& work);
+    [[nodiscard]] TablePtr copy(std::size_t index, std::int64_t begin, std::int64_t length, Work& work);
+    // Frees a table that nobody is going to ask for.
+    void drop(std::size_t index);
     // All tables that are left, in order.
     [[nodiscard]] std::vector<TablePtr> take_all(Work& work);
 
@@ -70,7 +72,7 @@ class HeldRows {
         std::int64_t rows{0};
         std::size_t bytes{0};
         std::vector<HeldColumn> columns;
-        bool busy{false};       // somebody reads or moves it
+        bool busy{false};  // somebody reads or moves it
         bool on_device{true};
     };
 

@@ -28,7 +28,9 @@ class Work {
     explicit Work(cudaStream_t stream) : stream_{stream} {}
     [[nodiscard]] Context& context() const noexcept { return *context_; }
     [[nodiscard]] cuda::stream_ref stream() const noexcept { return stream_; }
-    [[nodiscard]] rmm::device_async_resource_ref mr() const { return cudf::get_current_device_resource_ref(); }
+    [[nodiscard]] rmm::device_async_resource_ref mr() const {
+        return cudf::get_current_device_resource_ref();
+    }
     // Waits until all that was put on the stream is done.
     void synchronize() const;
 

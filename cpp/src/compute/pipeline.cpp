@@ -1,9 +1,8 @@
-#include <variant>
-
 #include "compute/pipeline.hpp"
 
 #include <chrono>
 #include <utility>
+#include <variant>
 
 #include <rapidsmpf/compute/runtime.hpp>
 

@@ -1,5 +1,3 @@
-#include <variant>
-
 #include "compute/tables.hpp"
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include <cudf/column/column_factories.hpp>
 #include <cudf/concatenate.hpp>
@@ -22,8 +21,8 @@ namespace rapidsmpf::compute {
 
 cudf::data_type to_cudf(DataType const& type) {
     auto const id = static_cast<cudf::type_id>(type.id);
-    auto const decimal = id == cudf::type_id::DECIMAL32 || id == cudf::type_id::DECIMAL64
-                         || id == cudf::type_id::DECIMAL128;
+    auto const decimal =
+        id == cudf::type_id::DECIMAL32 || id == cudf::type_id::DECIMAL64 || id == cudf::type_id::DECIMAL128;
     return decimal ? cudf::data_type{id, type.scale} : cudf::data_type{id};
 }
 
@@ -157,7 +156,8 @@ RowSpan resolve(RowRange const& range, std::int64_t rows) {
     // As a slice of Polars: an offset before the first row begins there, but its length counts from where it would be.
     auto const begin = range.offset < 0 ? rows + range.offset : range.offset;
     auto end = rows;
-    if (range.length && *range.length < std::numeric_limits<std::int64_t>::max() - std::max<std::int64_t>(begin, 0)) {
+    if (range.length
+        && *range.length < std::numeric_limits<std::int64_t>::max() - std::max<std::int64_t>(begin, 0)) {
         end = begin + *range.length;
     }
     RowSpan span{std::clamp<std::int64_t>(begin, 0, rows), std::clamp<std::int64_t>(end, 0, rows)};

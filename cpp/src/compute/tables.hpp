@@ -52,11 +52,13 @@ inline constexpr std::int64_t most_rows = 2'147'483'647;
 [[nodiscard]] TablePtr keep_columns(TablePtr table, std::span<std::int32_t const> columns);
 
 // Rows [begin, begin + length) as a table of their own.
-[[nodiscard]] TablePtr copy_rows(cudf::table_view const& table, std::int64_t begin, std::int64_t length, Work& work);
+[[nodiscard]] TablePtr copy_rows(
+    cudf::table_view const& table, std::int64_t begin, std::int64_t length, Work& work);
 
 [[nodiscard]] cudf::column_view as_column(RowMap const& map);
 [[nodiscard]] TablePtr gather_rows(
-    cudf::table_view const& table, cudf::column_view const& map, cudf::out_of_bounds_policy bounds, Work& work);
+    cudf::table_view const& table, cudf::column_view const& map, cudf::out_of_bounds_policy bounds,
+    Work& work);
 
 // Left's columns, then right's, which have as many rows.
 [[nodiscard]] TablePtr join_columns(TablePtr left, TablePtr right);

@@ -321,6 +321,14 @@ void Runtime::cancel() noexcept {
     }
 }
 
+std::int64_t Runtime::device_bytes() const noexcept {
+    return context_->memory().in_use();
+}
+
+std::int64_t Runtime::device_peak_bytes() const noexcept {
+    return context_->memory().peak();
+}
+
 std::size_t Runtime::registered_bytes() const {
     return context_->files().registered_bytes();
 }

@@ -105,6 +105,10 @@ class Runtime {
     // Ends all present runs, each thread within one chunk.
     void cancel() noexcept;
 
+    // Bytes of device memory that operators hold now, and the most that they have held.
+    [[nodiscard]] std::int64_t device_bytes() const noexcept;
+    [[nodiscard]] std::int64_t device_peak_bytes() const noexcept;
+
     // Page-locked bytes of mapped files now; gives back what no run uses. Bytes that were given back.
     [[nodiscard]] std::size_t registered_bytes() const;
     std::size_t release_unused();

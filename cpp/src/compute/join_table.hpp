@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <variant>  // libcudf's headers need it first
+
 #include <cudf/join/distinct_hash_join.hpp>
 #include <cudf/join/filtered_join.hpp>
 #include <cudf/join/hash_join.hpp>

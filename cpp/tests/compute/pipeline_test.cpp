@@ -138,7 +138,7 @@ std::string message_of(std::function<void()> const& act) {
     return "nothing was thrown";
 }
 
-class PipelineTest : public testing::TestWithParam<std::size_t> {
+class PipelineTest : public ::testing::TestWithParam<std::size_t> {
   protected:
     PipelineCounts run(ChunkSource& source, ChunkSink& sink) {
         Crew crew{some_work(GetParam()), {}};
@@ -149,7 +149,7 @@ class PipelineTest : public testing::TestWithParam<std::size_t> {
     StopFlag stop_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Threads, PipelineTest, testing::Values(1, 2, 8, 32));
+INSTANTIATE_TEST_SUITE_P(Threads, PipelineTest, ::testing::Values(1, 2, 8, 32));
 
 TEST_P(PipelineTest, EveryChunkGoesThroughAllStepsOnce) {
     CountingSource source{1000};

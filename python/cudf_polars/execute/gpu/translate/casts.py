@@ -10,6 +10,7 @@ from cudf_polars.execute.gpu.program import TypeId
 from cudf_polars.execute.gpu.translate import decimals
 from cudf_polars.execute.gpu.translate.ranges import Interval, Range, combine, limits_of
 from cudf_polars.execute.gpu.translate.refusal import Unsupported
+from cudf_polars.execute.gpu.translate.ticks import DAY_TICKS, days_of, from_ticks, ticks_of
 from cudf_polars.execute.gpu.translate.typed import Constants, Typed, call, condition, null
 from cudf_polars.execute.gpu.translate.types import decimal_type, device_type, is_float, is_integer, scale_of
 from cudf_polars.plan.expressions import CastMode
@@ -50,7 +51,7 @@ def cast(t: Typed, to: pl.DataType, mode: CastMode, constants: Constants) -> Typ
         return _integer_to_decimal(t, to, constants)
     if isinstance(to, pl.String):
         return _to_text(t)
-    temporal = _temporal(t, to)
+    temporal = _temporal(t, to, constants)
     if temporal is not None:
         return temporal
     raise Unsupported(f"a cast from {source} to {to}")
@@ -63,7 +64,7 @@ def widen_to_float(t: Typed, constants: Constants) -> Typed:
 
 def _constant(t: Typed, to: pl.DataType, mode: CastMode, constants: Constants) -> Typed:
     device_type(to)
-    series = pl.Series("", [t.literal], dtype=t.dtype)
+    series = constants.of(t)
     try:
         done = series.cast(to, strict=mode is CastMode.STRICT, wrap_numerical=mode is CastMode.WRAP)
     except pl.exceptions.PolarsError as error:
@@ -174,13 +175,32 @@ def _to_text(t: Typed) -> Typed:
     raise Unsupported(f"a cast from {t.dtype} to String")
 
 
-def _temporal(t: Typed, to: pl.DataType) -> Typed | None:
+def _temporal(t: Typed, to: pl.DataType, constants: Constants) -> Typed | None:
     match t.dtype, to:
-        case pl.Date(), pl.Datetime(time_zone=None):
-            return call("cast", (t,), to)
         case pl.Date(), pl.Int32():
             return call("bit_cast", (t,), to)
+        case pl.Date(), pl.Int64():
+            return ticks_of(t)
         case ((pl.Datetime() | pl.Duration()), pl.Int64()):
-            return call("bit_cast", (t,), to)
+            return ticks_of(t)
+        case pl.Date(), pl.Datetime(time_zone=None):
+            return _in_unit(t, "d", to.time_unit, to, "floor_div", constants)
+        case pl.Datetime(time_zone=None), pl.Date():
+            return from_ticks(constants, days_of(constants, t), to)
+        case pl.Datetime(), pl.Datetime() if t.dtype.time_zone == to.time_zone:
+            return _in_unit(t, t.dtype.time_unit, to.time_unit, to, "floor_div", constants)
+        case pl.Duration(), pl.Duration():
+            return _in_unit(t, t.dtype.time_unit, to.time_unit, to, "div", constants)
         case _:
             return None
+
+
+def _in_unit(t: Typed, unit: str, wanted: str, to: pl.DataType, divide: str, constants: Constants) -> Typed:
+    """Return a point in time or a duration in another unit; what does not fit wraps around."""
+    have, want = DAY_TICKS[unit], DAY_TICKS[wanted]
+    ticks = ticks_of(t)
+    if want > have:
+        ticks = call("mul", (ticks, constants.value(want // have, pl.Int64())), pl.Int64())
+    elif want < have:
+        ticks = call(divide, (ticks, constants.value(have // want, pl.Int64())), pl.Int64())
+    return from_ticks(constants, ticks, to)

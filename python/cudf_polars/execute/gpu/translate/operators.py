@@ -9,6 +9,7 @@ import polars as pl
 from cudf_polars.execute.gpu.translate import decimals
 from cudf_polars.execute.gpu.translate.ranges import Interval, Range, combine, limits_of
 from cudf_polars.execute.gpu.translate.refusal import Unsupported
+from cudf_polars.execute.gpu.translate.ticks import DAY_TICKS, from_ticks, ticks_of
 from cudf_polars.execute.gpu.translate.typed import Constants, Typed, call, condition, null
 from cudf_polars.execute.gpu.translate.types import device_type, is_float, is_integer
 from cudf_polars.plan.expressions import Operator
@@ -56,7 +57,7 @@ def binary(op: Operator, a: Typed, b: Typed, constants: Constants, dtype: pl.Dat
     if isinstance(a.dtype, pl.Decimal) and isinstance(b.dtype, pl.Decimal):
         return decimals.arithmetic(op, a, b, constants)
     if a.dtype.is_temporal() or b.dtype.is_temporal():
-        return _temporal(op, a, b)
+        return _temporal(op, a, b, constants)
     if isinstance(a.dtype, pl.String) and isinstance(b.dtype, pl.String) and op is Operator.ADD:
         return call("str.concat", (a, b), pl.String(), ("",))
     if a.dtype != b.dtype:
@@ -130,7 +131,7 @@ def compare(op: Operator, a: Typed, b: Typed, constants: Constants) -> Typed:
 
 
 def _constants(op: Operator, a: Typed, b: Typed, constants: Constants) -> Typed:
-    left, right = (pl.Series([t.literal], dtype=t.dtype) for t in (a, b))
+    left, right = (constants.of(t) for t in (a, b))
     plain = {Operator.EQ_MISSING: "eq", Operator.NE_MISSING: "ne"}.get(op, op.name.lower())
     answer: pl.Series = getattr(left, plain)(right)
     return constants.value(answer.item(), pl.Boolean())
@@ -278,22 +279,40 @@ def _floor_of_quotient(a: Typed, b: Typed) -> Typed:
     return call("floor", (call("div", (a, b), a.dtype, range=Range()),), a.dtype, range=Range())
 
 
-def _temporal(op: Operator, a: Typed, b: Typed) -> Typed:
+def _temporal(op: Operator, a: Typed, b: Typed, constants: Constants) -> Typed:
+    """Add and subtract dates, datetimes and durations as the integers that they are."""
+    if op not in (Operator.ADD, Operator.SUB):
+        raise Unsupported(f"{op} of {a.dtype} and {b.dtype}")
+    if any(t.literal is not None and not isinstance(t.dtype, pl.Duration) for t in (a, b)):
+        raise Unsupported(f"{op} of a constant date")
     match a.dtype, b.dtype:
-        case pl.Date(), pl.Date() if op is Operator.SUB and a.literal is None and b.literal is None:
-            fine = pl.Datetime("us")
-            a, b = (call("cast", (t,), fine) for t in (a, b))
-            return call("sub", (a, b), pl.Duration("us"))
+        case pl.Date(), pl.Date() if op is Operator.SUB:
+            days = call("sub", (ticks_of(a), ticks_of(b)), pl.Int64())
+            day = constants.value(DAY_TICKS["us"], pl.Int64())
+            return from_ticks(constants, call("mul", (days, day), pl.Int64()), pl.Duration("us"))
         case pl.Datetime(), pl.Datetime() if op is Operator.SUB and a.dtype == b.dtype:
-            return call("sub", (a, b), pl.Duration(a.dtype.time_unit))
-        case pl.Datetime(), pl.Duration() if a.dtype.time_unit == b.dtype.time_unit and a.dtype.time_zone in (
-            None,
-            "UTC",
-        ):
-            if op in (Operator.ADD, Operator.SUB):
-                return call(_ARITHMETIC[op], (a, b), a.dtype)
-        case pl.Duration(), pl.Duration() if a.dtype == b.dtype and op in (Operator.ADD, Operator.SUB):
-            return call(_ARITHMETIC[op], (a, b), a.dtype)
+            return _ticks(op, a, b, pl.Duration(a.dtype.time_unit), constants)
+        case pl.Datetime(), pl.Duration() if a.dtype.time_unit == b.dtype.time_unit:
+            return _ticks(op, a, b, a.dtype, constants)
+        case pl.Duration(), pl.Datetime() if op is Operator.ADD and a.dtype.time_unit == b.dtype.time_unit:
+            return _ticks(op, a, b, b.dtype, constants)
+        case pl.Duration(), pl.Duration() if a.dtype == b.dtype:
+            return _ticks(op, a, b, a.dtype, constants)
+        case pl.Date(), pl.Duration():
+            day = constants.value(DAY_TICKS[b.dtype.time_unit], pl.Int64())
+            start = call("mul", (ticks_of(a), day), pl.Int64())
+            moved = call(_ARITHMETIC[op], (start, _plain(b, constants)), pl.Int64())
+            return from_ticks(constants, call("floor_div", (moved, day), pl.Int64()), a.dtype)
         case _:
-            pass
-    raise Unsupported(f"{op} of {a.dtype} and {b.dtype}")
+            raise Unsupported(f"{op} of {a.dtype} and {b.dtype}")
+
+
+def _ticks(op: Operator, a: Typed, b: Typed, dtype: pl.DataType, constants: Constants) -> Typed:
+    ticks = call(_ARITHMETIC[op], (_plain(a, constants), _plain(b, constants)), pl.Int64())
+    return from_ticks(constants, ticks, dtype)
+
+
+def _plain(t: Typed, constants: Constants) -> Typed:
+    if t.literal is None:
+        return ticks_of(t)
+    return constants.value(constants.of(t).to_physical().item(), pl.Int64())

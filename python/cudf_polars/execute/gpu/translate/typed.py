@@ -112,7 +112,7 @@ class Constants:
 
     def add(self, series: pl.Series) -> int:
         """Return the place of a series."""
-        key = (str(series.dtype), *map(repr, series.to_list()))
+        key = (str(series.dtype), *map(repr, series.to_physical().to_list()))
         place = self._places.setdefault(key, len(self.series))
         if place == len(self.series):
             self.series.append(series.alias(""))
@@ -130,6 +130,11 @@ class Constants:
             nullable=False,
             literal=series.item(),
         )
+
+    def of(self, constant: Typed) -> pl.Series:
+        """Return the series of a constant."""
+        assert isinstance(constant.value, Constant)
+        return self.series[constant.value.index]
 
     def set_of(self, series: pl.Series) -> Constant:
         """Return a set of values that ``contains`` looks into."""

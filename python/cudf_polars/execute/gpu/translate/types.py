@@ -8,6 +8,7 @@ from cudf_polars.execute.gpu.program import CudfType, TypeId
 from cudf_polars.execute.gpu.translate.refusal import Unsupported
 
 __all__ = [
+    "BITS",
     "BOOL",
     "DECIMAL64_DIGITS",
     "FLOAT64",
@@ -29,6 +30,20 @@ INT32 = CudfType(TypeId.INT32)
 INT64 = CudfType(TypeId.INT64)
 UINT64 = CudfType(TypeId.UINT64)
 FLOAT64 = CudfType(TypeId.FLOAT64)
+
+BITS = {
+    TypeId.INT8: 8,
+    TypeId.UINT8: 8,
+    TypeId.INT16: 16,
+    TypeId.UINT16: 16,
+    TypeId.INT32: 32,
+    TypeId.UINT32: 32,
+    TypeId.INT64: 64,
+    TypeId.UINT64: 64,
+    TypeId.FLOAT32: 32,
+    TypeId.FLOAT64: 64,
+}
+"""The widths of numbers."""
 
 DECIMAL64_DIGITS = 18
 

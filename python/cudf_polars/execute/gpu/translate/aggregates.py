@@ -26,7 +26,7 @@ from cudf_polars.execute.gpu.translate.types import (
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan.functions import FUNCTIONS, Kind
 
-__all__ = ["Aggregation", "is_aggregate"]
+__all__ = ["AGGREGATE_FUNCTIONS", "AGGREGATIONS", "Aggregation", "is_aggregate"]
 
 _MOST_ROWS = 2**33
 """No column of so many rows is added up on one GPU."""
@@ -105,14 +105,14 @@ class Aggregation:
         if isinstance(expr, ex.Len):
             return self._count_all()
         if isinstance(expr, ex.Agg):
-            form = _FORMS.get(expr.name)
+            form = AGGREGATIONS.get(expr.name)
             if form is None:
                 raise Unsupported(f"the aggregation {expr.name} has no form on a GPU")
             if expr.name == "len":
                 return self._len(expr.child)
             return form(self, self._input(expr), expr)
         assert isinstance(expr, ex.Function)
-        function = _FUNCTIONS.get(expr.name)
+        function = AGGREGATE_FUNCTIONS.get(expr.name)
         if function is None:
             raise Unsupported(f"the function {expr.name} has no form on a GPU")
         return function(self, translate_expression(expr.inputs[0], self._scope), expr)
@@ -325,6 +325,38 @@ class Aggregation:
         bits = call("cast", (t,), pl.Int8(), type=INT8, range=Range((0, 1)))
         return self._zero_for_null(condition("cast", self._smallest(kind, bits)), nothing)
 
+    def _has_nulls(self, t: Typed, expr: ex.Expr) -> Typed:
+        nulls = self._null_count(t, expr)
+        return operators.compare(ex.Operator.GT, nulls, self._constants.value(0, _UINT32), self._constants)
+
+    def _is_empty(self, t: Typed, expr: ex.Expr) -> Typed:
+        assert isinstance(expr, ex.Function)
+        (ignore_nulls,) = expr.args
+        count = self._count(t, expr) if ignore_nulls else self._count_all()
+        return operators.compare(ex.Operator.EQ, count, self._constants.value(0, _UINT32), self._constants)
+
+    def _product(self, t: Typed, expr: ex.Expr) -> Typed:
+        if isinstance(t.dtype, pl.Float64):
+            product = self._primitive("product", t, t.dtype, nullable=self._may_be_empty(t))
+            return self._zero_for_null(product, 1.0)
+        if not (is_integer(t.dtype) or isinstance(t.dtype, pl.Boolean)) or isinstance(t.dtype, pl.UInt64):
+            raise Unsupported(f"a product of {t.dtype}")
+        number = cast(t, pl.Int64(), ex.CastMode.NON_STRICT, self._constants)
+        product = self._primitive("product", number, pl.Int64(), nullable=self._may_be_empty(t))
+        return self._zero_for_null(product, 1)
+
+    def _quantile(self, t: Typed, expr: ex.Expr) -> Typed:
+        assert isinstance(expr, ex.Function)
+        (kind,) = expr.args
+        part = expr.inputs[1]
+        if kind not in ("linear", "lower", "higher", "midpoint") or not isinstance(part, ex.Literal):
+            raise Unsupported(f"a quantile by {kind}")
+        if not t.dtype.is_numeric() or not isinstance(part.value, int | float):
+            raise Unsupported(f"a quantile of {t.dtype}")
+        number = widen_to_float(t, self._constants)
+        options = (float(part.value), str(kind))
+        return self._narrow(self._primitive("quantile", number, pl.Float64(), options=options), t)
+
     def _end(self, t: Typed, expr: ex.Expr) -> Typed:
         assert isinstance(expr, ex.Agg)
         if not self._ordered:
@@ -339,7 +371,7 @@ def _of_all_rows(range_: Range) -> Range:
 
 _IGNORE_NULLS = ("sum", "sum_or_null", "mean", "min", "max", "count", "std", "var", "median")
 
-_FORMS: dict[str, Callable[[Aggregation, Typed, ex.Expr], Typed]] = {
+AGGREGATIONS: dict[str, Callable[[Aggregation, Typed, ex.Expr], Typed]] = {
     "sum": Aggregation._sum,
     "sum_or_null": Aggregation._sum_or_null,
     "mean": Aggregation._mean,
@@ -356,8 +388,12 @@ _FORMS: dict[str, Callable[[Aggregation, Typed, ex.Expr], Typed]] = {
     "first": Aggregation._end,
     "last": Aggregation._end,
 }
-_FUNCTIONS: dict[str, Callable[[Aggregation, Typed, ex.Expr], Typed]] = {
+AGGREGATE_FUNCTIONS: dict[str, Callable[[Aggregation, Typed, ex.Expr], Typed]] = {
     "null_count": Aggregation._null_count,
+    "has_nulls": Aggregation._has_nulls,
+    "is_empty": Aggregation._is_empty,
+    "product": Aggregation._product,
+    "quantile": Aggregation._quantile,
     "any": Aggregation._any,
     "all": Aggregation._any,
 }

@@ -96,7 +96,8 @@ def rescale(t: Typed, scale: int, *, wide: bool, constants: Constants) -> Typed:
         return t
     if t.literal is not None:
         value = t.literal.quantize(decimal.Decimal(1).scaleb(-scale), context=_EXACT)
-        return constants.value(value, pl.Decimal(38 if wide else 18, scale), type_)
+        constant = constants.value(value, pl.Decimal(38 if wide else 18, scale), type_)
+        return replace(constant, dtype=t.dtype if scale == scale_of(t.dtype) else pl.Decimal(38, scale))
     dtype = pl.Decimal(38, scale) if scale != scale_of(t.dtype) else t.dtype
     return retype(replace(t, range=_scaled(t, scale), dtype=dtype), type_)
 

@@ -11,6 +11,7 @@ from cudf_polars.execute.gpu.program import Build, Column, FromJoin, Probe
 from cudf_polars.execute.gpu.translate import decimals, operators
 from cudf_polars.execute.gpu.translate.estimates import kept_by, rows_of_join
 from cudf_polars.execute.gpu.translate.expressions import translate_expression
+from cudf_polars.execute.gpu.translate.groups import cross_with_row
 from cudf_polars.execute.gpu.translate.needs import join_names
 from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.streams import Pipelines, Stream
@@ -21,7 +22,7 @@ from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
 from cudf_polars.plan.properties import columns
 
-__all__ = ["cross_with_row", "join"]
+__all__ = ["join"]
 
 _MOST_PAIRS = 100e6
 """A join without keys makes at most so many pairs of rows, as far as one can tell before."""
@@ -279,25 +280,6 @@ class _Join:
         if mask is not None:
             out.filter(mask, FILTERED)
         return out
-
-
-def cross_with_row(
-    stream: Stream,
-    kept: dict[str, Typed],
-    row: Stream,
-    payload: dict[str, Typed],
-    pipelines: Pipelines,
-    constants: Constants,
-) -> Stream:
-    """Put the values of a stream of one row beside each row of another: a join on a constant."""
-    zero = constants.value(0, pl.Int8())
-    places = row.project([zero, *payload.values()])
-    build = pipelines.close(row, Build((places[0],)))
-    (key,) = stream.place(kept, [zero])
-    one_row = stream.one_row
-    stream.probe(Probe(build, "inner", (key,), tuple(places[1:])), payload)
-    stream.one_row = one_row
-    return stream
 
 
 def _moved(typed: Typed, by: int) -> Typed:

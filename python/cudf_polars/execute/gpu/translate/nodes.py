@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -12,7 +12,6 @@ from cudf_polars.execute.gpu.program import (
     CudfType,
     Distinct,
     FromInput,
-    Group,
     Hold,
     ParquetFile,
     ParquetScan,
@@ -22,19 +21,19 @@ from cudf_polars.execute.gpu.program import (
     SortKey,
     TypeId,
 )
-from cudf_polars.execute.gpu.translate.aggregates import Aggregation, is_aggregate
-from cudf_polars.execute.gpu.translate.estimates import AGGREGATED, kept_by
+from cudf_polars.execute.gpu.translate.estimates import kept_by
 from cudf_polars.execute.gpu.translate.expressions import translate_expression
 from cudf_polars.execute.gpu.translate.functions import field_of
-from cudf_polars.execute.gpu.translate.joins import cross_with_row, join
+from cudf_polars.execute.gpu.translate.groups import Groups, has_aggregates
+from cudf_polars.execute.gpu.translate.joins import join
 from cudf_polars.execute.gpu.translate.needs import column_needs
 from cudf_polars.execute.gpu.translate.ranges import Interval, Range, limits_of
 from cudf_polars.execute.gpu.translate.refusal import Refusal, Unsupported, text_of
 from cudf_polars.execute.gpu.translate.rewrites import as_one_source, several_values
 from cudf_polars.execute.gpu.translate.statistics import column_range, file_rows, may_hold_nulls
 from cudf_polars.execute.gpu.translate.streams import Pipelines, Stream
-from cudf_polars.execute.gpu.translate.typed import Constants, Scope, Typed, call, column, condition
-from cudf_polars.execute.gpu.translate.types import device_type, is_float, is_integer, scale_of
+from cudf_polars.execute.gpu.translate.typed import Constants, Scope, Typed, condition
+from cudf_polars.execute.gpu.translate.types import device_type, is_integer, scale_of
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
@@ -114,6 +113,7 @@ class _Translator:
                 self._users[child] += 1
         self._pipelines = Pipelines()
         self._constants = Constants()
+        self._groups = Groups(self._pipelines, self._constants)
         self._frames: list[pl.DataFrame] = []
         self._shared: dict[nodes.Node, tuple[int, Stream]] = {}
 
@@ -275,8 +275,8 @@ class _Translator:
 
     def _filter(self, node: nodes.Filter) -> Stream:
         stream, predicate = self._filtered(node)
-        if _has_aggregates(predicate):
-            stream, (predicate,) = self._broadcast(stream, [predicate], self._needs[node])
+        if has_aggregates(predicate):
+            stream, (predicate,) = self._groups.beside(stream, [predicate], self._needs[node])
         self._filter_stream(stream, predicate)
         wanted = self._needs[node]
         stream.keep(wanted)
@@ -314,7 +314,7 @@ class _Translator:
     def _select(self, node: nodes.Select) -> Stream:
         stream = self._stream(node.child)
         if all(is_scalar(e.expr) for e in node.exprs):
-            return self._reduce(stream, node.exprs)
+            return self._groups.reduce(stream, node.exprs)
         wanted = [e for e in node.exprs if e.name in self._needs[node]] or list(node.exprs[:1])
         return self._row_wise(stream, wanted, {})
 
@@ -328,9 +328,9 @@ class _Translator:
 
     def _row_wise(self, stream: Stream, exprs: Sequence[ex.NamedExpr], kept: Mapping[str, Typed]) -> Stream:
         """Compute expressions, beside columns that are kept."""
-        if any(_has_aggregates(e.expr) for e in exprs):
+        if any(has_aggregates(e.expr) for e in exprs):
             used = {name for e in exprs for name in _columns_of(e.expr)}
-            stream, changed = self._broadcast(stream, [e.expr for e in exprs], used | set(kept))
+            stream, changed = self._groups.beside(stream, [e.expr for e in exprs], used | set(kept))
             exprs = [e.with_expr(expr) for e, expr in zip(exprs, changed, strict=True)]
             kept = {name: stream.columns[name] for name in kept}
         scope = self._scope(stream)
@@ -340,80 +340,13 @@ class _Translator:
 
     # --- aggregations ----------------------------------------------------------------------
 
-    def _reduce(self, stream: Stream, exprs: Sequence[ex.NamedExpr]) -> Stream:
-        """Aggregate all rows to one."""
-        aggregation = Aggregation(self._scope(stream), 0, ordered=True)
-        split = [e.with_expr(aggregation.split(e.expr)) for e in exprs]
-        out = self._group(stream, [], aggregation)
-        scope = Scope(aggregation.results, self._constants)
-        out.select({e.name: translate_expression(e.expr, scope) for e in split})
-        return out
-
-    def _group(
-        self, stream: Stream, keys: Sequence[Typed], aggregation: Aggregation, *, in_order: bool = False
-    ) -> Stream:
-        """Close a stream by a group-by; the result has no names yet."""
-        if not keys and not aggregation.aggregates:
-            aggregation.split(ex.Len())
-        values = [*keys, *aggregation.inputs] or [stream.any_column()]
-        places = stream.project(values)
-        inputs = places[len(keys) :] or [0]
-        aggregates = tuple(replace(a, column=inputs[a.column]) for a in aggregation.aggregates)
-        sink = Group(tuple(places[: len(keys)]), aggregates, in_order)
-        types = (*(key.type for key in keys), *aggregation.types)
-        number = self._pipelines.close(stream, sink, types)
-        rows = max(1.0, stream.rows * AGGREGATED) if keys else 1.0
-        table = max(1.0, stream.table_rows * AGGREGATED) if keys else 1.0
-        out = self._pipelines.reopen(number, stream)
-        out.columns, out.rows, out.table_rows, out.one_row = {}, rows, table, not keys
-        return out
-
-    def _broadcast(
-        self, stream: Stream, exprs: Sequence[ex.Expr], kept: set[str]
-    ) -> tuple[Stream, list[ex.Expr]]:
-        """Compute the aggregates in row-wise expressions first, and put them beside each row."""
-        held = self._pipelines.hold(stream)
-        rows = self._pipelines.reopen(held, stream)
-        whole = self._pipelines.reopen(held, stream)
-        aggregation = Aggregation(self._scope(whole), 0, ordered=True)
-        split = [aggregation.split(e) for e in exprs]
-        row = self._group(whole, [], aggregation)
-        columns = {name: typed for name, typed in rows.columns.items() if name in kept}
-        if not columns:
-            columns = dict(list(rows.columns.items())[:1])
-        row.columns = dict(aggregation.results)
-        out = cross_with_row(rows, columns, row, aggregation.results, self._pipelines, self._constants)
-        return out, split
-
     def _group_by(self, node: nodes.GroupBy) -> Stream:
         if node.dynamic is not None or node.rolling is not None:
             raise Unsupported("groups by time windows have no form on a GPU")
         stream = self._stream(node.child)
-        scope = self._scope(stream)
-        keys = [self._key(e.expr, scope) for e in node.keys]
-        aggregation = Aggregation(scope, len(keys), ordered=True)
         wanted = [e for e in node.aggs if e.name in self._needs[node]]
-        split = []
-        for e in wanted:
-            if not is_scalar(e.expr) or not _has_aggregates(e.expr):
-                raise Unsupported("what is not one value a group has no form on a GPU", e.expr)
-            split.append(e.with_expr(aggregation.split(e.expr)))
-        out = self._group(stream, keys, aggregation, in_order=node.maintain_order)
-        columns = {
-            e.name: column(place, key) for place, (e, key) in enumerate(zip(node.keys, keys, strict=True))
-        }
-        after = Scope(aggregation.results, self._constants)
-        made = {e.name: translate_expression(e.expr, after) for e in split}
-        out.select({**columns, **made})
+        out = self._groups.group(stream, node.keys, wanted, in_order=node.maintain_order)
         return self._sliced(out, node.slice)
-
-    def _key(self, expr: ex.Expr, scope: Scope) -> Typed:
-        key = translate_expression(expr, scope)
-        if key.dtype.is_nested():
-            raise Unsupported(f"groups by {key.dtype}", expr)
-        if is_float(key.dtype):
-            key = call("normalize_nans_and_zeros", (key,), key.dtype, range=key.range)
-        return key
 
     def _distinct(self, node: nodes.Distinct) -> Stream:
         stream = self._stream(node.child)
@@ -505,10 +438,6 @@ def _range_of_series(series: pl.Series) -> Range:
         return (0, 0) if low is None or high is None else (int(low), int(high))  # type: ignore[arg-type]
 
     return Range(limits_of(series.dtype), learn)
-
-
-def _has_aggregates(expr: ex.Expr) -> bool:
-    return any(is_aggregate(e) for e in walk(expr))
 
 
 def _columns_of(expr: ex.Expr) -> list[str]:

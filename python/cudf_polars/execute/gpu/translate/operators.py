@@ -7,12 +7,13 @@ from collections.abc import Callable
 import polars as pl
 
 from cudf_polars.execute.gpu.translate import decimals
+from cudf_polars.execute.gpu.translate.casts import cast, widen_to_float
 from cudf_polars.execute.gpu.translate.ranges import Interval, Range, combine, limits_of
 from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.ticks import DAY_TICKS, from_ticks, ticks_of
 from cudf_polars.execute.gpu.translate.typed import Constants, Typed, call, condition, null
 from cudf_polars.execute.gpu.translate.types import device_type, is_float, is_integer
-from cudf_polars.plan.expressions import Operator
+from cudf_polars.plan.expressions import CastMode, Operator
 
 __all__ = ["all_of", "any_of", "binary", "compare", "hull", "negated"]
 
@@ -57,6 +58,9 @@ def binary(op: Operator, a: Typed, b: Typed, constants: Constants, dtype: pl.Dat
     if isinstance(a.dtype, pl.Decimal) and isinstance(b.dtype, pl.Decimal):
         return decimals.arithmetic(op, a, b, constants)
     if a.dtype.is_temporal() or b.dtype.is_temporal():
+        if op is Operator.MUL and isinstance(a.dtype, pl.Duration) and is_integer(b.dtype):
+            count = cast(b, pl.Int64(), CastMode.NON_STRICT, constants)
+            return from_ticks(constants, call("mul", (_plain(a, constants), count), pl.Int64()), a.dtype)
         return _temporal(op, a, b, constants)
     if isinstance(a.dtype, pl.String) and isinstance(b.dtype, pl.String) and op is Operator.ADD:
         return call("str.concat", (a, b), pl.String(), ("",))
@@ -226,8 +230,6 @@ def _integers(op: Operator, a: Typed, b: Typed, constants: Constants) -> Typed:
 
         return call(_ARITHMETIC[op], (a, b), dtype, range=combine(bounded, a.range, b.range))
     if op is Operator.TRUE_DIV:
-        from cudf_polars.execute.gpu.translate.casts import widen_to_float
-
         return _floats(op, widen_to_float(a, constants), widen_to_float(b, constants))
     name = {
         Operator.FLOOR_DIV: "floor_div",

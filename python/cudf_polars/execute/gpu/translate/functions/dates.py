@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import polars as pl
 
@@ -116,6 +117,17 @@ def _iso_year(c: FunctionCall) -> Typed:
 
 
 # --- other points in time ----------------------------------------------------------------------
+
+
+def _years(count: int) -> Form:
+    """Return the number of the span of so many years, which begins with the year 1."""
+
+    def form(c: FunctionCall) -> Typed:
+        year = call("cast", (_component(_point(c), "year", -32768, 32767),), _INT32)
+        one = c.whole(1, _INT32)
+        return add(divide(subtract(year, one), c.whole(count, _INT32)), one)
+
+    return form
 
 
 def _date(c: FunctionCall) -> Typed:
@@ -259,6 +271,23 @@ def _cast_time_unit(c: FunctionCall) -> Typed:
             raise Unsupported(f"{c.name} of {value.dtype}")
 
 
+def _convert_time_zone(c: FunctionCall) -> Typed:
+    value = c.column(0)
+    (zone,) = c.options
+    if not isinstance(value.dtype, pl.Datetime):
+        raise Unsupported(f"{c.name} of {value.dtype}")
+    return replace(value, dtype=pl.Datetime(value.dtype.time_unit, zone))  # the same point in time
+
+
+def _replace_time_zone(c: FunctionCall) -> Typed:
+    value = _point(c, with_time=True)
+    zone = c.options[0]
+    if zone not in (None, "UTC"):
+        raise Unsupported(f"clocks of the time zone {zone}")
+    assert isinstance(value.dtype, pl.Datetime)
+    return replace(value, dtype=pl.Datetime(value.dtype.time_unit, zone))
+
+
 FORMS: dict[str, Form] = {
     "dt.year": _part("year", _INT32, -32768, 32767),
     "dt.month": _part("month", pl.Int8(), 1, 12),
@@ -274,6 +303,8 @@ FORMS: dict[str, Form] = {
     "dt.quarter": _single("dt.quarter", pl.Int8(), 4),
     "dt.days_in_month": _single("dt.days_in_month", pl.Int8(), 31),
     "dt.is_leap_year": _is_leap_year,
+    "dt.century": _years(100),
+    "dt.millennium": _years(1000),
     "dt.week": _week,
     "dt.iso_year": _iso_year,
     "dt.date": _date,
@@ -282,6 +313,8 @@ FORMS: dict[str, Form] = {
     "dt.truncate": _truncate,
     "dt.offset_by": _offset_by,
     "dt.timestamp": _timestamp,
+    "dt.convert_time_zone": _convert_time_zone,
+    "dt.replace_time_zone": _replace_time_zone,
     "dt.cast_time_unit": _cast_time_unit,
     **{
         f"dt.total_{unit}": _total(unit)

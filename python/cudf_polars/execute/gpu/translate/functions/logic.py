@@ -11,6 +11,7 @@ from cudf_polars.execute.gpu.translate.casts import cast
 from cudf_polars.execute.gpu.translate.functions.call import Form, FunctionCall, keep_null, where
 from cudf_polars.execute.gpu.translate.ranges import Range
 from cudf_polars.execute.gpu.translate.refusal import Unsupported
+from cudf_polars.execute.gpu.translate.ticks import ticks_of
 from cudf_polars.execute.gpu.translate.typed import Typed, call, condition, null
 from cudf_polars.execute.gpu.translate.types import is_float, is_integer
 from cudf_polars.plan.expressions import CastMode, Operator
@@ -112,6 +113,7 @@ def _clip(c: FunctionCall) -> Typed:
     has_min, has_max = c.options
     value = c.column(0)
     bounds = [c.input(place) for place in range(1, len(c.expressions))]
+    bounds = [b if b.literal is None else cast(b, value.dtype, CastMode.STRICT, c.constants) for b in bounds]
     if any(b.dtype != value.dtype and not b.is_null_literal for b in bounds):
         raise Unsupported(f"bounds of another type than {value.dtype}")
     if isinstance(value.dtype, pl.Decimal) or not (value.dtype.is_numeric() or value.dtype.is_temporal()):
@@ -218,6 +220,21 @@ def _replaced(c: FunctionCall, value: Typed, default: Typed, dtype: pl.DataType)
     return out
 
 
+def _same(c: FunctionCall) -> Typed:
+    return c.input(0)
+
+
+def _to_physical(c: FunctionCall) -> Typed:
+    value = c.column(0)
+    if value.dtype.is_temporal():
+        ticks = ticks_of(value)
+        to_days = isinstance(value.dtype, pl.Date)
+        return cast(ticks, pl.Int32(), CastMode.WRAP, c.constants) if to_days else ticks
+    if is_integer(value.dtype) or is_float(value.dtype) or isinstance(value.dtype, pl.String | pl.Boolean):
+        return value
+    raise Unsupported(f"{c.name} of {value.dtype}")
+
+
 FORMS: dict[str, Form] = {
     "is_between": _is_between,
     "is_in": _is_in,
@@ -227,6 +244,8 @@ FORMS: dict[str, Form] = {
     "fill_null": _coalesce,
     "coalesce": _coalesce,
     "clip": _clip,
+    "set_sorted": _same,
+    "to_physical": _to_physical,
     "any_horizontal": _horizontal("or"),
     "all_horizontal": _horizontal("and"),
     "min_horizontal": _extreme("null_min"),

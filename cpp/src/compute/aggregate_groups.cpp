@@ -93,7 +93,8 @@ class Reader {
             case ReadAs::itself:
                 return {column, nullptr, type};
             case ReadAs::real:
-                return type == as_float64 ? Values{column, nullptr, as_float64} : cast(number(column), as_float64);
+                return type == as_float64 ? Values{column, nullptr, as_float64}
+                                          : cast(number(column), as_float64);
             case ReadAs::normalized: {
                 if (!cudf::is_floating_point(type)) {
                     return {column, nullptr, type};
@@ -111,7 +112,7 @@ class Reader {
         }
         if (cudf::is_floating_point(type)) {
             return type == as_float64 || !state.wide_float ? Values{column, nullptr, type}
-                                                        : cast(column, as_float64);
+                                                           : cast(column, as_float64);
         }
         if (cudf::is_fixed_point(type)) {
             return decimals(column, state.wide_decimal);
@@ -124,8 +125,9 @@ class Reader {
     }
 
     [[nodiscard]] static cudf::column_view number(cudf::column_view const& column) {
-        return cudf::is_chrono(column.type()) ? reinterpret(column, is_days(column.type()) ? as_int32 : as_int64)
-                                              : column;
+        return cudf::is_chrono(column.type())
+                   ? reinterpret(column, is_days(column.type()) ? as_int32 : as_int64)
+                   : column;
     }
 
     // A sum is of the type of its values: 64 bits are summed as they are while nothing overflows.

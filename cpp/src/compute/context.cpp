@@ -1,9 +1,12 @@
 #include "compute/context.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <stdexcept>
 #include <utility>
 #include <variant>
 
+#include <rmm/mr/cuda_async_memory_resource.hpp>
 #include <rmm/mr/cuda_memory_resource.hpp>
 #include <rmm/mr/per_device_resource.hpp>
 
@@ -30,6 +33,13 @@ bool is_current_resource(MemoryResource const* resource) {
     return resource == nullptr || dynamic_cast<DeviceMemoryResource const*>(resource) != nullptr;
 }
 
+// Memory of the GPU from a pool of CUDA's that keeps what it once had.
+std::shared_ptr<MemoryResource> make_device_pool() {
+    rmm::mr::cuda_async_memory_resource pool;
+    return std::make_shared<RmmResource>(
+        rmm::device_async_resource_ref{pool});  // which holds a copy: a shared handle
+}
+
 // The BufferResource's own resource, or else what RMM was told to use, or else a pool.
 std::shared_ptr<MemoryResource> upstream_of(BufferResource const& resource) {
     if (!is_current_resource(resource.device_mr().get())) {
@@ -42,8 +52,23 @@ std::shared_ptr<MemoryResource> upstream_of(BufferResource const& resource) {
     return std::make_shared<RmmResource>(current);
 }
 
-ScanSettings scan_settings_of(RuntimeSettings const& settings) {
+// Chunks and what is read ahead are the smaller the less memory there is.
+constexpr std::int64_t bytes_a_row = 1024;  // with all that operators make of a chunk, by and large
+constexpr std::int64_t least_rows = 65'536;
+
+std::size_t at_most(std::size_t value, std::int64_t limit) {
+    return std::min(value, static_cast<std::size_t>(limit));
+}
+
+RuntimeSettings within(RuntimeSettings settings, std::int64_t limit) {
+    settings.chunk_rows = at_most(settings.chunk_rows, std::max(least_rows, limit / bytes_a_row));
+    return settings;
+}
+
+ScanSettings scan_settings_of(RuntimeSettings const& settings, std::int64_t limit) {
     ScanSettings scan;
+    scan.pass_bytes = at_most(scan.pass_bytes, limit / 32);
+    scan.bytes_in_flight = at_most(scan.bytes_in_flight, limit / 8);
     scan.pass_rows = settings.pass_rows.value_or(scan.pass_rows);
     scan.pass_bytes = settings.pass_bytes.value_or(scan.pass_bytes);
     scan.passes_in_flight = settings.passes_in_flight.value_or(scan.passes_in_flight);
@@ -94,8 +119,8 @@ Context::Streams::~Streams() {
 }
 
 Context::Context(std::shared_ptr<BufferResource> resource, RuntimeSettings const& settings)
-    : settings_{settings},
-      scan_settings_{scan_settings_of(settings)},
+    : settings_{within(settings, resource->memory_limit(MemoryType::DEVICE))},
+      scan_settings_{scan_settings_of(settings, resource->memory_limit(MemoryType::DEVICE))},
       resource_{std::move(resource)},
       device_{(on_gpu(*resource_), current_device())},
       memory_{std::make_shared<DeviceMemory>(

@@ -14,8 +14,10 @@ namespace rapidsmpf::compute {
 
 namespace {
 
-// Rows that are aggregated at a time at the end; more are cut by the hash of their keys.
+// Rows that are aggregated at a time at the end, at most; more are cut by the hash of their keys.
 constexpr std::int64_t rows_at_once = 1'000'000'000;
+// Their share of the device's memory, beside which there must be room for a copy, for hash tables and for results.
+constexpr std::int64_t share_at_once = 6;
 // A chunk of fewer rows says nothing about the others.
 constexpr cudf::size_type telling_rows = 100'000;
 
@@ -65,10 +67,13 @@ class GroupSink final : public ResultSink {
         }
         if (states_.size() == 1) {
             give(states_.take(0, work), work);
-        } else if (states_.rows() <= rows_at_once || plan_.num_keys() == 0) {
-            give(merged(states_.take_all(work), work), work);
         } else {
-            merge_parts(work);
+            auto const parts = std::max(states_.rows() / rows_at_once, states_.bytes() / bytes_at_once()) + 1;
+            if (parts == 1 || plan_.num_keys() == 0) {
+                give(merged(states_.take_all(work), work), work);
+            } else {
+                merge_parts(static_cast<int>(parts), work);
+            }
         }
         work.synchronize();
     }
@@ -76,6 +81,8 @@ class GroupSink final : public ResultSink {
     [[nodiscard]] PipelineResult result() override { return {std::move(result_), nullptr}; }
 
   private:
+    [[nodiscard]] std::int64_t bytes_at_once() const { return context_.memory().limit() / share_at_once; }
+
     void give(TablePtr states, Work& work) {
         auto const sequence = result_->size();
         result_->add({plan_.result(std::move(states), work), sequence}, work);
@@ -93,6 +100,7 @@ class GroupSink final : public ResultSink {
     void aggregate_rows(Work& work) {
         std::vector<TablePtr> batch;
         std::int64_t count{0};
+        std::int64_t bytes{0};
         auto const flush = [&] {
             if (batch.empty()) {
                 return;
@@ -101,21 +109,23 @@ class GroupSink final : public ResultSink {
             auto states = plan_.aggregate(rows->view(), work);
             states_.add({std::move(states), 0}, work);
             count = 0;
+            bytes = 0;
         };
         for (std::size_t i = 0; i < rows_.size(); ++i) {
             auto const next = rows_.rows_of(i);
-            if (count + next > rows_at_once) {
+            auto const next_bytes = rows_.bytes_of(i);
+            if (count + next > rows_at_once || bytes + next_bytes > bytes_at_once()) {
                 flush();
             }
             batch.push_back(rows_.take(i, work));
             count += next;
+            bytes += next_bytes;
         }
         flush();
     }
 
     // Groups do not cross the borders of the parts, so each is a part of the result.
-    void merge_parts(Work& work) {
-        auto const parts = static_cast<int>(states_.rows() / rows_at_once + 1);
+    void merge_parts(int parts, Work& work) {
         std::vector<cudf::size_type> keys;
         for (std::size_t i = 0; i < plan_.num_keys(); ++i) {
             keys.push_back(static_cast<cudf::size_type>(i));

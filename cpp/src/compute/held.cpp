@@ -38,10 +38,10 @@ HeldColumn hold(ColumnPtr column) {
     return held;
 }
 
-std::size_t bytes_of(HeldColumn const& column) {
+std::size_t sum_bytes(HeldColumn const& column) {
     auto sum = column.data.size + column.null_mask.size;
     for (auto const& child : column.children) {
-        sum += bytes_of(child);
+        sum += sum_bytes(child);
     }
     return sum;
 }
@@ -106,7 +106,7 @@ void HeldRows::add(Chunk chunk, Work& work) {
     slot->rows = chunk.rows->num_rows();
     for (auto& column : chunk.rows->release()) {
         slot->columns.push_back(hold(std::move(column)));
-        slot->bytes += bytes_of(slot->columns.back());
+        slot->bytes += sum_bytes(slot->columns.back());
     }
     std::lock_guard const lock{mutex_};
     rows_ += slot->rows;
@@ -132,6 +132,11 @@ std::int64_t HeldRows::bytes() const {
 std::int64_t HeldRows::rows_of(std::size_t index) const {
     std::lock_guard const lock{mutex_};
     return slots_.at(index)->rows;
+}
+
+std::int64_t HeldRows::bytes_of(std::size_t index) const {
+    std::lock_guard const lock{mutex_};
+    return static_cast<std::int64_t>(slots_.at(index)->bytes);
 }
 
 void HeldRows::put_in_order() {

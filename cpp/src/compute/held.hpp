@@ -53,6 +53,7 @@ class HeldRows {
     [[nodiscard]] std::int64_t rows() const;
     [[nodiscard]] std::int64_t bytes() const;
     [[nodiscard]] std::int64_t rows_of(std::size_t index) const;
+    [[nodiscard]] std::int64_t bytes_of(std::size_t index) const;
 
     // By the places of the chunks in their source; chunks of one place stay in the order in which they came. Nobody else may
     // use the rows meanwhile.

@@ -5,9 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
-
 #include <variant>  // libcudf's headers need it first
+#include <vector>
 
 #include <cudf/join/distinct_hash_join.hpp>
 #include <cudf/join/filtered_join.hpp>

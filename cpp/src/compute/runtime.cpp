@@ -11,6 +11,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/device/detail/cuda_check.hpp>
 
+#include "compute/admission.hpp"
 #include "compute/context.hpp"
 #include "compute/expression.hpp"
 #include "compute/pipeline.hpp"
@@ -84,7 +85,11 @@ class Run {
           streams_{*context_, std::max<std::size_t>(context_->settings().threads, 1)},
           crew_{
               works_of(*context_, streams_),
-              {[this] { context_->enter_thread(); }, [](Work& work) { work.synchronize(); },
+              {[this] { context_->enter_thread(); },
+               [](Work& work) {
+                   end_chunk();
+                   work.synchronize();
+               },
                std::move(poll)}} {
         auto const count = program_.pipelines.size();
         results_.resize(count);
@@ -179,6 +184,23 @@ class Run {
             source);
     }
 
+    // Bytes that the first chunks of a source may take with what operators make of them.
+    [[nodiscard]] std::int64_t first_guess(Source const& source) const {
+        constexpr std::int64_t times{3};
+        if (std::holds_alternative<ParquetScan>(source)) {
+            return times * static_cast<std::int64_t>(context_->scan_settings().pass_bytes);
+        }
+        if (auto const* const from = std::get_if<FromPipeline>(&source)) {
+            auto const& result = results_[static_cast<std::size_t>(from->pipeline)];
+            auto const rows = std::max<std::int64_t>(result.num_rows(), 1);
+            auto const chunk = std::min(rows, static_cast<std::int64_t>(context_->settings().chunk_rows));
+            return static_cast<std::int64_t>(
+                times * static_cast<double>(result.num_bytes()) / static_cast<double>(rows)
+                * static_cast<double>(chunk));
+        }
+        return 0;
+    }
+
     [[nodiscard]] std::unique_ptr<ChunkStep> make_step(Step const& step) const {
         return std::visit(
             Overloaded{
@@ -212,7 +234,8 @@ class Run {
 
     void run_one(std::size_t number, std::string const& name) {
         auto const& pipeline = program_.pipelines[number];
-        auto source = make_source(pipeline.source, name);
+        auto source =
+            admit(make_source(pipeline.source, name), context_->memory(), first_guess(pipeline.source));
         std::vector<std::unique_ptr<ChunkStep>> steps;
         for (auto const& step : pipeline.steps) {
             steps.push_back(make_step(step));

@@ -19,6 +19,13 @@
 
 namespace rapidsmpf::compute {
 
+namespace {
+
+// Tables of fewer rows are put together at once, which takes fewer calls.
+constexpr std::int64_t rows_by_table = 10'000'000;
+
+}  // namespace
+
 cudf::data_type to_cudf(DataType const& type) {
     auto const id = static_cast<cudf::type_id>(type.id);
     auto const decimal =
@@ -74,19 +81,41 @@ TablePtr concatenate(std::vector<TablePtr> tables, char const* what, Work& work)
     if (tables.size() == 1) {
         return adopt(std::move(tables.front()), work.stream());
     }
-    std::vector<cudf::table_view> views;
     std::int64_t rows{0};
     for (auto const& table : tables) {
-        views.push_back(table->view());
         rows += table->num_rows();
     }
     RAPIDSMPF_EXPECTS(
         rows <= most_rows,
         std::string{what} + " has " + std::to_string(rows) + " rows, more than one table on the GPU can hold",
         std::length_error);
-    auto result = cudf::concatenate(views, work.stream(), work.mr());
-    work.synchronize();
-    return result;
+    if (rows < rows_by_table) {
+        std::vector<cudf::table_view> views;
+        for (auto const& table : tables) {
+            views.push_back(table->view());
+        }
+        auto result = cudf::concatenate(views, work.stream(), work.mr());
+        work.synchronize();
+        return result;
+    }
+    // Column by column, so that there never is a second copy of all.
+    std::vector<std::vector<ColumnPtr>> parts;
+    for (auto& table : tables) {
+        parts.push_back(table->release());
+    }
+    std::vector<ColumnPtr> columns;
+    for (std::size_t column = 0; column < parts.front().size(); ++column) {
+        std::vector<cudf::column_view> views;
+        for (auto const& part : parts) {
+            views.push_back(part[column]->view());
+        }
+        columns.push_back(cudf::concatenate(views, work.stream(), work.mr()));
+        work.synchronize();
+        for (auto& part : parts) {
+            part[column].reset();
+        }
+    }
+    return std::make_unique<cudf::table>(std::move(columns), static_cast<cudf::size_type>(rows));
 }
 
 cudf::table_view select(cudf::table_view const& table, std::span<std::int32_t const> columns) {

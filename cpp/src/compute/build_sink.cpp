@@ -16,6 +16,7 @@ class BuildSink final : public ResultSink {
           types_{std::move(types)},
           use_{std::move(use)},
           name_{std::move(name)},
+          context_{context},
           held_{context} {
         // Only what probes ask for is kept.
         use_.payload.resize(types_.size());
@@ -42,6 +43,10 @@ class BuildSink final : public ResultSink {
 
     void finish(Work& work) override {
         held_.put_in_order();
+        if (auto const parts = num_parts(); parts > 1) {
+            cut(parts, work);
+            return;
+        }
         auto tables = held_.take_all(work);
         auto rows =
             tables.empty()
@@ -52,9 +57,34 @@ class BuildSink final : public ResultSink {
             JoinTable::Ways{use_.matches, use_.filters}, work);
     }
 
-    [[nodiscard]] PipelineResult result() override { return {nullptr, std::move(table_)}; }
+    [[nodiscard]] PipelineResult result() override { return {nullptr, std::move(table_), std::move(parts_)}; }
 
   private:
+    // How many parts the rows are to be in, so that one of them with its hash table leaves half of the memory to the chunks
+    // that probe it.
+    [[nodiscard]] int num_parts() const {
+        constexpr std::int64_t bytes_a_slot{16};
+        auto const tables = (use_.matches ? 1 : 0) + (use_.filters ? 1 : 0);
+        auto const needed = static_cast<double>(held_.bytes())
+                            + static_cast<double>(tables) * static_cast<double>(held_.rows() * bytes_a_slot);
+        auto const parts = needed / (static_cast<double>(context_.memory().limit()) / 2);
+        return use_.rows || parts <= 1 ? 1 : static_cast<int>(parts) + 1;
+    }
+
+    void cut(int count, Work& work) {
+        std::vector<std::int32_t> keys;
+        for (auto const key : plan_.keys) {
+            keys.push_back(places_.at(static_cast<std::size_t>(key)).value());
+        }
+        RowParts parts{context_, count};
+        for (std::size_t i = 0; i < held_.size(); ++i) {
+            parts.add({held_.take(i, work), i}, keys, work);
+        }
+        parts_ = std::make_shared<JoinParts const>(
+            std::move(parts), kept_types_, places_, plan_.keys, plan_.nulls_equal,
+            JoinTable::Ways{use_.matches, use_.filters}, name_);
+    }
+
     Build plan_;
     std::vector<DataType> types_;
     JoinUse use_;
@@ -62,8 +92,10 @@ class BuildSink final : public ResultSink {
     std::vector<std::optional<std::int32_t>> places_;  // of the columns in what is kept
     std::vector<std::int32_t> kept_;
     std::vector<DataType> kept_types_;
+    Context& context_;
     HeldRows held_;
     std::shared_ptr<JoinTable const> table_;
+    std::shared_ptr<JoinParts const> parts_;
 };
 
 }  // namespace

@@ -5,9 +5,8 @@
 #include <utility>
 #include <variant>
 
-#include <cudf/partitioning.hpp>
-
 #include "compute/aggregates.hpp"
+#include "compute/parts.hpp"
 #include "compute/results.hpp"
 
 namespace rapidsmpf::compute {
@@ -78,7 +77,7 @@ class GroupSink final : public ResultSink {
         work.synchronize();
     }
 
-    [[nodiscard]] PipelineResult result() override { return {std::move(result_), nullptr}; }
+    [[nodiscard]] PipelineResult result() override { return {std::move(result_), nullptr, nullptr}; }
 
   private:
     [[nodiscard]] std::int64_t bytes_at_once() const { return context_.memory().limit() / share_at_once; }
@@ -126,30 +125,19 @@ class GroupSink final : public ResultSink {
 
     // Groups do not cross the borders of the parts, so each is a part of the result.
     void merge_parts(int parts, Work& work) {
-        std::vector<cudf::size_type> keys;
+        std::vector<std::int32_t> keys;
         for (std::size_t i = 0; i < plan_.num_keys(); ++i) {
-            keys.push_back(static_cast<cudf::size_type>(i));
+            keys.push_back(static_cast<std::int32_t>(i));
         }
-        std::vector<std::unique_ptr<HeldRows>> by_part;
-        for (int part = 0; part < parts; ++part) {
-            by_part.push_back(std::make_unique<HeldRows>(context_));
-        }
+        RowParts by_part{context_, parts};
         for (std::size_t i = 0; i < states_.size(); ++i) {
-            auto const table = states_.take(i, work);
-            auto const [cut, offsets] = cudf::hash_partition(
-                table->view(), keys, parts, cudf::hash_id::HASH_MURMUR3, cudf::DEFAULT_HASH_SEED,
-                work.stream(), work.mr());
-            for (int part = 0; part < parts; ++part) {
-                auto const begin = offsets[static_cast<std::size_t>(part)];
-                auto const end =
-                    part + 1 < parts ? offsets[static_cast<std::size_t>(part) + 1] : cut->num_rows();
-                by_part[static_cast<std::size_t>(part)]->add(
-                    {copy_rows(cut->view(), begin, end - begin, work), i}, work);
-            }
+            by_part.add({states_.take(i, work), i}, keys, work);
         }
-        for (auto& part : by_part) {
-            give(merged(part->take_all(work), work), work);
-            part.reset();
+        for (int part = 0; part < parts; ++part) {
+            auto states = by_part.part(part)->take_all(work);
+            if (!states.empty()) {
+                give(merged(std::move(states), work), work);
+            }
         }
     }
 

@@ -108,7 +108,7 @@ class HoldSink final : public ResultSink {
         }
     }
 
-    [[nodiscard]] PipelineResult result() override { return {std::move(held_), nullptr}; }
+    [[nodiscard]] PipelineResult result() override { return {std::move(held_), nullptr, nullptr}; }
 
   private:
     // Whether the chunks from the first to one before which none is missing have enough rows.
@@ -185,7 +185,7 @@ class SortSink final : public ResultSink {
         result_ = as_result(std::move(all), plan_.range, context_, work);
     }
 
-    [[nodiscard]] PipelineResult result() override { return {std::move(result_), nullptr}; }
+    [[nodiscard]] PipelineResult result() override { return {std::move(result_), nullptr, nullptr}; }
 
   private:
     static constexpr std::int64_t most_top_rows = 1'000'000;
@@ -257,7 +257,7 @@ class DistinctSink final : public ResultSink {
         result_ = as_result(std::move(all), std::nullopt, context_, work);
     }
 
-    [[nodiscard]] PipelineResult result() override { return {std::move(result_), nullptr}; }
+    [[nodiscard]] PipelineResult result() override { return {std::move(result_), nullptr, nullptr}; }
 
   private:
     [[nodiscard]] TablePtr distinct(cudf::table_view const& rows, Work& work) const {

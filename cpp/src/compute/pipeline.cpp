@@ -154,7 +154,7 @@ void Crew::run_once(std::function<void(Work& work)> const& task) {
         {});
 }
 
-PipelineCounts run_pipeline(
+PipelineCounts pull_chunks(
     ChunkSource& source, std::span<std::unique_ptr<ChunkStep> const> steps, ChunkSink& sink, Crew& crew,
     StopFlag const& stop) {
     PipelineCounts total;
@@ -205,11 +205,24 @@ PipelineCounts run_pipeline(
     }
     source.close();
     stop.check();
-    auto const last = Clock::now();
-    crew.run_once([&](Work& work) { sink.finish(work); });
-    total.sink_seconds += seconds_between(last, Clock::now());
     total.seconds = seconds_between(begin, Clock::now());
     return total;
+}
+
+void finish_sink(ChunkSink& sink, Crew& crew, PipelineCounts& counts) {
+    auto const begin = Clock::now();
+    crew.run_once([&](Work& work) { sink.finish(work); });
+    auto const seconds = seconds_between(begin, Clock::now());
+    counts.sink_seconds += seconds;
+    counts.seconds += seconds;
+}
+
+PipelineCounts run_pipeline(
+    ChunkSource& source, std::span<std::unique_ptr<ChunkStep> const> steps, ChunkSink& sink, Crew& crew,
+    StopFlag const& stop) {
+    auto counts = pull_chunks(source, steps, sink, crew, stop);
+    finish_sink(sink, crew, counts);
+    return counts;
 }
 
 }  // namespace rapidsmpf::compute

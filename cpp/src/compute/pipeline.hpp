@@ -86,9 +86,16 @@ struct PipelineCounts {
     std::int64_t rows_sunk{0};
 };
 
-// Throws the first error; Cancelled if `stop` ended it.
+// Gives all chunks to the sink, which is not finished then; closes the source. Throws the first error; Cancelled if `stop`
+// ended it.
+[[nodiscard]] PipelineCounts pull_chunks(
+    ChunkSource& source, std::span<std::unique_ptr<ChunkStep> const> steps, ChunkSink& sink, Crew& crew,
+    StopFlag const& stop);
+// The same, and finishes the sink.
 PipelineCounts run_pipeline(
     ChunkSource& source, std::span<std::unique_ptr<ChunkStep> const> steps, ChunkSink& sink, Crew& crew,
     StopFlag const& stop);
+// Finishes the sink in one thread, and adds what that took.
+void finish_sink(ChunkSink& sink, Crew& crew, PipelineCounts& counts);
 
 }  // namespace rapidsmpf::compute

@@ -11,15 +11,22 @@
 #include "compute/held.hpp"
 #include "compute/join_table.hpp"
 #include "compute/operators.hpp"
+#include "compute/parts.hpp"
 
 namespace rapidsmpf::compute {
 
+// One of three.
 struct PipelineResult {
-    std::shared_ptr<HeldRows> rows;         // null for a Build
-    std::shared_ptr<JoinTable const> join;  // of a Build
+    std::shared_ptr<HeldRows> rows;
+    std::shared_ptr<JoinTable const> join;   // of a Build
+    std::shared_ptr<JoinParts const> parts;  // of a Build that does not fit the device's memory
 
-    [[nodiscard]] std::int64_t num_rows() const { return join ? join->num_rows() : rows->rows(); }
-    [[nodiscard]] std::int64_t num_bytes() const { return join ? join->num_bytes() : rows->bytes(); }
+    [[nodiscard]] std::int64_t num_rows() const {
+        return join ? join->num_rows() : parts ? parts->num_rows() : rows->rows();
+    }
+    [[nodiscard]] std::int64_t num_bytes() const {
+        return join ? join->num_bytes() : parts ? parts->num_bytes() : rows->bytes();
+    }
 };
 
 // A sink whose result is there once it has finished.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/device/detail/cuda_check.hpp>
 
@@ -201,6 +202,12 @@ class Run {
         return 0;
     }
 
+    // The build side of a step that is probed part by part; null for any other.
+    [[nodiscard]] std::shared_ptr<JoinParts const> parts_of(Step const& step) const {
+        auto const* const probe = std::get_if<Probe>(&step);
+        return probe != nullptr ? results_[static_cast<std::size_t>(probe->build)].parts : nullptr;
+    }
+
     [[nodiscard]] std::unique_ptr<ChunkStep> make_step(Step const& step) const {
         return std::visit(
             Overloaded{
@@ -215,6 +222,63 @@ class Run {
                     return make_probe_step(plan, table);
                 }},
             step);
+    }
+
+    // Takes the source's chunks through `steps` into the sink. Where one of them probes parts, what comes before it is cut
+    // into such parts first, and then the rest is done part by part. `begun`: the first of `steps`, if it is there already.
+    [[nodiscard]] PipelineCounts run_steps(
+        ChunkSource& source, std::span<Step const> steps, std::unique_ptr<ChunkStep> begun,
+        ResultSink& sink) {
+        std::vector<std::unique_ptr<ChunkStep>> made;
+        std::size_t next{0};
+        if (begun) {
+            made.push_back(std::move(begun));
+            ++next;
+        }
+        for (; next < steps.size() && !parts_of(steps[next]); ++next) {
+            made.push_back(make_step(steps[next]));
+        }
+        if (next == steps.size()) {
+            return pull_chunks(source, made, sink, crew_, stop_);
+        }
+        auto const& probe = std::get<Probe>(steps[next]);
+        auto const build = parts_of(steps[next]);
+        PartsSink cut{*context_, build->count(), probe.keys};
+        auto counts = pull_chunks(source, made, cut, crew_, stop_);
+        counts.rows_sunk = 0;
+        for (int part = 0; part < build->count() && !sink.has_enough(); ++part) {
+            std::shared_ptr<JoinTable const> table;
+            crew_.run_once([&](Work& work) { table = build->build(part, work); });
+            auto const rows = cut.parts().part(part);
+            cut.parts().drop(part);
+            auto const chunks = admit(
+                make_held_source({rows, nullptr, nullptr}, LastUse::yes, context_->settings().chunk_rows),
+                context_->memory(), 0);
+            auto const more =
+                run_steps(*chunks, steps.subspan(next), make_probe_step(probe, std::move(table)), sink);
+            counts.seconds += more.seconds;
+            counts.source_seconds += more.source_seconds;
+            counts.step_seconds += more.step_seconds;
+            counts.sink_seconds += more.sink_seconds;
+            counts.rows_sunk += more.rows_sunk;
+        }
+        return counts;
+    }
+
+    // Part by part the rows come in another order, which is promised to nobody but after left joins that find one row at
+    // most for each row.
+    void check_order(Pipeline const& pipeline, std::string const& name) const {
+        auto const* const hold = std::get_if<Hold>(&pipeline.sink);
+        auto const in_order = hold != nullptr && hold->in_order;
+        for (auto const& step : pipeline.steps) {
+            auto const* const probe = std::get_if<Probe>(&step);
+            if (in_order && probe != nullptr && probe->kind == JoinKind::left && parts_of(step)) {
+                throw OutOfMemory{
+                    name + ": the build side of a left join that keeps the order of its rows has "
+                    + config::format_bytes(static_cast<std::size_t>(parts_of(step)->num_bytes()))
+                    + ", too many for the device's memory"};
+            }
+        }
     }
 
     [[nodiscard]] std::unique_ptr<ResultSink> make_sink(std::size_t number, std::string const& name) {
@@ -236,14 +300,11 @@ class Run {
         auto const& pipeline = program_.pipelines[number];
         auto source =
             admit(make_source(pipeline.source, name), context_->memory(), first_guess(pipeline.source));
-        std::vector<std::unique_ptr<ChunkStep>> steps;
-        for (auto const& step : pipeline.steps) {
-            steps.push_back(make_step(step));
-        }
         auto sink = make_sink(number, name);
-        auto const counts = run_pipeline(*source, steps, *sink, crew_, stop_);
+        check_order(pipeline, name);
+        auto counts = run_steps(*source, pipeline.steps, nullptr, *sink);
+        finish_sink(*sink, crew_, counts);
         results_[number] = sink->result();
-        steps.clear();
         sink.reset();
         source.reset();
         for (auto const read : reads_of(pipeline)) {

@@ -195,6 +195,59 @@ TEST_F(JoinTest, OneBuildServesSeveralProbes) {
     EXPECT_EQ(sorted(matched), sorted(expected));
 }
 
+TEST_F(JoinTest, BuildSidesThatDoNotFitAreProbedInParts) {
+    // 16 MB of rows and as much for their hash table, with 40 MiB on the device.
+    BufferResource::Settings memory;
+    memory.limits[static_cast<std::size_t>(MemoryType::DEVICE)] = std::int64_t{40} << 20;
+    compute::RuntimeSettings settings;
+    settings.threads = 3;
+    runtime_ = std::make_unique<compute::Runtime>(BufferResource::make(memory), settings);
+    constexpr std::size_t built{1'000'000};
+    constexpr std::size_t probed{300'000};
+    auto const keys = some_integers(probed, 2 * built, 10, 5);
+    std::vector<DataType> const two{int64_type(), int64_type()};
+    auto const left = TableBuilder{}.add(keys).add(row_numbers(probed)).build();
+    auto const right = TableBuilder{}.add(row_numbers(built)).add(row_numbers(built)).build();
+    std::size_t found{0};
+    for (auto const& key : keys) {
+        found += key && *key < static_cast<std::int64_t>(built) ? 1 : 0;
+    }
+    for (auto const kind : {JoinKind::inner, JoinKind::left, JoinKind::semi, JoinKind::anti}) {
+        SCOPED_TRACE(static_cast<int>(kind));
+        auto const matches = kind == JoinKind::inner || kind == JoinKind::left;
+        compute::Probe probe;
+        probe.kind = kind;
+        probe.keys = {0};
+        probe.payload = matches ? std::vector<std::int32_t>{1} : std::vector<std::int32_t>{};
+        auto types = two;
+        types.resize(matches ? 3 : 2, int64_type());
+        compute::Program program;
+        program.pipelines = {
+            from_input(1, compute::Build{{0}, false}, two),
+            {compute::FromInput{0}, {probe}, compute::Hold{}, types}};
+        auto const result = runtime_->run(program, {reader_of(left, 50'000), reader_of(right, 50'000)});
+        std::vector<bool> seen(probed);
+        std::size_t rows{0};
+        while (auto const table = result->next()) {
+            for (auto const& row : rows_of(*table)) {
+                auto const number = std::stoul(row[1]);
+                EXPECT_FALSE(seen[number]);
+                seen[number] = true;
+                ++rows;
+                auto const& key = keys[number];
+                auto const is_there = key && *key < static_cast<std::int64_t>(built);
+                if (matches) {
+                    EXPECT_EQ(row[2], is_there ? std::to_string(*key) : "null");
+                } else {
+                    EXPECT_EQ(is_there, kind == JoinKind::semi);
+                }
+            }
+        }
+        EXPECT_EQ(rows, kind == JoinKind::left ? probed : kind == JoinKind::anti ? probed - found : found);
+    }
+    EXPECT_LE(runtime_->device_peak_bytes(), std::int64_t{40} << 20);
+}
+
 TEST_F(JoinTest, TwoKeys) {
     auto const first = some_integers(80, 5, 6, 1);
     auto const second = some_integers(80, 5, 6, 2);

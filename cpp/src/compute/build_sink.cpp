@@ -3,7 +3,7 @@
 #include <utility>
 #include <variant>
 
-#include "compute/results.hpp"
+#include "compute/sinks.hpp"
 
 namespace rapidsmpf::compute {
 

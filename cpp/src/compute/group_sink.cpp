@@ -7,7 +7,7 @@
 
 #include "compute/aggregates.hpp"
 #include "compute/parts.hpp"
-#include "compute/results.hpp"
+#include "compute/sinks.hpp"
 
 namespace rapidsmpf::compute {
 

@@ -10,7 +10,7 @@
 #include <cudf/sorting.hpp>
 #include <cudf/stream_compaction.hpp>
 
-#include "compute/results.hpp"
+#include "compute/sinks.hpp"
 
 namespace rapidsmpf::compute {
 

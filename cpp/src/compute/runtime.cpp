@@ -17,8 +17,8 @@
 #include "compute/expression.hpp"
 #include "compute/pipeline.hpp"
 #include "compute/result.hpp"
-#include "compute/results.hpp"
 #include "compute/scan/parquet_source.hpp"
+#include "compute/sinks.hpp"
 #include "compute/sources.hpp"
 #include "compute/steps.hpp"
 

@@ -9,7 +9,7 @@
 #include <rapidsmpf/table/table_stream.hpp>
 
 #include "compute/operators.hpp"
-#include "compute/results.hpp"
+#include "compute/sinks.hpp"
 
 namespace rapidsmpf::compute {
 

@@ -36,7 +36,7 @@ call:
     dt.year dt.month dt.day dt.weekday dt.hour dt.minute dt.second dt.ordinal_day dt.quarter dt.days_in_month
     dt.is_leap_year dt.convert_time_zone dt.replace_time_zone
     list.len list.get list.contains list.min list.max
-    struct.field struct.rename_fields struct.prefix_fields struct.suffix_fields
+    struct.field
 
 composition:
     log cot degrees radians sign truncate negate pow is_nan is_not_nan is_finite is_infinite bitwise_count_zeros
@@ -77,7 +77,8 @@ host, it needs the order of all rows or gives another number of them:
     datetime_range linear_space rolling_sum rolling_mean rolling_min rolling_max rolling_std rolling_var ewm_mean
 
 host, not yet:
-    as_struct skew kurtosis entropy covariance corr spearman_corr bitwise_and bitwise_or bitwise_xor
+    as_struct struct.rename_fields struct.prefix_fields struct.suffix_fields
+    skew kurtosis entropy covariance corr spearman_corr bitwise_and bitwise_or bitwise_xor
     str.split str.split_regex str.split_exact str.splitn
     list.sum list.mean list.std list.var list.sort list.slice list.gather list.drop_nulls list.count_matches list.join
     list.concat list.set_union list.set_difference list.set_intersection list.set_symmetric_difference

@@ -33,7 +33,7 @@ from cudf_polars.execute.gpu.translate.rewrites import as_one_source, several_va
 from cudf_polars.execute.gpu.translate.statistics import column_range, file_rows, may_hold_nulls
 from cudf_polars.execute.gpu.translate.streams import Pipelines, Stream
 from cudf_polars.execute.gpu.translate.typed import Constants, Scope, Typed, condition
-from cudf_polars.execute.gpu.translate.types import device_type, is_integer, scale_of
+from cudf_polars.execute.gpu.translate.types import device_type, instance, is_integer, scale_of
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
@@ -120,6 +120,9 @@ class _Translator:
     def translate(self) -> TranslatedProgram:
         root = self._root
         stream = self._stream(root)
+        for name, dtype in root.schema.items():
+            if _holds_structs(dtype):  # the names of fields do not come back
+                raise Refusal(root, f"the column {name!r} of {dtype} in a result")
         stream.place({name: stream.columns[name] for name in root.schema})
         last = len(self._pipelines.done) - 1
         if stream.held is None or stream.held != last or len(stream.types) != len(root.schema):
@@ -206,16 +209,17 @@ class _Translator:
         return Stream(FromInput(number, types), types, columns, _UNKNOWN_ROWS, _UNKNOWN_ROWS)
 
     def _frame(self, node: nodes.DataFrameScan) -> Stream:
-        names = [name for name in node.schema if name in self._needs[node]] or list(node.schema)[:1]
-        if not names:
-            raise Unsupported("a frame without columns")
-        types = tuple(_arrow_type(node.schema[name]) for name in names)
-        frame = node.frame.select(names)
+        names = [name for name in node.schema if name in self._needs[node]]
+        frame, schema = node.frame.select(names), node.schema
+        if not names:  # who only counts rows
+            names, schema = [""], {"": pl.Int8()}
+            frame = pl.select(pl.repeat(0, node.frame.height, dtype=pl.Int8).alias(""))
+        types = tuple(_arrow_type(schema[name]) for name in names)
         number = len(self._inputs) + len(self._frames)
         columns = {
             name: Typed(
                 Column(place, types[place]),
-                node.schema[name],
+                schema[name],
                 _range_of_series(frame[name]),
                 nullable=frame[name].null_count() > 0,
             )
@@ -240,7 +244,7 @@ class _Translator:
             raise Unsupported("files that are not local")
         read = self._needs[node] | (set() if node.predicate is None else set(_columns_of(node.predicate)))
         types_of = self._file_schema(node)
-        names = [name for name in types_of if name in read] or list(node.schema)[:1]
+        names = [name for name in types_of if name in read] or _cheapest(node.schema)
         types = tuple(device_type(types_of[name]) for name in names)
         columns = {
             name: Typed(
@@ -438,6 +442,18 @@ def _range_of_series(series: pl.Series) -> Range:
         return (0, 0) if low is None or high is None else (int(low), int(high))  # type: ignore[arg-type]
 
     return Range(limits_of(series.dtype), learn)
+
+
+def _cheapest(schema: Mapping[str, pl.DataType]) -> list[str]:
+    """Return the column that is the least work, for who only counts rows."""
+    if not schema:
+        raise Unsupported("a table without columns")
+    return [min(schema, key=lambda name: (schema[name].is_nested(), row_width({name: schema[name]})))]
+
+
+def _holds_structs(dtype: pl.DataType) -> bool:
+    inner = instance(dtype.inner) if isinstance(dtype, pl.List) else dtype
+    return isinstance(inner, pl.Struct) or (inner is not dtype and _holds_structs(inner))
 
 
 def _columns_of(expr: ex.Expr) -> list[str]:

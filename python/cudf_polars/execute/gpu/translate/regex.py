@@ -12,7 +12,7 @@ from cudf_polars.execute.gpu.translate.refusal import Unsupported
 __all__ = ["common_pattern", "counting_pattern", "escaped", "plain_text"]
 
 _SPECIAL = set("\\.+*?()|[]{}^$")
-_PLAIN = r"[A-Za-z0-9_ ,:;@#%=<>!'\"/~&-]"
+_PLAIN = r"[A-Za-z0-9_ ,:;@#%=<>!'\"/~&\u00a1-\uffff-]"
 _ESCAPED = r"\\[.^$*+?(){}|\[\]\\]"
 _IN_CLASS = rf"(?:[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9_ ,:;@#%=<>!'\"/.]|{_ESCAPED})"
 _CLASS = rf"\[\^?{_IN_CLASS}+\]"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import polars as pl
 
 from cudf_polars.execute.gpu.translate.functions.call import Form, FunctionCall
@@ -68,30 +66,8 @@ def _contains(c: FunctionCall) -> Typed:
     return call("list.contains", (value, wanted), pl.Boolean(), nullable=value.nullable)
 
 
-def _renamed(c: FunctionCall) -> Typed:
-    value = c.column(0)
-    (names,) = c.options
-    if not isinstance(value.dtype, pl.Struct):
-        raise Unsupported(f"{c.name} of {value.dtype}")
-    old = value.dtype.fields
-    match c.name:
-        case "struct.prefix_fields":
-            new = [names + field.name for field in old]
-        case "struct.suffix_fields":
-            new = [field.name + names for field in old]
-        case _:
-            new = list(names)
-    if len(new) != len(old):
-        raise Unsupported("names for some of the fields")
-    fields = [pl.Field(name, field.dtype) for name, field in zip(new, old, strict=True)]
-    return replace(value, dtype=pl.Struct(fields))
-
-
 FORMS: dict[str, Form] = {
     "struct.field": _field,
-    "struct.rename_fields": _renamed,
-    "struct.prefix_fields": _renamed,
-    "struct.suffix_fields": _renamed,
     "list.contains": _contains,
     "list.len": _len,
     "list.get": _get,

@@ -106,14 +106,14 @@ def _round(c: FunctionCall) -> Typed:
     if isinstance(value.dtype, pl.Decimal):
         scale = scale_of(value.dtype)
         if digits >= scale:
-            return value
+            return replace(value, dtype=c.dtype if isinstance(c.dtype, pl.Decimal) else value.dtype)
         rounded = decimals.round_to(value, pl.Decimal(38, digits))
         unit = 10 ** (scale - digits)
         wide = not rounded.range.within(-(2**62) // unit, 2**62 // unit)
         if wide and not rounded.range.within(-(10**37) // unit, 10**37 // unit):
             raise Unsupported("a decimal that may exceed 38 digits when it is rounded")
         again = decimals.rescale(rounded, scale, wide=wide, constants=c.constants)
-        return replace(again, dtype=value.dtype)
+        return replace(again, dtype=c.dtype if isinstance(c.dtype, pl.Decimal) else value.dtype)
     if digits != 0 or not is_float(value.dtype):
         raise Unsupported(f"rounding of {value.dtype} to {digits} digits")
     return call("rint", (value,), value.dtype, range=Range())
@@ -173,6 +173,8 @@ def _pow(c: FunctionCall) -> Typed:
             return multiply(multiply(base, base), base)
         raise Unsupported("a power of integers that is not their square or cube")
     base = _as_float(c, base)
+    if exponent.literal == 0.5:
+        return call("sqrt", (base,), base.dtype, range=Range())
     exponent = cast(exponent, base.dtype, CastMode.NON_STRICT, c.constants)
     return call("pow", (base, exponent), base.dtype, range=Range())
 

@@ -8,7 +8,14 @@ import polars as pl
 
 from cudf_polars.execute.gpu.translate import operators
 from cudf_polars.execute.gpu.translate.casts import cast
-from cudf_polars.execute.gpu.translate.functions.call import Form, FunctionCall, add, subtract, where
+from cudf_polars.execute.gpu.translate.functions.call import (
+    Form,
+    FunctionCall,
+    add,
+    keep_null,
+    subtract,
+    where,
+)
 from cudf_polars.execute.gpu.translate.ranges import Range
 from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.regex import common_pattern, counting_pattern, escaped, plain_text
@@ -60,6 +67,14 @@ def _count(op: str, value: Typed, options: tuple[str, ...] = ()) -> Typed:
     return call(op, (value,), _INT32, options, type=INT32, range=_LENGTHS)
 
 
+def _size(c: FunctionCall, value: Typed) -> Typed:
+    """Return the length of texts, 0 of a null: positions must not be null."""
+    size = _count("str.length", value)
+    if not size.nullable:
+        return size
+    return call("replace_nulls", (size, c.whole(0, _INT32)), _INT32, range=_LENGTHS, nullable=False)
+
+
 # --- finding ----------------------------------------------------------------------
 
 
@@ -70,7 +85,7 @@ def _contains(c: FunctionCall) -> Typed:
     if found.is_null_literal:
         return null(pl.Boolean())
     if literal:
-        return condition("str.has", value, found)
+        return _found("str.has", value, found)
     pattern = c.text(1)
     plain = plain_text(pattern)
     if plain is not None:
@@ -81,9 +96,14 @@ def _contains(c: FunctionCall) -> Typed:
 def _starts(op: str) -> Form:
     def form(c: FunctionCall) -> Typed:
         other = c.input(1)
-        return null(pl.Boolean()) if other.is_null_literal else condition(op, _text(c), other)
+        return null(pl.Boolean()) if other.is_null_literal else _found(op, _text(c), other)
 
     return form
+
+
+def _found(op: str, value: Typed, other: Typed) -> Typed:
+    """Return whether texts have others; of a null there is no saying, where libcudf says no."""
+    return keep_null(condition(op, value, other), other)
 
 
 def _contains_any(c: FunctionCall) -> Typed:
@@ -119,7 +139,7 @@ def _head(c: FunctionCall) -> Typed:
     if count >= 0:
         return _part(c, _text(c), 0, count)
     value = _text(c)
-    size = _count("str.length", value)
+    size = _size(c, value)
     zero = subtract(size, size)
     return _between(value, zero, _at_least_zero(c, subtract(size, c.whole(-count, _INT32))))
 
@@ -140,7 +160,7 @@ def _part(c: FunctionCall, value: Typed, offset: int, length: int | None) -> Typ
     if offset >= 0:
         stop = -1 if length is None else min(offset + length, 2**31 - 1)
         return call("str.slice", (value,), _STRING, (offset, stop))
-    size = _count("str.length", value)
+    size = _size(c, value)
     start = subtract(size, c.whole(-offset, _INT32))
     end = size if length is None else add(start, c.whole(min(length, 2**30), _INT32))
     return _between(value, _at_least_zero(c, start), _at_least_zero(c, end))
@@ -176,7 +196,7 @@ def _strip_suffix(c: FunctionCall) -> Typed:
     value, suffix = _text(c), c.text(1)
     if not suffix:
         return value
-    size = _count("str.length", value)
+    size = _size(c, value)
     end = _at_least_zero(c, subtract(size, c.whole(len(suffix), _INT32)))
     rest = _between(value, subtract(size, size), end)
     return where(condition("str.ends_with", value, c.input(1)), rest, value)

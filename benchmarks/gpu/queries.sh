@@ -81,25 +81,25 @@ for step in "$@"; do
             done
             ;;
         conformance)
-            run conformance 300 python3 -m benchmarks.gpu.conformance --output "$out/conformance.jsonl"
+            run conformance 300 python3 -X faulthandler -m benchmarks.gpu.conformance --output "$out/conformance.jsonl"
             ;;
         answers:*)
             await_data "$scale"
-            run "polars$scale" 400 python3 -m benchmarks.gpu.pdsh run --engine polars --data "$data/sf$scale" --repeats 1 \
+            run "polars$scale" 400 python3 -X faulthandler -m benchmarks.gpu.pdsh run --engine polars --data "$data/sf$scale" --repeats 1 \
                 --output "$out/polars$scale.jsonl" --answers "/tmp/answers/polars$scale"
-            run "ours$scale" 300 python3 -m benchmarks.gpu.pdsh run --engine riverrun --data "$data/sf$scale" --repeats 2 --traceback \
+            run "ours$scale" 300 python3 -X faulthandler -m benchmarks.gpu.pdsh run --engine riverrun --data "$data/sf$scale" --repeats 2 --traceback \
                 --output "$out/ours$scale.jsonl" --answers "/tmp/answers/ours$scale"
-            TAIL=40 run "check$scale" 100 python3 -m benchmarks.gpu.pdsh check --answers "/tmp/answers/ours$scale" \
+            TAIL=40 run "check$scale" 100 python3 -X faulthandler -m benchmarks.gpu.pdsh check --answers "/tmp/answers/ours$scale" \
                 --reference "/tmp/answers/polars$scale" --output "$out/check$scale.json"
             ;;
         time:*)
             await_data "$scale"
-            run "time$scale" 300 python3 -m benchmarks.gpu.pdsh run --engine riverrun --data "$data/sf$scale" --repeats 3 \
+            run "time$scale" 300 python3 -X faulthandler -m benchmarks.gpu.pdsh run --engine riverrun --data "$data/sf$scale" --repeats 3 \
                 --output "$out/time$scale.jsonl" --answers "/tmp/answers/time$scale"
             ;;
         peer:*)
             await_data "$scale"
-            PYTHONPATH="$unpacked/site:$root" run "peer$scale" 300 python3 -m benchmarks.gpu.pdsh run --engine peer \
+            PYTHONPATH="$unpacked/site:$root" run "peer$scale" 300 python3 -X faulthandler -m benchmarks.gpu.pdsh run --engine peer \
                 --data "$data/sf$scale" --repeats 3 --output "$out/peer$scale.jsonl" --answers "/tmp/answers/peer$scale"
             ;;
         scan:*)

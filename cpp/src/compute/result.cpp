@@ -27,6 +27,18 @@ std::shared_ptr<Schema const> schema_of(cudf::table_view const& rows) {
     return Schema::from_arrow(*cudf::to_arrow_schema(rows, names));
 }
 
+// Decimals as 128 bits: the interface says so of narrower ones too, but hands out their bytes as they are.
+TablePtr with_wide_decimals(TablePtr rows, Work& work) {
+    std::vector<ColumnPtr> columns = rows->release();
+    for (auto& column : columns) {
+        auto const type = column->type();
+        if (type.id() == cudf::type_id::DECIMAL32 || type.id() == cudf::type_id::DECIMAL64) {
+            column = cast_to(std::move(column), cudf::data_type{cudf::type_id::DECIMAL128, type.scale()}, work);
+        }
+    }
+    return std::make_unique<cudf::table>(std::move(columns));
+}
+
 }  // namespace
 
 Result::State::State(
@@ -37,8 +49,8 @@ Result::State::State(
       rows{std::move(given)},
       num_rows{rows->rows()},
       num_bytes{rows->bytes()} {
-    auto const none = rows->size() > 0 ? rows->copy(0, 0, 0, work) : empty_table(types);
-    schema = schema_of(none->view());
+    auto none = rows->size() > 0 ? rows->copy(0, 0, 0, work) : empty_table(types);
+    schema = schema_of(with_wide_decimals(std::move(none), work)->view());
 }
 
 Result::State::~State() {
@@ -69,12 +81,13 @@ std::optional<Table> Result::State::next() {
     auto const left = rows->rows_of(table) - given_rows;
     auto const most = static_cast<std::int64_t>(std::max<std::size_t>(context->settings().output_rows, 1));
     auto const count = std::min(left, most);
-    auto const part = left <= most && given_rows == 0 ? rows->take(table, work)
+    auto part = left <= most && given_rows == 0 ? rows->take(table, work)
                                                       : rows->copy(table, given_rows, count, work);
     given_rows += count;
-    auto array = cudf::to_arrow_device(part->view(), work.stream(), work.mr());
+    auto const wide = with_wide_decimals(std::move(part), work);
+    auto array = cudf::to_arrow_device(wide->view(), work.stream(), work.mr());
     auto const on_device =
-        Table::import_device_array(schema_of(part->view()), array.get(), Stream{work.stream().get()});
+        Table::import_device_array(schema_of(wide->view()), array.get(), Stream{work.stream().get()});
     return copy_to_host(on_device);
 }
 

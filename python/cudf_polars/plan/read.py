@@ -21,11 +21,17 @@ from typing import Any
 import polars as pl
 
 from cudf_polars.plan import nodes, polars16
-from cudf_polars.plan.dag import Plan, walk_nodes
+from cudf_polars.plan.dag import Plan, map_nodes, walk_nodes
 from cudf_polars.plan.datasets import has_datasets
 from cudf_polars.plan.dsl_facts import DslFacts, find_dsl_facts
 from cudf_polars.plan.errors import CannotRebuild, CannotSubstitute, Unreadable
 from cudf_polars.plan.generated_names import renumber
+from cudf_polars.plan.known_schemas import (
+    known_schema,
+    learn_schemas,
+    with_known_schemas,
+    without_known_schemas,
+)
 from cudf_polars.plan.last_resort import frame_scans, opaque_query
 from cudf_polars.plan.optimized import look
 from cudf_polars.plan.placeholder import PlaceholderUnavailable, source_number
@@ -117,7 +123,7 @@ class _Reader:
     """One query being read."""
 
     def __init__(self, lf: pl.LazyFrame, flags: Any) -> None:
-        self._lf = lf
+        self._lf, self._told = with_known_schemas(lf)
         # the streaming engine has joins of its own, which the views do not show; fragments are planned again
         flags = flags.copy()
         flags.streaming = False
@@ -125,7 +131,7 @@ class _Reader:
         # select() of constants into a data frame, which would count once for each rank; fragments are planned again
         flags.comm_subexpr_elim = False
         flags.fast_projection = False
-        frames = [frame for _, frame in look(lf, flags, frame_scans)]
+        frames = [frame for _, frame in look(self._lf, flags, frame_scans)]
         self._has_frames = bool(frames)
         if self._has_frames:
             for name in _LOOK_AT_FRAMES:
@@ -136,7 +142,7 @@ class _Reader:
         self._plain.simplify_expression = False
 
         self._tables_left, self._unresolved = False, ""
-        if has_datasets(lf):
+        if has_datasets(self._lf):
             self._resolve_tables(sum(int(frame.estimated_size()) for frame in frames))
 
     def _resolve_tables(self, frame_bytes: int) -> None:
@@ -178,6 +184,9 @@ class _Reader:
             raise Unreadable(
                 f"the plan has other columns than the query: {dict(root.schema)}, {dict(wanted)}"
             )
+        if self._told:
+            root = map_nodes(walk_nodes(root), lambda _, anew: without_known_schemas(anew, self._told))
+        learn_schemas(root)
         root = renumber(root)
         if self._has_frames:
             root = push_slices(root)
@@ -302,7 +311,7 @@ def _verify(root: nodes.Node) -> None:
             continue  # it is the original
         try:
             if isinstance(node, nodes.Scan):
-                built = rebuild_scan(node).collect_schema()
+                built = rebuild_scan(_told(node)).collect_schema()
             else:
                 empty = [pl.LazyFrame(schema=dict(c.schema)) for c in node.children]
                 built = rebuild_node(node, empty).collect_schema()
@@ -312,6 +321,14 @@ def _verify(root: nodes.Node) -> None:
             raise CannotRebuild(
                 f"{type(node).__name__} has another schema when rebuilt: {built}, {node.schema}"
             )
+
+
+def _told(scan: nodes.Scan) -> nodes.Scan:
+    """Return the scan with the schema of its file if that is known: Polars need not read the footer to check it."""
+    if scan.kind != "parquet" or len(scan.paths) != 1 or scan.hive_columns or "schema" in scan.options:
+        return scan
+    schema = known_schema(scan.paths[0])
+    return scan if schema is None else replace(scan, options={**scan.options, "schema": schema})
 
 
 def _frame_bytes(traverser: Any) -> int:

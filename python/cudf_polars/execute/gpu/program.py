@@ -184,7 +184,8 @@ class Project:
 class Probe:
     """Joins chunks with what pipeline ``build`` built: ``"inner"``, ``"left"``, ``"semi"``, ``"anti"``.
 
-    Gives the chunk's columns and, for inner and left, the build's ``payload`` columns after them.
+    Gives the chunk's columns and, for inner and left, the build's ``payload`` columns after them. Rows come in any
+    order, but a left join with keys that the build has once leaves each row where it is.
     """
 
     build: int

@@ -165,6 +165,10 @@ def probe(
         case _:
             refuse(f"a chunk cannot be probed by a {step.kind} join")
     order = random.permutation(len(here))
+    if step.kind == "left":
+        itself, _ = pairs_of(right, right, (built_rows, built_rows), nulls_equal=build.nulls_equal)
+        if len(itself) <= built_rows:  # no key is there twice, so each row stays where it is
+            order = np.argsort(here, kind="stable")
     out = [column.take(here[order]) if count else column for column in rows]
     if step.kind in ("inner", "left"):
         out += [_gathered(built[place], there[order]) for place in step.payload]

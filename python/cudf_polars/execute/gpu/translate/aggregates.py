@@ -12,7 +12,7 @@ from cudf_polars.execute.gpu.program import Aggregate, Column, CudfType, Value
 from cudf_polars.execute.gpu.translate import decimals, operators
 from cudf_polars.execute.gpu.translate.casts import cast, widen_to_float
 from cudf_polars.execute.gpu.translate.expressions import choose, translate_expression
-from cudf_polars.execute.gpu.translate.ranges import Range, combine
+from cudf_polars.execute.gpu.translate.ranges import Range, combine, limits_of
 from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.typed import Scope, Typed, call, condition, null
 from cudf_polars.execute.gpu.translate.types import (
@@ -149,7 +149,9 @@ class Aggregation:
         if wanted not in self.aggregates:
             self.aggregates.append(wanted)
         index = self._keys + self.aggregates.index(wanted)
-        return Typed(Column(index, type), dtype, Range() if range is None else range, nullable)
+        return Typed(
+            Column(index, type), dtype, Range(limits_of(dtype)) if range is None else range, nullable
+        )
 
     def _place(self, column: Typed) -> int:
         place = self._places.setdefault(column.value, len(self.inputs))

@@ -84,7 +84,7 @@ def _integers(t: Typed, to: pl.DataType, mode: CastMode, constants: Constants) -
     limits, source = limits_of(to), limits_of(t.dtype)
     assert limits is not None
     assert source is not None
-    if t.range.within(*limits):
+    if t.range.within(*limits) or (limits[0] <= source[0] and source[1] <= limits[1]):
         return call("cast", (t,), to, range=t.range)
     if mode is CastMode.WRAP:
         return call("cast", (t,), to)

@@ -9,6 +9,7 @@ from cudf_polars.execute.gpu.translate.casts import cast
 from cudf_polars.execute.gpu.translate.functions import translate_function
 from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.typed import Constants, Scope, Typed, call, null
+from cudf_polars.execute.gpu.translate.types import device_type
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan.properties import walk
 from cudf_polars.plan.rebuild_expressions import to_expr
@@ -40,6 +41,8 @@ def _translate(expr: ex.Expr, scope: Scope) -> Typed:
         case ex.Column():
             found = scope.columns.get(expr.name)
             if found is None:
+                if expr.dtype is not None:
+                    device_type(expr.dtype)  # sources leave out columns that have no form
                 raise Unsupported(f"the column {expr.name!r} is not there")
             return found
         case ex.Literal():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -137,12 +137,8 @@ class _Join:
         of_stream, of_built = (
             (self._right_names, self._left_names) if swapped else (self._left_names, self._right_names)
         )
-        payload = {name: built.columns[of_built[name]] for name in self._needed if name in of_built}
-        kept = {
-            name: stream.columns[of_stream[name]]
-            for name in self._needed
-            if name in of_stream and name not in payload
-        }
+        payload = _picked(built, of_built, self._needed)
+        kept = _picked(stream, of_stream, [name for name in self._needed if name not in payload])
         # a key that only the built side has in the result equals the stream's
         if kind == "inner":
             for key, other in zip(built_keys, stream_keys, strict=True):
@@ -168,7 +164,7 @@ class _Join:
             self._reduce_right()
         stream = self._left
         left_keys, right_keys = self._keys()
-        kept = {name: stream.columns[name] for name in self._needed}
+        kept = _picked(stream, self._left_names, self._needed)
         part = min(1.0, self._right.rows / max(1.0, self._right.table_rows))
         build, _ = self._build(self._right, right_keys, [])
         keys = stream.place(kept, left_keys)
@@ -193,10 +189,8 @@ class _Join:
     def _full(self) -> Stream:
         node = self._node
         left_keys, right_keys = self._keys()
-        lefts = {name: self._left.columns[self._left_names[name]] for name in self._left_names}
-        rights = {name: self._right.columns[self._right_names[name]] for name in self._right_names}
-        left = {name: typed for name, typed in lefts.items() if name in self._needed}
-        right = {name: typed for name, typed in rights.items() if name in self._needed}
+        left = _picked(self._left, self._left_names, self._needed)
+        right = _picked(self._right, self._right_names, self._needed)
         rows = self._left.rows + self._right.rows
         left_keys_at = self._left.place(left, left_keys)
         right_keys_at = self._right.place(right, right_keys)
@@ -240,12 +234,8 @@ class _Join:
     # --- joins without keys ----------------------------------------------------------------------
 
     def _cross(self, needed: Iterable[str]) -> Stream:
-        left = {
-            name: self._left.columns[self._left_names[name]] for name in needed if name in self._left_names
-        }
-        right = {
-            name: self._right.columns[self._right_names[name]] for name in needed if name in self._right_names
-        }
+        left = _picked(self._left, self._left_names, needed)
+        right = _picked(self._right, self._right_names, needed)
         if self._right.one_row:
             return cross_with_row(self._left, left, self._right, right, self._pipelines, self._constants)
         if self._left.one_row:
@@ -280,6 +270,15 @@ class _Join:
         if mask is not None:
             out.filter(mask, FILTERED)
         return out
+
+
+def _picked(stream: Stream, names: Mapping[str, str], wanted: Iterable[str]) -> dict[str, Typed]:
+    """Return columns of one side by their names in the result; those without a form on a GPU are left out."""
+    return {
+        name: stream.columns[names[name]]
+        for name in wanted
+        if name in names and names[name] in stream.columns
+    }
 
 
 def _moved(typed: Typed, by: int) -> Typed:

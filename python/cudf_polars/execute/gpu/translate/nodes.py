@@ -33,7 +33,7 @@ from cudf_polars.execute.gpu.translate.rewrites import as_one_source, several_va
 from cudf_polars.execute.gpu.translate.statistics import column_range, file_rows, may_hold_nulls
 from cudf_polars.execute.gpu.translate.streams import Pipelines, Stream
 from cudf_polars.execute.gpu.translate.typed import Constants, Scope, Typed, condition
-from cudf_polars.execute.gpu.translate.types import device_type, instance, is_integer, scale_of
+from cudf_polars.execute.gpu.translate.types import device_type, has_form, instance, is_integer, scale_of
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
@@ -120,12 +120,13 @@ class _Translator:
     def translate(self) -> TranslatedProgram:
         root = self._root
         stream = self._stream(root)
+        if not root.schema:
+            raise Refusal(root, "a result without columns")
         for name, dtype in root.schema.items():
-            if _holds_structs(dtype):  # the names of fields do not come back
+            if name not in stream.columns or _holds_structs(dtype):  # the names of fields do not come back
                 raise Refusal(root, f"the column {name!r} of {dtype} in a result")
-        stream.place({name: stream.columns[name] for name in root.schema})
-        last = len(self._pipelines.done) - 1
-        if stream.held is None or stream.held != last or len(stream.types) != len(root.schema):
+        stream.give([stream.columns[name] for name in root.schema])
+        if stream.held is None or stream.held != len(self._pipelines.done) - 1:
             self._pipelines.close(stream, Hold(in_order=True))
         program = Program(tuple(self._pipelines.done), tuple(self._constants.series), dict(root.schema))
         return TranslatedProgram(program, tuple(self._frames))
@@ -209,7 +210,7 @@ class _Translator:
         return Stream(FromInput(number, types), types, columns, _UNKNOWN_ROWS, _UNKNOWN_ROWS)
 
     def _frame(self, node: nodes.DataFrameScan) -> Stream:
-        names = [name for name in node.schema if name in self._needs[node]]
+        names = [name for name, dtype in node.schema.items() if name in self._needs[node] and has_form(dtype)]
         frame, schema = node.frame.select(names), node.schema
         if not names:  # who only counts rows
             names, schema = [""], {"": pl.Int8()}
@@ -244,7 +245,9 @@ class _Translator:
             raise Unsupported("files that are not local")
         read = self._needs[node] | (set() if node.predicate is None else set(_columns_of(node.predicate)))
         types_of = self._file_schema(node)
-        names = [name for name in types_of if name in read] or _cheapest(node.schema)
+        names = [name for name in types_of if name in read and has_form(types_of[name])] or _cheapest(
+            node.schema
+        )
         types = tuple(device_type(types_of[name]) for name in names)
         columns = {
             name: Typed(
@@ -336,7 +339,7 @@ class _Translator:
             used = {name for e in exprs for name in _columns_of(e.expr)}
             stream, changed = self._groups.beside(stream, [e.expr for e in exprs], used | set(kept))
             exprs = [e.with_expr(expr) for e, expr in zip(exprs, changed, strict=True)]
-            kept = {name: stream.columns[name] for name in kept}
+            kept = {name: stream.columns[name] for name in kept if name in stream.columns}
         scope = self._scope(stream)
         made = {e.name: translate_expression(e.expr, scope) for e in exprs}
         stream.select({**kept, **made})
@@ -356,7 +359,7 @@ class _Translator:
         stream = self._stream(node.child)
         names = list(node.child.schema) if node.subset is None else list(node.subset)
         for name in names:
-            if node.child.schema[name].is_nested():
+            if name not in stream.columns or node.child.schema[name].is_nested():
                 raise Unsupported(f"distinct rows of {node.child.schema[name]}")
         wanted = self._needs[node] | set(names)
         kept = {name: typed for name, typed in stream.columns.items() if name in wanted}
@@ -446,8 +449,9 @@ def _range_of_series(series: pl.Series) -> Range:
 
 def _cheapest(schema: Mapping[str, pl.DataType]) -> list[str]:
     """Return the column that is the least work, for who only counts rows."""
+    schema = {name: dtype for name, dtype in schema.items() if has_form(dtype)}
     if not schema:
-        raise Unsupported("a table without columns")
+        raise Unsupported("a table without columns that have a form on a GPU")
     return [min(schema, key=lambda name: (schema[name].is_nested(), row_width({name: schema[name]})))]
 
 

@@ -60,7 +60,14 @@ class Stream:
         places: dict[Value, int] = {}
         for typed in values:
             places.setdefault(typed.value, len(places))
-        wanted = tuple(places)
+        self._become(tuple(places))
+        return [places[typed.value] for typed in values]
+
+    def give(self, values: Sequence[Typed]) -> None:
+        """Make ``values`` the columns of the chunk, equal ones as often as they occur; names are lost."""
+        self._become(tuple(typed.value for typed in values))
+
+    def _become(self, wanted: tuple[Value, ...]) -> None:
         if wanted != tuple(Column(i, t) for i, t in enumerate(self.types)):
             last = self.steps[-1] if self.steps else None
             fused = _fused(last.columns, wanted) if isinstance(last, Project) else None
@@ -70,7 +77,6 @@ class Stream:
                 self.steps[-1] = Project(fused)
             self.types = tuple(value.type for value in wanted)
         self.columns = {}
-        return [places[typed.value] for typed in values]
 
     def place(self, named: Mapping[str, Typed], more: Sequence[Typed] = ()) -> list[int]:
         """Make named values and ``more`` the columns of the chunk, and return the places of ``more``."""
@@ -177,5 +183,4 @@ def _fused(first: tuple[Value, ...], second: tuple[Value, ...]) -> tuple[Value, 
         count(value)
     if any(n > 1 and isinstance(value, Call) for n, value in zip(uses, first, strict=True)):
         return None
-    fused = tuple(replaced(value) for value in second)
-    return fused if len(set(fused)) == len(fused) else None
+    return tuple(replaced(value) for value in second)

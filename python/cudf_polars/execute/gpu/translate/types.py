@@ -18,6 +18,7 @@ __all__ = [
     "UINT64",
     "decimal_type",
     "device_type",
+    "has_form",
     "instance",
     "is_float",
     "is_integer",
@@ -98,6 +99,15 @@ def device_type(dtype: pl.DataType) -> CudfType:
             return CudfType(TypeId.STRUCT, 0, tuple(device_type(instance(f.dtype)) for f in dtype.fields))
         case _:
             raise Unsupported(f"the type {dtype} has no form on a GPU")
+
+
+def has_form(dtype: pl.DataType) -> bool:
+    """Whether libcudf has a type for values of a Polars type."""
+    try:
+        device_type(dtype)
+    except Unsupported:
+        return False
+    return True
 
 
 def decimal_type(scale: int, *, wide: bool) -> CudfType:

@@ -56,7 +56,7 @@ class Groups:
     @property
     def sizes(self) -> Array:
         """The rows of each group."""
-        return np.diff(np.append(self.starts, len(self.order)))
+        return np.diff(np.append(self.starts, len(self.order))) if len(self.starts) else np.zeros(0, np.int64)
 
     @property
     def numbers(self) -> Array:
@@ -214,7 +214,7 @@ def _quantile(rows: Values, place: float, way: str, groups: Groups) -> Values:
     """Return a quantile of each group's valid values; NaNs are the greatest."""
     out = np.zeros(groups.count, dtype=np.float64)
     valid = np.zeros(groups.count, dtype=np.bool_)
-    ends = np.append(groups.starts[1:], len(rows))
+    ends = groups.starts + groups.sizes
     for group, (begin, end) in enumerate(zip(groups.starts.tolist(), ends.tolist(), strict=True)):
         kept = rows.slice(begin, end)
         values = np.sort(kept.data[kept.valid]).tolist()

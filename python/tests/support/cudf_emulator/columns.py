@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -29,6 +30,7 @@ __all__ = [
     "narrowed",
     "nulls",
     "poison",
+    "poisons",
     "series_of",
     "storage_of",
     "wrapped",
@@ -115,27 +117,27 @@ class Values:
         return [x if ok else None for x, ok in zip(self.data.tolist(), self.valid.tolist(), strict=True)]
 
 
-_POISON: dict[TypeId, Any] = {
-    T.INT8: -83,
-    T.UINT8: 173,
-    T.INT16: -21043,
-    T.UINT16: 44493,
-    T.FLOAT32: -5.2731e17,
-    T.FLOAT64: -5.273142e17,
-    T.BOOL8: True,
-    T.STRING: "\u2620 undefined",
+_POISON: dict[TypeId, tuple[Any, Any]] = {
+    T.INT8: (-83, 57),
+    T.UINT8: (173, 91),
+    T.INT16: (-21043, 31337),
+    T.UINT16: (44493, 31337),
+    T.FLOAT32: (-5.2731e17, 3.1415e-9),
+    T.FLOAT64: (-5.273142e17, 3.14159e-9),
+    T.BOOL8: (True, False),
+    T.STRING: ("\u2620 undefined", "undefined \u2620"),
 }
+poisons: contextvars.ContextVar[int] = contextvars.ContextVar("poisons", default=0)
+"""Which of the two values stands for what is undefined."""
 
 
 def poison(type: CudfType, rows: int) -> Array:
     """Return values that nobody would expect, for what libcudf leaves undefined."""
     if type.id in (T.LIST, T.STRUCT):
         return array_of([None] * rows, type)
-    value = _POISON.get(type.id)
-    if value is None:
-        bits = storage_of(type.id).itemsize if type.id is not T.DECIMAL128 else 16
-        value = 0x5AFE5AFE % 2 ** (8 * bits - 1)
-    return np.full(rows, value, dtype=storage_of(type.id))
+    bits = storage_of(type.id).itemsize if type.id is not T.DECIMAL128 else 16
+    wide = tuple(number % 2 ** (8 * bits - 1) for number in (0x5AFE5AFE, 0x2BADF00D))
+    return np.full(rows, _POISON.get(type.id, wide)[poisons.get()], dtype=storage_of(type.id))
 
 
 def narrowed(units: Array, dtype: np.dtype[Any]) -> Array:

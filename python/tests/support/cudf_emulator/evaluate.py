@@ -54,7 +54,7 @@ class Evaluator:
                 if found.type != type:
                     refuse(f"column {index} has the type {found.type}, and the program says {type}")
                 return found
-            case Constant():
+            case Constant():  # fills the chunk's length
                 scalar = self._scalar(value)
                 return scalar.take(np.zeros(self._rows, dtype=np.int64))
             case Call():
@@ -85,8 +85,6 @@ class Evaluator:
         op, args, type, options = call.op, call.args, call.type, call.options
         if op == "null":
             return nulls(type, self._rows)
-        if args and all(isinstance(arg, Constant) for arg in args):
-            refuse(f"{op} needs a column")
         if op == "contains":
             haystack, needles = args
             if not isinstance(haystack, Constant):
@@ -98,8 +96,6 @@ class Evaluator:
             if len(scalars) != 2:
                 refuse("clamp has constant limits")
             return choices.clamp(self.column(column), *scalars)
-        if op in _COLUMN_FIRST and isinstance(args[0], Constant):
-            refuse(f"{op} needs a column as its first argument")
         columns = [self.column(arg) for arg in args]
         if op in numbers.BINARY:
             return numbers.binary(op, columns[0], columns[1], type)
@@ -107,17 +103,6 @@ class Evaluator:
             return numbers.unary(op, columns[0], type)
         return _FORMS[op](columns, options, type)
 
-
-_COLUMN_FIRST = (
-    "copy_if_else",
-    "replace_nulls",
-    "str.has",
-    "str.starts_with",
-    "str.ends_with",
-    "str.slice_columns",
-    "dt.add_months",
-    "list.contains",
-)
 
 Form: TypeAlias = Callable[[list[Values], Options, CudfType], Values]
 

@@ -31,8 +31,9 @@ def ordered_codes(column: Values) -> Array:
     if column.type.id in (TypeId.LIST, TypeId.STRUCT):
         raise TypeError(f"keys of {column.type.id.name} are not emulated")
     if not valid.all():
-        filler = data[valid][:1] if valid.any() else np.zeros(1, dtype=data.dtype)
-        data = np.where(valid, data, filler[0])
+        if not valid.any():
+            return np.zeros(len(column), dtype=np.int64)
+        data = np.where(valid, data, data[valid][0])
     if column.type.id is TypeId.STRING:
         texts = pl.Series(data.tolist(), dtype=pl.String)
         return _signed(texts.rank("dense").to_numpy()) - 1

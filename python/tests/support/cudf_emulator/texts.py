@@ -37,7 +37,10 @@ __all__ = [
 
 T = TypeId
 STRING, BOOL, INT32 = CudfType(T.STRING), CudfType(T.BOOL8), CudfType(T.INT32)
-UNDEFINED = str(poison(STRING, 1)[0])
+
+
+def _undefined() -> str:
+    return str(poison(STRING, 1)[0])
 
 
 def text_of(op: str, column: Values) -> Values:
@@ -78,7 +81,7 @@ def recased(op: str, a: Values) -> Values:
     @functools.cache
     def change(character: str) -> str:
         changed = one(character)
-        return changed if len(changed) == 1 else UNDEFINED
+        return changed if len(changed) == 1 else _undefined()
 
     def convert(text: str) -> str:
         return one(text) if text.isascii() else "".join(map(change, text))
@@ -104,7 +107,7 @@ def slice_columns(a: Values, starts: Values, stops: Values) -> Values:
     cut = []
     for text, start, stop in zip(texts, starts.data.tolist(), stops.data.tolist(), strict=True):
         if start < 0 or stop < -1:
-            cut.append(UNDEFINED)
+            cut.append(_undefined())
         else:
             cut.append(text[start : None if stop == -1 else stop])
     return Values(STRING, array_of(cut, STRING), a.valid)

@@ -31,6 +31,7 @@ cdef extern from "<rapidsmpf_python/compute.hpp>" namespace "rapidsmpf::compute"
         optional[size_t] passes_in_flight
         optional[size_t] registered_limit
         optional[cpp_bool] map_files
+        cpp_bool read_while_registering
 
     cdef cppclass cpp_PipelineStatistics "rapidsmpf::compute::PipelineStatistics":
         double seconds
@@ -306,6 +307,8 @@ cdef class Runtime:
         Most bytes of mapped files that stay registered with CUDA.
     map_files
         Whether files are mapped at all, or read into page-locked memory.
+    read_while_registering
+        Whether what is not registered yet is read into page-locked memory meanwhile.
 
     Raises
     ------
@@ -319,6 +322,7 @@ cdef class Runtime:
     def __init__(
         self, BufferResource br not None, *, threads=None, chunk_rows=None, output_rows=None, pass_rows=None,
         pass_bytes=None, passes_in_flight=None, registered_limit=None, map_files=None,
+        read_while_registering=None,
     ):
         cdef cpp_RuntimeSettings settings
         if threads is not None:
@@ -337,6 +341,8 @@ cdef class Runtime:
             settings.registered_limit = <size_t> registered_limit
         if map_files is not None:
             settings.map_files = <cpp_bool> map_files
+        if read_while_registering is not None:
+            settings.read_while_registering = read_while_registering
         self._br = br
         with nogil:
             self._handle = make_shared[cpp_Runtime](br._handle, settings)

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include <cudf/utilities/pinned_memory.hpp>
 #include <rmm/mr/cuda_async_memory_resource.hpp>
 #include <rmm/mr/cuda_memory_resource.hpp>
 #include <rmm/mr/per_device_resource.hpp>
@@ -73,7 +74,10 @@ ScanSettings scan_settings_of(RuntimeSettings const& settings, std::int64_t limi
     scan.pass_bytes = settings.pass_bytes.value_or(scan.pass_bytes);
     scan.passes_in_flight = settings.passes_in_flight.value_or(scan.passes_in_flight);
     scan.registered_limit = settings.registered_limit.value_or(scan.registered_limit);
-    scan.map_files = settings.map_files.value_or(scan.map_files);
+    // Registering what queries touch of a file makes 10 GB/s, reading it into slabs 25 to 30, about what is decoded in a second:
+    // the first run of PDS-H at SF100 takes 6 s less so, and later runs as long (benchmarks/results/gpu_pdsh_h200.json).
+    scan.map_files = settings.map_files.value_or(false);
+    scan.read_while_registering = settings.read_while_registering;
     return scan;
 }
 
@@ -130,6 +134,10 @@ Context::Context(std::shared_ptr<BufferResource> resource, RuntimeSettings const
       footers_{std::make_unique<FooterCache>()} {
     check_cuda(cudaStreamCreateWithFlags(&move_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     (void)rmm::mr::set_current_device_resource(RmmView{memory_});
+    // libcudf's decoder hands small tables to the device again and again: from page-locked memory, and by a kernel when they
+    // are small, a scan decodes a fifth more in a second.
+    cudf::set_allocate_host_as_pinned_threshold(std::size_t{1} << 20);
+    cudf::set_kernel_pinned_copy_threshold(std::size_t{64} << 10);
 }
 
 Context::~Context() {

@@ -186,7 +186,6 @@ class _Reader:
             )
         if self._told:
             root = map_nodes(walk_nodes(root), lambda _, anew: without_known_schemas(anew, self._told))
-        learn_schemas(root)
         root = renumber(root)
         if self._has_frames:
             root = push_slices(root)
@@ -292,6 +291,7 @@ def _read_view(
     )
     try:
         root = reader.read()
+        learn_schemas(root)
         _verify(root)
     except pl.exceptions.PanicException as e:
         # Polars has types inside that Python has no name for: it panics when their schema is asked for

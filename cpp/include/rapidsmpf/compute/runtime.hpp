@@ -41,6 +41,7 @@ struct RuntimeSettings {
     std::optional<std::size_t> passes_in_flight;
     std::optional<std::size_t> registered_limit;
     std::optional<bool> map_files;
+    bool read_while_registering{true};
 };
 
 // What one pipeline did.

@@ -177,7 +177,10 @@ struct MappedFiles::State {
             return;
         }
         if (entry.phase == Entry::Phase::waiting) {
-            // Nobody wants it any more: take it back before a thread registers it, or leave it to that thread.
+            // Nobody wants it now: take it back before a thread registers it, or leave it to that thread.
+            if (settings.read_while_registering) {
+                return;  // later reads will
+            }
             if (auto const queued = std::ranges::find(queue, &entry); queued != queue.end()) {
                 queue.erase(queued);
                 drop(entry);
@@ -355,6 +358,12 @@ MappedFiles::Lease& MappedFiles::Lease::operator=(Lease&& other) noexcept {
         entries_ = std::move(other.entries_);
     }
     return *this;
+}
+
+bool MappedFiles::Lease::is_settled() const {
+    std::lock_guard const lock{state_->mutex};
+    return std::ranges::none_of(
+        entries_, [](Entry const* entry) { return entry->phase == Entry::Phase::waiting; });
 }
 
 std::optional<std::vector<HostPiece>> MappedFiles::Lease::wait() {

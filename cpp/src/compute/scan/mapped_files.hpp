@@ -49,6 +49,8 @@ class MappedFiles {
         Lease(Lease&& other) noexcept;
         Lease& operator=(Lease&& other) noexcept;
 
+        // Whether wait() would not wait.
+        [[nodiscard]] bool is_settled() const;
         // Waits until the ranges are registered, and gives their bytes, range by range. Nothing if registering was refused:
         // the bytes have to be read.
         [[nodiscard]] std::optional<std::vector<HostPiece>> wait();

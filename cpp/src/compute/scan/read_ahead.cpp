@@ -304,7 +304,8 @@ void ReadAhead::copy(Prepared& prepared, rmm::device_buffer& buffer, cuda::strea
     BatchedCopies copies{stream.get()};
     for (auto& part : prepared.parts) {
         std::span const extents{prepared.layout.extents.data() + part.begin, part.end - part.begin};
-        auto const pieces = part.lease ? part.lease->wait() : std::nullopt;
+        auto const wait = part.lease && (!settings_.read_while_registering || part.lease->is_settled());
+        auto const pieces = wait ? part.lease->wait() : std::nullopt;
         if (!pieces) {
             read_through_slabs(*part.file, extents, buffer, stream);
             continue;

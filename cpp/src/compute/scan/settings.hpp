@@ -18,6 +18,9 @@ struct ScanSettings {
     // without a copy by the CPU. Bytes that stay registered at most (0: four fifths of the machine's memory); threads that
     // register; the most that one call registers; gaps up to which neighbouring ranges are registered in one call.
     bool map_files{true};
+    // What is not registered yet when its copy is due is read through slabs, and registered behind that for later reads:
+    // the first read then costs little more than the next.
+    bool read_while_registering{false};
     std::size_t registered_limit{0};
     std::size_t register_threads{4};
     std::size_t register_bytes{std::size_t{64} << 20};

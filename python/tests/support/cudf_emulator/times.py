@@ -76,7 +76,10 @@ def _days_of(year: Array, month: Array, day: Array) -> Array:
     era = shifted // 400
     year_of_era = shifted - era * 400
     of_year = (153 * (month + np.where(month > 2, -3, 9)) + 2) // 5 + day - 1
-    return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + of_year - 719_468
+    whole: Array = (
+        era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + of_year - 719_468
+    )
+    return whole
 
 
 def _leap(year: Array) -> Array:
@@ -84,9 +87,8 @@ def _leap(year: Array) -> Array:
 
 
 def _month_length(year: Array, month: Array) -> Array:
-    return np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[month - 1] + (
-        (month == 2) & _leap(year)
-    )
+    lengths = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
+    return np.asarray(lengths[month - 1] + ((month == 2) & _leap(year)))
 
 
 def component(a: Values, name: str) -> Values:

@@ -84,15 +84,13 @@ def _arithmetic() -> Iterator[Case]:
         tame = lambda v: abs(v) < 100  # noqa: E731
         yield call_case(id.name, "pow", (column(id, 1, where=tame), column(id, 2, where=tame)), CudfType(id))
         yield from _both("atan2", id, CudfType(id))
-    for op, ids in (("add", (T.INT32, T.INT64, T.INT64)), ("add", (T.INT64, T.FLOAT64, T.FLOAT64))):
-        left, right, out = ids
-        yield call_case(
-            f"{left.name} and {right.name}", op, (column(left, 1), column(right, 2)), CudfType(out)
-        )
-    for ids in ((T.INT64, T.UINT64), (T.INT32, T.UINT32), (T.INT8, T.UINT64), (T.FLOAT32, T.INT64)):
-        a, b = (column(id, place) for place, id in enumerate(ids))
+    for left, right in ((T.INT32, T.INT64), (T.INT64, T.FLOAT64)):
+        a, b = column(left, 1), column(right, 2)
+        yield call_case(f"{left.name} and {right.name}", "add", (a, b), CudfType(right))
+    for left, right in ((T.INT64, T.UINT64), (T.INT32, T.UINT32), (T.INT8, T.UINT64), (T.FLOAT32, T.INT64)):
+        a, b = column(left, 1), column(right, 2)
         for op in ("less", "equal", "greater_equal"):
-            yield call_case(f"{ids[0].name} and {ids[1].name}", op, (a, b), BOOL)
+            yield call_case(f"{left.name} and {right.name}", op, (a, b), BOOL)
 
 
 def _comparisons() -> Iterator[Case]:
@@ -224,11 +222,11 @@ def _casts() -> Iterator[Case]:
         yield call_case(source.name, "cast", (column(source, 1),), CudfType(T.INT64))
         yield call_case(f"{source.name} from integers", "cast", (column(T.INT64, 1),), CudfType(source))
         yield call_case(source.name, "bit_cast", (column(source, 1),), CudfType(T.INT64))
-    for ids in ((T.INT64, T.UINT64), (T.UINT32, T.INT32), (T.FLOAT64, T.INT64), (T.INT32, T.FLOAT32)):
-        numbers = column(ids[0], 1, where=lambda v: v == v)
-        if ids[1] is T.FLOAT32:
-            numbers = column(ids[0], 1, values=(0, 1, 0x3F80_0000, -0x4080_0000))
-        yield call_case(f"{ids[0].name} to {ids[1].name}", "bit_cast", (numbers,), CudfType(ids[1]))
+    for source, target in ((T.INT64, T.UINT64), (T.UINT32, T.INT32), (T.FLOAT64, T.INT64)):
+        numbers = column(source, 1, where=lambda v: v == v)
+        yield call_case(f"{source.name} to {target.name}", "bit_cast", (numbers,), CudfType(target))
+    bits = column(T.INT32, 1, values=(0, 1, 0x3F80_0000, -0x4080_0000))
+    yield call_case("INT32 to FLOAT32", "bit_cast", (bits,), CudfType(T.FLOAT32))
     for wide in (T.DECIMAL64, T.DECIMAL128):
         type = CudfType(wide, -2)
         given = (decimals(2, 1), type)
@@ -330,7 +328,7 @@ def time_calls() -> Iterator[Case]:
             yield call_case(f"{frequency} of {id.name}", "dt.floor", (a,), CudfType(id), (frequency,))
     for id in TIMESTAMPS[1:]:
         unit = id.name.split("_")[1]
-        duration = T[f"DURATION_{unit}"]
+        duration = TypeId[f"DURATION_{unit}"]
         a, b, d = column(id, 1), column(id, 2), column(duration, 3)
         yield call_case(f"{id.name} and duration", "add", (a, d), CudfType(id))
         yield call_case(f"{id.name} and duration", "sub", (a, d), CudfType(id))
@@ -340,8 +338,8 @@ def time_calls() -> Iterator[Case]:
         nonzero = column(duration, 5, where=lambda v: v not in (0, -1))
         yield call_case(duration.name, "mod", (d, nonzero), CudfType(duration))
     micro = CudfType(T.DURATION_MICROSECONDS)
-    a, b = ((column(T.TIMESTAMP_DAYS, n), CudfType(T.TIMESTAMP_MICROSECONDS)) for n in (1, 2))
-    yield call_case("TIMESTAMP_DAYS as microseconds", "sub", (a, b), micro)
+    days_as_micros = [(column(T.TIMESTAMP_DAYS, n), CudfType(T.TIMESTAMP_MICROSECONDS)) for n in (1, 2)]
+    yield call_case("TIMESTAMP_DAYS as microseconds", "sub", days_as_micros, micro)
     for format in ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%d.%m.%Y %H:%M:%S.%f"):
         for id in TIMESTAMPS:
             yield call_case(f"{id.name} {format}", "str.from_timestamps", (column(id, 1),), STRING, (format,))

@@ -54,6 +54,67 @@ KNOWN: tuple[Known, ...] = (
         )
     ),
     Known(
+        name="the type of sums of UInt128",
+        kinds=("we raise where Polars answers", "wrong schema"),
+        detail=r"conversion from `u128` to `i64` failed|UInt128.*Int64|Int64.*UInt128",
+        text=r"(?s)UInt128.*(cum_sum|SUM\(.*OVER)",
+        reason="Polars plans Int64 of what it adds up or multiplies row after row, and gives UInt128.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'x': [2**63]}, schema={'x': pl.UInt128}).select(pl.col('x').cum_sum())\n"
+        "faulty = lf.collect_schema() != lf.collect().schema",
+    ),
+    Known(
+        name="a type without a name",
+        kinds=("wrong schema",),
+        detail=r"Null.*Polars.*Unknown",
+        text=r"pl\.lit\(b'ab'\) \* 2",
+        reason="Of a product of bytes, which has no value, Polars plans a type that no column can have, and gives it"
+        " where there are no rows; a frame made with that type has another.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'x': [1]}).select(z=pl.lit(b'ab') * 2)\n"
+        "planned = lf.collect_schema()\n"
+        "faulty = planned['z'] == pl.Unknown and pl.DataFrame(schema=planned).schema != planned",
+    ),
+    Known(
+        name="the type of interpolated Booleans",
+        kinds=("we raise where Polars answers", "wrong schema", "Polars' engines disagree, and we with both"),
+        detail=r"Boolean.*Float64|Float64.*Boolean|conversion from `\w+` to `\w+`",
+        text=r"(?s)Boolean.*interpolate\(",
+        reason="Polars plans Float64, and gives Boolean or Float64 by its engine and the values.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'x': [True, False]}, schema={'x': pl.Boolean}).interpolate()\n"
+        "faulty = lf.collect_schema() != lf.collect(engine='in-memory').schema",
+    ),
+    Known(
+        name="rolling over what is neither sorted nor complete",
+        kinds=("wrong type of error",),
+        detail=r"(null values in `rolling`.*is not sorted|is not sorted.*null values in `rolling`)",
+        text=r"rolling\(",
+        reason="Polars names the null or the order, by its engine and by how it cuts the rows.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'d': [3, None, 1, 2], 'i': [1, 2, 3, 4]})\n"
+        "lf = lf.select(pl.col('i').sum().rolling('d', period='2i'))\n"
+        "named = set()\n"
+        "for engine in ('streaming', 'in-memory'):\n"
+        "    try:\n"
+        "        lf.collect(engine=engine)\n"
+        "    except pl.exceptions.PolarsError as error:\n"
+        "        named.add(type(error))\n"
+        "faulty = len(named) == 2",
+    ),
+    Known(
+        name="the type of set operations on lists",
+        kinds=("we raise where Polars answers", "wrong schema"),
+        detail=r"incoming: \w+ != target: \w+\b|List\((Int|UInt|Float)\d+.*Polars.*List\((Int|UInt|Float)\d+",
+        text=r"list\.set_\w+\(",
+        reason="Of lists of different types, Polars plans the type of the first, and gives that which both have in"
+        " common.",
+        reproduction="import polars as pl\n"
+        "schema = {'a': pl.List(pl.Int16), 'b': pl.List(pl.Int64)}\n"
+        "lf = pl.LazyFrame({'a': [[1]], 'b': [[2]]}, schema=schema).select(pl.col('a').list.set_difference('b'))\n"
+        "faulty = lf.collect_schema() != lf.collect().schema",
+    ),
+    Known(
         name="one row of rows that are read twice",
         kinds=("we raise where Polars answers", "wrong type of error", "some ranks return, others raise"),
         detail=r"assertion failed: pipe\.send_state == PortState::Done",

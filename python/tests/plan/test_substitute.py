@@ -194,6 +194,8 @@ def _hidden_step(columns: str) -> pl.LazyFrame:
         (_hidden_step("*").select("g"), {"k", "g"}),
         (_hidden_step("*").filter(c("v") > 1).head(3).select("k"), {"k", "v"}),
         (_hidden_step("*").drop("more"), {"k", "g", "v"}),
+        (_hidden_step("*").select(pl.len()), {"k"}),
+        (_hidden_step("*").with_row_index().select("index"), {"k"}),
     ],
 )
 def test_a_hidden_step_reads_no_more_than_it_needs(query: pl.LazyFrame, used: set[str]) -> None:

@@ -10,6 +10,13 @@ from dataclasses import dataclass
 
 __all__ = ["KNOWN", "Known", "known_fault"]
 
+_OF_TYPES = (
+    "we raise where Polars answers",
+    "wrong schema",
+    "Polars' engines disagree, and we with both",
+)
+"""What a type shows itself by that is planned and not given."""
+
 
 @dataclass(frozen=True)
 class Known:
@@ -39,7 +46,7 @@ KNOWN: tuple[Known, ...] = (
     *(
         Known(
             name=f"the type of {written}",
-            kinds=("we raise where Polars answers",),
+            kinds=_OF_TYPES,
             detail=rf"incoming: {given} != target: {planned}\b",
             text=re.escape(written) + r"\)",
             reason=f"Polars plans {planned} and gives {given}; a part of the query that was planned for the one type"
@@ -55,7 +62,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of sums of UInt128",
-        kinds=("we raise where Polars answers", "wrong schema"),
+        kinds=_OF_TYPES,
         detail=r"conversion from `u128` to `i64` failed|UInt128.*Int64|Int64.*UInt128",
         text=r"(?s)UInt128.*(cum_sum|SUM\(.*OVER)",
         reason="Polars plans Int64 of what it adds up or multiplies row after row, and gives UInt128.",
@@ -77,7 +84,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of interpolated Booleans",
-        kinds=("we raise where Polars answers", "wrong schema", "Polars' engines disagree, and we with both"),
+        kinds=_OF_TYPES,
         detail=r"Boolean.*Float64|Float64.*Boolean|conversion from `\w+` to `\w+`",
         text=r"(?s)Boolean.*interpolate\(",
         reason="Polars plans Float64, and gives Boolean or Float64 by its engine and the values.",
@@ -104,7 +111,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of set operations on lists",
-        kinds=("we raise where Polars answers", "wrong schema"),
+        kinds=_OF_TYPES,
         detail=r"incoming: \w+ != target: \w+\b|List\((Int|UInt|Float)\d+.*Polars.*List\((Int|UInt|Float)\d+",
         text=r"list\.set_\w+\(",
         reason="Of lists of different types, Polars plans the type of the first, and gives that which both have in"
@@ -150,7 +157,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="columns of a join over a join that does not coalesce",
-        kinds=("we raise where Polars answers", "wrong schema"),
+        kinds=_OF_TYPES,
         detail=r"did not find column|_right",
         text=r"coalesce=False",
         reason="Polars says of the query that it has a column which its answer has not.",
@@ -162,7 +169,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of list.diff",
-        kinds=("we raise where Polars answers", "wrong schema"),
+        kinds=_OF_TYPES,
         detail=r"expected type Null|List\(Null\)",
         text=r"list\.diff",
         reason="Of lists that are all null, Polars gives lists of nulls, whatever it planned.",
@@ -172,7 +179,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of cum_reduce",
-        kinds=("we raise where Polars answers", "wrong schema"),
+        kinds=_OF_TYPES,
         detail=r"",
         text=r"cum_reduce\(",
         reason="Of columns of different types, Polars plans a struct of these and gives one of their common type.",
@@ -183,13 +190,24 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of reversed lists",
-        kinds=("we raise where Polars answers", "wrong schema"),
+        kinds=_OF_TYPES,
         detail=r"expected type Null|List\(Null\)",
         text=r"reverse\(\)",
         reason="Of lists of lists that are all null, Polars' reverse() gives lists of nulls, but not everywhere.",
         reproduction="import polars as pl\n"
         "values = pl.Series([None, None], dtype=pl.List(pl.List(pl.Int64)))\n"
         "faulty = values.reverse().dtype != values.dtype",
+    ),
+    Known(
+        name="rows by the variance of no values",
+        kinds=("wrong rows", "Polars' engines disagree, and we with both"),
+        detail=r"\d+ rows, Polars \d+",
+        text=r"(?s)(?:var|std)\(ddof=0\)\)\.alias\('(\w+)'\).*c\('\1'\)",
+        reason="What is null or 0.0, by the engine, decides which rows are kept.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'g': [1], 'x': [None]}, schema={'g': pl.Int64, 'x': pl.Int64})\n"
+        "lf = lf.group_by('g').agg(pl.col('x').var(ddof=0)).filter(pl.col('x').is_null())\n"
+        "faulty = lf.collect(engine='streaming').height != lf.collect(engine='in-memory').height",
     ),
     Known(
         name="variance of no values",

@@ -218,11 +218,22 @@ KNOWN: tuple[Known, ...] = (
         "    faulty = not lf.collect(engine='streaming').equals(lf.collect(engine='in-memory'))",
     ),
     Known(
-        name="rows by the variance of no values",
+        name="correlation of no values",
+        kinds=("wrong rows", "Polars' engines disagree, and we with both"),
+        detail=r"None.*nan|nan.*None",
+        text=r"pl\.corr\(",
+        reason="Of a group without values, Polars gives null or NaN, by its engine and how it walks the groups.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'g': [1, 1], 'x': [None, None]}, schema={'g': pl.Int64, 'x': pl.Float64})\n"
+        "lf = lf.group_by('g').agg(pl.corr('x', 'x'))\n"
+        "faulty = not lf.collect(engine='streaming').equals(lf.collect(engine='in-memory'))",
+    ),
+    Known(
+        name="rows by the variance or correlation of no values",
         kinds=("wrong rows", "Polars' engines disagree, and we with both"),
         detail=r"\d+ rows, Polars \d+",
-        text=r"(?s)(?:var|std)\(ddof=0\)\)\.alias\('(\w+)'\).*c\('\1'\)",
-        reason="What is null or 0.0, by the engine, decides which rows are kept.",
+        text=r"(?s)(?:(?:var|std)\(ddof=0\)|pl\.corr\([^()]*\))\)\.alias\('(\w+)'\).*c\('\1'\)",
+        reason="What is null or not, by the engine, decides which rows are kept.",
         reproduction="import polars as pl\n"
         "lf = pl.LazyFrame({'g': [1], 'x': [None]}, schema={'g': pl.Int64, 'x': pl.Int64})\n"
         "lf = lf.group_by('g').agg(pl.col('x').var(ddof=0)).filter(pl.col('x').is_null())\n"

@@ -134,6 +134,9 @@ def queries() -> dict[str, Query]:
             a=pl.lit(1), b=pl.lit("x")
         ),
         # slices of frames
+        "slice_behind_a_slice": lambda t, u: t.slice(5).slice(7),
+        "slice_behind_sorted_rows": lambda t, u: t.sort("n").slice(40).slice(9),
+        "slice_beyond_the_end": lambda t, u: t.slice(55).slice(70),
         "head": lambda t, u: t.head(3),
         "tail": lambda t, u: t.select("n", "g").tail(4),
         "slice_then_sum": lambda t, u: t.slice(5, 20).select(N.sum()),
@@ -204,6 +207,8 @@ ORDERED = frozenset(
     [
         "head",
         "tail",
+        "slice_behind_a_slice",
+        "slice_behind_sorted_rows",
         "slice_then_sum",
         "head_of_some",
         "sort_head",

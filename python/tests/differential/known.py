@@ -240,6 +240,21 @@ KNOWN: tuple[Known, ...] = (
         "faulty = lf.collect(engine='streaming').height != lf.collect(engine='in-memory').height",
     ),
     Known(
+        name="reversed arrays",
+        kinds=("we raise where Polars answers", "wrong type of error", "some ranks return, others raise"),
+        detail=r"reverse for FixedSizeList with non-numeric",
+        text=r"reverse\(\)",
+        reason="Polars cannot reverse arrays of texts, and panics; but not where it takes all rows for the same.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'a': [['p', 'q'], ['p', 'q']]}, schema={'a': pl.Array(pl.String, 2)}).reverse()\n"
+        "assert lf.collect(engine='streaming').height == 2\n"
+        "faulty = False\n"
+        "try:\n"
+        "    lf.collect(engine='in-memory')\n"
+        "except pl.exceptions.PanicException:\n"
+        "    faulty = True",
+    ),
+    Known(
         name="variance of no values",
         kinds=("wrong rows", "Polars' engines disagree, and we with both"),
         detail=r"None.*0\.0|0\.0.*None|\[\]",

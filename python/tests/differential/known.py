@@ -255,6 +255,24 @@ KNOWN: tuple[Known, ...] = (
         "    faulty = True",
     ),
     Known(
+        name="validation of keys that are null",
+        kinds=("we raise where Polars answers", "we answer where Polars raises"),
+        detail=r"join keys did not fulfill",
+        text=r"how='full'.*validate='(1:m|m:1|1:1)'",
+        reason="Whether several null keys are doubles depends in a full join of Polars on which side has more rows.",
+        reproduction="import polars as pl\n"
+        "nulls = pl.LazyFrame({'a': [9] * 30, 'b': [None] * 30}, schema={'a': pl.Int64, 'b': pl.Int64})\n"
+        "raised = []\n"
+        "for rows in (5, 50):\n"
+        "    other = pl.LazyFrame({'a': range(rows), 'b': range(rows)})\n"
+        "    try:\n"
+        "        other.join(nulls, on=['a', 'b'], how='full', validate='m:1').collect()\n"
+        "        raised.append(False)\n"
+        "    except pl.exceptions.ComputeError:\n"
+        "        raised.append(True)\n"
+        "faulty = raised == [False, True]",
+    ),
+    Known(
         name="variance of no values",
         kinds=("wrong rows", "Polars' engines disagree, and we with both"),
         detail=r"None.*0\.0|0\.0.*None|\[\]",

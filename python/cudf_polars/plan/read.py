@@ -33,8 +33,11 @@ from cudf_polars.plan.known_schemas import (
     without_known_schemas,
 )
 from cudf_polars.plan.last_resort import frame_scans, opaque_query
+from cudf_polars.plan.nameless import nameless_column
 from cudf_polars.plan.optimized import look
-from cudf_polars.plan.placeholder import PlaceholderUnavailable, source_number
+from cudf_polars.plan.placeholder import ROWS, PlaceholderUnavailable, source_number
+from cudf_polars.plan.properties import columns
+from cudf_polars.plan.pruning import prune_opaque_nodes
 from cudf_polars.plan.rebuild import rebuild_node, rebuild_scan
 from cudf_polars.plan.serialized import deserialize_plan, serialize_plan
 from cudf_polars.plan.slices import push_slices
@@ -230,7 +233,11 @@ class _Reader:
         form = serialize_plan(self._lf)
         substitution = Substitution(self._is_readable, self._read)
         rewritten = substitution.rewrite(form)
-        return self._plan(self._read(deserialize_plan(rewritten), substitution), substitution)
+        root = self._read(deserialize_plan(rewritten), substitution)
+        pruned = prune_opaque_nodes(
+            root, substitution.parts, lambda lf: self._read(lf, substitution), self._flags
+        )
+        return self._plan(pruned, substitution)
 
     def _read(self, lf: pl.LazyFrame, substitution: Substitution) -> nodes.Node:
         try:
@@ -309,6 +316,9 @@ def _verify(root: nodes.Node) -> None:
     for node in walk_nodes(root):
         if isinstance(node, nodes.OpaqueNode):
             continue  # it is the original
+        nameless = nameless_column(node.schema)
+        if nameless is not None:
+            raise Unreadable(f"a type that has no name, in column {nameless!r}")
         try:
             if isinstance(node, nodes.Scan):
                 built = rebuild_scan(_told(node)).collect_schema()
@@ -348,13 +358,23 @@ _COLUMN_BYTES = {
 
 
 def _of_one_column(scan: nodes.Scan) -> nodes.Node:
-    """Give a scan of which only the number of rows is asked the column that is cheapest to read."""
+    """Give a scan of which only the number of rows is asked the column that is cheapest to read.
+
+    It is one that is read anyway, if there is a predicate. Else it is the path of the file, unless that was checked
+    when the query was planned: a column of another type would raise an error that Polars, which reads none, does not.
+    """
+    checked = len(scan.paths) == 1 and scan.kind in ("parquet", "lines")
+    if scan.include_file_paths is None and scan.predicate is None and not checked:
+        scan = replace(scan, include_file_paths=ROWS)
     found = rebuild_scan(scan, project=False).collect_schema()
 
     def cost(name: str) -> int:
+        if name == scan.include_file_paths:
+            return -1
         return _COLUMN_BYTES.get(found[name].base_type(), 8 if found[name].is_numeric() else 16)
 
-    names = sorted(found, key=cost)
+    read = [] if scan.predicate is None else [name for name in columns(scan.predicate) if name in found]
+    names = sorted(read or found, key=cost)
     if not names:
         raise Unreadable("a file without columns")
     return replace(scan, schema={names[0]: found[names[0]]})

@@ -35,6 +35,7 @@ QUERIES: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
     "all": lambda lf: lf,
     "one": lambda lf: lf.select("c0"),
     "number": lambda lf: lf.with_row_index(),
+    "positions": lambda lf: lf.with_columns(more=pl.int_range(pl.len())).with_row_index().select("index"),
     "filter": lambda lf: lf.filter(pl.col("c0").is_not_null()),
     "tail": lambda lf: lf.tail(2),
     "length": lambda lf: lf.select(pl.len()),
@@ -119,6 +120,19 @@ def test_second_file_of_another_type(kind: str, tmp_path: Path) -> None:
                 _compare(QUERIES[query](_scan(folder, kind, options)), 2, (first, second, query))
                 compared += 1
     assert compared >= 80
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson"])
+@pytest.mark.parametrize("query", ["positions", "length"])
+@pytest.mark.parametrize("nranks", [1, 2, 3])
+def test_rows_are_counted_without_their_values(kind: str, query: str, nranks: int, tmp_path: Path) -> None:
+    frames = [pl.DataFrame({"c0": [True, False]}), pl.DataFrame({"c0": ["x", "y", "z"]})]
+    assert _write(tmp_path, kind, frames)
+    lf = _scan(tmp_path, kind, {"schema": {"c0": pl.Boolean}})
+    with pytest.raises(pl.exceptions.ComputeError):
+        lf.collect()
+    _compare(QUERIES[query](lf), nranks, query)
+    assert QUERIES[query](lf).collect().to_series().to_list() in ([0, 1, 2, 3, 4], [5])
 
 
 def _random_frames(rng: random.Random) -> list[pl.DataFrame]:

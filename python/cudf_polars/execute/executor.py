@@ -27,6 +27,7 @@ from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.measured import Measured, Size
 from cudf_polars.execute.rows import WEIGHT, KeySample, StreamRows, chunks, concatenated, partitioned
 from cudf_polars.execute.streams import (
+    Brake,
     RowCount,
     conform,
     export_frame,
@@ -112,6 +113,7 @@ class Executor:
         first_op: int = 0,
     ) -> None:
         self.measured: dict[Stream, Measured] = {}
+        self.brake = Brake()
         self._transport = transport
         self.partitions = partitions
         self._chunk_bytes = chunk_bytes
@@ -324,7 +326,7 @@ class Executor:
             parts.append(rows.lazy)
         for source in sources:
             inputs.append(RowCount())
-            parts.append(scan_stream(source, rows.schema or stream.schema, inputs[-1]))
+            parts.append(scan_stream(source, rows.schema or stream.schema, inputs[-1], self.brake))
         if rows.rest is not None:
             inputs.append(RowCount())
             parts.append(scan_batches(rows.rest, stream.schema, inputs[-1]))
@@ -532,7 +534,7 @@ class Executor:
 
         self._prepare(stream)
         rows, height = _handed_over(seen(), stream.schema, self._transport.keep)
-        return scan_stream(rows, stream.schema), height
+        return scan_stream(rows, stream.schema, brake=self.brake), height
 
     def _range_exchange(self, stream: RangeExchange) -> StreamRows:
         rows_of_batch = _SAMPLE_ROWS * (self.nranks if self.partitions == 1 else 1)

@@ -7,6 +7,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import polars as pl
 
@@ -30,7 +31,17 @@ from cudf_polars.plan.nodes import DataFrameScan, Scan
 from cudf_polars.plan.read import UnsupportedPolarsError, read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
-__all__ = ["QUERY_FLAGS", "Query", "QueryOutcome", "explain_query", "read_query", "run_query", "stream_query"]
+__all__ = [
+    "QUERY_FLAGS",
+    "OpenQuery",
+    "Query",
+    "QueryOutcome",
+    "explain_query",
+    "open_query",
+    "read_query",
+    "run_query",
+    "stream_query",
+]
 
 QUERY_FLAGS = tuple(n for n in inspect.signature(pl.QueryOptFlags).parameters if hasattr(pl.QueryOptFlags, n))
 """The names of Polars' optimisation flags."""
@@ -134,6 +145,79 @@ def run_query(
     return running.outcome(agree_on_end(frame, executor.allgather_bytes, executor.failures(root)))
 
 
+class Stop(Protocol):
+    """Ends a query."""
+
+    def __call__(self, *, wait: bool) -> None:
+        """End it; with ``wait``, return when nothing of it reads any more."""
+
+
+def _nothing_to_stop(*, wait: bool) -> None:
+    """Polars' own query reads nothing of ours."""
+
+
+@dataclass(frozen=True)
+class OpenQuery:
+    """A query whose last step is to be run: all that the ranks do together is done.
+
+    Attributes
+    ----------
+    rows
+        This rank's rows, to be run once; the query itself if there is one rank and memory enough.
+    schema
+        Their types.
+    whole
+        Whether it is the query itself, so that the user's optimisations are left to who runs it.
+    stop
+        Makes what still reads the sources of the query end with an error; with ``wait=True``, waits for it.
+    outcome
+        Says how the query went, without rows. It may still fail on another rank.
+    """
+
+    rows: pl.LazyFrame
+    schema: pl.Schema
+    whole: bool
+    stop: Stop
+    outcome: Callable[[], QueryOutcome]
+
+
+def open_query(
+    query: pl.LazyFrame | Query,
+    transport: Transport,
+    *,
+    optimizations: pl.QueryOptFlags | None = None,
+    options: ExecutionOptions | None = None,
+    device: ComputeDevice | None = None,
+) -> OpenQuery:
+    """Run a query as :func:`run_query` does, up to its last step, whose rows on this rank are left to the caller."""
+    device = CpuDevice() if device is None else device
+    running = _start(query, transport, optimizations, options, device)
+    if isinstance(running, pl.LazyFrame):
+        schema = running.collect_schema()
+        rows = running
+        if not device.is_cpu:
+            rows = scan_batches(
+                device.batches(running, optimizations or pl.QueryOptFlags(), ordered=True), schema
+            )
+        ended = functools.partial(_outcome_of_whole, pl.DataFrame(schema=schema), device, options)
+        return OpenQuery(rows, schema, device.is_cpu, _nothing_to_stop, ended)
+    executor, root = running.executor, running.root
+    batches = executor.result_batches(root)
+    no_rows = pl.DataFrame(schema=dict(root.schema))
+    first = next((batch for batch in batches if batch.height), no_rows)
+    first = agree_on_end(first, executor.allgather_bytes, executor.failures(root))
+    empty, schema = first.clear(), first.schema
+    all_batches = itertools.chain([first], (conform(batch, schema) for batch in batches))
+    del first
+    return OpenQuery(
+        scan_batches(all_batches, schema),
+        schema,
+        whole=False,
+        stop=executor.brake.end,
+        outcome=lambda: running.outcome(empty),
+    )
+
+
 def stream_query(
     query: pl.LazyFrame | Query,
     transport: Transport,
@@ -155,26 +239,9 @@ def stream_query(
     -------
     The outcome, without rows. The query may still fail on another rank.
     """
-    device = CpuDevice() if device is None else device
-    running = _start(query, transport, optimizations, options, device)
-    if isinstance(running, pl.LazyFrame):
-        schema = running.collect_schema()
-        if device.is_cpu:
-            write(running)
-        else:
-            rows_of_device = device.batches(running, optimizations or pl.QueryOptFlags(), ordered=True)
-            write(scan_batches(rows_of_device, schema))
-        return _outcome_of_whole(pl.DataFrame(schema=schema), device, options)
-    executor, root = running.executor, running.root
-    batches = executor.result_batches(root)
-    no_rows = pl.DataFrame(schema=dict(root.schema))
-    first = next((batch for batch in batches if batch.height), no_rows)
-    first = agree_on_end(first, executor.allgather_bytes, executor.failures(root))
-    empty, schema = first.clear(), first.schema
-    rows = itertools.chain([first], (conform(batch, schema) for batch in batches))
-    del first
-    write(scan_batches(rows, schema))
-    return running.outcome(empty)
+    opened = open_query(query, transport, optimizations=optimizations, options=options, device=device)
+    write(opened.rows)
+    return opened.outcome()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.measured import Measured
 from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.explain import explain_physical
@@ -80,6 +81,8 @@ class QueryOutcome:
         Into how many partitions exchanges by key split the rows of each rank.
     host_steps
         What ran on the CPU though the compute device is a GPU, with the reasons.
+    paths
+        The ways that rows took on this rank where it has several partitions.
     """
 
     frame: pl.DataFrame
@@ -89,6 +92,7 @@ class QueryOutcome:
     equal_frames: tuple[str, ...] = ()
     partitions: int = 1
     host_steps: tuple[str, ...] = ()
+    paths: Paths = field(default_factory=Paths, repr=False)
 
     def explain(self) -> str:
         """Return the physical plan with this rank's rows, bytes and seconds."""
@@ -266,8 +270,9 @@ class _Running:
             self.root,
             executor.measured,
             self.equal_frames,
-            executor.partitions,
+            executor.plan.count,
             _host_steps(self.device, self.options),
+            executor.paths,
         )
 
 
@@ -307,8 +312,8 @@ def _start(
         raise
     footers = functools.cache(read_row_groups)
     _read_footers(plan)
-    partitions = options.partitions_of(largest_table(plan, footers), transport.nranks)
-    if alone and partitions == 1:
+    partitions = options.plan_of(largest_table(plan, footers), transport.nranks)
+    if alone and partitions.count == 1:
         return _whole(query)
     if not alone and not isinstance(query, Query):
         check_own_frames(plan.root)
@@ -316,8 +321,7 @@ def _start(
         transport,
         optimizations=_of_fragments(optimizations),
         device=device,
-        partitions=partitions,
-        chunk_bytes=options.chunk_bytes,
+        plan=partitions,
     )
     agreement = agree_on_query(plan, executor.allgather_bytes)
     planner = AdaptivePlanner(options.settings(transport.nranks), executor.run_and_measure, footers=footers)

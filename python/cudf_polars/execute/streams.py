@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,7 +24,9 @@ __all__ = [
     "export_frame",
     "read_stream",
     "scan_batches",
+    "scan_stored",
     "scan_stream",
+    "stream_batches",
 ]
 
 
@@ -151,6 +153,16 @@ def scan_stream(
     return _scan(_StreamReader(source, schema, brake), schema, count)
 
 
+def scan_stored(
+    read: Callable[[], ArrowStream],
+    schema: Mapping[str, pl.DataType],
+    count: RowCount | None = None,
+    brake: Brake | None = None,
+) -> pl.LazyFrame:
+    """Return a lazy frame over rows that can be read several times: ``read()`` begins anew."""
+    return _scan(lambda: _StreamReader(read(), schema, brake), schema, count)
+
+
 def scan_batches(
     batches: Iterable[pl.DataFrame], schema: Mapping[str, pl.DataType], count: RowCount | None = None
 ) -> pl.LazyFrame:
@@ -158,12 +170,18 @@ def scan_batches(
     return _scan(_BatchReader(batches), schema, count)
 
 
+def stream_batches(
+    source: ArrowStream, schema: Mapping[str, pl.DataType], brake: Brake | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows of ``source`` as frames."""
+    reader = _StreamReader(source, schema, brake)
+    while (batch := reader.next_batch(list(schema))) is not None:
+        yield batch
+
+
 def read_stream(source: ArrowStream, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """Return all rows of ``source``."""
-    reader, frames = _StreamReader(source, schema), [pl.DataFrame(schema=dict(schema))]
-    while (batch := reader.next_batch(list(schema))) is not None:
-        frames.append(batch)
-    return pl.concat(frames, rechunk=False)
+    return pl.concat([pl.DataFrame(schema=dict(schema)), *stream_batches(source, schema)], rechunk=False)
 
 
 def export_frame(frame: pl.DataFrame, array: int, schema: int) -> object:
@@ -209,24 +227,33 @@ def conform(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFr
     return frame.with_columns(changed) if changed else frame
 
 
-def _scan(reader: _Reader, schema: Mapping[str, pl.DataType], count: RowCount | None) -> pl.LazyFrame:
+def _scan(
+    source: _Reader | Callable[[], _Reader], schema: Mapping[str, pl.DataType], count: RowCount | None
+) -> pl.LazyFrame:
+    """Return a lazy frame over a reader, or over as many of them as the frame is read."""
     names = list(schema)
     count = RowCount() if count is None else count
     started = False
 
-    def batches(
-        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
-    ) -> Iterator[pl.DataFrame]:
+    def reader() -> _Reader:
         nonlocal started
+        if callable(source):
+            return source()
         if started:
             raise StreamReadTwiceError(
                 "Polars reads the rows of an exchange twice, which are there once: please report the query"
             )
         started = True
+        return source
+
+    def batches(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        rows = reader()
         wanted = names if with_columns is None else with_columns
         remaining = n_rows
         while remaining is None or remaining > 0:
-            frame = reader.next_batch(wanted or names[:1])
+            frame = rows.next_batch(wanted or names[:1])
             if frame is None:
                 count.complete = True
                 return

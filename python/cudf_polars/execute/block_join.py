@@ -5,7 +5,7 @@ This is for rows whose keys cannot be told apart any more, because there are man
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,10 +55,14 @@ class BlockJoin:
             or node.slice is not None
         ):
             return None
-        names = [f"__rr_key_{i}" for i in range(len(node.left_on))]
-        left = tuple(to_expr(key.expr).alias(name) for key, name in zip(node.left_on, names, strict=True))
-        right = tuple(to_expr(key.expr).alias(name) for key, name in zip(node.right_on, names, strict=True))
+        left = tuple(to_expr(key.expr) for key in node.left_on)
+        right = tuple(to_expr(key.expr) for key in node.right_on)
         return cls(local, node.how, left, right, node.nulls_equal)
+
+    def keys(self, rows: pl.LazyFrame, side: str) -> pl.LazyFrame:
+        """Return the keys of rows of a side."""
+        on = self.left_on if side == "left" else self.right_on
+        return rows.select(key.alias(f"__rr_key_{i}") for i, key in enumerate(on))
 
     def together(self, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyFrame:
         """Return the step over some rows of both sides."""
@@ -69,9 +73,8 @@ class BlockJoin:
     ) -> pl.LazyFrame:
         """Return the rows of a side whose keys are among ``keys``, or are not."""
         on = self.left_on if side == "left" else self.right_on
-        return rows.join(
-            keys, left_on=on, right_on=keys.collect_schema().names(), how=how, nulls_equal=self.nulls_equal
-        )
+        names = keys.collect_schema().names()
+        return rows.join(keys, left_on=on, right_on=names, how=how, nulls_equal=self.nulls_equal)
 
 
 def block_join(
@@ -122,11 +125,10 @@ def _keys(
     join: BlockJoin, side: str, read: Callable[[str], Iterable[pl.DataFrame]], block_bytes: int
 ) -> pl.DataFrame:
     """Return the keys of all rows of a side, each once."""
-    on = join.left_on if side == "left" else join.right_on
     schema = dict(join.local.inputs[0 if side == "left" else 1].schema)
-    found = pl.DataFrame(schema=schema).lazy().select(on).collect()
+    found = join.keys(pl.DataFrame(schema=schema).lazy(), side).collect()
     for block in chunks(read(side), block_bytes):
-        new = block.lazy().select(on).unique()
+        new = join.keys(block.lazy(), side).unique()
         found = pl.concat([found.lazy(), new]).unique().collect(engine="streaming")
     return found
 
@@ -137,9 +139,9 @@ def _matches(join: BlockJoin, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.Laz
     A side that the step preserves is first left with those rows only that find another.
     """
 
-    def found(rows: pl.LazyFrame, side: str, others: pl.LazyFrame, on: Sequence[pl.Expr]) -> pl.LazyFrame:
-        return join.matching(rows, side, others.select(on), "semi")
-
-    kept_left = found(left, "left", right, join.right_on) if join.how in ("left", "full") else left
-    kept_right = found(right, "right", left, join.left_on) if join.how in ("right", "full") else right
+    kept_left, kept_right = left, right
+    if join.how in ("left", "full"):
+        kept_left = join.matching(left, "left", join.keys(right, "right"), "semi")
+    if join.how in ("right", "full"):
+        kept_right = join.matching(right, "right", join.keys(left, "left"), "semi")
     return join.together(kept_left, kept_right)

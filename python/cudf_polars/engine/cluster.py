@@ -23,12 +23,13 @@ from rapidsmpf import bootstrap
 from rapidsmpf.error import RankFailedError
 from rapidsmpf.statistics import Statistics
 
+from cudf_polars.engine.batches import BatchSource, GatheredBatches
 from cudf_polars.engine.core import ClusterInfo, StreamingEngine
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.relay import RankReply, emit, remote_error
 from cudf_polars.engine.shipping import pack_query, unpack_frame
 from cudf_polars.engine.sinks import destination, report_one_writer, write_rows
-from cudf_polars.engine.turns import QueryCancelled
+from cudf_polars.engine.turns import QueryCall, QueryCancelled
 from cudf_polars.lower.user_code import calling_place
 from cudf_polars.streaming.actor_graph.collectives.common import EPOCH_BITS
 
@@ -123,6 +124,7 @@ class ClusterEngine(StreamingEngine):
         super().__init__(options, cluster_info)
         self._names = [f"rank {rank}, {name}" for rank, name in enumerate(names)]
         self._epochs = itertools.count()
+        self._epoch = 0  # the last
         self._failure: RankFailedError | None = None
         self._asking = threading.Lock()  # guards what follows
         self._shut_down = False
@@ -157,7 +159,7 @@ class ClusterEngine(StreamingEngine):
         """Call a method of the ranks; returns the values, or raises the error to which the others are due."""
         if self._failure is not None:
             raise _copy(self._failure)
-        epoch = next(self._epochs) % ((1 << EPOCH_BITS) - 1) + 1
+        epoch = self._epoch = next(self._epochs) % ((1 << EPOCH_BITS) - 1) + 1
         stop: concurrent.futures.Future[None] = concurrent.futures.Future()
         with self._asking:
             self._stop = stop
@@ -207,6 +209,37 @@ class ClusterEngine(StreamingEngine):
         frames = [unpack_frame(value) for value in answers]
         # Frames without rows say the schema when all are so.
         return pl.concat([f for f in frames if f.height] or frames[:1], how="vertical")
+
+    def _open_batches(
+        self, lf: pl.LazyFrame, optimizations: QueryOptFlags, *, chunk_size: int | None, maintain_order: bool
+    ) -> BatchSource:
+        packed = pack_query(lf, optimizations, self.nranks)
+        answers = self._call("open_batches", [(query, chunk_size, maintain_order) for query in packed])
+        opened = self._epoch
+        first = [([unpack_frame(value) for value in values], ended) for values, ended in answers]
+        schema = next((f for frames, _ in first for f in frames if f.height), first[0][0][0]).schema
+
+        def more(ranks: set[int]) -> dict[int, tuple[list[pl.DataFrame], bool]]:
+            arguments = [(opened, chunk_size, rank in ranks) for rank in range(self.nranks)]
+            with self._turn(QueryCall("collect_batches()")):
+                self._check_open("the engine")
+                answers = self._call("more_batches", arguments)
+            return {
+                rank: ([unpack_frame(value) for value in answers[rank][0]], answers[rank][1])
+                for rank in ranks
+            }
+
+        def close() -> None:
+            # Nobody waits for it; an engine that was shut down, or lost a rank, has ended its queries.
+            with contextlib.suppress(Exception), self._turn(QueryCall("the end of collect_batches()")):
+                if not self._closed:
+                    self._call("close_batches", [(opened,)] * self.nranks)
+
+        def leave() -> None:
+            # Batches may be dropped anywhere, also where this thread has the turn.
+            threading.Thread(target=close, name="riverrun-batches-end", daemon=True).start()
+
+        return GatheredBatches(schema, first, more, leave, in_order=maintain_order)
 
     def _sink(
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any

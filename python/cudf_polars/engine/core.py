@@ -9,6 +9,7 @@ import asyncio
 import concurrent.futures
 import os
 import socket
+import weakref
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from polars.lazyframe.query_result import SingleNodeQueryResult
 from rapidsmpf.statistics import Statistics
 
 from cudf_polars.engine import catalog_sinks
+from cudf_polars.engine.batches import Batches, BatchSource
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.turns import QueryCall, Turns
 
@@ -32,8 +34,6 @@ T = TypeVar("T")
 
 RESERVED_EXECUTOR_OPTIONS = frozenset({"cluster", "spmd_context", "ray_context", "dask_context"})
 RESERVED_ENGINE_OPTIONS = frozenset({"memory_resource", "executor"})
-BATCH_ROWS = 122_880
-"""Rows per batch of ``collect_batches`` when the caller names no size (Polars' morsel size)."""
 
 
 @dataclass(frozen=True)
@@ -99,32 +99,6 @@ class _BackgroundQuery:
         return self._future.result()
 
 
-class _Batches:
-    """The result of ``collect_batches``: an iterator of frames that also exports an Arrow stream."""
-
-    def __init__(self, run: Any, chunk_size: int | None, *, lazy: bool) -> None:
-        self._run = run
-        self._chunk_size = chunk_size or BATCH_ROWS
-        self._frame: pl.DataFrame | None = None if lazy else run()
-        self._slices: Iterator[pl.DataFrame] | None = None
-
-    def _result(self) -> pl.DataFrame:
-        if self._frame is None:
-            self._frame = self._run()
-        return self._frame
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> pl.DataFrame:
-        if self._slices is None:
-            self._slices = self._result().iter_slices(self._chunk_size)
-        return next(self._slices)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self._result().__arrow_c_stream__(requested_schema)
-
-
 def check_reserved(
     executor_options: Mapping[str, Any] | None, engine_options: Mapping[str, Any] | None
 ) -> None:
@@ -154,12 +128,19 @@ class StreamingEngine(pl.Engine):
         self._turns = Turns(type(self).__name__)  # one query at a time: collectives of two would interleave
         self._current_call = QueryCall("the engine")  # what has the turn, or had the last
         self._closed = False
+        self._batches: weakref.WeakSet[Batches] = weakref.WeakSet()
 
     # -- to implement -------------------------------------------------------------------------------------
 
     @abstractmethod
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
         """Run a query and return what ``collect`` returns."""
+
+    @abstractmethod
+    def _open_batches(
+        self, lf: pl.LazyFrame, optimizations: QueryOptFlags, *, chunk_size: int | None, maintain_order: bool
+    ) -> BatchSource:
+        """Run a query up to its last step, which goes on while its rows are read; called with the turn."""
 
     @abstractmethod
     def _sink(
@@ -257,6 +238,8 @@ class StreamingEngine(pl.Engine):
             if not self._closed:
                 self._closed = True
                 self._turns.wait_for_all(call)
+                for batches in list(self._batches):
+                    batches.end("the engine was shut down before all of these batches were read")
                 self._close()
 
     def __enter__(self) -> Self:
@@ -354,9 +337,31 @@ class StreamingEngine(pl.Engine):
         maintain_order: bool = True,
         chunk_size: int | None = None,
         lazy: bool = False,
-    ) -> _Batches:
-        """Run the query and return its result in batches of ``chunk_size`` rows."""
-        return _Batches(lambda: self._collect(lf, optimizations), chunk_size, lazy=lazy)
+    ) -> Batches:
+        """Run the query and return its rows in batches; see :meth:`polars.LazyFrame.collect_batches`.
+
+        They are made while they are read. What has to be exchanged is exchanged before this returns, or with ``lazy``
+        before the first batch; then other queries may run while the batches are read.
+        """
+        engine = weakref.ref(self)  # which has the batches
+
+        def begin() -> BatchSource:
+            me = engine()
+            if me is None:
+                raise RuntimeError("the engine of these batches is gone")
+            call = QueryCall("collect_batches()")
+            with me._turn(call):
+                me._check_open("the engine")
+                try:
+                    return me._open_batches(
+                        lf, optimizations, chunk_size=chunk_size, maintain_order=maintain_order
+                    )
+                finally:
+                    call.on_cancel(None)
+
+        batches = Batches(begin, lazy=lazy)
+        self._batches.add(batches)
+        return batches
 
     def collect_all(self, lfs: Iterable[pl.LazyFrame], *, optimizations: QueryOptFlags) -> list[pl.DataFrame]:
         """Run queries one after the other, in order."""

@@ -26,6 +26,7 @@ from rapidsmpf.streaming.core.context import Context
 from rapidsmpf.utils.string import parse_duration
 from rapidsmpf.utils.system_info import get_device_memory
 
+from cudf_polars.engine.batches import RankBatches
 from cudf_polars.engine.compute_device import open_compute_device
 from cudf_polars.engine.core import ClusterInfo, check_reserved
 from cudf_polars.engine.one_writer import write_on_one_rank
@@ -34,7 +35,7 @@ from cudf_polars.engine.sinks import SinkTarget
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.run import Query, QueryOutcome, run_query, stream_query
+from cudf_polars.execute.run import OpenQuery, Query, QueryOutcome, open_query, run_query, stream_query
 from cudf_polars.lower.fallback import report
 from cudf_polars.lower.user_code import user_stacklevel
 from cudf_polars.streaming.actor_graph.collectives.common import CommunicatorOpIds, LaneOffer
@@ -275,8 +276,9 @@ class Rank:
         """Run a query and call ``function`` with each batch of this rank's rows, until it returns True."""
         transport = RapidsmpfTransport(self.context, op_ids)
 
-        def give(rows: pl.LazyFrame) -> None:
-            for batch in rows.collect_batches(
+        with _tell_others(transport):
+            opened = self._open(query, transport, optimizations)
+            for batch in opened.rows.collect_batches(
                 chunk_size=chunk_size,
                 maintain_order=maintain_order,
                 lazy=True,
@@ -284,19 +286,47 @@ class Rank:
                 optimizations=optimizations or pl.QueryOptFlags(),
             ):
                 if function(batch):
-                    return
-
-        with _tell_others(transport):
-            outcome = stream_query(
-                query,
-                transport,
-                give,
-                optimizations=optimizations,
-                options=self._execution_options,
-                device=self._device,
-            )
+                    break
+            outcome = opened.outcome()
             transport.allgather_bytes(b"given", op=_LAST_OP)
             return outcome
+
+    def _open(
+        self, query: pl.LazyFrame | Query, transport: RapidsmpfTransport, optimizations: QueryOptFlags | None
+    ) -> OpenQuery:
+        return open_query(
+            query,
+            transport,
+            optimizations=optimizations,
+            options=self._execution_options,
+            device=self._device,
+        )
+
+    def open_batches(
+        self,
+        query: pl.LazyFrame | Query,
+        op_ids: OpIds,
+        optimizations: QueryOptFlags | None,
+        *,
+        chunk_size: int | None,
+        maintain_order: bool,
+    ) -> tuple[QueryOutcome, RankBatches]:
+        """Run a query up to its last step, which goes on while this rank's batches are read.
+
+        Up to there the query fails on all ranks or on none. The last step needs no other rank: where it fails, the
+        others have their rows all the same.
+        """
+        transport = RapidsmpfTransport(self.context, op_ids)
+        with _tell_others(transport):
+            opened = self._open(query, transport, optimizations)
+            batches = RankBatches(
+                opened,
+                optimizations or pl.QueryOptFlags(),
+                chunk_size=chunk_size,
+                maintain_order=maintain_order,
+                failed=transport.abandon,
+            )
+            return opened.outcome(), batches
 
     def write_once(
         self,

@@ -18,12 +18,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
+import polars as pl
 from rapidsmpf.communicator import ucxx
 from rapidsmpf.communicator.communicator import Communicator
 from rapidsmpf.integrations.core import host_memory_share
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
 
+from cudf_polars.engine.batches import BATCH_ROWS, RankBatches
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.rank import Rank, RankSettings, bootstrap_timeout
@@ -124,6 +126,7 @@ class RankHost:
         self._comm: Communicator | None = None
         self._rank: Rank | None = None
         self._running: _Running | None = None
+        self._batches: dict[int, RankBatches] = {}  # of queries whose last step is being read, by epoch
         self._closed = False
 
     def submit(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
@@ -264,6 +267,59 @@ class RankHost:
 
         return self._captured(epoch, work)
 
+    def open_batches(
+        self, epoch: int, query: PackedQuery, chunk_size: int | None, maintain_order: bool
+    ) -> bytes:
+        """Run a query up to its last step; returns a reply with its first rows, as :meth:`more_batches` does."""
+
+        def work() -> tuple[list[bytes], bool]:
+            rank, lf, flags = self._opened(query)
+            _, batches = rank.open_batches(
+                lf, OpIds(epoch), flags, chunk_size=chunk_size, maintain_order=maintain_order
+            )
+            with self._lock:
+                self._batches[epoch] = batches
+            frames, ended = self._next_batches(epoch, chunk_size)
+            # A frame without rows says the types.
+            return frames or [pack_frame(pl.DataFrame(schema=batches.schema))], ended
+
+        return self._captured(epoch, work)
+
+    def more_batches(self, epoch: int, opened: int, chunk_size: int | None, wanted: bool) -> bytes:
+        """Return a reply with more rows of the query ``opened``, if they are wanted of this rank.
+
+        They are packed frames, and whether they were the last.
+        """
+        return self._captured(
+            epoch, lambda: self._next_batches(opened, chunk_size) if wanted else ([], False)
+        )
+
+    def close_batches(self, epoch: int, opened: int) -> bytes:
+        """End the query ``opened``: nobody wants more of its rows."""
+        return self._captured(epoch, lambda: self._close_batches(opened))
+
+    def _close_batches(self, opened: int) -> None:
+        with self._lock:
+            batches = self._batches.pop(opened, None)
+        if batches is not None:
+            batches.close(wait=False)
+
+    def _next_batches(self, opened: int, chunk_size: int | None) -> tuple[list[bytes], bool]:
+        with self._lock:
+            batches = self._batches.get(opened)
+        if batches is None:
+            raise RuntimeError("this query has ended")
+        frames: list[bytes] = []
+        rows = 0
+        while rows < (chunk_size or BATCH_ROWS):
+            batch = batches.next_batch()
+            if batch is None:
+                self._close_batches(opened)
+                return frames, True
+            rows += batch.height
+            frames.append(pack_frame(batch))
+        return frames, False
+
     def sink(
         self, epoch: int, query: PackedQuery, target: str, extension: str, kwargs: Mapping[str, Any]
     ) -> bytes:
@@ -333,6 +389,10 @@ class RankHost:
 
     def _end(self) -> None:
         self._pool.shutdown(wait=True)
+        with self._lock:
+            opened, self._batches = list(self._batches.values()), {}
+        for batches in opened:
+            batches.close(wait=True)
         with self._lock:
             rank, self._rank, self._comm = self._rank, None, None
         if rank is not None:

@@ -14,6 +14,7 @@ from rapidsmpf.config import Options
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
 
+from cudf_polars.engine.batches import BatchSource
 from cudf_polars.engine.core import StreamingEngine
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.options import StreamingOptions
@@ -175,6 +176,16 @@ class SPMDEngine(StreamingEngine):
         self.last_query = outcome
         self._warn_of_equal_frames(outcome)
         return outcome.frame
+
+    def _open_batches(
+        self, lf: pl.LazyFrame, optimizations: QueryOptFlags, *, chunk_size: int | None, maintain_order: bool
+    ) -> BatchSource:
+        rank = self._open_rank("the engine")
+        self.last_query, batches = rank.open_batches(
+            lf, self._next_op_ids(), optimizations, chunk_size=chunk_size, maintain_order=maintain_order
+        )
+        self._warn_of_equal_frames(self.last_query)
+        return batches
 
     def _cancel(self, call: QueryCall, rank: Rank, op_ids: OpIds) -> None:
         """End a query on all ranks. What still runs of it here disturbs no other: its operations have ended."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rapidsmpf.coll.allgather import AllGather, allgather_bytes
 from rapidsmpf.coll.small import abandon_operations
@@ -17,11 +17,12 @@ from rapidsmpf.communicator.single import new_communicator
 from rapidsmpf.error import RankFailedError
 from rapidsmpf.shuffler import PartitionAssignment, Shuffler
 from rapidsmpf.streaming.exchange import (
+    Drained,
     RowRouting,
+    RowStore,
     allgather_output_stream,
     drain_into_allgather,
     drain_into_shuffle,
-    partition_output_stream,
     shuffle_output_stream,
 )
 
@@ -65,11 +66,13 @@ class RapidsmpfTransport:
 
     def shuffle(
         self, source: ArrowStream, keys: Sequence[str], *, op: int, partitions: int = 1
-    ) -> list[ArrowStream]:
+    ) -> Sequence[ArrowStream]:
         """Send each row to the partition that the hash of its keys selects."""
         return self._route(source, RowRouting.by_hash(list(keys)), op, partitions)
 
-    def scatter(self, source: ArrowStream, column: str, *, op: int, partitions: int = 1) -> list[ArrowStream]:
+    def scatter(
+        self, source: ArrowStream, column: str, *, op: int, partitions: int = 1
+    ) -> Sequence[ArrowStream]:
         """Send each row to the partition that its ``column`` names; rows come in the order of source ranks."""
         return self._route(source, RowRouting.by_column(column), op, partitions)
 
@@ -78,12 +81,26 @@ class RapidsmpfTransport:
         (rows,) = self._route(source, RowRouting.to_partition(root), op, 1)
         return rows
 
-    def keep(self, source: ArrowStream) -> tuple[ArrowStream, int]:
+    def keep(self, source: ArrowStream) -> RowStore:
         """Keep rows on this rank, where they may be spilled."""
+        (rows,) = self._divide(source, RowRouting.to_partition(0), 1)
+        return rows
+
+    def split(
+        self, source: ArrowStream, keys: Sequence[str], *, seed: int, partitions: int
+    ) -> list[RowStore]:
+        """Split rows of this rank by the hash of their keys."""
+        return self._divide(source, RowRouting.by_hash(list(keys), seed=seed), partitions)
+
+    def split_by(self, source: ArrowStream, column: str, *, partitions: int) -> list[RowStore]:
+        """Split rows of this rank by the column that names their partition."""
+        return self._divide(source, RowRouting.by_column(column), partitions)
+
+    def _divide(self, source: ArrowStream, routing: RowRouting, partitions: int) -> list[RowStore]:
         comm = new_communicator(self._context.options(), self._comm.progress_thread)
-        store = Shuffler(comm, 0, 1, self._context.br())
-        drained = drain_into_shuffle(source, RowRouting.to_partition(0), store, self._context)
-        return shuffle_output_stream(store, drained, self._context), drained.rows
+        shuffler = Shuffler(comm, 0, partitions, self._context.br())
+        drained = drain_into_shuffle(source, routing, shuffler, self._context)
+        return [RowStore.of_partition(shuffler, n, drained, self._context) for n in range(partitions)]
 
     def allgather(self, source: ArrowStream, *, op: int) -> ArrowStream:
         """Give every rank the rows of all ranks, in rank order."""
@@ -126,7 +143,9 @@ class RapidsmpfTransport:
     def _id(self, op: int) -> int:
         return op if self._op_ids is None else self._op_ids.id(op)
 
-    def _route(self, source: ArrowStream, routing: RowRouting, op: int, partitions: int) -> list[ArrowStream]:
+    def _route(
+        self, source: ArrowStream, routing: RowRouting, op: int, partitions: int
+    ) -> Sequence[ArrowStream]:
         shuffler = Shuffler(
             self._comm,
             self._id(op),
@@ -138,6 +157,24 @@ class RapidsmpfTransport:
         if partitions == 1:
             return [shuffle_output_stream(shuffler, schema, self._context)]
         return [
-            partition_output_stream(shuffler, number, schema, self._context)
-            for number in shuffler.local_partitions()
+            _Partition(shuffler, number, schema, self._context) for number in shuffler.local_partitions()
         ]
+
+
+class _Partition:
+    """The rows of one partition of this rank, which stay in the shuffle until they are asked for."""
+
+    def __init__(self, shuffler: Shuffler, number: int, drained: Drained, context: Context) -> None:
+        self._take = lambda: RowStore.of_partition(shuffler, number, drained, context)
+        self._store: RowStore | None = None
+
+    def store(self) -> RowStore:
+        """Wait until all of them are here, and return them."""
+        if self._store is None:
+            self._store = self._take()
+            del self._take  # which has the shuffle
+        return self._store
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        """Return the rows, once."""
+        return self.store().stream(last=True).__arrow_c_stream__()

@@ -3,8 +3,8 @@
 All ranks run the same streams in the same order, so that their collectives meet. A fragment is a lazy frame that
 the compute device runs (:mod:`cudf_polars.execute.fragments`): its sources are this rank's share of the files or the
 Arrow stream of an exchange, and its output is pulled, batch by batch, by the transport. Where the rows of a rank are
-split into partitions, a fragment runs once for each of them. Only what must be materialized (a side whose size decides
-a join) becomes a data frame; without partitions, so does the input of a sort.
+split into partitions, a fragment runs once for each of them (:mod:`cudf_polars.execute.pieces`), and what has to wait
+between two steps waits in the library's store, where it may be spilled. Without partitions it waits as a data frame.
 """
 
 from __future__ import annotations
@@ -14,26 +14,31 @@ import itertools
 import math
 import struct
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
 
 import polars as pl
-from rapidsmpf.streaming.batch_stream import BatchStream
 
+from cudf_polars.execute import paths
 from cudf_polars.execute.cpu import CpuDevice
+from cudf_polars.execute.division import Divider
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.measured import Measured, Size
-from cudf_polars.execute.rows import WEIGHT, KeySample, StreamRows, chunks, concatenated, partitioned
-from cudf_polars.execute.streams import (
-    RowCount,
-    conform,
-    export_frame,
-    read_stream,
-    scan_batches,
-    scan_stream,
+from cudf_polars.execute.partitions import PartitionPlan
+from cudf_polars.execute.paths import Paths
+from cudf_polars.execute.pieces import Fragment, Fragments
+from cudf_polars.execute.rows import (
+    DESTINATION,
+    WEIGHT,
+    KeySample,
+    StreamRows,
+    chunks,
+    concatenated,
+    handed_over,
+    opened,
+    partitioned,
 )
+from cudf_polars.execute.streams import Brake, conform, read_stream, scan_stream, stream_batches
 from cudf_polars.execute.transport import ArrowStream, Transport
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import (
@@ -58,29 +63,8 @@ from cudf_polars.plan.columns import keep_columns
 
 __all__ = ["Executor"]
 
-T = TypeVar("T")
-
 # Rows of a batch that go into the sample for a sort's boundaries; of all rows in one frame, so many for each rank.
 _SAMPLE_ROWS = 64
-_DESTINATION = "__rr_destination"
-
-
-@dataclass
-class _Fragment:
-    """A part of the query that needs no other rank, over what is on this rank.
-
-    Attributes
-    ----------
-    inputs
-        What its sources give, as it runs.
-    """
-
-    frame: pl.LazyFrame
-    inputs: list[RowCount]
-
-    def had_no_rows(self) -> bool:
-        """Whether all sources were read to their ends and had no row."""
-        return bool(self.inputs) and all(count.complete and not count.rows for count in self.inputs)
 
 
 class Executor:
@@ -94,11 +78,8 @@ class Executor:
         The user's optimisation flags, used for every fragment.
     device
         What runs the fragments; ``None``: the CPU.
-    partitions
-        Number of partitions into which exchanges by key split the rows of each rank. What follows an exchange runs
-        over one partition after the other, while the others may be spilled.
-    chunk_bytes
-        How many bytes of rows a step that may be done over any rows takes at a time, if there are several partitions.
+    plan
+        Into what the rows of each rank are split; ``None``: nothing is.
     """
 
     def __init__(
@@ -107,18 +88,20 @@ class Executor:
         *,
         optimizations: pl.QueryOptFlags,
         device: ComputeDevice | None = None,
-        partitions: int = 1,
-        chunk_bytes: int = 64 << 20,
+        plan: PartitionPlan | None = None,
         first_op: int = 0,
     ) -> None:
         self.measured: dict[Stream, Measured] = {}
+        self.brake = Brake()
+        self.paths = Paths()
+        self.plan = PartitionPlan() if plan is None else plan
         self._transport = transport
-        self.partitions = partitions
-        self._chunk_bytes = chunk_bytes
         self._optimizations = optimizations
         self._device = CpuDevice() if device is None else device
         self._ops = itertools.count(first_op)
         self._rows: dict[Stream, StreamRows] = {}
+        divider = Divider(transport, self._device, optimizations, self.plan, self.brake, self.paths)
+        self._fragments = Fragments(divider, self._rows)
         self._done: set[Stream] = set()
         self._failed: dict[Stream, BaseException] = {}
         self._ended: set[Stream] = set()
@@ -143,18 +126,15 @@ class Executor:
         self._prepare(materialized)
         rows = self._rows[materialized]
         start = time.perf_counter()
-        if limit is None:
-            self._complete(rows)
-        elif rows.rest is not None:
-            self._read_up_to(rows, limit)
+        if rows.rest is not None:
+            self._read_up_to(rows, materialized.schema, math.inf if limit is None else limit)
         self.measured[materialized].seconds += time.perf_counter() - start
-        assert rows.frame is not None
-        message = struct.pack("<QQ?", rows.frame.height, rows.frame.estimated_size(), rows.rest is None)
+        message = struct.pack("<QQ?", rows.height, rows.nbytes, rows.rest is None)
         sizes = [struct.unpack("<QQ?", value) for value in self.allgather_bytes(message)]
         size = Size(sum(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
         rows.rest_anywhere = not size.complete
         if rows.rest is None:
-            self.measured[materialized].counted(rows.frame)
+            self.measured[materialized].counted(rows.height, rows.nbytes)
         return size
 
     def allgather_bytes(self, value: bytes) -> list[bytes]:
@@ -194,7 +174,10 @@ class Executor:
         rows = self._rows[stream] = self._run(stream)
         measured.seconds += time.perf_counter() - start
         if rows.frame is not None and rows.rest is None:
-            measured.counted(rows.frame)
+            measured.counted(rows.frame.height, rows.frame.estimated_size())
+        if self.plan.count > 1:
+            held = [s for s, r in self._rows.items() if r.frame is not None and r.frame.width and not isinstance(s, WithScalars)]
+            self.paths.frames_held = max(self.paths.frames_held, len(held))
 
     def _run(self, stream: Stream) -> StreamRows:
         transport = self._transport
@@ -202,7 +185,7 @@ class Executor:
             case Materialize():
                 return self._materialize(stream)
             case Shuffle():
-                keys, partitions = stream.keys, self.partitions
+                keys, partitions = stream.keys, self.plan.count
                 return self._send(
                     stream.inputs[0],
                     lambda source, op: transport.shuffle(source, keys, op=op, partitions=partitions),
@@ -210,8 +193,12 @@ class Executor:
                 )
             case Broadcast():
                 rows = self._send(stream.inputs[0], lambda source, op: [transport.allgather(source, op=op)])
-                # It is small, and Polars plans a join better around a frame than around a stream.
-                return StreamRows(frame=read_stream(rows.partitions[0][0], stream.schema))
+                (everywhere,) = rows.partitions[0]
+                if self.plan.count == 1:
+                    # It is small, and Polars plans a join better around a frame than around a stream.
+                    return StreamRows(frame=read_stream(opened(everywhere, last=True), stream.schema))
+                self.paths.took(paths.KEPT_EVERYWHERE)
+                return StreamRows(partitions=[[transport.keep(opened(everywhere, last=True))]])
             case Gather():
                 return self._send(stream.inputs[0], lambda source, op: [transport.gather(source, op=op)])
             case RangeExchange():
@@ -230,128 +217,17 @@ class Executor:
             case _:
                 raise TypeError(f"the executor does not know the stream {type(stream).__name__}")
 
-    def _is_absent(self, stream: Stream) -> bool:
-        """Whether this rank has no rows of ``stream`` by its distribution."""
-        return stream.partitioning.distribution is Distribution.SINGLE and self._transport.rank != 0
-
-    # -- fragments, whole or one partition after the other ---------------------------------------------------
-
-    def _pieces(self, stream: Stream) -> int:
-        """Return in how many partitions the fragment that ends in ``stream`` runs; everything under it was prepared.
-
-        One partition of a rank is to the plan what a rank is: its steps need no row of another. So a fragment runs by
-        partitions if all that it reads is there by partitions, or is the same for all.
-        """
-        return self.partitions if self._is_partitioned(stream, {}) else 1
-
-    def _is_partitioned(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
-        """Whether the rows are there by partitions; ``None`` if each partition can have all of them."""
-        if stream not in memo:
-            memo[stream] = self._has_partitions(stream, memo)
-        return memo[stream]
-
-    def _has_partitions(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
-        if self.partitions == 1 or stream.partitioning.distribution is Distribution.SINGLE:
-            return False
-        if isinstance(stream, Shuffle | RangeExchange | OrderedConcat):
-            return True
-        replicated = stream.partitioning.distribution is Distribution.REPLICATED
-        match stream:
-            case Local(inputs=()):
-                return None if replicated else False
-            case Local():
-                below = {self._is_partitioned(child, memo) for child in stream.inputs}
-                return False if False in below else (True if True in below else None)
-            case WithScalars() | CheckedOrder():
-                return self._is_partitioned(stream.inputs[0], memo)
-            case _:
-                rows = self._rows[stream]
-                return None if replicated and rows.is_frame() else False
-
-    def _lazy(
-        self,
-        stream: Stream,
-        memo: dict[Stream, pl.LazyFrame],
-        inputs: list[RowCount],
-        piece: int | None = None,
-    ) -> pl.LazyFrame:
-        """Return the fragment that ends in ``stream``, or a piece of it; everything under it was prepared."""
-        if (known := memo.get(stream)) is not None:
-            return known
-        if self._is_absent(stream):
-            # A step over no rows may still make some (a global sum gives one row): rank 0 alone does it.
-            frame = self._noted(pl.DataFrame(schema=dict(stream.schema)), inputs)
-        elif isinstance(stream, Local):
-            if not stream.inputs:
-                inputs.append(RowCount(1))  # files: how many rows, nobody knows
-            below = [self._lazy(child, memo, inputs, piece) for child in stream.inputs]
-            rank = self._transport.rank
-            frame = stream.build(below, rank if piece is None else rank * self.partitions + piece)
-        elif isinstance(stream, WithScalars):
-            scalars = self._rows[stream].frame
-            assert scalars is not None
-            main = self._lazy(stream.inputs[0], memo, inputs, piece)
-            frame = main.with_columns(_literal(column) for column in scalars)
-            frame = keep_columns(frame, stream.schema)
-        elif isinstance(stream, CheckedOrder):
-            frame = self._lazy(stream.inputs[0], memo, inputs, piece)
-        else:
-            frame = self._source(stream, inputs, piece)
-        memo[stream] = frame
-        return frame
-
-    def _noted(self, frame: pl.DataFrame, inputs: list[RowCount]) -> pl.LazyFrame:
-        inputs.append(RowCount(frame.height, complete=True))
-        return frame.lazy()
-
-    def _source(self, stream: Stream, inputs: list[RowCount], piece: int | None) -> pl.LazyFrame:
-        rows = self._rows[stream]
-        if isinstance(stream, Materialize) and stream.shared:
-            assert rows.frame is not None
-            return self._noted(rows.frame, inputs)
-        # What is there once belongs to its reader; the plan holds what is read more often.
-        if piece is None or piece == self.partitions - 1:
-            del self._rows[stream]
-        if piece is None:
-            sources = [source for partition in rows.partitions for source in partition]
-        elif rows.partitions:
-            sources, rows.partitions[piece] = rows.partitions[piece], []
-        else:
-            sources = []
-        parts = [] if rows.frame is None else [self._noted(rows.frame, inputs)]
-        if rows.lazy is not None:
-            inputs.append(RowCount(rows.height, complete=True))
-            parts.append(rows.lazy)
-        for source in sources:
-            inputs.append(RowCount())
-            parts.append(scan_stream(source, rows.schema or stream.schema, inputs[-1]))
-        if rows.rest is not None:
-            inputs.append(RowCount())
-            parts.append(scan_batches(rows.rest, stream.schema, inputs[-1]))
-        frame = parts[0] if len(parts) == 1 else pl.concat(parts, how="vertical")
-        return keep_columns(frame, stream.schema) if rows.schema else frame
-
-    def _fragments(self, stream: Stream) -> Iterator[_Fragment]:
-        """Yield the fragment that ends in ``stream``, in as many pieces as it has; run each before the next."""
-        self._prepare(stream)
-        pieces = self._pieces(stream)
-        for piece in range(pieces):
-            inputs: list[RowCount] = []
-            yield _Fragment(self._lazy(stream, {}, inputs, None if pieces == 1 else piece), inputs)
-
     def _collect(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on this rank, with the types that Polars gave them."""
         self._prepare(stream)
-        if self._is_absent(stream):
+        if self._fragments.is_absent(stream):
             return pl.DataFrame(schema=dict(stream.schema))
         if isinstance(stream, Materialize):
-            rows = self._rows[stream]
-            self._complete(rows)
-            assert rows.frame is not None
-            return rows.frame
+            frames = list(self._materialized_batches(stream))
+            return pl.concat([pl.DataFrame(schema=dict(stream.schema)), *frames], rechunk=False)
         start = time.perf_counter()
         frames = []
-        for fragment in self._fragments(stream):
+        for fragment in self._fragments.of(stream):
             try:
                 frame = self._device.collect(fragment.frame, self._optimizations)
                 self._ended.add(stream)
@@ -363,56 +239,66 @@ class Executor:
         frame = concatenated(frames)
         measured = self.measured.setdefault(stream, Measured())
         measured.seconds += time.perf_counter() - start
-        measured.counted(frame)
+        measured.counted(frame.height, frame.estimated_size())
         return frame
 
     def _batches(self, stream: Stream, *, planned: bool = True) -> Iterator[pl.DataFrame]:
         """Run a fragment and yield its rows on this rank, with the types of the plan or those of Polars."""
-        if self._is_absent(stream):
+        if self._fragments.is_absent(stream):
             return
         if isinstance(stream, Materialize):
             yield from self._materialized_batches(stream)
             return
-        if self.partitions > 1 and isinstance(stream, Local) and stream.of_any_rows:
+        if self.plan.count > 1 and isinstance(stream, Local) and stream.of_any_rows:
             yield from self._by_chunks(stream)
             return
-        for fragment in self._fragments(stream):
-            batches = self._device.batches(
-                fragment.frame, self._optimizations, ordered=stream.ordered or not planned
-            )
-            try:
-                for batch in batches:
-                    yield conform(batch, stream.schema) if planned else batch
-                self._ended.add(stream)
-            except GeneratorExit:
+        self._prepare(stream)
+        for fragment in self._fragments.of(stream):
+            yield from self._fragment_batches(stream, fragment, planned=planned)
+
+    def _fragment_batches(
+        self, stream: Stream, fragment: Fragment, *, planned: bool = True
+    ) -> Iterator[pl.DataFrame]:
+        batches = self._device.batches(
+            fragment.frame, self._optimizations, ordered=stream.ordered or not planned
+        )
+        try:
+            for batch in batches:
+                yield conform(batch, stream.schema) if planned else batch
+            self._ended.add(stream)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if not self._failed_without_rows(stream, fragment, error):
                 raise
-            except BaseException as error:
-                if not self._failed_without_rows(stream, fragment, error):
-                    raise
 
     def _materialized_batches(self, stream: Materialize) -> Iterator[pl.DataFrame]:
         self._prepare(stream)
         rows = self._rows[stream] if stream.shared else self._rows.pop(stream)
-        assert rows.frame is not None
-        frame, rows_left = rows.frame, rows.rest
+        frame, sources, rest = rows.frame, rows.take_all(), rows.rest
         if not stream.shared:
             rows.frame = None
-        yield conform(frame, stream.schema)
+        if frame is not None:
+            yield conform(frame, stream.schema)
         del frame
-        yield from rows_left or ()
+        while sources:
+            source = opened(sources.pop(0), last=not stream.shared)
+            yield from stream_batches(source, stream.schema, self.brake)
+        yield from rest or ()
 
     def _by_chunks(self, stream: Local) -> Iterator[pl.DataFrame]:
         """Run a step that may be done over any rows in chunks of its input, and yield the result of each chunk."""
         (child,) = stream.inputs
         self._prepare(child)
         measured = self.measured.setdefault(stream, Measured())
-        for chunk in chunks(self._batches(child), self._chunk_bytes):
+        for chunk in chunks(self._batches(child), self.plan.chunk_bytes):
+            self.paths.took(paths.CHUNKS)
             lf = stream.build([chunk.lazy()], self._transport.rank)
             frame = self._device.collect(lf, self._optimizations)
             measured.added(frame)
             yield conform(frame, stream.schema)
 
-    def _failed_without_rows(self, stream: Stream, fragment: _Fragment, error: BaseException) -> bool:
+    def _failed_without_rows(self, stream: Stream, fragment: Fragment, error: BaseException) -> bool:
         """Whether a fragment failed because this rank has no rows for it, so that it has no result either.
 
         A user's function, and Polars now and then, fails on an empty part of a table that is not empty. Where the parts
@@ -439,38 +325,61 @@ class Executor:
     def _materialize(self, stream: Materialize) -> StreamRows:
         (child,) = stream.inputs
         if stream.shared:
-            return StreamRows(frame=conform(self._collect(child), stream.schema))
-        rows = StreamRows(frame=pl.DataFrame(schema=dict(stream.schema)))
-        if not self._is_absent(child):
+            return self._shared(child, stream.schema)
+        rows = StreamRows(frame=None if self._stores(stream.schema) else pl.DataFrame(schema=dict(stream.schema)))
+        if not self._fragments.is_absent(child):
             # What it reads must be there before the next step of this query asks for rows.
             self._prepare(child)
             rows.rest = self._batches(child)
         return rows
 
-    def _read_up_to(self, rows: StreamRows, limit: int) -> None:
-        assert rows.rest is not None
-        frames, nbytes = [], 0
-        while nbytes <= limit:
-            batch = next(rows.rest, None)
-            if batch is None:
-                rows.rest = None
-                break
-            frames.append(batch)
-            nbytes += int(batch.estimated_size())
-        if frames:
-            rows.frame = pl.concat(frames, rechunk=False)
+    def _stores(self, schema: Schema) -> bool:
+        """Whether rows that wait do so in the store: only a column carries them there."""
+        return self.plan.count > 1 and bool(schema)
 
-    def _complete(self, rows: StreamRows) -> None:
-        if rows.rest is None:
+    def _shared(self, child: Stream, schema: Schema) -> StreamRows:
+        """Run a fragment and keep its rows for several readers: partition by partition if it has partitions."""
+        if not self._stores(schema):
+            frame = conform(self._collect(child), schema)
+            return StreamRows(frame=frame, height=frame.height, nbytes=int(frame.estimated_size()))
+        self._prepare(child)
+        pieces = self._fragments.pieces(child)
+        self.paths.took(paths.KEPT_WHOLE if pieces == 1 else paths.KEPT_PARTITIONS)
+        rows = StreamRows(shared=True)
+        for _, fragments in itertools.groupby(self._fragments.of(child), key=lambda fragment: fragment.number):
+            batches = (batch for each in fragments for batch in self._fragment_batches(child, each))
+            kept = handed_over(batches, schema, self._transport.keep)
+            rows.partitions.append([kept])
+            rows.height, rows.nbytes = rows.height + kept.rows, rows.nbytes + kept.nbytes
+        return rows
+
+    def _read_up_to(self, rows: StreamRows, schema: Schema, limit: float) -> None:
+        """Read rows until there are more than ``limit`` bytes or no more."""
+
+        def read() -> Iterator[pl.DataFrame]:
+            assert rows.rest is not None
+            while rows.nbytes <= limit:
+                batch = next(rows.rest, None)
+                if batch is None:
+                    rows.rest = None
+                    return
+                rows.height += batch.height
+                rows.nbytes += int(batch.estimated_size())
+                yield batch
+
+        if rows.frame is not None:
+            rows.frame = pl.concat([rows.frame, *read()], rechunk=False)
             return
-        assert rows.frame is not None
-        rows.frame = pl.concat([rows.frame, *rows.rest], rechunk=False)
-        rows.rest = None
+        self.paths.took(paths.KEPT)
+        kept = handed_over(read(), schema, self._transport.keep)
+        if not rows.partitions:
+            rows.partitions = [[]]
+        rows.partitions[0].append(kept)
 
     def _send(
         self,
         child: Stream,
-        send: Callable[[ArrowStream, int], list[ArrowStream]],
+        send: Callable[[ArrowStream, int], Sequence[ArrowStream]],
         *,
         in_parts: bool = False,
     ) -> StreamRows:
@@ -481,31 +390,40 @@ class Executor:
         rows = self._rows[child] if isinstance(child, Materialize) else None
         if rows is None or not (in_parts and rows.rest_anywhere):
             return partitioned(self._exchange(self._batches(child), child.schema, send))
-        assert rows.frame is not None
         del self._rows[child]
-        first = self._exchange(iter((rows.frame,)), child.schema, send)
-        rows.frame = None
-        return partitioned(first, self._exchange(rows.rest or iter(()), child.schema, send))
+        self.paths.took(paths.TWO_SENDS)
+        read = StreamRows(frame=rows.frame, partitions=rows.partitions)
+        rest, rows.frame = rows.rest or iter(()), None
+        first = self._exchange(self._rows_read(read, child.schema), child.schema, send)
+        return partitioned(first, self._exchange(rest, child.schema, send))
+
+    def _rows_read(self, rows: StreamRows, schema: Schema) -> Iterator[pl.DataFrame]:
+        frame, rows.frame = rows.frame, None
+        if frame is not None:
+            yield frame
+        del frame
+        for source in rows.take_all():
+            yield from stream_batches(opened(source, last=True), schema, self.brake)
 
     def _exchange(
         self,
         batches: Iterator[pl.DataFrame],
         schema: Schema,
-        send: Callable[[ArrowStream, int], list[ArrowStream]],
-    ) -> list[ArrowStream]:
+        send: Callable[[ArrowStream, int], Sequence[ArrowStream]],
+    ) -> Sequence[ArrowStream]:
         """Hand batches to a collective."""
-        return _handed_over(batches, schema, lambda source: send(source, next(self._ops)))
+        return handed_over(batches, schema, lambda source: send(source, next(self._ops)))
 
     # -- exchanges that look at the rows ---------------------------------------------------------------------
 
-    def _scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> list[ArrowStream]:
-        partitions = self.partitions
-        addressed = {**schema, _DESTINATION: pl.UInt32()}
+    def _scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> Sequence[ArrowStream]:
+        partitions = self.plan.count
+        addressed = {**schema, DESTINATION: pl.UInt32()}
         batches = self._device.batches(frame, self._optimizations, ordered=ordered)
         return self._exchange(
             (conform(batch, addressed) for batch in batches),
             addressed,
-            lambda source, op: self._transport.scatter(source, _DESTINATION, op=op, partitions=partitions),
+            lambda source, op: self._transport.scatter(source, DESTINATION, op=op, partitions=partitions),
         )
 
     def _kept(
@@ -518,7 +436,7 @@ class Executor:
         look
             Sees the rows pass.
         """
-        if self.partitions == 1:
+        if self.plan.count == 1:
             frame = conform(self._collect(stream), stream.schema)
             if look is not None:
                 look(frame)
@@ -531,24 +449,25 @@ class Executor:
                 yield batch
 
         self._prepare(stream)
-        rows, height = _handed_over(seen(), stream.schema, self._transport.keep)
-        return scan_stream(rows, stream.schema), height
+        rows = handed_over(seen(), stream.schema, self._transport.keep)
+        height = rows.rows
+        return scan_stream(rows.stream(last=True), stream.schema, brake=self.brake), height
 
     def _range_exchange(self, stream: RangeExchange) -> StreamRows:
-        rows_of_batch = _SAMPLE_ROWS * (self.nranks if self.partitions == 1 else 1)
+        rows_of_batch = _SAMPLE_ROWS * (self.nranks if self.plan.count == 1 else 1)
         sample = KeySample(stream.keys, rows_of_batch)
         rows, _ = self._kept(stream.inputs[0], sample.look)
         boundaries = self._boundaries(sample.rows(stream.schema), stream.keys)
-        target = destination(stream.keys, boundaries, stream.schema).alias(_DESTINATION)
+        target = destination(stream.keys, boundaries, stream.schema).alias(DESTINATION)
         moved = self._scatter(rows.with_columns(target), stream.schema, ordered=stream.ordered)
-        return partitioned(moved, schema={**stream.schema, _DESTINATION: pl.UInt32()})
+        return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
 
     def _boundaries(self, sample: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
         """Return at most ``nranks * partitions - 1`` rows of key values that split all ranks' rows into equal parts."""
         buffer = io.BytesIO()
         sample.write_ipc(buffer)
         samples = [pl.read_ipc(io.BytesIO(value)) for value in self.allgather_bytes(buffer.getvalue())]
-        return boundary_frame(pl.concat(samples), keys, WEIGHT, self.nranks * self.partitions)
+        return boundary_frame(pl.concat(samples), keys, WEIGHT, self.nranks * self.plan.count)
 
     def _counts(self, rows: int) -> list[int]:
         return [int(struct.unpack("<Q", value)[0]) for value in self.allgather_bytes(struct.pack("<Q", rows))]
@@ -574,15 +493,15 @@ class Executor:
         kept = [self._kept(child) for child in stream.inputs]
         counts = [self._counts(height) for _, height in kept]
         total = sum(map(sum, counts))
-        share = max(1, math.ceil(total / (self.nranks * self.partitions)))
+        share = max(1, math.ceil(total / (self.nranks * self.plan.count)))
         start, parts = 0, []
         for (rows, _), heights in zip(kept, counts, strict=True):
             first = start + sum(heights[: self._transport.rank])
             start += sum(heights)
             target = ((pl.int_range(pl.len(), dtype=pl.UInt64) + first) // share).cast(pl.UInt32)
-            addressed = rows.with_columns(target.alias(_DESTINATION))
+            addressed = rows.with_columns(target.alias(DESTINATION))
             parts.append(self._scatter(addressed, stream.schema, ordered=True))
-        return partitioned(*parts, schema={**stream.schema, _DESTINATION: pl.UInt32()})
+        return partitioned(*parts, schema={**stream.schema, DESTINATION: pl.UInt32()})
 
     def _scalars(self, stream: WithScalars) -> pl.DataFrame:
         main, side = stream.inputs
@@ -603,23 +522,3 @@ class Executor:
         ends = self._collect(stream.inputs[1]).lazy()
         (key,) = stream.inputs[1].schema
         ends.join_asof(ends.head(0), on=key).collect()
-
-
-def _handed_over(batches: Iterator[pl.DataFrame], schema: Schema, take: Callable[[ArrowStream], T]) -> T:
-    """Let C++ take batches; what fails while they are made is raised as what it is."""
-    source = BatchStream(pl.Schema(schema), batches, export_frame)
-    try:
-        return take(source)
-    except BaseException:
-        if source.error is not None:
-            raise source.error from None
-        raise
-
-
-def _literal(column: pl.Series) -> pl.Expr:
-    """Return the only value of ``column`` as a literal of the same name."""
-    dtype = column.dtype
-    if (dtype.is_numeric() and not dtype.is_decimal()) or dtype in (pl.String, pl.Boolean, pl.Date):
-        return pl.lit(column.item(), dtype=dtype).alias(column.name)
-    # Python has no exact value for the rest (nanoseconds, categories): a series of one row is broadcast.
-    return pl.lit(column).alias(column.name)

@@ -34,9 +34,9 @@ class Measured:
     nbytes: float | None = None
     seconds: float = 0.0
 
-    def counted(self, frame: pl.DataFrame) -> None:
-        """Note the rows and bytes of ``frame``, all that this rank has."""
-        self.rows, self.nbytes = frame.height, frame.estimated_size()
+    def counted(self, rows: int, nbytes: float) -> None:
+        """Note how many rows and bytes this rank has, in all."""
+        self.rows, self.nbytes = rows, nbytes
 
     def added(self, frame: pl.DataFrame) -> None:
         """Note the rows and bytes of ``frame``, more of what this rank has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.lower.builder import Settings
 from cudf_polars.lower.fallback import FallbackMode
 
@@ -17,6 +18,8 @@ _MEMORY_OF_BUFFER = 16
 _MEMORY_OF_TABLE, _MEMORY_OF_PARTITION = 4, 16
 """The parts of a rank's memory that a table may take in one piece, and that a partition of a larger one takes."""
 _MOST_PARTITIONS = 256
+_LIMIT_OF_TARGET = 4
+"""How many times the bytes that it should have a partition may have."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class ExecutionOptions:
         Number of partitions into which exchanges by key split the rows of each rank; 0 chooses.
     memory
         Bytes of memory that a rank may use; 0: unknown, so that nothing is split because of it.
+    partition_limit
+        Bytes above which a partition is divided again; 0 chooses: four times ``target_partition_size``, or a quarter of
+        ``memory``.
     """
 
     fallback_mode: FallbackMode = "warn"
@@ -52,6 +58,7 @@ class ExecutionOptions:
     head_limit: int = 100_000
     partitions: int = 0
     memory: int = 0
+    partition_limit: int = 0
 
     def __post_init__(self) -> None:
         if self.fallback_mode not in ("warn", "raise", "silent"):
@@ -64,6 +71,7 @@ class ExecutionOptions:
             "head_limit",
             "partitions",
             "memory",
+            "partition_limit",
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
@@ -93,6 +101,21 @@ class ExecutionOptions:
             return 1
         target = self.target_partition_size or self.memory / _MEMORY_OF_PARTITION
         return min(_MOST_PARTITIONS, max(1, math.ceil(each / target))) if target else 1
+
+    def plan_of(self, nbytes: float, nranks: int) -> PartitionPlan:
+        """Return how each rank splits its rows if the largest table has so many bytes."""
+        target = self.target_partition_size or self.memory // _MEMORY_OF_PARTITION
+        limit = (
+            self.partition_limit
+            or _LIMIT_OF_TARGET * self.target_partition_size
+            or self.memory // _MEMORY_OF_TABLE
+        )
+        return PartitionPlan(
+            self.partitions_of(nbytes, nranks),
+            limit or None,
+            max(1, min(target, limit // 2) if target else limit // 2),
+            self.chunk_bytes,
+        )
 
     @property
     def chunk_bytes(self) -> int:

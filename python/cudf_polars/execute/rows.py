@@ -2,47 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import polars as pl
+from rapidsmpf.streaming.batch_stream import BatchStream
 
-from cudf_polars.execute.streams import conform
-from cudf_polars.execute.transport import ArrowStream
+from cudf_polars.execute.streams import conform, export_frame
+from cudf_polars.execute.transport import ArrowStream, PartitionRows, Source, StoredRows
 from cudf_polars.lower.physical import Schema, SortKey
 from cudf_polars.lower.ranges import key_columns
 
-__all__ = ["WEIGHT", "KeySample", "StreamRows", "chunks", "concatenated", "partitioned"]
+__all__ = [
+    "DESTINATION",
+    "WEIGHT",
+    "KeySample",
+    "StreamRows",
+    "chunks",
+    "concatenated",
+    "handed_over",
+    "opened",
+    "partitioned",
+    "stored",
+]
 
+T = TypeVar("T")
+
+DESTINATION = "__rr_destination"
+"""The column (UInt32) that says to which partition a row goes."""
 WEIGHT = "__rr_weight"
 """The column of a sample that says for how many rows each stands."""
 
 
 @dataclass
 class StreamRows:
-    """The rows of a stream on this rank: a frame with perhaps more to come, or Arrow streams to be read once.
+    """The rows of a stream on this rank: in a frame, in partitions, or with more to come.
 
-    The streams have the columns of ``schema`` if it is given; those of the stream are among them.
+    What is in partitions has the columns of ``schema`` if it is given; those of the stream are among them.
 
     Attributes
     ----------
+    frame
+        Where a rank works on all of its rows at once: these, or those that have been read.
     partitions
-        The streams of each partition of this rank; an exchange of one partition has one list.
+        The sources of each partition of this rank; an exchange of one partition has one list, and so have rows that are
+        kept in one piece.
+    shared
+        Whether the partitions are kept to be read again.
+    rest, rest_anywhere
+        Those that have not been read; whether any rank has such.
     lazy, height
         A frame over rows that are stored elsewhere, to be run once, and the number of its rows.
+    nbytes
+        Bytes of memory of those that were read to be measured.
     """
 
     frame: pl.DataFrame | None = None
     schema: Schema | None = None
-    partitions: list[list[ArrowStream]] = field(default_factory=list)
+    partitions: list[list[Source]] = field(default_factory=list)
+    shared: bool = False
     rest: Iterator[pl.DataFrame] | None = None
     rest_anywhere: bool = False
     lazy: pl.LazyFrame | None = None
     height: int = 0
+    nbytes: int = 0
 
-    def is_frame(self) -> bool:
-        """Whether a frame has all of the rows."""
-        return self.frame is not None and self.rest is None
+    def take(self, partition: int) -> list[Source]:
+        """Return the sources of a partition, which are gone then unless they are kept."""
+        sources = self.partitions[partition]
+        if not self.shared:
+            self.partitions[partition] = []
+        return sources
+
+    def take_all(self) -> list[Source]:
+        """Return the sources of all partitions."""
+        return [source for number in range(len(self.partitions)) for source in self.take(number)]
+
+
+def opened(source: Source, *, last: bool) -> ArrowStream:
+    """Return the rows of a source; with ``last``, for the last time."""
+    return source if isinstance(source, ArrowStream) else source.stream(last=last)
+
+
+def stored(source: Source) -> StoredRows:
+    """Return a source whose rows are counted."""
+    return source.store() if isinstance(source, PartitionRows) else source  # type: ignore[return-value]
 
 
 class KeySample:
@@ -76,7 +121,7 @@ class KeySample:
         return pl.concat(self._frames)
 
 
-def partitioned(*sent: list[ArrowStream], schema: Schema | None = None) -> StreamRows:
+def partitioned(*sent: Sequence[ArrowStream], schema: Schema | None = None) -> StreamRows:
     """Return the rows of one or several operations, which have the same partitions."""
     return StreamRows(partitions=[list(streams) for streams in zip(*sent, strict=True)], schema=schema)
 
@@ -102,3 +147,14 @@ def chunks(batches: Iterable[pl.DataFrame], nbytes: int) -> Iterator[pl.DataFram
             frames, size = [], 0
     if frames:
         yield pl.concat(frames, rechunk=False)
+
+
+def handed_over(batches: Iterator[pl.DataFrame], schema: Schema, take: Callable[[ArrowStream], T]) -> T:
+    """Let C++ take batches; what fails while they are made is raised as what it is."""
+    source = BatchStream(pl.Schema(schema), batches, export_frame)
+    try:
+        return take(source)
+    except BaseException:
+        if source.error is not None:
+            raise source.error from None
+        raise

@@ -7,6 +7,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import polars as pl
 
@@ -16,6 +17,7 @@ from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.measured import Measured
 from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.explain import explain_physical
@@ -30,7 +32,17 @@ from cudf_polars.plan.nodes import DataFrameScan, Scan
 from cudf_polars.plan.read import UnsupportedPolarsError, read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
-__all__ = ["QUERY_FLAGS", "Query", "QueryOutcome", "explain_query", "read_query", "run_query", "stream_query"]
+__all__ = [
+    "QUERY_FLAGS",
+    "OpenQuery",
+    "Query",
+    "QueryOutcome",
+    "explain_query",
+    "open_query",
+    "read_query",
+    "run_query",
+    "stream_query",
+]
 
 QUERY_FLAGS = tuple(n for n in inspect.signature(pl.QueryOptFlags).parameters if hasattr(pl.QueryOptFlags, n))
 """The names of Polars' optimisation flags."""
@@ -69,6 +81,8 @@ class QueryOutcome:
         Into how many partitions exchanges by key split the rows of each rank.
     host_steps
         What ran on the CPU though the compute device is a GPU, with the reasons.
+    paths
+        The ways that rows took on this rank where it has several partitions.
     """
 
     frame: pl.DataFrame
@@ -78,6 +92,7 @@ class QueryOutcome:
     equal_frames: tuple[str, ...] = ()
     partitions: int = 1
     host_steps: tuple[str, ...] = ()
+    paths: Paths = field(default_factory=Paths, repr=False)
 
     def explain(self) -> str:
         """Return the physical plan with this rank's rows, bytes and seconds."""
@@ -134,6 +149,79 @@ def run_query(
     return running.outcome(agree_on_end(frame, executor.allgather_bytes, executor.failures(root)))
 
 
+class Stop(Protocol):
+    """Ends a query."""
+
+    def __call__(self, *, wait: bool) -> None:
+        """End it; with ``wait``, return when nothing of it reads any more."""
+
+
+def _nothing_to_stop(*, wait: bool) -> None:
+    """Polars' own query reads nothing of ours."""
+
+
+@dataclass(frozen=True)
+class OpenQuery:
+    """A query whose last step is to be run: all that the ranks do together is done.
+
+    Attributes
+    ----------
+    rows
+        This rank's rows, to be run once; the query itself if there is one rank and memory enough.
+    schema
+        Their types.
+    whole
+        Whether it is the query itself, so that the user's optimisations are left to who runs it.
+    stop
+        Makes what still reads the sources of the query end with an error; with ``wait=True``, waits for it.
+    outcome
+        Says how the query went, without rows. It may still fail on another rank.
+    """
+
+    rows: pl.LazyFrame
+    schema: pl.Schema
+    whole: bool
+    stop: Stop
+    outcome: Callable[[], QueryOutcome]
+
+
+def open_query(
+    query: pl.LazyFrame | Query,
+    transport: Transport,
+    *,
+    optimizations: pl.QueryOptFlags | None = None,
+    options: ExecutionOptions | None = None,
+    device: ComputeDevice | None = None,
+) -> OpenQuery:
+    """Run a query as :func:`run_query` does, up to its last step, whose rows on this rank are left to the caller."""
+    device = CpuDevice() if device is None else device
+    running = _start(query, transport, optimizations, options, device)
+    if isinstance(running, pl.LazyFrame):
+        schema = running.collect_schema()
+        rows = running
+        if not device.is_cpu:
+            rows = scan_batches(
+                device.batches(running, optimizations or pl.QueryOptFlags(), ordered=True), schema
+            )
+        ended = functools.partial(_outcome_of_whole, pl.DataFrame(schema=schema), device, options)
+        return OpenQuery(rows, schema, device.is_cpu, _nothing_to_stop, ended)
+    executor, root = running.executor, running.root
+    batches = executor.result_batches(root)
+    no_rows = pl.DataFrame(schema=dict(root.schema))
+    first = next((batch for batch in batches if batch.height), no_rows)
+    first = agree_on_end(first, executor.allgather_bytes, executor.failures(root))
+    empty, schema = first.clear(), first.schema
+    all_batches = itertools.chain([first], (conform(batch, schema) for batch in batches))
+    del first
+    return OpenQuery(
+        scan_batches(all_batches, schema),
+        schema,
+        whole=False,
+        stop=executor.brake.end,
+        outcome=lambda: running.outcome(empty),
+    )
+
+
 def stream_query(
     query: pl.LazyFrame | Query,
     transport: Transport,
@@ -155,26 +243,9 @@ def stream_query(
     -------
     The outcome, without rows. The query may still fail on another rank.
     """
-    device = CpuDevice() if device is None else device
-    running = _start(query, transport, optimizations, options, device)
-    if isinstance(running, pl.LazyFrame):
-        schema = running.collect_schema()
-        if device.is_cpu:
-            write(running)
-        else:
-            rows_of_device = device.batches(running, optimizations or pl.QueryOptFlags(), ordered=True)
-            write(scan_batches(rows_of_device, schema))
-        return _outcome_of_whole(pl.DataFrame(schema=schema), device, options)
-    executor, root = running.executor, running.root
-    batches = executor.result_batches(root)
-    no_rows = pl.DataFrame(schema=dict(root.schema))
-    first = next((batch for batch in batches if batch.height), no_rows)
-    first = agree_on_end(first, executor.allgather_bytes, executor.failures(root))
-    empty, schema = first.clear(), first.schema
-    rows = itertools.chain([first], (conform(batch, schema) for batch in batches))
-    del first
-    write(scan_batches(rows, schema))
-    return running.outcome(empty)
+    opened = open_query(query, transport, optimizations=optimizations, options=options, device=device)
+    write(opened.rows)
+    return opened.outcome()
 
 
 @dataclass(frozen=True)
@@ -199,8 +270,9 @@ class _Running:
             self.root,
             executor.measured,
             self.equal_frames,
-            executor.partitions,
+            executor.plan.count,
             _host_steps(self.device, self.options),
+            executor.paths,
         )
 
 
@@ -240,8 +312,8 @@ def _start(
         raise
     footers = functools.cache(read_row_groups)
     _read_footers(plan)
-    partitions = options.partitions_of(largest_table(plan, footers), transport.nranks)
-    if alone and partitions == 1:
+    partitions = options.plan_of(largest_table(plan, footers), transport.nranks)
+    if alone and partitions.count == 1:
         return _whole(query)
     if not alone and not isinstance(query, Query):
         check_own_frames(plan.root)
@@ -249,8 +321,7 @@ def _start(
         transport,
         optimizations=_of_fragments(optimizations),
         device=device,
-        partitions=partitions,
-        chunk_bytes=options.chunk_bytes,
+        plan=partitions,
     )
     agreement = agree_on_query(plan, executor.allgather_bytes)
     planner = AdaptivePlanner(options.settings(transport.nranks), executor.run_and_measure, footers=footers)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +16,54 @@ from cudf_polars.execute.transport import ArrowStream
 from cudf_polars.lower.physical import StreamReadTwiceError
 from cudf_polars.plan.columns import keep_columns
 
-__all__ = ["RowCount", "conform", "export_frame", "read_stream", "scan_batches", "scan_stream"]
+__all__ = [
+    "Brake",
+    "RowCount",
+    "StoppedError",
+    "conform",
+    "export_frame",
+    "read_stream",
+    "scan_batches",
+    "scan_stored",
+    "scan_stream",
+    "stream_batches",
+]
+
+
+class StoppedError(RuntimeError):
+    """Nobody wants the rows of a query any more."""
+
+
+class Brake:
+    """Ends the running steps of a query from outside: dropping what a running Polars query gives does not end it.
+
+    A query does end as soon as one of its sources raises, which those that have this do.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._reading = 0
+        self._ended = False
+
+    def __enter__(self) -> None:
+        """Begin to read a batch."""
+        with self._changed:
+            if self._ended:
+                raise StoppedError("the query was ended before all of its rows were read")
+            self._reading += 1
+
+    def __exit__(self, *_: object) -> None:
+        """Note that the batch is there."""
+        with self._changed:
+            self._reading -= 1
+            self._changed.notify_all()
+
+    def end(self, *, wait: bool) -> None:
+        """Have what reads from now on raise; with ``wait``, return when nothing reads any more."""
+        with self._changed:
+            self._ended = True
+            if wait:
+                self._changed.wait_for(lambda: not self._reading)
 
 
 @dataclass
@@ -42,15 +91,19 @@ class _Reader(Protocol):
 class _StreamReader:
     """Reads an Arrow stream; a failure of another rank is raised as what it is."""
 
-    def __init__(self, source: ArrowStream, schema: Mapping[str, pl.DataType]) -> None:
+    def __init__(
+        self, source: ArrowStream, schema: Mapping[str, pl.DataType], brake: Brake | None = None
+    ) -> None:
         from polars._plr import PyArrowCStreamReader
 
         self._reader = PyArrowCStreamReader(source)
         self._schema = schema
+        self._brake = contextlib.nullcontext() if brake is None else brake
 
     def next_batch(self, columns: Sequence[str]) -> pl.DataFrame | None:
         try:
-            batch = self._reader.next_batch(list(columns))
+            with self._brake:
+                batch = self._reader.next_batch(list(columns))
         except pl.exceptions.ComputeError as error:
             failure = failure_of_rank(error)
             if failure is None:
@@ -74,7 +127,10 @@ class _BatchReader:
 
 
 def scan_stream(
-    source: ArrowStream, schema: Mapping[str, pl.DataType], count: RowCount | None = None
+    source: ArrowStream,
+    schema: Mapping[str, pl.DataType],
+    count: RowCount | None = None,
+    brake: Brake | None = None,
 ) -> pl.LazyFrame:
     """Return a lazy frame over ``source``, which can be run once.
 
@@ -86,13 +142,25 @@ def scan_stream(
         Names and types of the columns.
     count
         Where to count the rows that are read.
+    brake
+        Ends the reading.
 
     Notes
     -----
     Not Polars' own ``scan_arrow_c_stream``: that filters before it takes the head that was asked for first, has no
     rows when no column is asked for, gives none when it is read again, and loses the types of errors.
     """
-    return _scan(_StreamReader(source, schema), schema, count)
+    return _scan(_StreamReader(source, schema, brake), schema, count)
+
+
+def scan_stored(
+    read: Callable[[], ArrowStream],
+    schema: Mapping[str, pl.DataType],
+    count: RowCount | None = None,
+    brake: Brake | None = None,
+) -> pl.LazyFrame:
+    """Return a lazy frame over rows that can be read several times: ``read()`` begins anew."""
+    return _scan(lambda: _StreamReader(read(), schema, brake), schema, count)
 
 
 def scan_batches(
@@ -102,12 +170,18 @@ def scan_batches(
     return _scan(_BatchReader(batches), schema, count)
 
 
+def stream_batches(
+    source: ArrowStream, schema: Mapping[str, pl.DataType], brake: Brake | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows of ``source`` as frames."""
+    reader = _StreamReader(source, schema, brake)
+    while (batch := reader.next_batch(list(schema))) is not None:
+        yield batch
+
+
 def read_stream(source: ArrowStream, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """Return all rows of ``source``."""
-    reader, frames = _StreamReader(source, schema), [pl.DataFrame(schema=dict(schema))]
-    while (batch := reader.next_batch(list(schema))) is not None:
-        frames.append(batch)
-    return pl.concat(frames, rechunk=False)
+    return pl.concat([pl.DataFrame(schema=dict(schema)), *stream_batches(source, schema)], rechunk=False)
 
 
 def export_frame(frame: pl.DataFrame, array: int, schema: int) -> object:
@@ -153,24 +227,33 @@ def conform(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFr
     return frame.with_columns(changed) if changed else frame
 
 
-def _scan(reader: _Reader, schema: Mapping[str, pl.DataType], count: RowCount | None) -> pl.LazyFrame:
+def _scan(
+    source: _Reader | Callable[[], _Reader], schema: Mapping[str, pl.DataType], count: RowCount | None
+) -> pl.LazyFrame:
+    """Return a lazy frame over a reader, or over as many of them as the frame is read."""
     names = list(schema)
     count = RowCount() if count is None else count
     started = False
 
-    def batches(
-        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
-    ) -> Iterator[pl.DataFrame]:
+    def reader() -> _Reader:
         nonlocal started
+        if callable(source):
+            return source()
         if started:
             raise StreamReadTwiceError(
                 "Polars reads the rows of an exchange twice, which are there once: please report the query"
             )
         started = True
+        return source
+
+    def batches(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        rows = reader()
         wanted = names if with_columns is None else with_columns
         remaining = n_rows
         while remaining is None or remaining > 0:
-            frame = reader.next_batch(wanted or names[:1])
+            frame = rows.next_batch(wanted or names[:1])
             if frame is None:
                 count.complete = True
                 return

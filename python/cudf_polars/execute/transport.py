@@ -8,7 +8,7 @@ threads of one process. Every method is collective: all ranks call it with the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 
 @runtime_checkable
@@ -18,6 +18,37 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         """Return a ``PyCapsule`` named ``arrow_array_stream``."""
         ...
+
+
+class StoredRows(Protocol):
+    """Rows that are kept on this rank, where they may be spilled, to be read several times."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that they take, packed."""
+        ...
+
+    def stream(self, *, last: bool = False) -> ArrowStream:
+        """Return the rows; with ``last``, nobody reads them besides or afterwards, and reading frees their memory."""
+        ...
+
+
+@runtime_checkable
+class PartitionRows(ArrowStream, Protocol):
+    """The rows of a partition, which can be read once."""
+
+    def store(self) -> StoredRows:
+        """Wait until all of them are here, and return them instead: whoever asks again gets the same."""
+        ...
+
+
+Source: TypeAlias = ArrowStream | StoredRows
+"""Where the rows of a step come from."""
 
 
 class Transport(Protocol):
@@ -43,7 +74,7 @@ class Transport(Protocol):
 
     def shuffle(
         self, source: ArrowStream, keys: Sequence[str], *, op: int, partitions: int = 1
-    ) -> list[ArrowStream]:
+    ) -> Sequence[ArrowStream]:
         """Send each row to the partition that the hash of its ``keys`` columns selects.
 
         Rows with equal keys (null equals null, -0.0 equals 0.0, NaN equals NaN) meet in one partition. The keys'
@@ -56,11 +87,14 @@ class Transport(Protocol):
 
         Returns
         -------
-        The rows of each partition of this rank. The partitions of two shuffles by keys of equal types match.
+        The rows of each partition of this rank: :class:`PartitionRows` if there are several. The partitions of two
+        shuffles by keys of equal types match.
         """
         ...
 
-    def scatter(self, source: ArrowStream, column: str, *, op: int, partitions: int = 1) -> list[ArrowStream]:
+    def scatter(
+        self, source: ArrowStream, column: str, *, op: int, partitions: int = 1
+    ) -> Sequence[ArrowStream]:
         """Send each row to the partition that its ``column`` (UInt32, no nulls, ``< nranks * partitions``) names.
 
         Rank ``r`` has the ``partitions`` partitions from ``r * partitions`` on. Their rows keep ``column``; they are in
@@ -68,13 +102,24 @@ class Transport(Protocol):
         """
         ...
 
-    def keep(self, source: ArrowStream) -> tuple[ArrowStream, int]:
-        """Keep rows on this rank, where they may be spilled: no other rank takes part.
+    def keep(self, source: ArrowStream) -> StoredRows:
+        """Keep rows on this rank, in their order: no other rank takes part."""
+        ...
 
-        Returns
-        -------
-        The rows, in their order, and how many there are.
+    def split(
+        self, source: ArrowStream, keys: Sequence[str], *, seed: int, partitions: int
+    ) -> Sequence[StoredRows]:
+        """Split rows of this rank by the hash of their ``keys``: no other rank takes part.
+
+        Parameters
+        ----------
+        seed
+            Not 0, by which :meth:`shuffle` splits: rows of one partition that differ in their keys part by another.
         """
+        ...
+
+    def split_by(self, source: ArrowStream, column: str, *, partitions: int) -> Sequence[StoredRows]:
+        """Split rows of this rank by ``column``, which names their partition, and stays; they keep their order."""
         ...
 
     def allgather(self, source: ArrowStream, *, op: int) -> ArrowStream:

@@ -93,7 +93,7 @@ class Context:
             frame = rebuild_node(step, frames)
             return keep_columns(frame, names) if extended else frame
 
-        return self.builder.local(
+        local = self.builder.local(
             node_title(node),
             inputs,
             build,
@@ -103,6 +103,8 @@ class Context:
             estimate=estimate,
             of_any_rows=of_any_rows,
         )
+        local.node = node
+        return local
 
     def on_one_rank(self, node: Node, inputs: Sequence[Stream], why: str) -> Stream:
         """Return ``node`` run by rank 0 over all rows of its inputs; it is noted when rows have to move there."""

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import polars as pl
 
 from cudf_polars.lower.partitioning import Partitioning
+from cudf_polars.plan.nodes import Node
 
 __all__ = [
     "Broadcast",
@@ -124,11 +125,14 @@ class Local(Stream):
     of_any_rows
         The step may be done over any parts of a rank's rows, one after the other: what follows takes its results
         together again, as it does those of the ranks.
+    node
+        The node of the plan that it is, if it is one as a whole.
     """
 
     build: Builder
     title: str
     of_any_rows: bool = False
+    node: Node | None = None
 
     @property
     def rereadable(self) -> bool:

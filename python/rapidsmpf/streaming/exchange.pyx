@@ -52,6 +52,14 @@ cdef extern from "<rapidsmpf_python/exchange.hpp>" namespace "rapidsmpf::python"
     cpp_ArrowStream partition_stream(
         shared_ptr[cpp_Shuffler], uint32_t, shared_ptr[const cpp_Schema], const cpp_Context&
     ) except +translate_exception
+    cdef cppclass cpp_RowStore "rapidsmpf::streaming::RowStore":
+        int64_t rows()
+        size_t bytes()
+
+    shared_ptr[cpp_RowStore] store_partition(
+        const shared_ptr[cpp_Shuffler]&, uint32_t, shared_ptr[const cpp_Schema], const cpp_Context&
+    ) except +translate_exception
+    cpp_ArrowStream store_stream(shared_ptr[cpp_RowStore], cpp_bool) except +translate_exception
     cpp_ArrowStream allgather_stream(
         shared_ptr[cpp_AllGather], shared_ptr[const cpp_Schema], const cpp_Context&
     ) except +translate_exception
@@ -60,6 +68,7 @@ __all__ = [
     "Drained",
     "OutputStream",
     "RowRouting",
+    "RowStore",
     "allgather_output_stream",
     "drain_into_allgather",
     "drain_into_shuffle",
@@ -193,6 +202,79 @@ cdef class OutputStream:
             raise RuntimeError("this stream was read already: collect it to read it twice")
         self._taken = True
         return stream_to_capsule(move(self._stream))
+
+
+cdef class RowStore:
+    """Rows that stay on this rank, where they may be spilled, and can be read several times.
+
+    Made by :meth:`of_partition`.
+    """
+
+    cdef shared_ptr[cpp_RowStore] _handle
+    cdef shared_ptr[const cpp_Schema] _schema
+    cdef readonly int64_t rows
+    cdef readonly size_t nbytes
+
+    def __init__(self):
+        raise TypeError("use RowStore.of_partition")
+
+    def __dealloc__(self):
+        with nogil:
+            self._handle.reset()
+
+    @classmethod
+    def of_partition(
+        cls, Shuffler shuffler not None, uint32_t partition, Drained drained not None, Context context not None
+    ):
+        """Take one of this rank's partitions out of a shuffle; waits until it is complete.
+
+        Its rows come by source rank, and within one in the order of its source.
+
+        Parameters
+        ----------
+        shuffler
+            The shuffle.
+        partition
+            One of ``shuffler.local_partitions()``.
+        drained
+            What was drained into it, which has the schema.
+        context
+            Memory and threads.
+
+        Raises
+        ------
+        ValueError
+            If another rank owns the partition.
+        RankFailedError
+            If a rank failed.
+        """
+        cdef shared_ptr[cpp_Shuffler] handle = shuffler.open()
+        cdef RowStore self = RowStore.__new__(RowStore)
+        self._schema = drained._handle.get().schema
+        with nogil:
+            self._handle = store_partition(handle, partition, self._schema, context._handle.get()[0])
+        self.rows = self._handle.get().rows()
+        self.nbytes = self._handle.get().bytes()
+        return self
+
+    def stream(self, *, bint last=False):
+        """Return the rows as a stream.
+
+        Parameters
+        ----------
+        last
+            Whether nobody else reads them, now or later: then memory is freed while they are read.
+        """
+        if self._handle.get() == NULL:
+            raise RuntimeError("the rows of this store were taken out")
+        cdef shared_ptr[cpp_RowStore] handle = self._handle
+        cdef cpp_bool take = last
+        cdef cpp_ArrowStream stream
+        if last:
+            self._handle.reset()
+        with nogil:
+            stream = store_stream(move(handle), take)
+        return OutputStream.from_handle(move(stream), self._schema)
 
 
 def drain_into_shuffle(

@@ -73,6 +73,30 @@ class OneShotStream:
             raise RuntimeError("this exchange output was already read; materialise it to read it twice")
         return frame.__arrow_c_stream__(requested_schema)
 
+    def store(self) -> KeptFrame:
+        """Return the rows to be read several times."""
+        if isinstance(self._frame, pl.DataFrame):
+            self._kept, self._frame = KeptFrame(self._frame), None
+        return self._kept
+
+
+class KeptFrame:
+    """A frame that can be read several times, as rows that the library keeps."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame: pl.DataFrame | None = frame
+        self.rows = frame.height
+        self.nbytes = int(frame.estimated_size())
+
+    def stream(self, *, last: bool = False) -> OneShotStream:
+        """Return the rows; after ``last`` they are gone."""
+        frame = self._frame
+        if frame is None:
+            raise RuntimeError("the rows of this store were taken out")
+        if last:
+            self._frame = None
+        return OneShotStream(frame)
+
 
 def drain(source: Any) -> pl.DataFrame:
     """Read ``source`` through its Arrow stream only, as C++ does."""
@@ -118,7 +142,7 @@ class LocalTransport:
             results.append(OneShotStream(rows[pl.int_range(rows.height - 1, -1, -1, eager=True)]))
         return results
 
-    def _owner(self, frame: pl.DataFrame, keys: Sequence[str], count: int) -> pl.Series:
+    def _owner(self, frame: pl.DataFrame, keys: Sequence[str], count: int, seed: int = 7) -> pl.Series:
         if frame.is_empty():
             return pl.Series(dtype=pl.UInt64)
         canonical = []
@@ -137,7 +161,7 @@ class LocalTransport:
             elif isinstance(column.dtype, pl.Categorical | pl.Enum):
                 column = column.cast(pl.String)
             canonical.append(column)
-        return pl.DataFrame(canonical).hash_rows(seed=7) % count
+        return pl.DataFrame(canonical).hash_rows(seed=seed) % count
 
     def scatter(self, source: Any, column: str, *, op: int, partitions: int = 1) -> list[OneShotStream]:
         """Send rows to the partition that ``column`` names, in order."""
@@ -154,10 +178,21 @@ class LocalTransport:
             for number in range(self._rank * partitions, (self._rank + 1) * partitions)
         ]
 
-    def keep(self, source: Any) -> tuple[OneShotStream, int]:
+    def keep(self, source: Any) -> KeptFrame:
         """Keep rows on this rank."""
+        return KeptFrame(drain(source))
+
+    def split(self, source: Any, keys: Sequence[str], *, seed: int, partitions: int) -> list[KeptFrame]:
+        """Split rows of this rank by hash."""
+        assert seed, "that of the shuffle"
         frame = drain(source)
-        return OneShotStream(frame), frame.height
+        owner = self._owner(frame, keys, partitions, seed + 7)
+        return [KeptFrame(frame.filter(owner == number)) for number in range(partitions)]
+
+    def split_by(self, source: Any, column: str, *, partitions: int) -> list[KeptFrame]:
+        """Split rows of this rank by a column."""
+        frame = drain(source)
+        return [KeptFrame(frame.filter(pl.col(column) == number)) for number in range(partitions)]
 
     def allgather(self, source: Any, *, op: int) -> OneShotStream:
         """Give every rank all rows, in rank order."""

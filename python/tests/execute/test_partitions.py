@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from execute.compare import ORDINARY, PARTITIONED, TINY, compare_answers
-from execute.local_transport import LocalTransport, OneShotStream, run_ranks
+from execute.local_transport import KeptFrame, LocalTransport, OneShotStream, run_ranks
 
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import run_query, stream_query
@@ -29,6 +29,11 @@ class _Watched(OneShotStream):
         """Say so, and return the stream."""
         self._read()
         return self._stream.__arrow_c_stream__(requested_schema)
+
+    def store(self) -> KeptFrame:
+        """Say so, and return the rows."""
+        self._read()
+        return self._stream.store()
 
 
 class _WatchedTransport(LocalTransport):

@@ -3,14 +3,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <Python.h>
+#include <rapidsmpf_python/collectives.hpp>
 #include <rapidsmpf_python/tables.hpp>
 
+#include <rapidsmpf/streaming/detail/row_store.hpp>
 #include <rapidsmpf/streaming/exchange_stream.hpp>
 
 namespace rapidsmpf::python {
@@ -66,6 +69,20 @@ using DrainedPointer = std::shared_ptr<streaming::Drained const>;
     std::shared_ptr<coll::AllGather> gather, std::shared_ptr<Schema const> schema,
     streaming::Context const& context) {
     return streaming::allgather_output_stream(std::move(gather), std::move(schema), context);
+}
+
+// The rows of one of this rank's partitions, once it is complete.
+[[nodiscard]] inline std::shared_ptr<streaming::RowStore> store_partition(
+    std::shared_ptr<coll::Shuffler> const& shuffler, coll::PartitionId partition,
+    std::shared_ptr<Schema const> schema, streaming::Context const& context) {
+    wait_on(*shuffler, partition, std::numeric_limits<double>::infinity());
+    return std::make_shared<streaming::RowStore>(
+        std::move(schema), context.resource(), shuffler->extract(partition));
+}
+
+[[nodiscard]] inline ArrowStreamOwner store_stream(std::shared_ptr<streaming::RowStore> store, bool take) {
+    return streaming::row_store_stream(
+        std::move(store), take ? streaming::StoreUse::take : streaming::StoreUse::read);
 }
 
 }  // namespace rapidsmpf::python

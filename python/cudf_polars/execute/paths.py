@@ -1,0 +1,59 @@
+"""The ways that the rows of a query can take on a rank, counted: tests see to it that each is taken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["PATHS", "Paths"]
+
+PARTITION = "a partition by itself"
+DIVIDED = "a partition divided by another hash"
+DIVIDED_TWICE = "a part of a partition divided by another hash"
+RANGES = "a range divided into smaller ones"
+BLOCKS = "a join block by block"
+WHOLE = "a partition that is too large as a whole"
+CHUNKS = "rows in chunks of any rows"
+KEPT = "rows kept for one reader"
+KEPT_PARTITIONS = "partitions kept for several readers"
+KEPT_WHOLE = "rows kept for several readers, not in partitions"
+KEPT_EVERYWHERE = "rows of all ranks kept on each"
+TWO_SENDS = "rows sent in two operations, those that were measured first"
+
+PATHS: Mapping[str, str] = {
+    PARTITION: "a step runs over one partition after the other",
+    DIVIDED: "a partition with more bytes than the limit is divided by the hash of its keys, with another seed",
+    DIVIDED_TWICE: "so is a part of it that is still too large",
+    RANGES: "a range of a sort with more bytes than the limit is cut by keys sampled from it",
+    BLOCKS: "a join whose keys cannot be told apart takes blocks of both sides",
+    WHOLE: "a step that needs all rows of a key runs over a partition that is too large",
+    CHUNKS: "a step that may be done over any rows takes some at a time",
+    KEPT: "rows wait in the store: their number, or all of their keys, decide what comes next",
+    KEPT_PARTITIONS: "rows that several steps read stay in the store, partition by partition",
+    KEPT_WHOLE: "rows that several steps read stay in the store, in one piece",
+    KEPT_EVERYWHERE: "the copy of a small side waits in the store",
+    TWO_SENDS: "what was read of a side to measure it is sent before the rest",
+}
+"""The ways of the rows where a rank has several partitions, and when they are taken."""
+
+
+@dataclass
+class Paths:
+    """How often each way was taken.
+
+    Attributes
+    ----------
+    counts
+        By a key of :data:`PATHS`.
+    frames_held
+        The most data frames that waited in Polars' memory between two steps.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    frames_held: int = 0
+
+    def took(self, path: str) -> None:
+        """Count a way."""
+        assert path in PATHS
+        self.counts[path] += 1

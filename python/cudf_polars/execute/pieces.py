@@ -1,0 +1,355 @@
+"""The steps between two exchanges as fragments: over all rows of a rank, or over one partition after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from cudf_polars.execute import paths
+from cudf_polars.execute.block_join import BlockJoin, block_join
+from cudf_polars.execute.division import Divider, Part
+from cudf_polars.execute.rows import StreamRows, handed_over, opened
+from cudf_polars.execute.streams import (
+    RowCount,
+    conform,
+    read_stream,
+    scan_batches,
+    scan_stored,
+    scan_stream,
+    stream_batches,
+)
+from cudf_polars.execute.transport import ArrowStream, Source, StoredRows
+from cudf_polars.lower.partitioning import Distribution
+from cudf_polars.lower.physical import (
+    Broadcast,
+    CheckedOrder,
+    Local,
+    Materialize,
+    OrderedConcat,
+    RangeExchange,
+    Schema,
+    Shuffle,
+    Stream,
+    WithScalars,
+    walk,
+)
+from cudf_polars.plan.columns import keep_columns
+
+__all__ = ["Fragment", "Fragments"]
+
+_NUMBER_BITS = 22
+"""How many bits the number of a part of a rank's rows may have: a position of a row has 40 more."""
+
+
+@dataclass
+class Fragment:
+    """A part of the query that needs no other rank, over what is on this rank.
+
+    Attributes
+    ----------
+    inputs
+        What its sources give, as it runs.
+    number
+        The partition that it runs over, or a part of; 0 if it runs over all rows.
+    """
+
+    frame: pl.LazyFrame
+    inputs: list[RowCount]
+    number: int = 0
+
+    def had_no_rows(self) -> bool:
+        """Whether all sources were read to their ends and had no row."""
+        return bool(self.inputs) and all(count.complete and not count.rows for count in self.inputs)
+
+
+@dataclass
+class _Piece:
+    """What one fragment is made of.
+
+    Attributes
+    ----------
+    number
+        Grows with the position of the piece's rows over all ranks.
+    part
+        Where the rows of partitioned streams are; None: all are read.
+    frames
+        Rows that are the same for all pieces of the step, read once for it.
+    made
+        The streams that have been built.
+    inputs
+        What the sources give.
+    """
+
+    number: int
+    part: Part | None
+    frames: dict[Stream, pl.DataFrame]
+    made: dict[Stream, pl.LazyFrame] = field(default_factory=dict)
+    inputs: list[RowCount] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """Makes the fragments of one query on this rank.
+
+    Attributes
+    ----------
+    divider
+        Divides partitions that are too large; has what belongs to the query.
+    rows
+        By stream, the rows that are there; those that are read once go out of it.
+    """
+
+    divider: Divider
+    rows: dict[Stream, StreamRows]
+
+    # -- what is there by partitions -------------------------------------------------------------------------
+
+    def pieces(self, stream: Stream) -> int:
+        """Return in how many partitions the fragment that ends in ``stream`` runs; everything under it was prepared.
+
+        One partition of a rank is to the plan what a rank is: its steps need no row of another. So a fragment runs by
+        partitions if all that it reads is there by partitions, or is the same for all.
+        """
+        return self.divider.plan.count if self.is_partitioned(stream) else 1
+
+    def is_partitioned(self, stream: Stream) -> bool | None:
+        """Whether the rows are there by partitions; ``None`` if each partition can have all of them."""
+        return self._is_partitioned(stream, {})
+
+    def _is_partitioned(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
+        if stream not in memo:
+            memo[stream] = self._has_partitions(stream, memo)
+        return memo[stream]
+
+    def _has_partitions(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
+        if self.divider.plan.count == 1 or stream.partitioning.distribution is Distribution.SINGLE:
+            return False
+        if isinstance(stream, Shuffle | RangeExchange | OrderedConcat):
+            return True
+        replicated = stream.partitioning.distribution is Distribution.REPLICATED
+        match stream:
+            case Local(inputs=()):
+                return None if replicated else False
+            case Local():
+                below = {self._is_partitioned(child, memo) for child in stream.inputs}
+                return False if False in below else (True if True in below else None)
+            case WithScalars() | CheckedOrder():
+                return self._is_partitioned(stream.inputs[0], memo)
+            case _:
+                rows = self.rows[stream]
+                if rows.shared and len(rows.partitions) > 1:
+                    return True
+                return None if replicated and rows.rest is None and rows.lazy is None else False
+
+    def _sources(self, stream: Stream) -> list[Stream]:
+        """Return the streams that the fragment ending in ``stream`` reads, each once."""
+        found: dict[Stream, None] = {}
+        stack = [stream]
+        while stack:
+            each = stack.pop()
+            match each:
+                case Local():
+                    stack.extend(each.inputs)
+                case WithScalars() | CheckedOrder():
+                    stack.append(each.inputs[0])
+                case _:
+                    found[each] = None
+        return list(found)
+
+    # -- fragments -------------------------------------------------------------------------------------------
+
+    def of(self, stream: Stream) -> Iterator[Fragment]:
+        """Yield the fragment that ends in ``stream``, in as many pieces as it has; run each before the next."""
+        divider = self.divider
+        rank, count = divider.transport.rank, divider.plan.count
+        pieces = self.pieces(stream)
+        frames: dict[Stream, pl.DataFrame] = {}
+        if pieces == 1:
+            piece = _Piece(rank, None, frames)
+            yield Fragment(self._lazy(stream, piece), piece.inputs)
+            return
+        sources = self._sources(stream)
+        partitioned = [source for source in sources if self.is_partitioned(source)]
+        bits = max(0, _NUMBER_BITS - (divider.transport.nranks * count).bit_length())
+        for number in range(pieces):
+            divider.paths.took(paths.PARTITION)
+            part = Part({source: self.rows[source].take(number) for source in partitioned})
+            first = (rank * count + number) << bits
+            parts = self._divided(part)
+            for offset, each in enumerate(parts):
+                if offset >> bits:
+                    raise AssertionError("a partition was divided into too many parts: please report the query")
+                piece = _Piece(first + offset, each, frames)
+                if divider.plan.exceeds(each.nbytes() if divider.plan.limit is not None else 0):
+                    self._join_by_blocks(stream, piece)
+                yield Fragment(self._lazy(stream, piece), piece.inputs, number)
+        for source in sources:
+            # What is there once belongs to its reader; the plan holds what is read more often.
+            if not source.rereadable:
+                self.rows.pop(source, None)
+
+    def _divided(self, part: Part) -> Iterator[Part]:
+        """Yield a partition in parts that are not too large, as far as it can be divided."""
+        plan = self.divider.plan
+        if plan.limit is None:
+            yield part
+            return
+        part = part.counted()
+        nbytes = part.nbytes()
+        kept = {stream for stream in part.sources if stream.rereadable and part.level == 0}
+        parts = self.divider.divide(part, nbytes, kept) if plan.exceeds(nbytes) else None
+        if parts is None:
+            yield part
+            return
+        del part
+        while parts:
+            yield from self._divided(parts.pop(0))
+
+    def _join_by_blocks(self, stream: Stream, piece: _Piece) -> None:
+        """Make the joins of a fragment block by block whose sides, both of them, are parts of a large partition."""
+        divider = self.divider
+        found = False
+        inside = set(self._steps(stream))
+        for local in (each for each in walk(stream) if isinstance(each, Local) and each in inside):
+            join = BlockJoin.of(local)
+            if join is None or not all(self.is_partitioned(side) for side in local.inputs):
+                continue
+            found = True
+            piece.inputs.append(RowCount())
+            piece.made[local] = scan_batches(self._blocks(join, piece), local.schema, piece.inputs[-1])
+        divider.paths.took(paths.BLOCKS if found else paths.WHOLE)
+
+    def _blocks(self, join: BlockJoin, piece: _Piece) -> Iterator[pl.DataFrame]:
+        """Run both sides of a join, and return its rows while they are made."""
+        divider, local = self.divider, join.local
+        left, right = local.inputs
+        sides = {"left": (left, self._kept_side(left, piece)), "right": (right, self._kept_side(right, piece))}
+
+        def read(name: str) -> Iterator[pl.DataFrame]:
+            side, rows = sides[name]
+            return stream_batches(rows.stream(), side.schema, divider.brake)
+
+        def run(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+            return divider.device.batches(frame, divider.optimizations, ordered=False)
+
+        batches = block_join(join, read, run, divider.plan.block_bytes)
+        return (conform(batch, local.schema) for batch in batches)
+
+    def _steps(self, stream: Stream) -> Iterator[Stream]:
+        """Yield the steps of the fragment that ends in ``stream``."""
+        yield stream
+        match stream:
+            case Local():
+                below = stream.inputs
+            case WithScalars() | CheckedOrder():
+                below = stream.inputs[:1]
+            case _:
+                below = ()
+        for child in below:
+            yield from self._steps(child)
+
+    def _kept_side(self, side: Stream, piece: _Piece) -> StoredRows:
+        """Run a part of a fragment and keep its rows."""
+        divider = self.divider
+        frame = self._lazy(side, piece)
+        batches = divider.device.batches(frame, divider.optimizations, ordered=False)
+        return handed_over(
+            (conform(batch, side.schema) for batch in batches), side.schema, divider.transport.keep
+        )
+
+    # -- building --------------------------------------------------------------------------------------------
+
+    def is_absent(self, stream: Stream) -> bool:
+        """Whether this rank has no rows of ``stream`` by its distribution."""
+        return stream.partitioning.distribution is Distribution.SINGLE and self.divider.transport.rank != 0
+
+    def _lazy(self, stream: Stream, piece: _Piece) -> pl.LazyFrame:
+        """Return the piece of the fragment that ends in ``stream``; everything under it was prepared."""
+        if (known := piece.made.get(stream)) is not None:
+            return known
+        if self.is_absent(stream):
+            # A step over no rows may still make some (a global sum gives one row): rank 0 alone does it.
+            frame = _noted(pl.DataFrame(schema=dict(stream.schema)), piece)
+        elif isinstance(stream, Local):
+            if not stream.inputs:
+                piece.inputs.append(RowCount(1))  # files: how many rows, nobody knows
+            frame = stream.build([self._lazy(child, piece) for child in stream.inputs], piece.number)
+        elif isinstance(stream, WithScalars):
+            scalars = self.rows[stream].frame
+            assert scalars is not None
+            main = self._lazy(stream.inputs[0], piece)
+            frame = main.with_columns(_literal(column) for column in scalars)
+            frame = keep_columns(frame, stream.schema)
+        elif isinstance(stream, CheckedOrder):
+            frame = self._lazy(stream.inputs[0], piece)
+        else:
+            frame = self._source(stream, piece)
+        piece.made[stream] = frame
+        return frame
+
+    def _source(self, stream: Stream, piece: _Piece) -> pl.LazyFrame:
+        rows = self.rows[stream]
+        if isinstance(stream, Materialize) and stream.shared and rows.frame is not None:
+            return _noted(rows.frame, piece)
+        in_part = piece.part is not None and stream in piece.part.sources
+        if rows.partitions and rows.rest is None and not in_part and _is_same_for_all(stream):
+            if stream not in piece.frames:
+                piece.frames[stream] = self._read(stream, rows, keep=piece.part is not None)
+            return _noted(piece.frames[stream], piece)
+        if in_part:
+            assert piece.part is not None
+            sources = list(piece.part.sources[stream])
+            last = not rows.shared
+        else:
+            sources, last = rows.take_all(), not rows.shared
+        if piece.part is None and not stream.rereadable:
+            del self.rows[stream]
+        schema = rows.schema or stream.schema
+        parts = [] if rows.frame is None else [_noted(rows.frame, piece)]
+        if rows.lazy is not None:
+            piece.inputs.append(RowCount(rows.height, complete=True))
+            parts.append(rows.lazy)
+        for source in sources:
+            piece.inputs.append(RowCount())
+            parts.append(self._scan(source, schema, piece.inputs[-1], last=last))
+        if rows.rest is not None:
+            piece.inputs.append(RowCount())
+            parts.append(scan_batches(rows.rest, stream.schema, piece.inputs[-1]))
+        frame = parts[0] if len(parts) == 1 else pl.concat(parts, how="vertical")
+        return keep_columns(frame, stream.schema) if rows.schema else frame
+
+    def _scan(self, source: Source, schema: Schema, count: RowCount, *, last: bool) -> pl.LazyFrame:
+        brake = self.divider.brake
+        if last or isinstance(source, ArrowStream):
+            return scan_stream(opened(source, last=True), schema, count, brake)
+        return scan_stored(source.stream, schema, count, brake)
+
+    def _read(self, stream: Stream, rows: StreamRows, *, keep: bool) -> pl.DataFrame:
+        """Return rows that are the same for all pieces of a step as a frame: Polars plans a join better around one."""
+        last = not (rows.shared or keep)
+        sources = [source for partition in rows.partitions for source in partition]
+        if not keep and not stream.rereadable:
+            del self.rows[stream]
+        return pl.concat(
+            [read_stream(opened(source, last=last), stream.schema) for source in sources], rechunk=False
+        )
+
+
+def _is_same_for_all(stream: Stream) -> bool:
+    return isinstance(stream, Broadcast) or stream.partitioning.distribution is Distribution.REPLICATED
+
+
+def _noted(frame: pl.DataFrame, piece: _Piece) -> pl.LazyFrame:
+    piece.inputs.append(RowCount(frame.height, complete=True))
+    return frame.lazy()
+
+
+def _literal(column: pl.Series) -> pl.Expr:
+    """Return the only value of ``column`` as a literal of the same name."""
+    dtype = column.dtype
+    if (dtype.is_numeric() and not dtype.is_decimal()) or dtype in (pl.String, pl.Boolean, pl.Date):
+        return pl.lit(column.item(), dtype=dtype).alias(column.name)
+    # Python has no exact value for the rest (nanoseconds, categories): a series of one row is broadcast.
+    return pl.lit(column).alias(column.name)

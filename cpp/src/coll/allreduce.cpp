@@ -165,7 +165,7 @@ AllReduce::~AllReduce() = default;
 void AllReduce::reduce_here() {
     std::function<void(exchange::Operation&)> reduce;
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         reduce = std::exchange(reduce_, nullptr);
     }
     if (reduce) {

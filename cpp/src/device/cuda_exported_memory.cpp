@@ -6,7 +6,6 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <utility>
@@ -15,6 +14,7 @@
 #include <sys/random.h>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/device/detail/cuda_check.hpp>
 #include <rapidsmpf/device/detail/extents.hpp>
 #include <rapidsmpf/device/detail/returned_ranges.hpp>
@@ -72,7 +72,7 @@ class CudaExportedMemory final : public ExportedMemory {
         OnDevice const here{ordinal_};
         quarantine_.settle();
         auto const size = (std::max<std::uint64_t>(bytes, 1) + grain - 1) / grain * grain;
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         auto found = take_locked(size);
         if (!found) {
             take_back_locked();
@@ -93,7 +93,7 @@ class CudaExportedMemory final : public ExportedMemory {
     [[nodiscard]] std::uint32_t num_regions() const noexcept override { return num_regions_; }
 
     [[nodiscard]] ExportedRegion region(std::uint32_t id) const override {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         auto const& found = regions_.at(id);
         auto const* const begin = reinterpret_cast<std::uint8_t const*>(&found.handle);
         return ExportedRegion{id, found.size, {begin, begin + sizeof(found.handle)}};
@@ -113,7 +113,7 @@ class CudaExportedMemory final : public ExportedMemory {
 
     // For this process itself.
     [[nodiscard]] std::byte* at(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes) const {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (id >= regions_.size() || offset > regions_[id].size || bytes > regions_[id].size - offset) {
             return nullptr;
         }
@@ -146,7 +146,8 @@ class CudaExportedMemory final : public ExportedMemory {
         CudaExportedMemory& memory_;
     };
 
-    [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint64_t>> take_locked(std::uint64_t size) {
+    [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint64_t>> take_locked(std::uint64_t size)
+        RAPIDSMPF_REQUIRES(mutex_) {
         for (std::uint32_t id = 0; id < regions_.size(); ++id) {
             if (auto const offset = regions_[id].free.take(size)) {
                 return std::pair{id, *offset};
@@ -156,7 +157,7 @@ class CudaExportedMemory final : public ExportedMemory {
     }
 
     // Doubles what there is, as long as the bound and the GPU's memory allow it.
-    [[nodiscard]] bool grow_locked(std::uint64_t size) {
+    [[nodiscard]] bool grow_locked(std::uint64_t size) RAPIDSMPF_REQUIRES(mutex_) {
         auto const room = limit_ - std::min<std::uint64_t>(limit_, capacity_);
         if (size > room) {
             return false;
@@ -173,7 +174,7 @@ class CudaExportedMemory final : public ExportedMemory {
         return false;
     }
 
-    void add_region(std::uint64_t size) {
+    void add_region(std::uint64_t size) RAPIDSMPF_REQUIRES(mutex_) {
         Region region;
         region.size = size;
         void* base = nullptr;
@@ -194,15 +195,16 @@ class CudaExportedMemory final : public ExportedMemory {
     void put(Block const& block) noexcept {
         used_ -= block.size();
         try {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             returned_.put(block.stream(), Range{block.region(), block.offset(), block.size()});
         } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
             // There is no memory to remember the block by: nobody gets it any more.
         }
     }
 
-    void take_back_locked() {
+    void take_back_locked() RAPIDSMPF_REQUIRES(mutex_) {
         returned_.take_back([&](Range const& range) {
+            mutex_.assert_held();
             regions_[range.region].free.insert({range.offset, range.offset + range.size});
         });
     }
@@ -216,9 +218,9 @@ class CudaExportedMemory final : public ExportedMemory {
     CudaStreams write_streams_;
     Quarantine<ExportedBlock> quarantine_;
 
-    mutable std::mutex mutex_;  // guards everything below
-    std::deque<Region> regions_;
-    ReturnedRanges<Range> returned_;
+    mutable Mutex mutex_;
+    std::deque<Region> regions_ RAPIDSMPF_GUARDED_BY(mutex_);
+    ReturnedRanges<Range> returned_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 // The regions stay open until nobody uses the process's memory any more.
@@ -237,7 +239,7 @@ class OpenedRegions final : public ImportedMemory {
     }
 
     [[nodiscard]] std::string open(ExportedRegion const& region) override {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (regions_.contains(region.id)) {
             return {};
         }
@@ -259,7 +261,7 @@ class OpenedRegions final : public ImportedMemory {
     }
 
     [[nodiscard]] std::byte* at(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes) const override {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         auto const found = regions_.find(id);
         if (found == regions_.end() || offset > found->second.size || bytes > found->second.size - offset) {
             return nullptr;
@@ -273,8 +275,8 @@ class OpenedRegions final : public ImportedMemory {
         std::uint64_t size;
     };
     int const ordinal_;
-    mutable std::mutex mutex_;
-    std::map<std::uint32_t, Opened> regions_;
+    mutable Mutex mutex_;
+    std::map<std::uint32_t, Opened> regions_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 // Ranks that are threads of this process write to its memory without a handle.
@@ -293,7 +295,7 @@ class OwnRegions final : public ImportedMemory {
 };
 
 struct Imports {
-    std::mutex mutex;
+    Mutex mutex;
     std::map<std::string, std::weak_ptr<ImportedMemory>>
         known;  // by identity; g++ 12 warns of vectors as keys
 };
@@ -316,7 +318,7 @@ std::shared_ptr<ImportedMemory> CudaExportedMemory::import(
         return nullptr;
     }
     std::string const key{identity.begin(), identity.end()};
-    std::lock_guard const lock{imports().mutex};
+    MutexLock const lock{imports().mutex};
     auto& known = imports().known[key];
     auto found = known.lock();
     if (!found) {

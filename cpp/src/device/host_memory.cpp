@@ -1,4 +1,4 @@
-#include <rapidsmpf/device/host_memory.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 
 #include <algorithm>
 #include <array>
@@ -8,13 +8,13 @@
 #include <cstdlib>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <new>
 
 #include <sys/mman.h>
 
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/device/detail/shared_memory.hpp>
 #include <rapidsmpf/device/device.hpp>
 
@@ -125,7 +125,7 @@ class FreeBlocks {
 
     [[nodiscard]] void* take(SizeClass wanted) {
         auto& entry = classes_[wanted.index];
-        std::lock_guard lock{entry.mutex};
+        MutexLock lock{entry.mutex};
         if (!entry.kept.empty()) {
             // The last that came back is the one most likely to be in a cache.
             void* const block = entry.kept.back().block;
@@ -150,7 +150,7 @@ class FreeBlocks {
         }
         try {
             auto& entry = classes_[where.index];
-            std::lock_guard lock{entry.mutex};
+            MutexLock lock{entry.mutex};
             entry.kept.push_back({block, ++puts_});
             entry.note_oldest();
             bytes_ += where.size;
@@ -171,7 +171,7 @@ class FreeBlocks {
             auto const index = static_cast<std::size_t>(oldest - classes_.begin());
             void* block = nullptr;
             {
-                std::lock_guard lock{oldest->mutex};
+                MutexLock lock{oldest->mutex};
                 if (!oldest->kept.empty()) {
                     block = oldest->kept.front().block;
                     oldest->kept.pop_front();
@@ -201,13 +201,16 @@ class FreeBlocks {
         std::uint64_t since;  // in numbers of blocks that came back
     };
     struct Class {
-        std::mutex mutex;
-        std::deque<Kept> kept;
-        std::deque<void*> decommitted;  // without pages: address space that could not be given back
+        Mutex mutex;
+        std::deque<Kept> kept RAPIDSMPF_GUARDED_BY(mutex);
+        // Without pages: address space that could not be given back.
+        std::deque<void*> decommitted RAPIDSMPF_GUARDED_BY(mutex);
         // Since when the first of `kept` is there; to be read without the lock.
         std::atomic<std::uint64_t> oldest{none};
 
-        void note_oldest() noexcept { oldest = kept.empty() ? none : kept.front().since; }
+        void note_oldest() noexcept RAPIDSMPF_REQUIRES(mutex) {
+            oldest = kept.empty() ? none : kept.front().since;
+        }
     };
 
     void give_back(void* block, std::size_t index) noexcept {
@@ -218,7 +221,7 @@ class FreeBlocks {
         // To cut a hole takes one mapping more, and a process has a limited number of them. The pages go anyway.
         ::madvise(block, size, MADV_DONTNEED);
         try {
-            std::lock_guard lock{classes_[index].mutex};
+            MutexLock lock{classes_[index].mutex};
             classes_[index].decommitted.push_back(block);
         } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
             // Then the address space is lost, which nobody will notice.

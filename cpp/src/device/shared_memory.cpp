@@ -8,7 +8,6 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <system_error>
@@ -23,10 +22,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/device/detail/extents.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/device/detail/shared_view.hpp>
 #include <rapidsmpf/device/device.hpp>
-#include <rapidsmpf/device/host_memory.hpp>
 
 #include "device/quarantine.hpp"
 
@@ -170,7 +170,7 @@ class SharedMemory::Pool {
             return;
         }
         try {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             kept_[where.index].push_back({block.offset(), block.size(), ++puts_});
             kept_bytes_ += block.size();
         } catch (std::bad_alloc const&) {
@@ -190,7 +190,7 @@ class SharedMemory::Pool {
         while (kept_bytes_ > keep) {
             Kept block;
             {
-                std::lock_guard const lock{mutex_};
+                MutexLock const lock{mutex_};
                 auto* const entry = oldest();
                 if (entry == nullptr) {
                     break;
@@ -212,7 +212,7 @@ class SharedMemory::Pool {
         if (::getrandom(&value, sizeof(value), 0) != static_cast<ssize_t>(sizeof(value))) {
             throw std::runtime_error{"no random bytes for a word of shared memory: " + system_text(errno)};
         }
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         auto offset = next_flag_;
         if (!free_flags_.empty()) {
             offset = free_flags_.back();
@@ -227,7 +227,7 @@ class SharedMemory::Pool {
 
     void put_word(std::uint64_t offset) noexcept {
         try {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             free_flags_.push_back(offset);
         } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
             // Then it is not used again.
@@ -254,7 +254,7 @@ class SharedMemory::Pool {
     };
 
     [[nodiscard]] std::optional<std::uint64_t> take(SizeClass wanted) {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         std::optional<std::uint64_t> offset;
         if (wanted.index < class_count && !kept_[wanted.index].empty()) {
             // The last that came back is the one most likely to be in a cache.
@@ -271,7 +271,7 @@ class SharedMemory::Pool {
     }
 
     // The blocks of the size of which one has been kept longest; null when there are none.
-    [[nodiscard]] std::deque<Kept>* oldest() {
+    [[nodiscard]] std::deque<Kept>* oldest() RAPIDSMPF_REQUIRES(mutex_) {
         std::deque<Kept>* found = nullptr;
         for (auto& entry : kept_) {
             if (!entry.empty() && (found == nullptr || entry.front().put < found->front().put)) {
@@ -291,7 +291,7 @@ class SharedMemory::Pool {
 
     void give_back(std::uint64_t offset, std::size_t size) noexcept {
         punch(offset, offset + size);
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         try {
             auto const joined = extents_.insert({offset, offset + size});
             // A huge page goes only as a whole.
@@ -312,12 +312,12 @@ class SharedMemory::Pool {
     std::atomic<std::size_t> kept_bytes_{0};
     std::atomic<std::size_t> used_{0};
 
-    std::mutex mutex_;  // guards everything up to the next
-    detail::Extents extents_;
-    std::array<std::deque<Kept>, class_count> kept_;
-    std::uint64_t puts_{0};
-    std::uint64_t next_flag_{first_flag};
-    std::vector<std::uint64_t> free_flags_;
+    Mutex mutex_;
+    detail::Extents extents_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::array<std::deque<Kept>, class_count> kept_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::uint64_t puts_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::uint64_t next_flag_ RAPIDSMPF_GUARDED_BY(mutex_){first_flag};
+    std::vector<std::uint64_t> free_flags_ RAPIDSMPF_GUARDED_BY(mutex_);
 
     detail::Quarantine<SharedBlock> quarantine_;
 };

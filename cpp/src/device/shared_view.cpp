@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <map>
-#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -13,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/mutex.hpp>
+
 namespace rapidsmpf::device {
 
 namespace {
@@ -21,8 +22,8 @@ using Secret = std::array<std::uint8_t, 16>;
 
 // The views of this process, by their owners' secrets.
 struct Views {
-    std::mutex mutex;
-    std::map<Secret, std::weak_ptr<SharedView>> open;
+    Mutex mutex;
+    std::map<Secret, std::weak_ptr<SharedView>> open RAPIDSMPF_GUARDED_BY(mutex);
 };
 
 Views& views() {
@@ -123,7 +124,7 @@ std::shared_ptr<SharedView> SharedView::open(SharedMemoryTicket const& ticket, s
         return nullptr;
     }
     auto& all = views();
-    std::lock_guard const lock{all.mutex};
+    MutexLock const lock{all.mutex};
     auto& entry = all.open[ticket.secret];
     if (auto view = entry.lock()) {
         return view;

@@ -1,4 +1,4 @@
-#include <rapidsmpf/device/host_memory.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 
 #include <cstdint>
 #include <cstring>

@@ -23,13 +23,13 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <rapidsmpf/coll/shuffler.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::coll {
 
@@ -99,8 +99,8 @@ class AllReduce {
     OpId op_;
     std::shared_ptr<BufferResource> br_;
     std::size_t size_;
-    std::mutex mutex_;  // guards reduce_
-    std::function<void(exchange::Operation&)> reduce_;
+    Mutex mutex_;
+    std::function<void(exchange::Operation&)> reduce_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::atomic<bool> extracted_{false};
     std::shared_ptr<exchange::Operation> operation_;  // last: goes before what its callbacks use
 };

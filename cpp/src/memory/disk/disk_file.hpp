@@ -10,13 +10,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 
 #include <sys/uio.h>
 
 #include <rapidsmpf/core/detail/file_descriptor.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "memory/disk/disk_faults.hpp"
 #include "memory/disk/free_extents.hpp"
@@ -61,7 +61,7 @@ class DiskFile {
 
     std::filesystem::path directory_;
     std::shared_ptr<DiskFaults> faults_;
-    std::mutex open_mutex_;
+    Mutex open_mutex_;
     std::atomic<bool> is_open_{false};
     std::atomic<bool> direct_{false};
     std::atomic<bool> can_punch_{true};

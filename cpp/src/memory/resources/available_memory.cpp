@@ -6,6 +6,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/device/detail/shared_memory.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
 

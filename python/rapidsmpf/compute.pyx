@@ -1,7 +1,7 @@
 """Programs for a GPU, and what runs them: the operators over libcudf (``librapidsmpf_compute``).
 
 Import it after ``libcudf.load_library()``, in a process whose compute device is a GPU.
-:mod:`cudf_polars.execute.gpu` writes the programs; ``rapidsmpf/compute/program.hpp`` says what they consist of.
+:mod:`cudf_polars.execute.gpu` writes the programs; ``rapidsmpf/compute/detail/program.hpp`` says what they consist of.
 """
 
 from libc.stddef cimport size_t

@@ -13,7 +13,7 @@
 #include <cudf/aggregation.hpp>
 #include <cudf/types.hpp>
 
-#include <rapidsmpf/compute/program.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
 
 #include "compute/operators.hpp"
 #include "compute/tables.hpp"

@@ -12,7 +12,7 @@
 #include <cuda/memory_resource>
 #include <cuda_runtime_api.h>
 
-#include <rapidsmpf/compute/runtime.hpp>
+#include <rapidsmpf/compute/detail/runtime.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 #include "compute/device_memory.hpp"

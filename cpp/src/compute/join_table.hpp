@@ -12,7 +12,7 @@
 #include <cudf/join/filtered_join.hpp>
 #include <cudf/join/hash_join.hpp>
 
-#include <rapidsmpf/compute/program.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
 
 #include "compute/operators.hpp"
 #include "compute/tables.hpp"

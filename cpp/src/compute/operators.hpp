@@ -14,7 +14,7 @@
 #include <cudf/utilities/default_stream.hpp>
 #include <cudf/utilities/memory_resource.hpp>
 
-#include <rapidsmpf/compute/program.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
 
 namespace rapidsmpf::compute {
 

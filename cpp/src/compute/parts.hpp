@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <rapidsmpf/compute/program.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
 
 #include "compute/held.hpp"
 #include "compute/join_table.hpp"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-#include <rapidsmpf/compute/runtime.hpp>
+#include <rapidsmpf/compute/detail/runtime.hpp>
 
 namespace rapidsmpf::compute {
 

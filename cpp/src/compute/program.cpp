@@ -1,4 +1,4 @@
-#include <rapidsmpf/compute/program.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
 
 #include <stdexcept>
 #include <string>

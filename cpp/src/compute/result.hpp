@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include <rapidsmpf/compute/runtime.hpp>
+#include <rapidsmpf/compute/detail/runtime.hpp>
 
 #include "compute/context.hpp"
 #include "compute/held.hpp"

@@ -1,4 +1,4 @@
-#include <rapidsmpf/compute/runtime.hpp>
+#include <rapidsmpf/compute/detail/runtime.hpp>
 
 #include <algorithm>
 #include <condition_variable>

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include <rapidsmpf/compute/program.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
 #include <rapidsmpf/table/table_stream.hpp>
 
 #include "compute/operators.hpp"

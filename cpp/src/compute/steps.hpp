@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include <rapidsmpf/compute/program.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
 
 #include "compute/expression.hpp"
 #include "compute/join_table.hpp"

@@ -18,7 +18,7 @@
 #include <cudf/types.hpp>
 #include <rmm/device_uvector.hpp>
 
-#include <rapidsmpf/compute/program.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
 
 #include "compute/operators.hpp"
 

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/compute/program.hpp>
-#include <rapidsmpf/compute/runtime.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
+#include <rapidsmpf/compute/detail/runtime.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/device/device.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>

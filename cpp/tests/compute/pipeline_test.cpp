@@ -19,7 +19,7 @@
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/compute/runtime.hpp>
+#include <rapidsmpf/compute/detail/runtime.hpp>
 
 namespace rapidsmpf::compute {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <rapidsmpf/compute/program.hpp>
-#include <rapidsmpf/compute/runtime.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
+#include <rapidsmpf/compute/detail/runtime.hpp>
 #include <rapidsmpf/table/table.hpp>
 #include <rapidsmpf/table/table_stream.hpp>
 

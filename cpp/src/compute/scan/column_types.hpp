@@ -5,7 +5,7 @@
 
 #include <cudf/types.hpp>
 
-#include <rapidsmpf/compute/program.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
 
 namespace rapidsmpf::compute {
 

@@ -12,8 +12,8 @@
 #include <Python.h>
 #include <rapidsmpf_python/interrupt.hpp>
 
-#include <rapidsmpf/compute/program.hpp>
-#include <rapidsmpf/compute/runtime.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
+#include <rapidsmpf/compute/detail/runtime.hpp>
 #include <rapidsmpf/table/table_stream.hpp>
 
 namespace rapidsmpf::python {

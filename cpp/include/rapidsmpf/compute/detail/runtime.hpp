@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include <rapidsmpf/compute/program.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/table/table.hpp>
 #include <rapidsmpf/table/table_stream.hpp>

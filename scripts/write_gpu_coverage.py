@@ -15,10 +15,10 @@ HEAD = """# What runs on a GPU
 
 This page is written by `scripts/write_gpu_coverage.py` from the tables of `cudf_polars.execute.gpu.translate`.
 
-A query's plan becomes a *program* that calls primitives of libcudf. Each function of Polars that a plan may hold is computed in one of
-three ways: by one *call* of a primitive, by a *composition* of several, or on the *host* by Polars. What is on the host is so for the
-reason given. Calls and compositions have limits of their own (a pattern that is no constant, a clock of another time zone, a cast
-that may fail); `explain` and `raise_on_fail=True` name them.
+A query's plan becomes a *program* that calls primitives of libcudf. Each function of Polars that a plan may hold is
+computed in one of three ways: by one *call* of a primitive, by a *composition* of several, or on the *host* by Polars.
+What is on the host is so for the reason given. Calls and compositions have limits of their own (a pattern that is no
+constant, a clock of another time zone, a cast that may fail); `explain` and `raise_on_fail=True` name them.
 
 """
 

@@ -42,8 +42,8 @@ def main() -> int:
     )
     parser.add_argument("--only", default="", help="cases whose name contains this")
     arguments = parser.parse_args()
-    from support.cudf_emulator import run as emulate
-    from support.gpu_conformance import cases
+    from support.cudf_emulator import run as emulate  # type: ignore[import-not-found]
+    from support.gpu_conformance import cases  # type: ignore[import-not-found]
 
     run = runner()
     equal, different = 0, 0

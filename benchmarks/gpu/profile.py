@@ -1,6 +1,6 @@
 """Where the time of PDS-H queries on a GPU goes: reading the plan, translating it, each pipeline, the way back.
 
-    python -m benchmarks.gpu.profile --data /dev/shm/sf100 --queries 1,6 --output profile.jsonl
+python -m benchmarks.gpu.profile --data /dev/shm/sf100 --queries 1,6 --output profile.jsonl
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from typing import Any
 
 import polars as pl
 
@@ -26,13 +27,14 @@ def main() -> int:
     import libcudf
 
     libcudf.load_library()
-    from cudf_polars.execute.gpu.native import build_program
-    from cudf_polars.execute.gpu.translate import translate
-    from cudf_polars.plan.read import read_plan
     from rapidsmpf.communicator.single import new_communicator
     from rapidsmpf.compute import Runtime
     from rapidsmpf.config import Options, get_environment_variables
     from rapidsmpf.streaming.core.context import Context
+
+    from cudf_polars.execute.gpu.native import build_program
+    from cudf_polars.execute.gpu.translate import translate
+    from cudf_polars.plan.read import read_plan
 
     options = Options(get_environment_variables())
     context = Context.from_options(new_communicator(options), options)
@@ -54,10 +56,11 @@ def main() -> int:
                 rows = pl.DataFrame(result).height
                 times.append(time.perf_counter())
                 names = ("read", "translate", "build", "run", "collect")
-                line = {"query": number, "repeat": repeat, "rows": rows}
+                line: dict[str, Any] = {"query": number, "repeat": repeat, "rows": rows}
                 line |= {n: round(b - a, 4) for n, a, b in zip(names, times, times[1:], strict=False)}
                 line["pipelines"] = [
-                    {k: round(v, 4) if isinstance(v, float) else v for k, v in one.items()} for one in pipelines
+                    {k: round(v, 4) if isinstance(v, float) else v for k, v in one.items()}
+                    for one in pipelines
                 ]
                 out.write(json.dumps(line) + "\n")
                 out.flush()

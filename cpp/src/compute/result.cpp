@@ -33,7 +33,8 @@ TablePtr with_wide_decimals(TablePtr rows, Work& work) {
     for (auto& column : columns) {
         auto const type = column->type();
         if (type.id() == cudf::type_id::DECIMAL32 || type.id() == cudf::type_id::DECIMAL64) {
-            column = cast_to(std::move(column), cudf::data_type{cudf::type_id::DECIMAL128, type.scale()}, work);
+            column =
+                cast_to(std::move(column), cudf::data_type{cudf::type_id::DECIMAL128, type.scale()}, work);
         }
     }
     return std::make_unique<cudf::table>(std::move(columns));
@@ -82,7 +83,7 @@ std::optional<Table> Result::State::next() {
     auto const most = static_cast<std::int64_t>(std::max<std::size_t>(context->settings().output_rows, 1));
     auto const count = std::min(left, most);
     auto part = left <= most && given_rows == 0 ? rows->take(table, work)
-                                                      : rows->copy(table, given_rows, count, work);
+                                                : rows->copy(table, given_rows, count, work);
     given_rows += count;
     auto const wide = with_wide_decimals(std::move(part), work);
     auto array = cudf::to_arrow_device(wide->view(), work.stream(), work.mr());

@@ -257,7 +257,7 @@ class StreamingOptions:
     compute_device: Literal["auto", "gpu", "cpu"] | Unspecified = _option(
         "executor",
         "auto",
-        "Where ranks run their parts of a query: on a GPU, on the CPU, or on a GPU where there is one and libcudf (auto).",
+        "Where ranks run their parts of a query: gpu, cpu, or auto (on a GPU where there is one, and libcudf).",
     )
     quent_context: object | None | Unspecified = _option(
         "executor", None, "Telemetry.", env=False, effective=False

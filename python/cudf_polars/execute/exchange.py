@@ -156,9 +156,7 @@ class RapidsmpfTransport:
         schema = drain_into_shuffle(source, routing, shuffler, self._context)
         if partitions == 1:
             return [shuffle_output_stream(shuffler, schema, self._context)]
-        return [
-            _Partition(shuffler, number, schema, self._context) for number in shuffler.local_partitions()
-        ]
+        return [_Partition(shuffler, number, schema, self._context) for number in shuffler.local_partitions()]
 
 
 class _Partition:

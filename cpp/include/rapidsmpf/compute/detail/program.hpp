@@ -32,11 +32,11 @@ using Option = std::variant<std::int64_t, double, std::string>;
 struct Expression {
     enum class Kind : std::uint8_t { column, constant, call };
     Kind kind{Kind::column};
-    std::int32_t index{0};            // column: its place in the chunk; constant: its place in Program::constants
-    std::string op;                   // call: the primitive (src/compute/functions.hpp has them all)
-    std::vector<std::int32_t> args;   // call
-    DataType type;                    // of the result
-    std::vector<Option> options;      // call
+    std::int32_t index{0};  // column: its place in the chunk; constant: its place in Program::constants
+    std::string op;         // call: the primitive (src/compute/functions.hpp has them all)
+    std::vector<std::int32_t> args;  // call
+    DataType type;                   // of the result
+    std::vector<Option> options;     // call
 };
 
 // ---- Sources
@@ -69,7 +69,7 @@ enum class JoinKind : std::uint8_t { inner, left, semi, anti, full, cross };
 // Both sides whole: for joins that need all of both at once (full, cross). Gives left's columns, then right's.
 struct FromJoin {
     JoinKind kind{JoinKind::cross};
-    std::int32_t left{0};   // pipelines
+    std::int32_t left{0};  // pipelines
     std::int32_t right{0};
     std::vector<std::int32_t> left_keys;  // columns
     std::vector<std::int32_t> right_keys;
@@ -110,14 +110,30 @@ struct Build {
 };
 
 enum class AggregateKind : std::uint8_t {
-    sum, min, max, count_valid, count_all, mean, nunique, nunique_valid, var, std, median, quantile, first, last, any, product
+    sum,
+    min,
+    max,
+    count_valid,
+    count_all,
+    mean,
+    nunique,
+    nunique_valid,
+    var,
+    std,
+    median,
+    quantile,
+    first,
+    last,
+    any,
+    product
 };
 
 struct Aggregate {
     AggregateKind kind{AggregateKind::sum};
-    std::int32_t column{0};       // count_all: any
-    DataType type;                // what the result is cast to
-    std::vector<Option> options;  // var, std: ddof; quantile: q, interpolation (name as in cudf::interpolation)
+    std::int32_t column{0};  // count_all: any
+    DataType type;           // what the result is cast to
+    std::vector<Option>
+        options;  // var, std: ddof; quantile: q, interpolation (name as in cudf::interpolation)
 };
 
 // Groups by key columns (nulls are a group; NaNs, and zeros of both signs, too) and aggregates: the keys, then the
@@ -174,7 +190,8 @@ struct Pipeline {
 
 struct Program {
     std::vector<Expression> expressions;
-    std::vector<Table> constants;  // one column each, host memory; one row: a scalar; more: what `contains` looks into
+    std::vector<Table>
+        constants;  // one column each, host memory; one row: a scalar; more: what `contains` looks into
     std::vector<Pipeline> pipelines;
 
     // Throws std::invalid_argument, naming pipeline and step, if a number names nothing, an argument does not come before

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rapidsmpf.coll.allgather import AllGather, allgather_bytes
@@ -163,7 +163,7 @@ class _Partition:
     """The rows of one partition of this rank, which stay in the shuffle until they are asked for."""
 
     def __init__(self, shuffler: Shuffler, number: int, drained: Drained, context: Context) -> None:
-        self._take = lambda: RowStore.of_partition(shuffler, number, drained, context)
+        self._take: Callable[[], RowStore] = lambda: RowStore.of_partition(shuffler, number, drained, context)
         self._store: RowStore | None = None
 
     def store(self) -> RowStore:

@@ -76,7 +76,7 @@ ROW_WISE: dict[str, pl.Expr] = {
     "reinterpret": c("i64").reinterpret(signed=False),
     "sum_horizontal": pl.sum_horizontal("i64", "small"),
     "sum_horizontal of floats": pl.sum_horizontal("f", "small"),
-    "mean_horizontal": pl.mean_horizontal("small", "f"),
+    "mean_horizontal": pl.mean_horizontal("f", "g"),
     # --- logic
     "is_null": c("f").is_null(),
     "is_not_null": c("s").is_not_null(),
@@ -244,6 +244,9 @@ AGGREGATES: dict[str, pl.Expr] = {
         )
         for column in _NUMBERS
         if not (column == "m" and name in ("std", "var", "median"))
+        and not (
+            column in ("i64", "u64") and name in ("mean", "std", "var")
+        )  # sums of floats that cancel out
     },
     **{
         f"{name} of {column}": getattr(c(column), name)()

@@ -12,6 +12,7 @@ from cudf_polars.execute.gpu.program import Aggregate, Column, CudfType, Value
 from cudf_polars.execute.gpu.translate import decimals, operators
 from cudf_polars.execute.gpu.translate.casts import cast, widen_to_float
 from cudf_polars.execute.gpu.translate.expressions import choose, translate_expression
+from cudf_polars.execute.gpu.translate.functions.call import where
 from cudf_polars.execute.gpu.translate.ranges import Range, combine, limits_of
 from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.typed import Scope, Typed, call, condition, null
@@ -115,7 +116,10 @@ class Aggregation:
         function = AGGREGATE_FUNCTIONS.get(expr.name)
         if function is None:
             raise Unsupported(f"the function {expr.name} has no form on a GPU")
-        return function(self, translate_expression(expr.inputs[0], self._scope), expr)
+        made = translate_expression(expr.inputs[0], self._scope)
+        if made.literal is not None or made.is_null_literal:
+            raise Unsupported(f"{expr.name} of a constant")
+        return function(self, made, expr)
 
     def _input(self, expr: ex.Agg) -> Typed:
         child = expr.child
@@ -125,6 +129,8 @@ class Aggregation:
             raise Unsupported(f"{expr.name} of filtered rows")
         else:
             kept = translate_expression(child.child, self._scope)
+            if kept.literal is not None or kept.is_null_literal:
+                raise Unsupported(f"{expr.name} of a constant")
             mask = translate_expression(child.predicate, self._scope)
             made = choose(mask, kept, null(kept.dtype, kept.type), self._constants)
         if made.literal is not None or made.is_null_literal:
@@ -187,10 +193,14 @@ class Aggregation:
         return self._primitive("count_valid", t, _UINT32, range=Range((0, 2**32 - 1)), nullable=False)
 
     def _len(self, child: ex.Expr) -> Typed:
+        rows = translate_expression(child.child if isinstance(child, ex.Filter) else child, self._scope)
+        if rows.literal is not None or rows.is_null_literal:
+            raise Unsupported("len of a constant")
         if not isinstance(child, ex.Filter):
-            translate_expression(child, self._scope)
             return self._count_all()
         mask = translate_expression(child.predicate, self._scope)
+        if mask.literal is not None or mask.is_null_literal:
+            raise Unsupported("rows filtered by a constant")
         if mask.nullable:
             mask = condition(
                 "replace_nulls", mask, self._constants.value(False, pl.Boolean()), nullable=False
@@ -291,7 +301,18 @@ class Aggregation:
         if not t.dtype.is_numeric():
             raise Unsupported(f"a median of {t.dtype}")
         number = widen_to_float(t, self._constants)
-        return self._narrow(self._primitive("median", number, pl.Float64(), range=number.range), t)
+        middle = self._primitive("median", number, pl.Float64(), range=number.range)
+        return self._narrow(self._between(number, 0.5, middle), t)
+
+    def _between(self, t: Typed, part: float, middle: Typed) -> Typed:
+        """Return a value between two others; between infinity and itself libcudf finds NaN."""
+        if t.range.finite:
+            return middle
+        low, high = (
+            self._primitive("quantile", t, pl.Float64(), options=(part, way), range=Range())
+            for way in ("lower", "higher")
+        )
+        return replace(where(condition("equal", low, high), low, middle), range=Range())
 
     # --- extremes ----------------------------------------------------------------------
 
@@ -356,8 +377,11 @@ class Aggregation:
         if not t.dtype.is_numeric() or not isinstance(part.value, int | float):
             raise Unsupported(f"a quantile of {t.dtype}")
         number = widen_to_float(t, self._constants)
-        options = (float(part.value), str(kind))
-        return self._narrow(self._primitive("quantile", number, pl.Float64(), options=options), t)
+        place = float(part.value)
+        value = self._primitive("quantile", number, pl.Float64(), options=(place, str(kind)))
+        if kind in ("linear", "midpoint"):
+            value = self._between(number, place, value)
+        return self._narrow(value, t)
 
     def _end(self, t: Typed, expr: ex.Expr) -> Typed:
         assert isinstance(expr, ex.Agg)

@@ -364,7 +364,9 @@ class _Translator:
         wanted = self._needs[node] | set(names)
         kept = {name: typed for name, typed in stream.columns.items() if name in wanted}
         keys = tuple(stream.place(kept, [kept[name] for name in names]))
-        number = self._pipelines.close(stream, Distinct(keys, node.keep, node.maintain_order))
+        # where order matters, any row of equals must be the one whose place Polars means: the first
+        keep = "first" if node.keep == "any" and node.maintain_order else node.keep
+        number = self._pipelines.close(stream, Distinct(keys, keep, node.maintain_order))
         return self._sliced(self._pipelines.reopen(number, stream), node.slice)
 
     # --- order ----------------------------------------------------------------------

@@ -231,20 +231,40 @@ def _integers(op: Operator, a: Typed, b: Typed, constants: Constants) -> Typed:
         return call(_ARITHMETIC[op], (a, b), dtype, range=combine(bounded, a.range, b.range))
     if op is Operator.TRUE_DIV:
         return _floats(op, widen_to_float(a, constants), widen_to_float(b, constants))
-    name = {
-        Operator.FLOOR_DIV: "floor_div",
-        Operator.TRUNC_DIV: "div",
-        Operator.RUST_DIV: "div",
-        Operator.MOD: "pymod",
-    }[op]
+    return _divided(op, a, b, constants)
+
+
+def _divided(op: Operator, a: Typed, b: Typed, constants: Constants) -> Typed:
+    """Divide integers: by zero is null, and the least one by -1 wraps around, where libcudf defines neither."""
+    dtype, name = a.dtype, _DIVISIONS[op]
     if b.literal is not None:
         if b.literal == 0:
             return null(dtype)
-    else:
-        zero = condition("equal", b, constants.value(0, dtype))
-        b = call("copy_if_else", (zero, null(dtype), b), dtype)
-    return call(name, (a, b), dtype)
+        if b.literal == -1:
+            negative = call("sub", (constants.value(0, dtype), a), dtype)
+            return negative if op is not Operator.MOD else call("sub", (a, a), dtype)
+        return call(name, (a, b), dtype)
+    zero = condition("equal", b, constants.value(0, dtype))
+    divisor = call("copy_if_else", (zero, null(dtype), b), dtype)
+    limits = limits_of(dtype)
+    assert limits is not None
+    if limits[0] == 0 or b.range.within(0, limits[1]) or a.range.within(limits[0] + 1, limits[1]):
+        return call(name, (a, divisor), dtype)
+    is_minus_one = condition("equal", b, constants.value(-1, dtype))
+    divisor = call("copy_if_else", (is_minus_one, constants.value(1, dtype), divisor), dtype)
+    quotient = call(name, (a, divisor), dtype)
+    if op is Operator.MOD:
+        return quotient
+    negative = call("sub", (constants.value(0, dtype), quotient), dtype)
+    return call("copy_if_else", (is_minus_one, negative, quotient), dtype)
 
+
+_DIVISIONS = {
+    Operator.FLOOR_DIV: "floor_div",
+    Operator.TRUNC_DIV: "div",
+    Operator.RUST_DIV: "div",
+    Operator.MOD: "pymod",
+}
 
 _LARGEST = 1.7e308
 

@@ -24,7 +24,7 @@ _EXACT = decimal.Context(prec=100)
 def file_rows(paths: Sequence[str]) -> float | None:
     """Return the number of rows of files, ``None`` if a footer cannot be read."""
     try:
-        return float(sum(group.rows for path in paths for group in read_row_groups(path)))
+        return float(sum(_rows_of(path, *_version(path)) for path in paths))
     except FooterError:
         return None
 
@@ -77,6 +77,15 @@ def _metadata(path: str, *version: int) -> Any:
 
 
 @functools.lru_cache(maxsize=_COLUMNS)
+def _rows_of(path: str, *version: int) -> int:
+    metadata = _metadata(path, *version)
+    if metadata is None:
+        return sum(group.rows for group in read_row_groups(path))
+    rows: int = metadata.num_rows
+    return rows
+
+
+@functools.lru_cache(maxsize=_COLUMNS)
 def _place(path: str, name: str, *version: int) -> int | None:
     """Return the place of a column that is not nested."""
     metadata = _metadata(path, *version)
@@ -105,7 +114,7 @@ def _interval(path: str, name: str, scale: int, *version: int) -> Interval | Non
     least: Any = None
     most: Any = None
     for group in range(metadata.num_row_groups):
-        statistics = metadata.row_group(group).column(place).statistics
+        statistics = metadata.row_group(group).column(place).statistics  # some 10 microseconds
         if statistics is None:
             return None
         if not statistics.has_min_max:

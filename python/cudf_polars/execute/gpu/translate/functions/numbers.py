@@ -278,9 +278,9 @@ def _sum_horizontal(c: FunctionCall) -> Typed:
 
 def _mean_horizontal(c: FunctionCall) -> Typed:
     (ignore_nulls,) = c.options
-    values = [_as_float(c, c.column(place)) for place in range(len(c.expressions))]
+    values = [c.column(place) for place in range(len(c.expressions))]
     if any(not isinstance(v.dtype, pl.Float64) for v in values):
-        raise Unsupported("a mean of Float32")
+        raise Unsupported("a mean of what is not Float64: Polars adds integers up in their own type")
     zero, one = (c.constants.value(number, _FLOAT64) for number in (0.0, 1.0))
     if not ignore_nulls and any(v.nullable for v in values):
         raise Unsupported("a mean that does not ignore nulls")

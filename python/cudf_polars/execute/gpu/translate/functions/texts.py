@@ -146,7 +146,7 @@ def _head(c: FunctionCall) -> Typed:
 
 def _tail(c: FunctionCall) -> Typed:
     count = c.number(1)
-    if count <= 0:
+    if count < 0:
         return _part(c, _text(c), -count, None)
     return _part(c, _text(c), -count, count)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing
 from collections import Counter
 from pathlib import Path
@@ -22,8 +23,8 @@ from cudf_polars.execute.gpu.program import (
     Step,
     Value,
 )
-from support.cudf_emulator import run
-from support.gpu_conformance import Case, cases, check, compare, scan_case
+from support.cudf_emulator import ProgramError, run
+from support.gpu_conformance import Case, cases, check, compare, questions, scan_case
 
 CASES = tuple(cases())
 
@@ -72,6 +73,12 @@ def test_answers_do_not_depend_on_what_is_undefined() -> None:
     for case in CASES:
         once = run(case.program, case.inputs, seed=0)
         compare(case, run(case.program, case.inputs, chunk_rows=7, seed=1), once)
+
+
+def test_questions_are_programs() -> None:
+    for case in questions():
+        with contextlib.suppress(ProgramError):  # what libcudf is asked may be what the emulator refuses
+            run(case.program, case.inputs)
 
 
 def test_a_scan_gives_its_row_groups(tmp_path: Path) -> None:

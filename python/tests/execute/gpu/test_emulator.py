@@ -333,7 +333,7 @@ def aggregate(kind: str, values: pl.Series, type: CudfType, *options: int | floa
     """Return what an aggregate of all rows gives."""
     frame = unnamed([values])
     group = Group((), (Aggregate(kind, 0, type, options),))
-    case = sink_case("", frame, group, [type], in_order=True)
+    case = sink_case("", frame, group, [type], ordered=True)
     one, other = answer(case, 0), answer(case, 1)
     return [a if repr(a) == repr(b) else UNDEFINED for a, b in zip(one, other, strict=True)]
 
@@ -376,7 +376,7 @@ def test_quantiles(way: str, expected: float) -> None:
 def test_null_nan_and_zeros_are_groups() -> None:
     frame = unnamed([floats(NAN, None, 0.0, NAN, -0.0, None), ints(1, 2, 3, 4, 5, 6)])
     group = Group((0,), (Aggregate("count_all", 0, INT64), Aggregate("sum", 1, INT64)))
-    case = sink_case("", frame, group, [FLOAT64, INT64, INT64], in_order=False)
+    case = sink_case("", frame, group, [FLOAT64, INT64, INT64], ordered=False)
     rows = run(case.program, case.inputs).rows()
     assert Counter(map(repr, rows)) == Counter(map(repr, [(NAN, 2, 5), (None, 2, 8), (0.0, 2, 8)]))
 
@@ -398,16 +398,16 @@ def test_what_has_no_order_comes_in_any() -> None:
         (Distinct((0,)), Distinct((0,), in_order=True)),
         (group[0], group[1]),
     ):
-        assert len(orders(sink_case("", frame, loose, types, in_order=False))) > 1
-        assert orders(sink_case("", frame, strict, types, in_order=True)) == {(0, 1, 2, 3, 4)}
+        assert len(orders(sink_case("", frame, loose, types, ordered=False))) > 1
+        assert orders(sink_case("", frame, strict, types, ordered=True)) == {(0, 1, 2, 3, 4)}
 
 
 def test_ties_of_a_sort_come_in_any_order_unless_it_is_stable() -> None:
     frame = unnamed([ints(0, 0, 0, 0), ints(*range(4))])
     types = [INT64, INT64]
-    assert len(orders(sink_case("", frame, Sort((SortKey(0),)), types, in_order=False))) > 1
+    assert len(orders(sink_case("", frame, Sort((SortKey(0),)), types, ordered=False))) > 1
     stable = Sort((SortKey(0),), stable=True)
-    assert orders(sink_case("", frame, stable, types, in_order=True)) == {(0, 1, 2, 3)}
+    assert orders(sink_case("", frame, stable, types, ordered=True)) == {(0, 1, 2, 3)}
 
 
 def test_nan_is_the_greatest_and_nulls_come_where_they_are_wanted() -> None:
@@ -419,7 +419,7 @@ def test_nan_is_the_greatest_and_nulls_come_where_they_are_wanted() -> None:
         (True, False, [NAN, INF, 1.0, None]),
     ):
         sort = Sort((SortKey(0, descending, nulls_first),))
-        assert same(answer(sink_case("", frame, sort, in_order=True)), expected)
+        assert same(answer(sink_case("", frame, sort, ordered=True)), expected)
 
 
 def test_ranges_of_rows_are_cut_at_the_ends() -> None:
@@ -431,15 +431,15 @@ def test_ranges_of_rows_are_cut_at_the_ends() -> None:
         (9, 1, []),
         (1, 2, [1, 2]),
     ):
-        assert answer(sink_case("", frame, Hold(True, RowRange(offset, length)), in_order=True)) == expected
+        assert answer(sink_case("", frame, Hold(True, RowRange(offset, length)), ordered=True)) == expected
 
 
 def test_distinct_keeps_what_it_is_told() -> None:
     frame = unnamed([ints(1, None, 1, None, 2), ints(*range(5))])
     types = [INT64, INT64]
     for keep, expected in (("first", {(0, 1, 4)}), ("last", {(2, 3, 4)}), ("none", {(4,)})):
-        assert orders(sink_case("", frame, Distinct((0,), keep, True), types, in_order=True)) == expected
-    assert len(orders(sink_case("", frame, Distinct((0,), "any", True), types, in_order=True))) > 1
+        assert orders(sink_case("", frame, Distinct((0,), keep, True), types, ordered=True)) == expected
+    assert len(orders(sink_case("", frame, Distinct((0,), "any", True), types, ordered=True))) > 1
 
 
 # --- joins ----------------------------------------------------------------------
@@ -484,7 +484,7 @@ def test_a_probe_gives_rows_in_any_order() -> None:
 def test_chunks_give_what_the_whole_gives() -> None:
     frame = unnamed([ints(3, 1, 2, 1, 3), floats(1.0, 2.0, 3.0, 4.0, 5.0)])
     group = Group((0,), (Aggregate("sum", 1, FLOAT64),), in_order=True)
-    case = sink_case("", frame, group, [INT64, FLOAT64], in_order=True)
+    case = sink_case("", frame, group, [INT64, FLOAT64], ordered=True)
     for chunk_rows in (None, 1, 2):
         assert run(case.program, case.inputs, chunk_rows=chunk_rows).rows() == [(3, 6.0), (1, 6.0), (2, 3.0)]
 

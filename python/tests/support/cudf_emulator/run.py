@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cudf_polars.execute.gpu.program import (
@@ -17,6 +18,7 @@ from cudf_polars.execute.gpu.program import (
     FromInput,
     FromJoin,
     FromPipeline,
+    ParquetFile,
     ParquetScan,
     Pipeline,
     Probe,
@@ -185,17 +187,27 @@ def _scanned(scan: ParquetScan) -> _Result:
     parts: list[Table] = []
     rows = 0
     for file in scan.files:
-        reader = pq.ParquetFile(file.path)
-        groups = range(reader.num_row_groups) if file.row_groups is None else file.row_groups
-        # Constants and counts need no columns, but a chunk has some.
-        table = reader.read_row_groups(list(groups), columns=list(scan.columns), use_threads=False)
-        frame = pl.from_arrow(table)
-        assert isinstance(frame, pl.DataFrame)
+        frame = _file_rows(file, scan.columns)
+        if missing := set(scan.columns) - set(frame.columns):
+            refuse(f"the file {file.path} has no columns {sorted(missing)}")
         parts.append([_read(frame[name], t) for name, t in zip(scan.columns, scan.types, strict=True)])
         rows += frame.height
     if not parts:
         return _Result([empty(t) for t in scan.types], 0)
     return _Result([concatenate(columns) for columns in zip(*parts, strict=True)], rows)
+
+
+def _file_rows(file: ParquetFile, columns: Sequence[str]) -> pl.DataFrame:
+    try:
+        reader = pq.ParquetFile(file.path)
+    except pa.ArrowNotImplementedError:  # the file has integers of 128 bits, which nobody here asks for
+        if file.row_groups is not None:
+            raise
+        return pl.read_parquet(file.path, columns=list(columns), hive_partitioning=False)
+    groups = range(reader.num_row_groups) if file.row_groups is None else file.row_groups
+    frame = pl.from_arrow(reader.read_row_groups(list(groups), columns=list(columns), use_threads=False))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 _WIDENINGS: dict[TypeId, tuple[TypeId, ...]] = {

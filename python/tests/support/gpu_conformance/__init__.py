@@ -15,9 +15,10 @@ from support.cudf_emulator import run
 from support.gpu_conformance.build import Case
 from support.gpu_conformance.calls import number_calls, other_calls, time_calls
 from support.gpu_conformance.operators import group_cases, join_cases, order_cases, scan_case
+from support.gpu_conformance.questions import questions
 from support.gpu_conformance.texts import text_calls
 
-__all__ = ["Case", "cases", "check", "compare", "scan_case"]
+__all__ = ["Case", "cases", "check", "compare", "questions", "scan_case"]
 
 
 def cases() -> Iterator[Case]:
@@ -44,7 +45,7 @@ def check(case: Case, actual: pl.DataFrame) -> None:
 
 def compare(case: Case, actual: pl.DataFrame, expected: pl.DataFrame) -> None:
     """Compare two answers to a case; see :func:`check`."""
-    if not case.in_order:
+    if not case.ordered:
         floats = [name for name, dtype in expected.schema.items() if dtype.is_float()]
         by = [name for name in expected.columns if name not in floats] + floats
         actual, expected = actual.sort(by), expected.sort(by)

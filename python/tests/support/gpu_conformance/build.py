@@ -41,14 +41,14 @@ class Case:
         What it is about.
     program, inputs
         What runs.
-    in_order
+    ordered
         The rows of the answer have an order.
     """
 
     name: str
     program: Program
     inputs: tuple[pl.DataFrame, ...]
-    in_order: bool = True
+    ordered: bool = True
 
 
 @dataclass(frozen=True)
@@ -133,18 +133,18 @@ def sink_case(
     sink: Sink,
     types: Sequence[CudfType] | None = None,
     *,
-    in_order: bool,
+    ordered: bool,
     steps: Sequence[Step] = (),
 ) -> Case:
     """Return a case of one sink over an input."""
     one = pipeline(source(frame), steps, sink, _types(frame) if types is None else types)
-    return Case(name, program([one]), (frame,), in_order)
+    return Case(name, program([one]), (frame,), ordered)
 
 
-def group_case(name: str, frame: pl.DataFrame, group: Group, *, in_order: bool = False) -> Case:
+def group_case(name: str, frame: pl.DataFrame, group: Group, *, ordered: bool = False) -> Case:
     """Return a case of a group-by."""
     keys = [type_of(frame.dtypes[key]) for key in group.keys]
-    return sink_case(name, frame, group, [*keys, *(a.type for a in group.aggregates)], in_order=in_order)
+    return sink_case(name, frame, group, [*keys, *(a.type for a in group.aggregates)], ordered=ordered)
 
 
 def probe_case(
@@ -157,7 +157,7 @@ def probe_case(
     built = pipeline(source(right, 1), (), Build(places, nulls_equal), right_types)
     types = (*left_types, *(right_types[place] for place in payload))
     probed = pipeline(source(left), (Probe(0, kind, places, payload),), Hold(), types)
-    return Case(name, program([built, probed]), (left, right), in_order=False)
+    return Case(name, program([built, probed]), (left, right), ordered=False)
 
 
 def whole_join_case(
@@ -171,4 +171,4 @@ def whole_join_case(
     ]
     join = FromJoin(kind, 0, 1, places, places, nulls_equal)
     joined = pipeline(join, (), Hold(), (*_types(left), *_types(right)))
-    return Case(name, program([*sides, joined]), (left, right), in_order=False)
+    return Case(name, program([*sides, joined]), (left, right), ordered=False)

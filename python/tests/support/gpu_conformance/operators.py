@@ -61,7 +61,7 @@ def group_cases() -> Iterator[Case]:
         count = Aggregate("count_all", 0, INT64)
         for in_order in (False, True):
             name = f"group by {id.name}{' in order' if in_order else ''}"
-            yield group_case(name, frame, Group((0,), (count,), in_order), in_order=in_order)
+            yield group_case(name, frame, Group((0,), (count,), in_order), ordered=in_order)
     for id in DTYPES:
         yield from _aggregates(id)
     frame = unnamed([_key(T.STRING, 1), _key(T.INT64, 2), column(T.FLOAT64, 3, where=lambda v: abs(v) < 100)])
@@ -125,30 +125,30 @@ def order_cases() -> Iterator[Case]:
             for nulls_first in (False, True):
                 key = SortKey(0, descending, nulls_first)
                 said = f"{id.name}{' descending' if descending else ''}, nulls {'first' if nulls_first else 'last'}"
-                yield sink_case(f"stable sort by {said}", frame, Sort((key,), stable=True), in_order=True)
+                yield sink_case(f"stable sort by {said}", frame, Sort((key,), stable=True), ordered=True)
                 both = Sort((key, SortKey(1)))
-                yield sink_case(f"sort by {said}", wide, both, in_order=True)
+                yield sink_case(f"sort by {said}", wide, both, ordered=True)
                 top = Sort((key, SortKey(1)), range=RowRange(2, 5))
-                yield sink_case(f"rows of a sort by {said}", wide, top, in_order=True)
+                yield sink_case(f"rows of a sort by {said}", wide, top, ordered=True)
         for keep in ("first", "last", "none"):
             for in_order in (False, True):
                 said = f"distinct {id.name}, {keep}{' in order' if in_order else ''}"
-                yield sink_case(said, frame, Distinct((0,), keep, in_order), in_order=in_order)
+                yield sink_case(said, frame, Distinct((0,), keep, in_order), ordered=in_order)
         alone = unnamed([_key(id, 1)])
-        yield sink_case(f"distinct {id.name}, any", alone, Distinct((0,)), in_order=False)
+        yield sink_case(f"distinct {id.name}, any", alone, Distinct((0,)), ordered=False)
     frame = unnamed([_key(T.INT64, 1), _key(T.STRING, 2), pl.Series(range(60))])
     two = Sort((SortKey(0, True, False), SortKey(1, False, True)), stable=True)
-    yield sink_case("stable sort by two keys", frame, two, in_order=True)
-    yield sink_case("distinct rows of two keys", frame, Distinct((0, 1), "first", True), in_order=True)
+    yield sink_case("stable sort by two keys", frame, two, ordered=True)
+    yield sink_case("distinct rows of two keys", frame, Distinct((0, 1), "first", True), ordered=True)
     for offset, length in ((0, 5), (3, None), (-4, 2), (-100, 42), (50, 100), (70, 3), (0, 0)):
         held = Hold(True, RowRange(offset, length))
-        yield sink_case(f"rows {offset}, {length}", frame, held, in_order=True)
-    yield sink_case("no rows held", frame.clear(), Hold(True), in_order=True)
+        yield sink_case(f"rows {offset}, {length}", frame, held, ordered=True)
+    yield sink_case("no rows held", frame.clear(), Hold(True), ordered=True)
     mask = unnamed([column(T.BOOL8, 1), pl.Series(range(60))])
     kept = Filter(Column(0, CudfType(T.BOOL8)))
-    yield sink_case("filter", mask, Hold(True), in_order=True, steps=(kept,))
+    yield sink_case("filter", mask, Hold(True), ordered=True, steps=(kept,))
     none = Filter(Call("is_null", (Column(1, INT64),), CudfType(T.BOOL8)))
-    yield sink_case("filter of all rows", mask, Hold(True), in_order=True, steps=(none,))
+    yield sink_case("filter of all rows", mask, Hold(True), ordered=True, steps=(none,))
 
 
 def join_cases() -> Iterator[Case]:

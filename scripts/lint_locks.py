@@ -5,6 +5,8 @@ in all sources of the library and its tools: clang reads them (-fsyntax-only -Wt
 a build that is configured and not built, several sources at a time as that build has them. So it also shows what g++
 takes and clang does not. The operators over libcudf are left out, and so are kernels.
 
+Mutexes of the standard library, of which clang knows nothing, are findings, too.
+
     python scripts/lint_locks.py                  # the library
     python scripts/lint_locks.py FILE.cpp ...     # these, with the flags of the library
 
@@ -42,6 +44,9 @@ CHECKS = (
 # Which part of a build's flags says what a source means.
 _FLAGS_WITH_VALUE = ("-isystem", "-include")
 _FLAGS = ("-I", "-D", "-std=")
+_PLAIN = re.compile(
+    r"std::(?:(?:recursive_|shared_|timed_)*mutex|condition_variable|lock_guard|unique_lock|scoped_lock|shared_lock)\b"
+)
 _OURS = re.compile(r"/CMakeFiles/room_\w+\.dir/|/tools/CMakeFiles/")
 
 
@@ -136,6 +141,28 @@ def check(found: list[Source], jobs: int) -> list[str]:
     return list(said)
 
 
+def library_files() -> list[Path]:
+    """Give the files in which only our own mutexes may be."""
+    found = [
+        path
+        for folder in ("include", "src", "tools")
+        for path in sorted((ROOT / "cpp" / folder).rglob("*.[ch]pp"))
+        if "compute" not in path.parts
+    ]
+    return [path for path in found if not path.match("core/mutex.hpp")]
+
+
+def plain_mutexes(files: list[Path]) -> list[str]:
+    """Find mutexes and locks of the standard library."""
+    found = []
+    for path in files:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if match := _PLAIN.search(line.split("//")[0]):
+                place = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+                found.append(f"{place}:{number}: {match[0]}: use what rapidsmpf/core/mutex.hpp has")
+    return found
+
+
 def main() -> int:
     """Run the command line; the exit status is 1 if there is a finding."""
     parser = argparse.ArgumentParser(
@@ -157,7 +184,8 @@ def main() -> int:
     if arguments.files:
         flags = max((source.flags for source in found), key=len)
         found = [Source(str(path.resolve()), flags) for path in arguments.files]
-    findings = check(found, arguments.jobs)
+    findings = plain_mutexes([path.resolve() for path in arguments.files] or library_files())
+    findings += check(found, arguments.jobs)
     for finding in findings:
         print(finding)
     print(

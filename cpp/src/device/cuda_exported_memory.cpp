@@ -13,10 +13,11 @@
 #include <cuda_runtime_api.h>
 #include <sys/random.h>
 
+#include <rapidsmpf/core/detail/align.hpp>
+#include <rapidsmpf/core/detail/free_extents.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/device/detail/cuda_check.hpp>
-#include <rapidsmpf/device/detail/extents.hpp>
 #include <rapidsmpf/device/detail/returned_ranges.hpp>
 
 #include "device/cuda_streams.hpp"
@@ -71,7 +72,7 @@ class CudaExportedMemory final : public ExportedMemory {
     [[nodiscard]] std::shared_ptr<ExportedBlock> allocate(std::size_t bytes, Stream stream) override {
         OnDevice const here{ordinal_};
         quarantine_.settle();
-        auto const size = (std::max<std::uint64_t>(bytes, 1) + grain - 1) / grain * grain;
+        auto const size = round_up(std::max<std::uint64_t>(bytes, 1), grain);
         MutexLock const lock{mutex_};
         auto found = take_locked(size);
         if (!found) {
@@ -125,7 +126,7 @@ class CudaExportedMemory final : public ExportedMemory {
         std::byte* base{nullptr};
         std::uint64_t size{0};
         cudaIpcMemHandle_t handle{};
-        Extents free;
+        FreeExtents<std::uint64_t> free;
     };
     struct Range {
         std::uint32_t region;
@@ -149,8 +150,8 @@ class CudaExportedMemory final : public ExportedMemory {
     [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint64_t>> take_locked(std::uint64_t size)
         RAPIDSMPF_REQUIRES(mutex_) {
         for (std::uint32_t id = 0; id < regions_.size(); ++id) {
-            if (auto const offset = regions_[id].free.take(size)) {
-                return std::pair{id, *offset};
+            if (auto const found = regions_[id].free.take(size)) {
+                return std::pair{id, found->offset};
             }
         }
         return std::nullopt;
@@ -165,7 +166,7 @@ class CudaExportedMemory final : public ExportedMemory {
         auto const generous = std::clamp<std::uint64_t>(capacity_, size, std::max(size, largest_region));
         for (auto const wanted : {std::min(generous, room), size}) {
             try {
-                add_region((wanted + 2 * MiB - 1) / (2 * MiB) * (2 * MiB));
+                add_region(round_up(wanted, 2 * MiB));
                 return true;
             } catch (OutOfMemory const&) {
                 continue;
@@ -205,7 +206,7 @@ class CudaExportedMemory final : public ExportedMemory {
     void take_back_locked() RAPIDSMPF_REQUIRES(mutex_) {
         returned_.take_back([&](Range const& range) {
             mutex_.assert_held();
-            regions_[range.region].free.insert({range.offset, range.offset + range.size});
+            regions_[range.region].free.insert({range.offset, range.size});
         });
     }
 
@@ -296,8 +297,8 @@ class OwnRegions final : public ImportedMemory {
 
 struct Imports {
     Mutex mutex;
-    std::map<std::string, std::weak_ptr<ImportedMemory>>
-        known;  // by identity; g++ 12 warns of vectors as keys
+    // By identity; g++ 12 warns of vectors as keys.
+    std::map<std::string, std::weak_ptr<ImportedMemory>> known RAPIDSMPF_GUARDED_BY(mutex);
 };
 
 Imports& imports() {
@@ -318,8 +319,9 @@ std::shared_ptr<ImportedMemory> CudaExportedMemory::import(
         return nullptr;
     }
     std::string const key{identity.begin(), identity.end()};
-    MutexLock const lock{imports().mutex};
-    auto& known = imports().known[key];
+    auto& all = imports();
+    MutexLock const lock{all.mutex};
+    auto& known = all.known[key];
     auto found = known.lock();
     if (!found) {
         if (theirs.secret == identity_.secret) {

@@ -13,18 +13,12 @@
 #include <sys/mman.h>
 
 #include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/core/detail/align.hpp>
+#include <rapidsmpf/core/detail/sanitizer.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/device/detail/shared_memory.hpp>
 #include <rapidsmpf/device/device.hpp>
-
-#if defined(__SANITIZE_ADDRESS__)
-#define RAPIDSMPF_ADDRESS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define RAPIDSMPF_ADDRESS_SANITIZER 1
-#endif
-#endif
 
 namespace rapidsmpf::device {
 
@@ -58,10 +52,6 @@ void* allocate_from_heap(std::size_t bytes) {
         throw_out_of_memory(bytes);
     }
     return pointer;
-}
-
-std::size_t round_up(std::size_t bytes, std::size_t unit) {
-    return (bytes + unit - 1) / unit * unit;
 }
 
 // New pages from the system; null when there are none.
@@ -302,21 +292,24 @@ void set_host_memory_cache_limit(std::size_t bytes) noexcept {
     }
 }
 
-std::int64_t measure_host_memory(Device const& device, std::int64_t high) {
-    auto const resident = device.used_memory();
-    auto const kept = static_cast<std::int64_t>(cached_host_memory());
-    auto const kept_shared = static_cast<std::int64_t>(SharedMemory::cached());
-    if (auto over = resident - high; over > 0) {
-        // Shared memory last: it is the more expensive to get again.
-        if (kept > 0) {
-            over -= static_cast<std::int64_t>(
-                trim_host_memory(static_cast<std::size_t>(std::max<std::int64_t>(kept - over, 0))));
-        }
-        if (kept_shared > 0 && over > 0) {
-            SharedMemory::trim(static_cast<std::size_t>(std::max<std::int64_t>(kept_shared - over, 0)));
-        }
+HostMemoryUse measure_host_memory(Device const& device) {
+    HostMemoryUse use;
+    use.resident = device.used_memory();
+    use.kept = static_cast<std::int64_t>(cached_host_memory());
+    use.kept_shared = static_cast<std::int64_t>(SharedMemory::cached());
+    return use;
+}
+
+void trim_host_memory_above(std::int64_t high, HostMemoryUse const& use) noexcept {
+    auto over = use.resident - high;
+    // Shared memory last: it is the more expensive to get again.
+    if (over > 0 && use.kept > 0) {
+        over -= static_cast<std::int64_t>(
+            trim_host_memory(static_cast<std::size_t>(std::max<std::int64_t>(use.kept - over, 0))));
     }
-    return resident - kept - kept_shared;
+    if (over > 0 && use.kept_shared > 0) {
+        SharedMemory::trim(static_cast<std::size_t>(std::max<std::int64_t>(use.kept_shared - over, 0)));
+    }
 }
 
 }  // namespace rapidsmpf::device

@@ -22,21 +22,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/detail/align.hpp>
+#include <rapidsmpf/core/detail/free_extents.hpp>
+#include <rapidsmpf/core/detail/sanitizer.hpp>
 #include <rapidsmpf/core/mutex.hpp>
-#include <rapidsmpf/device/detail/extents.hpp>
 #include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/device/detail/shared_view.hpp>
 #include <rapidsmpf/device/device.hpp>
 
 #include "device/quarantine.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define RAPIDSMPF_ADDRESS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define RAPIDSMPF_ADDRESS_SANITIZER 1
-#endif
-#endif
 #if defined(RAPIDSMPF_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #endif
@@ -68,7 +63,7 @@ SizeClass class_of(std::size_t bytes) {
         return {pages - 1, pages * page};
     }
     if (bytes > std::size_t{1} << static_cast<unsigned>(largest_power)) {
-        return {class_count, (bytes + page - 1) / page * page};
+        return {class_count, round_up(bytes, page)};
     }
     auto const power = static_cast<std::size_t>(std::bit_width(bytes)) - 1;
     auto const step = std::size_t{1} << (power - 3);
@@ -134,7 +129,7 @@ class SharedMemory::Pool {
         }
         // What nobody has had yet stays accessible: to forbid all of it would fill AddressSanitizer's own memory with an
         // eighth of its size.
-        extents_.insert({first_offset, ticket_.size});
+        extents_.insert({first_offset, ticket_.size - first_offset});
     }
 
     [[nodiscard]] SharedMemoryTicket const& ticket() const noexcept { return ticket_; }
@@ -262,7 +257,9 @@ class SharedMemory::Pool {
             kept_[wanted.index].pop_back();
             kept_bytes_ -= wanted.size;
         } else {
-            offset = extents_.take(wanted.size);
+            if (auto const found = extents_.take(wanted.size)) {
+                offset = found->offset;
+            }
         }
         if (offset) {
             used_ += wanted.size;
@@ -293,10 +290,10 @@ class SharedMemory::Pool {
         punch(offset, offset + size);
         MutexLock const lock{mutex_};
         try {
-            auto const joined = extents_.insert({offset, offset + size});
+            auto const joined = extents_.insert({offset, size});
             // A huge page goes only as a whole.
-            auto const first = std::max(joined.begin, offset / huge_page * huge_page);
-            auto const last = std::min(joined.end, (offset + size + huge_page - 1) / huge_page * huge_page);
+            auto const first = std::max(joined.offset, offset / huge_page * huge_page);
+            auto const last = std::min(joined.end(), round_up(offset + size, huge_page));
             if (first < offset || last > offset + size) {
                 punch(first, last);
             }
@@ -313,7 +310,7 @@ class SharedMemory::Pool {
     std::atomic<std::size_t> used_{0};
 
     Mutex mutex_;
-    detail::Extents extents_ RAPIDSMPF_GUARDED_BY(mutex_);
+    FreeExtents<std::uint64_t> extents_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::array<std::deque<Kept>, class_count> kept_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::uint64_t puts_ RAPIDSMPF_GUARDED_BY(mutex_){0};
     std::uint64_t next_flag_ RAPIDSMPF_GUARDED_BY(mutex_){first_flag};

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
 #include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::device {
@@ -31,23 +32,6 @@ Views& views() {
     return views;
 }
 
-class Descriptor {
-  public:
-    explicit Descriptor(int fd) noexcept : fd_{fd} {}
-    Descriptor(Descriptor const&) = delete;
-    Descriptor& operator=(Descriptor const&) = delete;
-    ~Descriptor() {
-        if (fd_ >= 0) {
-            ::close(fd_);
-        }
-    }
-    [[nodiscard]] int get() const noexcept { return fd_; }
-    [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
-
-  private:
-    int fd_;
-};
-
 int open_process(std::int64_t pid) {
 #if defined(SYS_pidfd_open)
     return static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0U));
@@ -63,8 +47,8 @@ std::shared_ptr<SharedView> map_view(SharedMemoryTicket const& ticket, std::stri
         return nullptr;
     };
     // Before its memory is opened: when that turns out to be the right one, so is the process.
-    Descriptor process{open_process(ticket.pid)};
-    if (process.get() < 0) {
+    FileDescriptor process{open_process(ticket.pid)};
+    if (!process.is_open()) {
         return fail("process " + std::to_string(ticket.pid) + " cannot be watched (pidfd_open)", errno);
     }
     auto const path = "/proc/" + std::to_string(ticket.pid) + "/fd/" + std::to_string(ticket.fd);
@@ -77,8 +61,8 @@ std::shared_ptr<SharedView> map_view(SharedMemoryTicket const& ticket, std::stri
         reason = path + " is not the memory that was offered";
         return nullptr;
     }
-    Descriptor const file{::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
-    if (file.get() < 0) {
+    FileDescriptor const file{::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
+    if (!file.is_open()) {
         return fail("memory of process " + std::to_string(ticket.pid) + " cannot be opened", errno);
     }
     if (::fstat(file.get(), &found) != 0) {

@@ -45,7 +45,9 @@ void Budget::measure_if_old_locked() const {
     auto const now = Clock::now();
     if (now - measured_at_ >= measurement_age) {
         auto const high = share(rule(MemoryType::DEVICE).limit, marks_.high);
-        measured_ = device::measure_host_memory(device_, high);
+        auto const use = device::measure_host_memory(device_);
+        device::trim_host_memory_above(high, use);
+        measured_ = use.in_use();
         in_buffers_ = in_memory_locked();
         measured_at_ = now;
     }

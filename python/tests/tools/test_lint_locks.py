@@ -120,6 +120,14 @@ def test_broken_rules_are_found(build: Path, tmp_path: Path, body: str, finding:
     assert f"{source}:" in text
 
 
+def test_mutexes_of_the_standard_library_are_found(build: Path, tmp_path: Path) -> None:
+    source = tmp_path / "plain.cpp"
+    source.write_text(SOURCE.replace("@body@", "static std::mutex plain; // std::lock_guard"))
+    status, text = lint(build, source)
+    assert status == 1
+    assert text == f"{source}:38: std::mutex: use what rapidsmpf/core/mutex.hpp has\n"
+
+
 def test_what_is_no_source_is_found(build: Path, tmp_path: Path) -> None:
     source = tmp_path / "no_source.cpp"
     source.write_text("this is no C++\n")

@@ -71,11 +71,13 @@ template <typename T, typename Function>
 class AllReduce {
   public:
     // `input` has the same size on every rank, a multiple of the element size, and every rank gives the same
-    // reduction. Throws std::invalid_argument when the size is no such multiple, or the operation id is in use on
-    // this rank or out of range.
+    // reduction. `br`: where the memory comes from, and whose budget it counts in; null: a resource of its own, without
+    // a limit. Throws std::invalid_argument when the size is no such multiple, or the operation id is in use on this
+    // rank or out of range.
     AllReduce(
         std::shared_ptr<Communicator> comm, OpId op, std::span<std::byte const> input, Reduction reduction,
-        exchange::Settings const& settings = exchange::Settings());
+        exchange::Settings const& settings = exchange::Settings::for_device(Device::current()),
+        std::shared_ptr<BufferResource> br = nullptr);
     ~AllReduce();
     AllReduce(AllReduce const&) = delete;
     AllReduce& operator=(AllReduce const&) = delete;

@@ -11,7 +11,6 @@
 #include <rapidsmpf/core/mutex.hpp>
 
 #include "memory/disk/disk_file.hpp"
-#include "memory/disk/free_extents.hpp"
 
 namespace rapidsmpf::detail {
 
@@ -48,9 +47,9 @@ class DiskAllocator {
     std::int64_t keep_free_;
     Mutex grow_mutex_ RAPIDSMPF_ACQUIRED_BEFORE(mutex_);  // one at a time changes the file
     mutable Mutex mutex_;
-    FreeExtents kept_ RAPIDSMPF_GUARDED_BY(mutex_);     // free, with blocks
-    FreeExtents holes_ RAPIDSMPF_GUARDED_BY(mutex_);    // free, without
-    std::int64_t end_ RAPIDSMPF_GUARDED_BY(mutex_){0};  // of the file
+    FreeFileExtents kept_ RAPIDSMPF_GUARDED_BY(mutex_);   // free, with blocks
+    FreeFileExtents holes_ RAPIDSMPF_GUARDED_BY(mutex_);  // free, without
+    std::int64_t end_ RAPIDSMPF_GUARDED_BY(mutex_){0};    // of the file
     std::int64_t used_ RAPIDSMPF_GUARDED_BY(mutex_){0};
     std::int64_t peak_ RAPIDSMPF_GUARDED_BY(mutex_){0};
     bool trimming_ RAPIDSMPF_GUARDED_BY(mutex_){false};

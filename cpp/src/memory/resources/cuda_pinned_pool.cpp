@@ -26,11 +26,12 @@
 #include <unistd.h>
 
 #include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/core/detail/align.hpp>
+#include <rapidsmpf/core/detail/free_extents.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/fork.hpp>
 #include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/device/detail/cuda_check.hpp>
-#include <rapidsmpf/device/detail/extents.hpp>
 #include <rapidsmpf/device/detail/returned_ranges.hpp>
 
 #include "memory/resources/pinned_pool.hpp"
@@ -49,10 +50,6 @@ constexpr std::size_t first_slab = std::size_t{64} << 20U;
 constexpr std::size_t largest_slab = std::size_t{1} << 30U;
 // One thread touches some GB a second, and memory takes more than one.
 constexpr unsigned most_touching = 8;
-
-std::size_t round_up(std::size_t bytes, std::size_t multiple) {
-    return (bytes + multiple - 1) / multiple * multiple;
-}
 
 int numa_node_of_this_thread() {
     unsigned cpu{0};
@@ -230,14 +227,14 @@ class CudaPinnedPool final : public PinnedMemoryResource {
     };
     struct Part {
         std::unique_ptr<Slab> slab;
-        device::detail::Extents free;
+        FreeExtents<std::uint64_t> free;
     };
 
     [[nodiscard]] std::byte* take(std::size_t size) RAPIDSMPF_REQUIRES(mutex_) {
         for (auto& [base, part] : parts_) {
-            if (auto const offset = part.free.take(size)) {
+            if (auto const found = part.free.take(size)) {
                 used_ += size;
-                return part.slab->base() + *offset;
+                return part.slab->base() + found->offset;
             }
         }
         return nullptr;
@@ -247,7 +244,7 @@ class CudaPinnedPool final : public PinnedMemoryResource {
         mutex_.assert_held();
         auto& part = std::prev(parts_.upper_bound(range.begin))->second;
         auto const offset = static_cast<std::uint64_t>(range.begin - part.slab->base());
-        part.free.insert({offset, offset + range.size});
+        part.free.insert({offset, range.size});
     }
 
     // Bytes that slabs may still be made of.
@@ -315,7 +312,7 @@ class CudaPinnedPool final : public PinnedMemoryResource {
     int const numa_node_;
     int ordinal_{0};
 
-    Mutex mutex_;  // guards everything below
+    Mutex mutex_;
     std::condition_variable_any changed_;
     std::map<std::byte*, Part> parts_ RAPIDSMPF_GUARDED_BY(mutex_);  // by where they begin
     device::ReturnedRanges<Range> returned_ RAPIDSMPF_GUARDED_BY(mutex_);

@@ -33,8 +33,16 @@ std::size_t trim_host_memory(std::size_t keep) noexcept;
 [[nodiscard]] std::size_t host_memory_cache_limit() noexcept;
 void set_host_memory_cache_limit(std::size_t bytes) noexcept;
 
-// The memory that this process uses, less the free blocks that it keeps, here and in shared memory. What is kept must not
-// be what takes the process over a limit: above `high` bytes as much of it is given back as that takes.
-[[nodiscard]] std::int64_t measure_host_memory(Device const& device, std::int64_t high);
+// The memory that this process uses.
+struct HostMemoryUse {
+    std::int64_t resident{0};
+    // Of that, free blocks that are kept, here and in shared memory.
+    std::int64_t kept{0};
+    std::int64_t kept_shared{0};
+    [[nodiscard]] std::int64_t in_use() const noexcept { return resident - kept - kept_shared; }
+};
+[[nodiscard]] HostMemoryUse measure_host_memory(Device const& device);
+// What is kept must not be what takes the process over a limit: above `high` bytes gives as much of it back as that takes.
+void trim_host_memory_above(std::int64_t high, HostMemoryUse const& use) noexcept;
 
 }  // namespace rapidsmpf::device

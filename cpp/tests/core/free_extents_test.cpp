@@ -1,4 +1,4 @@
-#include "memory/disk/free_extents.hpp"
+#include <rapidsmpf/core/detail/free_extents.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -7,67 +7,70 @@
 
 #include <gtest/gtest.h>
 
-namespace rapidsmpf::detail {
+namespace rapidsmpf {
 namespace {
 
+using Extents = FreeExtents<std::int64_t>;
+using Range = Extents::Range;
+
 TEST(FreeExtents, TakesTheSmallestThatFits) {
-    FreeExtents free;
+    Extents free;
     free.insert({0, 100});
     free.insert({200, 40});
     free.insert({300, 60});
-    EXPECT_EQ(free.take(40), (FileRange{200, 40}));
-    EXPECT_EQ(free.take(40), (FileRange{300, 40}));
-    EXPECT_EQ(free.take(40), (FileRange{0, 40}));
+    EXPECT_EQ(free.take(40), (Range{200, 40}));
+    EXPECT_EQ(free.take(40), (Range{300, 40}));
+    EXPECT_EQ(free.take(40), (Range{0, 40}));
     EXPECT_EQ(free.take(70), std::nullopt);
     EXPECT_EQ(free.total(), 80);
 }
 
 TEST(FreeExtents, JoinsNeighbours) {
-    FreeExtents free;
+    Extents free;
     free.insert({0, 10});
     free.insert({20, 10});
     free.insert({40, 10});
-    free.insert({10, 10});
+    EXPECT_EQ(free.insert({10, 10}), (Range{0, 30}));
     EXPECT_EQ(free.count(), 2U);
-    free.insert({30, 10});
+    EXPECT_EQ(free.insert({30, 10}), (Range{0, 50}));
     EXPECT_EQ(free.count(), 1U);
-    EXPECT_EQ(free.take(50), (FileRange{0, 50}));
+    EXPECT_EQ(free.take(50), (Range{0, 50}));
     EXPECT_EQ(free.total(), 0);
 }
 
 TEST(FreeExtents, DoesNotJoinAcrossGaps) {
-    FreeExtents free;
+    Extents free;
     free.insert({0, 10});
     free.insert({11, 10});
     EXPECT_EQ(free.count(), 2U);
 }
 
 TEST(FreeExtents, TakesTheLargest) {
-    FreeExtents free;
+    Extents free;
     EXPECT_EQ(free.take_largest(), std::nullopt);
     free.insert({0, 10});
     free.insert({20, 30});
-    EXPECT_EQ(free.take_largest(), (FileRange{20, 30}));
-    EXPECT_EQ(free.take_largest(), (FileRange{0, 10}));
+    EXPECT_EQ(free.take_largest(), (Range{20, 30}));
+    EXPECT_EQ(free.take_largest(), (Range{0, 10}));
 }
 
 TEST(FreeExtents, TakesTheOneAtTheEnd) {
-    FreeExtents free;
+    Extents free;
     EXPECT_EQ(free.take_ending_at(30), std::nullopt);
     free.insert({0, 10});
     free.insert({20, 10});
     EXPECT_EQ(free.take_ending_at(31), std::nullopt);
-    EXPECT_EQ(free.take_ending_at(30), (FileRange{20, 10}));
-    EXPECT_EQ(free.take_ending_at(10), (FileRange{0, 10}));
+    EXPECT_EQ(free.take_ending_at(30), (Range{20, 10}));
+    EXPECT_EQ(free.take_ending_at(10), (Range{0, 10}));
 }
 
 // Whatever is taken and given back: no byte twice, none lost.
 TEST(FreeExtents, KeepsEveryByte) {
     constexpr std::int64_t size = 500;
-    FreeExtents free;
+    Extents free;
     free.insert({0, size});
     std::vector<bool> taken(size, false);
-    std::vector<FileRange> held;
+    std::vector<Range> held;
     std::mt19937 random{3};
     std::int64_t used = 0;
     for (int step = 0; step < 3000; ++step) {
@@ -98,4 +101,4 @@ TEST(FreeExtents, KeepsEveryByte) {
 }
 
 }  // namespace
-}  // namespace rapidsmpf::detail
+}  // namespace rapidsmpf

@@ -156,23 +156,22 @@ class RapidsmpfTransport:
         schema = drain_into_shuffle(source, routing, shuffler, self._context)
         if partitions == 1:
             return [shuffle_output_stream(shuffler, schema, self._context)]
-        return [
-            _Partition(shuffler, number, schema, self._context) for number in shuffler.local_partitions()
-        ]
+        return [_Partition(shuffler, number, schema, self._context) for number in shuffler.local_partitions()]
 
 
 class _Partition:
     """The rows of one partition of this rank, which stay in the shuffle until they are asked for."""
 
     def __init__(self, shuffler: Shuffler, number: int, drained: Drained, context: Context) -> None:
-        self._take = lambda: RowStore.of_partition(shuffler, number, drained, context)
+        self._origin: tuple[Shuffler, int, Drained, Context] | None = (shuffler, number, drained, context)
         self._store: RowStore | None = None
 
     def store(self) -> RowStore:
         """Wait until all of them are here, and return them."""
         if self._store is None:
-            self._store = self._take()
-            del self._take  # which has the shuffle
+            assert self._origin is not None
+            self._store = RowStore.of_partition(*self._origin)
+            self._origin = None  # which has the shuffle
         return self._store
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:

@@ -176,8 +176,14 @@ class Executor:
         if rows.frame is not None and rows.rest is None:
             measured.counted(rows.frame.height, rows.frame.estimated_size())
         if self.plan.count > 1:
-            held = [s for s, r in self._rows.items() if r.frame is not None and r.frame.width and not isinstance(s, WithScalars)]
-            self.paths.frames_held = max(self.paths.frames_held, len(held))
+            self.paths.frames_held = max(self.paths.frames_held, self._frames_held())
+
+    def _frames_held(self) -> int:
+        """Return how many frames wait for a step; one without columns takes no memory, nor do scalars."""
+        return sum(
+            rows.frame is not None and rows.frame.width > 0 and not isinstance(stream, WithScalars)
+            for stream, rows in self._rows.items()
+        )
 
     def _run(self, stream: Stream) -> StreamRows:
         transport = self._transport
@@ -326,7 +332,9 @@ class Executor:
         (child,) = stream.inputs
         if stream.shared:
             return self._shared(child, stream.schema)
-        rows = StreamRows(frame=None if self._stores(stream.schema) else pl.DataFrame(schema=dict(stream.schema)))
+        rows = StreamRows(
+            frame=None if self._stores(stream.schema) else pl.DataFrame(schema=dict(stream.schema))
+        )
         if not self._fragments.is_absent(child):
             # What it reads must be there before the next step of this query asks for rows.
             self._prepare(child)
@@ -346,7 +354,9 @@ class Executor:
         pieces = self._fragments.pieces(child)
         self.paths.took(paths.KEPT_WHOLE if pieces == 1 else paths.KEPT_PARTITIONS)
         rows = StreamRows(shared=True)
-        for _, fragments in itertools.groupby(self._fragments.of(child), key=lambda fragment: fragment.number):
+        for _, fragments in itertools.groupby(
+            self._fragments.of(child), key=lambda fragment: fragment.number
+        ):
             batches = (batch for each in fragments for batch in self._fragment_batches(child, each))
             kept = handed_over(batches, schema, self._transport.keep)
             rows.partitions.append([kept])

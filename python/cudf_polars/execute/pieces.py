@@ -180,7 +180,9 @@ class Fragments:
             parts = self._divided(part)
             for offset, each in enumerate(parts):
                 if offset >> bits:
-                    raise AssertionError("a partition was divided into too many parts: please report the query")
+                    raise AssertionError(
+                        "a partition was divided into too many parts: please report the query"
+                    )
                 piece = _Piece(first + offset, each, frames)
                 if divider.plan.exceeds(each.nbytes() if divider.plan.limit is not None else 0):
                     self._join_by_blocks(stream, piece)
@@ -225,7 +227,10 @@ class Fragments:
         """Run both sides of a join, and return its rows while they are made."""
         divider, local = self.divider, join.local
         left, right = local.inputs
-        sides = {"left": (left, self._kept_side(left, piece)), "right": (right, self._kept_side(right, piece))}
+        sides = {
+            "left": (left, self._kept_side(left, piece)),
+            "right": (right, self._kept_side(right, piece)),
+        }
 
         def read(name: str) -> Iterator[pl.DataFrame]:
             side, rows = sides[name]

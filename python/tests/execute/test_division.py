@@ -47,7 +47,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def check(query: pl.LazyFrame, nranks: int, options: ExecutionOptions, *, ordered: bool = False) -> Counter[str]:
+def check(
+    query: pl.LazyFrame, nranks: int, options: ExecutionOptions, *, ordered: bool = False
+) -> Counter[str]:
     """Compare with Polars; return the ways of the rows on all ranks."""
     actual, outcomes = run(query, nranks, options)
     compare_answers(actual, query.collect(engine="streaming"), ordered=ordered)

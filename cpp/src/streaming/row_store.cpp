@@ -26,15 +26,16 @@ RowStore::RowStore(
     }
 }
 
-void RowStore::prefetch(std::size_t chunk) { chunks_.at(chunk)->data.fetch(AllowOverbooking::no); }
+void RowStore::prefetch(std::size_t chunk) {
+    chunks_.at(chunk)->data.fetch(AllowOverbooking::no);
+}
 
 PackedData RowStore::copy(std::size_t chunk) {
     auto& held = *chunks_.at(chunk);
     auto const pinned = held.data.pin();
     pinned->synchronize();
     // Handing rows out frees memory in the end: refusing it would stop the query.
-    auto reservation =
-        resource_->reserve(pinned->mem_type(), pinned->size(), AllowOverbooking::yes).first;
+    auto reservation = resource_->reserve(pinned->mem_type(), pinned->size(), AllowOverbooking::yes).first;
     auto bytes = resource_->copy(*pinned, 0, pinned->size(), reservation);
     return PackedData{held.metadata, std::move(bytes)};
 }

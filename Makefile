@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: build quickstart test test-cpp test-python build-fuzz fuzz fuzz-quick build-asan test-asan test-asan-mpi test-tsan test-gpu test-long test-repeat test-polars-suite lint format bench clean help
+.PHONY: build quickstart test test-cpp test-python build-fuzz fuzz fuzz-quick build-asan test-asan test-asan-mpi test-tsan test-gpu test-long test-repeat test-polars-suite test-tiny-blocks lint format bench clean help
 
 PYTHON ?= python3
 SCALE ?= 1
@@ -49,6 +49,7 @@ help:
 	@echo "make test-gpu     all tests that are not about the CPU, on this machine's GPUs"
 	@echo "make test-long    many more random programs of collectives: PROGRAMS=20000"
 	@echo "make test-queries   random queries compared with Polars: SEEDS=50000 FIRST=0"
+	@echo "make test-tiny-blocks  the same, and PDS-H, on ranks whose memory has no room for them: TINY_SEEDS=3000"
 	@echo "make test-repeat  collectives between processes, 50 times each: REPEATS=50"
 	@echo "make test-polars-suite  Polars' own tests on 2 ranks: POLARS_TESTS=<archive or folder of them>"
 
@@ -208,6 +209,11 @@ FIRST ?= 0
 test-queries: build
 	@mkdir -p $(RESULTS)
 	PYTHONPATH=python/tests $(BIN)/python -m differential.run --first $(FIRST) --seeds $(SEEDS) --log $(RESULTS)/queries.jsonl
+
+# Ranks whose memory has no room for a query: thousands of random queries, and all of PDS-H; a short form is part of the tests.
+TINY_SEEDS ?= 3000
+test-tiny-blocks: build
+	RIVERRUN_TINY_SEEDS=$(TINY_SEEDS) RIVERRUN_TINY_ALL=1 $(BIN)/python -m pytest -q -o timeout=0 python/tests/execute/test_tiny_blocks.py
 
 lint: $(VENV)/.ready
 	@$(BIN)/python scripts/lint.py --junit $(RESULTS)/lint.xml

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <random>
@@ -127,6 +128,10 @@ class MappedFilesTest : public ::testing::Test {
     }
     void TearDown() override {
         std::filesystem::remove_all(folder_);
+        // No mapping is left.
+        std::ifstream maps{"/proc/self/maps"};
+        std::string const all{std::istreambuf_iterator<char>{maps}, {}};
+        EXPECT_EQ(all.find(folder_.string()), std::string::npos);
         EXPECT_EQ(books_.mistakes(), "");
         EXPECT_EQ(books_.total(), 0U);
         EXPECT_EQ(books_.slabs, 0);
@@ -350,6 +355,35 @@ TEST_F(MappedFilesTest, UsesSlabsAgain) {
     }
     auto const again = mapped.take_slab();
     EXPECT_EQ(books_.slabs, 2);
+}
+
+TEST_F(MappedFilesTest, RegistersForLaterReadsWhatNobodyWaitedFor) {
+    auto later = settings();
+    later.read_while_registering = true;
+    later.register_threads = 1;
+    auto mapped = files(later);
+    DataFile const file{write("a", 200 * page_bytes)};
+    for (std::uint64_t at = 0; at < 200; at += 10) {
+        auto const lease = mapped.prepare(file, std::vector<FileRange>{{at * page_bytes, 5 * page_bytes}});
+        ASSERT_TRUE(lease);
+    }
+    std::vector<FileRange> const last{{190 * page_bytes, 5 * page_bytes}};
+    auto lease = mapped.prepare(file, last);
+    ASSERT_TRUE(lease);
+    expect_bytes(lease->wait().value(), last);
+    EXPECT_TRUE(lease->is_settled());
+    EXPECT_EQ(books_.calls(), 20);  // one thread does them in order
+}
+
+TEST_F(MappedFilesTest, EndsWithoutRegisteringWhatIsLeft) {
+    auto later = settings();
+    later.read_while_registering = true;
+    later.register_threads = 1;
+    DataFile const file{write("a", 200 * page_bytes)};
+    auto mapped = files(later);
+    for (std::uint64_t at = 0; at < 200; at += 10) {
+        ASSERT_TRUE(mapped.prepare(file, std::vector<FileRange>{{at * page_bytes, page_bytes}}));
+    }
 }
 
 TEST_F(MappedFilesTest, ServesManyThreads) {

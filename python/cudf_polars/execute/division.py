@@ -46,6 +46,10 @@ class Part:
         """Bytes of the rows, packed; their sources are stores."""
         return sum(stored(source).nbytes for sources in self.sources.values() for source in sources)
 
+    def rows(self) -> int:
+        """Number of rows; their sources are stores."""
+        return sum(stored(source).rows for sources in self.sources.values() for source in sources)
+
     def counted(self) -> Part:
         """Return it with stores as sources: waits until all rows are here."""
         return replace(self, sources={s: [stored(x) for x in xs] for s, xs in self.sources.items()})
@@ -98,7 +102,8 @@ class Divider:
             Part({stream: split[stream][i] for stream in split}, part.level + 1)
             for i in range(max(map(len, split.values())))
         ]
-        return [replace(p, heavy=p.nbytes() > _HEAVY * nbytes) for p in parts]
+        # What has no rows gives none.
+        return [replace(p, heavy=p.nbytes() > _HEAVY * nbytes) for p in parts if p.rows()]
 
     def _by_hash(
         self, sources: Sequence[Source], keys: Sequence[str], seed: int, count: int, *, last: bool

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rapidsmpf.coll.allgather import AllGather, allgather_bytes
@@ -163,14 +163,15 @@ class _Partition:
     """The rows of one partition of this rank, which stay in the shuffle until they are asked for."""
 
     def __init__(self, shuffler: Shuffler, number: int, drained: Drained, context: Context) -> None:
-        self._take: Callable[[], RowStore] = lambda: RowStore.of_partition(shuffler, number, drained, context)
+        self._origin: tuple[Shuffler, int, Drained, Context] | None = (shuffler, number, drained, context)
         self._store: RowStore | None = None
 
     def store(self) -> RowStore:
         """Wait until all of them are here, and return them."""
         if self._store is None:
-            self._store = self._take()
-            del self._take  # which has the shuffle
+            assert self._origin is not None
+            self._store = RowStore.of_partition(*self._origin)
+            self._origin = None  # which has the shuffle
         return self._store
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:

@@ -176,12 +176,14 @@ class Executor:
         if rows.frame is not None and rows.rest is None:
             measured.counted(rows.frame.height, rows.frame.estimated_size())
         if self.plan.count > 1:
-            held = [
-                s
-                for s, r in self._rows.items()
-                if r.frame is not None and r.frame.width and not isinstance(s, WithScalars)
-            ]
-            self.paths.frames_held = max(self.paths.frames_held, len(held))
+            self.paths.frames_held = max(self.paths.frames_held, self._frames_held())
+
+    def _frames_held(self) -> int:
+        """Return how many frames wait for a step; one without columns takes no memory, nor do scalars."""
+        return sum(
+            rows.frame is not None and rows.frame.width > 0 and not isinstance(stream, WithScalars)
+            for stream, rows in self._rows.items()
+        )
 
     def _run(self, stream: Stream) -> StreamRows:
         transport = self._transport

@@ -21,7 +21,7 @@ from differential.row_steps import many_functions
 from differential.steps import STEPS
 from differential.tables import Table, random_table
 
-__all__ = ["Case", "build", "describe", "random_case"]
+__all__ = ["Case", "build", "case_in_tiny_blocks", "describe", "random_case"]
 
 _NAMESPACE: Mapping[str, object] = {"pl": pl, "c": pl.col, "dt": dt, "D": Decimal}
 _FLAGS = (
@@ -55,6 +55,8 @@ class Case:
         What the planner decides by.
     flags
         Polars' optimisations that are off.
+    budget
+        Bytes of memory that a rank's rows may take before they are spilled; 0: as the library chooses.
     """
 
     seed: int
@@ -67,6 +69,7 @@ class Case:
     options: ExecutionOptions
     flags: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+    budget: int = 0
 
     def optimizations(self) -> pl.QueryOptFlags:
         """Return Polars' optimisations."""
@@ -316,3 +319,18 @@ def rename_variable(text: str, old: str, new: str) -> str:
 def options_of(case: Case) -> dict[str, Any]:
     """Return the options as a mapping."""
     return dict(vars(case.options))
+
+
+def case_in_tiny_blocks(seed: int, folder: Path) -> Case:
+    """Return the case of a seed on one to three ranks whose memory has no room for it.
+
+    They have many partitions, which are divided again, and what waits is spilled.
+    """
+    case = random_case(seed, folder, nranks=1 + seed % 3)
+    rng = random.Random(seed)
+    options = replace(
+        ExecutionOptions.tiny("silent"),
+        partitions=rng.choice([8, 8, 12, 32]),
+        partition_limit=rng.choice([1000, 3000]),
+    )
+    return replace(case, loopback=True, options=options, budget=200_000)

@@ -31,7 +31,7 @@ from cudf_polars.plan.properties import walk as walk_expression
 from cudf_polars.streaming.actor_graph.collectives.common import OpIds
 from differential.cases import Case, build
 
-__all__ = ["Coverage", "Hang", "RankEnd", "run_case"]
+__all__ = ["COUNTERS", "Coverage", "Hang", "LoopbackTransport", "RankEnd", "on_threads", "run_case"]
 
 LIMIT_S = 30.0
 """Seconds that a case may take; thrice that on a machine that lets its threads wait for a processor."""
@@ -56,6 +56,9 @@ class RankEnd:
         return isinstance(self.error, RankFailedError | local_transport.RankFailedError)
 
 
+COUNTERS = ("streams", "collectives", "functions", "nodes", "paths", "frames_held")
+
+
 @dataclass
 class Coverage:
     """What has occurred, counted by cases.
@@ -70,16 +73,22 @@ class Coverage:
         Functions of the catalogue in plans.
     nodes
         Nodes of plans.
+    paths
+        Ways of rows in partitions.
+    frames_held
+        Cases in which data frames waited between two steps of a rank with partitions.
     """
 
     streams: Counter[str] = field(default_factory=Counter)
     collectives: Counter[str] = field(default_factory=Counter)
     functions: Counter[str] = field(default_factory=Counter)
     nodes: Counter[str] = field(default_factory=Counter)
+    paths: Counter[str] = field(default_factory=Counter)
+    frames_held: Counter[str] = field(default_factory=Counter)
 
     def update(self, other: Coverage) -> None:
         """Add what another has counted."""
-        for name in ("streams", "collectives", "functions", "nodes"):
+        for name in COUNTERS:
             getattr(self, name).update(getattr(other, name))
 
 
@@ -173,14 +182,21 @@ def _note_plan(plan: Any, coverage: Coverage) -> None:
 def _note_outcome(outcome: QueryOutcome, coverage: Coverage) -> None:
     if outcome.physical is not None:
         coverage.streams.update({type(stream).__name__ for stream in walk(outcome.physical)})
+    coverage.paths.update(outcome.paths.counts)
+    if outcome.paths.frames_held:
+        coverage.frames_held["frames"] += 1
 
 
 Work = Callable[[int, Any], pl.DataFrame]
 
 
-def _on_threads(
-    nranks: int, work: Callable[[int], pl.DataFrame], failed: Callable[[int, BaseException], None]
+def on_threads(
+    nranks: int,
+    work: Callable[[int], pl.DataFrame],
+    failed: Callable[[int, BaseException], None],
+    limit_s: float = LIMIT_S,
 ) -> list[RankEnd]:
+    """Call ``work`` on a thread for each rank, and ``failed`` when that raises; raises Hang."""
     ends: list[RankEnd] = [RankEnd() for _ in range(nranks)]
 
     def body(rank: int) -> None:
@@ -197,7 +213,7 @@ def _on_threads(
     for thread in threads:
         thread.start()
     for attempt in range(3):
-        waited, end = _waited_for_processor(), time.monotonic() + LIMIT_S
+        waited, end = _waited_for_processor(), time.monotonic() + limit_s
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
         if not any(thread.is_alive() for thread in threads):
@@ -251,10 +267,10 @@ def run_case(case: Case, folder: Path, coverage: Coverage) -> list[RankEnd]:
             return outcome.frame
 
         group = Group(case.nranks)
-        if case.loopback and case.nranks > 1:
+        if case.loopback and (case.nranks > 1 or case.budget):
             ends = _over_loopback(case, group, noted, work)
         else:
-            ends = _on_threads(
+            ends = on_threads(
                 case.nranks,
                 lambda rank: work(rank, CountingTransport(group, rank, noted)),
                 lambda _, __: group.barrier.abort(),
@@ -266,14 +282,19 @@ def run_case(case: Case, folder: Path, coverage: Coverage) -> list[RankEnd]:
 def _over_loopback(case: Case, group: Group, noted: Coverage, work: Work) -> list[RankEnd]:
     delays = {"delay_probability": 0.3, "longest_delay": 5} if case.seed % 3 == 0 else {}
     comms = loopback.new_cluster(case.nranks, case.seed, **delays)  # type: ignore[arg-type]
-    contexts = [Context.from_options(comm, Options({"num_streaming_threads": "1"})) for comm in comms]
+    given = {"num_streaming_threads": "1"}
+    if case.budget:
+        given |= {"spill_device_limit": str(case.budget), "memory_reserve_timeout": "1 ms"}
+    contexts = [Context.from_options(comm, Options(given)) for comm in comms]
     transports = [LoopbackTransport(context, group, noted) for context in contexts]
 
     def failed(rank: int, error: BaseException) -> None:
         transports[rank].abandon(failure_of_rank(error) or error)
         group.barrier.abort()
 
-    ends = _on_threads(case.nranks, lambda rank: work(rank, transports[rank]), failed)
+    # In tiny blocks a few rows take hundreds of steps.
+    limit_s = 3 * LIMIT_S if case.budget else LIMIT_S
+    ends = on_threads(case.nranks, lambda rank: work(rank, transports[rank]), failed, limit_s)
     for context in contexts:
         context.shutdown()
     return ends

@@ -28,10 +28,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from differential.cases import Case, build, describe, random_case
+from differential.cases import Case, build, case_in_tiny_blocks, describe, random_case
 from differential.compare import ENGINES, Finding, Kind, Reference, judge
 from differential.known import known_fault
-from differential.ranks import Coverage, Hang, run_case
+from differential.ranks import COUNTERS, Coverage, Hang, run_case
 from differential.shrink import shrink
 
 __all__ = ["Report", "check_seed", "main", "run_seeds"]
@@ -56,11 +56,16 @@ def check(case: Case, folder: Path, coverage: Coverage | None = None) -> Finding
         return judge(case, Reference(case, folder), ends)
 
 
-def check_seed(seed: int, coverage: Coverage) -> tuple[Case, Finding | None]:
+def make_case(seed: int, folder: Path, *, tiny_blocks: bool) -> Case:
+    """Return the case of a seed, or the one that runs where memory has no room for it."""
+    return case_in_tiny_blocks(seed, folder) if tiny_blocks else random_case(seed, folder)
+
+
+def check_seed(seed: int, coverage: Coverage, *, tiny_blocks: bool = False) -> tuple[Case, Finding | None]:
     """Make and run the case of a seed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        case = random_case(seed, folder)
+        case = make_case(seed, folder, tiny_blocks=tiny_blocks)
         return case, check(case, folder, coverage)
 
 
@@ -92,7 +97,7 @@ def _right_without(case: Case, folder: Path) -> list[str]:
     return found
 
 
-def _work(first: int, step: int, stop: int, shrink_s: float) -> None:
+def _work(first: int, step: int, stop: int, shrink_s: float, *, tiny_blocks: bool) -> None:
     """Run seeds and write a line of JSON for each event."""
     warnings.simplefilter("ignore")
     out = os.fdopen(os.dup(1), "w", buffering=1)
@@ -107,7 +112,7 @@ def _work(first: int, step: int, stop: int, shrink_s: float) -> None:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
             folder = Path(name)
             try:
-                case = random_case(seed, folder)
+                case = make_case(seed, folder, tiny_blocks=tiny_blocks)
             except Exception:
                 say(event="broken", seed=seed, text=traceback.format_exc())
                 continue
@@ -144,9 +149,7 @@ def _work(first: int, step: int, stop: int, shrink_s: float) -> None:
                 known=known,
                 right_without=right_without,
             )
-    counters = {
-        name: dict(getattr(coverage, name)) for name in ("streams", "collectives", "functions", "nodes")
-    }
+    counters = {name: dict(getattr(coverage, name)) for name in COUNTERS}
     say(event="end", coverage=counters)
 
 
@@ -210,6 +213,8 @@ class Report:
             f"\nstreams: {dict(c.streams)}\ncollectives: {dict(c.collectives)}\nnodes: {dict(c.nodes)}"
         )
         lines.append(f"{len(c.functions)} functions")
+        if c.paths:
+            lines.append("ways of rows: " + ", ".join(f"{name} {n}" for name, n in c.paths.most_common()))
         return "\n".join(lines)
 
 
@@ -233,9 +238,15 @@ def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
 
 
 def run_seeds(
-    first: int, count: int, workers: int = 2, shrink_s: float = 8.0, log: Path | None = None
+    first: int,
+    count: int,
+    workers: int = 2,
+    shrink_s: float = 8.0,
+    log: Path | None = None,
+    *,
+    tiny_blocks: bool = False,
 ) -> Report:
-    """Run ``count`` seeds from ``first`` on so many processes."""
+    """Run ``count`` seeds from ``first`` on so many processes; ``tiny_blocks``: where memory has no room for them."""
     report = Report()
     lock = threading.Lock()
 
@@ -258,6 +269,7 @@ def run_seeds(
                 str(workers),
                 str(first + count),
                 str(shrink_s),
+                *(["--tiny-blocks"] if tiny_blocks else []),
             ]
             environment = {
                 **os.environ,
@@ -308,10 +320,10 @@ def run_seeds(
     return report
 
 
-def _show(seed: int, *, small: bool) -> int:
+def _show(seed: int, *, small: bool, tiny_blocks: bool) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        case = random_case(seed, folder)
+        case = make_case(seed, folder, tiny_blocks=tiny_blocks)
         coverage = Coverage()
         print(describe(case), flush=True)
         faulthandler.dump_traceback_later(60)
@@ -349,18 +361,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--shrink-seconds", type=float, default=6.0, help="time to make a failing case smaller"
     )
     parser.add_argument("--log", type=Path, help="write every finding as a line of JSON")
+    parser.add_argument(
+        "--tiny-blocks", action="store_true", help="on ranks whose memory has no room for the rows"
+    )
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.worker:
         first, step, stop = map(int, given.worker[:3])
-        _work(first, step, stop, float(given.worker[3]))
+        _work(first, step, stop, float(given.worker[3]), tiny_blocks=given.tiny_blocks)
         return 0
     if given.seed is not None:
-        return _show(given.seed, small=given.shrink)
+        return _show(given.seed, small=given.shrink, tiny_blocks=given.tiny_blocks)
     start = time.monotonic()
     if given.log is not None:
         given.log.unlink(missing_ok=True)
-    report = run_seeds(given.first, given.seeds, given.workers, given.shrink_seconds, given.log)
+    report = run_seeds(
+        given.first,
+        given.seeds,
+        given.workers,
+        given.shrink_seconds,
+        given.log,
+        tiny_blocks=given.tiny_blocks,
+    )
     print(report.text())
     print(f"{time.monotonic() - start:.0f} s")
     return 1 if report.unknown or report.broken else 0

@@ -91,7 +91,7 @@ def _compare(lf: pl.LazyFrame, nranks: int, case: object, *, reads_a_column: boo
     found = _of_ranks(lf, nranks)
     accepted = {w if isinstance(w, type) else repr(w) for w in wanted}
     if reads_a_column:
-        # Of IPC files of which only the rows count, a column is read under a hidden step, and may not be in all of them.
+        # Of IPC files of which only the rows count, a column is read under a hidden step: not all of them may have it.
         accepted |= {pl.exceptions.SchemaError, pl.exceptions.ColumnNotFoundError}
     assert found & accepted, (case, found, wanted)
 

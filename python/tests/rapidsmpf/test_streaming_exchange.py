@@ -21,6 +21,7 @@ from rapidsmpf.streaming.exchange import (
     Drained,
     OutputStream,
     RowRouting,
+    RowStore,
     allgather_output_stream,
     drain_into_allgather,
     drain_into_shuffle,
@@ -285,3 +286,36 @@ def test_context_shuts_down_twice():
 def test_bad_number_of_threads():
     with pytest.raises(ValueError, match="num_streaming_threads"):
         Context(None, BufferResource(), Options({"num_streaming_threads": "0"}))
+
+
+@pytest.mark.parametrize("nranks", [1, 2])
+def test_a_partition_is_counted_and_read_several_times(nranks):
+    def work(comm):
+        with Context.from_options(comm, OPTIONS) as context:
+            shuffler = Shuffler(comm, 3, comm.nranks, context.br())
+            drained = drain_into_shuffle(share(comm), RowRouting.by_hash(["k"]), shuffler, context)
+            store = RowStore.of_partition(shuffler, comm.rank, drained, context)
+            first, second = store.stream(), store.stream()
+            frames = [pl.DataFrame(stream) for stream in (first, second, store.stream(last=True))]
+            assert {frame.height for frame in frames} == {store.rows}
+            assert frames[0].equals(frames[1])
+            assert frames[0].equals(frames[2])
+            assert store.nbytes > store.rows * 8
+            with pytest.raises(RuntimeError, match="were taken out"):
+                store.stream()
+            return frames[0]
+
+    parts = on_ranks(nranks, work)
+    assert_frame_equal(pl.concat(parts).sort("i"), FRAME)
+
+
+def test_the_partition_of_another_rank_is_refused():
+    def work(comm):
+        with Context.from_options(comm, OPTIONS) as context:
+            shuffler = Shuffler(comm, 3, comm.nranks, context.br())
+            drained = drain_into_shuffle(share(comm), RowRouting.by_hash(["k"]), shuffler, context)
+            with pytest.raises(ValueError, match="rank"):
+                RowStore.of_partition(shuffler, 1 - comm.rank, drained, context)
+            return pl.DataFrame()
+
+    on_ranks(2, work)

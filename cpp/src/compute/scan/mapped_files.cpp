@@ -239,6 +239,11 @@ MappedFiles::~MappedFiles() {
     for (auto& thread : state_->threads) {
         thread.join();
     }
+    // What nobody waited for, and no thread came to.
+    for (auto* const entry : state_->queue) {
+        state_->drop(*entry);
+    }
+    state_->queue.clear();
     for (auto& [path, mapping] : state_->mappings) {
         state_->retire(*mapping);
     }

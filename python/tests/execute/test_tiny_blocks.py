@@ -1,0 +1,131 @@
+"""Ranks whose memory has no room for a query: many partitions, divided twice, and all that waits is spilled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+from differential.ranks import Coverage, LoopbackTransport, on_threads
+from differential.run import Report, run_seeds
+from execute.local_transport import Group
+from polars.testing import assert_frame_equal
+from rapidsmpf.communicator import loopback
+from rapidsmpf.config import Options
+from rapidsmpf.streaming.core.context import Context
+
+from benchmarks.pdsh.queries import QUERIES, Tables
+from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.paths import PATHS
+from cudf_polars.execute.run import QueryOutcome, run_query
+
+pytestmark = pytest.mark.timeout(900)  # for a machine that may be busy
+
+SEEDS = int(os.environ.get("RIVERRUN_TINY_SEEDS", "100"))
+ALL = "RIVERRUN_TINY_ALL" in os.environ
+NUMBERS = sorted(QUERIES) if ALL else [1, 3, 9, 13, 18, 21]
+BUDGET = 300_000
+"""Bytes of rows that a rank holds before it spills."""
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """Return the tables, made by tpchgen-cli."""
+    program = shutil.which("tpchgen-cli")
+    if program is None:
+        pytest.skip("tpchgen-cli is not on the PATH (pip install tpchgen-cli)")
+    folder = tmp_path_factory.mktemp("pdsh")
+    subprocess.run(
+        [program, "parquet", "-s", "0.01", f"--output-dir={folder}"],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    return Tables(Path(folder))
+
+
+@pytest.fixture(scope="module")
+def taken() -> Counter[str]:
+    """How often each way was taken in this module."""
+    return Counter()
+
+
+def _run(query: pl.LazyFrame, nranks: int, options: ExecutionOptions, folder: Path) -> list[QueryOutcome]:
+    given = {
+        "num_streaming_threads": "1",
+        "spill_device_limit": str(BUDGET),
+        # The process is always larger than that: waiting for it to become smaller is in vain.
+        "memory_reserve_timeout": "1 ms",
+        "spill_directory": str(folder),
+    }
+    group = Group(nranks)
+    contexts = [Context.from_options(comm, Options(given)) for comm in loopback.new_cluster(nranks, 1)]
+    outcomes: dict[int, QueryOutcome] = {}
+
+    def work(rank: int) -> pl.DataFrame:
+        transport = LoopbackTransport(contexts[rank], group, Coverage())
+        outcomes[rank] = run_query(query.lazy(), transport, options=options)
+        return outcomes[rank].frame
+
+    ends = on_threads(nranks, work, lambda _, __: group.barrier.abort(), limit_s=300.0)
+    for context in contexts:
+        context.shutdown()
+    for end in sorted(ends, key=lambda end: end.is_echo):
+        if end.error is not None:
+            raise end.error
+    return [outcomes[rank] for rank in range(nranks)]
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 3])
+@pytest.mark.parametrize("number", NUMBERS)
+def test_pdsh(tables: Tables, number: int, nranks: int, taken: Counter[str], tmp_path: Path) -> None:
+    query = QUERIES[number]
+    frame = query.build(tables)
+    expected = frame.collect(engine="streaming")
+    options = ExecutionOptions(
+        fallback_mode="raise",
+        broadcast_limit=1 if number % 2 else 20_000,
+        small_limit=0,
+        read_everywhere_limit=0,
+        head_limit=4,
+        partitions=8 + number,
+        partition_limit=10_000,
+        memory=BUDGET,
+    )
+    outcomes = _run(frame, nranks, options, tmp_path)
+    for outcome in outcomes:
+        taken.update(outcome.paths.counts)
+        assert outcome.paths.frames_held == 0
+    actual = pl.concat([outcome.frame for outcome in outcomes])
+    order = list(query.order)
+    assert_frame_equal(actual.select(order), expected.select(order), rel_tol=1e-9)
+    by = [name for name, dtype in expected.schema.items() if not dtype.is_float()] or expected.columns
+    assert_frame_equal(actual.sort(by), expected.sort(by), rel_tol=1e-9)
+    assert not list(tmp_path.rglob("*.spill")), "spill files are left"
+
+
+@pytest.fixture(scope="module")
+def report(taken: Counter[str]) -> Report:
+    """Run random queries."""
+    report = run_seeds(0, SEEDS, shrink_s=0.0, tiny_blocks=True)
+    taken.update(report.coverage.paths)
+    return report
+
+
+def test_random_queries(report: Report) -> None:
+    assert report.cases == SEEDS
+    assert not report.broken, report.text()
+    assert not report.unknown, report.text()
+
+
+def test_no_frame_waits_between_steps(report: Report) -> None:
+    assert not report.coverage.frames_held
+
+
+def test_every_way_was_taken(report: Report, taken: Counter[str]) -> None:
+    missing = [path for path in PATHS if not taken[path]]
+    assert not missing, (missing, taken)

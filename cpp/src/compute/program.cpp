@@ -1,8 +1,13 @@
 #include <rapidsmpf/compute/detail/program.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
 
 namespace rapidsmpf::compute {
 
@@ -24,6 +29,9 @@ class Checker {
         for (std::size_t i = 0; i < program_.pipelines.size(); ++i) {
             pipeline(program_.pipelines[i], i);
         }
+        if (std::holds_alternative<Build>(program_.pipelines.back().sink)) {
+            fail("the last pipeline gives the program's rows, and a hash table has none");
+        }
     }
 
   private:
@@ -37,6 +45,9 @@ class Checker {
     }
 
     void expression(Expression const& e, std::size_t place) const {
+        if (e.kind != Expression::Kind::call && !e.args.empty()) {
+            fail("only calls have arguments");
+        }
         switch (e.kind) {
             case Expression::Kind::column:
                 if (e.index < 0) {
@@ -61,12 +72,23 @@ class Checker {
     // The columns that an expression reads are among so many.
     void expect_columns(std::int32_t id, std::size_t width) const {
         expect_below(id, program_.expressions.size(), "expression");
-        auto const& e = program_.expressions[static_cast<std::size_t>(id)];
-        if (e.kind == Expression::Kind::column) {
-            expect_below(e.index, width, "column");
-        }
-        for (auto const arg : e.args) {
-            expect_columns(arg, width);
+        // Expressions share what they are made of: each is looked at once.
+        std::vector<bool> seen(static_cast<std::size_t>(id) + 1);
+        std::vector<std::size_t> open{static_cast<std::size_t>(id)};
+        seen.back() = true;
+        while (!open.empty()) {
+            auto const& e = program_.expressions[open.back()];
+            open.pop_back();
+            if (e.kind == Expression::Kind::column) {
+                expect_below(e.index, width, "column");
+            }
+            for (auto const arg : e.args) {
+                auto const place = static_cast<std::size_t>(arg);
+                if (!seen[place]) {
+                    seen[place] = true;
+                    open.push_back(place);
+                }
+            }
         }
     }
 
@@ -103,6 +125,9 @@ class Checker {
     Types source_types(FromJoin const& join, std::size_t place) const {
         expect_below(join.left, place, "earlier pipeline");
         expect_below(join.right, place, "earlier pipeline");
+        if (join.kind != JoinKind::full && join.kind != JoinKind::cross) {
+            fail("a join of both sides whole is full or cross");
+        }
         auto types = program_.pipelines[static_cast<std::size_t>(join.left)].types;
         auto const& right = program_.pipelines[static_cast<std::size_t>(join.right)].types;
         if (join.left_keys.size() != join.right_keys.size()) {
@@ -198,7 +223,13 @@ class Checker {
         }
         expect_result(types ? made : Types{}, p);
     }
+    void expect_range(std::optional<RowRange> const& range) const {
+        if (range && range->length && *range->length < 0) {
+            fail("a range has " + std::to_string(*range->length) + " rows");
+        }
+    }
     void end(Sort const& sink, Types const& types, Pipeline const& p) const {
+        expect_range(sink.range);
         for (auto const& key : sink.keys) {
             expect_below(key.column, types ? types->size() : SIZE_MAX, "column");
         }
@@ -208,7 +239,10 @@ class Checker {
         expect_all(sink.keys, types);
         expect_result(types, p);
     }
-    void end(Hold const&, Types const& types, Pipeline const& p) const { expect_result(types, p); }
+    void end(Hold const& sink, Types const& types, Pipeline const& p) const {
+        expect_range(sink.range);
+        expect_result(types, p);
+    }
 
     Program const& program_;
     std::string where_;

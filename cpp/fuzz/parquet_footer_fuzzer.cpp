@@ -24,6 +24,8 @@ void read_input(std::span<std::uint8_t const> input) {
     require(rest.rest == groups.rest, "the rest of the rest is the rest");
 }
 
-std::vector<Bytes> seeds() { return {}; }
+std::vector<Bytes> seeds() {
+    return {};
+}
 
 }  // namespace rapidsmpf::fuzz

@@ -122,6 +122,26 @@ KNOWN: tuple[Known, ...] = (
         "faulty = lf.collect_schema() != lf.collect().schema",
     ),
     Known(
+        name="windows that begin at the least integer",
+        kinds=("hang",),
+        detail=r"",
+        text=r"(?s)lower_bound\(.*group_by_dynamic\(",
+        reason="Polars looks for the first window below the least integer, and never ends.",
+        reproduction="""
+import subprocess, sys
+script = '''
+import polars as pl
+lf = pl.LazyFrame({"x": [-2**63]}, schema={"x": pl.Int64})
+lf.group_by_dynamic("x", every="5i").agg(pl.len()).collect()
+'''
+try:
+    subprocess.run([sys.executable, "-c", script], timeout=8)
+    faulty = False
+except subprocess.TimeoutExpired:
+    faulty = True
+""",
+    ),
+    Known(
         name="one row of rows that are read twice",
         kinds=("we raise where Polars answers", "wrong type of error", "some ranks return, others raise"),
         detail=r"assertion failed: pipe\.send_state == PortState::Done",

@@ -56,9 +56,12 @@ class Query:
     ----------
     plan
         The typed plan. Its in-memory frames are this rank's part of the rows.
+    read_apart
+        Reads it again, without sub-plans that several parts share; ``None`` where another process has read it.
     """
 
     plan: Plan
+    read_apart: Callable[[], Plan] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,10 @@ class QueryOutcome:
 
 def read_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> Query:
     """Read ``lf`` with these optimisations; raises what Polars says of a query that is wrong."""
-    return Query(read_plan(lf, optimizations))
+    if not optimizations.comm_subplan_elim:
+        return Query(read_plan(lf, optimizations))
+    apart = _of_fragments(optimizations)
+    return Query(read_plan(lf, optimizations), lambda: read_plan(lf, apart))
 
 
 def run_query(
@@ -305,11 +311,12 @@ def _start(
     if alone and not (options.may_partition and device.is_cpu):
         return _whole(query)
     try:
-        plan = (query if isinstance(query, Query) else read_query(query, optimizations)).plan
+        asked = query if isinstance(query, Query) else read_query(query, optimizations)
     except (pl.exceptions.PolarsError, UnsupportedPolarsError):
         if alone:
             return _whole(query)  # Polars runs it, or says what is wrong
         raise
+    plan = asked.plan
     footers = functools.cache(read_row_groups)
     _read_footers(plan)
     partitions = options.plan_of(largest_table(plan, footers), transport.nranks)
@@ -323,9 +330,9 @@ def _start(
         device=device,
         plan=partitions,
     )
-    agreement = agree_on_query(plan, executor.allgather_bytes)
+    agreement = agree_on_query(plan, executor.allgather_bytes, asked.read_apart)
     planner = AdaptivePlanner(options.settings(transport.nranks), executor.run_and_measure, footers=footers)
-    root = planner.plan(plan, agreement.frame_sizes)
+    root = planner.plan(agreement.plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
 
 

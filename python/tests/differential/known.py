@@ -84,7 +84,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of interpolated Booleans",
-        kinds=_OF_TYPES,
+        kinds=(*_OF_TYPES, "we answer where Polars raises"),
         detail=r"Boolean.*Float64|Float64.*Boolean|conversion from `\w+` to `\w+`",
         text=r"(?s)Boolean.*interpolate\(",
         reason="Polars plans Float64, and gives Boolean or Float64 by its engine and the values.",

@@ -95,7 +95,7 @@ test-python: build
 # start processes are left out: rrun and the ranks link what no sanitizer watches.
 EMPTY :=
 PROCESS_TESTS := *Rrun*:*OneRrunPerHost*:*ShuffleFailure*:*FailureByHand*
-ASAN_ROOMS := $(foreach room,memory communicator bootstrap exchange coll streaming,$(if $(wildcard cpp/tests/$(room)/*_test.cpp),$(room)))
+ASAN_ROOMS := $(foreach room,memory communicator bootstrap exchange coll streaming compute,$(if $(wildcard cpp/tests/$(room)/*_test.cpp),$(room)))
 build-asan: $(VENV)/.ready
 	@mkdir -p $(RESULTS)
 	@cmake -S . -B build/asan $(SANITIZER_ARGS) -DRAPIDSMPF_BUILD_BENCHMARKS=ON \

@@ -199,7 +199,7 @@ except subprocess.TimeoutExpired:
     ),
     Known(
         name="the type of cum_reduce",
-        kinds=_OF_TYPES,
+        kinds=(*_OF_TYPES, "we answer where Polars raises", "wrong type of error"),
         detail=r"",
         text=r"cum_reduce\(",
         reason="Of columns of different types, Polars plans a struct of these and gives one of their common type.",

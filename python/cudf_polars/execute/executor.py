@@ -103,6 +103,7 @@ class Executor:
         divider = Divider(transport, self._device, optimizations, self.plan, self.brake, self.paths)
         self._fragments = Fragments(divider, self._rows)
         self._done: set[Stream] = set()
+        self._running: Measured | None = None  # of the exchange that runs
         self._failed: dict[Stream, BaseException] = {}
         self._ended: set[Stream] = set()
 
@@ -171,7 +172,9 @@ class Executor:
             return
         measured = self.measured[stream] = Measured()
         start = time.perf_counter()
+        self._running = measured
         rows = self._rows[stream] = self._run(stream)
+        self._running = None
         measured.seconds += time.perf_counter() - start
         if rows.frame is not None and rows.rest is None:
             measured.counted(rows.frame.height, rows.frame.estimated_size())
@@ -422,7 +425,15 @@ class Executor:
         send: Callable[[ArrowStream, int], Sequence[ArrowStream]],
     ) -> Sequence[ArrowStream]:
         """Hand batches to a collective."""
-        return handed_over(batches, schema, lambda source: send(source, next(self._ops)))
+        measured = self._running
+
+        def counted() -> Iterator[pl.DataFrame]:
+            for batch in batches:
+                if measured is not None:
+                    measured.added(batch)
+                yield batch
+
+        return handed_over(counted(), schema, lambda source: send(source, next(self._ops)))
 
     # -- exchanges that look at the rows ---------------------------------------------------------------------
 

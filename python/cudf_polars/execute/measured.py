@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-__all__ = ["Measured", "Size"]
+from cudf_polars.lower.physical import Stream, walk
+
+__all__ = ["Measured", "Size", "Spread", "merge_facts", "pack_facts"]
 
 
 @dataclass(frozen=True)
@@ -42,3 +46,42 @@ class Measured:
         """Note the rows and bytes of ``frame``, more of what this rank has."""
         self.rows = (self.rows or 0) + frame.height
         self.nbytes = (self.nbytes or 0) + frame.estimated_size()
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What running a stream gave and cost on all ranks, as text.
+
+    Attributes
+    ----------
+    rows, nbytes, seconds
+        Of each rank that has some.
+    """
+
+    rows: tuple[int, ...]
+    nbytes: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+
+def pack_facts(root: Stream, measured: Mapping[Stream, Measured]) -> bytes:
+    """Return what this rank has measured, to be sent to the others: by the streams' places in the plan."""
+    facts = {
+        place: (found.rows, found.nbytes, round(found.seconds, 6))
+        for place, stream in enumerate(walk(root))
+        if (found := measured.get(stream)) is not None
+    }
+    return json.dumps(facts).encode()
+
+
+def merge_facts(root: Stream, facts: Sequence[bytes]) -> dict[Stream, Spread]:
+    """Return what all ranks have measured, from what :func:`pack_facts` gave on each."""
+    ranks = [json.loads(value) for value in facts]
+    merged = {}
+    for place, stream in enumerate(walk(root)):
+        found = [rank[str(place)] for rank in ranks if str(place) in rank]
+        if found:
+            rows, nbytes, seconds = zip(*found, strict=True)
+            merged[stream] = Spread(
+                tuple(r for r in rows if r is not None), tuple(b for b in nbytes if b is not None), seconds
+            )
+    return merged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from cudf_polars.execute.agreement import agree_on_end, agree_on_query
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.fragments import ComputeDevice
-from cudf_polars.execute.measured import Measured
+from cudf_polars.execute.measured import Measured, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.streams import conform, scan_batches
@@ -83,6 +83,8 @@ class QueryOutcome:
         What ran on the CPU though the compute device is a GPU, with the reasons.
     paths
         The ways that rows took on this rank where it has several partitions.
+    facts
+        What each rank has measured, by rank.
     """
 
     frame: pl.DataFrame
@@ -93,9 +95,10 @@ class QueryOutcome:
     partitions: int = 1
     host_steps: tuple[str, ...] = ()
     paths: Paths = field(default_factory=Paths, repr=False)
+    facts: Sequence[bytes] = field(default=(), repr=False)
 
     def explain(self) -> str:
-        """Return the physical plan with this rank's rows, bytes and seconds."""
+        """Return the physical plan with the rows, bytes and seconds of the ranks: the least, the mean and the most."""
         text = self._explain_streams()
         return (
             "\n".join([text, "On the CPU:", *(f"  {step}" for step in self.host_steps)])
@@ -106,7 +109,9 @@ class QueryOutcome:
     def _explain_streams(self) -> str:
         if self.physical is None:
             return "One fragment on one rank: the query as Polars runs it."
-        plan = explain_physical(self.physical, self.measured)
+        mine = pack_facts(self.physical, self.measured)
+        # What was measured here afterwards, while the last step was read, no other rank was told.
+        plan = explain_physical(self.physical, merge_facts(self.physical, self.facts or [mine]))
         if self.partitions == 1:
             return plan
         return f"Each rank works on {self.partitions} partitions of its rows, one after the other.\n{plan}"
@@ -146,7 +151,10 @@ def run_query(
         return _outcome_of_whole(frame, device, options)
     executor, root = running.executor, running.root
     frame = executor.result(root)
-    return running.outcome(agree_on_end(frame, executor.allgather_bytes, executor.failures(root)))
+    facts = pack_facts(root, executor.measured)
+    return running.outcome(
+        *agree_on_end(frame, executor.allgather_bytes, executor.failures(root), facts)
+    )
 
 
 class Stop(Protocol):
@@ -209,7 +217,8 @@ def open_query(
     batches = executor.result_batches(root)
     no_rows = pl.DataFrame(schema=dict(root.schema))
     first = next((batch for batch in batches if batch.height), no_rows)
-    first = agree_on_end(first, executor.allgather_bytes, executor.failures(root))
+    mine = pack_facts(root, executor.measured)
+    first, facts = agree_on_end(first, executor.allgather_bytes, executor.failures(root), mine)
     empty, schema = first.clear(), first.schema
     all_batches = itertools.chain([first], (conform(batch, schema) for batch in batches))
     del first
@@ -218,7 +227,7 @@ def open_query(
         schema,
         whole=False,
         stop=executor.brake.end,
-        outcome=lambda: running.outcome(empty),
+        outcome=lambda: running.outcome(empty, facts),
     )
 
 
@@ -259,7 +268,7 @@ class _Running:
     equal_frames: tuple[str, ...]
     device: ComputeDevice
 
-    def outcome(self, frame: pl.DataFrame) -> QueryOutcome:
+    def outcome(self, frame: pl.DataFrame, facts: Sequence[bytes]) -> QueryOutcome:
         """Say how the query ended, and warn of what one rank did alone."""
         fallbacks = self.planner.fallbacks
         report(fallbacks, self.options.fallback_mode)
@@ -273,6 +282,7 @@ class _Running:
             executor.plan.count,
             _host_steps(self.device, self.options),
             executor.paths,
+            facts,
         )
 
 

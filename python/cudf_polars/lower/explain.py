@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from cudf_polars.lower.physical import Local, Stream, walk
@@ -11,11 +11,22 @@ __all__ = ["RunFacts", "explain_physical"]
 
 
 class RunFacts(Protocol):
-    """What running a stream gave on this rank."""
+    """What running a stream gave: a number of each rank that has one."""
 
-    rows: int | None
-    nbytes: float | None
-    seconds: float
+    @property
+    def rows(self) -> Sequence[float]:
+        """Rows."""
+        ...
+
+    @property
+    def nbytes(self) -> Sequence[float]:
+        """Bytes."""
+        ...
+
+    @property
+    def seconds(self) -> Sequence[float]:
+        """Seconds."""
+        ...
 
 
 def explain_physical(root: Stream, measured: Mapping[Stream, RunFacts] | None = None) -> str:
@@ -26,7 +37,7 @@ def explain_physical(root: Stream, measured: Mapping[Stream, RunFacts] | None = 
     root
         The stream of the answer.
     measured
-        By stream, this rank's facts of a run; printed after the estimates.
+        By stream, the facts of a run; printed after the estimates: the least, the mean and the most of all ranks.
 
     Notes
     -----
@@ -66,9 +77,17 @@ def _facts(stream: Stream, measured: Mapping[Stream, RunFacts] | None) -> str:
     facts = None if measured is None else measured.get(stream)
     if facts is None:
         return text
-    rows = "" if facts.rows is None else f"{facts.rows} rows, "
-    nbytes = "" if facts.nbytes is None else f"{_size(facts.nbytes)}, "
-    return f"{text}; here {rows}{nbytes}{facts.seconds:.3f} s"
+    kinds: tuple[tuple[Sequence[float], Callable[[float], str], str], ...] = (
+        (facts.rows, lambda value: f"{value:.0f}", " rows"),
+        (facts.nbytes, _size, ""),
+        (facts.seconds, lambda value: f"{value:.3f}", " s"),
+    )
+    return f"{text}; a rank {', '.join(_spread(v, show) + unit for v, show, unit in kinds if v)}"
+
+
+def _spread(values: Sequence[float], show: Callable[[float], str]) -> str:
+    texts = [show(value) for value in (min(values), sum(values) / len(values), max(values))]
+    return texts[0] if len(set(texts)) == 1 else " / ".join(texts)
 
 
 def _count(value: float) -> str:

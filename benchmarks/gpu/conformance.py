@@ -22,23 +22,28 @@ def runner() -> Callable[[Any, Sequence[pl.DataFrame]], pl.DataFrame]:
     import libcudf
 
     libcudf.load_library()
-    from cudf_polars.execute.gpu.run import run_program
+    from rapidsmpf.communicator.single import new_communicator
     from rapidsmpf.compute import Runtime
     from rapidsmpf.config import Options, get_environment_variables
-    from rapidsmpf.memory.buffer_resource import BufferResource
+    from rapidsmpf.streaming.core.context import Context
 
-    runtime = Runtime(BufferResource.from_options(Options(get_environment_variables())))
+    from cudf_polars.execute.gpu.run import run_program
+
+    options = Options(get_environment_variables())
+    runtime = Runtime(Context.from_options(new_communicator(options), options).br())
     return lambda program, inputs: run_program(runtime, program, inputs)
 
 
 def main() -> int:
     """Compare all cases; the exit status is 1 if one differs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.conformance", description=__doc__)
-    parser.add_argument("--output", required=True, help="file to which a line of JSON is written for each difference")
+    parser.add_argument(
+        "--output", required=True, help="file to which a line of JSON is written for each difference"
+    )
     parser.add_argument("--only", default="", help="cases whose name contains this")
     arguments = parser.parse_args()
-    from support.cudf_emulator import run as emulate
-    from support.gpu_conformance import cases
+    from support.cudf_emulator import run as emulate  # type: ignore[import-not-found]
+    from support.gpu_conformance import cases  # type: ignore[import-not-found]
 
     run = runner()
     equal, different = 0, 0

@@ -1,7 +1,7 @@
 """PDS-H on one GPU: seconds of each query, by our engine, the peer's or Polars, and whether the answers agree.
 
-    python -m benchmarks.gpu.pdsh run --engine riverrun --data /dev/shm/sf100 --repeats 3 --output ours.jsonl --answers ours
-    python -m benchmarks.gpu.pdsh run --engine polars   --data /dev/shm/sf100 --repeats 1 --output polars.jsonl --answers polars
+    python -m benchmarks.gpu.pdsh run --engine riverrun --data D --repeats 3 --output ours.jsonl --answers ours
+    python -m benchmarks.gpu.pdsh run --engine polars --data D --repeats 1 --output polars.jsonl --answers polars
     python -m benchmarks.gpu.pdsh check --answers ours --reference polars --output check.json
 
 A line is written after each query, so that what was measured is there if the rest does not end. The peer runs in an
@@ -51,7 +51,7 @@ def _engine(name: str, options: dict[str, Any]) -> Iterator[Callable[[pl.LazyFra
 def _digest(frame: pl.DataFrame) -> str:
     """Return a digest of a frame's values, floats to nine digits."""
     rounded = frame.with_columns(pl.col(pl.Float64, pl.Float32).round_sig_figs(9))
-    return hashlib.sha256(rounded.write_csv().encode()).hexdigest()[:16]
+    return hashlib.sha256(repr(rounded.rows()).encode()).hexdigest()[:16]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -66,7 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
     with open(arguments.output, "a") as out, _engine(arguments.engine, options) as collect:
         ready = time.perf_counter() - begin
         for number in wanted:
-            line: dict[str, Any] = {"engine": arguments.engine, "query": number, "ready_seconds": round(ready, 3)}
+            line: dict[str, Any] = {
+                "engine": arguments.engine,
+                "query": number,
+                "ready_seconds": round(ready, 3),
+            }
             seconds = []
             try:
                 for _ in range(arguments.repeats):
@@ -75,7 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
                     with warnings.catch_warnings(record=True) as caught:
                         warnings.simplefilter("always")
                         start = time.perf_counter()
-                        frame = collect(QUERIES[number].build(Tables(arguments.data, floats=arguments.floats)))
+                        frame = collect(
+                            QUERIES[number].build(Tables(arguments.data, floats=arguments.floats))
+                        )
                         seconds.append(round(time.perf_counter() - start, 4))
                     line["warnings"] = [str(w.message)[:300] for w in caught]
                 if not seconds:
@@ -84,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
                 total += min(seconds)
                 if answers is not None:
                     frame.write_parquet(answers / f"q{number}.parquet")
-            except Exception as error:
+            except (Exception, pl.exceptions.PanicException) as error:
                 failed += 1
                 line["error"] = f"{type(error).__name__}: {error}"[:1500]
                 if arguments.traceback:
@@ -93,7 +99,10 @@ def run(arguments: argparse.Namespace) -> int:
             out.flush()
             os.fsync(out.fileno())
             print(json.dumps(line)[:700], flush=True)
-    print(json.dumps({"engine": arguments.engine, "sum_of_best_seconds": round(total, 3), "failed": failed}), flush=True)
+    print(
+        json.dumps({"engine": arguments.engine, "sum_of_best_seconds": round(total, 3), "failed": failed}),
+        flush=True,
+    )
     return failed
 
 
@@ -110,7 +119,7 @@ def check(arguments: argparse.Namespace) -> int:
         ours, theirs = (pl.read_parquet(path) for path in paths)
         try:
             text = difference(ours, theirs, query.order)
-        except Exception as error:
+        except (Exception, pl.exceptions.PanicException) as error:
             text = f"{type(error).__name__}: {error}"
         if text is not None:
             found[number] = text[:500]
@@ -131,9 +140,13 @@ def main() -> int:
     command.add_argument("--floats", action="store_true", help="read decimals as Float64")
     command.add_argument("--queries", default="", help="numbers, joined by commas; default: all")
     command.add_argument("--repeats", type=int, default=3)
-    command.add_argument("--deadline", type=float, default=0, help="seconds after which no query is begun; 0: none")
+    command.add_argument(
+        "--deadline", type=float, default=0, help="seconds after which no query is begun; 0: none"
+    )
     command.add_argument("--options", default="{}", help="executor options as JSON")
-    command.add_argument("--output", required=True, help="file to which a line of JSON is added for each query")
+    command.add_argument(
+        "--output", required=True, help="file to which a line of JSON is added for each query"
+    )
     command.add_argument("--answers", help="folder for the answers")
     command.add_argument("--traceback", action="store_true")
     command.set_defaults(call=run)

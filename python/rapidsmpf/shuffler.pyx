@@ -89,8 +89,8 @@ cdef class Shuffler:
         cdef cpp_Options opts
         if options is not None:
             opts = options._handle
-            with nogil:
-                settings = exchange_settings(opts)
+        with nogil:
+            settings = exchange_settings(opts)
         with nogil:
             self._handle = make_shuffler(
                 comm._handle, op_id, total_num_partitions, br._handle, contiguous, settings

@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -14,6 +13,7 @@
 #include <rapidsmpf/bootstrap/detail/pmix.hpp>
 #include <rapidsmpf/bootstrap/detail/slurm.hpp>
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "bootstrap/coordinator_thread.hpp"
 
@@ -56,12 +56,12 @@ BatchJob::BatchJob(std::unique_ptr<State> state) : state_{std::move(state)} {}
 BatchJob::~BatchJob() = default;
 
 std::shared_ptr<BatchJob> BatchJob::if_known() {
-    std::lock_guard const lock{only_one().mutex};
+    MutexLock const lock{only_one().mutex};
     return only_one().job;
 }
 
 std::shared_ptr<BatchJob> BatchJob::of_this_process() {
-    std::lock_guard const lock{only_one().mutex};
+    MutexLock const lock{only_one().mutex};
     auto& job = only_one().job;
     if (job) {
         return job;

@@ -7,7 +7,8 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "bootstrap/coordinator.hpp"
 
@@ -34,8 +35,8 @@ class BatchJob {
   private:
     struct State;
     struct OnlyOne {
-        std::mutex mutex;
-        std::shared_ptr<BatchJob> job;
+        Mutex mutex;
+        std::shared_ptr<BatchJob> job RAPIDSMPF_GUARDED_BY(mutex);
     };
     static OnlyOne& only_one();
     explicit BatchJob(std::unique_ptr<State> state);

@@ -4,9 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <condition_variable>
 #include <cstdlib>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <utility>
@@ -19,6 +17,7 @@
 #include <rapidsmpf/core/detail/host_name.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/fork.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::bootstrap {
 
@@ -131,9 +130,9 @@ struct Coordinator::State {
     void run(FrameBuffer in) noexcept;
     void handle(Frame const& frame);
     void fail(RankFailure const& why);
-    void deliver(std::unique_lock<std::mutex>& lock);
+    void deliver() RAPIDSMPF_REQUIRES(mutex);
     bool say(Bytes const& message) {
-        std::lock_guard const lock{send_mutex};
+        MutexLock const lock{send_mutex};
         return send_all(socket, message);
     }
 
@@ -141,21 +140,21 @@ struct Coordinator::State {
     std::uint32_t ping_ms{0};  // how often the coordinator says that it is there; 0: it does not
     FileDescriptor socket;
     EventDescriptor stop_event;
-    std::mutex send_mutex;  // keeps messages whole
+    Mutex send_mutex;  // keeps messages whole
 
-    std::mutex mutex;  // guards what follows
-    std::condition_variable changed;
-    std::uint64_t next_request{1};
-    std::map<std::uint64_t, std::optional<Reply>> requests;
-    std::optional<RankFailure> failure;
-    std::vector<Rank> left;
-    std::optional<Events> events;
-    bool failure_delivered{false};
-    std::size_t left_delivered{0};
-    bool delivering{false};
-    std::thread::id delivering_thread;
-    bool closed{false};  // the connection has ended
-    Said said{Said::nothing};
+    Mutex mutex;
+    ConditionVariable changed;
+    std::uint64_t next_request RAPIDSMPF_GUARDED_BY(mutex){1};
+    std::map<std::uint64_t, std::optional<Reply>> requests RAPIDSMPF_GUARDED_BY(mutex);
+    std::optional<RankFailure> failure RAPIDSMPF_GUARDED_BY(mutex);
+    std::vector<Rank> left RAPIDSMPF_GUARDED_BY(mutex);
+    std::optional<Events> events RAPIDSMPF_GUARDED_BY(mutex);
+    bool failure_delivered RAPIDSMPF_GUARDED_BY(mutex){false};
+    std::size_t left_delivered RAPIDSMPF_GUARDED_BY(mutex){0};
+    bool delivering RAPIDSMPF_GUARDED_BY(mutex){false};
+    std::thread::id delivering_thread RAPIDSMPF_GUARDED_BY(mutex);
+    bool closed RAPIDSMPF_GUARDED_BY(mutex){false};  // the connection has ended
+    Said said RAPIDSMPF_GUARDED_BY(mutex){Said::nothing};
 
     HomeProcess home;
     std::thread thread;
@@ -245,7 +244,7 @@ void Coordinator::State::run(FrameBuffer in) noexcept {
         why = std::string{"the coordinator sent something that is not understood: "} + error.what();
     }
     {
-        std::unique_lock lock{mutex};
+        UniqueLock lock{mutex};
         closed = true;
         changed.notify_all();
         if (said != Said::nothing) {
@@ -259,7 +258,7 @@ void Coordinator::State::handle(Frame const& frame) {
     switch (frame.type) {
         case MessageType::reply: {
             auto reply = Reply::decode(frame.payload);
-            std::lock_guard const lock{mutex};
+            MutexLock const lock{mutex};
             // One that nobody waits for any more is dropped.
             if (auto const found = requests.find(reply.request); found != requests.end()) {
                 found->second = std::move(reply);
@@ -278,9 +277,9 @@ void Coordinator::State::handle(Frame const& frame) {
             break;
         case MessageType::left: {
             auto const who = Left::decode(frame.payload).rank;
-            std::unique_lock lock{mutex};
+            MutexLock const lock{mutex};
             left.push_back(who);
-            deliver(lock);
+            deliver();
             break;
         }
         default:
@@ -289,17 +288,17 @@ void Coordinator::State::handle(Frame const& frame) {
 }
 
 void Coordinator::State::fail(RankFailure const& why) {
-    std::unique_lock lock{mutex};
+    MutexLock const lock{mutex};
     if (failure) {
         return;
     }
     failure = why;
     changed.notify_all();
-    deliver(lock);
+    deliver();
 }
 
 // Calls the events for what has happened and was not told yet, one at a time and outside the lock.
-void Coordinator::State::deliver(std::unique_lock<std::mutex>& lock) {
+void Coordinator::State::deliver() {
     while (events && !delivering) {
         std::function<void()> call;
         if (left_delivered < left.size()) {
@@ -312,27 +311,29 @@ void Coordinator::State::deliver(std::unique_lock<std::mutex>& lock) {
         }
         delivering = true;
         delivering_thread = std::this_thread::get_id();
-        lock.unlock();
-        call();
-        call = nullptr;  // may own what the event used
-        lock.lock();
+        {
+            MutexUnlock const unlocked{mutex};
+            call();
+            call = nullptr;  // may own what the event used
+        }
         delivering = false;
         changed.notify_all();
     }
 }
 
 void Coordinator::start(Events events) {
-    std::unique_lock lock{state_->mutex};
-    state_->events = std::move(events);
-    auto const state = state_;  // an event may destroy this object
-    state->deliver(lock);
+    auto const state = state_;  // an event may destroy this object; it goes after the lock
+    MutexLock const lock{state->mutex};
+    state->events = std::move(events);
+    state->deliver();
 }
 
 void Coordinator::stop() {
-    std::unique_lock lock{state_->mutex};
+    UniqueLock lock{state_->mutex};
     state_->events.reset();
-    state_->changed.wait(
-        lock, [&] { return !state_->delivering || state_->delivering_thread == std::this_thread::get_id(); });
+    state_->changed.wait(lock, [&]() RAPIDSMPF_REQUIRES(state_->mutex) {
+        return !state_->delivering || state_->delivering_thread == std::this_thread::get_id();
+    });
 }
 
 void Coordinator::put(std::string const& key, Bytes value) {
@@ -341,7 +342,7 @@ void Coordinator::put(std::string const& key, Bytes value) {
         key.size() <= max_key_size && value.size() <= max_value_size,
         "a key may have 1 KiB and a value 16 MiB", std::invalid_argument);
     {
-        std::lock_guard const lock{state_->mutex};
+        MutexLock const lock{state_->mutex};
         if (state_->failure) {
             state_->failure->raise();
         }
@@ -354,10 +355,11 @@ std::vector<Bytes> Coordinator::ask(
     std::uint64_t request, Bytes const& message, std::string const& what, std::chrono::milliseconds timeout) {
     state_->home.require("connection to the coordinator");
     state_->say(message);
-    std::unique_lock lock{state_->mutex};
+    UniqueLock lock{state_->mutex};
     auto const answered = state_->changed.wait_for(
-        lock, std::min(timeout, longest_timeout) + answer_margin,
-        [&] { return state_->requests.at(request).has_value() || state_->failure || state_->closed; });
+        lock, std::min(timeout, longest_timeout) + answer_margin, [&]() RAPIDSMPF_REQUIRES(state_->mutex) {
+            return state_->requests.at(request).has_value() || state_->failure || state_->closed;
+        });
     auto const reply = std::exchange(state_->requests.at(request), std::nullopt);
     state_->requests.erase(request);
     if (reply && reply->status == Reply::Status::ok) {
@@ -381,7 +383,7 @@ Bytes Coordinator::get(std::string const& key, std::chrono::milliseconds timeout
     RAPIDSMPF_EXPECTS(key.size() <= max_key_size, "a key may have 1 KiB", std::invalid_argument);
     std::uint64_t request = 0;
     {
-        std::lock_guard const lock{state_->mutex};
+        MutexLock const lock{state_->mutex};
         request = state_->next_request++;
         state_->requests.emplace(request, std::nullopt);
     }
@@ -396,7 +398,7 @@ std::vector<Bytes> Coordinator::gather(Bytes value, std::chrono::milliseconds ti
     RAPIDSMPF_EXPECTS(value.size() <= max_value_size, "a value may have 16 MiB", std::invalid_argument);
     std::uint64_t request = 0;
     {
-        std::lock_guard const lock{state_->mutex};
+        MutexLock const lock{state_->mutex};
         request = state_->next_request++;
         state_->requests.emplace(request, std::nullopt);
     }
@@ -426,7 +428,7 @@ void Coordinator::give_up(Abort const& message) {
         return;  // a fork does not speak for its parent
     }
     {
-        std::lock_guard const lock{state_->mutex};
+        MutexLock const lock{state_->mutex};
         if (state_->said != State::Said::nothing) {
             return;
         }
@@ -448,7 +450,7 @@ void Coordinator::graceful_close(std::chrono::milliseconds patience) {
         }
     }
     {
-        std::lock_guard const lock{state_->mutex};
+        MutexLock const lock{state_->mutex};
         if (state_->said != State::Said::nothing) {
             return;
         }
@@ -458,9 +460,10 @@ void Coordinator::graceful_close(std::chrono::milliseconds patience) {
         return;
     }
     // Its end of the connection says that it knows: this process may end now.
-    std::unique_lock lock{state_->mutex};
+    UniqueLock lock{state_->mutex};
     if (state_->thread.get_id() != std::this_thread::get_id()) {
-        state_->changed.wait_for(lock, goodbye_timeout, [&] { return state_->closed; });
+        state_->changed.wait_for(
+            lock, goodbye_timeout, [&]() RAPIDSMPF_REQUIRES(state_->mutex) { return state_->closed; });
     }
 }
 

@@ -109,8 +109,8 @@ void reduce(
 
 AllReduce::AllReduce(
     std::shared_ptr<Communicator> comm, OpId op, std::span<std::byte const> input, Reduction reduction,
-    exchange::Settings const& settings)
-    : comm_{std::move(comm)}, op_{op}, br_{BufferResource::make()}, size_{input.size()} {
+    exchange::Settings const& settings, std::shared_ptr<BufferResource> br)
+    : comm_{std::move(comm)}, op_{op}, br_{br ? std::move(br) : BufferResource::make()}, size_{input.size()} {
     auto& ranks = require_comm(comm_, "an all-reduce");
     RAPIDSMPF_EXPECTS(reduction.combine != nullptr, "an all-reduce needs a function", std::invalid_argument);
     RAPIDSMPF_EXPECTS(
@@ -165,7 +165,7 @@ AllReduce::~AllReduce() = default;
 void AllReduce::reduce_here() {
     std::function<void(exchange::Operation&)> reduce;
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         reduce = std::exchange(reduce_, nullptr);
     }
     if (reduce) {

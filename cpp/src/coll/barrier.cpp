@@ -10,7 +10,8 @@ namespace rapidsmpf::coll {
 Barrier::Barrier(std::shared_ptr<Communicator> comm, OpId op) : comm_{std::move(comm)} {
     auto& ranks = require_comm(comm_, "a barrier");
     operation_ = exchange::Operation::open(
-        ranks, BufferResource::make(), plan_per_rank(ranks, "barrier", op, exchange::Settings()));
+        ranks, BufferResource::make(),
+        plan_per_rank(ranks, "barrier", op, exchange::Settings::for_device(Device::current())));
     operation_->insert_finished();
 }
 

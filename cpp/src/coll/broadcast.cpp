@@ -13,8 +13,8 @@ Broadcast::Broadcast(
     : comm_{std::move(comm)}, root_{root}, br_{BufferResource::make()} {
     auto& ranks = require_comm(comm_, "a broadcast");
     require_rank(ranks, root, "the root of a broadcast,");
-    operation_ =
-        exchange::Operation::open(ranks, br_, plan_per_rank(ranks, "broadcast", op, exchange::Settings()));
+    operation_ = exchange::Operation::open(
+        ranks, br_, plan_per_rank(ranks, "broadcast", op, exchange::Settings::for_device(Device::current())));
     if (comm_->rank() == root) {
         // Metadata marks the chunk: there is one even without bytes.
         operation_->insert_for_all(0, PackedData{{1}, host_copy(*br_, std::as_bytes(std::span{bytes}))});

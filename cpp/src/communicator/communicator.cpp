@@ -1,11 +1,12 @@
 #include <rapidsmpf/communicator/communicator.hpp>
 
 #include <atomic>
-#include <condition_variable>
 #include <list>
 #include <set>
 #include <thread>
 #include <utility>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "communicator/split_state.hpp"
 
@@ -33,19 +34,19 @@ struct Communicator::State {
         ListenerId id;
         FailureListener call;
     };
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::optional<RankFailure> failure;
-    std::list<Listener> listeners;
-    ListenerId next_listener{1};
-    ListenerId running{0};
-    std::thread::id running_thread;
-    std::set<OpId> ops;
-    std::set<Rank> left;
+    Mutex mutex;
+    ConditionVariable changed;
+    std::optional<RankFailure> failure RAPIDSMPF_GUARDED_BY(mutex);
+    std::list<Listener> listeners RAPIDSMPF_GUARDED_BY(mutex);
+    ListenerId next_listener RAPIDSMPF_GUARDED_BY(mutex){1};
+    ListenerId running RAPIDSMPF_GUARDED_BY(mutex){0};
+    std::thread::id running_thread RAPIDSMPF_GUARDED_BY(mutex);
+    std::set<OpId> ops RAPIDSMPF_GUARDED_BY(mutex);
+    std::set<Rank> left RAPIDSMPF_GUARDED_BY(mutex);
     std::atomic<bool> any_left{false};  // spares idle ticks the lock
-    std::mutex companion_mutex;         // held while it is made: making may use this object
-    std::shared_ptr<void> companion;
-    std::shared_ptr<detail::SplitState> split_state;
+    Mutex companion_mutex;              // held while it is made: making may use this object
+    std::shared_ptr<void> companion RAPIDSMPF_GUARDED_BY(companion_mutex);
+    std::shared_ptr<detail::SplitState> split_state RAPIDSMPF_GUARDED_BY(mutex);
 };
 
 Communicator::Communicator(config::Options options, std::shared_ptr<ProgressThread> progress_thread)
@@ -55,7 +56,7 @@ Communicator::Communicator(config::Options options, std::shared_ptr<ProgressThre
       state_{std::make_shared<State>()} {}
 
 std::optional<RankFailure> Communicator::failure() const {
-    std::lock_guard lock{state_->mutex};
+    MutexLock lock{state_->mutex};
     return state_->failure;
 }
 
@@ -69,20 +70,21 @@ void Communicator::check() const {
 void Communicator::fail(RankFailure failure) {
     auto const state = state_;
     {
-        std::unique_lock lock{state->mutex};
+        UniqueLock lock{state->mutex};
         if (state->failure) {
             return;
         }
         state->failure = std::move(failure);
         // One at a time and outside the lock, so that listeners may use this object; each is called once
         // because it leaves the list first.
+        auto const& known = *state->failure;  // stays what it is
         while (!state->listeners.empty()) {
             auto listener = std::move(state->listeners.front());
             state->listeners.pop_front();
             state->running = listener.id;
             state->running_thread = std::this_thread::get_id();
             lock.unlock();
-            listener.call(*state->failure);
+            listener.call(known);
             lock.lock();
             state->running = 0;
             state->changed.notify_all();
@@ -100,11 +102,12 @@ void Communicator::report_protocol_violation(Rank culprit, std::string const& re
 }
 
 Communicator::ListenerId Communicator::add_failure_listener(FailureListener listener) {
-    std::unique_lock lock{state_->mutex};
+    UniqueLock lock{state_->mutex};
     auto const id = state_->next_listener++;
     if (state_->failure) {
+        auto const& known = *state_->failure;  // stays what it is
         lock.unlock();
-        listener(*state_->failure);
+        listener(known);
         return id;
     }
     state_->listeners.emplace_back(id, std::move(listener));
@@ -112,16 +115,16 @@ Communicator::ListenerId Communicator::add_failure_listener(FailureListener list
 }
 
 void Communicator::remove_failure_listener(ListenerId id) {
-    std::unique_lock lock{state_->mutex};
+    UniqueLock lock{state_->mutex};
     state_->listeners.remove_if([&](State::Listener const& listener) { return listener.id == id; });
     if (state_->running == id && state_->running_thread == std::this_thread::get_id()) {
         return;  // it removes itself
     }
-    state_->changed.wait(lock, [&] { return state_->running != id; });
+    state_->changed.wait(lock, [&]() RAPIDSMPF_REQUIRES(state_->mutex) { return state_->running != id; });
 }
 
 std::shared_ptr<void> Communicator::companion(std::function<std::shared_ptr<void>()> const& make) {
-    std::lock_guard lock{state_->companion_mutex};
+    MutexLock lock{state_->companion_mutex};
     if (!state_->companion) {
         state_->companion = make();
     }
@@ -131,7 +134,7 @@ std::shared_ptr<void> Communicator::companion(std::function<std::shared_ptr<void
 void Communicator::retire() noexcept {
     std::shared_ptr<void> companion;
     {
-        std::lock_guard lock{state_->companion_mutex};
+        MutexLock lock{state_->companion_mutex};
         companion = std::move(state_->companion);
     }
 }
@@ -140,18 +143,18 @@ bool Communicator::has_closed(Rank rank) const {
     if (!state_->any_left.load(std::memory_order_acquire)) {
         return false;
     }
-    std::lock_guard lock{state_->mutex};
+    MutexLock lock{state_->mutex};
     return state_->left.contains(rank);
 }
 
 std::optional<Rank> Communicator::first_closed() const {
-    std::lock_guard lock{state_->mutex};
+    MutexLock lock{state_->mutex};
     return state_->left.empty() ? std::nullopt : std::optional{*state_->left.begin()};
 }
 
 void Communicator::note_closed(Rank rank) {
     {
-        std::lock_guard lock{state_->mutex};
+        MutexLock lock{state_->mutex};
         state_->left.insert(rank);
         state_->any_left.store(true, std::memory_order_release);
     }
@@ -159,7 +162,7 @@ void Communicator::note_closed(Rank rank) {
 }
 
 void Communicator::claim_op(OpId op) {
-    std::lock_guard lock{state_->mutex};
+    MutexLock lock{state_->mutex};
     RAPIDSMPF_EXPECTS(
         state_->ops.insert(op).second,
         "operation id " + std::to_string(op) + " is in use by another collective of this communicator",
@@ -167,7 +170,7 @@ void Communicator::claim_op(OpId op) {
 }
 
 std::shared_ptr<detail::SplitState> Communicator::split_state() {
-    std::lock_guard lock{state_->mutex};
+    MutexLock lock{state_->mutex};
     if (!state_->split_state) {
         state_->split_state = std::make_shared<detail::SplitState>();
     }
@@ -175,7 +178,7 @@ std::shared_ptr<detail::SplitState> Communicator::split_state() {
 }
 
 void Communicator::release_op(OpId op) noexcept {
-    std::lock_guard lock{state_->mutex};
+    MutexLock lock{state_->mutex};
     state_->ops.erase(op);
 }
 

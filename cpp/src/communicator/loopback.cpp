@@ -4,11 +4,11 @@
 #include <atomic>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 
 #include <rapidsmpf/communicator/detail/lifetime.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 namespace rapidsmpf {
@@ -71,17 +71,17 @@ void copy_into(Transfer& receive, Message const& message) {
 class Wires {
   public:
     Wires(Rank nranks, LoopbackFaults const& faults)
-        : faults_{faults}, ends_(static_cast<std::size_t>(nranks)) {}
+        : faults_{faults}, nranks_{nranks}, ends_(static_cast<std::size_t>(nranks)) {}
 
-    [[nodiscard]] Rank nranks() const noexcept { return static_cast<Rank>(ends_.size()); }
+    [[nodiscard]] Rank nranks() const noexcept { return nranks_; }
 
     void attach(Rank rank, std::shared_ptr<ProgressThread> progress_thread) {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         end(rank).progress_thread = std::move(progress_thread);
     }
 
     void detach(Rank rank) {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         lose_messages(end(rank));
         end(rank).progress_thread.reset();
         if (end(rank).dead) {
@@ -101,7 +101,7 @@ class Wires {
     }
 
     std::shared_ptr<Transfer> send(Rank source, Rank destination, Tag tag, Message message) {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         auto transfer = std::make_shared<Transfer>();
         message.transfer = transfer;
         auto& from = end(source);
@@ -130,7 +130,7 @@ class Wires {
     }
 
     void post(Rank rank, Rank source, Tag tag, std::shared_ptr<Transfer> const& receive) {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         end(rank).streams[{tag.value(), source}].posted.push_back(receive);
         if (end(rank).progress_thread) {
             end(rank).progress_thread->wake();
@@ -138,7 +138,7 @@ class Wires {
     }
 
     void cancel(Rank rank, Rank source, Tag tag, std::shared_ptr<Transfer> const& receive) {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         if (!receive->done) {
             auto& posted = end(rank).streams[{tag.value(), source}].posted;
             posted.erase(std::remove(posted.begin(), posted.end(), receive), posted.end());
@@ -146,7 +146,7 @@ class Wires {
     }
 
     std::optional<Communicator::Arrived> take(Rank rank, Tag tag) {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         auto& here = end(rank);
         // Starts at another source each time, so that none is served first for ever.
         Rank const first = here.next_source++ % nranks();
@@ -179,7 +179,7 @@ class Wires {
 
     // One tick of a rank.
     bool progress(Rank rank, News& news) {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         auto& here = end(rank);
         ++here.tick;
         bool busy = !here.closings.empty();
@@ -218,12 +218,12 @@ class Wires {
     }
 
     void kill(Rank rank, std::string const& reason) {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         die(rank, reason);
     }
 
     [[nodiscard]] std::uint64_t sent(Rank rank) const {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         return ends_.at(static_cast<std::size_t>(rank)).sent;
     }
 
@@ -242,7 +242,9 @@ class Wires {
         std::vector<std::pair<Rank, std::uint64_t>> closings;  // who has left, and the tick to say so
     };
 
-    [[nodiscard]] End& end(Rank rank) { return ends_.at(static_cast<std::size_t>(rank)); }
+    [[nodiscard]] End& end(Rank rank) RAPIDSMPF_REQUIRES(mutex_) {
+        return ends_.at(static_cast<std::size_t>(rank));
+    }
 
     [[nodiscard]] std::uint64_t delay(std::uint64_t bits) const {
         auto const chance = static_cast<double>(bits >> 40U) / static_cast<double>(1U << 24U);
@@ -252,7 +254,7 @@ class Wires {
         return 1 + (bits & 0xffffffU) % faults_.longest_delay;
     }
 
-    void complete(Rank source, Transfer& transfer) {
+    void complete(Rank source, Transfer& transfer) RAPIDSMPF_REQUIRES(mutex_) {
         transfer.done = true;
         if (end(source).progress_thread) {
             end(source).progress_thread->wake();
@@ -260,7 +262,7 @@ class Wires {
     }
 
     // Nobody will receive them; for their senders they are sent.
-    void lose_messages(End& here) {
+    void lose_messages(End& here) RAPIDSMPF_REQUIRES(mutex_) {
         for (auto& [key, stream] : here.streams) {
             for (auto& message : stream.messages) {
                 complete(key.second, *message.transfer);
@@ -270,7 +272,7 @@ class Wires {
         here.pending = 0;
     }
 
-    void die(Rank rank, std::string const& reason) {
+    void die(Rank rank, std::string const& reason) RAPIDSMPF_REQUIRES(mutex_) {
         auto& gone = end(rank);
         if (gone.dead) {
             return;
@@ -292,8 +294,9 @@ class Wires {
     }
 
     LoopbackFaults const faults_;
-    mutable std::mutex mutex_;  // guards everything below
-    std::vector<End> ends_;
+    Rank const nranks_;
+    mutable Mutex mutex_;
+    std::vector<End> ends_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 namespace {

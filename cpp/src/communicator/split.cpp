@@ -114,7 +114,7 @@ std::shared_ptr<Communicator> split(
         color.reset();
     }
 
-    std::lock_guard const turn{state->turn()};
+    MutexLock const turn{state->turn()};
     parent->check();
     if (auto const left = parent->first_closed()) {
         throw RankFailedError{

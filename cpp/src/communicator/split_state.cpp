@@ -27,26 +27,31 @@ Tag split_tag() {
 
 // One gather, shared by the thread that waits and the progress thread.
 struct SplitState::Round {
-    Round(std::uint64_t number_, std::size_t nranks) : number{number_}, values(nranks) {}
+    Round(std::uint64_t number_, Rank me, std::size_t nranks, Bytes mine)
+        : number{number_}, values(nranks), missing{nranks - 1} {
+        values[static_cast<std::size_t>(me)] = std::move(mine);
+    }
 
     std::uint64_t const number;
-    std::mutex mutex;  // guards what follows
-    std::condition_variable changed;
-    std::vector<std::optional<Bytes>> values;
-    std::size_t missing{0};
-    std::optional<RankFailure> failure;
-    std::exception_ptr error;
-    std::optional<Clock::time_point> absence_noticed;
+    Mutex mutex;
+    ConditionVariable changed;
+    std::vector<std::optional<Bytes>> values RAPIDSMPF_GUARDED_BY(mutex);
+    std::size_t missing RAPIDSMPF_GUARDED_BY(mutex);
+    std::optional<RankFailure> failure RAPIDSMPF_GUARDED_BY(mutex);
+    std::exception_ptr error RAPIDSMPF_GUARDED_BY(mutex);
+    std::optional<Clock::time_point> absence_noticed RAPIDSMPF_GUARDED_BY(mutex);
 
-    bool stopped{false};
+    bool stopped RAPIDSMPF_GUARDED_BY(mutex){false};
 
-    [[nodiscard]] bool is_over() const { return missing == 0 || failure || error || stopped; }
+    [[nodiscard]] bool is_over() const RAPIDSMPF_REQUIRES(mutex) {
+        return missing == 0 || failure || error || stopped;
+    }
 };
 
 // On the progress thread. Returns whether something came.
 bool SplitState::take_in(Communicator& comm, Round& round) {
     bool any = false;
-    auto const accept = [&](Rank source, Bytes bytes) {
+    auto const accept = [&](Rank source, Bytes bytes) RAPIDSMPF_REQUIRES(round.mutex) {
         ByteReader reader{bytes};
         auto const number = reader.integer<std::uint64_t>();
         if (number > round.number) {
@@ -60,7 +65,7 @@ bool SplitState::take_in(Communicator& comm, Round& round) {
             --round.missing;
         }
     };
-    std::lock_guard const lock{round.mutex};
+    MutexLock const lock{round.mutex};
     if (round.is_over()) {
         return false;
     }
@@ -97,22 +102,21 @@ std::vector<SplitState::Bytes> SplitState::gather(
     Communicator& comm, Bytes mine, Deadline deadline, std::stop_token const& stop) {
     Rank const me = comm.rank();
     auto const nranks = static_cast<std::size_t>(comm.nranks());
-    auto const round = std::make_shared<Round>(rounds_++, nranks);
-    round->missing = nranks - 1;
-    auto const message = ByteWriter{}.integer(round->number).raw(mine).take();
-    round->values[static_cast<std::size_t>(me)] = std::move(mine);
+    auto const number = rounds_++;
+    auto const message = ByteWriter{}.integer(number).raw(mine).take();
+    auto const round = std::make_shared<Round>(number, me, nranks, std::move(mine));
     for (Rank peer = 0; peer < comm.nranks(); ++peer) {
         if (peer != me) {
             static_cast<void>(comm.send(message, peer, split_tag()));
         }
     }
     auto const listener = comm.add_failure_listener([round](RankFailure const& failure) {
-        std::lock_guard const lock{round->mutex};
+        MutexLock const lock{round->mutex};
         round->failure = failure;
         round->changed.notify_all();
     });
     std::stop_callback const on_stop{stop, [round] {
-                                         std::lock_guard const lock{round->mutex};
+                                         MutexLock const lock{round->mutex};
                                          round->stopped = true;
                                          round->changed.notify_all();
                                      }};
@@ -120,8 +124,8 @@ std::vector<SplitState::Bytes> SplitState::gather(
         return take_in(comm, *round) ? ProgressThread::Progress::busy : ProgressThread::Progress::idle;
     });
     {
-        std::unique_lock lock{round->mutex};
-        auto const over = [&] { return round->is_over(); };
+        UniqueLock lock{round->mutex};
+        auto const over = [&]() RAPIDSMPF_REQUIRES(round->mutex) { return round->is_over(); };
         if (deadline) {
             round->changed.wait_until(lock, *deadline, over);
         } else {
@@ -131,7 +135,7 @@ std::vector<SplitState::Bytes> SplitState::gather(
     comm.progress_thread()->remove_function(function);
     comm.remove_failure_listener(listener);
 
-    std::lock_guard const lock{round->mutex};  // a request to stop may still come
+    MutexLock const lock{round->mutex};  // a request to stop may still come
     if (round->error) {
         std::rethrow_exception(round->error);
     }
@@ -157,19 +161,19 @@ std::vector<SplitState::Bytes> SplitState::gather(
 }
 
 ContextSet SplitState::taken() const {
-    std::lock_guard const lock{contexts_mutex_};
+    MutexLock const lock{contexts_mutex_};
     return taken_;
 }
 
 bool SplitState::reserve(ContextId context) {
-    std::lock_guard const lock{contexts_mutex_};
+    MutexLock const lock{contexts_mutex_};
     bool const was_free = !taken_[context];
     taken_.set(context);
     return was_free;
 }
 
 void SplitState::release(ContextId context, Used used) {
-    std::lock_guard const lock{contexts_mutex_};
+    MutexLock const lock{contexts_mutex_};
     if (used == Used::no) {
         taken_.reset(context);
         return;

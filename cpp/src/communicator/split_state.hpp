@@ -4,17 +4,16 @@
 
 #include <bitset>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::detail {
 
@@ -26,13 +25,14 @@ class SplitState {
     using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
     // Held for a whole split: those of one communicator take turns.
-    [[nodiscard]] std::mutex& turn() noexcept { return turn_; }
-    // The number of this split; call with the turn.
-    [[nodiscard]] std::uint64_t next_split() noexcept { return splits_++; }
-    // The bytes of all ranks of `comm`, by rank; all of them have to call it. Call with the turn. Throws
+    [[nodiscard]] Mutex& turn() noexcept RAPIDSMPF_RETURN_CAPABILITY(turn_) { return turn_; }
+    // The number of this split.
+    [[nodiscard]] std::uint64_t next_split() noexcept RAPIDSMPF_REQUIRES(turn_) { return splits_++; }
+    // The bytes of all ranks of `comm`, by rank; all of them have to call it. Throws
     // TimeoutError naming the missing, RankFailedError.
     [[nodiscard]] std::vector<Bytes> gather(
-        Communicator& comm, Bytes mine, Deadline deadline, std::stop_token const& stop);
+        Communicator& comm, Bytes mine, Deadline deadline, std::stop_token const& stop)
+        RAPIDSMPF_REQUIRES(turn_);
 
     // Contexts that may not be given out: live ones, and those freed lately, for which messages may be on their
     // way.
@@ -47,14 +47,14 @@ class SplitState {
     struct Round;
     [[nodiscard]] bool take_in(Communicator& comm, Round& round);
 
-    std::mutex turn_;
-    std::uint64_t splits_{0};
-    std::uint64_t rounds_{0};
+    Mutex turn_;
+    std::uint64_t splits_ RAPIDSMPF_GUARDED_BY(turn_){0};
+    std::uint64_t rounds_ RAPIDSMPF_GUARDED_BY(turn_){0};
     std::map<Rank, std::deque<Bytes>> early_;  // of later rounds; used by one thread at a time, see gather()
 
-    mutable std::mutex contexts_mutex_;
-    ContextSet taken_;
-    std::deque<ContextId> quarantined_;
+    mutable Mutex contexts_mutex_;
+    ContextSet taken_ RAPIDSMPF_GUARDED_BY(contexts_mutex_);
+    std::deque<ContextId> quarantined_ RAPIDSMPF_GUARDED_BY(contexts_mutex_);
 };
 
 }  // namespace rapidsmpf::detail

@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds network_patience{1000};
 
 void UcxxCommunicator::Impl::start(std::unique_ptr<Liveness> liveness) {
     if (rank_ == detail::root) {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (!connected_) {
             joined_.push_back(ucxx_worker_address(*transport_->worker()));
             connected_ = nranks_ == 1;
@@ -35,7 +35,7 @@ void UcxxCommunicator::Impl::start(std::unique_ptr<Liveness> liveness) {
     }
     listener_ = owner_.add_failure_listener([this](RankFailure const& failure) {
         failure_detector_->set(failure);
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         changed_.notify_all();
     });
     liveness_ = std::move(liveness);

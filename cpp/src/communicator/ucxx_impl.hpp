@@ -4,12 +4,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -19,6 +17,7 @@
 
 #include <rapidsmpf/communicator/detail/closed_peers.hpp>
 #include <rapidsmpf/communicator/ucxx.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "communicator/ucxx_control.hpp"
 #include "communicator/ucxx_inbox.hpp"
@@ -51,7 +50,10 @@ class UcxxCommunicator::Impl {
     // Returns the root's invitation.
     [[nodiscard]] Address ask_to_join(Address const& root_address, std::chrono::milliseconds timeout);
     // On the root, before start().
-    void invite_with(std::vector<std::uint8_t> invitation) { invitation_ = std::move(invitation); }
+    void invite_with(std::vector<std::uint8_t> invitation) {
+        MutexLock const lock{mutex_};
+        invitation_ = std::move(invitation);
+    }
     void start(std::unique_ptr<Liveness> liveness);
     void finish() noexcept;
 
@@ -79,7 +81,7 @@ class UcxxCommunicator::Impl {
     void on_table(detail::TableMessage const& table);
     void on_peer_closed(Rank rank);
     [[nodiscard]] std::chrono::milliseconds close_patience() const;
-    [[nodiscard]] std::string missing_at_barrier(std::uint64_t number) const;
+    [[nodiscard]] std::string missing_at_barrier(std::uint64_t number) const RAPIDSMPF_REQUIRES(mutex_);
 
     Rank rank_;
     Rank const nranks_;
@@ -96,17 +98,17 @@ class UcxxCommunicator::Impl {
     detail::ClosedPeers closed_peers_;
     std::atomic<bool> told_by_message_{false};
 
-    std::mutex mutable mutex_;  // guards what follows
-    std::condition_variable changed_;
+    mutable Mutex mutex_;
+    ConditionVariable changed_;
     // Joining. The root collects addresses; the others wait for their rank, then for the table.
-    std::vector<Address> joined_;
-    bool connected_{false};
-    std::string refused_;
-    std::vector<std::uint8_t> invitation_;  // the root's, to all
+    std::vector<Address> joined_ RAPIDSMPF_GUARDED_BY(mutex_);
+    bool connected_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    std::string refused_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::vector<std::uint8_t> invitation_ RAPIDSMPF_GUARDED_BY(mutex_);  // the root's, to all
     // Barriers are numbered from 1.
-    std::uint64_t barriers_{0};
-    std::uint64_t released_{0};
-    std::map<std::uint64_t, std::set<Rank>> arrived_;
+    std::uint64_t barriers_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::uint64_t released_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::map<std::uint64_t, std::set<Rank>> arrived_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace rapidsmpf

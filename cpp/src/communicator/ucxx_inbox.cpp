@@ -10,7 +10,7 @@
 namespace rapidsmpf::detail {
 
 std::optional<Communicator::Arrived> UcxInbox::take(std::uint64_t tag) {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     auto const waiting = coming_.find(tag);
     auto const message = transport_.probe(tag, tag_mask);
     if (message) {

@@ -8,13 +8,13 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "communicator/ucxx_transport.hpp"
 
@@ -50,8 +50,9 @@ class UcxInbox {
     };
 
     UcxTransport& transport_;
-    std::mutex mutex_;
-    std::map<std::uint64_t, std::deque<Coming>> coming_;  // by tag, in order of arrival
+    Mutex mutex_;
+    // By tag, in order of arrival.
+    std::map<std::uint64_t, std::deque<Coming>> coming_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace rapidsmpf::detail

@@ -20,7 +20,7 @@ void UcxxCommunicator::Impl::connect_all(std::vector<Address> const& addresses) 
             transport_->connect(peer, addresses.at(static_cast<std::size_t>(peer)));
         }
     }
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     connected_ = true;
     changed_.notify_all();
 }
@@ -34,9 +34,10 @@ UcxxCommunicator::Address UcxxCommunicator::Impl::ask_to_join(
         detail::JoinMessage{nranks_, ucxx_worker_address(*transport_->worker())}.encode(token_));
     auto const answered = transport_->drive_until(Clock::now() + timeout, [&] {
         handle_control();
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         return rank_ != detail::no_rank || !refused_.empty();
     });
+    MutexLock const lock{mutex_};
     RAPIDSMPF_EXPECTS(
         refused_.empty(), "the root of the communicator refuses this process: " + refused_,
         std::invalid_argument);
@@ -45,7 +46,6 @@ UcxxCommunicator::Address UcxxCommunicator::Impl::ask_to_join(
         "the root of the communicator did not answer within " + std::to_string(timeout.count())
             + " ms: is its process alive, and its address the right one?",
         TimeoutError);
-    std::lock_guard const lock{mutex_};
     return invitation_;
 }
 
@@ -88,14 +88,14 @@ void UcxxCommunicator::Impl::on_control(Rank source, std::vector<std::uint8_t> c
             auto const assigned = assign.rank;
             RAPIDSMPF_EXPECTS(
                 assigned > detail::root && assigned < nranks_, "rank out of range", FormatError);
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             RAPIDSMPF_EXPECTS(rank_ == detail::no_rank, "a second rank", FormatError);
             rank_ = assigned;
             invitation_ = std::move(assign.invitation);
             return;
         }
         case ControlKind::refuse: {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             refused_ = detail::RefuseMessage::decode(message).reason;
             return;
         }
@@ -104,14 +104,14 @@ void UcxxCommunicator::Impl::on_control(Rank source, std::vector<std::uint8_t> c
             return;
         case ControlKind::arrive: {
             auto const barrier = detail::BarrierMessage::decode(message);
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             arrived_[barrier.number].insert(source);
             changed_.notify_all();
             return;
         }
         case ControlKind::release: {
             auto const barrier = detail::BarrierMessage::decode(message);
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             released_ = std::max(released_, barrier.number);
             changed_.notify_all();
             return;
@@ -125,7 +125,7 @@ void UcxxCommunicator::Impl::on_control(Rank source, std::vector<std::uint8_t> c
 void UcxxCommunicator::Impl::on_join(detail::JoinMessage const& join) {
     std::string refusal;
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (rank_ != detail::root || joined_.empty()) {
             refusal = "its address is not that of a root";
         } else if (join.nranks != nranks_) {
@@ -145,24 +145,26 @@ void UcxxCommunicator::Impl::on_join(detail::JoinMessage const& join) {
         return;
     }
     Rank assigned = detail::no_rank;
+    std::vector<std::uint8_t> invitation;
     std::optional<detail::TableMessage> table;
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         assigned = static_cast<Rank>(joined_.size());
         transport_->connect(assigned, join.address);
         joined_.push_back(join.address);
+        invitation = invitation_;
         if (joined_.size() == static_cast<std::size_t>(nranks_)) {
             table.emplace(joined_);
         }
     }
-    send_control(assigned, detail::AssignMessage{assigned, invitation_}.encode());
+    send_control(assigned, detail::AssignMessage{assigned, std::move(invitation)}.encode());
     if (table) {
         for (Rank peer = 0; peer < nranks_; ++peer) {
             if (peer != rank_) {
                 send_control(peer, table->encode());
             }
         }
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         connected_ = true;
         changed_.notify_all();
     }
@@ -192,7 +194,7 @@ void UcxxCommunicator::Impl::barrier(
     std::optional<std::chrono::milliseconds> timeout, std::stop_token const& stop) {
     std::uint64_t number = 0;
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         number = ++barriers_;
     }
     if (nranks_ == 1) {
@@ -203,12 +205,12 @@ void UcxxCommunicator::Impl::barrier(
         send_control(detail::root, detail::BarrierMessage{ControlKind::arrive, number}.encode());
     }
     std::stop_callback const on_stop{stop, [this] {
-                                         std::lock_guard const lock{mutex_};
+                                         MutexLock const lock{mutex_};
                                          changed_.notify_all();
                                      }};
     {
-        std::unique_lock lock{mutex_};
-        auto const reached = [&] {
+        UniqueLock lock{mutex_};
+        auto const reached = [&]() RAPIDSMPF_REQUIRES(mutex_) {
             if (failure_detector_->is_set()) {
                 return true;
             }
@@ -219,7 +221,7 @@ void UcxxCommunicator::Impl::barrier(
             return connected_ && arrived != arrived_.end()
                    && arrived->second.size() == static_cast<std::size_t>(nranks_) - 1;
         };
-        auto const over = [&] { return reached() || stop.stop_requested(); };
+        auto const over = [&]() RAPIDSMPF_REQUIRES(mutex_) { return reached() || stop.stop_requested(); };
         if (!timeout) {
             changed_.wait(lock, over);
         } else if (!changed_.wait_for(lock, *timeout, over)) {

@@ -41,14 +41,14 @@ UcxOperation::~UcxOperation() {
 }
 
 void UcxRegistry::add(UcxOperationPtr const& operation) {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     operation->place_ = in_flight_.insert(in_flight_.end(), operation);
 }
 
 void UcxRegistry::complete(UcxOperation& operation, ucs_status_t status, std::size_t received_size) {
     operation.received_size_ = received_size;
     std::list<UcxOperationPtr> released;  // after the lock; this object may go with it
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     auto& to = orphaned_ ? released : completed_;
     to.splice(to.end(), in_flight_, operation.place_);
     operation.status_.store(status, std::memory_order_release);
@@ -56,13 +56,13 @@ void UcxRegistry::complete(UcxOperation& operation, ucs_status_t status, std::si
 
 bool UcxRegistry::release_completed() {
     std::list<UcxOperationPtr> released;
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     released.swap(completed_);
     return !released.empty();
 }
 
 std::vector<UcxOperationPtr> UcxRegistry::in_flight() const {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     return {in_flight_.begin(), in_flight_.end()};
 }
 
@@ -70,14 +70,14 @@ void UcxRegistry::retire() {
     retired_.store(true, std::memory_order_release);
     std::list<UcxOperationPtr> released;
     std::list<UcxOperationPtr> cut_off;
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     released.swap(completed_);
     cut_off.swap(in_flight_);
 }
 
 void UcxRegistry::orphan() {
     std::list<UcxOperationPtr> released;
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     orphaned_ = true;
     released.swap(completed_);
 }
@@ -145,7 +145,7 @@ bool UcxTransport::is_connected(Rank peer) const {
 
 ucp_ep_h UcxTransport::connect_unranked(std::span<std::uint8_t const> address) {
     auto* const endpoint = make_endpoint(address);
-    std::lock_guard const lock{unranked_mutex_};
+    MutexLock const lock{unranked_mutex_};
     unranked_.push_back(endpoint);
     return endpoint;
 }
@@ -409,7 +409,11 @@ void UcxTransport::discard_unreceived() {
 
 void UcxTransport::close_endpoints() {
     std::vector<UcxOperationPtr> closing;
-    std::vector<ucp_ep_h> open{unranked_};
+    std::vector<ucp_ep_h> open;
+    {
+        MutexLock const lock{unranked_mutex_};
+        open = unranked_;
+    }
     for (auto& endpoint : endpoints_) {
         open.push_back(endpoint.load(std::memory_order_acquire));
     }

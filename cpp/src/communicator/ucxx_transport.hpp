@@ -12,7 +12,6 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +20,7 @@
 #include <ucp/api/ucp.h>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace ucxx {
 class Worker;
@@ -81,10 +81,10 @@ class UcxRegistry {
     [[nodiscard]] bool is_retired() const noexcept { return retired_.load(std::memory_order_acquire); }
 
   private:
-    mutable std::mutex mutex_;
-    std::list<UcxOperationPtr> in_flight_;
-    std::list<UcxOperationPtr> completed_;
-    bool orphaned_{false};
+    mutable Mutex mutex_;
+    std::list<UcxOperationPtr> in_flight_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::list<UcxOperationPtr> completed_ RAPIDSMPF_GUARDED_BY(mutex_);
+    bool orphaned_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     std::atomic<bool> retired_{false};
 };
 
@@ -181,8 +181,8 @@ class UcxTransport {
     int event_descriptor_{-1};
     std::vector<std::atomic<ucp_ep_h>> endpoints_;  // by rank; null: not connected
     std::vector<std::atomic<bool>> sent_to_;        // by rank
-    std::mutex unranked_mutex_;
-    std::vector<ucp_ep_h> unranked_;
+    Mutex unranked_mutex_;
+    std::vector<ucp_ep_h> unranked_ RAPIDSMPF_GUARDED_BY(unranked_mutex_);
 
     std::shared_ptr<UcxRegistry> registry_{std::make_shared<UcxRegistry>()};
 };

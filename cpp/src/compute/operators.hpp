@@ -14,7 +14,7 @@
 #include <cudf/utilities/default_stream.hpp>
 #include <cudf/utilities/memory_resource.hpp>
 
-#include <rapidsmpf/compute/program.hpp>
+#include <rapidsmpf/compute/detail/program.hpp>
 
 namespace rapidsmpf::compute {
 
@@ -23,15 +23,19 @@ class Context;  // context.hpp: lives as long as an engine: memory, threads, map
 // What one thread has while it runs a pipeline: a stream of its own, and where it takes memory.
 class Work {
   public:
-    Work(Context& context, cudaStream_t stream) : context_{context}, stream_{stream} {}
-    [[nodiscard]] Context& context() const noexcept { return context_; }
+    Work(Context& context, cudaStream_t stream) : context_{&context}, stream_{stream} {}
+    // For tests of what asks for no context.
+    explicit Work(cudaStream_t stream) : stream_{stream} {}
+    [[nodiscard]] Context& context() const noexcept { return *context_; }
     [[nodiscard]] cuda::stream_ref stream() const noexcept { return stream_; }
-    [[nodiscard]] rmm::device_async_resource_ref mr() const { return cudf::get_current_device_resource_ref(); }
+    [[nodiscard]] rmm::device_async_resource_ref mr() const {
+        return cudf::get_current_device_resource_ref();
+    }
     // Waits until all that was put on the stream is done.
     void synchronize() const;
 
   private:
-    Context& context_;
+    Context* context_{nullptr};
     cuda::stream_ref stream_;
 };
 

@@ -78,7 +78,7 @@ std::string Options::normalise(std::string_view key) {
 }
 
 std::size_t Options::insert_if_absent(Strings const& values) {
-    std::lock_guard lock{state_->mutex};
+    MutexLock lock{state_->mutex};
     std::size_t inserted = 0;
     for (auto const& [key, text] : values) {
         auto const name = normalise(key);
@@ -95,7 +95,7 @@ void Options::throw_type_mismatch(std::string const& key) {
 }
 
 Strings Options::get_strings() const {
-    std::lock_guard lock{state_->mutex};
+    MutexLock lock{state_->mutex};
     Strings out;
     for (auto const& [key, value] : state_->values) {
         out.emplace(key, value.text);
@@ -104,7 +104,7 @@ Strings Options::get_strings() const {
 }
 
 std::vector<std::uint8_t> Options::serialize() const {
-    std::lock_guard lock{state_->mutex};
+    MutexLock lock{state_->mutex};
     std::vector<std::uint8_t> out(serial_magic.begin(), serial_magic.end());
     for (auto const byte : {serial_version, serial_has_crc, std::uint8_t{0}, std::uint8_t{0}}) {
         out.push_back(byte);  // not insert(): g++ 12 warns of bounds there when it optimises
@@ -159,7 +159,7 @@ Options Options::deserialize(std::vector<std::uint8_t> const& bytes) {
     check(count <= max_options, "too many options");
     std::uint64_t const first = serial_prelude + 8 + count * 16;
     check(first <= body, "offsets beyond the end");
-    Options options;
+    std::map<std::string, Value> values;
     std::uint64_t previous = first;
     auto const offset_at = [&](std::uint64_t i) {
         return get_u64(bytes.data() + serial_prelude + 8 + i * 8);
@@ -176,9 +176,12 @@ Options Options::deserialize(std::vector<std::uint8_t> const& bytes) {
         check(end - value <= max_value, "a value is too long");
         Value entry;
         entry.text.assign(base + value, base + end);
-        check(options.state_->values.try_emplace(std::move(name), std::move(entry)).second, "key twice");
+        check(values.try_emplace(std::move(name), std::move(entry)).second, "key twice");
     }
     check(previous == body, "bytes left over");
+    Options options;
+    MutexLock const lock{options.state_->mutex};
+    options.state_->values = std::move(values);
     return options;
 }
 

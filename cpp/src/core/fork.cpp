@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -11,29 +10,32 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/mutex.hpp>
+
 namespace rapidsmpf {
 
 namespace {
 
 // Of the process, because fork() is. Never destroyed: threads may outlive main().
 struct Registry {
-    std::mutex mutex;  // held while the process forks
-    std::vector<std::weak_ptr<void const>> kept;
-    std::size_t look_through_at{16};           // so many entries
-    std::atomic<std::uint64_t> generation{0};  // of forks
+    Mutex mutex;  // held while the process forks
+    std::vector<std::weak_ptr<void const>> kept RAPIDSMPF_GUARDED_BY(mutex);
+    std::size_t look_through_at RAPIDSMPF_GUARDED_BY(mutex){16};  // so many entries
+    std::atomic<std::uint64_t> generation{0};                     // of forks
 };
 
 Registry& registry();
 
-void before_fork() {
+// The three handlers of a fork: one locks, and the others unlock.
+void before_fork() RAPIDSMPF_NO_THREAD_SAFETY_ANALYSIS {
     registry().mutex.lock();
 }
 
-void after_in_parent() {
+void after_in_parent() RAPIDSMPF_NO_THREAD_SAFETY_ANALYSIS {
     registry().mutex.unlock();
 }
 
-void after_in_child() {
+void after_in_child() RAPIDSMPF_NO_THREAD_SAFETY_ANALYSIS {
     auto& all = registry();
     ++all.generation;
     for (auto const& object : all.kept) {
@@ -58,7 +60,7 @@ Registry& registry() {
 
 void keep_in_forks(std::weak_ptr<void const> object) {
     auto& all = registry();
-    std::lock_guard const lock{all.mutex};
+    MutexLock const lock{all.mutex};
     if (all.kept.size() >= all.look_through_at) {
         std::erase_if(all.kept, [](auto const& known) { return known.expired(); });
         all.look_through_at = std::max<std::size_t>(all.look_through_at, 2 * all.kept.size());

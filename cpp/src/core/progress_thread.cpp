@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,6 +10,7 @@
 #include <poll.h>
 
 #include <rapidsmpf/core/detail/file_descriptor.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf {
 
@@ -61,17 +60,18 @@ class ProgressThread::Loop {
     std::atomic<std::thread::id> thread_{};
     std::optional<Clock::time_point> again_;  // touched by that thread only
 
-    std::mutex mutex_;  // guards everything below
-    std::condition_variable changed_;
-    std::list<Entry> added_;      // waiting to be taken into the loop
-    std::list<Entry> functions_;  // touched by the loop thread, under the mutex except while running one
-    FunctionId next_id_{1};
-    FunctionId running_id_{0};
-    std::list<FunctionId> removals_;  // asked for while the function ran
-    std::vector<std::shared_ptr<EventSource const>> sources_;
-    SourceId next_source_{1};
-    std::uint64_t parks_{0};
-    bool stop_{false};
+    Mutex mutex_;
+    ConditionVariable changed_;
+    std::list<Entry> added_ RAPIDSMPF_GUARDED_BY(mutex_);  // waiting to be taken into the loop
+    // Touched by the loop thread, under the mutex except while running one.
+    std::list<Entry> functions_ RAPIDSMPF_GUARDED_BY(mutex_);
+    FunctionId next_id_ RAPIDSMPF_GUARDED_BY(mutex_){1};
+    FunctionId running_id_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::list<FunctionId> removals_ RAPIDSMPF_GUARDED_BY(mutex_);  // asked for while the function ran
+    std::vector<std::shared_ptr<EventSource const>> sources_ RAPIDSMPF_GUARDED_BY(mutex_);
+    SourceId next_source_ RAPIDSMPF_GUARDED_BY(mutex_){1};
+    std::uint64_t parks_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    bool stop_ RAPIDSMPF_GUARDED_BY(mutex_){false};
 
     EventDescriptor wake_event_;  // ends the park
     std::atomic<std::uint64_t> wakes_{0};
@@ -141,7 +141,7 @@ bool ProgressThread::is_current() const noexcept {
 
 void ProgressThread::Loop::stop() {
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         stop_ = true;
     }
     wake();
@@ -150,7 +150,7 @@ void ProgressThread::Loop::stop() {
 ProgressThread::FunctionId ProgressThread::Loop::add_function(Function function) {
     FunctionId id{0};
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         id = next_id_++;
         added_.push_back(Entry{id, std::move(function)});
     }
@@ -160,7 +160,7 @@ ProgressThread::FunctionId ProgressThread::Loop::add_function(Function function)
 
 void ProgressThread::Loop::remove_function(FunctionId id) {
     std::list<Entry> dropped;  // destroyed after the lock: a function's captures may be heavy
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     auto const take = [&](std::list<Entry>& from) {
         auto const found =
             std::find_if(from.begin(), from.end(), [&](Entry const& entry) { return entry.id == id; });
@@ -181,7 +181,9 @@ void ProgressThread::Loop::remove_function(FunctionId id) {
     }
     // It is running: the loop drops it as soon as it returns.
     removals_.push_back(id);
-    changed_.wait(lock, [&] { return std::find(removals_.begin(), removals_.end(), id) == removals_.end(); });
+    changed_.wait(lock, [&]() RAPIDSMPF_REQUIRES(mutex_) {
+        return std::find(removals_.begin(), removals_.end(), id) == removals_.end();
+    });
 }
 
 void ProgressThread::Loop::wake() noexcept {
@@ -195,7 +197,7 @@ void ProgressThread::Loop::wake() noexcept {
 ProgressThread::SourceId ProgressThread::Loop::add_event_source(int descriptor, std::function<bool()> arm) {
     SourceId id{0};
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         id = next_source_++;
         sources_.push_back(std::make_shared<EventSource const>(id, descriptor, std::move(arm)));
     }
@@ -204,7 +206,7 @@ ProgressThread::SourceId ProgressThread::Loop::add_event_source(int descriptor, 
 }
 
 void ProgressThread::Loop::remove_event_source(SourceId id) {
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     std::erase_if(sources_, [&](auto const& source) { return source->id == id; });
     if (is_current()) {
         return;
@@ -213,12 +215,13 @@ void ProgressThread::Loop::remove_event_source(SourceId id) {
     if (parked_) {
         wake();
         auto const round = parks_;
-        changed_.wait(lock, [&] { return !parked_ || parks_ != round || stop_; });
+        changed_.wait(
+            lock, [&]() RAPIDSMPF_REQUIRES(mutex_) { return !parked_ || parks_ != round || stop_; });
     }
 }
 
 void ProgressThread::Loop::wait_for_work(std::uint64_t seen_wakes) {
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     signalled_.store(false);
     parked_.store(true);
     if (!stop_ && added_.empty() && wakes_.load() == seen_wakes) {
@@ -275,7 +278,7 @@ void ProgressThread::Loop::go_round() {
         again_.reset();
         {
             ScopedTimer const timer{*statistics_, statistic::id("progress-thread-round")};
-            std::unique_lock lock{mutex_};
+            UniqueLock lock{mutex_};
             if (stop_) {
                 return;
             }

@@ -64,7 +64,7 @@ Statistics::Shard& Statistics::own_shard() noexcept {
 }
 
 Statistics::Shard& Statistics::make_shard(std::size_t index) noexcept {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     if (!storage_[index]) {
         try {
             storage_[index] = std::make_unique<Shard>();
@@ -99,7 +99,7 @@ Statistics::Kind Statistics::kind_locked(Id id) const {
 }
 
 Statistics::Id Statistics::id(std::string_view name, Unit unit, Kind kind) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     if (auto const found = find_locked(name)) {
         return *found;
     }
@@ -138,7 +138,7 @@ Statistics::Stat Statistics::sum_up(Id id, Kind kind) const noexcept {
 }
 
 Statistics::Stat Statistics::get(std::string_view name) const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     if (auto const id = find_locked(name)) {
         if (auto const stat = sum_up(*id, kind_locked(*id)); stat.count > 0) {
             return stat;
@@ -149,7 +149,7 @@ Statistics::Stat Statistics::get(std::string_view name) const {
 
 StatisticsSnapshot Statistics::snapshot() const {
     StatisticsSnapshot out;
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     for (Id id = 0; id < statistic::table.size() + own_.size(); ++id) {
         auto const kind = kind_locked(id);
         auto const stat = sum_up(id, kind);

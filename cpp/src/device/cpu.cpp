@@ -18,6 +18,7 @@
 
 #include <rapidsmpf/core/detail/file_descriptor.hpp>
 #include <rapidsmpf/device/detail/exported_memory.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/device/detail/shared_memory.hpp>
 #include <rapidsmpf/device/device.hpp>
 

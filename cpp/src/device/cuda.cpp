@@ -6,7 +6,6 @@
 // The device is that of the thread that asks for it first; what this process's own threads do is done on that one.
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -16,6 +15,7 @@
 
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/device/detail/cuda_check.hpp>
 #include <rapidsmpf/device/detail/exported_memory.hpp>
 #include <rapidsmpf/device/detail/gather_copy.hpp>
@@ -151,7 +151,7 @@ class CudaDevice final : public Device {
     [[nodiscard]] Stream next_copy_stream() override { return copy_streams_.next(); }
 
     [[nodiscard]] ExportedMemory* exported_memory(std::string& reason) override {
-        std::lock_guard const lock{exported_mutex_};
+        MutexLock const lock{exported_mutex_};
         if (!exported_ && !no_export_.empty()) {
             reason = no_export_;
         } else if (!exported_) {
@@ -190,9 +190,9 @@ class CudaDevice final : public Device {
 #endif
 
     int ordinal_{0};
-    std::mutex exported_mutex_;
-    std::unique_ptr<ExportedMemory> exported_;  // made on first use
-    std::string no_export_;                     // why there is none
+    Mutex exported_mutex_;
+    std::unique_ptr<ExportedMemory> exported_ RAPIDSMPF_GUARDED_BY(exported_mutex_);  // made on first use
+    std::string no_export_ RAPIDSMPF_GUARDED_BY(exported_mutex_);                     // why there is none
     cudaDeviceProp properties_{};
     detail::CudaStreams streams_;
     detail::CudaStreams copy_streams_;

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <utility>
@@ -14,9 +13,11 @@
 #include <cuda_runtime_api.h>
 #include <sys/random.h>
 
+#include <rapidsmpf/core/detail/align.hpp>
+#include <rapidsmpf/core/detail/free_extents.hpp>
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/device/detail/cuda_check.hpp>
-#include <rapidsmpf/device/detail/extents.hpp>
 #include <rapidsmpf/device/detail/returned_ranges.hpp>
 
 #include "device/cuda_streams.hpp"
@@ -71,8 +72,8 @@ class CudaExportedMemory final : public ExportedMemory {
     [[nodiscard]] std::shared_ptr<ExportedBlock> allocate(std::size_t bytes, Stream stream) override {
         OnDevice const here{ordinal_};
         quarantine_.settle();
-        auto const size = (std::max<std::uint64_t>(bytes, 1) + grain - 1) / grain * grain;
-        std::lock_guard const lock{mutex_};
+        auto const size = round_up(std::max<std::uint64_t>(bytes, 1), grain);
+        MutexLock const lock{mutex_};
         auto found = take_locked(size);
         if (!found) {
             take_back_locked();
@@ -93,7 +94,7 @@ class CudaExportedMemory final : public ExportedMemory {
     [[nodiscard]] std::uint32_t num_regions() const noexcept override { return num_regions_; }
 
     [[nodiscard]] ExportedRegion region(std::uint32_t id) const override {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         auto const& found = regions_.at(id);
         auto const* const begin = reinterpret_cast<std::uint8_t const*>(&found.handle);
         return ExportedRegion{id, found.size, {begin, begin + sizeof(found.handle)}};
@@ -113,7 +114,7 @@ class CudaExportedMemory final : public ExportedMemory {
 
     // For this process itself.
     [[nodiscard]] std::byte* at(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes) const {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (id >= regions_.size() || offset > regions_[id].size || bytes > regions_[id].size - offset) {
             return nullptr;
         }
@@ -125,7 +126,7 @@ class CudaExportedMemory final : public ExportedMemory {
         std::byte* base{nullptr};
         std::uint64_t size{0};
         cudaIpcMemHandle_t handle{};
-        Extents free;
+        FreeExtents<std::uint64_t> free;
     };
     struct Range {
         std::uint32_t region;
@@ -146,17 +147,18 @@ class CudaExportedMemory final : public ExportedMemory {
         CudaExportedMemory& memory_;
     };
 
-    [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint64_t>> take_locked(std::uint64_t size) {
+    [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint64_t>> take_locked(std::uint64_t size)
+        RAPIDSMPF_REQUIRES(mutex_) {
         for (std::uint32_t id = 0; id < regions_.size(); ++id) {
-            if (auto const offset = regions_[id].free.take(size)) {
-                return std::pair{id, *offset};
+            if (auto const found = regions_[id].free.take(size)) {
+                return std::pair{id, found->offset};
             }
         }
         return std::nullopt;
     }
 
     // Doubles what there is, as long as the bound and the GPU's memory allow it.
-    [[nodiscard]] bool grow_locked(std::uint64_t size) {
+    [[nodiscard]] bool grow_locked(std::uint64_t size) RAPIDSMPF_REQUIRES(mutex_) {
         auto const room = limit_ - std::min<std::uint64_t>(limit_, capacity_);
         if (size > room) {
             return false;
@@ -164,7 +166,7 @@ class CudaExportedMemory final : public ExportedMemory {
         auto const generous = std::clamp<std::uint64_t>(capacity_, size, std::max(size, largest_region));
         for (auto const wanted : {std::min(generous, room), size}) {
             try {
-                add_region((wanted + 2 * MiB - 1) / (2 * MiB) * (2 * MiB));
+                add_region(round_up(wanted, 2 * MiB));
                 return true;
             } catch (OutOfMemory const&) {
                 continue;
@@ -173,7 +175,7 @@ class CudaExportedMemory final : public ExportedMemory {
         return false;
     }
 
-    void add_region(std::uint64_t size) {
+    void add_region(std::uint64_t size) RAPIDSMPF_REQUIRES(mutex_) {
         Region region;
         region.size = size;
         void* base = nullptr;
@@ -194,16 +196,17 @@ class CudaExportedMemory final : public ExportedMemory {
     void put(Block const& block) noexcept {
         used_ -= block.size();
         try {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             returned_.put(block.stream(), Range{block.region(), block.offset(), block.size()});
         } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
             // There is no memory to remember the block by: nobody gets it any more.
         }
     }
 
-    void take_back_locked() {
+    void take_back_locked() RAPIDSMPF_REQUIRES(mutex_) {
         returned_.take_back([&](Range const& range) {
-            regions_[range.region].free.insert({range.offset, range.offset + range.size});
+            mutex_.assert_held();
+            regions_[range.region].free.insert({range.offset, range.size});
         });
     }
 
@@ -216,9 +219,9 @@ class CudaExportedMemory final : public ExportedMemory {
     CudaStreams write_streams_;
     Quarantine<ExportedBlock> quarantine_;
 
-    mutable std::mutex mutex_;  // guards everything below
-    std::deque<Region> regions_;
-    ReturnedRanges<Range> returned_;
+    mutable Mutex mutex_;
+    std::deque<Region> regions_ RAPIDSMPF_GUARDED_BY(mutex_);
+    ReturnedRanges<Range> returned_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 // The regions stay open until nobody uses the process's memory any more.
@@ -237,7 +240,7 @@ class OpenedRegions final : public ImportedMemory {
     }
 
     [[nodiscard]] std::string open(ExportedRegion const& region) override {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (regions_.contains(region.id)) {
             return {};
         }
@@ -259,7 +262,7 @@ class OpenedRegions final : public ImportedMemory {
     }
 
     [[nodiscard]] std::byte* at(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes) const override {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         auto const found = regions_.find(id);
         if (found == regions_.end() || offset > found->second.size || bytes > found->second.size - offset) {
             return nullptr;
@@ -273,8 +276,8 @@ class OpenedRegions final : public ImportedMemory {
         std::uint64_t size;
     };
     int const ordinal_;
-    mutable std::mutex mutex_;
-    std::map<std::uint32_t, Opened> regions_;
+    mutable Mutex mutex_;
+    std::map<std::uint32_t, Opened> regions_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 // Ranks that are threads of this process write to its memory without a handle.
@@ -293,9 +296,9 @@ class OwnRegions final : public ImportedMemory {
 };
 
 struct Imports {
-    std::mutex mutex;
-    std::map<std::string, std::weak_ptr<ImportedMemory>>
-        known;  // by identity; g++ 12 warns of vectors as keys
+    Mutex mutex;
+    // By identity; g++ 12 warns of vectors as keys.
+    std::map<std::string, std::weak_ptr<ImportedMemory>> known RAPIDSMPF_GUARDED_BY(mutex);
 };
 
 Imports& imports() {
@@ -316,8 +319,9 @@ std::shared_ptr<ImportedMemory> CudaExportedMemory::import(
         return nullptr;
     }
     std::string const key{identity.begin(), identity.end()};
-    std::lock_guard const lock{imports().mutex};
-    auto& known = imports().known[key];
+    auto& all = imports();
+    MutexLock const lock{all.mutex};
+    auto& known = all.known[key];
     auto found = known.lock();
     if (!found) {
         if (theirs.secret == identity_.secret) {

@@ -1,4 +1,4 @@
-#include <rapidsmpf/device/host_memory.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 
 #include <algorithm>
 #include <array>
@@ -8,23 +8,17 @@
 #include <cstdlib>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <new>
 
 #include <sys/mman.h>
 
 #include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/core/detail/align.hpp>
+#include <rapidsmpf/core/detail/sanitizer.hpp>
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/device/detail/shared_memory.hpp>
 #include <rapidsmpf/device/device.hpp>
-
-#if defined(__SANITIZE_ADDRESS__)
-#define RAPIDSMPF_ADDRESS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define RAPIDSMPF_ADDRESS_SANITIZER 1
-#endif
-#endif
 
 namespace rapidsmpf::device {
 
@@ -58,10 +52,6 @@ void* allocate_from_heap(std::size_t bytes) {
         throw_out_of_memory(bytes);
     }
     return pointer;
-}
-
-std::size_t round_up(std::size_t bytes, std::size_t unit) {
-    return (bytes + unit - 1) / unit * unit;
 }
 
 // New pages from the system; null when there are none.
@@ -125,7 +115,7 @@ class FreeBlocks {
 
     [[nodiscard]] void* take(SizeClass wanted) {
         auto& entry = classes_[wanted.index];
-        std::lock_guard lock{entry.mutex};
+        MutexLock lock{entry.mutex};
         if (!entry.kept.empty()) {
             // The last that came back is the one most likely to be in a cache.
             void* const block = entry.kept.back().block;
@@ -150,7 +140,7 @@ class FreeBlocks {
         }
         try {
             auto& entry = classes_[where.index];
-            std::lock_guard lock{entry.mutex};
+            MutexLock lock{entry.mutex};
             entry.kept.push_back({block, ++puts_});
             entry.note_oldest();
             bytes_ += where.size;
@@ -171,7 +161,7 @@ class FreeBlocks {
             auto const index = static_cast<std::size_t>(oldest - classes_.begin());
             void* block = nullptr;
             {
-                std::lock_guard lock{oldest->mutex};
+                MutexLock lock{oldest->mutex};
                 if (!oldest->kept.empty()) {
                     block = oldest->kept.front().block;
                     oldest->kept.pop_front();
@@ -201,13 +191,16 @@ class FreeBlocks {
         std::uint64_t since;  // in numbers of blocks that came back
     };
     struct Class {
-        std::mutex mutex;
-        std::deque<Kept> kept;
-        std::deque<void*> decommitted;  // without pages: address space that could not be given back
+        Mutex mutex;
+        std::deque<Kept> kept RAPIDSMPF_GUARDED_BY(mutex);
+        // Without pages: address space that could not be given back.
+        std::deque<void*> decommitted RAPIDSMPF_GUARDED_BY(mutex);
         // Since when the first of `kept` is there; to be read without the lock.
         std::atomic<std::uint64_t> oldest{none};
 
-        void note_oldest() noexcept { oldest = kept.empty() ? none : kept.front().since; }
+        void note_oldest() noexcept RAPIDSMPF_REQUIRES(mutex) {
+            oldest = kept.empty() ? none : kept.front().since;
+        }
     };
 
     void give_back(void* block, std::size_t index) noexcept {
@@ -218,7 +211,7 @@ class FreeBlocks {
         // To cut a hole takes one mapping more, and a process has a limited number of them. The pages go anyway.
         ::madvise(block, size, MADV_DONTNEED);
         try {
-            std::lock_guard lock{classes_[index].mutex};
+            MutexLock lock{classes_[index].mutex};
             classes_[index].decommitted.push_back(block);
         } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
             // Then the address space is lost, which nobody will notice.
@@ -299,21 +292,24 @@ void set_host_memory_cache_limit(std::size_t bytes) noexcept {
     }
 }
 
-std::int64_t measure_host_memory(Device const& device, std::int64_t high) {
-    auto const resident = device.used_memory();
-    auto const kept = static_cast<std::int64_t>(cached_host_memory());
-    auto const kept_shared = static_cast<std::int64_t>(SharedMemory::cached());
-    if (auto over = resident - high; over > 0) {
-        // Shared memory last: it is the more expensive to get again.
-        if (kept > 0) {
-            over -= static_cast<std::int64_t>(
-                trim_host_memory(static_cast<std::size_t>(std::max<std::int64_t>(kept - over, 0))));
-        }
-        if (kept_shared > 0 && over > 0) {
-            SharedMemory::trim(static_cast<std::size_t>(std::max<std::int64_t>(kept_shared - over, 0)));
-        }
+HostMemoryUse measure_host_memory(Device const& device) {
+    HostMemoryUse use;
+    use.resident = device.used_memory();
+    use.kept = static_cast<std::int64_t>(cached_host_memory());
+    use.kept_shared = static_cast<std::int64_t>(SharedMemory::cached());
+    return use;
+}
+
+void trim_host_memory_above(std::int64_t high, HostMemoryUse const& use) noexcept {
+    auto over = use.resident - high;
+    // Shared memory last: it is the more expensive to get again.
+    if (over > 0 && use.kept > 0) {
+        over -= static_cast<std::int64_t>(
+            trim_host_memory(static_cast<std::size_t>(std::max<std::int64_t>(use.kept - over, 0))));
     }
-    return resident - kept - kept_shared;
+    if (over > 0 && use.kept_shared > 0) {
+        SharedMemory::trim(static_cast<std::size_t>(std::max<std::int64_t>(use.kept_shared - over, 0)));
+    }
 }
 
 }  // namespace rapidsmpf::device

@@ -9,9 +9,10 @@
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::device::detail {
 
@@ -23,7 +24,7 @@ class Quarantine {
         if (is_safe()) {
             return;
         }
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         blocks_.emplace_back(std::move(block), std::move(is_safe));
         any_ = true;
     }
@@ -34,7 +35,7 @@ class Quarantine {
             return;
         }
         std::vector<Suspect> safe;  // destroyed without the lock
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         auto const first_safe = std::partition(
             blocks_.begin(), blocks_.end(), [](Suspect const& suspect) { return !suspect.second(); });
         std::move(first_safe, blocks_.end(), std::back_inserter(safe));
@@ -45,7 +46,7 @@ class Quarantine {
     // Their bytes, after a look at which of them may go.
     [[nodiscard]] std::size_t bytes() {
         settle();
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         std::size_t bytes = 0;
         for (auto const& suspect : blocks_) {
             bytes += suspect.first->size();
@@ -56,8 +57,8 @@ class Quarantine {
   private:
     using Suspect = std::pair<std::shared_ptr<Block>, std::function<bool()>>;
     std::atomic<bool> any_{false};  // spares the lock
-    std::mutex mutex_;
-    std::vector<Suspect> blocks_;
+    Mutex mutex_;
+    std::vector<Suspect> blocks_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace rapidsmpf::device::detail

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <system_error>
@@ -23,20 +22,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <rapidsmpf/device/detail/extents.hpp>
+#include <rapidsmpf/core/detail/align.hpp>
+#include <rapidsmpf/core/detail/free_extents.hpp>
+#include <rapidsmpf/core/detail/sanitizer.hpp>
+#include <rapidsmpf/core/mutex.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/device/detail/shared_view.hpp>
 #include <rapidsmpf/device/device.hpp>
-#include <rapidsmpf/device/host_memory.hpp>
 
 #include "device/quarantine.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define RAPIDSMPF_ADDRESS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define RAPIDSMPF_ADDRESS_SANITIZER 1
-#endif
-#endif
 #if defined(RAPIDSMPF_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #endif
@@ -68,7 +63,7 @@ SizeClass class_of(std::size_t bytes) {
         return {pages - 1, pages * page};
     }
     if (bytes > std::size_t{1} << static_cast<unsigned>(largest_power)) {
-        return {class_count, (bytes + page - 1) / page * page};
+        return {class_count, round_up(bytes, page)};
     }
     auto const power = static_cast<std::size_t>(std::bit_width(bytes)) - 1;
     auto const step = std::size_t{1} << (power - 3);
@@ -134,7 +129,7 @@ class SharedMemory::Pool {
         }
         // What nobody has had yet stays accessible: to forbid all of it would fill AddressSanitizer's own memory with an
         // eighth of its size.
-        extents_.insert({first_offset, ticket_.size});
+        extents_.insert({first_offset, ticket_.size - first_offset});
     }
 
     [[nodiscard]] SharedMemoryTicket const& ticket() const noexcept { return ticket_; }
@@ -170,7 +165,7 @@ class SharedMemory::Pool {
             return;
         }
         try {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             kept_[where.index].push_back({block.offset(), block.size(), ++puts_});
             kept_bytes_ += block.size();
         } catch (std::bad_alloc const&) {
@@ -190,7 +185,7 @@ class SharedMemory::Pool {
         while (kept_bytes_ > keep) {
             Kept block;
             {
-                std::lock_guard const lock{mutex_};
+                MutexLock const lock{mutex_};
                 auto* const entry = oldest();
                 if (entry == nullptr) {
                     break;
@@ -212,7 +207,7 @@ class SharedMemory::Pool {
         if (::getrandom(&value, sizeof(value), 0) != static_cast<ssize_t>(sizeof(value))) {
             throw std::runtime_error{"no random bytes for a word of shared memory: " + system_text(errno)};
         }
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         auto offset = next_flag_;
         if (!free_flags_.empty()) {
             offset = free_flags_.back();
@@ -227,7 +222,7 @@ class SharedMemory::Pool {
 
     void put_word(std::uint64_t offset) noexcept {
         try {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             free_flags_.push_back(offset);
         } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
             // Then it is not used again.
@@ -254,7 +249,7 @@ class SharedMemory::Pool {
     };
 
     [[nodiscard]] std::optional<std::uint64_t> take(SizeClass wanted) {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         std::optional<std::uint64_t> offset;
         if (wanted.index < class_count && !kept_[wanted.index].empty()) {
             // The last that came back is the one most likely to be in a cache.
@@ -262,7 +257,9 @@ class SharedMemory::Pool {
             kept_[wanted.index].pop_back();
             kept_bytes_ -= wanted.size;
         } else {
-            offset = extents_.take(wanted.size);
+            if (auto const found = extents_.take(wanted.size)) {
+                offset = found->offset;
+            }
         }
         if (offset) {
             used_ += wanted.size;
@@ -271,7 +268,7 @@ class SharedMemory::Pool {
     }
 
     // The blocks of the size of which one has been kept longest; null when there are none.
-    [[nodiscard]] std::deque<Kept>* oldest() {
+    [[nodiscard]] std::deque<Kept>* oldest() RAPIDSMPF_REQUIRES(mutex_) {
         std::deque<Kept>* found = nullptr;
         for (auto& entry : kept_) {
             if (!entry.empty() && (found == nullptr || entry.front().put < found->front().put)) {
@@ -291,12 +288,12 @@ class SharedMemory::Pool {
 
     void give_back(std::uint64_t offset, std::size_t size) noexcept {
         punch(offset, offset + size);
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         try {
-            auto const joined = extents_.insert({offset, offset + size});
+            auto const joined = extents_.insert({offset, size});
             // A huge page goes only as a whole.
-            auto const first = std::max(joined.begin, offset / huge_page * huge_page);
-            auto const last = std::min(joined.end, (offset + size + huge_page - 1) / huge_page * huge_page);
+            auto const first = std::max(joined.offset, offset / huge_page * huge_page);
+            auto const last = std::min(joined.end(), round_up(offset + size, huge_page));
             if (first < offset || last > offset + size) {
                 punch(first, last);
             }
@@ -312,12 +309,12 @@ class SharedMemory::Pool {
     std::atomic<std::size_t> kept_bytes_{0};
     std::atomic<std::size_t> used_{0};
 
-    std::mutex mutex_;  // guards everything up to the next
-    detail::Extents extents_;
-    std::array<std::deque<Kept>, class_count> kept_;
-    std::uint64_t puts_{0};
-    std::uint64_t next_flag_{first_flag};
-    std::vector<std::uint64_t> free_flags_;
+    Mutex mutex_;
+    FreeExtents<std::uint64_t> extents_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::array<std::deque<Kept>, class_count> kept_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::uint64_t puts_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::uint64_t next_flag_ RAPIDSMPF_GUARDED_BY(mutex_){first_flag};
+    std::vector<std::uint64_t> free_flags_ RAPIDSMPF_GUARDED_BY(mutex_);
 
     detail::Quarantine<SharedBlock> quarantine_;
 };

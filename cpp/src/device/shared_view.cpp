@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <map>
-#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -13,6 +12,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/detail/file_descriptor.hpp>
+#include <rapidsmpf/core/mutex.hpp>
+
 namespace rapidsmpf::device {
 
 namespace {
@@ -21,31 +23,14 @@ using Secret = std::array<std::uint8_t, 16>;
 
 // The views of this process, by their owners' secrets.
 struct Views {
-    std::mutex mutex;
-    std::map<Secret, std::weak_ptr<SharedView>> open;
+    Mutex mutex;
+    std::map<Secret, std::weak_ptr<SharedView>> open RAPIDSMPF_GUARDED_BY(mutex);
 };
 
 Views& views() {
     static Views views;
     return views;
 }
-
-class Descriptor {
-  public:
-    explicit Descriptor(int fd) noexcept : fd_{fd} {}
-    Descriptor(Descriptor const&) = delete;
-    Descriptor& operator=(Descriptor const&) = delete;
-    ~Descriptor() {
-        if (fd_ >= 0) {
-            ::close(fd_);
-        }
-    }
-    [[nodiscard]] int get() const noexcept { return fd_; }
-    [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
-
-  private:
-    int fd_;
-};
 
 int open_process(std::int64_t pid) {
 #if defined(SYS_pidfd_open)
@@ -62,8 +47,8 @@ std::shared_ptr<SharedView> map_view(SharedMemoryTicket const& ticket, std::stri
         return nullptr;
     };
     // Before its memory is opened: when that turns out to be the right one, so is the process.
-    Descriptor process{open_process(ticket.pid)};
-    if (process.get() < 0) {
+    FileDescriptor process{open_process(ticket.pid)};
+    if (!process.is_open()) {
         return fail("process " + std::to_string(ticket.pid) + " cannot be watched (pidfd_open)", errno);
     }
     auto const path = "/proc/" + std::to_string(ticket.pid) + "/fd/" + std::to_string(ticket.fd);
@@ -76,8 +61,8 @@ std::shared_ptr<SharedView> map_view(SharedMemoryTicket const& ticket, std::stri
         reason = path + " is not the memory that was offered";
         return nullptr;
     }
-    Descriptor const file{::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
-    if (file.get() < 0) {
+    FileDescriptor const file{::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
+    if (!file.is_open()) {
         return fail("memory of process " + std::to_string(ticket.pid) + " cannot be opened", errno);
     }
     if (::fstat(file.get(), &found) != 0) {
@@ -123,7 +108,7 @@ std::shared_ptr<SharedView> SharedView::open(SharedMemoryTicket const& ticket, s
         return nullptr;
     }
     auto& all = views();
-    std::lock_guard const lock{all.mutex};
+    MutexLock const lock{all.mutex};
     auto& entry = all.open[ticket.secret];
     if (auto view = entry.lock()) {
         return view;

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include <rapidsmpf/core/detail/align.hpp>
 #include <rapidsmpf/memory/detail/spillable_parts.hpp>
 
 #include "exchange/wire.hpp"
@@ -29,7 +30,7 @@ inline constexpr std::size_t bundle_sequence_at = 4;
 
 // Where the `size` bytes of a chunk begin that come behind `end`.
 [[nodiscard]] constexpr std::uint64_t bundled_behind(std::uint64_t end, std::uint64_t size) noexcept {
-    return size == 0 ? end : (end + bundle_alignment - 1) / bundle_alignment * bundle_alignment;
+    return size == 0 ? end : round_up(end, bundle_alignment);
 }
 
 [[nodiscard]] inline bool is_bundle(PieceHeader const& header) noexcept {

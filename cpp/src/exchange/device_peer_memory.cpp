@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include <rapidsmpf/core/detail/align.hpp>
 #include <rapidsmpf/core/detail/byte_codec.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/statistic_names.hpp>
@@ -208,9 +209,7 @@ struct Layout {
         }
     }
 
-    static std::size_t aligned(std::size_t size) {
-        return (size + Device::alignment - 1) / Device::alignment * Device::alignment;
-    }
+    static std::size_t aligned(std::size_t size) { return round_up(size, Device::alignment); }
 
     struct Part {
         std::shared_ptr<device::ExportedBlock> block;  // null: no data

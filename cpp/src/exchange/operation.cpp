@@ -165,7 +165,7 @@ void Operation::insert_locked(PartitionId partition, PackedData chunk) {
 
 void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
     auto const available = br_->memory_available(MemoryType::DEVICE);
-    auto const check = [&] {
+    auto const check = [&]() RAPIDSMPF_REQUIRES(mutex_) {
         check_usable();
         for (auto const& [partition, chunk] : chunks) {
             check_insertable(partition);
@@ -175,19 +175,19 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
     auto const limits = bundle_limits();
     if (plan_.settings.gather_limit > 0 && any_go_together(chunks, limits)) {
         {
-            auto const lock = mutex_.lock_fairly();
+            FairLock const lock{mutex_};
             check();
         }
         bundles = bundle(chunks, limits);  // takes its time
     }
     bool now = false;
     {
-        auto const lock = mutex_.lock_fairly();
+        FairLock const lock{mutex_};
         check();
         for (auto const& [owner, content] : bundles) {
-            std::for_each(content.partitions.begin(), content.partitions.end(), [&](PartitionId partition) {
-                check_insertable(partition);
-            });
+            std::for_each(
+                content.partitions.begin(), content.partitions.end(),
+                [&](PartitionId partition) RAPIDSMPF_REQUIRES(mutex_) { check_insertable(partition); });
         }
         for (auto& bundle : bundles) {
             insert_locked(std::move(bundle));
@@ -208,7 +208,7 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
 
 void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
     {
-        auto const lock = mutex_.lock_fairly();
+        FairLock const lock{mutex_};
         check_usable();
         RAPIDSMPF_EXPECTS(
             unfinished_ > 0, str() + " is finished: nothing can be inserted into it", std::logic_error);
@@ -292,7 +292,7 @@ void Operation::insert_finished(std::vector<PartitionId> const& partitions) {
     auto unique = partitions;
     std::sort(unique.begin(), unique.end());
     {
-        auto const lock = mutex_.lock_fairly();
+        FairLock const lock{mutex_};
         check_usable();
         for (std::size_t i = 0; i < unique.size(); ++i) {
             check_partition(unique[i]);
@@ -308,7 +308,7 @@ void Operation::insert_finished(std::vector<PartitionId> const& partitions) {
 
 void Operation::insert_finished() {
     {
-        auto const lock = mutex_.lock_fairly();
+        FairLock const lock{mutex_};
         check_usable();
         std::vector<PartitionId> left;
         for (PartitionId partition = 0; partition < plan_.total; ++partition) {
@@ -322,12 +322,12 @@ void Operation::insert_finished() {
 }
 
 bool Operation::all_inserted() const {
-    auto const lock = mutex_.lock();
+    MutexLock const lock{mutex_};
     return unfinished_ == 0;
 }
 
 std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::optional<Rank> source) {
-    auto lock = mutex_.lock_fairly();
+    FairLock lock{mutex_};
     auto const index = require_local(partition);
     if (is_discarded() || !store_.is_complete(index)) {
         check_usable();
@@ -347,7 +347,7 @@ std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::opt
 }
 
 std::vector<std::uint64_t> Operation::received(PartitionId partition) const {
-    auto const lock = mutex_.lock();
+    MutexLock const lock{mutex_};
     auto const index = require_local(partition);
     if (is_discarded() || !store_.is_complete(index)) {
         check_usable();
@@ -356,7 +356,7 @@ std::vector<std::uint64_t> Operation::received(PartitionId partition) const {
 }
 
 bool Operation::all_complete() const {
-    auto const lock = mutex_.lock();
+    MutexLock const lock{mutex_};
     if (is_discarded() || !store_.all_complete()) {
         check_usable();
     }
@@ -364,7 +364,7 @@ bool Operation::all_complete() const {
 }
 
 bool Operation::all_extracted() const {
-    auto const lock = mutex_.lock();
+    MutexLock const lock{mutex_};
     check_usable();
     return store_.all_extracted();
 }
@@ -377,14 +377,14 @@ bool Operation::flushed_locked() const {
     if (cut_off_) {
         return true;
     }
-    return std::all_of(peers_.begin(), peers_.end(), [&](Peer const& other) {
+    return std::all_of(peers_.begin(), peers_.end(), [&](Peer const& other) RAPIDSMPF_REQUIRES(mutex_) {
         return other.rank == rank_ || other.closed
                || (abandoned_ ? other.final_sent : other.unfinished == 0 && other.outbox.empty());
     });
 }
 
 bool Operation::flushed() const {
-    auto const lock = mutex_.lock();
+    MutexLock const lock{mutex_};
     return flushed_locked()
            && (cut_off_ || abandoned_ || std::none_of(peers_.begin(), peers_.end(), [](Peer const& other) {
                    return other.inbox.in_flight();
@@ -392,7 +392,7 @@ bool Operation::flushed() const {
 }
 
 void Operation::stop_granting() {
-    auto const lock = mutex_.lock();
+    MutexLock const lock{mutex_};
     no_grants_ = true;
 }
 
@@ -410,7 +410,7 @@ std::string Operation::describe_backlog() const {
 void Operation::shutdown(Timeout timeout) {
     bool abandoned = false;
     {
-        auto lock = mutex_.lock();
+        UniqueLock lock{mutex_};
         std::optional<RankFailure> interrupted;
         if (shut_down_) {
             return;
@@ -420,7 +420,9 @@ void Operation::shutdown(Timeout timeout) {
                 abandoned = true;
                 abandon_locked(rank_, "it was shut down before all insertions were finished", nullptr);
             } else {
-                wait(lock, timeout, [&] { return flushed_locked(); }, [&] { return describe_backlog(); });
+                wait(
+                    lock, timeout, [&]() RAPIDSMPF_REQUIRES(mutex_) { return flushed_locked(); },
+                    [&]() RAPIDSMPF_REQUIRES(mutex_) { return describe_backlog(); });
                 interrupted = failure_;
             }
         }
@@ -457,7 +459,7 @@ void Operation::abandon_locked(
 
 void Operation::abandon(std::string const& reason) {
     {
-        auto const lock = mutex_.lock();
+        MutexLock const lock{mutex_};
         abandon_locked(rank_, reason, nullptr);
     }
     wake();
@@ -465,14 +467,14 @@ void Operation::abandon(std::string const& reason) {
 
 void Operation::abandon(AbandonedRange const& range) {
     {
-        auto const lock = mutex_.lock();
+        MutexLock const lock{mutex_};
         abandon_locked(range.origin, range.reason, nullptr, FinalKind::failed);
     }
     wake();
 }
 
 void Operation::cut_off(RankFailure const& failure) {
-    auto const lock = mutex_.lock();
+    MutexLock const lock{mutex_};
     if (cut_off_) {
         return;
     }
@@ -484,7 +486,7 @@ void Operation::cut_off(RankFailure const& failure) {
 
 void Operation::detach(RankFailure const& failure) {
     cut_off(failure);
-    auto const lock = mutex_.lock();
+    MutexLock const lock{mutex_};
     drop_transfers();
 }
 
@@ -493,7 +495,7 @@ void Operation::release() noexcept {
         return;
     }
     {
-        auto const lock = mutex_.lock();
+        MutexLock const lock{mutex_};
         if (unfinished_ > 0) {
             abandon_locked(rank_, "it was destroyed there before all insertions were finished", nullptr);
         }

@@ -26,7 +26,7 @@ BundleLimits Operation::bundle_limits() const {
 
 bool Operation::any_go_together(
     std::span<std::pair<PartitionId, PackedData> const> chunks, BundleLimits const& limits) const {
-    std::vector<bool> has_one(peers_.size(), false);
+    std::vector<bool> has_one(static_cast<std::size_t>(comm_.nranks()), false);
     return std::any_of(chunks.begin(), chunks.end(), [&](auto const& one) {
         auto const& [partition, chunk] = one;
         if (partition >= plan_.total || chunk.empty() || !can_be_bundled(chunk, limits)) {
@@ -41,7 +41,8 @@ bool Operation::any_go_together(
 
 std::vector<Operation::OwnedBundle> Operation::bundle(
     std::vector<std::pair<PartitionId, PackedData>>& chunks, BundleLimits const& limits) const {
-    std::vector<std::vector<std::pair<PartitionId, PackedData>>> small(peers_.size());
+    std::vector<std::vector<std::pair<PartitionId, PackedData>>> small(
+        static_cast<std::size_t>(comm_.nranks()));
     std::vector<std::pair<PartitionId, PackedData>> rest;
     bool const keeps_own = keeps_bundles(MemoryType::DEVICE);
     for (auto& [partition, chunk] : chunks) {

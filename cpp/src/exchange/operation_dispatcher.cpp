@@ -39,7 +39,7 @@ OperationDispatcher::OperationDispatcher(Communicator& comm)
 OperationDispatcher::~OperationDispatcher() {
     auto const& progress = *comm_.progress_thread();
     {
-        std::unique_lock lock{mutex_};
+        UniqueLock lock{mutex_};
         if (!all_.empty() && thread_ != std::this_thread::get_id() && progress.is_running()) {
             wait_until_flushed(lock);
         }
@@ -53,32 +53,36 @@ OperationDispatcher::~OperationDispatcher() {
     }
 }
 
-void OperationDispatcher::wait_until_flushed(std::unique_lock<std::mutex>& lock) {
+void OperationDispatcher::wait_until_flushed(UniqueLock& lock) {
     closing_ = true;
     auto const operations = all_;
-    lock.unlock();
-    for (auto const& operation : operations) {
-        operation->stop_granting();
+    {
+        MutexUnlock const unlocked{mutex_};
+        for (auto const& operation : operations) {
+            operation->stop_granting();
+        }
     }
-    lock.lock();
-    auto const flushed = [&] {
-        lock.unlock();
-        comm_.progress_thread()->wake();
-        lock.lock();
-        return changed_.wait_for(lock, longest_goodbye, [&] { return flushed_; });
+    auto const flushed = [&]() RAPIDSMPF_REQUIRES(mutex_) {
+        {
+            MutexUnlock const unlocked{mutex_};
+            comm_.progress_thread()->wake();
+        }
+        return changed_.wait_for(
+            lock, longest_goodbye, [&]() RAPIDSMPF_REQUIRES(mutex_) { return flushed_; });
     };
     if (flushed()) {
         return;
     }
     comm_.logger().warn(
         "the communicator is destroyed while data of finished operations still waits for other ranks");
-    lock.unlock();
-    for (auto const& operation : operations) {
-        if (!operation->flushed()) {
-            operation->abandon("its communicator was destroyed before everything was sent");
+    {
+        MutexUnlock const unlocked{mutex_};
+        for (auto const& operation : operations) {
+            if (!operation->flushed()) {
+                operation->abandon("its communicator was destroyed before everything was sent");
+            }
         }
     }
-    lock.lock();
     (void)flushed();  // a tick: that is what it takes to say so
 }
 
@@ -100,7 +104,7 @@ void OperationDispatcher::say_goodbye() noexcept {
 
 void OperationDispatcher::open(std::shared_ptr<Operation> operation) {
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         if (auto const* const range = find_abandoned_locked(operation->op())) {
             throw RankFailedError{range->origin, "", 0, range->reason};
         }
@@ -117,7 +121,7 @@ void OperationDispatcher::open(std::shared_ptr<Operation> operation) {
 void OperationDispatcher::abandon(AbandonedRange const& range) {
     std::vector<std::shared_ptr<Operation>> operations;
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         if (!remember_abandoned_locked(range)) {
             return;
         }
@@ -139,7 +143,7 @@ void OperationDispatcher::abandon(AbandonedRange const& range) {
 }
 
 void OperationDispatcher::forget_abandoned(OpId first, OpId last) {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     std::erase_if(
         abandoned_, [&](AbandonedRange const& range) { return first <= range.first && range.last <= last; });
 }
@@ -151,7 +155,7 @@ AbandonedRange const* OperationDispatcher::find_abandoned_locked(OpId op) const 
 }
 
 std::optional<AbandonedRange> OperationDispatcher::abandoned_range_of(OpId op) const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     auto const* const range = find_abandoned_locked(op);
     return range == nullptr ? std::nullopt : std::optional{*range};
 }
@@ -172,13 +176,13 @@ bool OperationDispatcher::remember_abandoned_locked(AbandonedRange const& range)
 }
 
 std::size_t OperationDispatcher::open_operations() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return all_.size();
 }
 
 void OperationDispatcher::on_failure(RankFailure const& failure) {
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         failed_ = true;
         flushed_ = true;
         changed_.notify_all();
@@ -215,7 +219,7 @@ void OperationDispatcher::cut_off_all() {
     auto const failure = comm_.failure();
     std::vector<std::shared_ptr<Operation>> operations;
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         operations = all_;
     }
     for (auto const& operation : operations) {
@@ -248,7 +252,7 @@ ProgressThread::Progress OperationDispatcher::tick() {
 bool OperationDispatcher::take_opened() {
     std::vector<std::shared_ptr<Operation>> opened;
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         thread_ = std::this_thread::get_id();
         opened.swap(opened_);
     }
@@ -265,7 +269,7 @@ bool OperationDispatcher::take_opened() {
 bool OperationDispatcher::take_abandoned() {
     std::vector<AbandonedRange> ranges;
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         ranges.swap(to_abandon_);
     }
     if (ranges.empty()) {
@@ -322,7 +326,7 @@ void OperationDispatcher::route(Communicator::Arrived arrived) {
             RAPIDSMPF_EXPECTS(
                 0 <= range->origin && range->origin < comm_.nranks(), "a rank that does not exist",
                 FormatError);
-            std::lock_guard lock{mutex_};
+            MutexLock lock{mutex_};
             (void)remember_abandoned_locked(*range);
         } else {
             on_peer_closed(arrived.source);
@@ -443,7 +447,7 @@ bool OperationDispatcher::drive(ProgressThread::Progress& quiet) {
             auto const closed = std::move(operations.front());
             operations.pop_front();
             {
-                std::lock_guard lock{mutex_};
+                MutexLock lock{mutex_};
                 all_.erase(std::remove(all_.begin(), all_.end(), closed), all_.end());
             }
             if (!operations.empty()) {
@@ -470,7 +474,7 @@ bool OperationDispatcher::drive(ProgressThread::Progress& quiet) {
 }
 
 void OperationDispatcher::note_flushed() {
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     if (!closing_ || flushed_) {
         return;
     }

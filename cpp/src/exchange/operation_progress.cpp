@@ -32,14 +32,14 @@ void Operation::guarded(std::function<void()> const& body) {
             cut_off(*failure);
             return;
         }
-        auto const lock = mutex_.lock();
+        MutexLock const lock{mutex_};
         abandon_locked(rank_, error.what(), std::current_exception());
         dirty_ = true;
     }
 }
 
 bool Operation::final_received(Rank source) const {
-    auto const lock = mutex_.lock();
+    MutexLock const lock{mutex_};
     return peer(source).inbox.final_received();
 }
 
@@ -48,7 +48,7 @@ void Operation::receive(Rank source, std::vector<std::uint8_t> const& bytes) {
         ScopedTimer const timer{*br_->statistics(), ids_.metadata_recv};
         current_peer_ = source;
         auto const message = read_message(bytes);
-        auto const lock = mutex_.lock();
+        MutexLock const lock{mutex_};
         dirty_ = true;
         apply(peer(source), message);
         changed_.notify_all();
@@ -66,9 +66,10 @@ void Operation::apply(Peer& from, Message const& message) {
             from.outbox.on_grant(grant);
         }
         for (auto const& list : message.eager) {
-            from.inbox.take_eager(list, *br_, [&](PieceHeader const& header, PackedData chunk) {
-                store(from.rank, header, std::move(chunk));
-            });
+            from.inbox.take_eager(
+                list, *br_, [&](PieceHeader const& header, PackedData chunk) RAPIDSMPF_REQUIRES(mutex_) {
+                    store(from.rank, header, std::move(chunk));
+                });
         }
         for (auto const& list : message.frames) {
             auto metadata = list.metadata;
@@ -131,13 +132,13 @@ void Operation::sent(std::shared_ptr<Payload> const& payload) {
 
 void Operation::on_peer_closed(Rank source) {
     guarded([&] {
-        auto const lock = mutex_.lock();
+        MutexLock const lock{mutex_};
         auto& closing = peer(source);
         if (cut_off_ || closing.closed) {
             return;
         }
         closing.closed = true;
-        closing.outbox.drop([&](auto const& payload) { sent(payload); });
+        closing.outbox.drop([&](auto const& payload) RAPIDSMPF_REQUIRES(mutex_) { sent(payload); });
         closing.inbox.drop_unwritten();
         check_closed_peers();
         dirty_ = true;
@@ -178,7 +179,7 @@ void Operation::tell_completed(Tick& result) {
     }
     std::vector<PartitionId> completed;
     {
-        auto const lock = mutex_.lock();
+        MutexLock const lock{mutex_};
         if (cut_off_ || abandoned_ || released_) {
             return;
         }
@@ -189,7 +190,7 @@ void Operation::tell_completed(Tick& result) {
         try {
             plan_.completed(*this, partition);
         } catch (std::exception const& error) {
-            auto const lock = mutex_.lock();
+            MutexLock const lock{mutex_};
             abandon_locked(rank_, error.what(), std::current_exception());
             dirty_ = true;
         }
@@ -199,7 +200,7 @@ void Operation::tell_completed(Tick& result) {
 void Operation::drive(Tick& result) {
     auto& statistics = *br_->statistics();
     ScopedTimer const timer{statistics, ids_.loop_total};
-    auto lock = mutex_.lock();
+    UniqueLock lock{mutex_};
     if (!cut_off_) {
         poll(result);
         lock.unlock();
@@ -255,10 +256,11 @@ void Operation::poll(Tick& result) {
     ScopedTimer const timer{*br_->statistics(), ids_.check_finished};
     for (auto& other : peers_) {
         current_peer_ = other.rank;
-        bool const left = other.outbox.poll([&](auto const& payload) { sent(payload); });
-        bool const came = other.inbox.poll([&](PieceHeader const& header, PackedData chunk) {
-            store(other.rank, header, std::move(chunk));
-        });
+        bool const left =
+            other.outbox.poll([&](auto const& payload) RAPIDSMPF_REQUIRES(mutex_) { sent(payload); });
+        bool const came =
+            other.inbox.poll([&](PieceHeader const& header, PackedData chunk)
+                                 RAPIDSMPF_REQUIRES(mutex_) { store(other.rank, header, std::move(chunk)); });
         result.did_something = result.did_something || left || came;
     }
 }
@@ -291,7 +293,7 @@ std::optional<MemoryReservation> Operation::memory_for(WaitingFrame& waiting) {
 bool Operation::grant_frames() {
     bool any = false;
     waits_for_memory_ = false;
-    auto const may_grant = [&] {
+    auto const may_grant = [&]() RAPIDSMPF_REQUIRES(mutex_) {
         return !no_grants_ && !frames_.empty()
                && dispatcher_.transports().incoming(frames_.front().source) != nullptr
                && frames_.front().frame.ticket.try_grant(plan_.settings.receive_limit);
@@ -363,7 +365,9 @@ bool Operation::compose(Peer& to) {
             writer.written(written);
         }
         if (!is_corked(to)) {
-            blocked_ = to.outbox.compose(writer, [&](auto const& payload) { sent(payload); }) || blocked_;
+            blocked_ = to.outbox.compose(writer, [&](auto const& payload) RAPIDSMPF_REQUIRES(mutex_) {
+                sent(payload);
+            }) || blocked_;
         }
         // Credit alone is worth a message only when there is much of it: without credit the peer uses frames.
         if (writer.has_sections() || to.inbox.credit() > plan_.settings.eager_bytes / 2) {

@@ -9,10 +9,10 @@
 namespace rapidsmpf::exchange {
 
 void Operation::wait(
-    Lock& lock, Timeout timeout, std::function<bool()> const& ready,
+    UniqueLock& lock, Timeout timeout, std::function<bool()> const& ready,
     std::function<std::string()> const& what) {
     using Clock = std::chrono::steady_clock;
-    auto const done = [&] { return failure_ || is_discarded() || ready(); };
+    auto const done = [&]() RAPIDSMPF_REQUIRES(mutex_) { return failure_ || is_discarded() || ready(); };
     if (done()) {
         stall_.reset();
         return;
@@ -36,13 +36,13 @@ void Operation::wait(
                 + " ms: " + what()};
         }
         if (now >= stall_->next_look) {
-            warn_of_stall(lock, what());
+            warn_of_stall(what());
         }
     }
     stall_.reset();
 }
 
-void Operation::warn_of_stall(Lock& lock, std::string const& missing) {
+void Operation::warn_of_stall(std::string const& missing) {
     using Seconds = std::chrono::duration<double>;
     auto const pause = config::get_optional_seconds(comm_.options(), "collective_warning");
     if (!pause) {
@@ -54,12 +54,11 @@ void Operation::warn_of_stall(Lock& lock, std::string const& missing) {
     auto const next = due ? 2 * waited : *pause;
     stall_->next_look = stall_->begin + std::chrono::ceil<std::chrono::milliseconds>(Seconds{next});
     if (due) {
-        lock.unlock();
+        MutexUnlock const unlocked{mutex_};
         comm_.logger().warn(
             str() + " has waited " + std::to_string(static_cast<long>(waited)) + " s: " + missing
             + ". No rank is known to have failed: they compute, or do not come to it (do all ranks run the same "
               "collectives, under the same operation ids?)");
-        lock.lock();
     }
     if (!stall_) {
         stall_.emplace(std::chrono::steady_clock::now());
@@ -67,7 +66,7 @@ void Operation::warn_of_stall(Lock& lock, std::string const& missing) {
 }
 
 void Operation::wait_for_result(
-    Lock& lock, Timeout timeout, std::function<bool()> const& ready,
+    UniqueLock& lock, Timeout timeout, std::function<bool()> const& ready,
     std::function<std::string()> const& what) {
     wait(lock, timeout, ready, what);
     if (is_discarded() || !ready()) {
@@ -76,10 +75,11 @@ void Operation::wait_for_result(
 }
 
 PartitionId Operation::wait_any(Timeout timeout) {
-    auto lock = mutex_.lock_fairly();
+    FairLock lock{mutex_};
     wait_for_result(
-        lock, timeout, [&] { return store_.all_taken() || store_.first_ready(); },
-        [&] { return store_.describe_missing(); });
+        lock, timeout,
+        [&]() RAPIDSMPF_REQUIRES(mutex_) { return store_.all_taken() || store_.first_ready(); },
+        [&]() RAPIDSMPF_REQUIRES(mutex_) { return store_.describe_missing(); });
     auto const index = store_.first_ready();
     RAPIDSMPF_EXPECTS(
         index.has_value(), "every partition of " + str() + " has been waited for", std::out_of_range);
@@ -89,9 +89,9 @@ PartitionId Operation::wait_any(Timeout timeout) {
 }
 
 void Operation::wait_on(PartitionId partition, Timeout timeout) {
-    auto lock = mutex_.lock_fairly();
+    FairLock lock{mutex_};
     auto const index = require_local(partition);
-    auto const check_not_taken = [&] {
+    auto const check_not_taken = [&]() RAPIDSMPF_REQUIRES(mutex_) {
         RAPIDSMPF_EXPECTS(
             !store_.is_taken(index),
             "partition " + std::to_string(partition) + " of " + str() + " has been waited for already",
@@ -101,19 +101,19 @@ void Operation::wait_on(PartitionId partition, Timeout timeout) {
         check_not_taken();
     }
     wait_for_result(
-        lock, timeout, [&] { return store_.is_complete(index); },
-        [&] { return store_.describe_missing(index); });
+        lock, timeout, [&]() RAPIDSMPF_REQUIRES(mutex_) { return store_.is_complete(index); },
+        [&]() RAPIDSMPF_REQUIRES(mutex_) { return store_.describe_missing(index); });
     check_not_taken();
     store_.take(index);
     changed_.notify_all();
 }
 
 void Operation::wait_complete(PartitionId partition, Timeout timeout) {
-    auto lock = mutex_.lock_fairly();
+    FairLock lock{mutex_};
     auto const index = require_local(partition);
     wait_for_result(
-        lock, timeout, [&] { return store_.is_complete(index); },
-        [&] { return store_.describe_missing(index); });
+        lock, timeout, [&]() RAPIDSMPF_REQUIRES(mutex_) { return store_.is_complete(index); },
+        [&]() RAPIDSMPF_REQUIRES(mutex_) { return store_.describe_missing(index); });
 }
 
 }  // namespace rapidsmpf::exchange

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include <rapidsmpf/core/detail/align.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/statistic_names.hpp>
 #include <rapidsmpf/device/detail/stream_copy.hpp>
@@ -117,7 +118,7 @@ struct Layout {
     // So that each of the pieces that land together can be read where it is.
     static std::size_t padded(std::size_t size) noexcept {
         constexpr std::size_t line = 64;
-        return (size + line - 1) / line * line;
+        return round_up(size, line);
     }
     static bool is_small(AnnouncedFrame const& frame, AnnouncedFrame::Piece const& piece) {
         return frame.is_small(piece) && piece.header.data_size < PeerMemory::small_piece;

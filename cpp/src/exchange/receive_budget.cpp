@@ -5,23 +5,23 @@
 namespace rapidsmpf::exchange {
 
 ReceiveBudget::Ticket ReceiveBudget::draw(std::size_t bytes) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     waiting_.insert(next_number_);
     return Ticket{*this, next_number_++, bytes};
 }
 
 std::size_t ReceiveBudget::in_flight() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return in_flight_;
 }
 
 std::size_t ReceiveBudget::peak() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return peak_;
 }
 
 std::size_t ReceiveBudget::waiting() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return waiting_.size();
 }
 
@@ -37,11 +37,11 @@ ReceiveBudget::Ticket& ReceiveBudget::Ticket::operator=(Ticket&& other) noexcept
 }
 
 bool ReceiveBudget::Ticket::try_grant(std::size_t limit) {
-    std::lock_guard lock{budget_->mutex_};
+    auto& budget = *budget_;
+    MutexLock const lock{budget.mutex_};
     if (granted_) {
         return true;
     }
-    auto& budget = *budget_;
     bool const fits =
         budget.in_flight_ == 0 || (budget.in_flight_ <= limit && bytes_ <= limit - budget.in_flight_);
     if (*budget.waiting_.begin() != number_ || !fits) {
@@ -58,7 +58,7 @@ void ReceiveBudget::Ticket::drop() noexcept {
     if (budget_ == nullptr) {
         return;
     }
-    std::lock_guard lock{budget_->mutex_};
+    MutexLock lock{budget_->mutex_};
     if (granted_) {
         budget_->in_flight_ -= bytes_;
     } else {

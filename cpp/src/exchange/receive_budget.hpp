@@ -8,9 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <utility>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::exchange {
 
@@ -53,11 +54,11 @@ class ReceiveBudget {
     [[nodiscard]] std::size_t waiting() const;
 
   private:
-    mutable std::mutex mutex_;
-    std::set<std::uint64_t> waiting_;
-    std::uint64_t next_number_{0};
-    std::size_t in_flight_{0};
-    std::size_t peak_{0};
+    mutable Mutex mutex_;
+    std::set<std::uint64_t> waiting_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::uint64_t next_number_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::size_t in_flight_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::size_t peak_ RAPIDSMPF_GUARDED_BY(mutex_){0};
 };
 
 }  // namespace rapidsmpf::exchange

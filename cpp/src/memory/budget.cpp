@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <rapidsmpf/device/host_memory.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 
 namespace rapidsmpf::detail {
 
@@ -19,13 +19,13 @@ Budget::Budget(
     Device& device, std::array<std::int64_t, 4> limits, std::array<AvailableFunction, 4> available,
     Marks marks)
     : device_{device}, marks_{marks} {
-    for (std::size_t i = 0; i < tiers_.size(); ++i) {
-        tiers_[i].limit = limits[i];
-        tiers_[i].function = std::move(available[i]);
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+        rules_[i].limit = limits[i];
+        rules_[i].function = std::move(available[i]);
     }
-    auto& own = tier(MemoryType::DEVICE);
+    auto& own = rules_[static_cast<std::size_t>(MemoryType::DEVICE)];
     own.resident = own.limit != unlimited && !own.function && device.kind() == DeviceKind::cpu;
-    auto& host = tier(MemoryType::HOST);
+    auto& host = rules_[static_cast<std::size_t>(MemoryType::HOST)];
     if (own.resident && host.limit == unlimited && !host.function) {
         // The same memory under another name.
         host.limit = own.limit;
@@ -33,56 +33,57 @@ Budget::Budget(
     }
 }
 
-std::int64_t Budget::ask(Tier const& entry) const {
-    return entry.function ? entry.function() : unlimited;
+std::int64_t Budget::ask(Rule const& rule) {
+    return rule.function ? rule.function() : unlimited;
 }
 
 std::int64_t Budget::in_memory_locked() const {
-    return tiers_[0].used + tiers_[1].used + tiers_[2].used;
+    return levels_[0].used + levels_[1].used + levels_[2].used;
 }
 
 void Budget::measure_if_old_locked() const {
     auto const now = Clock::now();
     if (now - measured_at_ >= measurement_age) {
-        auto const high = share(tier(MemoryType::DEVICE).limit, marks_.high);
-        measured_ = device::measure_host_memory(device_, high);
+        auto const high = share(rule(MemoryType::DEVICE).limit, marks_.high);
+        auto const use = device::measure_host_memory(device_);
+        device::trim_host_memory_above(high, use);
+        measured_ = use.in_use();
         in_buffers_ = in_memory_locked();
         measured_at_ = now;
     }
 }
 
-std::int64_t Budget::free_locked(Tier const& entry, std::int64_t said) const {
-    auto free = entry.limit == unlimited ? unlimited : entry.limit - entry.used - entry.reserved;
+std::int64_t Budget::free_locked(Rule const& rule, Level const& level, std::int64_t said) const {
+    auto free = rule.limit == unlimited ? unlimited : rule.limit - level.used - level.reserved;
     if (said != unlimited) {
-        free = std::min(free, said - entry.reserved);
+        free = std::min(free, said - level.reserved);
     }
-    if (entry.resident) {
+    if (rule.resident) {
         measure_if_old_locked();
         auto const now = measured_ + (in_memory_locked() - in_buffers_);
-        free = std::min(free, entry.limit - now - entry.reserved);
+        free = std::min(free, rule.limit - now - level.reserved);
     }
     return free;
 }
 
 std::int64_t Budget::available(MemoryType type) const {
-    auto const& entry = tier(type);
-    auto const said = ask(entry);
-    std::lock_guard const lock{mutex_};
-    return free_locked(entry, said);
+    auto const said = ask(rule(type));
+    MutexLock const lock{mutex_};
+    return free_locked(rule(type), level(type), said);
 }
 
 Budget::Usage Budget::usage(MemoryType type) const {
-    std::lock_guard const lock{mutex_};
-    auto const& entry = tier(type);
-    return {entry.limit, entry.used, entry.reserved, entry.waiting, entry.peak};
+    MutexLock const lock{mutex_};
+    auto const& entry = level(type);
+    return {rule(type).limit, entry.used, entry.reserved, entry.waiting, entry.peak};
 }
 
 std::size_t Budget::reserve(MemoryType type, std::size_t size, WhenFull when_full) {
-    auto& entry = tier(type);
-    auto const said = ask(entry);
+    auto const said = ask(rule(type));
     auto const wanted = static_cast<std::int64_t>(size);
-    std::lock_guard const lock{mutex_};
-    auto free = free_locked(entry, said);
+    MutexLock const lock{mutex_};
+    auto& entry = level(type);
+    auto free = free_locked(rule(type), entry, said);
     if (when_full == WhenFull::refuse && free != unlimited) {
         free -= entry.waiting;
     }
@@ -94,81 +95,82 @@ std::size_t Budget::reserve(MemoryType type, std::size_t size, WhenFull when_ful
 }
 
 void Budget::return_reserved(MemoryType type, std::size_t size) {
-    std::lock_guard const lock{mutex_};
-    tier(type).reserved -= static_cast<std::int64_t>(size);
+    MutexLock const lock{mutex_};
+    level(type).reserved -= static_cast<std::int64_t>(size);
 }
 
 void Budget::add_waiting(MemoryType type, std::int64_t change) {
-    std::lock_guard const lock{mutex_};
-    tier(type).waiting += change;
+    MutexLock const lock{mutex_};
+    level(type).waiting += change;
 }
 
 std::int64_t Budget::account(MemoryType type, std::int64_t change) {
-    std::lock_guard const lock{mutex_};
-    auto& entry = tier(type);
+    MutexLock const lock{mutex_};
+    auto& entry = level(type);
     entry.used += change;
     return entry.used > entry.peak ? entry.peak = entry.used : 0;
 }
 
 std::int64_t Budget::shortage(MemoryType type) const {
-    auto const& entry = tier(type);
-    auto const said = ask(entry);
-    std::lock_guard const lock{mutex_};
-    auto const free = free_locked(entry, said);
+    auto const limit = rule(type).limit;
+    auto const said = ask(rule(type));
+    MutexLock const lock{mutex_};
+    auto const& entry = level(type);
+    auto const free = free_locked(rule(type), entry, said);
     if (free == unlimited) {
         return 0;
     }
     auto missing = entry.waiting - free;
-    if (entry.limit != unlimited) {
-        auto const occupied = entry.limit - free + entry.waiting;
-        if (occupied > share(entry.limit, marks_.high)) {
-            missing = std::max(missing, occupied - share(entry.limit, marks_.low));
+    if (limit != unlimited) {
+        auto const occupied = limit - free + entry.waiting;
+        if (occupied > share(limit, marks_.high)) {
+            missing = std::max(missing, occupied - share(limit, marks_.low));
         }
     }
     return std::max<std::int64_t>(missing, 0);
 }
 
 bool Budget::under_pressure(MemoryType type) const {
-    std::lock_guard const lock{mutex_};
-    auto const& entry = tier(type);
+    MutexLock const lock{mutex_};
+    auto const& entry = level(type);
     if (entry.waiting > 0) {
         return true;
     }
-    if (entry.limit == unlimited) {
+    if (rule(type).limit == unlimited) {
         return false;
     }
     auto occupied = entry.used + entry.reserved;
-    if (entry.resident) {
+    if (rule(type).resident) {
         occupied = std::max(occupied, measured_ + (in_memory_locked() - in_buffers_) + entry.reserved);
     }
-    return occupied > share(entry.limit, marks_.high);
+    return occupied > share(rule(type).limit, marks_.high);
 }
 
 bool Budget::is_measured(MemoryType type) const {
-    auto const& entry = tier(type);
-    return entry.resident || entry.function;
+    return rule(type).resident || rule(type).function;
 }
 
 std::int64_t Budget::room_for_others() const {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     auto room = unlimited;
-    for (auto const& entry : tiers_) {
-        if (entry.function) {
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+        auto const& rule = rules_[i];
+        if (rule.function) {
             return 0;
         }
-        if (entry.resident) {
-            auto const above_mark = entry.limit - share(entry.limit, marks_.high);
-            room = std::min(room, free_locked(entry, unlimited) - above_mark);
+        if (rule.resident) {
+            auto const above_mark = rule.limit - share(rule.limit, marks_.high);
+            room = std::min(room, free_locked(rule, levels_[i], unlimited) - above_mark);
         }
     }
     return std::max<std::int64_t>(room, 0);
 }
 
 std::int64_t Budget::held_by_others() const {
-    std::lock_guard const lock{mutex_};
-    if (!tiers_[0].resident) {
+    if (!rules_[0].resident) {
         return 0;
     }
+    MutexLock const lock{mutex_};
     measure_if_old_locked();
     return std::max<std::int64_t>(measured_ - in_buffers_, 0);
 }

@@ -10,9 +10,9 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <utility>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/device/device.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
 
@@ -68,10 +68,13 @@ class Budget {
 
   private:
     using Clock = std::chrono::steady_clock;
-    struct Tier {
+    // Constant once made.
+    struct Rule {
         std::int64_t limit{0};
         AvailableFunction function;
         bool resident{false};  // measured by what is resident
+    };
+    struct Level {
         std::int64_t used{0};
         std::int64_t reserved{0};
         std::int64_t waiting{0};
@@ -79,24 +82,31 @@ class Budget {
     };
 
     // What the tier's function says, called without the lock; unlimited if there is none.
-    [[nodiscard]] std::int64_t ask(Tier const& entry) const;
+    [[nodiscard]] static std::int64_t ask(Rule const& rule);
     // Available by all that is known, `said` being the function's word.
-    [[nodiscard]] std::int64_t free_locked(Tier const& entry, std::int64_t said) const;
-    void measure_if_old_locked() const;
-    [[nodiscard]] std::int64_t in_memory_locked() const;
-    [[nodiscard]] Tier& tier(MemoryType type) noexcept { return tiers_[static_cast<std::size_t>(type)]; }
-    [[nodiscard]] Tier const& tier(MemoryType type) const noexcept {
-        return tiers_[static_cast<std::size_t>(type)];
+    [[nodiscard]] std::int64_t free_locked(Rule const& rule, Level const& level, std::int64_t said) const
+        RAPIDSMPF_REQUIRES(mutex_);
+    void measure_if_old_locked() const RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] std::int64_t in_memory_locked() const RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] Rule const& rule(MemoryType type) const noexcept {
+        return rules_[static_cast<std::size_t>(type)];
+    }
+    [[nodiscard]] Level& level(MemoryType type) noexcept RAPIDSMPF_REQUIRES(mutex_) {
+        return levels_[static_cast<std::size_t>(type)];
+    }
+    [[nodiscard]] Level const& level(MemoryType type) const noexcept RAPIDSMPF_REQUIRES(mutex_) {
+        return levels_[static_cast<std::size_t>(type)];
     }
 
     Device& device_;
     Marks marks_;
-    mutable std::mutex mutex_;
-    std::array<Tier, 4> tiers_;
+    std::array<Rule, 4> rules_;
+    mutable Mutex mutex_;
+    std::array<Level, 4> levels_ RAPIDSMPF_GUARDED_BY(mutex_);
     // The last measurement: resident bytes, less free blocks kept for reuse, and what buffers held at that moment.
-    mutable Clock::time_point measured_at_;
-    mutable std::int64_t measured_{0};
-    mutable std::int64_t in_buffers_{0};
+    mutable Clock::time_point measured_at_ RAPIDSMPF_GUARDED_BY(mutex_);
+    mutable std::int64_t measured_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    mutable std::int64_t in_buffers_ RAPIDSMPF_GUARDED_BY(mutex_){0};
 };
 
 }  // namespace rapidsmpf::detail

@@ -8,6 +8,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
 #include <rapidsmpf/core/statistic_names.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/memory/available_memory.hpp>
 #include <rapidsmpf/memory/detail/partition_order_hint.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>

@@ -6,14 +6,14 @@ namespace rapidsmpf {
 
 std::shared_ptr<PartitionOrderHint::Order const> PartitionOrderHint::advise(Order order) {
     auto advised = std::make_shared<Order const>(std::move(order));
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     std::erase_if(orders_, [](auto const& entry) { return entry.second.expired(); });
     orders_[advised->size()] = advised;
     return advised;
 }
 
 std::shared_ptr<PartitionOrderHint::Order const> PartitionOrderHint::find(std::size_t parts) const {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     auto const found = orders_.find(parts);
     return found == orders_.end() ? nullptr : found->second.lock();
 }

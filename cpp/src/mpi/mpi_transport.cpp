@@ -73,7 +73,7 @@ MpiOperationPtr MpiTransport::send(
     std::vector<std::shared_ptr<void const>> released;
     MpiOperationPtr operation;
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         check_open();
         auto& next = next_payload_tag_.at(static_cast<std::size_t>(peer));
         int const payload_tag = whole ? 0 : next;
@@ -154,7 +154,7 @@ MpiOperationPtr MpiTransport::receive(
     operation->target_ = bytes;
     std::vector<std::shared_ptr<void const>> released;
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         check_open();
         auto& stream = streams_[tag][peer];
         if (stream.arrived.empty()) {
@@ -172,7 +172,7 @@ MpiOperationPtr MpiTransport::receive(
 }
 
 void MpiTransport::cancel(MpiOperation& operation) {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     // Its caller holds the operation, and lets go of it after this.
     std::erase_if(streams_[operation.tag_][operation.peer_].posted, [&](auto const& other) {
         return other.get() == &operation;
@@ -192,7 +192,7 @@ void MpiTransport::tidy(std::uint64_t tag, Rank source) {
 }
 
 std::optional<Communicator::Arrived> MpiTransport::take_any(std::uint64_t tag) {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     auto const streams = streams_.find(tag);
     if (streams == streams_.end() || closed_) {
         return std::nullopt;
@@ -333,7 +333,7 @@ bool MpiTransport::progress() {
     std::vector<std::shared_ptr<void const>> released;
     bool moved = false;
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (closed_) {
             return false;
         }
@@ -348,7 +348,7 @@ bool MpiTransport::progress() {
 }
 
 std::size_t MpiTransport::in_flight_with(Rank peer) const {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     auto count = static_cast<std::size_t>(std::count_if(
         owners_.begin(), owners_.end(), [&](auto const& operation) { return operation->peer_ == peer; }));
     for (auto const& [tag, by_source] : streams_) {
@@ -360,7 +360,7 @@ std::size_t MpiTransport::in_flight_with(Rank peer) const {
 }
 
 bool MpiTransport::wait_until(Clock::time_point deadline, std::function<bool()> const& done) {
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     for (;;) {
         if (done()) {
             return true;
@@ -381,7 +381,7 @@ bool MpiTransport::drain(
     Clock::time_point deadline, std::function<bool(Rank)> const& has_closed,
     std::function<bool()> const& stop) {
     bool stopped = false;
-    bool const done = wait_until(deadline, [&] {
+    bool const done = wait_until(deadline, [&]() RAPIDSMPF_REQUIRES(mutex_) {
         stopped = stop();
         return stopped || std::none_of(owners_.begin(), owners_.end(), [&](auto const& operation) {
                    return operation->kind_ == MpiOperation::Kind::send && !has_closed(operation->peer_);
@@ -393,7 +393,7 @@ bool MpiTransport::drain(
 bool MpiTransport::meet(Clock::time_point deadline, std::function<bool()> const& stop) {
     auto const operation = std::make_shared<MpiOperation>(MpiOperation::Kind::send, rank_, 0, 0, nullptr);
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         MPI_Request request = MPI_REQUEST_NULL;
         RAPIDSMPF_MPI(Ibarrier, comm_, &request);
         watch(request, operation);
@@ -409,7 +409,7 @@ bool MpiTransport::meet(Clock::time_point deadline, std::function<bool()> const&
 
 void MpiTransport::close(Parted parted) noexcept {
     std::vector<std::shared_ptr<void const>> released;
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     if (std::exchange(closed_, true)) {
         return;
     }

@@ -7,14 +7,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +20,7 @@
 #include <mpi.h>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::detail {
 
@@ -132,23 +131,23 @@ class MpiTransport {
     };
     using Streams = std::map<std::uint64_t, std::map<Rank, Stream>>;
 
-    // All of these with the lock.
-    void check_open() const;
-    void watch(MPI_Request request, MpiOperationPtr const& operation);
-    void complete(MpiOperation& operation, std::string error = {});
+    void check_open() const RAPIDSMPF_REQUIRES(mutex_);
+    void watch(MPI_Request request, MpiOperationPtr const& operation) RAPIDSMPF_REQUIRES(mutex_);
+    void complete(MpiOperation& operation, std::string error = {}) RAPIDSMPF_REQUIRES(mutex_);
     void post_receive(
-        MpiOperationPtr const& operation, Rank source, int payload_tag, std::byte* bytes, std::size_t size);
-    void deliver(MpiOperationPtr const& receive, Message message);
+        MpiOperationPtr const& operation, Rank source, int payload_tag, std::byte* bytes, std::size_t size)
+        RAPIDSMPF_REQUIRES(mutex_);
+    void deliver(MpiOperationPtr const& receive, Message message) RAPIDSMPF_REQUIRES(mutex_);
     // Forgets a stream in which nothing waits.
-    void tidy(std::uint64_t tag, Rank source);
-    bool take_in_headers();
-    void on_header(Rank source, std::vector<std::uint8_t> bytes);
-    bool test_requests();
+    void tidy(std::uint64_t tag, Rank source) RAPIDSMPF_REQUIRES(mutex_);
+    bool take_in_headers() RAPIDSMPF_REQUIRES(mutex_);
+    void on_header(Rank source, std::vector<std::uint8_t> bytes) RAPIDSMPF_REQUIRES(mutex_);
+    bool test_requests() RAPIDSMPF_REQUIRES(mutex_);
 
     [[nodiscard]] bool wait_until(
         std::chrono::steady_clock::time_point deadline, std::function<bool()> const& done);
 
-    MPI_Comm comm_;
+    MPI_Comm comm_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::size_t const chunk_bytes_;
     std::function<void()> on_posted_;
     Rank rank_{0};
@@ -156,18 +155,19 @@ class MpiTransport {
     int largest_tag_{0};
     std::atomic<std::size_t> in_flight_{0};  // operations with requests of MPI
 
-    mutable std::mutex mutex_;  // guards what follows, and comm_
-    std::condition_variable moved_;
-    bool closed_{false};
-    std::vector<int> next_payload_tag_;        // by destination
-    std::vector<std::deque<Header>> headers_;  // by source, in order
-    std::size_t headers_coming_{0};
-    Streams streams_;
-    Rank next_source_{0};
-    std::vector<MPI_Request> requests_;
-    std::vector<MpiOperationPtr> owners_;  // of requests_
-    std::vector<int> tested_;
-    std::vector<std::shared_ptr<void const>> released_;  // to be dropped outside the lock
+    mutable Mutex mutex_;
+    ConditionVariable moved_;
+    bool closed_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    std::vector<int> next_payload_tag_ RAPIDSMPF_GUARDED_BY(mutex_);        // by destination
+    std::vector<std::deque<Header>> headers_ RAPIDSMPF_GUARDED_BY(mutex_);  // by source, in order
+    std::size_t headers_coming_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    Streams streams_ RAPIDSMPF_GUARDED_BY(mutex_);
+    Rank next_source_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::vector<MPI_Request> requests_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::vector<MpiOperationPtr> owners_ RAPIDSMPF_GUARDED_BY(mutex_);  // of requests_
+    std::vector<int> tested_ RAPIDSMPF_GUARDED_BY(mutex_);
+    // To be dropped outside the lock.
+    std::vector<std::shared_ptr<void const>> released_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace rapidsmpf::detail

@@ -1,11 +1,11 @@
 #include <rapidsmpf/streaming/actor.hpp>
 
 #include <map>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/streaming/sync_wait.hpp>
 #include <rapidsmpf/streaming/when_all.hpp>
 
@@ -53,6 +53,7 @@ class ActorNetwork {
     }
 
     void rethrow_first_error() {
+        MutexLock const lock{mutex_};
         if (first_error_) {
             std::rethrow_exception(std::exchange(first_error_, nullptr));
         }
@@ -88,7 +89,7 @@ class ActorNetwork {
         std::vector<ChannelPtr> finished;
         std::vector<ChannelPtr> shut;
         {
-            std::lock_guard lock{mutex_};
+            MutexLock lock{mutex_};
             for (auto const& channel : actor.outputs_) {
                 if (--users_.at(channel).producers == 0) {
                     finished.push_back(channel);
@@ -110,7 +111,7 @@ class ActorNetwork {
 
     void fail(Actor const& failed, std::exception_ptr error) {
         {
-            std::lock_guard lock{mutex_};
+            MutexLock lock{mutex_};
             if (first_error_) {
                 return;  // most likely the cancellation that it caused
             }
@@ -128,9 +129,9 @@ class ActorNetwork {
 
     Executor& executor_;
     std::vector<Actor> actors_;
-    std::mutex mutex_;  // guards the counts in users_, and first_error_
+    Mutex mutex_;  // also guards the counts in users_
     std::map<ChannelPtr, Users> users_;
-    std::exception_ptr first_error_;
+    std::exception_ptr first_error_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 Task<void> actor_network(Executor& executor, std::vector<Actor> actors) {

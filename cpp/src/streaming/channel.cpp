@@ -78,7 +78,7 @@ std::optional<Message> Channel::try_receive() {
     WaiterList woken;
     std::optional<Message> message;
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         if (error_) {
             std::rethrow_exception(error_);
         }
@@ -95,7 +95,7 @@ std::optional<Message> Channel::try_receive() {
 void Channel::finish() {
     WaiterList woken;
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         finished_ = true;
         match(woken);
     }
@@ -106,7 +106,7 @@ void Channel::shutdown() {
     WaiterList woken;
     std::deque<Entry> dropped;  // destroyed after the lock is released
     {
-        std::unique_lock lock{mutex_};
+        UniqueLock lock{mutex_};
         if (shut_ || error_) {
             return;
         }
@@ -121,7 +121,7 @@ void Channel::cancel(std::exception_ptr error) {
     WaiterList woken;
     std::deque<Entry> dropped;
     {
-        std::unique_lock lock{mutex_};
+        UniqueLock lock{mutex_};
         if (error_) {
             return;
         }
@@ -132,28 +132,28 @@ void Channel::cancel(std::exception_ptr error) {
 }
 
 std::size_t Channel::size() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return queue_.size();
 }
 
 std::size_t Channel::bytes() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return bytes_;
 }
 
 bool Channel::is_finished() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return finished_;
 }
 
 bool Channel::is_closed() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return shut_ || error_ != nullptr;
 }
 
 std::size_t Channel::spill(std::size_t amount) {
     std::size_t freed = 0;
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     while (freed < amount && !shut_ && !error_) {
         // What was queued last is needed last.
         auto victim = queue_.rbegin();
@@ -164,17 +164,18 @@ std::size_t Channel::spill(std::size_t amount) {
         if (victim == queue_.rend() || spilling_ != nullptr) {
             break;
         }
-        spilling_ = &*victim;
+        auto& entry = *victim;
+        spilling_ = &entry;
         lock.unlock();
         std::size_t bytes = 0;
         std::exception_ptr error;
         try {
-            bytes = spilling_->message.spill();
+            bytes = entry.message.spill();
         } catch (...) {
             error = std::current_exception();
         }
         lock.lock();
-        spilling_->unspillable = bytes == 0;
+        entry.unspillable = bytes == 0;
         spilling_ = nullptr;
         spilled_.notify_all();
         WaiterList woken;
@@ -191,7 +192,7 @@ std::size_t Channel::spill(std::size_t amount) {
 bool Channel::start_or_wait(Waiter& waiter, std::coroutine_handle<> coroutine) {
     WaiterList woken;
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         if (!try_start(waiter, woken)) {
             waiter.coroutine = coroutine;
             // From the end of this block on, the coroutine may run and the waiter, even the channel, be gone.
@@ -208,10 +209,10 @@ void Channel::run_blocking(Waiter& waiter) {
         !executor_->runs_this_thread(),
         "a blocking channel operation would stall a thread of the executor: co_await the other variant",
         std::logic_error);
-    std::condition_variable parked;
+    ConditionVariable parked;
     WaiterList woken;
     {
-        std::unique_lock lock{mutex_};
+        UniqueLock lock{mutex_};
         if (!try_start(waiter, woken)) {
             waiter.parked = &parked;
             wake(woken);
@@ -349,9 +350,8 @@ void Channel::settle_all(WaiterList& list, Outcome outcome, WaiterList& woken) n
     }
 }
 
-std::deque<Channel::Entry> Channel::close(
-    std::unique_lock<std::mutex>& lock, Outcome outcome, WaiterList& woken) {
-    spilled_.wait(lock, [this] { return spilling_ == nullptr; });
+std::deque<Channel::Entry> Channel::close(UniqueLock& lock, Outcome outcome, WaiterList& woken) {
+    spilled_.wait(lock, [this]() RAPIDSMPF_REQUIRES(mutex_) { return spilling_ == nullptr; });
     settle_all(senders_, outcome, woken);
     settle_all(receivers_, outcome, woken);
     settle_all(drainers_, outcome, woken);

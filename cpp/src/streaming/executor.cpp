@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <list>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -14,6 +12,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/fork.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/core/option_table.hpp>
 
 namespace rapidsmpf::streaming {
@@ -38,7 +37,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     void start(std::size_t num_threads) {
         try {
             for (std::size_t i = 0; i < num_threads; ++i) {
-                std::lock_guard lock{mutex_};
+                MutexLock lock{mutex_};
                 add_worker();
             }
         } catch (...) {
@@ -50,7 +49,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     void post(std::coroutine_handle<> coroutine) {
         bool wake{};
         {
-            std::lock_guard lock{mutex_};
+            MutexLock lock{mutex_};
             ready_.push_back(coroutine);
             wake = sleepers_ > 0;
             if (num_workers_ == 0) {  // shut down: a late one
@@ -71,14 +70,14 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     // has to return from the coroutine's frame.
     void post_from_blocking(std::coroutine_handle<> coroutine) {
         {
-            std::lock_guard lock{mutex_};
+            MutexLock lock{mutex_};
             ++blocking_idle_;
             is_returning = true;
         }
         try {
             post(coroutine);
         } catch (...) {
-            std::lock_guard lock{mutex_};
+            MutexLock lock{mutex_};
             --blocking_idle_;
             is_returning = false;
             throw;
@@ -86,7 +85,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     }
 
     void post_blocking(std::coroutine_handle<> coroutine) {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         join_finished();
         blocking_.push_back(coroutine);
         ++pending_blocking_;
@@ -110,7 +109,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         if (!home_.is_here()) {
             return;  // a fork, which has none of the threads; they hold this object there, too
         }
-        std::unique_lock lock{mutex_};
+        UniqueLock lock{mutex_};
         stop_ = true;
         work_.notify_all();
         blocking_work_.notify_all();
@@ -132,27 +131,27 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     }
 
     [[nodiscard]] bool runs_this_thread() const {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         auto const self = std::this_thread::get_id();
         return std::ranges::find(worker_ids_, self) != worker_ids_.end();
     }
 
     [[nodiscard]] std::size_t num_blocking_threads() const {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         return num_blocking_;
     }
 
     std::size_t num_threads{0};
 
   private:
-    void add_worker() {
+    void add_worker() RAPIDSMPF_REQUIRES(mutex_) {
         workers_.emplace_back([self = shared_from_this()] { self->work(); });
         ++num_workers_;
     }
 
     void work() {
         auto const self = std::this_thread::get_id();
-        std::unique_lock lock{mutex_};
+        UniqueLock lock{mutex_};
         worker_ids_.push_back(self);
         for (;;) {
             if (!ready_.empty()) {
@@ -173,7 +172,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         --num_workers_;
     }
 
-    void add_blocking_thread() {
+    void add_blocking_thread() RAPIDSMPF_REQUIRES(mutex_) {
         auto position = blocking_threads_.emplace(blocking_threads_.end());
         try {
             *position = std::thread{[self = shared_from_this(), position] { self->work_blocking(position); }};
@@ -185,7 +184,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     }
 
     void work_blocking(std::list<std::thread>::iterator position) {
-        std::unique_lock lock{mutex_};
+        UniqueLock lock{mutex_};
         for (;;) {
             if (!blocking_.empty()) {
                 auto coroutine = blocking_.front();
@@ -218,7 +217,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     }
 
     // Joins threads that ended because they were idle; they hold no lock any more.
-    void join_finished() {
+    void join_finished() RAPIDSMPF_REQUIRES(mutex_) {
         for (auto& thread : finished_) {
             thread.join();
         }
@@ -229,22 +228,22 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     static thread_local bool is_returning;
 
     HomeProcess home_;
-    mutable std::mutex mutex_;  // guards everything below
-    std::condition_variable work_;
-    std::deque<std::coroutine_handle<>> ready_;
-    std::size_t sleepers_{0};
-    std::size_t num_workers_{0};
-    std::list<std::thread> workers_;
-    std::vector<std::thread::id> worker_ids_;
+    mutable Mutex mutex_;
+    ConditionVariable work_;
+    std::deque<std::coroutine_handle<>> ready_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::size_t sleepers_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::size_t num_workers_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::list<std::thread> workers_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::vector<std::thread::id> worker_ids_ RAPIDSMPF_GUARDED_BY(mutex_);
 
-    std::condition_variable blocking_work_;
-    std::deque<std::coroutine_handle<>> blocking_;
-    std::size_t pending_blocking_{0};  // waiting or running
-    std::size_t blocking_idle_{0};
-    std::size_t num_blocking_{0};
-    std::list<std::thread> blocking_threads_;
-    std::list<std::thread> finished_;
-    bool stop_{false};
+    ConditionVariable blocking_work_;
+    std::deque<std::coroutine_handle<>> blocking_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::size_t pending_blocking_ RAPIDSMPF_GUARDED_BY(mutex_){0};  // waiting or running
+    std::size_t blocking_idle_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::size_t num_blocking_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::list<std::thread> blocking_threads_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::list<std::thread> finished_ RAPIDSMPF_GUARDED_BY(mutex_);
+    bool stop_ RAPIDSMPF_GUARDED_BY(mutex_){false};
 };
 
 thread_local bool Executor::Core::is_returning{false};

@@ -66,7 +66,7 @@ void ShuffleInserter::insert(std::uint64_t sequence, TableBatch const& batch) {
     }
     inserted_.add(batch.num_rows(), bytes);
 
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     ready_.emplace(sequence, std::move(packed));
     if (inserting_) {
         return;  // that thread will find it
@@ -88,7 +88,7 @@ void ShuffleInserter::insert(std::uint64_t sequence, TableBatch const& batch) {
 
 void ShuffleInserter::finish() {
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         RAPIDSMPF_EXPECTS(
             ready_.empty(),
             "batch " + std::to_string(next_)

@@ -465,6 +465,25 @@ TEST(Coordinator, EventMayDestroyTheClient) {
     EXPECT_FALSE(a);
 }
 
+// The event comes on the thread that calls start(), which must not touch what the event has destroyed.
+TEST(Coordinator, EventAtStartMayDestroyTheClient) {
+    ServerThread server{2};
+    auto a = server.join(0);
+    auto const b = server.join(1);
+    b->abort("a reason");
+    EXPECT_THROW(static_cast<void>(a->get("a key", patience)), RankFailedError);  // then it knows
+    bool heard = false;
+    a->start(
+        Liveness::Events{
+            [&](RankFailure const&) {
+                heard = true;
+                a.reset();
+            },
+            [](Rank) {}});
+    EXPECT_TRUE(heard);
+    EXPECT_EQ(a, nullptr);
+}
+
 TEST(CoordinatorServer, WrongTokenIsClosedWithoutAWord) {
     ServerThread server{2};
     auto member = server.member(0);

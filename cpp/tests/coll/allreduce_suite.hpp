@@ -63,6 +63,28 @@ inline void reduce_large_arrays(std::shared_ptr<Communicator> comm) {
     reduce_array(comm, 70'001);
 }
 
+// What it holds counts in the budget of the caller's resource, and is given back.
+inline void reduce_within_a_budget(std::shared_ptr<Communicator> comm) {
+    auto const br = BufferResource::make();
+    std::vector<std::int64_t> const mine(20'000, comm->rank() + 1);
+    auto const bytes = static_cast<std::int64_t>(mine.size() * sizeof(std::int64_t));
+    {
+        AllReduce reduce{
+            comm,
+            2,
+            std::as_bytes(std::span{mine}),
+            coll::elementwise<std::int64_t>(std::plus<>()),
+            exchange::Settings::for_device(Device::current()),
+            br};
+        SUITE_CHECK(reduce.wait_and_extract(patience).size() == static_cast<std::size_t>(bytes));
+    }
+    std::int64_t peak = 0;
+    for (auto const type : {MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST}) {
+        peak += br->memory_peak(type);
+    }
+    SUITE_CHECK(peak >= bytes);
+}
+
 // Matrix products: not commutative, and no element stands alone.
 inline void reduce_as_a_whole(std::shared_ptr<Communicator> comm) {
     using Matrix = std::array<std::int64_t, 4>;
@@ -256,6 +278,7 @@ inline std::vector<Body> allreduce_bodies() {
         {"reduce_scalars", reduce_scalars},
         {"reduce_arrays", reduce_arrays},
         {"reduce_large_arrays", reduce_large_arrays},
+        {"reduce_within_a_budget", reduce_within_a_budget},
         {"reduce_as_a_whole", reduce_as_a_whole},
         {"reduce_several_in_any_order", reduce_several_in_any_order},
         {"reduce_with_the_same_id", reduce_with_the_same_id},

@@ -1,4 +1,4 @@
-#include <rapidsmpf/device/host_memory.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 
 #include <cstdint>
 #include <cstring>
@@ -149,6 +149,40 @@ TEST_F(HostMemory, TrimsToWhatIsAskedFor) {
     EXPECT_EQ(cached_host_memory(), if_kept(3 * MiB));
     set_host_memory_cache_limit(2 * MiB);
     EXPECT_EQ(cached_host_memory(), if_kept(2 * MiB));
+}
+
+TEST_F(HostMemory, MeasuringGivesNothingBack) {
+    auto const cpu = make_cpu_device();
+    auto* const block = allocate_host(8 * MiB);
+    std::memset(block, 1, 8 * MiB);  // what was never written is not resident
+    deallocate_host(block, 8 * MiB);
+    auto const use = measure_host_memory(*cpu);
+    EXPECT_EQ(use.kept, static_cast<std::int64_t>(if_kept(8 * MiB)));
+    EXPECT_GT(use.in_use(), 0);
+    EXPECT_EQ(use.in_use() + use.kept + use.kept_shared, use.resident);
+    EXPECT_EQ(cached_host_memory(), if_kept(8 * MiB));
+}
+
+TEST_F(HostMemory, AboveALimitAsMuchIsGivenBackAsThatTakes) {
+    for (int i = 0; i < 4; ++i) {
+        std::vector<void*> blocks;
+        for (int k = 0; k < 4; ++k) {
+            blocks.push_back(allocate_host(2 * MiB));
+        }
+        for (auto* const block : blocks) {
+            deallocate_host(block, 2 * MiB);
+        }
+    }
+    HostMemoryUse use;
+    use.kept = static_cast<std::int64_t>(cached_host_memory());
+    use.resident = static_cast<std::int64_t>(100 * MiB);
+    trim_host_memory_above(use.resident, use);
+    EXPECT_EQ(cached_host_memory(), if_kept(8 * MiB));
+    trim_host_memory_above(use.resident - static_cast<std::int64_t>(3 * MiB), use);
+    EXPECT_EQ(cached_host_memory(), if_kept(4 * MiB));
+    use.kept = static_cast<std::int64_t>(cached_host_memory());
+    trim_host_memory_above(0, use);
+    EXPECT_EQ(cached_host_memory(), 0U);
 }
 
 TEST_F(HostMemory, LargerThanTheLargestSize) {

@@ -19,18 +19,18 @@ TEST(FairMutex, OneAtATime) {
     for (int i = 0; i < others; ++i) {
         threads.emplace_back([&] {
             for (int k = 0; k < times; ++k) {
-                auto const lock = mutex.lock_fairly();
+                FairLock const lock{mutex};
                 EXPECT_TRUE(lock.owns_lock());
                 ++count;
             }
-            auto const lock = mutex.lock_fairly();
+            FairLock const lock{mutex};
             ++finished;
         });
     }
     // The busy one never stops before all others have finished.
     for (bool done = false; !done;) {
         mutex.yield_to_waiters();
-        auto const lock = mutex.lock();
+        MutexLock const lock{mutex};
         done = finished == others;
     }
     for (auto& thread : threads) {
@@ -41,7 +41,7 @@ TEST(FairMutex, OneAtATime) {
 
 TEST(FairMutex, NobodyIsWaitedForWhenNobodyWaits) {
     FairMutex mutex;
-    auto const lock = mutex.lock_fairly();
+    FairLock const lock{mutex};
     mutex.yield_to_waiters();  // returns, though somebody has the mutex
     EXPECT_TRUE(lock.owns_lock());
 }

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
+from rapidsmpf.communicator.single import new_communicator
 from rapidsmpf.config import Options, get_environment_variables
-from rapidsmpf.memory.buffer_resource import BufferResource
+from rapidsmpf.streaming.core.context import Context
 
 from cudf_polars.engine.compute_device import gpu_unavailable, open_gpu
-from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.lower.fallback import HostStepWarning, warn_of_host_steps
 from cudf_polars.lower.user_code import user_stacklevel
 from cudf_polars.plan.read import UnreadablePlanError, read_traverser
@@ -75,13 +75,21 @@ def execute_with_cudf(
             stacklevel=user_stacklevel(),
         )
         return
+    if raise_on_fail:
+        from cudf_polars.execute.gpu.translate import refusals
+
+        if found := refusals(root):
+            texts = dict.fromkeys(str(refusal) for refusal in found)
+            raise NotImplementedError(f"engine='gpu': {'; '.join(texts)} (raise_on_fail=True)")
     device = _device(raise_on_fail)
 
     def run(
         with_columns: list[str] | None, predicate: Any, n_rows: int | None, should_time: bool = False
     ) -> Any:
         if predicate is not None:
-            raise NotImplementedError("Polars asks the GPU engine to filter, which it does not in version 2.1")
+            raise NotImplementedError(
+                "Polars asks the GPU engine to filter, which it does not in version 2.1"
+            )
         frame = device.collect_plan(root)
         if steps := device.take_host_steps():
             warn_of_host_steps(tuple(dict.fromkeys(steps)))
@@ -102,9 +110,11 @@ def _unusable(config: pl.GPUEngine) -> str | None:
 
 @functools.cache
 def _device(raise_on_fail: bool) -> Any:
-    return open_gpu(_memory(), raise_on_fail=raise_on_fail)
+    return open_gpu(_context().br(), raise_on_fail=raise_on_fail)
 
 
 @functools.cache
-def _memory() -> BufferResource:
-    return BufferResource.from_options(Options(get_environment_variables()))
+def _context() -> Context:
+    """Return the memory and threads of this process's queries outside of engines."""
+    options = Options(get_environment_variables())
+    return Context.from_options(new_communicator(options), options)

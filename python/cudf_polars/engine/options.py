@@ -257,14 +257,17 @@ class StreamingOptions:
     compute_device: Literal["auto", "gpu", "cpu"] | Unspecified = _option(
         "executor",
         "auto",
-        "Where ranks run their parts of a query: on a GPU, on the CPU, or (auto) on a GPU where there is one and libcudf.",
+        "Where ranks run their parts of a query: gpu, cpu, or auto (on a GPU where there is one, and libcudf).",
     )
     quent_context: object | None | Unspecified = _option(
         "executor", None, "Telemetry.", env=False, effective=False
     )
 
     raise_on_fail: bool | Unspecified = _option(
-        "engine", False, "Raise where a part of a query has no form on a GPU, instead of running it on the CPU.", env=False
+        "engine",
+        False,
+        "Raise where a part of a query has no form on a GPU, instead of running it on the CPU.",
+        env=False,
     )
     parquet_options: dict[str, Any] | None | Unspecified = _option(
         "engine", None, "Options of the GPU Parquet reader.", env=False, effective=False

@@ -144,8 +144,9 @@ class _End(NamedTuple):
 
 def _packed(frame: pl.DataFrame, text: bytes, failed: Sequence[int], facts: bytes) -> bytes:
     empty = b""
-    # what has no serialised form (an array of no elements) stays as it is
-    with warnings.catch_warnings(), contextlib.suppress(pl.exceptions.PolarsError, ValueError):
+    # what has no serialised form (an array of no elements, a type without a name) stays as it is
+    unserialised = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError)
+    with warnings.catch_warnings(), contextlib.suppress(*unserialised):
         warnings.simplefilter("ignore")
         empty = frame.clear().serialize()
     places = struct.pack(f"<{len(failed)}Q", *failed)

@@ -357,7 +357,7 @@ class StreamBuilder:
         if rows is None:
             return stream
         offset, length = rows
-        if length is not None and length >= _OPEN_END:
+        if length is not None and max(offset, 0) + length >= _OPEN_END:  # behind another slice, it is shorter
             length = None
         if self.is_whole(stream):
             # rows that every rank has need not be in the same order everywhere

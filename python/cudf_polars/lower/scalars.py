@@ -22,6 +22,7 @@ from cudf_polars.lower.shape import is_rowwise_step
 from cudf_polars.plan.expressions import Agg, Column, Expr, Len, Literal, NamedExpr
 from cudf_polars.plan.nodes import Filter, HStack, Node, Select
 from cudf_polars.plan.properties import columns, is_scalar
+from cudf_polars.plan.rebuild import rebuild_node
 from cudf_polars.plan.rebuild_expressions import to_expr, to_exprs
 
 __all__ = ["lower_scalars", "lower_with_scalars", "scalars_beside_rows"]
@@ -116,6 +117,8 @@ class _Leaves:
 
 def lower_scalars(ctx: Context, node: Select) -> Stream:
     """Aggregate the whole table to one row."""
+    if all(isinstance(expr, Literal) for expr in node.expressions):
+        return _literals(ctx, node)
     leaves, _ = _taken_apart(node.exprs)
     if not leaves.names:
         # Constants do not depend on the rows at all.
@@ -128,6 +131,20 @@ def lower_scalars(ctx: Context, node: Select) -> Stream:
     if ctx.builder.is_whole(rows.peek()):
         return ctx.apply(node, [rows.read()], estimate=_ONE_ROW)
     return _one_row(ctx, node, node.exprs, rows)
+
+
+def _literals(ctx: Context, node: Select) -> Stream:
+    """Return the row of literals without running what is below them, which may raise an error: nor does Polars."""
+    below = dict(node.child.schema)
+    return ctx.builder.local(
+        node_title(node),
+        [],
+        lambda frames, _: rebuild_node(node, [pl.LazyFrame(schema=below)]),
+        schema=node.schema,
+        partitioning=SINGLE,
+        ordered=True,
+        estimate=_ONE_ROW,
+    )
 
 
 def _taken_apart(exprs: Sequence[NamedExpr]) -> tuple[_Leaves, tuple[NamedExpr, ...]]:

@@ -8,6 +8,8 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
+import polars as pl
+
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan.dag import map_nodes, walk_nodes
 from cudf_polars.plan.nodes import Node, OpaqueNode
@@ -58,6 +60,10 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
         return tuple(_renamed(v, names) for v in value)
     if isinstance(value, Mapping):
         return {_renamed(k, names): _renamed(v, names) for k, v in value.items()}
+    if isinstance(value, pl.DataFrame):
+        # rows that Polars knew when it planned, such as none
+        new = {name: _renamed(name, names) for name in value.columns if _GENERATED.search(name)}
+        return value.rename(new) if new else value
     if isinstance(value, ex.Literal):
         return value  # the user's own text
     if isinstance(value, ex.Opaque):

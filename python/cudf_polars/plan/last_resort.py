@@ -18,6 +18,7 @@ import polars as pl
 
 from cudf_polars.plan import nodes
 from cudf_polars.plan.generated_names import renumber_text
+from cudf_polars.plan.nameless import nameless_column
 from cudf_polars.plan.optimized import look
 from cudf_polars.plan.placeholder import read_frame, rows_as_column
 
@@ -163,7 +164,10 @@ def _is_sink(traverser: Any) -> bool:
 
 
 def frame_scans(traverser: Any) -> list[tuple[int, pl.DataFrame]]:
-    """Return the plan's data frames with their nodes' numbers, in the order of a walk from the root."""
+    """Return the plan's data frames with their nodes' numbers, in the order of a walk from the root.
+
+    Without those with a type that no data frame of a user can have: Polars made them, of a filter that keeps no row.
+    """
     out: list[tuple[int, pl.DataFrame]] = []
     seen: set[int] = set()
     root = traverser.get_node()
@@ -181,7 +185,9 @@ def frame_scans(traverser: Any) -> list[tuple[int, pl.DataFrame]]:
             except (NotImplementedError, ValueError):
                 continue
             if type(view).__name__ == "DataFrameScan":
-                out.append((number, pl.DataFrame._from_pydf(view.df)))
+                frame = pl.DataFrame._from_pydf(view.df)
+                if nameless_column(frame.schema) is None:
+                    out.append((number, frame))
         stack.extend(reversed(inputs))
     traverser.set_node(root)
     return out

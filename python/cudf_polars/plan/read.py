@@ -21,14 +21,23 @@ from typing import Any
 import polars as pl
 
 from cudf_polars.plan import nodes, polars16
-from cudf_polars.plan.dag import Plan, walk_nodes
+from cudf_polars.plan.dag import Plan, map_nodes, walk_nodes
 from cudf_polars.plan.datasets import has_datasets
 from cudf_polars.plan.dsl_facts import DslFacts, find_dsl_facts
 from cudf_polars.plan.errors import CannotRebuild, CannotSubstitute, Unreadable
 from cudf_polars.plan.generated_names import renumber
+from cudf_polars.plan.known_schemas import (
+    known_schema,
+    learn_schemas,
+    with_known_schemas,
+    without_known_schemas,
+)
 from cudf_polars.plan.last_resort import frame_scans, opaque_query
+from cudf_polars.plan.nameless import nameless_column
 from cudf_polars.plan.optimized import look
-from cudf_polars.plan.placeholder import PlaceholderUnavailable, source_number
+from cudf_polars.plan.placeholder import ROWS, PlaceholderUnavailable, source_number
+from cudf_polars.plan.properties import columns
+from cudf_polars.plan.pruning import prune_opaque_nodes
 from cudf_polars.plan.rebuild import rebuild_node, rebuild_scan
 from cudf_polars.plan.serialized import deserialize_plan, serialize_plan
 from cudf_polars.plan.slices import push_slices
@@ -117,7 +126,7 @@ class _Reader:
     """One query being read."""
 
     def __init__(self, lf: pl.LazyFrame, flags: Any) -> None:
-        self._lf = lf
+        self._lf, self._told = with_known_schemas(lf)
         # the streaming engine has joins of its own, which the views do not show; fragments are planned again
         flags = flags.copy()
         flags.streaming = False
@@ -125,7 +134,7 @@ class _Reader:
         # select() of constants into a data frame, which would count once for each rank; fragments are planned again
         flags.comm_subexpr_elim = False
         flags.fast_projection = False
-        frames = [frame for _, frame in look(lf, flags, frame_scans)]
+        frames = [frame for _, frame in look(self._lf, flags, frame_scans)]
         self._has_frames = bool(frames)
         if self._has_frames:
             for name in _LOOK_AT_FRAMES:
@@ -136,7 +145,7 @@ class _Reader:
         self._plain.simplify_expression = False
 
         self._tables_left, self._unresolved = False, ""
-        if has_datasets(lf):
+        if has_datasets(self._lf):
             self._resolve_tables(sum(int(frame.estimated_size()) for frame in frames))
 
     def _resolve_tables(self, frame_bytes: int) -> None:
@@ -178,6 +187,8 @@ class _Reader:
             raise Unreadable(
                 f"the plan has other columns than the query: {dict(root.schema)}, {dict(wanted)}"
             )
+        if self._told:
+            root = map_nodes(walk_nodes(root), lambda _, anew: without_known_schemas(anew, self._told))
         root = renumber(root)
         if self._has_frames:
             root = push_slices(root)
@@ -222,7 +233,11 @@ class _Reader:
         form = serialize_plan(self._lf)
         substitution = Substitution(self._is_readable, self._read)
         rewritten = substitution.rewrite(form)
-        return self._plan(self._read(deserialize_plan(rewritten), substitution), substitution)
+        root = self._read(deserialize_plan(rewritten), substitution)
+        pruned = prune_opaque_nodes(
+            root, substitution.parts, lambda lf: self._read(lf, substitution), self._flags
+        )
+        return self._plan(pruned, substitution)
 
     def _read(self, lf: pl.LazyFrame, substitution: Substitution) -> nodes.Node:
         try:
@@ -283,6 +298,7 @@ def _read_view(
     )
     try:
         root = reader.read()
+        learn_schemas(root)
         _verify(root)
     except pl.exceptions.PanicException as e:
         # Polars has types inside that Python has no name for: it panics when their schema is asked for
@@ -300,9 +316,12 @@ def _verify(root: nodes.Node) -> None:
     for node in walk_nodes(root):
         if isinstance(node, nodes.OpaqueNode):
             continue  # it is the original
+        nameless = nameless_column(node.schema)
+        if nameless is not None:
+            raise Unreadable(f"a type that has no name, in column {nameless!r}")
         try:
             if isinstance(node, nodes.Scan):
-                built = rebuild_scan(node).collect_schema()
+                built = rebuild_scan(_told(node)).collect_schema()
             else:
                 empty = [pl.LazyFrame(schema=dict(c.schema)) for c in node.children]
                 built = rebuild_node(node, empty).collect_schema()
@@ -312,6 +331,14 @@ def _verify(root: nodes.Node) -> None:
             raise CannotRebuild(
                 f"{type(node).__name__} has another schema when rebuilt: {built}, {node.schema}"
             )
+
+
+def _told(scan: nodes.Scan) -> nodes.Scan:
+    """Return the scan with the schema of its file if that is known: Polars need not read the footer to check it."""
+    if scan.kind != "parquet" or len(scan.paths) != 1 or scan.hive_columns or "schema" in scan.options:
+        return scan
+    schema = known_schema(scan.paths[0])
+    return scan if schema is None else replace(scan, options={**scan.options, "schema": schema})
 
 
 def _frame_bytes(traverser: Any) -> int:
@@ -331,13 +358,23 @@ _COLUMN_BYTES = {
 
 
 def _of_one_column(scan: nodes.Scan) -> nodes.Node:
-    """Give a scan of which only the number of rows is asked the column that is cheapest to read."""
+    """Give a scan of which only the number of rows is asked the column that is cheapest to read.
+
+    It is one that is read anyway, if there is a predicate. Else it is the path of the file, unless that was checked
+    when the query was planned: a column of another type would raise an error that Polars, which reads none, does not.
+    """
+    checked = len(scan.paths) == 1 and scan.kind in ("parquet", "lines")
+    if scan.include_file_paths is None and scan.predicate is None and not checked:
+        scan = replace(scan, include_file_paths=ROWS)
     found = rebuild_scan(scan, project=False).collect_schema()
 
     def cost(name: str) -> int:
+        if name == scan.include_file_paths:
+            return -1
         return _COLUMN_BYTES.get(found[name].base_type(), 8 if found[name].is_numeric() else 16)
 
-    names = sorted(found, key=cost)
+    read = [] if scan.predicate is None else [name for name in columns(scan.predicate) if name in found]
+    names = sorted(read or found, key=cost)
     if not names:
         raise Unreadable("a file without columns")
     return replace(scan, schema={names[0]: found[names[0]]})

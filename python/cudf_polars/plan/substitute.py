@@ -23,10 +23,10 @@ from cudf_polars.plan.expressions import OpaqueSource
 from cudf_polars.plan.placeholder import (
     TypeCapsule,
     find_library,
-    frame_source,
     placeholder_expr,
     placeholder_scan,
 )
+from cudf_polars.plan.pruning import HiddenPart
 from cudf_polars.plan.serialized import (
     deserialize_expr,
     deserialize_plan,
@@ -140,6 +140,7 @@ class Substitution:
     ) -> None:
         self.expressions: dict[int, OpaqueSource] = {}
         self.nodes: dict[int, nodes.Node] = {}
+        self.parts: dict[int, tuple[nodes.Node, HiddenPart]] = {}
         self._is_readable = is_readable
         self._read = read
         self._library = find_library()
@@ -199,25 +200,30 @@ class Substitution:
         kind = kind_of(form)
         number = len(self.nodes)
         self.nodes[number] = _RESERVED
-        children = tuple(self._read(deserialize_plan(i), self) for i in inputs)
+        queries = tuple(deserialize_plan(i) for i in inputs)
+        children = tuple(self._read(query, self) for query in queries)
         value = form[kind]
 
-        def build(frames: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
+        def over(frames: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
             body = value
-            for path, frame, schema in zip(paths, frames, schemas, strict=True):
-                body = _put(body, path, serialize_plan(frame_source(frame, schema)))
+            for path, frame in zip(paths, frames, strict=True):
+                body = _put(body, path, serialize_plan(frame))
             return deserialize_plan({kind: body})
 
-        empty = [pl.LazyFrame(schema=s) for s in schemas]
-        schema = build(empty).collect_schema()
-        self.nodes[number] = _ipc_scan(form, schema) or nodes.OpaqueNode(
+        part = HiddenPart(over, queries, tuple(schemas))
+        schema = over([pl.LazyFrame(schema=s) for s in schemas]).collect_schema()
+        scan = _ipc_scan(form, schema)
+        opaque = nodes.OpaqueNode(
             _name(kind, value),
             children,
-            build,
+            part.build(),
             _reason(form),
             _digest(value, paths),
             schema=dict(schema),
         )
+        self.nodes[number] = scan or opaque
+        if scan is None:
+            self.parts[number] = opaque, part
         result = serialize_plan(placeholder_scan(number, schema)), schema
         self._known_nodes[key] = result
         return result

@@ -67,8 +67,8 @@ cdef class AllGather:
         cdef cpp_Options opts
         if options is not None:
             opts = options._handle
-            with nogil:
-                settings = exchange_settings(opts)
+        with nogil:
+            settings = exchange_settings(opts)
         with nogil:
             self._handle = make_allgather(comm._handle, op_id, br._handle, settings)
         self._comm = comm

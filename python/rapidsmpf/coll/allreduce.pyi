@@ -3,6 +3,7 @@ from typing import Any, Literal, TypeVar
 
 from rapidsmpf.communicator.communicator import Communicator
 from rapidsmpf.config import Options
+from rapidsmpf.memory.buffer_resource import BufferResource
 
 _T = TypeVar("_T")
 _Name = Literal["sum", "prod", "min", "max"]
@@ -16,6 +17,7 @@ class AllReduce:
         reduction: _Name | Callable[[Any, Any], Any] = "sum",
         *,
         options: Options | None = None,
+        br: BufferResource | None = None,
     ) -> None: ...
     @property
     def comm(self) -> Communicator: ...

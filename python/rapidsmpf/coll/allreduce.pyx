@@ -7,19 +7,22 @@ from rapidsmpf.coll._values import encode
 
 from rapidsmpf.communicator.communicator cimport cpp_Communicator
 from rapidsmpf.config cimport Options, cpp_Options
+from rapidsmpf.memory.buffer_resource cimport BufferResource, cpp_BufferResource
 from rapidsmpf.shuffler cimport cpp_ExchangeSettings, exchange_settings
 
 
 cdef extern from "<rapidsmpf_python/collectives.hpp>" namespace "rapidsmpf::python" nogil:
     shared_ptr[cpp_AllReduce] make_named_allreduce(
-        shared_ptr[cpp_Communicator], int32_t, string, string, string, const cpp_ExchangeSettings&
+        shared_ptr[cpp_Communicator], int32_t, string, string, string, const cpp_ExchangeSettings&,
+        shared_ptr[cpp_BufferResource]
     ) except +translate_exception
     string reduced(cpp_AllReduce&, double) except +translate_exception
 
 cdef extern from "<rapidsmpf_python/collectives.hpp>" namespace "rapidsmpf::python":
     # Gives the GIL up itself, once it has a share in the function.
     shared_ptr[cpp_AllReduce] make_callable_allreduce(
-        shared_ptr[cpp_Communicator], int32_t, string, object, const cpp_ExchangeSettings&
+        shared_ptr[cpp_Communicator], int32_t, string, object, const cpp_ExchangeSettings&,
+        shared_ptr[cpp_BufferResource]
     ) except +translate_exception
 
 __all__ = ["AllReduce", "allreduce"]
@@ -49,6 +52,8 @@ cdef class AllReduce:
         rank 0, in :meth:`wait_and_extract`: the other ranks wait for that call.
     options
         Options of the exchange (``exchange_frame_bytes`` and so on); None: the defaults.
+    br
+        Where the memory comes from, and whose budget it counts in; None: memory without a limit.
 
     Raises
     ------
@@ -68,16 +73,20 @@ cdef class AllReduce:
         reduction="sum",
         *,
         Options options=None,
+        BufferResource br=None,
     ):
         cdef cpp_ExchangeSettings settings
+        cdef shared_ptr[cpp_BufferResource] resource
         cdef cpp_Options opts
         cdef string content
         cdef string name
         cdef string element_format
         if options is not None:
             opts = options._handle
-            with nogil:
-                settings = exchange_settings(opts)
+        with nogil:
+            settings = exchange_settings(opts)
+        if br is not None:
+            resource = br._handle
         raw, self._form = encode(value)
         content = raw
         if isinstance(reduction, str):
@@ -85,11 +94,11 @@ cdef class AllReduce:
             element_format = self._form.format.encode()
             with nogil:
                 self._handle = make_named_allreduce(
-                    comm._handle, op_id, content, name, element_format, settings
+                    comm._handle, op_id, content, name, element_format, settings, resource
                 )
         elif callable(reduction):
             self._handle = make_callable_allreduce(
-                comm._handle, op_id, content, self._form.combiner(reduction), settings
+                comm._handle, op_id, content, self._form.combiner(reduction), settings, resource
             )
         else:
             raise TypeError(f"a reduction is a name or a function, not {type(reduction).__name__}")

@@ -71,8 +71,8 @@ cdef class SparseAlltoall:
         cdef vector[int32_t] destinations = list(dsts)
         if options is not None:
             opts = options._handle
-            with nogil:
-                settings = exchange_settings(opts)
+        with nogil:
+            settings = exchange_settings(opts)
         with nogil:
             self._handle = make_sparse_alltoall(
                 comm._handle, op_id, br._handle, sources, destinations, settings

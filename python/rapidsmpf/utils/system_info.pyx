@@ -19,7 +19,7 @@ cdef extern from "<rapidsmpf/memory/available_memory.hpp>" namespace "rapidsmpf"
     int64_t cpp_device_memory "rapidsmpf::device_memory_from_options"(
         cpp_Options, cpp_Device&) except +translate_exception
 
-cdef extern from "<rapidsmpf/device/host_memory.hpp>" nogil:
+cdef extern from "<rapidsmpf/device/detail/host_memory.hpp>" nogil:
     size_t cpp_cached "rapidsmpf::device::cached_host_memory"() noexcept
     size_t cpp_trim "rapidsmpf::device::trim_host_memory"(size_t) noexcept
 

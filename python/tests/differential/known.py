@@ -10,6 +10,13 @@ from dataclasses import dataclass
 
 __all__ = ["KNOWN", "Known", "known_fault"]
 
+_OF_TYPES = (
+    "we raise where Polars answers",
+    "wrong schema",
+    "Polars' engines disagree, and we with both",
+)
+"""What a type shows itself by that is planned and not given."""
+
 
 @dataclass(frozen=True)
 class Known:
@@ -39,7 +46,7 @@ KNOWN: tuple[Known, ...] = (
     *(
         Known(
             name=f"the type of {written}",
-            kinds=("we raise where Polars answers",),
+            kinds=_OF_TYPES,
             detail=rf"incoming: {given} != target: {planned}\b",
             text=re.escape(written) + r"\)",
             reason=f"Polars plans {planned} and gives {given}; a part of the query that was planned for the one type"
@@ -52,6 +59,67 @@ KNOWN: tuple[Known, ...] = (
             ("pl.lit(2**63+5) * 2", "UInt64", "Int128"),
             ("pl.lit(None) / pl.len()", "Null", "Float64"),
         )
+    ),
+    Known(
+        name="the type of sums of UInt128",
+        kinds=_OF_TYPES,
+        detail=r"conversion from `u128` to `i64` failed|UInt128.*Int64|Int64.*UInt128",
+        text=r"(?s)UInt128.*(cum_sum|SUM\(.*OVER)",
+        reason="Polars plans Int64 of what it adds up or multiplies row after row, and gives UInt128.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'x': [2**63]}, schema={'x': pl.UInt128}).select(pl.col('x').cum_sum())\n"
+        "faulty = lf.collect_schema() != lf.collect().schema",
+    ),
+    Known(
+        name="a type without a name",
+        kinds=("wrong schema",),
+        detail=r"Null.*Polars.*Unknown",
+        text=r"pl\.lit\(b'ab'\) \* 2",
+        reason="Of a product of bytes, which has no value, Polars plans a type that no column can have, and gives it"
+        " where there are no rows; a frame made with that type has another.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'x': [1]}).select(z=pl.lit(b'ab') * 2)\n"
+        "planned = lf.collect_schema()\n"
+        "faulty = planned['z'] == pl.Unknown and pl.DataFrame(schema=planned).schema != planned",
+    ),
+    Known(
+        name="the type of interpolated Booleans",
+        kinds=_OF_TYPES,
+        detail=r"Boolean.*Float64|Float64.*Boolean|conversion from `\w+` to `\w+`",
+        text=r"(?s)Boolean.*interpolate\(",
+        reason="Polars plans Float64, and gives Boolean or Float64 by its engine and the values.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'x': [True, False]}, schema={'x': pl.Boolean}).interpolate()\n"
+        "faulty = lf.collect_schema() != lf.collect(engine='in-memory').schema",
+    ),
+    Known(
+        name="rolling over what is neither sorted nor complete",
+        kinds=("wrong type of error",),
+        detail=r"(null values in `rolling`.*is not sorted|is not sorted.*null values in `rolling`)",
+        text=r"rolling\(",
+        reason="Polars names the null or the order, by its engine and by how it cuts the rows.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'d': [3, None, 1, 2], 'i': [1, 2, 3, 4]})\n"
+        "lf = lf.select(pl.col('i').sum().rolling('d', period='2i'))\n"
+        "named = set()\n"
+        "for engine in ('streaming', 'in-memory'):\n"
+        "    try:\n"
+        "        lf.collect(engine=engine)\n"
+        "    except pl.exceptions.PolarsError as error:\n"
+        "        named.add(type(error))\n"
+        "faulty = len(named) == 2",
+    ),
+    Known(
+        name="the type of set operations on lists",
+        kinds=_OF_TYPES,
+        detail=r"incoming: \w+ != target: \w+\b|List\((Int|UInt|Float)\d+.*Polars.*List\((Int|UInt|Float)\d+",
+        text=r"list\.set_\w+\(",
+        reason="Of lists of different types, Polars plans the type of the first, and gives that which both have in"
+        " common.",
+        reproduction="import polars as pl\n"
+        "schema = {'a': pl.List(pl.Int16), 'b': pl.List(pl.Int64)}\n"
+        "lf = pl.LazyFrame({'a': [[1]], 'b': [[2]]}, schema=schema).select(pl.col('a').list.set_difference('b'))\n"
+        "faulty = lf.collect_schema() != lf.collect().schema",
     ),
     Known(
         name="one row of rows that are read twice",
@@ -89,7 +157,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="columns of a join over a join that does not coalesce",
-        kinds=("we raise where Polars answers", "wrong schema"),
+        kinds=_OF_TYPES,
         detail=r"did not find column|_right",
         text=r"coalesce=False",
         reason="Polars says of the query that it has a column which its answer has not.",
@@ -101,7 +169,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of list.diff",
-        kinds=("we raise where Polars answers", "wrong schema"),
+        kinds=_OF_TYPES,
         detail=r"expected type Null|List\(Null\)",
         text=r"list\.diff",
         reason="Of lists that are all null, Polars gives lists of nulls, whatever it planned.",
@@ -111,7 +179,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of cum_reduce",
-        kinds=("we raise where Polars answers", "wrong schema"),
+        kinds=_OF_TYPES,
         detail=r"",
         text=r"cum_reduce\(",
         reason="Of columns of different types, Polars plans a struct of these and gives one of their common type.",
@@ -122,13 +190,87 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of reversed lists",
-        kinds=("we raise where Polars answers", "wrong schema"),
+        kinds=_OF_TYPES,
         detail=r"expected type Null|List\(Null\)",
         text=r"reverse\(\)",
         reason="Of lists of lists that are all null, Polars' reverse() gives lists of nulls, but not everywhere.",
         reproduction="import polars as pl\n"
         "values = pl.Series([None, None], dtype=pl.List(pl.List(pl.Int64)))\n"
         "faulty = values.reverse().dtype != values.dtype",
+    ),
+    Known(
+        name="slices of joins that keep an order",
+        kinds=("Polars' engines disagree, and we with both",),
+        detail=r"wrong rows|wrong order",
+        text=r"(?s)maintain_order='(left|right).*(slice|head|tail|limit|LIMIT|first|last|gather)",
+        reason="Polars moves the slice into the join, sees that nothing else needs the order, and gives it up: its"
+        " streaming engine slices rows in any order. Without slice_pushdown the engines agree.",
+        reproduction="import tempfile\n"
+        "from pathlib import Path\n"
+        "import polars as pl\n"
+        "with tempfile.TemporaryDirectory() as name:\n"
+        "    for part in range(5):\n"
+        "        rows = pl.DataFrame({'a': range(part * 400, part * 400 + 400)})\n"
+        "        rows.write_parquet(Path(name) / f'{part}.parquet', row_group_size=50)\n"
+        "    lf = pl.scan_parquet(Path(name) / '*.parquet')\n"
+        "    lf = lf.join(lf.head(300), on='a', how='left', maintain_order='left').slice(31)\n"
+        "    lf = lf.select(pl.col('a').sum())\n"
+        "    faulty = not lf.collect(engine='streaming').equals(lf.collect(engine='in-memory'))",
+    ),
+    Known(
+        name="correlation of no values",
+        kinds=("wrong rows", "Polars' engines disagree, and we with both"),
+        detail=r"None.*nan|nan.*None",
+        text=r"pl\.corr\(",
+        reason="Of a group without values, Polars gives null or NaN, by its engine and how it walks the groups.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'g': [1, 1], 'x': [None, None]}, schema={'g': pl.Int64, 'x': pl.Float64})\n"
+        "lf = lf.group_by('g').agg(pl.corr('x', 'x'))\n"
+        "faulty = not lf.collect(engine='streaming').equals(lf.collect(engine='in-memory'))",
+    ),
+    Known(
+        name="rows by the variance or correlation of no values",
+        kinds=("wrong rows", "Polars' engines disagree, and we with both"),
+        detail=r"\d+ rows, Polars \d+",
+        text=r"(?s)(?:(?:var|std)\(ddof=0\)|pl\.corr\([^()]*\))\)\.alias\('(\w+)'\).*c\('\1'\)",
+        reason="What is null or not, by the engine, decides which rows are kept.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'g': [1], 'x': [None]}, schema={'g': pl.Int64, 'x': pl.Int64})\n"
+        "lf = lf.group_by('g').agg(pl.col('x').var(ddof=0)).filter(pl.col('x').is_null())\n"
+        "faulty = lf.collect(engine='streaming').height != lf.collect(engine='in-memory').height",
+    ),
+    Known(
+        name="reversed arrays",
+        kinds=("we raise where Polars answers", "wrong type of error", "some ranks return, others raise"),
+        detail=r"reverse for FixedSizeList with non-numeric",
+        text=r"reverse\(\)",
+        reason="Polars cannot reverse arrays of texts, and panics; but not where it takes all rows for the same.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'a': [['p', 'q'], ['p', 'q']]}, schema={'a': pl.Array(pl.String, 2)}).reverse()\n"
+        "assert lf.collect(engine='streaming').height == 2\n"
+        "faulty = False\n"
+        "try:\n"
+        "    lf.collect(engine='in-memory')\n"
+        "except pl.exceptions.PanicException:\n"
+        "    faulty = True",
+    ),
+    Known(
+        name="validation of keys that are null",
+        kinds=("we raise where Polars answers", "we answer where Polars raises"),
+        detail=r"join keys did not fulfill",
+        text=r"how='full'.*validate='(1:m|m:1|1:1)'",
+        reason="Whether several null keys are doubles depends in a full join of Polars on which side has more rows.",
+        reproduction="import polars as pl\n"
+        "nulls = pl.LazyFrame({'a': [9] * 30, 'b': [None] * 30}, schema={'a': pl.Int64, 'b': pl.Int64})\n"
+        "raised = []\n"
+        "for rows in (5, 50):\n"
+        "    other = pl.LazyFrame({'a': range(rows), 'b': range(rows)})\n"
+        "    try:\n"
+        "        other.join(nulls, on=['a', 'b'], how='full', validate='m:1').collect()\n"
+        "        raised.append(False)\n"
+        "    except pl.exceptions.ComputeError:\n"
+        "        raised.append(True)\n"
+        "faulty = raised == [False, True]",
     ),
     Known(
         name="variance of no values",

@@ -11,7 +11,7 @@ from differential.run import Report, run_seeds
 
 pytestmark = pytest.mark.timeout(900)  # two processes of their own do the work, on a machine that may be busy
 
-SEEDS = 1000
+SEEDS = 1100
 FUNCTIONS_AT_LEAST = 200
 
 

@@ -35,6 +35,7 @@ QUERIES: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
     "all": lambda lf: lf,
     "one": lambda lf: lf.select("c0"),
     "number": lambda lf: lf.with_row_index(),
+    "positions": lambda lf: lf.with_columns(more=pl.int_range(pl.len())).with_row_index().select("index"),
     "filter": lambda lf: lf.filter(pl.col("c0").is_not_null()),
     "tail": lambda lf: lf.tail(2),
     "length": lambda lf: lf.select(pl.len()),
@@ -83,12 +84,15 @@ def _of_ranks(lf: pl.LazyFrame, nranks: int) -> set[Any]:
     return {repr((schema, rows))}
 
 
-def _compare(lf: pl.LazyFrame, nranks: int, case: object) -> None:
+def _compare(lf: pl.LazyFrame, nranks: int, case: object, *, reads_a_column: bool = False) -> None:
     wanted = list(_of_polars(lf))
     if None in wanted:
         return  # Polars panics
     found = _of_ranks(lf, nranks)
     accepted = {w if isinstance(w, type) else repr(w) for w in wanted}
+    if reads_a_column:
+        # Of IPC files of which only the rows count, a column is read under a hidden step: not all of them may have it.
+        accepted |= {pl.exceptions.SchemaError, pl.exceptions.ColumnNotFoundError}
     assert found & accepted, (case, found, wanted)
 
 
@@ -119,6 +123,19 @@ def test_second_file_of_another_type(kind: str, tmp_path: Path) -> None:
                 _compare(QUERIES[query](_scan(folder, kind, options)), 2, (first, second, query))
                 compared += 1
     assert compared >= 80
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson"])
+@pytest.mark.parametrize("query", ["positions", "length"])
+@pytest.mark.parametrize("nranks", [1, 2, 3])
+def test_rows_are_counted_without_their_values(kind: str, query: str, nranks: int, tmp_path: Path) -> None:
+    frames = [pl.DataFrame({"c0": [True, False]}), pl.DataFrame({"c0": ["x", "y", "z"]})]
+    assert _write(tmp_path, kind, frames)
+    lf = _scan(tmp_path, kind, {"schema": {"c0": pl.Boolean}})
+    with pytest.raises(pl.exceptions.ComputeError):
+        lf.collect()
+    _compare(QUERIES[query](lf), nranks, query)
+    assert QUERIES[query](lf).collect().to_series().to_list() in ([0, 1, 2, 3, 4], [5])
 
 
 def _random_frames(rng: random.Random) -> list[pl.DataFrame]:
@@ -178,4 +195,5 @@ def test_random_files(kind: str, first: int, tmp_path: Path) -> None:
                 lf = query(_scan(folder, kind, options))
             except (pl.exceptions.PolarsError, ValueError):
                 continue
-            _compare(lf, rng.choice([2, 3, 4]), (seed, name, options))
+            hidden = kind == "ipc" and name == "positions"
+            _compare(lf, rng.choice([2, 3, 4]), (seed, name, options), reads_a_column=hidden)

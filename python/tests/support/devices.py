@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from cudf_polars.engine.compute_device import gpu_unavailable, has_gpu
 
 needs_no_gpu = pytest.mark.skipif(has_gpu(), reason="about machines without a GPU")

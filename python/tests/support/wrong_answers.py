@@ -53,6 +53,20 @@ def _sql(text: str) -> Query:
     return lambda t, u: pl.SQLContext(t=t, u=u).execute(text, eager=False)
 
 
+IN_SUBQUERIES = "SELECT n FROM t WHERE n+1 IN (SELECT k FROM u) AND n IN (SELECT n FROM t WHERE g > 0)"
+
+
+def _failing(t: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the table with a column that cannot be computed."""
+    return t.with_columns(failing=S.cast(pl.Int64))
+
+
+def _merged_halves(lf: pl.LazyFrame) -> pl.LazyFrame:
+    """Merge the small counts with the large."""
+    small, large = lf.filter(pl.col("c").is_null()), lf.filter(pl.col("c") >= 6)
+    return small.sort("c").merge_sorted(large.sort("c"), "c")
+
+
 def _twice_merged(t: pl.LazyFrame, u: pl.LazyFrame) -> pl.LazyFrame:
     head = t.sort("n").select("n", "g").head(5)
     return head.filter(N % 2 == 0).merge_sorted(head.filter(N % 2 == 1), "n")
@@ -105,7 +119,24 @@ def queries() -> dict[str, Query]:
         ),
         "value_at_maximum": lambda t, u: t.select(N.min(), v=N.get(G.max())),
         "quantile_of_aggregate": lambda t, u: t.select(N.quantile((G.max() / 10).clip(0, 1)), s=N.sum()),
+        # rows that Polars knows when it plans, and that have the column which it made for `having`
+        "having_of_which_no_row_is_left": lambda t, u: _merged_halves(
+            _sql("SELECT g, COUNT(n) AS c FROM t GROUP BY g HAVING MAX(n) > 3")(t, u).filter(
+                pl.col("c") <= -3
+            )
+        ),
+        # what Polars leaves out, because nobody uses it, may fail
+        "failing_column_under_a_hidden_step": lambda t, u: _sql(IN_SUBQUERIES)(_failing(t), u),
+        "failing_column_above_a_hidden_step": lambda t, u: (
+            _sql(IN_SUBQUERIES.replace("n FROM t", "* FROM t", 1))(_failing(t), u).filter(N > 3).select("n")
+        ),
+        "failing_join_under_literals": lambda t, u: t.join(u, on="g", validate="1:1").select(
+            a=pl.lit(1), b=pl.lit("x")
+        ),
         # slices of frames
+        "slice_behind_a_slice": lambda t, u: t.slice(5).slice(7),
+        "slice_behind_sorted_rows": lambda t, u: t.sort("n").slice(40).slice(9),
+        "slice_beyond_the_end": lambda t, u: t.slice(55).slice(70),
         "head": lambda t, u: t.head(3),
         "tail": lambda t, u: t.select("n", "g").tail(4),
         "slice_then_sum": lambda t, u: t.slice(5, 20).select(N.sum()),
@@ -137,9 +168,7 @@ def queries() -> dict[str, Query]:
         "sum_of_no_rows_sql": _sql("SELECT SUM(x) AS s FROM t WHERE n > 1000"),
         "subquery_sql": _sql("SELECT n, (SELECT MAX(n) FROM t) AS m FROM t"),
         "not_in_sql": _sql("SELECT n FROM t WHERE n NOT IN (SELECT k FROM u WHERE k IS NOT NULL)"),
-        "in_subqueries_sql": _sql(
-            "SELECT n FROM t WHERE n+1 IN (SELECT k FROM u) AND n IN (SELECT n FROM t WHERE g > 0)"
-        ),
+        "in_subqueries_sql": _sql(IN_SUBQUERIES),
         # what is in an order of its own beside rows
         "sorted_column": lambda t, u: t.with_columns(N.sort()).filter(N == 3).select(S),
         "sorted_beside_rows": lambda t, u: (
@@ -178,6 +207,8 @@ ORDERED = frozenset(
     [
         "head",
         "tail",
+        "slice_behind_a_slice",
+        "slice_behind_sorted_rows",
         "slice_then_sum",
         "head_of_some",
         "sort_head",

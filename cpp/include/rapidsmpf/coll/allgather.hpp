@@ -19,7 +19,7 @@ class AllGather {
     // Throws std::invalid_argument when the operation id is in use on this rank or out of range.
     AllGather(
         std::shared_ptr<Communicator> comm, OpId op, std::shared_ptr<BufferResource> br,
-        exchange::Settings const& settings = exchange::Settings());
+        exchange::Settings const& settings = exchange::Settings::for_device(Device::current()));
     ~AllGather();
     AllGather(AllGather const&) = delete;
     AllGather& operator=(AllGather const&) = delete;

@@ -23,13 +23,13 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <rapidsmpf/coll/shuffler.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::coll {
 
@@ -71,11 +71,13 @@ template <typename T, typename Function>
 class AllReduce {
   public:
     // `input` has the same size on every rank, a multiple of the element size, and every rank gives the same
-    // reduction. Throws std::invalid_argument when the size is no such multiple, or the operation id is in use on
-    // this rank or out of range.
+    // reduction. `br`: where the memory comes from, and whose budget it counts in; null: a resource of its own, without
+    // a limit. Throws std::invalid_argument when the size is no such multiple, or the operation id is in use on this
+    // rank or out of range.
     AllReduce(
         std::shared_ptr<Communicator> comm, OpId op, std::span<std::byte const> input, Reduction reduction,
-        exchange::Settings const& settings = exchange::Settings());
+        exchange::Settings const& settings = exchange::Settings::for_device(Device::current()),
+        std::shared_ptr<BufferResource> br = nullptr);
     ~AllReduce();
     AllReduce(AllReduce const&) = delete;
     AllReduce& operator=(AllReduce const&) = delete;
@@ -99,8 +101,8 @@ class AllReduce {
     OpId op_;
     std::shared_ptr<BufferResource> br_;
     std::size_t size_;
-    std::mutex mutex_;  // guards reduce_
-    std::function<void(exchange::Operation&)> reduce_;
+    Mutex mutex_;
+    std::function<void(exchange::Operation&)> reduce_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::atomic<bool> extracted_{false};
     std::shared_ptr<exchange::Operation> operation_;  // last: goes before what its callbacks use
 };

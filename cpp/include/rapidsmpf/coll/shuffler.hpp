@@ -61,7 +61,7 @@ class Shuffler {
     Shuffler(
         std::shared_ptr<Communicator> comm, OpId op, std::uint32_t total_partitions,
         std::shared_ptr<BufferResource> br, PartitionAssignment assignment = PartitionAssignment::round_robin,
-        exchange::Settings const& settings = exchange::Settings());
+        exchange::Settings const& settings = exchange::Settings::for_device(Device::current()));
     ~Shuffler();
     Shuffler(Shuffler const&) = delete;
     Shuffler& operator=(Shuffler const&) = delete;

@@ -25,7 +25,7 @@ class SparseAlltoall {
     SparseAlltoall(
         std::shared_ptr<Communicator> comm, OpId op, std::shared_ptr<BufferResource> br,
         std::vector<Rank> sources, std::vector<Rank> destinations,
-        exchange::Settings const& settings = exchange::Settings());
+        exchange::Settings const& settings = exchange::Settings::for_device(Device::current()));
     ~SparseAlltoall();
     SparseAlltoall(SparseAlltoall const&) = delete;
     SparseAlltoall& operator=(SparseAlltoall const&) = delete;

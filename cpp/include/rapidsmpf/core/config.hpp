@@ -11,11 +11,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::config {
 
@@ -33,7 +34,7 @@ class Options {
     // read before with another type.
     template <typename T>
     T const& get(std::string const& key, std::function<T(std::string const&)> const& parse) {
-        std::lock_guard lock{state_->mutex};
+        MutexLock lock{state_->mutex};
         auto const name = normalise(key);
         auto found = state_->values.find(name);
         if (found == state_->values.end() || !found->second.typed.has_value()) {
@@ -68,8 +69,8 @@ class Options {
         std::any typed;
     };
     struct State {
-        std::mutex mutex;
-        std::map<std::string, Value> values;
+        Mutex mutex;
+        std::map<std::string, Value> values RAPIDSMPF_GUARDED_BY(mutex);
     };
     [[noreturn]] static void throw_type_mismatch(std::string const& key);
 

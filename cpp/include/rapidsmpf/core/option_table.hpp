@@ -105,6 +105,12 @@ inline constexpr auto option_table = [] {
          "Longer payloads travel as several messages.", {}},
         {"exchange_receive_limit", bytes, never_off, "128 MiB", full,
          "Memory granted to other ranks for what has not arrived yet; a sixteenth of its memory, at least 2 GiB, on a GPU.", {}},
+        {"exchange_bundle_bytes", bytes, never_off, "1 MiB", full,
+         "Small chunks for one rank are joined to blocks of at most this size; 64 MiB on a GPU. 0: none are.", {}},
+        {"exchange_flush_bytes", bytes, never_off, "4 MiB", full,
+         "Where small chunks are collected, a rank hears of those for it when there is as much.", {}},
+        {"exchange_flush_delay", duration, never_off, "4ms", full,
+         "And this time after it heard the last time, however little there is.", {}},
         {"peer_memory", text, never_off, "auto", full,
          "Whether ranks on one host write payloads straight into each other's memory: auto, where the system "
          "allows it; off, payloads always travel as messages.", "auto|off"},

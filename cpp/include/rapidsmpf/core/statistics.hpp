@@ -15,12 +15,12 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/core/statistic_names.hpp>
 #include <rapidsmpf/core/statistics_snapshot.hpp>
 
@@ -94,16 +94,16 @@ class Statistics {
     [[nodiscard]] Shard& own_shard() noexcept;
     [[nodiscard]] Shard& make_shard(std::size_t index) noexcept;
     [[nodiscard]] Stat sum_up(Id id, Kind kind) const noexcept;
-    [[nodiscard]] std::optional<Id> find_locked(std::string_view name) const;
-    [[nodiscard]] Kind kind_locked(Id id) const;
+    [[nodiscard]] std::optional<Id> find_locked(std::string_view name) const RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] Kind kind_locked(Id id) const RAPIDSMPF_REQUIRES(mutex_);
 
     std::atomic<bool> enabled_;
     // Made when a thread first needs one; the first is there from the start.
     std::array<std::atomic<Shard*>, num_shards> shards_{};
-    std::array<std::unique_ptr<Shard>, num_shards> storage_;
-    mutable std::mutex mutex_;  // guards storage_ and the names
-    std::map<std::string, Id, std::less<>> own_ids_;
-    std::vector<Own> own_;  // users' names; their ids follow those of the table
+    std::array<std::unique_ptr<Shard>, num_shards> storage_ RAPIDSMPF_GUARDED_BY(mutex_);
+    mutable Mutex mutex_;
+    std::map<std::string, Id, std::less<>> own_ids_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::vector<Own> own_ RAPIDSMPF_GUARDED_BY(mutex_);  // users' names; their ids follow those of the table
 };
 
 // Adds the seconds between construction and destruction to a statistic.

@@ -13,8 +13,6 @@
 #include <span>
 #include <string>
 
-#include <rapidsmpf/device/host_memory.hpp>
-
 namespace rapidsmpf {
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };

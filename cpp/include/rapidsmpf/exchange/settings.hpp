@@ -6,14 +6,15 @@
 #include <cstddef>
 
 #include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/device/device.hpp>
 
 namespace rapidsmpf::exchange {
 
 struct Settings {
+    Settings() {}  // user-written: travels through coroutines, not an aggregate
     // Those below, but on a GPU frames and bundles of 64 MiB, 1 GiB announced and a sixteenth of its memory (2 GiB at least) on its way:
-    // what its link moves in a millisecond is what a CPU moves in a hundred. User-written: travels through coroutines, not an
-    // aggregate.
-    Settings();
+    // what its link moves in a millisecond is what a CPU moves in a hundred.
+    [[nodiscard]] static Settings for_device(Device const& device);
 
     // Pieces with at most this many bytes of data are gathered into one payload per frame, or travel inside
     // the message that lists them; larger ones are sent straight from their own buffers.
@@ -40,9 +41,9 @@ struct Settings {
 
     // Throws std::invalid_argument when a size is zero that must not be.
     void validate() const;
-    // exchange_gather_limit, exchange_frame_bytes, exchange_eager_bytes, exchange_announce_bytes,
-    // exchange_split_bytes, exchange_receive_limit. Where one is not given it is what Settings() says.
-    [[nodiscard]] static Settings from_options(config::Options options);
+    // The options exchange_<member>. Where one is not given it is what for_device() says.
+    [[nodiscard]] static Settings from_options(
+        config::Options options, Device const& device = Device::current());
 };
 
 }  // namespace rapidsmpf::exchange

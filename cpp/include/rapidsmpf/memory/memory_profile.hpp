@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/memory/resource_adaptor.hpp>
 #include <rapidsmpf/memory/scoped_memory_record.hpp>
 
@@ -40,8 +40,8 @@ class MemoryProfile {
     [[nodiscard]] std::string json_member() const;
 
   private:
-    mutable std::mutex mutex_;
-    Records records_;
+    mutable Mutex mutex_;
+    Records records_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 // Profiles the block that it lives in. Both ends must be on one thread.

@@ -13,12 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/memory/memory_resource.hpp>
 #include <rapidsmpf/memory/scoped_memory_record.hpp>
 
@@ -92,16 +92,16 @@ class RmmResourceAdaptor final : public MemoryResource {
     // An open scope; closed ones live on in the blocks that were allocated in them.
     struct Scope {
         std::shared_ptr<Scope> const parent;  // of the same thread
-        std::mutex mutex;                     // guards what follows
-        bool open{true};
-        ScopedMemoryRecord record;
+        Mutex mutex;
+        bool open RAPIDSMPF_GUARDED_BY(mutex){true};
+        ScopedMemoryRecord record RAPIDSMPF_GUARDED_BY(mutex);
         std::int64_t global_peak{0};  // guarded by windows_mutex_
         explicit Scope(std::shared_ptr<Scope> outer) : parent{std::move(outer)} {}
     };
 
     struct alignas(64) ThreadScopes {
-        std::mutex mutex;
-        std::unordered_map<std::thread::id, std::shared_ptr<Scope>> innermost;
+        Mutex mutex;
+        std::unordered_map<std::thread::id, std::shared_ptr<Scope>> innermost RAPIDSMPF_GUARDED_BY(mutex);
         std::atomic<std::size_t> open{0};  // scopes in the map and above them
     };
 
@@ -110,8 +110,8 @@ class RmmResourceAdaptor final : public MemoryResource {
         std::shared_ptr<Scope> scope;  // null: allocated by a thread without one
     };
     struct alignas(64) Blocks {
-        std::mutex mutex;
-        std::unordered_map<void*, Block> by_address;
+        Mutex mutex;
+        std::unordered_map<void*, Block> by_address RAPIDSMPF_GUARDED_BY(mutex);
     };
 
     static constexpr std::size_t shards = 16;
@@ -120,7 +120,7 @@ class RmmResourceAdaptor final : public MemoryResource {
     [[nodiscard]] std::shared_ptr<Scope> innermost_scope(std::size_t shard);
     // The block's entry, taken out; PRIMARY and no scope if it has none.
     [[nodiscard]] Block forget(void* pointer) noexcept;
-    void begin_window_locked() noexcept;
+    void begin_window_locked() noexcept RAPIDSMPF_REQUIRES(windows_mutex_);
     [[nodiscard]] static std::size_t shard_of_thread() noexcept;
     [[nodiscard]] Blocks& blocks_of(void const* pointer) noexcept;
 
@@ -132,8 +132,8 @@ class RmmResourceAdaptor final : public MemoryResource {
     std::array<Totals, shards> totals_;
 
     std::array<ThreadScopes, shards> scopes_;
-    std::mutex windows_mutex_;  // guards open_scopes_
-    std::vector<Scope*> open_scopes_;
+    Mutex windows_mutex_;
+    std::vector<Scope*> open_scopes_ RAPIDSMPF_GUARDED_BY(windows_mutex_);
 
     std::atomic<std::size_t> remembered_{0};  // entries in blocks_
     std::array<Blocks, shards> blocks_;

@@ -11,7 +11,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf {
 
@@ -46,9 +47,9 @@ class SpillManager {
 
     SpillFunction buffers_;
     std::function<void()> added_;
-    std::mutex mutex_;
-    std::multimap<int, Entry, std::greater<>> functions_;
-    SpillFunctionId next_id_{1};
+    Mutex mutex_;
+    std::multimap<int, Entry, std::greater<>> functions_ RAPIDSMPF_GUARDED_BY(mutex_);
+    SpillFunctionId next_id_ RAPIDSMPF_GUARDED_BY(mutex_){1};
     std::atomic<std::size_t> count_{0};
 };
 

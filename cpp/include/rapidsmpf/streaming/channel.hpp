@@ -15,17 +15,16 @@
 // to a lower tier when its BufferResource runs short, the last ones first.
 #pragma once
 
-#include <condition_variable>
 #include <coroutine>
 #include <cstddef>
 #include <deque>
 #include <exception>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/streaming/executor.hpp>
 #include <rapidsmpf/streaming/message.hpp>
@@ -117,8 +116,8 @@ class Channel {
         Outcome outcome{Outcome::pending};
         Message message;  // to send, or received
         std::exception_ptr error;
-        std::coroutine_handle<> coroutine;         // either this is woken
-        std::condition_variable* parked{nullptr};  // or this
+        std::coroutine_handle<> coroutine;   // either this is woken
+        ConditionVariable* parked{nullptr};  // or this
         Waiter* next{nullptr};
     };
     // First in, first out; owns nothing.
@@ -142,17 +141,17 @@ class Channel {
     void run_blocking(Waiter& waiter);
     static void rethrow(Waiter& waiter);
 
-    // All of these hold the lock. They put the waiters to be woken in `woken`.
-    [[nodiscard]] bool try_start(Waiter& waiter, WaiterList& woken);
-    [[nodiscard]] bool has_room(Message const& message) const noexcept;
-    [[nodiscard]] bool can_pop() const noexcept;
-    [[nodiscard]] Message pop() noexcept;
-    void push(Message message);
-    void match(WaiterList& woken);
-    void settle(Waiter& waiter, Outcome outcome, WaiterList& woken) noexcept;
-    void settle_all(WaiterList& list, Outcome outcome, WaiterList& woken) noexcept;
-    [[nodiscard]] std::deque<Entry> close(
-        std::unique_lock<std::mutex>& lock, Outcome outcome, WaiterList& woken);
+    // They put the waiters to be woken in `woken`.
+    [[nodiscard]] bool try_start(Waiter& waiter, WaiterList& woken) RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] bool has_room(Message const& message) const noexcept RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] bool can_pop() const noexcept RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] Message pop() noexcept RAPIDSMPF_REQUIRES(mutex_);
+    void push(Message message) RAPIDSMPF_REQUIRES(mutex_);
+    void match(WaiterList& woken) RAPIDSMPF_REQUIRES(mutex_);
+    void settle(Waiter& waiter, Outcome outcome, WaiterList& woken) noexcept RAPIDSMPF_REQUIRES(mutex_);
+    void settle_all(WaiterList& list, Outcome outcome, WaiterList& woken) noexcept RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] std::deque<Entry> close(UniqueLock& lock, Outcome outcome, WaiterList& woken)
+        RAPIDSMPF_REQUIRES(mutex_);
     // Resumes coroutines; the lock need not be held.
     void wake(WaiterList& woken);
 
@@ -161,17 +160,18 @@ class Channel {
     std::shared_ptr<BufferResource> resource_;
     SpillManager::SpillFunctionId spill_function_{0};
 
-    mutable std::mutex mutex_;  // guards everything below
-    std::deque<Entry> queue_;
-    std::size_t bytes_{0};
-    WaiterList senders_;
-    WaiterList receivers_;
-    WaiterList drainers_;
-    bool finished_{false};
-    bool shut_{false};
-    std::exception_ptr error_;
-    Entry* spilling_{nullptr};  // in queue_; stays there, untouched, until the spill has ended
-    std::condition_variable spilled_;
+    mutable Mutex mutex_;
+    std::deque<Entry> queue_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::size_t bytes_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    WaiterList senders_ RAPIDSMPF_GUARDED_BY(mutex_);
+    WaiterList receivers_ RAPIDSMPF_GUARDED_BY(mutex_);
+    WaiterList drainers_ RAPIDSMPF_GUARDED_BY(mutex_);
+    bool finished_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    bool shut_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
+    // In queue_; stays there, untouched, until the spill has ended.
+    Entry* spilling_ RAPIDSMPF_GUARDED_BY(mutex_){nullptr};
+    ConditionVariable spilled_;
 
   public:
     class SendAwaiter {

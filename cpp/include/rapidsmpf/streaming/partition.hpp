@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include <rapidsmpf/coll/allgather.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/streaming/actor.hpp>
 #include <rapidsmpf/streaming/context.hpp>
 #include <rapidsmpf/streaming/row_routing.hpp>
@@ -53,10 +53,10 @@ class ShuffleInserter {
     RowRouting::Packer pack_;
     Inserted inserted_;
 
-    std::mutex mutex_;  // guards everything below
-    std::map<std::uint64_t, RowRouting::Packed> ready_;
-    std::uint64_t next_{0};
-    bool inserting_{false};  // a thread is on its way through ready_
+    Mutex mutex_;
+    std::map<std::uint64_t, RowRouting::Packed> ready_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::uint64_t next_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    bool inserting_ RAPIDSMPF_GUARDED_BY(mutex_){false};  // a thread is on its way through ready_
 };
 
 // Takes batches (TableBatch) from `in` and inserts their rows, on all threads of the executor at once; says

@@ -3,12 +3,11 @@
 // Never call it on a thread of an executor: that thread may be the one that the task needs.
 #pragma once
 
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/streaming/task.hpp>
 
 namespace rapidsmpf::streaming {
@@ -19,7 +18,7 @@ namespace detail {
 class Completion {
   public:
     void set(std::exception_ptr error) noexcept {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         error_ = std::move(error);
         done_ = true;
         // Under the lock: the waiter destroys this object as soon as it can take the lock.
@@ -27,18 +26,18 @@ class Completion {
     }
     // Throws the task's error.
     void wait() {
-        std::unique_lock lock{mutex_};
-        changed_.wait(lock, [this] { return done_; });
+        UniqueLock lock{mutex_};
+        changed_.wait(lock, [this]() RAPIDSMPF_REQUIRES(mutex_) { return done_; });
         if (error_) {
             std::rethrow_exception(std::exchange(error_, nullptr));
         }
     }
 
   private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    bool done_{false};
-    std::exception_ptr error_;
+    Mutex mutex_;
+    ConditionVariable changed_;
+    bool done_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 // The task is destroyed before the waiting thread goes on, so that what its frame owned is gone by then.

@@ -6,15 +6,31 @@
 namespace rapidsmpf::compute {
 
 struct ScanSettings {
-    std::size_t pass_rows{8'000'000};  // rows that one pass decodes, at most (but one row group at least)
-    std::size_t pass_bytes{std::size_t{512} << 20};  // bytes of their pages when decompressed, at most
-    std::size_t passes_in_flight{8};  // passes that are copied ahead of the threads that decode
-    std::size_t bytes_in_flight{std::size_t{4} << 30};  // their compressed bytes
-    std::size_t registered_limit{
-        std::size_t{256} << 30};                   // bytes of mapped files that stay registered with CUDA
-    std::size_t small_file{std::size_t{4} << 20};  // files below that are read, not mapped
-    std::size_t register_threads{4};               // threads that register ahead of copying
-    bool map_files{true};                          // off: all files are read through pinned slabs
+    // A pass, which is what one thread decodes at a time: rows, and bytes of decoded columns, at most (one row group at
+    // least). Fewer and larger passes keep a GPU busier; smaller ones spread a small file over more threads.
+    std::size_t pass_rows{8'000'000};
+    std::size_t pass_bytes{std::size_t{512} << 20};
+    // Passes that are copied to the device ahead of the threads that decode, and their compressed bytes at most.
+    std::size_t passes_in_flight{8};
+    std::size_t bytes_in_flight{std::size_t{4} << 30};
+
+    // Files are mapped and the ranges that are needed are registered with CUDA, so that the GPU's copy engines read them
+    // without a copy by the CPU. Bytes that stay registered at most (0: four fifths of the machine's memory); threads that
+    // register; the most that one call registers; gaps up to which neighbouring ranges are registered in one call.
+    bool map_files{true};
+    // What is not registered yet when its copy is due is read through slabs, and registered behind that for later reads:
+    // the first read then costs little more than the next.
+    bool read_while_registering{false};
+    std::size_t registered_limit{0};
+    std::size_t register_threads{4};
+    std::size_t register_bytes{std::size_t{64} << 20};
+    std::size_t register_gap{std::size_t{256} << 10};
+
+    // What is not mapped (network file systems, where registering is refused) is read into page-locked slabs; passes of
+    // no more bytes than small_read into pageable memory, which takes less time than to prepare anything.
+    std::size_t read_threads{8};
+    std::size_t slab_bytes{std::size_t{4} << 20};
+    std::size_t small_read{std::size_t{256} << 10};
 };
 
 }  // namespace rapidsmpf::compute

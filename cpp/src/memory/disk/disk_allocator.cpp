@@ -21,7 +21,7 @@ DiskAllocator::DiskAllocator(DiskFile& file, std::int64_t limit, std::int64_t ke
 
 FileRange DiskAllocator::allocate(std::int64_t length) {
     {
-        std::unique_lock lock{mutex_};
+        UniqueLock lock{mutex_};
         if (length > limit_ - used_) {
             auto const used = used_;
             lock.unlock();
@@ -40,7 +40,7 @@ FileRange DiskAllocator::allocate(std::int64_t length) {
     try {
         return allocate_slowly(length);
     } catch (...) {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         used_ -= length;
         throw;
     }
@@ -48,15 +48,15 @@ FileRange DiskAllocator::allocate(std::int64_t length) {
 
 FileRange DiskAllocator::allocate_slowly(std::int64_t length) {
     file_.open();
-    std::lock_guard grow_lock{grow_mutex_};
+    MutexLock grow_lock{grow_mutex_};
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         if (auto const range = kept_.take(length)) {
             return *range;
         }
     }
     // Free blocks count towards the limit as long as we keep them.
-    punch_until([&] { return kept_.total() <= limit_ - used_; });
+    punch_until([&]() RAPIDSMPF_REQUIRES(mutex_) { return kept_.total() <= limit_ - used_; });
     try {
         return grow(length);
     } catch (SpillError const& error) {
@@ -73,7 +73,7 @@ FileRange DiskAllocator::grow(std::int64_t length) {
     FileRange range;
     bool is_hole = false;
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         if (auto const hole = holes_.take(length)) {
             range = *hole;
             is_hole = true;
@@ -89,7 +89,7 @@ FileRange DiskAllocator::grow(std::int64_t length) {
             file_.allocate(range);
         } catch (...) {
             static_cast<void>(file_.punch(range));  // what it got before it failed
-            std::lock_guard lock{mutex_};
+            MutexLock lock{mutex_};
             holes_.insert(range);
             throw;
         }
@@ -107,14 +107,14 @@ FileRange DiskAllocator::grow(std::int64_t length) {
             range.length = length;  // not a large step, then
         }
     }
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     end_ = range.end();
     kept_.insert({range.offset + length, range.length - length});
     return {range.offset, length};
 }
 
 bool DiskAllocator::free(FileRange range) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     used_ -= range.length;
     kept_.insert(range);
     if (trimming_ || kept_.total() <= keep_free_) {
@@ -126,7 +126,7 @@ bool DiskAllocator::free(FileRange range) {
 
 void DiskAllocator::discard(FileRange range) {
     auto const punched = file_.punch(range);
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     used_ -= range.length;
     (punched ? holes_ : kept_).insert(range);
 }
@@ -135,7 +135,7 @@ void DiskAllocator::punch_until(std::function<bool()> const& enough) {
     for (;;) {
         FileRange range;
         {
-            std::lock_guard lock{mutex_};
+            MutexLock lock{mutex_};
             if (enough()) {
                 return;
             }
@@ -147,7 +147,7 @@ void DiskAllocator::punch_until(std::function<bool()> const& enough) {
         }
         auto const punched = file_.punch(range);
         {
-            std::lock_guard lock{mutex_};
+            MutexLock lock{mutex_};
             (punched ? holes_ : kept_).insert(range);
         }
         if (!punched) {
@@ -160,7 +160,7 @@ void DiskAllocator::punch_until(std::function<bool()> const& enough) {
 void DiskAllocator::cut_the_end() {
     std::int64_t end = 0;
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         auto const last = holes_.take_ending_at(end_);
         if (!last) {
             return;
@@ -171,25 +171,25 @@ void DiskAllocator::cut_the_end() {
 }
 
 void DiskAllocator::trim() {
-    std::lock_guard grow_lock{grow_mutex_};
+    MutexLock grow_lock{grow_mutex_};
     // A quarter below the bound, so that the next few blocks that are freed do not call for it again.
-    punch_until([&] { return kept_.total() <= keep_free_ - keep_free_ / 4; });
-    std::lock_guard lock{mutex_};
+    punch_until([&]() RAPIDSMPF_REQUIRES(mutex_) { return kept_.total() <= keep_free_ - keep_free_ / 4; });
+    MutexLock lock{mutex_};
     trimming_ = false;
 }
 
 std::int64_t DiskAllocator::used() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return used_;
 }
 
 std::int64_t DiskAllocator::peak() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return peak_;
 }
 
 std::int64_t DiskAllocator::kept() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return kept_.total();
 }
 

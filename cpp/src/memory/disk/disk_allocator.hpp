@@ -7,10 +7,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <mutex>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "memory/disk/disk_file.hpp"
-#include "memory/disk/free_extents.hpp"
 
 namespace rapidsmpf::detail {
 
@@ -34,23 +34,25 @@ class DiskAllocator {
     [[nodiscard]] std::int64_t limit() const noexcept { return limit_; }
 
   private:
-    [[nodiscard]] FileRange allocate_slowly(std::int64_t length);
-    [[nodiscard]] FileRange grow(std::int64_t length);
-    // Punches the largest kept ranges until `enough()`, which is asked under the lock. Needs grow_mutex_.
-    void punch_until(std::function<bool()> const& enough);
-    void cut_the_end();
+    [[nodiscard]] FileRange allocate_slowly(std::int64_t length) RAPIDSMPF_EXCLUDES(grow_mutex_, mutex_);
+    [[nodiscard]] FileRange grow(std::int64_t length) RAPIDSMPF_REQUIRES(grow_mutex_)
+        RAPIDSMPF_EXCLUDES(mutex_);
+    // Punches the largest kept ranges until `enough()`, which is asked under the lock.
+    void punch_until(std::function<bool()> const& enough) RAPIDSMPF_REQUIRES(grow_mutex_)
+        RAPIDSMPF_EXCLUDES(mutex_);
+    void cut_the_end() RAPIDSMPF_REQUIRES(grow_mutex_) RAPIDSMPF_EXCLUDES(mutex_);
 
     DiskFile& file_;
     std::int64_t limit_;
     std::int64_t keep_free_;
-    std::mutex grow_mutex_;     // one at a time changes the file; taken before mutex_
-    mutable std::mutex mutex_;  // guards what follows
-    FreeExtents kept_;          // free, with blocks
-    FreeExtents holes_;         // free, without
-    std::int64_t end_{0};       // of the file
-    std::int64_t used_{0};
-    std::int64_t peak_{0};
-    bool trimming_{false};
+    Mutex grow_mutex_ RAPIDSMPF_ACQUIRED_BEFORE(mutex_);  // one at a time changes the file
+    mutable Mutex mutex_;
+    FreeFileExtents kept_ RAPIDSMPF_GUARDED_BY(mutex_);   // free, with blocks
+    FreeFileExtents holes_ RAPIDSMPF_GUARDED_BY(mutex_);  // free, without
+    std::int64_t end_ RAPIDSMPF_GUARDED_BY(mutex_){0};    // of the file
+    std::int64_t used_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::int64_t peak_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    bool trimming_ RAPIDSMPF_GUARDED_BY(mutex_){false};
 };
 
 }  // namespace rapidsmpf::detail

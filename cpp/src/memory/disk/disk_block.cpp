@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include <rapidsmpf/core/detail/align.hpp>
 #include <rapidsmpf/core/detail/crc32c.hpp>
 #include <rapidsmpf/core/error.hpp>
 
@@ -138,7 +139,7 @@ void read_chunk(
     std::span<std::byte> destination, IoBlock& memory) {
     auto const wanted_end = offset + destination.size();
     // Whole pieces, because those have the checksums.
-    auto const last_piece_end = (wanted_end + piece_size - 1) / piece_size * piece_size;
+    auto const last_piece_end = round_up(wanted_end, piece_size);
     auto const end_of_chunk = std::min({begin + chunk_size, block.size, last_piece_end});
     auto const at_page = block.position % disk_page == 0;
     auto at = std::max(begin, offset / piece_size * piece_size);

@@ -7,7 +7,7 @@ namespace rapidsmpf {
 DiskFaults::DiskFaults(std::uint64_t seed) : random_{seed} {}
 
 void DiskFaults::fail(DiskCall call, std::uint64_t first, std::uint64_t count, int error_number) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     auto& entry = kind(call);
     entry.first = first;
     entry.end = first + count;
@@ -15,39 +15,39 @@ void DiskFaults::fail(DiskCall call, std::uint64_t first, std::uint64_t count, i
 }
 
 void DiskFaults::fail_randomly(DiskCall call, double probability, int error_number) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     kind(call).probability = probability;
     kind(call).random_error = error_number;
 }
 
 void DiskFaults::shorten(DiskCall call, std::size_t bytes) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     kind(call).at_most = bytes;
 }
 
 void DiskFaults::corrupt_reads(double probability) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     corrupt_ = probability;
 }
 
 void DiskFaults::hold(DiskCall call) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     kind(call).held = true;
 }
 
 void DiskFaults::release(DiskCall call) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     kind(call).held = false;
     changed_.notify_all();
 }
 
 void DiskFaults::wait_until_held(DiskCall call, std::size_t calls) {
-    std::unique_lock lock{mutex_};
-    changed_.wait(lock, [&] { return kind(call).waiting >= calls; });
+    UniqueLock lock{mutex_};
+    changed_.wait(lock, [&]() RAPIDSMPF_REQUIRES(mutex_) { return kind(call).waiting >= calls; });
 }
 
 void DiskFaults::clear() {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     for (auto& entry : kinds_) {
         auto const calls = entry.calls;
         auto const waiting = entry.waiting;
@@ -60,12 +60,12 @@ void DiskFaults::clear() {
 }
 
 std::uint64_t DiskFaults::calls(DiskCall call) const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return kinds_[static_cast<std::size_t>(call)].calls;
 }
 
 std::uint64_t DiskFaults::injected() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return injected_;
 }
 
@@ -74,13 +74,13 @@ bool DiskFaults::chance_locked(double probability) {
 }
 
 int DiskFaults::before(DiskCall call, std::size_t& bytes) {
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     auto& entry = kind(call);
     auto const number = ++entry.calls;
     if (entry.held) {
         ++entry.waiting;
         changed_.notify_all();
-        changed_.wait(lock, [&] { return !entry.held; });
+        changed_.wait(lock, [&]() RAPIDSMPF_REQUIRES(mutex_) { return !entry.held; });
         --entry.waiting;
     }
     if (entry.first <= number && number < entry.end) {
@@ -104,7 +104,7 @@ int DiskFaults::before(DiskCall call) {
 }
 
 void DiskFaults::after_read(std::span<std::byte> bytes) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     if (!bytes.empty() && chance_locked(corrupt_)) {
         ++injected_;
         auto const bit = std::uniform_int_distribution<std::size_t>{0, bytes.size() * 8 - 1}(random_);

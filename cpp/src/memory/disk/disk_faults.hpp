@@ -5,12 +5,12 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <random>
 #include <span>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf {
 
@@ -59,15 +59,17 @@ class DiskFaults {
         bool held{false};
         std::size_t waiting{0};
     };
-    [[nodiscard]] Kind& kind(DiskCall call) noexcept { return kinds_[static_cast<std::size_t>(call)]; }
-    [[nodiscard]] bool chance_locked(double probability);
+    [[nodiscard]] Kind& kind(DiskCall call) noexcept RAPIDSMPF_REQUIRES(mutex_) {
+        return kinds_[static_cast<std::size_t>(call)];
+    }
+    [[nodiscard]] bool chance_locked(double probability) RAPIDSMPF_REQUIRES(mutex_);
 
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    std::array<Kind, 4> kinds_;
-    double corrupt_{0};
-    std::uint64_t injected_{0};
-    std::mt19937_64 random_;
+    mutable Mutex mutex_;
+    ConditionVariable changed_;
+    std::array<Kind, 4> kinds_ RAPIDSMPF_GUARDED_BY(mutex_);
+    double corrupt_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::uint64_t injected_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::mt19937_64 random_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace rapidsmpf

@@ -126,7 +126,7 @@ void DiskFile::open() {
     if (is_open_.load(std::memory_order_acquire)) {
         return;
     }
-    std::lock_guard lock{open_mutex_};
+    MutexLock lock{open_mutex_};
     if (is_open_) {
         return;
     }

@@ -10,21 +10,24 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 
 #include <sys/uio.h>
 
 #include <rapidsmpf/core/detail/file_descriptor.hpp>
+#include <rapidsmpf/core/detail/free_extents.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "memory/disk/disk_faults.hpp"
-#include "memory/disk/free_extents.hpp"
 
 namespace rapidsmpf::detail {
 
 // Offsets, lengths and memory of direct I/O are multiples of it.
 constexpr std::int64_t disk_page = 4096;
+
+using FreeFileExtents = FreeExtents<std::int64_t>;
+using FileRange = FreeFileExtents::Range;
 
 class DiskFile {
   public:
@@ -61,7 +64,7 @@ class DiskFile {
 
     std::filesystem::path directory_;
     std::shared_ptr<DiskFaults> faults_;
-    std::mutex open_mutex_;
+    Mutex open_mutex_;  // one at a time opens the file
     std::atomic<bool> is_open_{false};
     std::atomic<bool> direct_{false};
     std::atomic<bool> can_punch_{true};

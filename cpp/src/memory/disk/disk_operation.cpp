@@ -33,7 +33,7 @@ void DiskOperation::run(std::function<void()> const& work) noexcept {
 }
 
 void DiskOperation::fail(std::string message, int error_number) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     if (!failed_) {
         error_ = std::move(message);
         error_number_ = error_number;
@@ -54,7 +54,7 @@ void DiskOperation::finish() noexcept {
     reading.reset();
     std::function<void()> callback;
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         done_ = true;
         callback = std::move(callback_);
         changed_.notify_all();
@@ -65,18 +65,18 @@ void DiskOperation::finish() noexcept {
 }
 
 bool DiskOperation::is_done() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return done_;
 }
 
 void DiskOperation::wait() const noexcept {
-    std::unique_lock lock{mutex_};
-    changed_.wait(lock, [&] { return done_; });
+    UniqueLock lock{mutex_};
+    changed_.wait(lock, [&]() RAPIDSMPF_REQUIRES(mutex_) { return done_; });
 }
 
 void DiskOperation::get() const {
-    std::unique_lock lock{mutex_};
-    changed_.wait(lock, [&] { return done_; });
+    UniqueLock lock{mutex_};
+    changed_.wait(lock, [&]() RAPIDSMPF_REQUIRES(mutex_) { return done_; });
     if (failed_) {
         throw SpillError{error_, error_number_};
     }
@@ -84,7 +84,7 @@ void DiskOperation::get() const {
 
 void DiskOperation::on_done(std::function<void()> callback) {
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         if (!done_) {
             callback_ = std::move(callback);
             return;

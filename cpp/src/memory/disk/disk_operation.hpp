@@ -6,14 +6,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/core/statistics.hpp>
 
 #include "memory/disk/disk_block.hpp"
@@ -56,13 +55,13 @@ class DiskOperation {
     std::chrono::steady_clock::time_point start_;
     std::atomic<std::size_t> left_{0};
     std::atomic<bool> failed_{false};
-    mutable std::mutex mutex_;
-    mutable std::condition_variable changed_;
-    bool done_{false};
+    mutable Mutex mutex_;
+    mutable ConditionVariable changed_;
+    bool done_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     // Not an exception_ptr: each who waits throws an exception of its own, on its own thread.
-    std::string error_;
-    int error_number_{0};
-    std::function<void()> callback_;
+    std::string error_ RAPIDSMPF_GUARDED_BY(mutex_);
+    int error_number_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::function<void()> callback_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace rapidsmpf::detail

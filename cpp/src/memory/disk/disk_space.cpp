@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include <rapidsmpf/core/detail/align.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
 
@@ -30,8 +31,7 @@ std::filesystem::path or_temporary(std::filesystem::path directory) {
 }
 
 std::int64_t in_pages(std::size_t bytes) {
-    auto const page = static_cast<std::size_t>(detail::disk_page);
-    return static_cast<std::int64_t>((bytes + page - 1) / page * page);
+    return round_up(static_cast<std::int64_t>(bytes), detail::disk_page);
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #include "memory/disk/io_pool.hpp"
 
 #include <array>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <new>
 #include <system_error>
 #include <utility>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::detail {
 
@@ -23,16 +23,18 @@ std::byte* IoBlock::data() {
 
 struct IoPool::State {
     std::size_t block_size{0};
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::array<std::deque<Job>, 2> queues;
-    std::size_t turn{0};
-    bool stopping{false};
+    Mutex mutex;
+    ConditionVariable changed;
+    std::array<std::deque<Job>, 2> queues RAPIDSMPF_GUARDED_BY(mutex);
+    std::size_t turn RAPIDSMPF_GUARDED_BY(mutex){0};
+    bool stopping RAPIDSMPF_GUARDED_BY(mutex){false};
 
     // Waits; empty when all is done and the pool ends.
     [[nodiscard]] Job next() {
-        std::unique_lock lock{mutex};
-        changed.wait(lock, [&] { return stopping || !queues[0].empty() || !queues[1].empty(); });
+        UniqueLock lock{mutex};
+        changed.wait(lock, [&]() RAPIDSMPF_REQUIRES(mutex) {
+            return stopping || !queues[0].empty() || !queues[1].empty();
+        });
         auto& preferred = queues[turn % 2];
         auto& queue = preferred.empty() ? queues[(turn + 1) % 2] : preferred;
         ++turn;
@@ -57,7 +59,7 @@ IoPool::~IoPool() {
         return;
     }
     {
-        std::lock_guard lock{state_->mutex};
+        MutexLock lock{state_->mutex};
         state_->stopping = true;
     }
     state_->changed.notify_all();
@@ -94,7 +96,7 @@ void IoPool::start_threads_locked() {
 void IoPool::submit(Queue queue, std::vector<Job> jobs) {
     auto const count = jobs.size();
     {
-        std::lock_guard lock{state_->mutex};
+        MutexLock lock{state_->mutex};
         start_threads_locked();
         auto& waiting = state_->queues[static_cast<std::size_t>(queue)];
         // All or none: whoever waits for these jobs counts on each of them.

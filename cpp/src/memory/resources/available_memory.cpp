@@ -6,6 +6,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/device/detail/shared_memory.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
 
@@ -40,8 +41,9 @@ AvailableMemoryMap available_memory_from_options(
     LimitAvailableMemory by_adaptor{std::move(mr), *limit};
     if (device.kind() == DeviceKind::cpu) {
         entry = [by_adaptor = std::move(by_adaptor), &device] {
-            return std::min(
-                by_adaptor(), by_adaptor.limit() - device::measure_host_memory(device, by_adaptor.limit()));
+            auto const use = device::measure_host_memory(device);
+            device::trim_host_memory_above(by_adaptor.limit(), use);
+            return std::min(by_adaptor(), by_adaptor.limit() - use.in_use());
         };
     } else {
         entry = std::move(by_adaptor);

@@ -11,7 +11,6 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -27,10 +26,12 @@
 #include <unistd.h>
 
 #include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/core/detail/align.hpp>
+#include <rapidsmpf/core/detail/free_extents.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/fork.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/device/detail/cuda_check.hpp>
-#include <rapidsmpf/device/detail/extents.hpp>
 #include <rapidsmpf/device/detail/returned_ranges.hpp>
 
 #include "memory/resources/pinned_pool.hpp"
@@ -49,10 +50,6 @@ constexpr std::size_t first_slab = std::size_t{64} << 20U;
 constexpr std::size_t largest_slab = std::size_t{1} << 30U;
 // One thread touches some GB a second, and memory takes more than one.
 constexpr unsigned most_touching = 8;
-
-std::size_t round_up(std::size_t bytes, std::size_t multiple) {
-    return (bytes + multiple - 1) / multiple * multiple;
-}
 
 int numa_node_of_this_thread() {
     unsigned cpu{0};
@@ -169,11 +166,14 @@ class CudaPinnedPool final : public PinnedMemoryResource {
             return nullptr;
         }
         auto const size = round_up(bytes, page);
-        Lock lock{mutex_};
+        UniqueLock lock{mutex_};
         for (;;) {
             auto* found = take(size);
             if (found == nullptr) {
-                returned_.take_back([this](Range const& range) { give(range); });
+                returned_.take_back([this](Range const& range) {
+                    mutex_.assert_held();
+                    give(range);
+                });
                 found = take(size);
             }
             if (found != nullptr) {
@@ -181,14 +181,15 @@ class CudaPinnedPool final : public PinnedMemoryResource {
                 return found;
             }
             if (growing_) {
-                changed_.wait(lock, [this] { return !growing_; });
+                changed_.wait(lock, [this]() RAPIDSMPF_REQUIRES(mutex_) { return !growing_; });
                 continue;
             }
             // Somebody may be about to give back what is missing; without a bound that is no reason to wait.
             auto const room = this->room();
-            if (size > room || !grow(lock, std::min(std::max(next_slab(), size), room), size)) {
+            if (size > room || !grow(std::min(std::max(next_slab(), size), room), size)) {
                 bool any = false;
                 returned_.take_all_back([&](Range const& range) {
+                    mutex_.assert_held();
                     give(range);
                     any = true;
                 });
@@ -211,7 +212,7 @@ class CudaPinnedPool final : public PinnedMemoryResource {
         }
         auto const size = round_up(bytes, page);
         try {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             used_ -= size;
             returned_.put(stream, Range{static_cast<std::byte*>(pointer), size});
         } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
@@ -220,42 +221,44 @@ class CudaPinnedPool final : public PinnedMemoryResource {
     }
 
   private:
-    using Lock = std::unique_lock<std::mutex>;
     struct Range {
         std::byte* begin;
         std::size_t size;
     };
     struct Part {
         std::unique_ptr<Slab> slab;
-        device::detail::Extents free;
+        FreeExtents<std::uint64_t> free;
     };
 
-    [[nodiscard]] std::byte* take(std::size_t size) {
+    [[nodiscard]] std::byte* take(std::size_t size) RAPIDSMPF_REQUIRES(mutex_) {
         for (auto& [base, part] : parts_) {
-            if (auto const offset = part.free.take(size)) {
+            if (auto const found = part.free.take(size)) {
                 used_ += size;
-                return part.slab->base() + *offset;
+                return part.slab->base() + found->offset;
             }
         }
         return nullptr;
     }
 
     void give(Range const& range) {
+        mutex_.assert_held();
         auto& part = std::prev(parts_.upper_bound(range.begin))->second;
         auto const offset = static_cast<std::uint64_t>(range.begin - part.slab->base());
-        part.free.insert({offset, offset + range.size});
+        part.free.insert({offset, range.size});
     }
 
     // Bytes that slabs may still be made of.
-    [[nodiscard]] std::size_t room() const {
+    [[nodiscard]] std::size_t room() const RAPIDSMPF_REQUIRES(mutex_) {
         auto const most = properties().max_pool_size;
         return most == 0 ? std::size_t{1} << 60U
                          : most / page * page - std::min(most / page * page, capacity_);
     }
-    [[nodiscard]] std::size_t next_slab() const { return std::clamp(capacity_, first_slab, largest_slab); }
+    [[nodiscard]] std::size_t next_slab() const RAPIDSMPF_REQUIRES(mutex_) {
+        return std::clamp(capacity_, first_slab, largest_slab);
+    }
 
     // Has a slab made in the background when little is left, so that nobody has to wait for the next.
-    void think_ahead() {
+    void think_ahead() RAPIDSMPF_REQUIRES(mutex_) {
         if (used_ > capacity_ / 4 * 3 && target_ <= capacity_) {
             target_ = capacity_ + next_slab();
             changed_.notify_all();
@@ -263,20 +266,21 @@ class CudaPinnedPool final : public PinnedMemoryResource {
     }
 
     // Makes a slab of `size` bytes, or if there are no as many of `least`; returns whether there is one more.
-    bool grow(Lock& lock, std::size_t size, std::size_t least) {
+    bool grow(std::size_t size, std::size_t least) RAPIDSMPF_REQUIRES(mutex_) {
         growing_ = true;
-        lock.unlock();
         std::unique_ptr<Slab> slab;
-        for (auto const bytes : {size >= huge_page ? size / huge_page * huge_page : size, least}) {
-            try {
-                if (!slab && bytes >= least) {
-                    slab = std::make_unique<Slab>(bytes, numa_node_, ordinal_);
+        {
+            MutexUnlock const unlocked{mutex_};
+            for (auto const bytes : {size >= huge_page ? size / huge_page * huge_page : size, least}) {
+                try {
+                    if (!slab && bytes >= least) {
+                        slab = std::make_unique<Slab>(bytes, numa_node_, ordinal_);
+                    }
+                } catch (std::exception const&) {  // NOLINT(bugprone-empty-catch)
+                    // Whoever asks for memory says what there is not.
                 }
-            } catch (std::exception const&) {  // NOLINT(bugprone-empty-catch)
-                // Whoever asks for memory says what there is not.
             }
         }
-        lock.lock();
         growing_ = false;
         bool const made = slab != nullptr;
         if (made) {
@@ -290,15 +294,16 @@ class CudaPinnedPool final : public PinnedMemoryResource {
     }
 
     void grow_ahead(std::stop_token const& stop) {
-        Lock lock{mutex_};
+        UniqueLock lock{mutex_};
         while (!stop.stop_requested()) {
             auto const wanted = std::min(target_ - std::min(target_, capacity_), room());
             if (growing_ || wanted < page) {
-                changed_.wait(
-                    lock, stop, [this] { return !growing_ && target_ > capacity_ && room() >= page; });
+                changed_.wait(lock, stop, [this]() RAPIDSMPF_REQUIRES(mutex_) {
+                    return !growing_ && target_ > capacity_ && room() >= page;
+                });
                 continue;
             }
-            if (!grow(lock, std::min(round_up(wanted, page), largest_slab), page)) {
+            if (!grow(std::min(round_up(wanted, page), largest_slab), page)) {
                 target_ = capacity_;  // a wish, not a need
             }
         }
@@ -307,14 +312,14 @@ class CudaPinnedPool final : public PinnedMemoryResource {
     int const numa_node_;
     int ordinal_{0};
 
-    std::mutex mutex_;  // guards everything below
+    Mutex mutex_;
     std::condition_variable_any changed_;
-    std::map<std::byte*, Part> parts_;  // by where they begin
-    device::ReturnedRanges<Range> returned_;
-    std::size_t capacity_{0};
-    std::size_t used_{0};    // what has not come back
-    std::size_t target_{0};  // that slabs are made for in the background
-    bool growing_{false};
+    std::map<std::byte*, Part> parts_ RAPIDSMPF_GUARDED_BY(mutex_);  // by where they begin
+    device::ReturnedRanges<Range> returned_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::size_t capacity_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::size_t used_ RAPIDSMPF_GUARDED_BY(mutex_){0};    // what has not come back
+    std::size_t target_ RAPIDSMPF_GUARDED_BY(mutex_){0};  // that slabs are made for in the background
+    bool growing_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     std::jthread grower_;
 };
 

@@ -9,7 +9,7 @@
 namespace rapidsmpf {
 
 void MemoryProfile::add(std::string_view name, ScopeMeasurement const& measured) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     auto const found = records_.try_emplace(std::string{name}).first;
     auto& record = found->second;
     record.scoped.add_scope(measured.record);
@@ -18,7 +18,7 @@ void MemoryProfile::add(std::string_view name, ScopeMeasurement const& measured)
 }
 
 MemoryProfile::Records MemoryProfile::records() const {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     return records_;
 }
 

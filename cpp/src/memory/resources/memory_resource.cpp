@@ -1,5 +1,7 @@
 #include <rapidsmpf/memory/memory_resource.hpp>
 
+#include <rapidsmpf/device/detail/host_memory.hpp>
+
 namespace rapidsmpf {
 
 void* DeviceMemoryResource::allocate(std::size_t bytes, Stream stream) {

@@ -100,12 +100,12 @@ void RmmResourceAdaptor::record(void* pointer, std::size_t bytes, AllocType type
     // What can throw comes first, so that nothing is counted that the caller does not get.
     if ((scope || type == AllocType::FALLBACK) && pointer != nullptr) {
         auto& blocks = blocks_of(pointer);
-        std::lock_guard lock{blocks.mutex};
+        MutexLock lock{blocks.mutex};
         blocks.by_address.insert_or_assign(pointer, Block{type, scope});
         remembered_.fetch_add(1, relaxed);
     }
     for (auto* outer = scope.get(); outer != nullptr; outer = outer->parent.get()) {
-        std::lock_guard lock{outer->mutex};
+        MutexLock lock{outer->mutex};
         outer->record.record_allocation(type, size);
     }
     auto& totals = totals_[shard].of[index_of(type)];
@@ -123,7 +123,7 @@ void RmmResourceAdaptor::deallocate(void* pointer, std::size_t bytes, Stream str
     auto const block = forget(pointer);
     (block.type == AllocType::PRIMARY ? upstream_ : fallback_)->deallocate(pointer, bytes, stream);
     for (auto* scope = block.scope.get(); scope != nullptr; scope = scope->parent.get()) {
-        std::lock_guard lock{scope->mutex};
+        MutexLock lock{scope->mutex};
         if (scope->open) {
             scope->record.record_deallocation(block.type, size);
         }
@@ -142,7 +142,7 @@ RmmResourceAdaptor::Block RmmResourceAdaptor::forget(void* pointer) noexcept {
         return block;
     }
     auto& blocks = blocks_of(pointer);
-    std::lock_guard lock{blocks.mutex};
+    MutexLock lock{blocks.mutex};
     if (auto const entry = blocks.by_address.find(pointer); entry != blocks.by_address.end()) {
         block = std::move(entry->second);
         blocks.by_address.erase(entry);
@@ -191,7 +191,7 @@ std::shared_ptr<RmmResourceAdaptor::Scope> RmmResourceAdaptor::innermost_scope(s
     if (scopes.open.load(relaxed) == 0) {  // this thread sees the scopes that it has opened itself
         return nullptr;
     }
-    std::lock_guard lock{scopes.mutex};
+    MutexLock lock{scopes.mutex};
     auto const entry = scopes.innermost.find(std::this_thread::get_id());
     return entry == scopes.innermost.end() ? nullptr : entry->second;
 }
@@ -205,11 +205,11 @@ void RmmResourceAdaptor::begin_window_locked() noexcept {
 
 void RmmResourceAdaptor::begin_scoped_memory_record() {
     auto& scopes = scopes_[shard_of_thread()];
-    std::lock_guard lock{scopes.mutex};
+    MutexLock lock{scopes.mutex};
     auto& innermost = scopes.innermost[std::this_thread::get_id()];  // null if it has none yet
     auto scope = std::make_shared<Scope>(innermost);
     {
-        std::lock_guard windows_lock{windows_mutex_};
+        MutexLock windows_lock{windows_mutex_};
         open_scopes_.push_back(scope.get());
         begin_window_locked();
         scope->global_peak = 0;  // the window that has just ended was before it
@@ -220,7 +220,7 @@ void RmmResourceAdaptor::begin_scoped_memory_record() {
 
 ScopeMeasurement RmmResourceAdaptor::end_scope() {
     auto& scopes = scopes_[shard_of_thread()];
-    std::lock_guard lock{scopes.mutex};
+    MutexLock lock{scopes.mutex};
     auto const entry = scopes.innermost.find(std::this_thread::get_id());
     RAPIDSMPF_EXPECTS(
         entry != scopes.innermost.end() && entry->second != nullptr,
@@ -233,11 +233,11 @@ ScopeMeasurement RmmResourceAdaptor::end_scope() {
     }
     scopes.open.fetch_sub(1, relaxed);
     {
-        std::lock_guard windows_lock{windows_mutex_};
+        MutexLock windows_lock{windows_mutex_};
         begin_window_locked();
         open_scopes_.erase(std::find(open_scopes_.begin(), open_scopes_.end(), scope.get()));
     }
-    std::lock_guard scope_lock{scope->mutex};
+    MutexLock scope_lock{scope->mutex};
     scope->open = false;
     return {scope->record, scope->global_peak};
 }

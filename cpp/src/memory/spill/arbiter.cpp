@@ -30,7 +30,7 @@ std::shared_ptr<MemoryRequest> Arbiter::submit(
     auto request = std::shared_ptr<MemoryRequest>(
         new MemoryRequest{shared_from_this(), type, size, allow, timeout, std::move(on_done)});
     {
-        Lock const lock{mutex_};
+        MutexLock const lock{mutex_};
         start(br);
         queue(type).push_back(request.get());
         ++num_waiting_;
@@ -46,7 +46,7 @@ void Arbiter::notify(std::weak_ptr<BufferResource> br, Change change) noexcept {
         return;
     }
     {
-        Lock const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (stop_) {
             return;
         }
@@ -69,7 +69,7 @@ void Arbiter::notify(std::weak_ptr<BufferResource> br, Change change) noexcept {
 }
 
 Arbiter::Waiting Arbiter::waiting(MemoryType type) const {
-    Lock const lock{mutex_};
+    MutexLock const lock{mutex_};
     Waiting result;
     for (auto const* request : queues_[static_cast<std::size_t>(type)]) {
         result.bytes += static_cast<std::int64_t>(request->size_);
@@ -79,7 +79,7 @@ Arbiter::Waiting Arbiter::waiting(MemoryType type) const {
 }
 
 bool Arbiter::runs_this_thread() const noexcept {
-    Lock const lock{mutex_};
+    MutexLock const lock{mutex_};
     return thread_.get_id() == std::this_thread::get_id();
 }
 
@@ -94,7 +94,7 @@ void Arbiter::start(std::weak_ptr<BufferResource> br) {
 void Arbiter::stop() noexcept {
     std::thread thread;
     {
-        Lock const lock{mutex_};
+        MutexLock const lock{mutex_};
         stop_ = true;
         thread = std::move(thread_);
         for (auto& line : queues_) {
@@ -116,7 +116,7 @@ void Arbiter::stop() noexcept {
 }
 
 void Arbiter::run() {
-    Lock lock{mutex_};
+    UniqueLock lock{mutex_};
     while (!stop_) {
         signalled_ = false;
         pending_ = false;
@@ -124,7 +124,7 @@ void Arbiter::run() {
         if (!br) {
             break;
         }
-        bool const again = step(lock, br);
+        bool const again = step(br);
         auto const until = again ? std::nullopt : next_look(*br);
         lock.unlock();
         br.reset();  // perhaps the last reference: runs stop()
@@ -165,13 +165,13 @@ std::optional<Arbiter::Clock::time_point> Arbiter::next_look(BufferResource& br)
     return until;
 }
 
-bool Arbiter::step(Lock& lock, std::shared_ptr<BufferResource> const& br) {
-    bool again = serve(lock, br);
-    again = spill(lock, br) || again;
-    return again || expire(lock, br);
+bool Arbiter::step(std::shared_ptr<BufferResource> const& br) {
+    bool again = serve(br);
+    again = spill(br) || again;
+    return again || expire(br);
 }
 
-bool Arbiter::serve(Lock& lock, std::shared_ptr<BufferResource> const& br) {
+bool Arbiter::serve(std::shared_ptr<BufferResource> const& br) {
     bool any = false;
     for (auto const type : served_tiers) {
         auto& line = queue(type);
@@ -181,14 +181,14 @@ bool Arbiter::serve(Lock& lock, std::shared_ptr<BufferResource> const& br) {
                 break;
             }
             line.front()->reservation_ = std::move(reservation);
-            finish(lock, *br, line);
+            finish(*br, line);
             any = true;
         }
     }
     return any;
 }
 
-bool Arbiter::spill(Lock& lock, std::shared_ptr<BufferResource> const& br) {
+bool Arbiter::spill(std::shared_ptr<BufferResource> const& br) {
     if (retry_ && num_waiting_ == 0 && Clock::now() < *retry_) {
         return false;
     }
@@ -198,17 +198,18 @@ bool Arbiter::spill(Lock& lock, std::shared_ptr<BufferResource> const& br) {
         for (auto* const request : queue(type)) {
             request->spilled_for_ = true;
         }
-        lock.unlock();
         std::exception_ptr error;
         std::size_t bytes = 0;
-        try {
-            if (auto const shortage = br->shortage(type); shortage > 0) {
-                bytes = br->spill(type, std::min(shortage, spill_batch));
+        {
+            MutexUnlock const unlocked{mutex_};
+            try {
+                if (auto const shortage = br->shortage(type); shortage > 0) {
+                    bytes = br->spill(type, std::min(shortage, spill_batch));
+                }
+            } catch (...) {
+                error = std::current_exception();
             }
-        } catch (...) {
-            error = std::current_exception();
         }
-        lock.lock();
         if (error) {
             retry_ = Clock::now() + retry_pause;
         }
@@ -223,7 +224,7 @@ bool Arbiter::spill(Lock& lock, std::shared_ptr<BufferResource> const& br) {
     return freed;
 }
 
-bool Arbiter::expire(Lock& lock, std::shared_ptr<BufferResource> const& br) {
+bool Arbiter::expire(std::shared_ptr<BufferResource> const& br) {
     bool any = false;
     for (auto const type : served_tiers) {
         auto& line = queue(type);
@@ -252,21 +253,23 @@ bool Arbiter::expire(Lock& lock, std::shared_ptr<BufferResource> const& br) {
             first.error_ = error;
         } else {
             auto const size = first.size_;
-            lock.unlock();
-            auto const text = br->describe_shortage(type, size);
-            lock.lock();
+            std::string text;
+            {
+                MutexUnlock const unlocked{mutex_};
+                text = br->describe_shortage(type, size);
+            }
             if (line.empty() || line.front() != &first) {
                 return true;  // withdrawn meanwhile
             }
             first.error_ = std::make_exception_ptr(ReservationError{text});
         }
-        finish(lock, *br, line);
+        finish(*br, line);
         any = true;
     }
     return any;
 }
 
-void Arbiter::finish(Lock& lock, BufferResource& br, Queue& line) {
+void Arbiter::finish(BufferResource& br, Queue& line) {
     auto& request = *line.front();
     line.pop_front();
     --num_waiting_;
@@ -279,29 +282,26 @@ void Arbiter::finish(Lock& lock, BufferResource& br, Queue& line) {
     auto const on_done = std::exchange(request.on_done_, nullptr);
     served_.notify_all();
     if (on_done) {
-        lock.unlock();
+        MutexUnlock const unlocked{mutex_};
         on_done();
-        lock.lock();
     }
 }
 
 void Arbiter::withdraw(MemoryRequest& request) {
-    bool was_waiting = false;
+    std::weak_ptr<BufferResource> resource;
     {
-        Lock const lock{mutex_};
-        if (!request.done_) {
-            auto& line = queue(request.type_);
-            std::erase(line, &request);
-            --num_waiting_;
-            was_waiting = true;
+        MutexLock const lock{mutex_};
+        // One that is done has left the line; one whose thread could not be started never came into it.
+        if (request.done_ || std::erase(queue(request.type_), &request) == 0) {
+            return;
         }
+        --num_waiting_;
+        resource = br_;
     }
-    if (was_waiting) {
-        if (auto const br = br_.lock()) {
-            br->add_waiting(request.type_, -static_cast<std::int64_t>(request.size_));
-        }
-        wake_.notify_one();
+    if (auto const br = resource.lock()) {
+        br->add_waiting(request.type_, -static_cast<std::int64_t>(request.size_));
     }
+    wake_.notify_one();
 }
 
 }  // namespace detail

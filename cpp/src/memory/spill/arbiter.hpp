@@ -7,16 +7,15 @@
 
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/memory/memory_request.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
 
@@ -54,33 +53,36 @@ class Arbiter : public std::enable_shared_from_this<Arbiter> {
 
   private:
     friend class rapidsmpf::MemoryRequest;
-    using Lock = std::unique_lock<std::mutex>;
     using Queue = std::deque<MemoryRequest*>;
 
-    void start(std::weak_ptr<BufferResource> br);
+    void start(std::weak_ptr<BufferResource> br) RAPIDSMPF_REQUIRES(mutex_);
     void run();
     // Serves and spills what it can; whether to look again at once.
-    [[nodiscard]] bool step(Lock& lock, std::shared_ptr<BufferResource> const& br);
-    [[nodiscard]] bool serve(Lock& lock, std::shared_ptr<BufferResource> const& br);
-    [[nodiscard]] bool spill(Lock& lock, std::shared_ptr<BufferResource> const& br);
+    [[nodiscard]] bool step(std::shared_ptr<BufferResource> const& br) RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] bool serve(std::shared_ptr<BufferResource> const& br) RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] bool spill(std::shared_ptr<BufferResource> const& br) RAPIDSMPF_REQUIRES(mutex_);
     // Nothing can be freed now: ends the first request of each tier if its time is up.
-    [[nodiscard]] bool expire(Lock& lock, std::shared_ptr<BufferResource> const& br);
-    void finish(Lock& lock, BufferResource& br, Queue& queue);
+    [[nodiscard]] bool expire(std::shared_ptr<BufferResource> const& br) RAPIDSMPF_REQUIRES(mutex_);
+    void finish(BufferResource& br, Queue& queue) RAPIDSMPF_REQUIRES(mutex_);
     void withdraw(MemoryRequest& request);
-    [[nodiscard]] std::optional<Clock::time_point> next_look(BufferResource& br) const;
-    [[nodiscard]] Queue& queue(MemoryType type) { return queues_[static_cast<std::size_t>(type)]; }
+    [[nodiscard]] std::optional<Clock::time_point> next_look(BufferResource& br) const
+        RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] Queue& queue(MemoryType type) RAPIDSMPF_REQUIRES(mutex_) {
+        return queues_[static_cast<std::size_t>(type)];
+    }
 
     std::optional<Clock::duration> const period_;
-    mutable std::mutex mutex_;  // guards everything below but the atomics
-    std::condition_variable wake_;
-    std::condition_variable served_;
-    std::array<Queue, 4> queues_;
-    std::array<std::exception_ptr, 4> spill_errors_;  // of the last attempt, by tier
-    std::optional<Clock::time_point> retry_;          // after an attempt that failed
-    std::weak_ptr<BufferResource> br_;
-    std::thread thread_;
-    bool signalled_{false};
-    bool stop_{false};
+    mutable Mutex mutex_;
+    ConditionVariable wake_;
+    ConditionVariable served_;
+    std::array<Queue, 4> queues_ RAPIDSMPF_GUARDED_BY(mutex_);
+    // Of the last attempt, by tier.
+    std::array<std::exception_ptr, 4> spill_errors_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::optional<Clock::time_point> retry_ RAPIDSMPF_GUARDED_BY(mutex_);  // after an attempt that failed
+    std::weak_ptr<BufferResource> br_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::thread thread_ RAPIDSMPF_GUARDED_BY(mutex_);
+    bool signalled_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    bool stop_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     std::atomic<std::size_t> num_waiting_{0};
     std::atomic<bool> pending_{false};  // notified and not looked at yet
 };

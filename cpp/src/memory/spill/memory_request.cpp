@@ -25,12 +25,12 @@ MemoryRequest::~MemoryRequest() {
 }
 
 bool MemoryRequest::is_done() const {
-    std::lock_guard const lock{arbiter_->mutex_};
+    MutexLock const lock{arbiter_->mutex_};
     return done_;
 }
 
 MemoryReservation MemoryRequest::take() {
-    std::unique_lock lock{arbiter_->mutex_};
+    UniqueLock lock{arbiter_->mutex_};
     arbiter_->served_.wait(lock, [&] { return done_; });
     if (error_) {
         std::rethrow_exception(error_);

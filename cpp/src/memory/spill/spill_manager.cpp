@@ -7,7 +7,7 @@ namespace rapidsmpf {
 SpillManager::SpillFunctionId SpillManager::add_spill_function(SpillFunction function, int priority) {
     SpillFunctionId id{};
     {
-        std::lock_guard lock{mutex_};
+        MutexLock lock{mutex_};
         id = next_id_++;
         functions_.emplace(priority, Entry{id, std::move(function)});
         ++count_;
@@ -19,7 +19,7 @@ SpillManager::SpillFunctionId SpillManager::add_spill_function(SpillFunction fun
 }
 
 void SpillManager::remove_spill_function(SpillFunctionId id) {
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     for (auto entry = functions_.begin(); entry != functions_.end(); ++entry) {
         if (entry->second.id == id) {
             functions_.erase(entry);
@@ -33,7 +33,7 @@ std::size_t SpillManager::call(Turn turn, std::size_t amount) {
     if (empty()) {
         return 0;
     }
-    std::lock_guard lock{mutex_};
+    MutexLock lock{mutex_};
     std::size_t freed = 0;
     for (auto const& [priority, entry] : functions_) {
         if (freed >= amount) {

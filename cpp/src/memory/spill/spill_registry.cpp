@@ -31,7 +31,7 @@ void SpillRegistry::unlist(SpillEntry& entry) {
 }
 
 bool SpillRegistry::add(SpillEntry& entry) {
-    Lock const lock{mutex_};
+    MutexLock const lock{mutex_};
     bool const first = tier(entry.buffer->mem_type()).victims.empty();
     list(entry);
     return first && entry.listed;
@@ -41,7 +41,7 @@ void SpillRegistry::drop(EntryPtr const& entry) {
     std::unique_ptr<Buffer> buffer;
     std::unique_ptr<Buffer> lower;
     std::unique_ptr<SpillParts> parts;
-    Lock const lock{mutex_};  // unlocked before the buffers go: they were declared first
+    MutexLock const lock{mutex_};  // unlocked before the buffers go: they were declared first
     entry->dropped = true;
     if (!entry->moving) {
         parts = std::move(entry->parts);
@@ -54,7 +54,7 @@ void SpillRegistry::drop(EntryPtr const& entry) {
 }
 
 void SpillRegistry::set_next_use(SpillEntry& entry, SpillableBuffer::NextUse next_use) {
-    Lock const lock{mutex_};
+    MutexLock const lock{mutex_};
     bool const was_listed = entry.listed;
     unlist(entry);
     entry.next_use = next_use;
@@ -64,13 +64,13 @@ void SpillRegistry::set_next_use(SpillEntry& entry, SpillableBuffer::NextUse nex
 }
 
 MemoryType SpillRegistry::mem_type(SpillEntry const& entry) const {
-    Lock const lock{mutex_};
+    MutexLock const lock{mutex_};
     RAPIDSMPF_EXPECTS(entry.buffer != nullptr, "the buffer has been taken", std::logic_error);
     return entry.buffer->mem_type();
 }
 
 bool SpillRegistry::try_pin(SpillEntry& entry) {
-    Lock const lock{mutex_};
+    MutexLock const lock{mutex_};
     if (entry.error) {
         std::rethrow_exception(entry.error);
     }
@@ -89,7 +89,7 @@ bool SpillRegistry::try_pin(SpillEntry& entry) {
 void SpillRegistry::unpin(SpillEntry& entry) noexcept {
     std::unique_ptr<Buffer> buffer;
     std::unique_ptr<Buffer> lower;
-    Lock const lock{mutex_};
+    MutexLock const lock{mutex_};
     if (--entry.pins > 0) {
         return;
     }
@@ -104,7 +104,7 @@ void SpillRegistry::unpin(SpillEntry& entry) noexcept {
 
 std::unique_ptr<Buffer> SpillRegistry::take(SpillEntry& entry) {
     std::unique_ptr<Buffer> lower;
-    Lock lock{mutex_};
+    UniqueLock lock{mutex_};
     moved_.wait(lock, [&] { return !entry.moving; });
     RAPIDSMPF_EXPECTS(entry.buffer != nullptr, "the buffer has been taken", std::logic_error);
     RAPIDSMPF_EXPECTS(
@@ -119,7 +119,7 @@ std::unique_ptr<Buffer> SpillRegistry::take(SpillEntry& entry) {
 std::vector<std::unique_ptr<Buffer>> SpillRegistry::take_parts(std::span<TakenPart const> wanted) {
     std::vector<std::unique_ptr<Buffer>> taken;
     taken.reserve(wanted.size());
-    Lock lock{mutex_};
+    UniqueLock lock{mutex_};
     for (auto const& [entry, index] : wanted) {
         if (entry->buffer) {
             entry->buffer->prefetch_owner();
@@ -131,7 +131,7 @@ std::vector<std::unique_ptr<Buffer>> SpillRegistry::take_parts(std::span<TakenPa
     return taken;
 }
 
-std::unique_ptr<Buffer> SpillRegistry::take_part(Lock& lock, SpillEntry& entry, std::size_t index) {
+std::unique_ptr<Buffer> SpillRegistry::take_part(UniqueLock& lock, SpillEntry& entry, std::size_t index) {
     moved_.wait(lock, [&] { return !entry.moving; });
     auto& parts = *entry.parts;
     auto& place = parts.ranges.at(index);
@@ -153,19 +153,19 @@ std::unique_ptr<Buffer> SpillRegistry::take_part(Lock& lock, SpillEntry& entry, 
 }
 
 void SpillRegistry::wait_while_moving(SpillEntry const& entry) {
-    Lock lock{mutex_};
+    UniqueLock lock{mutex_};
     moved_.wait(lock, [&] { return !entry.moving; });
 }
 
 bool SpillRegistry::is_on_disk(SpillEntry const& entry) const {
-    Lock const lock{mutex_};
+    MutexLock const lock{mutex_};
     return entry.buffer && !entry.moving && entry.buffer->mem_type() == MemoryType::DISK;
 }
 
 void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory) {
     Buffer const* stored = nullptr;
     {
-        Lock const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (!entry->buffer || entry->moving || entry->buffer->mem_type() != MemoryType::DISK) {
             return;
         }
@@ -185,8 +185,7 @@ void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br, MemoryReser
     }
 }
 
-void SpillRegistry::end_move(
-    Lock& /*lock*/, SpillEntry& entry, std::vector<std::shared_ptr<MoveListener>>& listeners) {
+void SpillRegistry::end_move(SpillEntry& entry, std::vector<std::shared_ptr<MoveListener>>& listeners) {
     entry.moving = false;
     if (std::exchange(entry.refused, false) && !entry.dropped) {
         if (auto listener = entry.listener.lock()) {
@@ -201,12 +200,12 @@ void SpillRegistry::finish_fetch(
     std::unique_ptr<Buffer> buffer;
     std::unique_ptr<Buffer> lower;
     {
-        Lock lock{mutex_};
+        MutexLock const lock{mutex_};
         entry->error = std::move(error);
         if (fetched) {
             entry->lower = std::exchange(entry->buffer, std::move(fetched));
         }
-        end_move(lock, *entry, listeners);
+        end_move(*entry, listeners);
         if (entry->dropped) {
             buffer = std::move(entry->buffer);
             lower = std::move(entry->lower);
@@ -222,7 +221,7 @@ void SpillRegistry::finish_fetch(
 
 std::vector<SpillRegistry::EntryPtr> SpillRegistry::choose(MemoryType type, std::size_t amount) {
     std::vector<EntryPtr> chosen;
-    Lock const lock{mutex_};
+    MutexLock const lock{mutex_};
     auto& home = tier(type);
     for (std::size_t bytes = 0; bytes < amount && !home.victims.empty();) {
         auto& entry = home.victims.first();
@@ -322,7 +321,7 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
     std::vector<std::unique_ptr<SpillParts>> gone_parts;
     std::vector<std::shared_ptr<MoveListener>> listeners;
     {
-        Lock lock{mutex_};
+        MutexLock const lock{mutex_};
         auto& home = tier(type);
         for (std::size_t i = 0; i < victims.size(); ++i) {
             auto& entry = *victims[i];
@@ -332,7 +331,7 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
                 gone.push_back(std::move(moved));
                 freed += held;
             }
-            end_move(lock, entry, listeners);
+            end_move(entry, listeners);
             if (entry.dropped) {
                 gone.push_back(std::move(entry.buffer));
                 gone_parts.push_back(std::move(entry.parts));
@@ -354,12 +353,12 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
 }
 
 SpillRegistry::Holdings SpillRegistry::holdings(MemoryType type) const {
-    Lock const lock{mutex_};
+    MutexLock const lock{mutex_};
     return tier(type).holdings;
 }
 
 bool SpillRegistry::has_victims(MemoryType type) const {
-    Lock const lock{mutex_};
+    MutexLock const lock{mutex_};
     return !tier(type).victims.empty();
 }
 

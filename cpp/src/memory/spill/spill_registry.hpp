@@ -4,16 +4,15 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/memory/buffer.hpp>
 #include <rapidsmpf/memory/detail/spillable_parts.hpp>
 #include <rapidsmpf/memory/memory_reservation.hpp>
@@ -108,7 +107,6 @@ class SpillRegistry {
         EvictionQueue<SpillEntry> victims;
         Holdings holdings;
     };
-    using Lock = std::unique_lock<std::mutex>;
 
     [[nodiscard]] std::vector<EntryPtr> choose(MemoryType tier, std::size_t amount);
     // The bytes of a victim further down, as far as there was room for them.
@@ -121,21 +119,28 @@ class SpillRegistry {
         [[nodiscard]] bool has_all() const noexcept;
     };
     // `moves`: by victim.
+    // Without the lock: what moves is not touched by others.
     static void copy_down(
         BufferResource& br, MemoryType tier, std::vector<EntryPtr> const& victims, std::vector<Move>& moves);
     // What is to be freed, if all of it is further down.
     [[nodiscard]] static std::unique_ptr<Buffer> replace(SpillEntry& entry, Move& move);
     void finish_fetch(EntryPtr const& entry, std::unique_ptr<Buffer> fetched, std::exception_ptr error);
-    void end_move(Lock& lock, SpillEntry& entry, std::vector<std::shared_ptr<MoveListener>>& listeners);
-    [[nodiscard]] std::unique_ptr<Buffer> take_part(Lock& lock, SpillEntry& entry, std::size_t index);
-    void list(SpillEntry& entry);
-    void unlist(SpillEntry& entry);
-    [[nodiscard]] Tier& tier(MemoryType type) { return tiers_[static_cast<std::size_t>(type)]; }
-    [[nodiscard]] Tier const& tier(MemoryType type) const { return tiers_[static_cast<std::size_t>(type)]; }
+    void end_move(SpillEntry& entry, std::vector<std::shared_ptr<MoveListener>>& listeners)
+        RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] std::unique_ptr<Buffer> take_part(UniqueLock& lock, SpillEntry& entry, std::size_t index)
+        RAPIDSMPF_REQUIRES(mutex_);
+    void list(SpillEntry& entry) RAPIDSMPF_REQUIRES(mutex_);
+    void unlist(SpillEntry& entry) RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] Tier& tier(MemoryType type) RAPIDSMPF_REQUIRES(mutex_) {
+        return tiers_[static_cast<std::size_t>(type)];
+    }
+    [[nodiscard]] Tier const& tier(MemoryType type) const RAPIDSMPF_REQUIRES(mutex_) {
+        return tiers_[static_cast<std::size_t>(type)];
+    }
 
-    mutable std::mutex mutex_;
-    std::condition_variable moved_;
-    std::array<Tier, 4> tiers_;
+    mutable Mutex mutex_;
+    ConditionVariable moved_;
+    std::array<Tier, 4> tiers_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace detail

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/device/device.hpp>
-#include <rapidsmpf/device/host_memory.hpp>
 
 #include "table/host/bits.hpp"
 

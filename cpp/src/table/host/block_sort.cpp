@@ -7,6 +7,8 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #define RAPIDSMPF_COMPRESS_ROWS 1
 #include <immintrin.h>
+
+#include <rapidsmpf/core/detail/align.hpp>
 #endif
 
 namespace rapidsmpf::detail {
@@ -67,7 +69,7 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi2"))) void BlockSort:
     std::span<std::uint32_t const> partitions, std::uint16_t* rows, std::uint32_t* ends) {
     constexpr std::size_t step = overrun;
     // Rows behind the last one belong to no partition.
-    auto const padded = (partitions.size() + step - 1) / step * step;
+    auto const padded = round_up(partitions.size(), step);
     Scratch<std::uint16_t> const scratch{padded};
     auto* const narrow = scratch.data();
     std::size_t i = 0;

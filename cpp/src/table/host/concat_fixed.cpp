@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include <rapidsmpf/core/detail/align.hpp>
 #include <rapidsmpf/device/detail/stream_copy.hpp>
 
 #include "table/packed/slab.hpp"
@@ -90,7 +91,7 @@ std::vector<std::size_t> FixedConcat::place() const {
     std::vector<std::size_t> begins{0};
     for (auto const& field : schema_->fields()) {
         auto const bytes = static_cast<std::size_t>(num_rows_ * field.width());
-        begins.push_back(begins.back() + (bytes + piece_alignment - 1) / piece_alignment * piece_alignment);
+        begins.push_back(begins.back() + round_up(bytes, piece_alignment));
     }
     return begins;
 }

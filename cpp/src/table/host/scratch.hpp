@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <rapidsmpf/device/host_memory.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 
 namespace rapidsmpf::detail {
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include <rapidsmpf/core/detail/align.hpp>
 #include <rapidsmpf/core/detail/crc32c.hpp>
 #include <rapidsmpf/core/error.hpp>
 
@@ -251,7 +252,7 @@ std::vector<std::uint8_t> FixedMetadataWriter::of(std::int64_t num_rows, std::ui
         FixedNode const node{static_cast<std::uint64_t>(num_rows), 0, 0, 0, length == 0 ? 0 : offset, length};
         std::memcpy(at, &node, sizeof node);
         at += sizeof node;
-        offset += (length + piece_alignment - 1) / piece_alignment * piece_alignment;
+        offset += round_up(length, piece_alignment);
     }
     auto const crc = checksum(bytes_);
     std::memcpy(bytes_.data() + crc_at, &crc, sizeof crc);

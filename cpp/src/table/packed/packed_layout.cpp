@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include <rapidsmpf/core/detail/align.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 #include "table/host/bits.hpp"
@@ -11,7 +12,7 @@
 namespace rapidsmpf::detail {
 
 std::size_t padded_size(std::int64_t bytes) {
-    return (static_cast<std::size_t>(bytes) + piece_alignment - 1) / piece_alignment * piece_alignment;
+    return round_up(static_cast<std::size_t>(bytes), piece_alignment);
 }
 
 std::int64_t values_bytes(Field const& field, std::int64_t rows) {

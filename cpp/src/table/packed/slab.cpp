@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/memory/memory_resource.hpp>
 
 namespace rapidsmpf::detail {

@@ -26,7 +26,7 @@ _TABLE = """
 add              2  -  binary_operation ADD
 sub              2  -  binary_operation SUB
 mul              2  -  binary_operation MUL (decimals: exact, the scale of the result is the sum of the scales)
-div              2  -  binary_operation DIV (integers: towards zero, undefined for a divisor of 0; decimals: digits cut off)
+div              2  -  binary_operation DIV (integers: towards zero, undefined by 0; decimals: digits cut off)
 true_div         2  -  binary_operation TRUE_DIV
 floor_div        2  -  binary_operation FLOOR_DIV
 mod              2  -  binary_operation MOD (sign of the dividend)
@@ -121,7 +121,7 @@ str.from_booleans 1 -  strings::from_booleans as true and false
 str.to_timestamps 1 format  strings::to_timestamps
 str.is_timestamp 1 format  strings::is_timestamp
 str.from_timestamps 1 format  strings::from_timestamps
-dt.component     1  component  datetime::extract_datetime_component (INT16): year month day weekday hour minute second millisecond microsecond nanosecond
+dt.component     1  component  datetime::extract_datetime_component (INT16), year to nanosecond
 dt.day_of_year   1  -  datetime::day_of_year (INT16)
 dt.last_day_of_month 1 -  datetime::last_day_of_month (TIMESTAMP_DAYS)
 dt.is_leap_year  1  -  datetime::is_leap_year

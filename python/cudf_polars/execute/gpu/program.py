@@ -1,8 +1,9 @@
 """A program: what a fragment of a query does on a GPU, as data.
 
-The same as ``rapidsmpf/compute/program.hpp``, which explains the parts. A program holds no closures and compares by
-value. What it calls are primitives of libcudf with *libcudf's* semantics (:mod:`cudf_polars.execute.gpu.primitives`
-lists them); that the whole means what Polars means is the business of :mod:`cudf_polars.execute.gpu.translate`.
+The same as ``rapidsmpf/compute/detail/program.hpp``, which explains the parts. A program holds no closures and
+compares by value. What it calls are primitives of libcudf with *libcudf's* semantics
+(:mod:`cudf_polars.execute.gpu.primitives` lists them); that the whole means what Polars means is the business of
+:mod:`cudf_polars.execute.gpu.translate`.
 """
 
 from __future__ import annotations
@@ -184,7 +185,8 @@ class Project:
 class Probe:
     """Joins chunks with what pipeline ``build`` built: ``"inner"``, ``"left"``, ``"semi"``, ``"anti"``.
 
-    Gives the chunk's columns and, for inner and left, the build's ``payload`` columns after them.
+    Gives the chunk's columns and, for inner and left, the build's ``payload`` columns after them. Rows come in any
+    order, but a left join with keys that the build has once leaves each row where it is.
     """
 
     build: int

@@ -109,7 +109,7 @@ def run_plan(root: nodes.Node, run: RunProgram, note: Callable[[Refusal], None])
     root = _with_streams_read(root)
     while True:
         if isinstance(root, nodes.DataFrameScan):
-            return root.frame.select(root.schema)
+            return root.frame.select(list(root.schema))
         try:
             translated = translate(root, {})
         except Refusal as refusal:

@@ -18,6 +18,7 @@ from cudf_polars.plan.polars16.expressions import ExpressionReader, operator
 from cudf_polars.plan.polars16.scans import check_usual, hive_columns, scan_keywords
 from cudf_polars.plan.polars16.sinks import sink_keywords
 from cudf_polars.plan.polars16.values import duration, label, per_key
+from cudf_polars.plan.properties import columns
 
 __all__ = ["Adapter"]
 
@@ -129,8 +130,13 @@ class Adapter:
                 node = nodes.Slice(node, 0, n_rows, schema=node.schema)
             if expr is not None:
                 node = nodes.Filter(node, expr, schema=node.schema)
+            if (
+                not schema and node.schema
+            ):  # rows only: one column stands for them, and the others are left out
+                first = next(iter(node.schema if expr is None else columns(expr)))
+                schema = {first: node.schema[first]}
             if list(node.schema) != list(schema):
-                node = nodes.SimpleProjection(node, schema=schema) if schema else node
+                node = nodes.SimpleProjection(node, schema=schema)
             return node
         if expr is not None and n_rows is not None:
             raise Unreadable("a python scan with both a predicate and a row limit")

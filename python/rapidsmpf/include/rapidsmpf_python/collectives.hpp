@@ -185,19 +185,20 @@ inline void wait_for_sources(coll::SparseAlltoall& exchange, double seconds) {
 // Bytes are strings here, as Cython converts them.
 [[nodiscard]] inline std::shared_ptr<coll::AllReduce> make_named_allreduce(
     std::shared_ptr<Communicator> comm, OpId op, std::string const& value, std::string const& name,
-    std::string const& format, exchange::Settings const& settings) {
+    std::string const& format, exchange::Settings const& settings, std::shared_ptr<BufferResource> br) {
     return std::make_shared<coll::AllReduce>(
-        std::move(comm), op, std::as_bytes(std::span{value}), named_reduction(name, format), settings);
+        std::move(comm), op, std::as_bytes(std::span{value}), named_reduction(name, format), settings,
+        std::move(br));
 }
 
 // The caller holds the GIL; it is given up meanwhile.
 [[nodiscard]] inline std::shared_ptr<coll::AllReduce> make_callable_allreduce(
     std::shared_ptr<Communicator> comm, OpId op, std::string const& value, PyObject* function,
-    exchange::Settings const& settings) {
+    exchange::Settings const& settings, std::shared_ptr<BufferResource> br) {
     auto reduction = callable_reduction(function);
     WithoutGil unlocked;
     return std::make_shared<coll::AllReduce>(
-        std::move(comm), op, std::as_bytes(std::span{value}), std::move(reduction), settings);
+        std::move(comm), op, std::as_bytes(std::span{value}), std::move(reduction), settings, std::move(br));
 }
 
 [[nodiscard]] inline std::string reduced(coll::AllReduce& reduce, double seconds) {

@@ -9,8 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include <rapidsmpf/compute/program.hpp>
-#include <rapidsmpf/compute/runtime.hpp>
+#include <Python.h>
+#include <rapidsmpf_python/interrupt.hpp>
+
+#include <rapidsmpf/compute/detail/program.hpp>
+#include <rapidsmpf/compute/detail/runtime.hpp>
 #include <rapidsmpf/table/table_stream.hpp>
 
 namespace rapidsmpf::python {
@@ -28,11 +31,12 @@ class ProgramBuilder {
         return add({.kind = compute::Expression::Kind::constant, .index = index, .type = {id, scale}});
     }
     std::int32_t call(std::string op, Numbers args, std::int32_t id, std::int32_t scale) {
-        return add({.kind = compute::Expression::Kind::call,
-                    .op = std::move(op),
-                    .args = std::move(args),
-                    .type = {id, scale},
-                    .options = take_options()});
+        return add(
+            {.kind = compute::Expression::Kind::call,
+             .op = std::move(op),
+             .args = std::move(args),
+             .type = {id, scale},
+             .options = take_options()});
     }
     // What the next call or aggregate takes.
     void option(std::int64_t value) { options_.emplace_back(value); }
@@ -66,8 +70,8 @@ class ProgramBuilder {
     void from_join(
         std::string const& kind, std::int32_t left, std::int32_t right, Numbers left_keys, Numbers right_keys,
         bool nulls_equal) {
-        source_ = compute::FromJoin{
-            join_kind(kind), left, right, std::move(left_keys), std::move(right_keys), nulls_equal};
+        source_ = compute::FromJoin{join_kind(kind),       left,       right, std::move(left_keys),
+                                    std::move(right_keys), nulls_equal};
     }
 
     // ---- Steps
@@ -124,7 +128,8 @@ class ProgramBuilder {
 
     template <typename Kind>
     static Kind named(
-        std::string const& name, std::initializer_list<std::pair<char const*, Kind>> kinds, char const* what) {
+        std::string const& name, std::initializer_list<std::pair<char const*, Kind>> kinds,
+        char const* what) {
         for (auto const& [text, kind] : kinds) {
             if (name == text) {
                 return kind;
@@ -136,7 +141,12 @@ class ProgramBuilder {
         using enum compute::JoinKind;
         return named<compute::JoinKind>(
             name,
-            {{"inner", inner}, {"left", left}, {"semi", semi}, {"anti", anti}, {"full", full}, {"cross", cross}},
+            {{"inner", inner},
+             {"left", left},
+             {"semi", semi},
+             {"anti", anti},
+             {"full", full},
+             {"cross", cross}},
             "join");
     }
     static compute::Keep keep_kind(std::string const& name) {
@@ -148,9 +158,21 @@ class ProgramBuilder {
         using enum compute::AggregateKind;
         return named<compute::AggregateKind>(
             name,
-            {{"sum", sum}, {"min", min}, {"max", max}, {"count_valid", count_valid}, {"count_all", count_all},
-             {"mean", mean}, {"nunique", nunique}, {"nunique_valid", nunique_valid}, {"var", var}, {"std", std},
-             {"median", median}, {"quantile", quantile}, {"first", first}, {"last", last}, {"any", any},
+            {{"sum", sum},
+             {"min", min},
+             {"max", max},
+             {"count_valid", count_valid},
+             {"count_all", count_all},
+             {"mean", mean},
+             {"nunique", nunique},
+             {"nunique_valid", nunique_valid},
+             {"var", var},
+             {"std", std},
+             {"median", median},
+             {"quantile", quantile},
+             {"first", first},
+             {"last", last},
+             {"any", any},
              {"product", product}},
             "aggregate");
     }
@@ -168,5 +190,44 @@ class ProgramBuilder {
     std::vector<compute::SortKey> sort_keys_;
     std::optional<compute::RowRange> range_;
 };
+
+// What a program reads from outside.
+class ProgramInputs {
+  public:
+    void add(ArrowStreamOwner stream) {
+        readers_.push_back(std::make_shared<TableReader>(std::move(stream)));
+    }
+    [[nodiscard]] std::vector<std::shared_ptr<TableReader>> take() { return std::exchange(readers_, {}); }
+
+  private:
+    std::vector<std::shared_ptr<TableReader>> readers_;
+};
+
+// Runs a program to its end; the caller does not hold the GIL. Ctrl-C ends it within a chunk.
+[[nodiscard]] inline std::shared_ptr<compute::Result> run_program(
+    compute::Runtime& runtime, ProgramBuilder& builder, ProgramInputs& inputs) {
+    return runtime.run(builder.finish(), inputs.take(), [] {
+        if (auto const error = detail::raised_by_signal()) {
+            throw PythonError{*error};
+        }
+    });
+}
+
+// The rows of a result, as they are copied to the host; the stream keeps the result.
+[[nodiscard]] inline ArrowStreamOwner result_stream(std::shared_ptr<compute::Result> result) {
+    ArrowStreamOwner stream;
+    auto schema = result->schema();
+    export_table_stream(
+        std::move(schema), [result = std::move(result)] { return result->next(); }, stream.out());
+    return stream;
+}
+
+[[nodiscard]] inline std::size_t number_of_pipelines(compute::Result const& result) {
+    return result.pipelines().size();
+}
+[[nodiscard]] inline compute::PipelineStatistics pipeline_statistics(
+    compute::Result const& result, std::size_t index) {
+    return result.pipelines()[index];
+}
 
 }  // namespace rapidsmpf::python

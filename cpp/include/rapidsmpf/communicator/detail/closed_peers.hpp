@@ -9,11 +9,11 @@
 #include <cstddef>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::detail {
 
@@ -35,7 +35,7 @@ class ClosedPeers {
     }
     // Something is to be received from a rank that has left: it may be here already; if not, it will not come.
     void expect_from(Rank rank) {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         until_.try_emplace(rank, Clock::now() + close_grace);
         watched_.store(true, std::memory_order_release);
     }
@@ -62,7 +62,7 @@ class ClosedPeers {
 
     [[nodiscard]] std::vector<Rank> take_due() {
         std::vector<Rank> due;
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         auto const now = Clock::now();
         std::erase_if(until_, [&](auto const& entry) {
             if (entry.second > now) {
@@ -77,8 +77,9 @@ class ClosedPeers {
 
     std::vector<std::atomic<bool>> left_;  // by rank
     std::atomic<bool> watched_{false};     // whether until_ has entries
-    std::mutex mutex_;
-    std::map<Rank, Clock::time_point> until_;  // when a rank that left must have nothing in flight
+    Mutex mutex_;
+    // When a rank that left must have nothing in flight.
+    std::map<Rank, Clock::time_point> until_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace rapidsmpf::detail

@@ -3,12 +3,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::detail {
 
@@ -28,7 +28,7 @@ class FailureDetector {
     };
 
     void set(RankFailure const& failure) {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (!failure_) {
             failure_ = failure;
             set_.store(true, std::memory_order_release);
@@ -37,13 +37,13 @@ class FailureDetector {
     [[nodiscard]] bool is_set() const noexcept { return set_.load(std::memory_order_acquire); }
     void raise_if_set() const {
         if (is_set()) {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             failure_->raise();
         }
     }
 
     void suspect(Rank peer, std::string what) {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (!suspicion_) {
             suspicion_.emplace(peer, std::move(what), std::chrono::steady_clock::now());
             suspected_.store(true, std::memory_order_release);
@@ -54,7 +54,7 @@ class FailureDetector {
         if (is_set() || !suspected_.load(std::memory_order_acquire)) {
             return std::nullopt;
         }
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         bool const waits = has_liveness && std::chrono::steady_clock::now() < suspicion_->since + patience;
         return waits ? std::nullopt : suspicion_;
     }
@@ -65,9 +65,9 @@ class FailureDetector {
 
     std::atomic<bool> set_{false};
     std::atomic<bool> suspected_{false};
-    mutable std::mutex mutex_;
-    std::optional<RankFailure> failure_;
-    std::optional<Suspicion> suspicion_;
+    mutable Mutex mutex_;
+    std::optional<RankFailure> failure_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::optional<Suspicion> suspicion_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace rapidsmpf::detail

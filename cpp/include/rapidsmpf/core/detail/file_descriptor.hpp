@@ -23,6 +23,8 @@ class FileDescriptor {
     [[nodiscard]] int get() const noexcept { return fd_; }
     [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
     void reset() noexcept;
+    // It is the caller's to close from now on.
+    [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
 
   private:
     int fd_{-1};

@@ -33,13 +33,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +45,7 @@
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/exchange/settings.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/memory/packed_data.hpp>
@@ -120,7 +119,10 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     [[nodiscard]] std::vector<std::uint64_t> received(PartitionId partition) const;
     [[nodiscard]] bool all_complete() const;
     [[nodiscard]] bool all_extracted() const;
-    [[nodiscard]] std::vector<PartitionId> const& local_partitions() const noexcept { return store_.local(); }
+    [[nodiscard]] std::vector<PartitionId> const& local_partitions() const noexcept
+        RAPIDSMPF_NO_THREAD_SAFETY_ANALYSIS {  // constant once made
+        return store_.local();
+    }
     [[nodiscard]] std::string str() const;
 
     // Moves data that waits, here or elsewhere in the buffer resource, from DEVICE to a lower tier until `amount`
@@ -205,17 +207,17 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         Rank owner;
         NewBundle content;
     };
-    using Lock = FairMutex::Lock;
     // In the order of next use what waits in the outboxes comes before what waits in the store.
     static constexpr SpillableBuffer::NextUse first_in_store{std::uint64_t{1} << 32U};
 
     [[nodiscard]] SpillableBuffer::NextUse next_use_in_outbox(
         std::uint64_t sequence, std::size_t size) const noexcept;
-    [[nodiscard]] SpillableBuffer::NextUse next_use_in_store(PartitionId partition) const;
-    void check_usable() const;
-    [[nodiscard]] PartitionStore::Index require_local(PartitionId partition) const;
+    [[nodiscard]] SpillableBuffer::NextUse next_use_in_store(PartitionId partition) const
+        RAPIDSMPF_REQUIRES(mutex_);
+    void check_usable() const RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] PartitionStore::Index require_local(PartitionId partition) const RAPIDSMPF_REQUIRES(mutex_);
     void check_partition(PartitionId partition) const;
-    void check_insertable(PartitionId partition) const;
+    void check_insertable(PartitionId partition) const RAPIDSMPF_REQUIRES(mutex_);
     [[nodiscard]] BundleLimits bundle_limits() const;
     // Whether two of the chunks may be part of one bundle.
     [[nodiscard]] bool any_go_together(
@@ -223,67 +225,76 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     // Takes out of `chunks` those that go with others to the same rank. Called without the lock.
     [[nodiscard]] std::vector<OwnedBundle> bundle(
         std::vector<std::pair<PartitionId, PackedData>>& chunks, BundleLimits const& limits) const;
-    void insert_locked(OwnedBundle bundle);
-    void insert_locked(PartitionId partition, PackedData chunk);
+    void insert_locked(OwnedBundle bundle) RAPIDSMPF_REQUIRES(mutex_);
+    void insert_locked(PartitionId partition, PackedData chunk) RAPIDSMPF_REQUIRES(mutex_);
     // Whether chunks that wait to be extracted may share a block, which is free when the last of them is: while more than half
     // of the memory is.
     [[nodiscard]] bool keeps_bundles(MemoryType type) const;
-    void finish_locked(std::vector<PartitionId> const& partitions);
+    void finish_locked(std::vector<PartitionId> const& partitions) RAPIDSMPF_REQUIRES(mutex_);
     // Waits until ready() or an error; throws TimeoutError with what() when time is up. Says now and then in the log what
     // is missing.
     void wait(
-        Lock& lock, Timeout timeout, std::function<bool()> const& ready,
-        std::function<std::string()> const& what);
+        UniqueLock& lock, Timeout timeout, std::function<bool()> const& ready,
+        std::function<std::string()> const& what) RAPIDSMPF_REQUIRES(mutex_);
     // The same, for what is complete then: if a rank has failed since, that changes nothing. Else throws the error.
     void wait_for_result(
-        Lock& lock, Timeout timeout, std::function<bool()> const& ready,
-        std::function<std::string()> const& what);
+        UniqueLock& lock, Timeout timeout, std::function<bool()> const& ready,
+        std::function<std::string()> const& what) RAPIDSMPF_REQUIRES(mutex_);
     // Whether results are gone, complete or not.
-    [[nodiscard]] bool is_discarded() const noexcept { return abandoned_ || shut_down_; }
-    void warn_of_stall(Lock& lock, std::string const& missing);
+    [[nodiscard]] bool is_discarded() const noexcept RAPIDSMPF_REQUIRES(mutex_) {
+        return abandoned_ || shut_down_;
+    }
+    void warn_of_stall(std::string const& missing) RAPIDSMPF_REQUIRES(mutex_);
     void wake() noexcept;
-    // Whether buffered inserts must be flushed to peers now, given `available` bytes of memory. Under the lock.
-    [[nodiscard]] bool must_flush(std::int64_t available);
+    // Whether buffered inserts must be flushed to peers now, given `available` bytes of memory.
+    [[nodiscard]] bool must_flush(std::int64_t available) RAPIDSMPF_REQUIRES(mutex_);
     // Waits for memory when there is less than none.
     void make_room(std::int64_t available);
 
     void drive(Tick& result);
-    // Lets go of what is on its way, and of the shares of the dispatcher's receive budget. Under the lock.
-    void drop_transfers();
-    void poll(Tick& result);
-    bool grant_frames();
+    // Lets go of what is on its way, and of the shares of the dispatcher's receive budget.
+    void drop_transfers() RAPIDSMPF_REQUIRES(mutex_);
+    void poll(Tick& result) RAPIDSMPF_REQUIRES(mutex_);
+    bool grant_frames() RAPIDSMPF_REQUIRES(mutex_);
     void tell_completed(Tick& result);
     // Memory for the first waiting frame; nothing while it has to wait for it.
-    [[nodiscard]] std::optional<MemoryReservation> memory_for(WaitingFrame& waiting);
-    void compose_all(Tick& result);
-    bool compose(Peer& peer);
+    [[nodiscard]] std::optional<MemoryReservation> memory_for(WaitingFrame& waiting)
+        RAPIDSMPF_REQUIRES(mutex_);
+    void compose_all(Tick& result) RAPIDSMPF_REQUIRES(mutex_);
+    bool compose(Peer& peer) RAPIDSMPF_REQUIRES(mutex_);
     // Whether a peer need not hear yet of what was inserted for it.
-    [[nodiscard]] bool is_corked(Peer const& to) const;
+    [[nodiscard]] bool is_corked(Peer const& to) const RAPIDSMPF_REQUIRES(mutex_);
     [[nodiscard]] Transport::PeerRoute route_to(Rank rank) const { return {rank, payload_tag_, br_}; }
-    void apply(Peer& peer, Message const& message);
+    void apply(Peer& peer, Message const& message) RAPIDSMPF_REQUIRES(mutex_);
     // Runs body(): turns FormatError into the failure of the rank whose bytes were being handled (current_peer_),
     // other exceptions into an error of this operation. Called without the lock.
     void guarded(std::function<void()> const& body);
-    void store(Rank source, PieceHeader const& header, PackedData chunk);
+    void store(Rank source, PieceHeader const& header, PackedData chunk) RAPIDSMPF_REQUIRES(mutex_);
     // Checks that it is one and all its chunks are for this rank, and throws FormatError.
     [[nodiscard]] std::vector<BundledChunk> check_bundle(
-        std::uint64_t count, std::span<std::uint8_t const> metadata, std::uint64_t data_size) const;
-    void store_bundle(Rank source, std::uint64_t count, PackedData packed);
+        std::uint64_t count, std::span<std::uint8_t const> metadata, std::uint64_t data_size) const
+        RAPIDSMPF_REQUIRES(mutex_);
+    void store_bundle(Rank source, std::uint64_t count, PackedData packed) RAPIDSMPF_REQUIRES(mutex_);
     void store_payload(
-        Rank source, PartitionId partition, std::uint64_t sequence, std::shared_ptr<Payload> payload);
-    void sent(std::shared_ptr<Payload> const& payload);
+        Rank source, PartitionId partition, std::uint64_t sequence, std::shared_ptr<Payload> payload)
+        RAPIDSMPF_REQUIRES(mutex_);
+    void sent(std::shared_ptr<Payload> const& payload) RAPIDSMPF_REQUIRES(mutex_);
     void abandon_locked(
         Rank origin, std::string const& reason, std::exception_ptr error,
-        FinalKind kind = FinalKind::abandoned);
+        FinalKind kind = FinalKind::abandoned) RAPIDSMPF_REQUIRES(mutex_);
     // Gives up when something will not come any more because its sender has left.
-    void check_closed_peers();
-    [[nodiscard]] bool is_closed() const;
-    [[nodiscard]] bool flushed_locked() const;
-    [[nodiscard]] std::string describe_backlog() const;
-    [[nodiscard]] Peer& peer(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
-    [[nodiscard]] Peer const& peer(Rank rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+    void check_closed_peers() RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] bool is_closed() const RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] bool flushed_locked() const RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] std::string describe_backlog() const RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] Peer& peer(Rank rank) RAPIDSMPF_REQUIRES(mutex_) {
+        return peers_[static_cast<std::size_t>(rank)];
+    }
+    [[nodiscard]] Peer const& peer(Rank rank) const RAPIDSMPF_REQUIRES(mutex_) {
+        return peers_[static_cast<std::size_t>(rank)];
+    }
     // The i-th rank behind this one, round and round: so not all ranks begin with the same.
-    [[nodiscard]] Peer& neighbour(std::size_t i) {
+    [[nodiscard]] Peer& neighbour(std::size_t i) RAPIDSMPF_REQUIRES(mutex_) {
         return peers_[(static_cast<std::size_t>(rank_) + 1 + i) % peers_.size()];
     }
 
@@ -296,15 +307,16 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     Rank const rank_;
     Ids const ids_;
 
-    // Guards everything below but the atomics. User threads lock it fairly, between two rounds of the progress thread.
+    // User threads lock it fairly, between two rounds of the progress thread.
     mutable FairMutex mutex_;
-    std::condition_variable changed_;
-    PartitionStore store_;
-    std::vector<Peer> peers_;  // by rank; the own entry is not used
-    std::deque<WaitingFrame> frames_;
-    std::vector<std::uint64_t> counts_;  // by partition: chunks this rank has inserted
-    std::vector<bool> finished_;         // by partition: by this rank
-    std::size_t unfinished_;
+    ConditionVariable changed_;
+    PartitionStore store_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::vector<Peer> peers_ RAPIDSMPF_GUARDED_BY(mutex_);  // by rank; the own entry is not used
+    std::deque<WaitingFrame> frames_ RAPIDSMPF_GUARDED_BY(mutex_);
+    // By partition: chunks this rank has inserted.
+    std::vector<std::uint64_t> counts_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::vector<bool> finished_ RAPIDSMPF_GUARDED_BY(mutex_);  // by partition: by this rank
+    std::size_t unfinished_ RAPIDSMPF_GUARDED_BY(mutex_);
     // A wait that takes long. One that is cut into slices is one wait.
     struct Stall {
         explicit Stall(std::chrono::steady_clock::time_point now)
@@ -316,21 +328,23 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         std::chrono::steady_clock::time_point last;
         std::chrono::steady_clock::time_point next_look;
     };
-    std::optional<Stall> stall_;
-    bool shut_down_{false};
-    bool cut_off_{false};
-    bool waits_for_memory_{false};  // the first frame does, and says when it has it
-    bool no_grants_{false};         // the communicator closes
-    bool blocked_{false};           // a piece waits for a write in flight
-    bool active_{false};            // something is in flight: tick() must look even if nobody said so
-    Rank current_peer_{0};          // whose bytes are being handled
+    std::optional<Stall> stall_ RAPIDSMPF_GUARDED_BY(mutex_);
+    bool shut_down_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    bool cut_off_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    // The first frame does, and says when it has it.
+    bool waits_for_memory_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    bool no_grants_ RAPIDSMPF_GUARDED_BY(mutex_){false};  // the communicator closes
+    bool blocked_ RAPIDSMPF_GUARDED_BY(mutex_){false};    // a piece waits for a write in flight
     // Coalescing: until then peers hear only of what there is much of. Set when they hear of something.
-    std::optional<ProgressThread::Clock::time_point> flush_deadline_;
-    std::optional<RankFailure> failure_;
-    std::optional<Final> abandoned_;  // what the last messages say; the operation has failed
-    std::exception_ptr error_;        // why, if it was an exception here
+    std::optional<ProgressThread::Clock::time_point> flush_deadline_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::optional<RankFailure> failure_ RAPIDSMPF_GUARDED_BY(mutex_);
+    // What the last messages say; the operation has failed.
+    std::optional<Final> abandoned_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);  // why, if it was an exception here
 
-    // Touched by the progress thread only: what the last look said.
+    // Touched by the progress thread only: what the last look said, and whose bytes are being handled.
+    bool active_{false};  // something is in flight: tick() must look even if nobody said so
+    Rank current_peer_{0};
     std::optional<ProgressThread::Clock::time_point> look_again_;
     bool relaxed_{false};
 

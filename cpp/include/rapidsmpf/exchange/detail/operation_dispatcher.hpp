@@ -21,17 +21,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/core/progress_thread.hpp>
 
 #include "exchange/receive_budget.hpp"
@@ -89,9 +88,9 @@ class OperationDispatcher {
     // Ends what is in a queue whose id was abandoned, or stands in for it.
     void reject(OpId op, OperationQueue& queue, AbandonedRange const& range);
     [[nodiscard]] std::optional<AbandonedRange> abandoned_range_of(OpId op) const;
-    [[nodiscard]] AbandonedRange const* find_abandoned_locked(OpId op) const;
+    [[nodiscard]] AbandonedRange const* find_abandoned_locked(OpId op) const RAPIDSMPF_REQUIRES(mutex_);
     // Whether it was not known yet.
-    bool remember_abandoned_locked(AbandonedRange const& range);
+    bool remember_abandoned_locked(AbandonedRange const& range) RAPIDSMPF_REQUIRES(mutex_);
     // What ranks agree on beside all operations.
     void negotiate(Rank source, Message const& message);
     // The active operation of a queue takes in what has come early for it.
@@ -99,7 +98,7 @@ class OperationDispatcher {
     // Looks for ranks that have left without a goodbye.
     bool look_for_closed_peers();
     void on_peer_closed(Rank rank);
-    void wait_until_flushed(std::unique_lock<std::mutex>& lock);
+    void wait_until_flushed(UniqueLock& lock) RAPIDSMPF_REQUIRES(mutex_);
     void say_goodbye() noexcept;
     // Returns whether anything was done; `quiet` is what to say if nothing was.
     [[nodiscard]] bool drive(ProgressThread::Progress& quiet);
@@ -130,16 +129,17 @@ class OperationDispatcher {
     std::optional<std::chrono::steady_clock::time_point> wind_up_until_;
     bool wound_up_{false};
 
-    mutable std::mutex mutex_;  // guards everything below
-    std::condition_variable changed_;
-    std::vector<std::shared_ptr<Operation>> opened_;  // not in queues_ yet
-    std::vector<std::shared_ptr<Operation>> all_;     // opened and not closed
-    std::deque<AbandonedRange> abandoned_;            // the latest of them
-    std::vector<AbandonedRange> to_abandon_;          // of these, queues_ knows nothing yet
-    bool closing_{false};                             // the destructor waits for flushed_
-    bool flushed_{false};                             // nothing inserted is still to be sent
-    std::thread::id thread_;                          // that drives this
-    std::atomic<bool> failed_{false};                 // the communicator
+    mutable Mutex mutex_;
+    ConditionVariable changed_;
+    std::vector<std::shared_ptr<Operation>> opened_ RAPIDSMPF_GUARDED_BY(mutex_);  // not in queues_ yet
+    std::vector<std::shared_ptr<Operation>> all_ RAPIDSMPF_GUARDED_BY(mutex_);     // opened and not closed
+    std::deque<AbandonedRange> abandoned_ RAPIDSMPF_GUARDED_BY(mutex_);            // the latest of them
+    // Of these, queues_ knows nothing yet.
+    std::vector<AbandonedRange> to_abandon_ RAPIDSMPF_GUARDED_BY(mutex_);
+    bool closing_ RAPIDSMPF_GUARDED_BY(mutex_){false};     // the destructor waits for flushed_
+    bool flushed_ RAPIDSMPF_GUARDED_BY(mutex_){false};     // nothing inserted is still to be sent
+    std::thread::id thread_ RAPIDSMPF_GUARDED_BY(mutex_);  // that drives this
+    std::atomic<bool> failed_{false};                      // the communicator
 };
 
 }  // namespace rapidsmpf::exchange

@@ -10,8 +10,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf {
 
@@ -26,8 +27,8 @@ class PartitionOrderHint {
     [[nodiscard]] std::shared_ptr<Order const> find(std::size_t parts) const;
 
   private:
-    mutable std::mutex mutex_;
-    std::map<std::size_t, std::weak_ptr<Order const>> orders_;
+    mutable Mutex mutex_;
+    std::map<std::size_t, std::weak_ptr<Order const>> orders_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace rapidsmpf

@@ -1,0 +1,153 @@
+#include "compute/context.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+#include <variant>
+
+#include <cudf/utilities/pinned_memory.hpp>
+#include <rmm/mr/cuda_async_memory_resource.hpp>
+#include <rmm/mr/cuda_memory_resource.hpp>
+#include <rmm/mr/per_device_resource.hpp>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/device/detail/cuda_check.hpp>
+#include <rapidsmpf/device/device.hpp>
+#include <rapidsmpf/memory/resource_adaptor.hpp>
+#include <rapidsmpf/memory/rmm_resource.hpp>
+
+#include "compute/operators.hpp"
+
+namespace rapidsmpf::compute {
+
+namespace {
+
+using device::detail::check_cuda;
+using AnyResource = cuda::mr::any_resource<cuda::mr::device_accessible>;
+
+// Whether blocks come from RMM's current resource, which is going to be ours.
+bool is_current_resource(MemoryResource const* resource) {
+    if (auto const* const adaptor = dynamic_cast<RmmResourceAdaptor const*>(resource)) {
+        return is_current_resource(adaptor->upstream().get());
+    }
+    return resource == nullptr || dynamic_cast<DeviceMemoryResource const*>(resource) != nullptr;
+}
+
+// Memory of the GPU from a pool of CUDA's that keeps what it once had.
+std::shared_ptr<MemoryResource> make_device_pool() {
+    rmm::mr::cuda_async_memory_resource pool;
+    return std::make_shared<RmmResource>(
+        rmm::device_async_resource_ref{pool});  // which holds a copy: a shared handle
+}
+
+// The BufferResource's own resource, or else what RMM was told to use, or else a pool.
+std::shared_ptr<MemoryResource> upstream_of(BufferResource const& resource) {
+    if (!is_current_resource(resource.device_mr().get())) {
+        return resource.device_mr();
+    }
+    AnyResource current{rmm::mr::get_current_device_resource_ref()};
+    if (current == AnyResource{rmm::mr::cuda_memory_resource{}}) {
+        return make_device_pool();
+    }
+    return std::make_shared<RmmResource>(current);
+}
+
+// Chunks and what is read ahead are the smaller the less memory there is.
+constexpr std::int64_t bytes_a_row = 1024;  // with all that operators make of a chunk, by and large
+constexpr std::int64_t least_rows = 65'536;
+
+std::size_t at_most(std::size_t value, std::int64_t limit) {
+    return std::min(value, static_cast<std::size_t>(limit));
+}
+
+RuntimeSettings within(RuntimeSettings settings, std::int64_t limit) {
+    settings.chunk_rows = at_most(settings.chunk_rows, std::max(least_rows, limit / bytes_a_row));
+    return settings;
+}
+
+ScanSettings scan_settings_of(RuntimeSettings const& settings, std::int64_t limit) {
+    ScanSettings scan;
+    scan.pass_bytes = at_most(scan.pass_bytes, limit / 32);
+    scan.bytes_in_flight = at_most(scan.bytes_in_flight, limit / 8);
+    scan.pass_rows = settings.pass_rows.value_or(scan.pass_rows);
+    scan.pass_bytes = settings.pass_bytes.value_or(scan.pass_bytes);
+    scan.passes_in_flight = settings.passes_in_flight.value_or(scan.passes_in_flight);
+    scan.registered_limit = settings.registered_limit.value_or(scan.registered_limit);
+    // Registering what queries touch of a file makes 10 GB/s, reading it into slabs 25 to 30, about what is decoded in a second:
+    // the first run of PDS-H at SF100 takes 6 s less so, and later runs as long (benchmarks/results/gpu_pdsh_h200.json).
+    scan.map_files = settings.map_files.value_or(false);
+    scan.read_while_registering = settings.read_while_registering;
+    return scan;
+}
+
+BufferResource& on_gpu(BufferResource& resource) {
+    RAPIDSMPF_EXPECTS(
+        resource.device().kind() == DeviceKind::cuda,
+        "programs run on a GPU; the compute device of this process is " + resource.device().name(),
+        std::runtime_error);
+    return resource;
+}
+
+int current_device() {
+    int device{0};
+    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+    return device;
+}
+
+}  // namespace
+
+void Work::synchronize() const {
+    check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+}
+
+Context::Streams::Streams(Context& context, std::size_t count) : context_{context} {
+    streams_.reserve(count);
+    {
+        std::lock_guard const lock{context_.mutex_};
+        while (streams_.size() < count && !context_.free_streams_.empty()) {
+            streams_.push_back(context_.free_streams_.back());
+            context_.free_streams_.pop_back();
+        }
+    }
+    while (streams_.size() < count) {
+        cudaStream_t stream{};
+        check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+        streams_.push_back(stream);
+    }
+}
+
+Context::Streams::~Streams() {
+    std::lock_guard const lock{context_.mutex_};
+    context_.free_streams_.insert(context_.free_streams_.end(), streams_.begin(), streams_.end());
+}
+
+Context::Context(std::shared_ptr<BufferResource> resource, RuntimeSettings const& settings)
+    : settings_{within(settings, resource->memory_limit(MemoryType::DEVICE))},
+      scan_settings_{scan_settings_of(settings, resource->memory_limit(MemoryType::DEVICE))},
+      resource_{std::move(resource)},
+      device_{(on_gpu(*resource_), current_device())},
+      memory_{std::make_shared<DeviceMemory>(
+          upstream_of(*resource_), resource_->memory_limit(MemoryType::DEVICE))},
+      previous_{rmm::mr::get_current_device_resource_ref()},
+      files_{std::make_unique<MappedFiles>(scan_settings_)},
+      footers_{std::make_unique<FooterCache>()} {
+    check_cuda(cudaStreamCreateWithFlags(&move_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+    (void)rmm::mr::set_current_device_resource(RmmView{memory_});
+    // libcudf's decoder hands small tables to the device again and again: from page-locked memory, and by a kernel when they
+    // are small, a scan decodes a fifth more in a second.
+    cudf::set_allocate_host_as_pinned_threshold(std::size_t{1} << 20);
+    cudf::set_kernel_pinned_copy_threshold(std::size_t{64} << 10);
+}
+
+Context::~Context() {
+    (void)cudaSetDevice(device_);
+    // What results still hold is freed on these streams, which therefore stay; they are few.
+    (void)rmm::mr::set_current_device_resource(previous_);
+}
+
+void Context::enter_thread() const {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+}
+
+}  // namespace rapidsmpf::compute

@@ -1,0 +1,75 @@
+// What all programs of an engine share: memory, streams, mapped files, footers.
+//
+// While there is a Context, RMM's current device resource is the one of its DeviceMemory; before it goes, what was set before
+// is set again. What it gave out (columns of results) keeps the memory's resource alive beyond it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <cuda/memory_resource>
+#include <cuda_runtime_api.h>
+
+#include <rapidsmpf/compute/detail/runtime.hpp>
+#include <rapidsmpf/memory/buffer_resource.hpp>
+
+#include "compute/device_memory.hpp"
+#include "compute/scan/footers.hpp"
+#include "compute/scan/mapped_files.hpp"
+#include "compute/scan/settings.hpp"
+
+namespace rapidsmpf::compute {
+
+// Thread-safe.
+class Context {
+  public:
+    // Streams that go back to the context.
+    class Streams {
+      public:
+        Streams(Context& context, std::size_t count);
+        ~Streams();
+        Streams(Streams const&) = delete;
+        Streams& operator=(Streams const&) = delete;
+        [[nodiscard]] std::vector<cudaStream_t> const& get() const noexcept { return streams_; }
+
+      private:
+        Context& context_;
+        std::vector<cudaStream_t> streams_;
+    };
+
+    Context(std::shared_ptr<BufferResource> resource, RuntimeSettings const& settings);
+    ~Context();
+    Context(Context const&) = delete;
+    Context& operator=(Context const&) = delete;
+
+    [[nodiscard]] RuntimeSettings const& settings() const noexcept { return settings_; }
+    [[nodiscard]] BufferResource& resource() const noexcept { return *resource_; }
+    [[nodiscard]] DeviceMemory& memory() const noexcept { return *memory_; }
+    [[nodiscard]] ScanSettings const& scan_settings() const noexcept { return scan_settings_; }
+    [[nodiscard]] MappedFiles& files() noexcept { return *files_; }
+    [[nodiscard]] FooterCache& footers() noexcept { return *footers_; }
+    // The GPU that all is done on: for the threads to choose.
+    [[nodiscard]] int device() const noexcept { return device_; }
+    void enter_thread() const;
+    // For what moves rows between device and host, one thread at a time.
+    [[nodiscard]] cudaStream_t move_stream() const noexcept { return move_stream_; }
+
+  private:
+    RuntimeSettings settings_;
+    ScanSettings scan_settings_;
+    std::shared_ptr<BufferResource> resource_;
+    int device_{0};
+    std::shared_ptr<DeviceMemory> memory_;
+    cuda::mr::any_resource<cuda::mr::device_accessible> previous_;
+    std::unique_ptr<MappedFiles> files_;
+    std::unique_ptr<FooterCache> footers_;
+
+    cudaStream_t move_stream_{};
+
+    std::mutex mutex_;
+    std::vector<cudaStream_t> free_streams_;
+};
+
+}  // namespace rapidsmpf::compute

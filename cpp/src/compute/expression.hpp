@@ -1,0 +1,57 @@
+// Expressions of a program over chunks of rows: their constants are on the device once, and calls go to libcudf.
+//
+// What several expressions of one chunk have in common is computed once, and freed after its last use.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <cudf/column/column.hpp>
+#include <cudf/scalar/scalar.hpp>
+#include <cudf/table/table_view.hpp>
+#include <cudf/types.hpp>
+
+#include <rapidsmpf/compute/detail/program.hpp>
+
+#include "compute/functions.hpp"
+#include "compute/operators.hpp"
+#include "compute/tables.hpp"
+
+namespace rapidsmpf::compute {
+
+// Immutable; used by several threads at a time. Expressions are named by their numbers in the program.
+class Expressions {
+  public:
+    // Waits until the constants are on the device. Throws std::invalid_argument if a call names no primitive, or does not
+    // have the arguments and options of its primitive.
+    Expressions(Program const& program, Work& work);
+
+    // The expressions' values, a column of its own for each number.
+    [[nodiscard]] std::vector<ColumnPtr> evaluate(
+        std::span<std::int32_t const> ids, cudf::table_view const& rows, Work& work) const;
+    [[nodiscard]] ColumnPtr mask(std::int32_t id, cudf::table_view const& rows, Work& work) const;
+    // The same as evaluate(), of rows that are used up: columns that are only passed on are moved.
+    [[nodiscard]] TablePtr project(std::span<std::int32_t const> ids, TablePtr rows, Work& work) const;
+
+  private:
+    // An expression, and what is made for it before the first chunk.
+    struct Node {
+        Expression expression;
+        cudf::data_type type;
+        Primitive const* primitive{nullptr};  // of a call
+        Prepared prepared;                    // of a call
+        ColumnPtr constant;
+        std::unique_ptr<cudf::scalar> scalar;  // of a constant of one row
+    };
+    class Evaluation;  // of one chunk
+
+    void add_constant(Node& node, Table const& table, Work& work);
+    void add_call(Node& node, Work& work);
+    void check_argument(Node const& call, std::size_t place) const;
+
+    std::vector<Node> nodes_;
+};
+
+}  // namespace rapidsmpf::compute

@@ -1,0 +1,409 @@
+#include "compute/scan/footer_parser.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace rapidsmpf::compute {
+
+namespace {
+
+// Types of fields in the compact protocol.
+namespace wire {
+constexpr std::uint8_t stop = 0;
+constexpr std::uint8_t boolean_true = 1;
+constexpr std::uint8_t boolean_false = 2;
+constexpr std::uint8_t i8 = 3;
+constexpr std::uint8_t i16 = 4;
+constexpr std::uint8_t i32 = 5;
+constexpr std::uint8_t i64 = 6;
+constexpr std::uint8_t real = 7;
+constexpr std::uint8_t binary = 8;
+constexpr std::uint8_t list = 9;
+constexpr std::uint8_t set = 10;
+constexpr std::uint8_t map = 11;
+constexpr std::uint8_t structure = 12;
+constexpr std::uint8_t uuid = 13;
+}  // namespace wire
+
+constexpr int deepest_value = 32;  // of values in values; Parquet's own have six
+
+class FooterReader {
+  public:
+    explicit FooterReader(std::span<std::uint8_t const> bytes)
+        : at_{bytes.data()}, end_{bytes.data() + bytes.size()} {}
+
+    [[nodiscard]] std::uint8_t const* at() const noexcept { return at_; }
+
+    std::uint8_t byte() {
+        if (at_ == end_) {
+            short_of_bytes();
+        }
+        return *at_++;
+    }
+
+    std::uint64_t varint() {
+        auto const first = byte();
+        if (first < 0x80) [[likely]] {
+            return first;
+        }
+        std::uint64_t value = first & 0x7FU;
+        for (int shift = 7; shift < 64; shift += 7) {
+            auto const next = byte();
+            value |= std::uint64_t{next & 0x7FU} << shift;
+            if (next < 0x80) {
+                return value;
+            }
+        }
+        throw FooterError{"a number in the footer has more than 64 bits"};
+    }
+
+    std::int64_t integer() {
+        auto const value = varint();
+        return static_cast<std::int64_t>(value >> 1U) ^ -static_cast<std::int64_t>(value & 1U);
+    }
+
+    std::string_view bytes() {
+        auto const n = varint();
+        if (n > static_cast<std::uint64_t>(end_ - at_)) {
+            short_of_bytes();
+        }
+        std::string_view const value{reinterpret_cast<char const*>(at_), static_cast<std::size_t>(n)};
+        at_ += n;
+        return value;
+    }
+
+    // The header of a list: how many, of which type. Every element takes a byte at least.
+    std::pair<std::size_t, std::uint8_t> list_header() {
+        auto const header = byte();
+        std::uint64_t n = header >> 4U;
+        if (n == 15) {
+            n = varint();
+        }
+        if (n > static_cast<std::uint64_t>(end_ - at_)) {
+            short_of_bytes();
+        }
+        return {static_cast<std::size_t>(n), static_cast<std::uint8_t>(header & 15U)};
+    }
+
+    // The fields of a structure: calls take(field, type), which reads the value or says false, and then it is skipped.
+    template <typename Take>
+    void fields(Take&& take, int depth) {
+        std::int64_t field = 0;
+        for (;;) {
+            auto const header = byte();
+            auto const type = static_cast<std::uint8_t>(header & 15U);
+            if (type == wire::stop) {
+                return;
+            }
+            auto const delta = header >> 4U;
+            field = delta != 0 ? field + delta : integer();
+            if (!take(field, type)) {
+                skip(type, depth);
+            }
+        }
+    }
+
+    void skip(std::uint8_t type, int depth) {
+        if (depth > deepest_value) {
+            throw FooterError{"the footer has values nested too deep"};
+        }
+        switch (type) {
+            case wire::boolean_true:
+            case wire::boolean_false:
+                return;  // in a structure the value is in the header
+            case wire::i8:
+                byte();
+                return;
+            case wire::i16:
+            case wire::i32:
+            case wire::i64:
+                varint();
+                return;
+            case wire::real:
+                advance(8);
+                return;
+            case wire::binary:
+                bytes();
+                return;
+            case wire::uuid:
+                advance(16);
+                return;
+            case wire::list:
+            case wire::set: {
+                auto const [n, element] = list_header();
+                for (std::size_t i = 0; i < n; ++i) {
+                    skip_element(element, depth + 1);
+                }
+                return;
+            }
+            case wire::map: {
+                auto const n = varint();
+                if (n == 0) {
+                    return;
+                }
+                if (n > static_cast<std::uint64_t>(end_ - at_)) {
+                    short_of_bytes();
+                }
+                auto const types = byte();
+                for (std::uint64_t i = 0; i < n; ++i) {
+                    skip_element(types >> 4U, depth + 1);
+                    skip_element(types & 15U, depth + 1);
+                }
+                return;
+            }
+            case wire::structure:
+                fields([](std::int64_t, std::uint8_t) { return false; }, depth + 1);
+                return;
+            default:
+                throw FooterError{"the footer has a value of the unknown type " + std::to_string(type)};
+        }
+    }
+
+  private:
+    void skip_element(std::uint8_t type, int depth) {
+        if (type == wire::boolean_true || type == wire::boolean_false) {
+            byte();  // in a list a truth value takes a byte
+        } else {
+            skip(type, depth);
+        }
+    }
+
+    void advance(std::ptrdiff_t n) {
+        if (n > end_ - at_) {
+            short_of_bytes();
+        }
+        at_ += n;
+    }
+
+    [[noreturn]] static void short_of_bytes() { throw FooterError{"the footer ends within a value"}; }
+
+    std::uint8_t const* at_;
+    std::uint8_t const* end_;
+};
+
+bool is_wire_integer(std::uint8_t type) noexcept {
+    return type == wire::i16 || type == wire::i32 || type == wire::i64;
+}
+
+std::int64_t text_bytes(FooterReader& reader) {
+    std::int64_t bytes = -1;
+    reader.fields(
+        [&](std::int64_t field, std::uint8_t type) {
+            if (field != 1 || !is_wire_integer(type)) {
+                return false;
+            }
+            bytes = reader.integer();
+            return true;
+        },
+        4);
+    return bytes;
+}
+
+// ColumnMetaData. `path`: the bytes of its list of names, as they are.
+ColumnChunkPlace column_meta_data(FooterReader& reader, std::string_view& path) {
+    ColumnChunkPlace place;
+    reader.fields(
+        [&](std::int64_t field, std::uint8_t type) {
+            if (is_wire_integer(type)) {
+                switch (field) {
+                    case 1:
+                        place.physical_type = static_cast<std::uint8_t>(reader.integer());
+                        return true;
+                    case 4:
+                        place.codec = static_cast<std::uint8_t>(reader.integer());
+                        return true;
+                    case 5:
+                        place.values = reader.integer();
+                        return true;
+                    case 6:
+                        place.uncompressed_bytes = reader.integer();
+                        return true;
+                    case 7:
+                        place.compressed_bytes = reader.integer();
+                        return true;
+                    case 9:
+                        place.data_page_offset = reader.integer();
+                        return true;
+                    case 11:
+                        place.dictionary_page_offset = reader.integer();
+                        return true;
+                    default:
+                        return false;
+                }
+            }
+            if (field == 2 && type == wire::list) {
+                auto const [n, element] = reader.list_header();
+                for (std::size_t i = 0; i < n; ++i) {
+                    if (!is_wire_integer(element)) {
+                        throw FooterError{"the encodings of a column are no numbers"};
+                    }
+                    auto const encoding = reader.integer();
+                    if (encoding >= 0 && encoding < 32) {
+                        place.encodings |= std::uint32_t{1} << static_cast<unsigned>(encoding);
+                    }
+                }
+                return true;
+            }
+            if (field == 3 && type == wire::list) {
+                auto const* const begin = reader.at();
+                auto const [n, element] = reader.list_header();
+                for (std::size_t i = 0; i < n; ++i) {
+                    if (element != wire::binary) {
+                        throw FooterError{"the path of a column is no text"};
+                    }
+                    static_cast<void>(reader.bytes());
+                }
+                path = {reinterpret_cast<char const*>(begin), static_cast<std::size_t>(reader.at() - begin)};
+                return true;
+            }
+            if (field == 16 && type == wire::structure) {
+                place.text_bytes = text_bytes(reader);
+                return true;
+            }
+            return false;
+        },
+        3);
+    if (place.compressed_bytes < 0 || place.uncompressed_bytes < 0 || place.values < 0
+        || place.offset() < 0) {
+        throw FooterError{"a column chunk has a negative size"};
+    }
+    return place;
+}
+
+// ColumnChunk.
+ColumnChunkPlace column_chunk(FooterReader& reader, std::string_view& path) {
+    ColumnChunkPlace place;
+    bool found = false;
+    reader.fields(
+        [&](std::int64_t field, std::uint8_t type) {
+            if (field == 3 && type == wire::structure) {
+                place = column_meta_data(reader, path);
+                found = true;
+                return true;
+            }
+            if (field == 1 && type == wire::binary) {
+                if (!reader.bytes().empty()) {
+                    throw FooterError{"a column is in another file, which is not supported"};
+                }
+                return true;
+            }
+            if (field == 8 || field == 9) {
+                throw FooterError{"a column is encrypted, which is not supported"};
+            }
+            return false;
+        },
+        2);
+    if (!found) {
+        throw FooterError{"a column chunk does not say where it is"};
+    }
+    return place;
+}
+
+std::string joined_path(std::string_view raw) {
+    FooterReader reader{{reinterpret_cast<std::uint8_t const*>(raw.data()), raw.size()}};
+    auto const [n, element] = reader.list_header();
+    std::string joined;
+    for (std::size_t i = 0; i < n; ++i) {
+        joined += i == 0 ? "" : std::string(1, '\0');
+        joined += reader.bytes();
+    }
+    return joined;
+}
+
+}  // namespace
+
+RowGroups parse_row_groups(std::span<std::uint8_t const> footer) {
+    FooterReader reader{footer};
+    RowGroups result;
+    std::vector<std::string_view> paths;
+    // What `rest` has in another form: the list of row groups, and the number of rows, which libcudf holds against them.
+    std::span<std::uint8_t const> list_bytes;
+    std::span<std::uint8_t const> rows_bytes;
+
+    auto const row_group = [&] {
+        std::int64_t rows = -1;
+        bool has_columns = false;
+        reader.fields(
+            [&](std::int64_t field, std::uint8_t type) {
+                if (field == 3 && is_wire_integer(type)) {
+                    rows = reader.integer();
+                    return true;
+                }
+                if (field != 1 || type != wire::list) {
+                    return false;
+                }
+                auto const [n, element] = reader.list_header();
+                if (element != wire::structure || has_columns
+                    || (!result.rows.empty() && n != paths.size())) {
+                    throw FooterError{"the row groups do not have the same columns"};
+                }
+                has_columns = true;
+                for (std::size_t i = 0; i < n; ++i) {
+                    std::string_view path;
+                    result.chunks.push_back(column_chunk(reader, path));
+                    if (result.rows.empty()) {
+                        paths.push_back(path);
+                    } else if (path != paths[i]) {
+                        throw FooterError{"the row groups do not have the same columns"};
+                    }
+                }
+                return true;
+            },
+            1);
+        if (rows < 0 || !has_columns) {
+            throw FooterError{"a row group says neither its columns nor its rows"};
+        }
+        result.rows.push_back(rows);
+    };
+
+    reader.fields(
+        [&](std::int64_t field, std::uint8_t type) {
+            if (field == 8) {
+                throw FooterError{"the file is encrypted, which is not supported"};
+            }
+            auto const* const value = reader.at();
+            if (field == 3 && is_wire_integer(type)) {
+                static_cast<void>(reader.integer());
+                rows_bytes = {value, reader.at()};
+                return true;
+            }
+            if (field != 4 || type != wire::list) {
+                return false;
+            }
+            if (!list_bytes.empty()) {
+                throw FooterError{"the footer has its row groups twice"};
+            }
+            auto const [n, element] = reader.list_header();
+            if (n > 0 && element != wire::structure) {
+                throw FooterError{"the row groups are no structures"};
+            }
+            result.rows.reserve(std::min<std::size_t>(n, footer.size() / 64));
+            for (std::size_t i = 0; i < n; ++i) {
+                row_group();
+                if (i == 0) {
+                    result.chunks.reserve(std::min<std::size_t>(n * paths.size(), footer.size() / 32));
+                }
+            }
+            list_bytes = {value, reader.at()};
+            return true;
+        },
+        0);
+    if (list_bytes.empty() || rows_bytes.empty() || rows_bytes.data() > list_bytes.data()) {
+        throw FooterError{"the footer has no row groups after its number of rows"};
+    }
+    for (auto const path : paths) {
+        result.columns.push_back(joined_path(path));
+    }
+    auto const append = [&](std::uint8_t const* begin, std::uint8_t const* end) {
+        result.rest.insert(result.rest.end(), begin, end);
+    };
+    append(footer.data(), rows_bytes.data());
+    result.rest.push_back(0);
+    append(rows_bytes.data() + rows_bytes.size(), list_bytes.data());
+    result.rest.push_back(wire::structure);  // the header of an empty list of structures
+    append(list_bytes.data() + list_bytes.size(), footer.data() + footer.size());
+    return result;
+}
+
+}  // namespace rapidsmpf::compute

@@ -1,0 +1,442 @@
+#include "compute/scan/read_ahead.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <new>
+#include <utility>
+#include <variant>  // libcudf's headers need it first
+
+#include <cudf/utilities/error.hpp>
+#include <cudf/utilities/memory_resource.hpp>
+
+namespace rapidsmpf::compute {
+
+namespace {
+
+constexpr std::size_t copy_batch = 1024;  // pieces that one call copies; more are no faster
+
+std::byte* buffer_bytes(rmm::device_buffer& buffer) {
+    return static_cast<std::byte*>(buffer.data());
+}
+
+// From registered memory. One call for many pieces: a call each reaches a third of the link's speed.
+class BatchedCopies {
+  public:
+    explicit BatchedCopies(cudaStream_t stream) : stream_{stream} {
+        attributes_.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+        attributes_.flags = cudaMemcpyFlagPreferOverlapWithCompute;
+    }
+
+    void add(void* to, void const* from, std::size_t bytes) {
+        to_[count_] = to;
+        from_[count_] = from;
+        bytes_[count_] = bytes;
+        if (++count_ == copy_batch) {
+            flush();
+        }
+    }
+
+    void flush() {
+        if (count_ == 0) {
+            return;
+        }
+        std::size_t first = 0;
+        // The default streams cannot take batches.
+        auto const batched =
+            stream_ != nullptr && stream_ != cudaStreamLegacy && stream_ != cudaStreamPerThread;
+        if (batched) {
+            CUDF_CUDA_TRY(cudaMemcpyBatchAsync(
+                to_.data(), from_.data(), bytes_.data(), count_, &attributes_, &first, 1, stream_));
+        } else {
+            for (std::size_t i = 0; i < count_; ++i) {
+                CUDF_CUDA_TRY(cudaMemcpyAsync(to_[i], from_[i], bytes_[i], cudaMemcpyHostToDevice, stream_));
+            }
+        }
+        count_ = 0;
+    }
+
+  private:
+    cudaStream_t stream_;
+    cudaMemcpyAttributes attributes_{};
+    std::size_t count_{0};
+    std::array<void*, copy_batch> to_{};
+    std::array<void const*, copy_batch> from_{};
+    std::array<std::size_t, copy_batch> bytes_{};
+};
+
+}  // namespace
+
+// ---- Loaded
+
+ReadAhead::Loaded::Loaded(Loaded&& other) noexcept
+    : owner_{std::exchange(other.owner_, nullptr)},
+      pass_{other.pass_},
+      layout_{std::move(other.layout_)},
+      files_{std::move(other.files_)},
+      leases_{std::move(other.leases_)},
+      buffer_{std::move(other.buffer_)},
+      copied_{std::exchange(other.copied_, nullptr)} {}
+
+ReadAhead::Loaded::~Loaded() {
+    if (owner_ == nullptr) {
+        return;
+    }
+    // The leases may end when the copies have; who decoded has long waited for them.
+    if (copied_ != nullptr) {
+        cudaEventSynchronize(copied_);
+    }
+    leases_.clear();
+    buffer_ = rmm::device_buffer{};
+    {
+        std::lock_guard const lock{owner_->mutex_};
+        if (copied_ != nullptr) {
+            owner_->events_.push_back(copied_);
+        }
+    }
+    owner_->finished();
+}
+
+void ReadAhead::Loaded::check_files() const {
+    for (auto const& [file, version] : files_) {
+        file->check_version(version);
+    }
+}
+
+// ---- ReadAhead
+
+ReadAhead::ReadAhead(
+    std::vector<InputFile> inputs, std::size_t passes, std::function<PassLayout(std::size_t)> layout,
+    ScanSettings const& settings, MappedFiles& files)
+    : inputs_{std::move(inputs)},
+      passes_{passes},
+      layout_{std::move(layout)},
+      settings_{settings},
+      files_{files} {}
+
+ReadAhead::~ReadAhead() {
+    close();
+    for (auto* const event : events_) {
+        cudaEventDestroy(event);
+    }
+    if (stream_ != nullptr) {
+        cudaStreamDestroy(stream_);
+    }
+}
+
+std::optional<ReadAhead::Loaded> ReadAhead::take(cuda::stream_ref stream) {
+    std::unique_lock lock{mutex_};
+    if (!started_ && !closing_) {
+        started_ = true;
+        CUDF_CUDA_TRY(cudaGetDevice(&device_));
+        if (passes_ <= 1) {
+            ended_ = true;
+            lock.unlock();
+            return passes_ == 0 ? std::nullopt : std::optional{load(prepare(0), stream)};
+        }
+        CUDF_CUDA_TRY(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+        thread_ = std::thread{[this] { run(); }};
+    }
+    changed_.wait(lock, [&] { return !ready_.empty() || ended_ || error_ || closing_; });
+    if (error_) {
+        std::rethrow_exception(error_);
+    }
+    if (ready_.empty() || closing_) {
+        return std::nullopt;
+    }
+    std::optional<Loaded> next{std::move(ready_.front())};
+    ready_.pop_front();
+    ready_bytes_ -= next->layout_.bytes;
+    changed_.notify_all();
+    lock.unlock();
+    CUDF_CUDA_TRY(cudaStreamWaitEvent(stream.get(), next->copied_, 0));
+    next->buffer_.set_stream(stream);  // frees it after the work of that stream
+    return next;
+}
+
+void ReadAhead::close() noexcept {
+    {
+        std::lock_guard const lock{mutex_};
+        closing_ = true;
+        changed_.notify_all();
+    }
+    if (thread_.joinable()) {
+        thread_.join();
+    }
+    if (stream_ != nullptr) {
+        cudaStreamSynchronize(stream_);
+    }
+    std::deque<Loaded> unused;
+    {
+        std::lock_guard const lock{mutex_};
+        unused.swap(ready_);
+        ready_bytes_ = 0;
+    }
+}
+
+void ReadAhead::finished() noexcept {
+    std::lock_guard const lock{mutex_};
+    --outstanding_;
+    changed_.notify_all();
+}
+
+cudaEvent_t ReadAhead::take_event() {
+    {
+        std::lock_guard const lock{mutex_};
+        if (!events_.empty()) {
+            auto* const event = events_.back();
+            events_.pop_back();
+            return event;
+        }
+    }
+    cudaEvent_t event{};
+    CUDF_CUDA_TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    return event;
+}
+
+void ReadAhead::run() {
+    try {
+        CUDF_CUDA_TRY(cudaSetDevice(device_));
+        std::deque<Prepared> prepared;
+        std::size_t prepared_bytes = 0;
+        std::size_t to_prepare = 0;
+        for (std::size_t pass = 0; pass < passes_; ++pass) {
+            // Registering runs as far ahead of copying as copying may of decoding.
+            while (to_prepare < passes_
+                   && (prepared.empty()
+                       || (prepared.size() <= settings_.passes_in_flight
+                           && prepared_bytes <= settings_.bytes_in_flight))) {
+                prepared.push_back(prepare(to_prepare++));
+                prepared_bytes += prepared.back().layout.bytes;
+            }
+            auto next = std::move(prepared.front());
+            prepared.pop_front();
+            auto const bytes = next.layout.bytes;
+            prepared_bytes -= bytes;
+            {
+                std::unique_lock lock{mutex_};
+                changed_.wait(lock, [&] {
+                    return closing_ || ready_.empty()
+                           || (ready_.size() < settings_.passes_in_flight
+                               && ready_bytes_ + bytes <= settings_.bytes_in_flight);
+                });
+                if (closing_) {
+                    break;
+                }
+            }
+            auto loaded = load(std::move(next), cuda::stream_ref{stream_});
+            std::lock_guard const lock{mutex_};
+            ready_bytes_ += bytes;
+            ready_.push_back(std::move(loaded));
+            changed_.notify_all();
+        }
+        std::lock_guard const lock{mutex_};
+        ended_ = true;
+        changed_.notify_all();
+    } catch (...) {
+        std::lock_guard const lock{mutex_};
+        error_ = std::current_exception();
+        changed_.notify_all();
+    }
+}
+
+std::shared_ptr<DataFile const> ReadAhead::open(std::size_t file) {
+    if (auto open = open_file_.lock(); open != nullptr && open_number_ == file) {
+        return open;
+    }
+    auto opened = std::make_shared<DataFile const>(inputs_[file].path);
+    opened->check_version(inputs_[file].version);
+    open_file_ = opened;
+    open_number_ = file;
+    return opened;
+}
+
+ReadAhead::Prepared ReadAhead::prepare(std::size_t pass) {
+    Prepared prepared;
+    prepared.pass = pass;
+    prepared.layout = layout_(pass);
+    auto const& extents = prepared.layout.extents;
+    std::vector<FileRange> ranges;
+    for (std::size_t begin = 0; begin < extents.size();) {
+        auto const file = extents[begin].file;
+        auto end = begin;
+        ranges.clear();
+        for (; end < extents.size() && extents[end].file == file; ++end) {
+            ranges.push_back(FileRange{extents[end].offset, extents[end].bytes});
+        }
+        auto& part = prepared.parts.emplace_back();
+        part.begin = begin;
+        part.end = end;
+        part.file = open(file);
+        if (prepared.layout.bytes > settings_.small_read) {
+            part.lease = files_.prepare(*part.file, ranges);
+        }
+        begin = end;
+    }
+    return prepared;
+}
+
+rmm::device_buffer ReadAhead::allocate(std::size_t bytes, cuda::stream_ref stream) {
+    for (;;) {
+        std::size_t before = 0;
+        {
+            std::lock_guard const lock{mutex_};
+            before = outstanding_;
+        }
+        try {
+            return rmm::device_buffer{bytes, stream, cudf::get_current_device_resource_ref()};
+        } catch (std::bad_alloc const&) {
+            // There is memory when a pass that is loaded has been decoded.
+            std::unique_lock lock{mutex_};
+            if (before == 0 || closing_) {
+                throw;
+            }
+            changed_.wait(lock, [&] { return outstanding_ < before || closing_; });
+        }
+    }
+}
+
+void ReadAhead::copy(Prepared& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const {
+    if (prepared.layout.bytes <= settings_.small_read) {
+        read_small(prepared, buffer, stream);
+        return;
+    }
+    BatchedCopies copies{stream.get()};
+    for (auto& part : prepared.parts) {
+        std::span const extents{prepared.layout.extents.data() + part.begin, part.end - part.begin};
+        auto const wait = part.lease && (!settings_.read_while_registering || part.lease->is_settled());
+        auto const pieces = wait ? part.lease->wait() : std::nullopt;
+        if (!pieces) {
+            read_through_slabs(*part.file, extents, buffer, stream);
+            continue;
+        }
+        auto piece = pieces->begin();
+        for (auto const& extent : extents) {
+            for (std::size_t at = 0; at < extent.bytes; at += (piece++)->bytes) {
+                copies.add(buffer_bytes(buffer) + extent.place + at, piece->address, piece->bytes);
+            }
+        }
+    }
+    copies.flush();
+}
+
+ReadAhead::Loaded ReadAhead::load(Prepared prepared, cuda::stream_ref stream) {
+    Loaded loaded;
+    auto buffer = allocate(prepared.layout.bytes, stream);
+    try {
+        copy(prepared, buffer, stream);
+    } catch (...) {
+        cudaStreamSynchronize(stream.get());  // no copy reads what the leases hold
+        throw;
+    }
+    auto* const event = take_event();
+    loaded.copied_ = event;
+    loaded.pass_ = prepared.pass;
+    for (auto& part : prepared.parts) {
+        auto const& input = inputs_[prepared.layout.extents[part.begin].file];
+        loaded.files_.emplace_back(std::move(part.file), input.version);
+        if (part.lease) {
+            loaded.leases_.push_back(std::move(*part.lease));
+        }
+    }
+    loaded.layout_ = std::move(prepared.layout);
+    loaded.buffer_ = std::move(buffer);
+    {
+        std::lock_guard const lock{mutex_};
+        ++outstanding_;
+    }
+    loaded.owner_ = this;
+    CUDF_CUDA_TRY(cudaEventRecord(event, stream.get()));
+    return loaded;
+}
+
+void ReadAhead::read_small(
+    Prepared const& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const {
+    // From pageable memory the call returns when the bytes have left it.
+    std::vector<std::byte> bytes(prepared.layout.bytes);
+    for (auto const& part : prepared.parts) {
+        for (auto i = part.begin; i < part.end; ++i) {
+            auto const& extent = prepared.layout.extents[i];
+            part.file->read(bytes.data() + extent.place, extent.bytes, extent.offset);
+        }
+    }
+    CUDF_CUDA_TRY(
+        cudaMemcpyAsync(buffer.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream.get()));
+}
+
+void ReadAhead::read_through_slabs(
+    DataFile const& file, std::span<Extent const> extents, rmm::device_buffer& buffer,
+    cuda::stream_ref stream) const {
+    // Windows of the buffer, each a slab: what lies in it is read side by side and copied in one go.
+    struct Piece {
+        std::uint64_t offset;
+        std::size_t bytes;
+        std::size_t place;
+    };
+    std::vector<std::vector<Piece>> windows;
+    for (auto const& extent : extents) {
+        for (std::size_t at = 0; at < extent.bytes;) {
+            auto const place = extent.place + at;
+            if (windows.empty() || place - windows.back().front().place >= settings_.slab_bytes) {
+                windows.emplace_back();
+            }
+            auto& window = windows.back();
+            auto const room = settings_.slab_bytes - (window.empty() ? 0 : place - window.front().place);
+            auto const bytes = std::min(room, extent.bytes - at);
+            window.push_back(Piece{extent.offset + at, bytes, place});
+            at += bytes;
+        }
+    }
+
+    std::atomic<std::size_t> next{0};
+    std::mutex mutex;
+    std::exception_ptr error;
+    auto const read = [&] {
+        std::array<MappedFiles::Slab, 2> slabs;
+        std::array<cudaEvent_t, 2> copied{};
+        try {
+            CUDF_CUDA_TRY(cudaSetDevice(device_));
+            std::size_t turn = 0;
+            for (std::size_t i; (i = next.fetch_add(1)) < windows.size(); turn ^= 1U) {
+                if (slabs[turn].data() == nullptr) {
+                    CUDF_CUDA_TRY(cudaEventCreateWithFlags(&copied[turn], cudaEventDisableTiming));
+                    slabs[turn] = files_.take_slab();
+                } else {
+                    CUDF_CUDA_TRY(cudaEventSynchronize(copied[turn]));
+                }
+                auto const& window = windows[i];
+                auto const begin = window.front().place;
+                auto const end = window.back().place + window.back().bytes;
+                auto* const slab = static_cast<std::byte*>(slabs[turn].data());
+                for (auto const& piece : window) {
+                    file.read(slab + (piece.place - begin), piece.bytes, piece.offset);
+                }
+                CUDF_CUDA_TRY(cudaMemcpyAsync(
+                    buffer_bytes(buffer) + begin, slab, end - begin, cudaMemcpyHostToDevice, stream.get()));
+                CUDF_CUDA_TRY(cudaEventRecord(copied[turn], stream.get()));
+            }
+        } catch (...) {
+            next = windows.size();
+            std::lock_guard const lock{mutex};
+            error = std::current_exception();
+        }
+        for (auto* const event : copied) {
+            if (event != nullptr) {
+                cudaEventSynchronize(event);
+                cudaEventDestroy(event);
+            }
+        }
+    };
+    {
+        std::vector<std::jthread> others;
+        for (std::size_t t = 1; t < std::min(settings_.read_threads, windows.size()); ++t) {
+            others.emplace_back(read);
+        }
+        read();
+    }
+    if (error) {
+        std::rethrow_exception(error);
+    }
+}
+
+}  // namespace rapidsmpf::compute

@@ -1,0 +1,133 @@
+// Copies the compressed bytes of passes to the device ahead of the threads that decode them.
+//
+// One thread goes through the passes in order: it has the ranges of the next ones registered (MappedFiles), and puts the
+// copies of each on a stream of its own; a thread that takes a pass lets its stream wait for that copy. What is not mapped
+// is read into page-locked slabs by several threads. A single pass is loaded by the thread that takes it.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <cuda/stream>
+#include <cuda_runtime_api.h>
+#include <rmm/device_buffer.hpp>
+
+#include "compute/scan/data_file.hpp"
+#include "compute/scan/mapped_files.hpp"
+#include "compute/scan/passes.hpp"
+#include "compute/scan/settings.hpp"
+
+namespace rapidsmpf::compute {
+
+struct InputFile {
+    std::string path;
+    FileVersion version;  // when its footer was read
+};
+
+class ReadAhead {
+  public:
+    // A pass whose bytes are on the device, or on their way: what is put on the stream of take() comes after them.
+    class Loaded {
+      public:
+        Loaded() = default;
+        ~Loaded();
+        Loaded(Loaded&& other) noexcept;
+        Loaded& operator=(Loaded&&) = delete;
+
+        [[nodiscard]] std::size_t pass() const noexcept { return pass_; }
+        [[nodiscard]] std::uint8_t const* data() const noexcept {
+            return static_cast<std::uint8_t const*>(buffer_.data());
+        }
+        [[nodiscard]] PassLayout const& layout() const noexcept { return layout_; }
+        // Throws if a file has changed since its footer was read: what was copied may be anything.
+        void check_files() const;
+
+      private:
+        friend class ReadAhead;
+        ReadAhead* owner_{nullptr};
+        std::size_t pass_{0};
+        PassLayout layout_;
+        std::vector<std::pair<std::shared_ptr<DataFile const>, FileVersion>> files_;
+        std::vector<MappedFiles::Lease> leases_;
+        rmm::device_buffer buffer_;
+        cudaEvent_t copied_{nullptr};
+    };
+
+    // layout: of the pass of a number; called by one thread.
+    ReadAhead(
+        std::vector<InputFile> inputs, std::size_t passes, std::function<PassLayout(std::size_t)> layout,
+        ScanSettings const& settings, MappedFiles& files);
+    ~ReadAhead();
+    ReadAhead(ReadAhead const&) = delete;
+    ReadAhead& operator=(ReadAhead const&) = delete;
+
+    // The next pass, for work on that stream; nothing at the end. Called by several threads at a time. Throws what reading
+    // threw.
+    [[nodiscard]] std::optional<Loaded> take(cuda::stream_ref stream);
+
+    // Ends reading and waits for copies that are under way.
+    void close() noexcept;
+
+  private:
+    // A pass whose ranges are being registered.
+    struct Prepared {
+        std::size_t pass{0};
+        PassLayout layout;
+        // Extents of one file follow each other.
+        struct Part {
+            std::size_t begin{0};
+            std::size_t end{0};
+            std::shared_ptr<DataFile const> file;
+            std::optional<MappedFiles::Lease> lease;
+        };
+        std::vector<Part> parts;
+    };
+
+    [[nodiscard]] std::shared_ptr<DataFile const> open(std::size_t file);
+    [[nodiscard]] Prepared prepare(std::size_t pass);
+    [[nodiscard]] Loaded load(Prepared prepared, cuda::stream_ref stream);
+    [[nodiscard]] rmm::device_buffer allocate(std::size_t bytes, cuda::stream_ref stream);
+    void copy(Prepared& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const;
+    void read_small(Prepared const& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const;
+    void read_through_slabs(
+        DataFile const& file, std::span<Extent const> extents, rmm::device_buffer& buffer,
+        cuda::stream_ref stream) const;
+    void run();
+    void finished() noexcept;
+    [[nodiscard]] cudaEvent_t take_event();
+
+    std::vector<InputFile> const inputs_;
+    std::size_t const passes_;
+    std::function<PassLayout(std::size_t)> const layout_;
+    ScanSettings const settings_;
+    MappedFiles& files_;
+    int device_{0};
+
+    // Of the thread that reads.
+    std::weak_ptr<DataFile const> open_file_;
+    std::size_t open_number_{0};
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::thread thread_;
+    cudaStream_t stream_{nullptr};
+    std::deque<Loaded> ready_;
+    std::size_t ready_bytes_{0};
+    std::size_t outstanding_{0};  // loaded, and not finished with
+    std::vector<cudaEvent_t> events_;
+    std::exception_ptr error_;
+    bool started_{false};
+    bool ended_{false};  // no more passes will be ready
+    bool closing_{false};
+};
+
+}  // namespace rapidsmpf::compute

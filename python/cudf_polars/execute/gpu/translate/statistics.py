@@ -1,0 +1,138 @@
+"""What the footers of Parquet files say of a column: whether it may hold nulls, and between what its numbers lie."""
+
+from __future__ import annotations
+
+import decimal
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from cudf_polars.execute.gpu.translate.ranges import Interval, Range, limits_of
+from cudf_polars.execute.gpu.translate.types import is_integer, scale_of
+from cudf_polars.lower.footers import FooterError, read_row_groups
+
+__all__ = ["column_range", "file_rows", "may_hold_nulls"]
+
+_FILES = 64
+_COLUMNS = 4096
+_EXACT = decimal.Context(prec=100)
+
+
+def file_rows(paths: Sequence[str]) -> float | None:
+    """Return the number of rows of files, ``None`` if a footer cannot be read."""
+    try:
+        return float(sum(_rows_of(path, *_version(path)) for path in paths))
+    except FooterError:
+        return None
+
+
+def may_hold_nulls(paths: Sequence[str], name: str) -> bool:
+    """Whether a column may hold nulls: it need not be required where a file cannot be read here."""
+    return not all(_is_required(path, name, *_version(path)) for path in paths)
+
+
+def column_range(paths: Sequence[str], name: str, dtype: pl.DataType) -> Range:
+    """Return the range of a column of files; the statistics are read when they are asked for."""
+
+    def learn() -> Interval | None:
+        found = [_interval(path, name, scale, *_version(path)) for path in paths]
+        known = [interval for interval in found if interval is not None]
+        if len(known) < len(found) or not known:
+            return None
+        return (min(low for low, _ in known), max(high for _, high in known))
+
+    if isinstance(dtype, pl.Decimal):
+        scale = scale_of(dtype)
+    elif is_integer(dtype):
+        scale = 0
+    else:
+        return Range(limits_of(dtype))
+    return Range(limits_of(dtype), learn)
+
+
+def _version(path: str) -> tuple[int, ...]:
+    """Return what tells a file from others that had its name; nothing for a file that is not there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=_FILES)
+def _metadata(path: str, *version: int) -> Any:
+    """Return the footer of one version of a file as pyarrow has it, ``None`` if it cannot be read."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        return None
+    try:
+        return pq.read_metadata(path) if version else None
+    except (pa.ArrowException, OSError):
+        return None
+
+
+@functools.lru_cache(maxsize=_COLUMNS)
+def _rows_of(path: str, *version: int) -> int:
+    metadata = _metadata(path, *version)
+    if metadata is None:
+        return sum(group.rows for group in read_row_groups(path))
+    rows: int = metadata.num_rows
+    return rows
+
+
+@functools.lru_cache(maxsize=_COLUMNS)
+def _place(path: str, name: str, *version: int) -> int | None:
+    """Return the place of a column that is not nested."""
+    metadata = _metadata(path, *version)
+    if metadata is None:
+        return None
+    for place in range(metadata.num_columns):
+        if metadata.schema.column(place).path == name:
+            return place
+    return None
+
+
+def _is_required(path: str, name: str, *version: int) -> bool:
+    place = _place(path, name, *version)
+    if place is None:
+        return False
+    required: bool = _metadata(path, *version).schema.column(place).max_definition_level == 0
+    return required
+
+
+@functools.lru_cache(maxsize=_COLUMNS)
+def _interval(path: str, name: str, scale: int, *version: int) -> Interval | None:
+    place = _place(path, name, *version)
+    if place is None:
+        return None
+    metadata = _metadata(path, *version)
+    least: Any = None
+    most: Any = None
+    for group in range(metadata.num_row_groups):
+        statistics = metadata.row_group(group).column(place).statistics  # some 10 microseconds
+        if statistics is None:
+            return None
+        if not statistics.has_min_max:
+            if (
+                statistics.null_count == statistics.num_values + statistics.null_count
+                and statistics.has_null_count
+            ):
+                continue  # only nulls
+            return None
+        low, high = statistics.min, statistics.max
+        if not isinstance(low, int | decimal.Decimal) or not isinstance(high, int | decimal.Decimal):
+            return None
+        least = low if least is None else min(least, low)
+        most = high if most is None else max(most, high)
+    if least is None:
+        return (0, 0)
+    return _units(least, scale), _units(most, scale)
+
+
+def _units(value: int | decimal.Decimal, scale: int) -> int:
+    return int(decimal.Decimal(value).scaleb(scale, _EXACT))

@@ -1,0 +1,196 @@
+"""The schemas of Parquet files with large footers, so that Polars need not read a footer for each scan of a query.
+
+Polars parses the whole footer of a file when it plans a scan of it: 30 to 70 ms for one of 10 MB, which the lineitem of
+SF100 has. A file that a query of this process has scanned is known; the scans of later queries are told its schema.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import os
+import struct
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from cudf_polars.plan import nodes
+from cudf_polars.plan.serialized import deserialize_plan, forms
+
+__all__ = ["forget_schemas", "known_schema", "learn_schemas", "with_known_schemas", "without_known_schemas"]
+
+_WORTH_BYTES = 1 << 20
+"""Footers of so many bytes are worth the detour through the query's JSON form, which takes a millisecond."""
+_MOST_TEXT = 4 << 20
+"""Bytes of a query's JSON form, above which it holds data frames."""
+_FOREIGN = ('"DataFrameScan"', '"Python', '"python', "Anonymous", '"MapFunction"')
+"""What a query with objects of this process has in its JSON form; made anew they would be others."""
+
+_lock = threading.Lock()
+_schemas: dict[str, tuple[tuple[int, ...], dict[str, pl.DataType], Any]] = {}
+_costly = False
+
+
+def known_schema(path: str) -> dict[str, pl.DataType] | None:
+    """Return the schema of a file with a large footer, if a scan was told of it and it has not changed since."""
+    entry = _schemas.get(path)
+    if entry is None or entry[0] != _version(path):
+        return None
+    return dict(entry[1])
+
+
+def learn_schemas(root: nodes.Node) -> None:
+    """Note the files that a plan scans, as far as their footers are large."""
+    stack, seen = [root], set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        stack.extend(node.children)
+        if not isinstance(node, nodes.Scan) or not _is_plain(node):
+            continue
+        (path,) = node.paths
+        version = _version(path)
+        if version is None or known_schema(path) is not None or _footer_bytes(path, *version) < _WORTH_BYTES:
+            continue
+        schema = dict(pl.scan_parquet(path, glob=False).collect_schema())
+        form = json.loads(_text(pl.scan_parquet(path, glob=False, schema=schema)) or "null")
+        (scan,) = forms(form, "Scan")
+        with _lock:
+            _schemas[path] = (version, schema, scan["scan_type"]["Parquet"]["options"]["schema"])
+
+
+def forget_schemas() -> None:
+    """Forget all files."""
+    global _costly
+    with _lock:
+        _schemas.clear()
+        _costly = False
+
+
+def with_known_schemas(lf: pl.LazyFrame) -> tuple[pl.LazyFrame, frozenset[str]]:
+    """Return a query whose scans of known files say their schemas, and the paths of these files."""
+    global _costly
+    if not _schemas or _costly:
+        return lf, frozenset()
+    try:
+        text = _text(lf)
+    except pl.exceptions.PolarsError:
+        return lf, frozenset()
+    if text is None:
+        _costly = True  # data frames are copied for it
+        return lf, frozenset()
+    if any(word in text for word in _FOREIGN):
+        return lf, frozenset()
+    form = json.loads(text)
+    paths = set()
+    for scan in forms(form, "Scan"):
+        path = _path_of(scan)
+        if path is None or known_schema(path) is None:
+            continue
+        scan["scan_type"]["Parquet"]["options"]["schema"] = _schemas[path][2]
+        paths.add(path)
+    return (deserialize_plan(form), frozenset(paths)) if paths else (lf, frozenset())
+
+
+def without_known_schemas(node: nodes.Node, paths: frozenset[str]) -> nodes.Node:
+    """Return a scan as the user wrote it: without the schema that :func:`with_known_schemas` gave it."""
+    if isinstance(node, nodes.Scan) and len(node.paths) == 1 and node.paths[0] in paths:
+        options = dict(node.options)
+        if dict(options.get("schema") or {}) == known_schema(node.paths[0]):
+            del options["schema"]
+            return replace(node, options=options)
+    return node
+
+
+def _is_plain(scan: nodes.Scan) -> bool:
+    return (
+        scan.kind == "parquet"
+        and len(scan.paths) == 1
+        and "://" not in scan.paths[0]
+        and not scan.hive_columns
+        and "schema" not in scan.options
+    )
+
+
+def _path_of(scan: Any) -> str | None:
+    """Return the path of a scan of one local Parquet file to which a schema may be given."""
+    try:
+        paths = scan["sources"]["Paths"]
+        arguments, reader = scan["unified_scan_args"], scan["scan_type"]["Parquet"]["options"]
+        path = paths[0]["inner"]
+        plain = (
+            len(paths) == 1
+            and reader["schema"] is None
+            and arguments["schema"] is None
+            and not arguments["hive_options"]["enabled"]
+            and arguments["row_count"] is None
+            and arguments["column_mapping"] is None
+        )
+    except (KeyError, TypeError, IndexError):
+        return None
+    return path if plain and isinstance(path, str) else None
+
+
+def _version(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=10_000)
+def _footer_bytes(path: str, *_version: int) -> int:
+    try:
+        with open(path, "rb") as file:
+            file.seek(-8, 2)
+            length, magic = struct.unpack("<I4s", file.read(8))
+    except (OSError, struct.error):
+        return 0
+    return int(length) if magic == b"PAR1" else 0
+
+
+class _Limited(io.RawIOBase):
+    """Takes so many bytes and refuses more."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.size += len(data)
+        if self.size > _MOST_TEXT:
+            raise OSError("too long")
+        self.taken.append(bytes(data))
+        return len(data)
+
+
+def _text(lf: pl.LazyFrame) -> str | None:
+    """Return a query's JSON form, ``None`` if it is long."""
+    out = _Limited()
+    with _quiet():
+        try:
+            lf.serialize(out, format="json")
+        except (OSError, pl.exceptions.PolarsError):
+            if out.size > _MOST_TEXT:
+                return None
+            raise
+    return b"".join(out.taken).decode()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,82 @@
+"""Polars is told the schemas of files with large footers, and nothing else changes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cudf_polars.plan import known_schemas
+from cudf_polars.plan.dag import walk_nodes
+from cudf_polars.plan.fingerprint import dump
+from cudf_polars.plan.nodes import Scan
+from cudf_polars.plan.read import read_plan
+from cudf_polars.plan.rebuild import to_lazyframe
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A file of many row groups, whose footer counts as large."""
+    known_schemas.forget_schemas()
+    monkeypatch.setattr(known_schemas, "_WORTH_BYTES", 1000)
+    path = tmp_path / "a.parquet"
+    pl.DataFrame({"k": list(range(200)), "v": [1.5] * 200}).write_parquet(path, row_group_size=5)
+    return str(path)
+
+
+def _query(file: str) -> pl.LazyFrame:
+    return pl.scan_parquet(file).filter(pl.col("k") > 5).group_by("k").agg(pl.col("v").sum())
+
+
+def test_a_known_file_is_told_and_the_plan_is_the_same(file: str) -> None:
+    first = read_plan(_query(file))
+    assert known_schemas.known_schema(file) == {"k": pl.Int64(), "v": pl.Float64()}
+    told, paths = known_schemas.with_known_schemas(_query(file))
+    assert paths == {file}
+    assert told.collect_schema() == _query(file).collect_schema()
+    second = read_plan(_query(file))
+    assert dump(second) == dump(first)
+    (scan,) = [node for node in walk_nodes(second.root) if isinstance(node, Scan)]
+    assert "schema" not in scan.options
+    assert to_lazyframe(second.root).collect().height == 194
+
+
+def test_a_file_that_changed_is_read_again(file: str) -> None:
+    read_plan(_query(file))
+    pl.DataFrame({"k": ["x"] * 200, "v": [1] * 200}).write_parquet(file, row_group_size=5)
+    os.utime(file, ns=(1, 1))
+    assert known_schemas.known_schema(file) is None
+    plan = read_plan(pl.scan_parquet(file).filter(pl.col("v") > 0))
+    assert dict(plan.root.schema) == {"k": pl.String(), "v": pl.Int64()}
+
+
+def test_a_schema_that_the_user_gives_stays(file: str) -> None:
+    read_plan(_query(file))
+    given = {"k": pl.Int64(), "v": pl.Float64(), "w": pl.String()}
+    query = (
+        pl.scan_parquet(file, schema=given, missing_columns="insert").select("k", "w").filter(pl.col("k") > 1)
+    )
+    (scan,) = [node for node in walk_nodes(read_plan(query).root) if isinstance(node, Scan)]
+    assert dict(scan.options["schema"]) == given
+
+
+def test_queries_with_frames_or_functions_are_left_alone(file: str) -> None:
+    read_plan(_query(file))
+    frame = pl.LazyFrame({"k": [1, 2]})
+    for query in (
+        _query(file).join(frame, on="k"),
+        _query(file).with_columns(pl.col("v").map_elements(lambda x: x, return_dtype=pl.Float64)),
+    ):
+        assert known_schemas.with_known_schemas(query)[1] == frozenset()
+        read_plan(query)
+
+
+def test_a_query_with_a_large_frame_ends_the_detour(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_plan(_query(file))
+    monkeypatch.setattr(known_schemas, "_MOST_TEXT", 2000)
+    large = pl.LazyFrame({"k": list(range(10_000))})
+    assert known_schemas.with_known_schemas(large)[1] == frozenset()
+    assert known_schemas.with_known_schemas(_query(file))[1] == frozenset()
+    known_schemas.forget_schemas()

@@ -1,0 +1,136 @@
+"""scripts/lint_locks.py finds where a rule of rapidsmpf/core/mutex.hpp is broken, and nothing where they are kept."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "scripts" / "lint_locks.py"
+
+SOURCE = """\
+#include <rapidsmpf/core/mutex.hpp>
+
+namespace {
+class Counter {
+  public:
+    void add() {
+        rapidsmpf::MutexLock const lock{mutex_};
+        add_locked();
+    }
+    int wait() {
+        rapidsmpf::UniqueLock lock{mutex_};
+        changed_.wait(lock, [&]() RAPIDSMPF_REQUIRES(mutex_) { return count_ > 0; });
+        lock.unlock();
+        lock.lock();
+        return count_;
+    }
+    void pause() {
+        rapidsmpf::MutexLock const lock{mutex_};
+        {
+            rapidsmpf::MutexUnlock const unlocked{mutex_};
+        }
+        ++count_;
+    }
+    void more();
+
+  private:
+    void add_locked() RAPIDSMPF_REQUIRES(mutex_) {
+        ++count_;
+        changed_.notify_all();
+    }
+    rapidsmpf::Mutex later_ RAPIDSMPF_ACQUIRED_AFTER(mutex_);
+    rapidsmpf::Mutex mutex_;
+    rapidsmpf::ConditionVariable changed_;
+    int count_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+};
+
+void Counter::more() {
+    @body@
+}
+}  // namespace
+
+int use() {
+    Counter counter;
+    counter.add();
+    counter.pause();
+    counter.more();
+    return counter.wait();
+}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clang() -> None:
+    if shutil.which("clang++-19") is None:
+        pytest.skip("clang++-19 is not installed")
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Configure a build once, and for all tests: as much as the sources here need."""
+    folder = tmp_path_factory.mktemp("build")
+    source = folder / "kept.cpp"
+    source.write_text(SOURCE.replace("@body@", "add();"))
+    status, text = lint(folder / "build", source)
+    assert (status, text) == (0, "")
+    return folder / "build"
+
+
+def lint(build: Path, source: Path) -> tuple[int, str]:
+    command = [sys.executable, str(SCRIPT), "--build", str(build), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("body", "finding"),
+    [
+        ("++count_;", "writing variable 'count_' requires holding mutex 'mutex_' exclusively"),
+        ("add_locked();", "calling function 'add_locked' requires holding mutex 'mutex_' exclusively"),
+        ("mutex_.lock();", "mutex 'mutex_' is still held at the end of function"),
+        (
+            "rapidsmpf::UniqueLock lock{mutex_}; lock.unlock(); ++count_;",
+            "writing variable 'count_' requires holding mutex 'mutex_' exclusively",
+        ),
+        (
+            "rapidsmpf::MutexLock const lock{mutex_}; rapidsmpf::MutexUnlock const unlocked{mutex_}; ++count_;",
+            "writing variable 'count_' requires holding mutex 'mutex_' exclusively",
+        ),
+        (
+            "rapidsmpf::UniqueLock lock{mutex_}; changed_.wait(lock, [&] { return count_ > 0; });",
+            "reading variable 'count_' requires holding mutex 'mutex_'",
+        ),
+        (
+            "rapidsmpf::MutexLock const one{later_}; rapidsmpf::MutexLock const two{mutex_};",
+            "mutex 'mutex_' must be acquired before 'later_'",
+        ),
+    ],
+)
+def test_broken_rules_are_found(build: Path, tmp_path: Path, body: str, finding: str) -> None:
+    source = tmp_path / "broken.cpp"
+    source.write_text(SOURCE.replace("@body@", body))
+    status, text = lint(build, source)
+    assert status == 1
+    assert finding in text
+    assert f"{source}:" in text
+
+
+def test_mutexes_of_the_standard_library_are_found(build: Path, tmp_path: Path) -> None:
+    source = tmp_path / "plain.cpp"
+    source.write_text(SOURCE.replace("@body@", "static std::mutex plain; // std::lock_guard"))
+    status, text = lint(build, source)
+    assert status == 1
+    assert text == f"{source}:38: std::mutex: use what rapidsmpf/core/mutex.hpp has\n"
+
+
+def test_what_is_no_source_is_found(build: Path, tmp_path: Path) -> None:
+    source = tmp_path / "no_source.cpp"
+    source.write_text("this is no C++\n")
+    status, text = lint(build, source)
+    assert status == 1
+    assert "error:" in text

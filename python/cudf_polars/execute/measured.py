@@ -32,11 +32,25 @@ class Size:
 
 @dataclass
 class Measured:
-    """What running a stream cost on this rank and what it gave, for ``explain`` after the run."""
+    """What running a stream cost on this rank and what it gave, for ``explain`` after the run.
+
+    Attributes
+    ----------
+    rows, nbytes
+        Rows, and bytes of memory, that this rank gave: to an exchange, or to what follows. None: not counted.
+    seconds
+        Time that it took.
+    partitions
+        In how many parts of this rank's rows the fragment ran.
+    spilled
+        Bytes that this rank moved to a lower tier meanwhile, whosever they were.
+    """
 
     rows: int | None = None
     nbytes: float | None = None
     seconds: float = 0.0
+    partitions: int = 0
+    spilled: int = 0
 
     def counted(self, rows: int, nbytes: float) -> None:
         """Note how many rows and bytes this rank has, in all."""
@@ -50,23 +64,25 @@ class Measured:
 
 @dataclass(frozen=True)
 class Spread:
-    """What running a stream gave and cost on all ranks, as text.
+    """What running a stream gave and cost on all ranks.
 
     Attributes
     ----------
-    rows, nbytes, seconds
-        Of each rank that has some.
+    rows, nbytes, seconds, partitions, spilled
+        Of each rank that has some; see :class:`Measured`.
     """
 
     rows: tuple[int, ...]
     nbytes: tuple[float, ...]
     seconds: tuple[float, ...]
+    partitions: tuple[int, ...]
+    spilled: tuple[int, ...]
 
 
 def pack_facts(root: Stream, measured: Mapping[Stream, Measured]) -> bytes:
     """Return what this rank has measured, to be sent to the others: by the streams' places in the plan."""
     facts = {
-        place: (found.rows, found.nbytes, round(found.seconds, 6))
+        place: (found.rows, found.nbytes, round(found.seconds, 6), found.partitions, found.spilled)
         for place, stream in enumerate(walk(root))
         if (found := measured.get(stream)) is not None
     }
@@ -80,8 +96,6 @@ def merge_facts(root: Stream, facts: Sequence[bytes]) -> dict[Stream, Spread]:
     for place, stream in enumerate(walk(root)):
         found = [rank[str(place)] for rank in ranks if str(place) in rank]
         if found:
-            rows, nbytes, seconds = zip(*found, strict=True)
-            merged[stream] = Spread(
-                tuple(r for r in rows if r is not None), tuple(b for b in nbytes if b is not None), seconds
-            )
+            columns = (tuple(value for value in of if value is not None) for of in zip(*found, strict=True))
+            merged[stream] = Spread(*columns)
     return merged

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cudf_polars.lower.physical import Local, Stream, walk
 
-__all__ = ["RunFacts", "explain_physical"]
+__all__ = ["RunFacts", "RunOfWhole", "explain_physical", "explain_whole"]
 
 
 class RunFacts(Protocol):
@@ -27,6 +27,43 @@ class RunFacts(Protocol):
     def seconds(self) -> Sequence[float]:
         """Seconds."""
         ...
+
+    @property
+    def partitions(self) -> Sequence[float]:
+        """In how many parts of a rank's rows the fragment ran."""
+        ...
+
+    @property
+    def spilled(self) -> Sequence[float]:
+        """Bytes moved to a lower tier."""
+        ...
+
+
+class RunOfWhole(Protocol):
+    """What running a whole query on one rank gave."""
+
+    @property
+    def rows(self) -> int | None:
+        """Rows."""
+        ...
+
+    @property
+    def nbytes(self) -> float | None:
+        """Bytes."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """Seconds."""
+        ...
+
+
+def explain_whole(run: RunOfWhole | None = None) -> str:
+    """Return what there is to say of a query that Polars runs as it is; after a run, with what that gave."""
+    text = "One fragment on one rank: the query as Polars runs it."
+    if run is None:
+        return text
+    return f"{text[:-1]}; {run.rows} rows, {_size(run.nbytes or 0)}, {run.seconds:.3f} s"
 
 
 def explain_physical(root: Stream, measured: Mapping[Stream, RunFacts] | None = None) -> str:
@@ -81,6 +118,8 @@ def _facts(stream: Stream, measured: Mapping[Stream, RunFacts] | None) -> str:
         (facts.rows, lambda value: f"{value:.0f}", " rows"),
         (facts.nbytes, _size, ""),
         (facts.seconds, lambda value: f"{value:.3f}", " s"),
+        (facts.partitions if max(facts.partitions, default=0) > 1 else (), "{:.0f}".format, " partitions"),
+        (facts.spilled if any(facts.spilled) else (), _size, " spilled"),
     )
     return f"{text}; a rank {', '.join(_spread(v, show) + unit for v, show, unit in kinds if v)}"
 

@@ -149,9 +149,12 @@ def test_parts_have_the_types_of_the_first_part_with_rows() -> None:
     ]
 
     def work(transport):  # type: ignore[no-untyped-def]
-        return agree_on_end(
-            parts[transport.rank], lambda value: transport.allgather_bytes(value, op=0)
-        ).schema
+        facts = bytes([transport.rank])
+        part, told = agree_on_end(
+            parts[transport.rank], lambda value: transport.allgather_bytes(value, op=0), None, facts
+        )
+        assert told == [b"\0", b"\1", b"\2"]
+        return part.schema
 
     assert set(map(repr, run_ranks(3, work))) == {repr(parts[1].schema)}
 

@@ -17,7 +17,10 @@ import polars as pl
 
 from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.execute.streams import conform
+from cudf_polars.lower.context import Footers
+from cudf_polars.lower.footers import FooterError
 from cudf_polars.lower.physical import Estimate
+from cudf_polars.plan.cloud import is_remote, shown_path
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.fingerprint import dump, fingerprint, first_difference
 from cudf_polars.plan.nodes import DataFrameScan, Scan
@@ -47,8 +50,13 @@ class Agreement:
     equal_frames: tuple[str, ...]
 
 
-def agree_on_query(plan: Plan, allgather: AllGather) -> Agreement:
+def agree_on_query(plan: Plan, allgather: AllGather, footers: Footers) -> Agreement:
     """Check that all ranks run the same query over the same files.
+
+    Parameters
+    ----------
+    footers
+        Reads row groups; of remote Parquet files they are compared.
 
     Raises
     ------
@@ -57,7 +65,7 @@ def agree_on_query(plan: Plan, allgather: AllGather) -> Agreement:
     """
     scans = {number: node for number, node in enumerate(plan.nodes) if isinstance(node, DataFrameScan)}
     frames = [node.frame for node in scans.values()]
-    files = _file_digests(plan)
+    files = _file_digests(plan) + _remote_digests(plan, footers)
     mine = {
         "query": fingerprint(plan).hex(),
         "files": _hash(json.dumps(files).encode()),
@@ -169,9 +177,25 @@ def _mismatch(kind: str, text: str, digests: Sequence[str], allgather: AllGather
 def _file_digests(plan: Plan) -> list[tuple[str, str]]:
     """Return what tells the local files of a plan from others: their sizes, beginnings and ends."""
     paths = dict.fromkeys(
-        path for node in plan.nodes if isinstance(node, Scan) for path in node.paths if "://" not in path
+        path for node in plan.nodes if isinstance(node, Scan) for path in node.paths if not is_remote(path)
     )
     return [(path, _file_digest(path)) for path in paths]
+
+
+def _remote_digests(plan: Plan, footers: Footers) -> list[tuple[str, str]]:
+    """Return the row groups that each rank has read of remote files: the files are cut by them."""
+    files = dict.fromkeys(
+        (path, node.cloud)
+        for node in plan.nodes
+        if isinstance(node, Scan) and node.kind == "parquet"
+        for path in node.paths
+        if is_remote(path)
+    )
+    digests = []
+    for path, cloud in files:
+        with contextlib.suppress(FooterError):
+            digests.append((shown_path(path), _hash(repr(list(footers(path, cloud))).encode())))
+    return digests
 
 
 def _file_digest(path: str) -> str:

@@ -22,7 +22,7 @@ from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.explain import explain_physical
 from cudf_polars.lower.fallback import report, warn_of_host_steps
-from cudf_polars.lower.footers import read_ahead, read_row_groups
+from cudf_polars.lower.footers import FileFooters
 from cudf_polars.lower.physical import Estimate, Materialize, Stream
 from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
@@ -310,8 +310,8 @@ def _start(
         if alone:
             return _whole(query)  # Polars runs it, or says what is wrong
         raise
-    footers = functools.cache(read_row_groups)
-    _read_footers(plan)
+    footers = FileFooters()
+    _read_footers(plan, footers)
     partitions = options.plan_of(largest_table(plan, footers), transport.nranks)
     if alone and partitions.count == 1:
         return _whole(query)
@@ -323,7 +323,7 @@ def _start(
         device=device,
         plan=partitions,
     )
-    agreement = agree_on_query(plan, executor.allgather_bytes)
+    agreement = agree_on_query(plan, executor.allgather_bytes, footers)
     planner = AdaptivePlanner(options.settings(transport.nranks), executor.run_and_measure, footers=footers)
     root = planner.plan(plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
@@ -334,9 +334,9 @@ def _whole(query: pl.LazyFrame | Query) -> pl.LazyFrame:
     return to_lazyframe(query.plan.root) if isinstance(query, Query) else query
 
 
-def _read_footers(plan: Plan) -> None:
+def _read_footers(plan: Plan, footers: FileFooters) -> None:
     scans = (node for node in plan.nodes if isinstance(node, Scan))
-    read_ahead(path for scan in scans if scan.kind == "parquet" for path in scan.paths)
+    footers.read_ahead((path, scan.cloud) for scan in scans if scan.kind == "parquet" for path in scan.paths)
 
 
 def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
@@ -388,7 +388,7 @@ def explain_query(
         for number, node in enumerate(plan.nodes)
         if isinstance(node, DataFrameScan)
     }
-    planner = AdaptivePlanner(options.settings(nranks), assume, footers=functools.cache(read_row_groups))
+    planner = AdaptivePlanner(options.settings(nranks), assume, footers=FileFooters())
     text = explain_physical(planner.plan(plan, sizes))
     if planner.fallbacks:
         text += "\nOn one rank: " + "; ".join(dict.fromkeys(planner.fallbacks))

@@ -23,7 +23,7 @@ from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.explain import explain_physical, explain_whole
 from cudf_polars.lower.fallback import report, warn_of_host_steps
-from cudf_polars.lower.footers import read_ahead, read_row_groups
+from cudf_polars.lower.footers import FileFooters
 from cudf_polars.lower.physical import Estimate, Materialize, Stream
 from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
@@ -346,8 +346,8 @@ def _start(
             return _whole(query)  # Polars runs it, or says what is wrong
         raise
     plan = asked.plan
-    footers = functools.cache(read_row_groups)
-    _read_footers(plan)
+    footers = FileFooters()
+    _read_footers(plan, footers)
     partitions = options.plan_of(largest_table(plan, footers), transport.nranks)
     if alone and partitions.count == 1:
         return _whole(query)
@@ -359,7 +359,7 @@ def _start(
         device=device,
         plan=partitions,
     )
-    agreement = agree_on_query(plan, executor.allgather_bytes, asked.read_apart)
+    agreement = agree_on_query(plan, executor.allgather_bytes, footers, asked.read_apart)
     planner = AdaptivePlanner(options.settings(transport.nranks), executor.run_and_measure, footers=footers)
     root = planner.plan(agreement.plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
@@ -370,9 +370,9 @@ def _whole(query: pl.LazyFrame | Query) -> pl.LazyFrame:
     return to_lazyframe(query.plan.root) if isinstance(query, Query) else query
 
 
-def _read_footers(plan: Plan) -> None:
+def _read_footers(plan: Plan, footers: FileFooters) -> None:
     scans = (node for node in plan.nodes if isinstance(node, Scan))
-    read_ahead(path for scan in scans if scan.kind == "parquet" for path in scan.paths)
+    footers.read_ahead((path, scan.cloud) for scan in scans if scan.kind == "parquet" for path in scan.paths)
 
 
 def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
@@ -424,7 +424,7 @@ def explain_query(
         for number, node in enumerate(plan.nodes)
         if isinstance(node, DataFrameScan)
     }
-    planner = AdaptivePlanner(options.settings(nranks), assume, footers=functools.cache(read_row_groups))
+    planner = AdaptivePlanner(options.settings(nranks), assume, footers=FileFooters())
     text = explain_physical(planner.plan(plan, sizes))
     if planner.fallbacks:
         text += "\nOn one rank: " + "; ".join(dict.fromkeys(planner.fallbacks))

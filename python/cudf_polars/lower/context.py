@@ -16,13 +16,14 @@ from cudf_polars.lower.partitioning import SINGLE, Distribution, Partitioning, p
 from cudf_polars.lower.physical import Estimate, Local, Stream
 from cudf_polars.lower.replication import is_same_on_all_ranks
 from cudf_polars.lower.shape import renames
+from cudf_polars.plan.cloud import CloudAccess, shown_path
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.nodes import HStack, Node, Scan, Select
 from cudf_polars.plan.rebuild import rebuild_node
 
 __all__ = ["Context", "Footers", "Operator", "node_title"]
 
-Footers: TypeAlias = Callable[[str], Sequence[RowGroup]]
+Footers: TypeAlias = Callable[[str, CloudAccess | None], Sequence[RowGroup]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +136,7 @@ def node_title(node: Node) -> str:
     match node:
         case Scan():
             more = "" if len(node.paths) == 1 else f" and {len(node.paths) - 1} more"
-            first = node.paths[0] if node.paths else "no file"
+            first = shown_path(node.paths[0]) if node.paths else "no file"
             return f"{node.kind.upper()} SCAN {first}{more}"
         case _:
             pass

@@ -92,43 +92,86 @@ std::optional<Message> Channel::try_receive() {
     return message;
 }
 
+Channel& Channel::metadata() {
+    std::exception_ptr error;
+    bool shut{};
+    bool finished{};
+    std::shared_ptr<Channel> made;
+    {
+        MutexLock lock{mutex_};
+        if (metadata_) {
+            return *metadata_;
+        }
+        constexpr auto unlimited = ChannelCapacity::unlimited;
+        metadata_ = std::make_shared<Channel>(executor_, ChannelCapacity{unlimited}, resource_);
+        made = metadata_;
+        error = error_;
+        shut = shut_;
+        finished = finished_;
+    }
+    // What happened before it was there.
+    if (error) {
+        made->cancel(std::move(error));
+    } else if (shut) {
+        made->shutdown();
+    } else if (finished) {
+        made->finish();
+    }
+    return *made;
+}
+
 void Channel::finish() {
     WaiterList woken;
+    std::shared_ptr<Channel> metadata;
     {
         MutexLock lock{mutex_};
         finished_ = true;
+        metadata = metadata_;
         match(woken);
     }
     wake(woken);
+    if (metadata) {
+        metadata->finish();
+    }
 }
 
 void Channel::shutdown() {
     WaiterList woken;
     std::deque<Entry> dropped;  // destroyed after the lock is released
+    std::shared_ptr<Channel> metadata;
     {
         UniqueLock lock{mutex_};
         if (shut_ || error_) {
             return;
         }
         shut_ = true;
+        metadata = metadata_;
         dropped = close(lock, Outcome::ended, woken);
     }
     wake(woken);
+    if (metadata) {
+        metadata->shutdown();
+    }
 }
 
 void Channel::cancel(std::exception_ptr error) {
     RAPIDSMPF_EXPECTS(error != nullptr, "a channel is cancelled with an error", std::invalid_argument);
     WaiterList woken;
     std::deque<Entry> dropped;
+    std::shared_ptr<Channel> metadata;
     {
         UniqueLock lock{mutex_};
         if (error_) {
             return;
         }
-        error_ = std::move(error);
+        error_ = error;
+        metadata = metadata_;
         dropped = close(lock, Outcome::failed, woken);
     }
     wake(woken);
+    if (metadata) {
+        metadata->cancel(std::move(error));
+    }
 }
 
 std::size_t Channel::size() const {
@@ -271,6 +314,10 @@ bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
             return false;
         case Operation::drain:
             finished_ = true;
+            if (metadata_) {
+                metadata_
+                    ->finish();  // never the other way round: no lock of a channel is taken under its metadata's
+            }
             match(woken);
             if (queue_.empty() && senders_.empty()) {
                 waiter.outcome = Outcome::done;

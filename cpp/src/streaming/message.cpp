@@ -6,6 +6,7 @@
 
 #include <cxxabi.h>
 
+#include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 namespace rapidsmpf::streaming {
@@ -39,6 +40,47 @@ std::size_t PayloadTraits<PackedData>::spill(PackedData& payload) {
         }
     }
     return 0;
+}
+
+std::size_t PayloadTraits<PackedData>::copy_cost(PackedData const& payload) noexcept {
+    return payload.data->size();
+}
+
+PackedData PayloadTraits<PackedData>::copy(PackedData const& payload, MemoryReservation& reservation) {
+    return PackedData{
+        payload.metadata,
+        payload.data->resource()->copy(*payload.data, 0, payload.data->size(), reservation)};
+}
+
+ForeignPayload ForeignPayload::copy() const {
+    RAPIDSMPF_EXPECTS(
+        is_copyable(), "this foreign payload says nothing about how to copy it", std::invalid_argument);
+    retain_(object_.get());
+    return ForeignPayload{object_.get(), object_.get_deleter(), retain_};
+}
+
+std::size_t Message::copy_cost() const {
+    check_not_empty();
+    return payload_->copy_cost();
+}
+
+Message Message::copy(MemoryReservation& reservation) const {
+    check_not_empty();
+    Message message;
+    message.description_ = description_;
+    message.payload_ = payload_->copy(reservation, message.description_);
+    message.sequence_ = sequence_;
+    return message;
+}
+
+void Message::throw_not_copyable(std::type_info const& type) {
+    throw std::invalid_argument{"a message of " + type_name(type) + " cannot be copied"};
+}
+
+void Message::check_not_empty() const {
+    RAPIDSMPF_EXPECTS(
+        payload_ != nullptr, "the message is empty: its payload was never set or has been taken",
+        std::invalid_argument);
 }
 
 std::size_t Message::spill() {

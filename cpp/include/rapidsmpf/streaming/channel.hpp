@@ -13,6 +13,9 @@
 // for threads that run no coroutines. All methods are thread-safe. The channel must outlive every
 // operation on it: coroutines hold it by shared_ptr. Queued messages belong to the channel, which moves spillable ones
 // to a lower tier when its BufferResource runs short, the last ones first.
+//
+// Beside its messages a channel has others, metadata(): what is said about their stream (a schema, how it is partitioned).
+// They may be sent and received at any time, sending them never waits, and they end with the channel at the latest.
 #pragma once
 
 #include <coroutine>
@@ -84,6 +87,10 @@ class Channel {
 
     // Takes a message if there is one now. Nothing does not mean the end. Throws what cancel() was given.
     [[nodiscard]] std::optional<Message> try_receive();
+
+    // The channel of what is said about the messages; without limit. finish() of this one finishes it too, and so do
+    // shutdown() and cancel(); its own finish() says that no more metadata comes.
+    [[nodiscard]] Channel& metadata();
 
     void finish();
     void shutdown();
@@ -169,6 +176,7 @@ class Channel {
     bool finished_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     bool shut_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::shared_ptr<Channel> metadata_ RAPIDSMPF_GUARDED_BY(mutex_);  // made when it is first asked for
     // In queue_; stays there, untouched, until the spill has ended.
     Entry* spilling_ RAPIDSMPF_GUARDED_BY(mutex_){nullptr};
     ConditionVariable spilled_;

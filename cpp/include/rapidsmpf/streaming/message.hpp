@@ -2,10 +2,12 @@
 // description of what it takes. A Message owns its payload; it is movable, not copyable.
 //
 // A payload type takes part in spilling by specialising PayloadTraits: describe() says how many bytes it holds in
-// which tier, spill() moves them to a lower one. PackedData does; other types are left alone.
+// which tier, spill() moves them to a lower one. PackedData does; other types are left alone. Copies are made by the traits,
+// too: deep ones, within a reservation, of what owns memory of a BufferResource; other types are copied as C++ copies them.
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +16,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include <rapidsmpf/memory/memory_reservation.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
 #include <rapidsmpf/memory/packed_data.hpp>
 
@@ -45,7 +48,8 @@ class ContentDescription {
     Spillable spillable_{Spillable::no};
 };
 
-// The default: a payload of unknown size that stays where it is.
+// The default: a payload of unknown size that stays where it is. Types that are to be copied within a reservation have
+// `static std::size_t copy_cost(T const&)` and `static T copy(T const&, MemoryReservation&)`.
 template <typename T>
 struct PayloadTraits {
     [[nodiscard]] static ContentDescription describe(T const& /*payload*/) noexcept { return {}; }
@@ -57,19 +61,49 @@ struct PayloadTraits<PackedData> {
     [[nodiscard]] static ContentDescription describe(PackedData const& payload) noexcept;
     // Moves the buffer from DEVICE to the best lower tier with room; returns the bytes freed.
     static std::size_t spill(PackedData& payload);
+    [[nodiscard]] static std::size_t copy_cost(PackedData const& payload) noexcept;
+    // The copy is in the reservation's tier.
+    [[nodiscard]] static PackedData copy(PackedData const& payload, MemoryReservation& reservation);
 };
 
-// Holds something foreign (a Python object) and calls `release` on it in the end.
+// Whether the traits of a type say how to copy it.
+template <typename T>
+concept CopiedByTraits = requires(T const& payload, MemoryReservation& reservation) {
+    { PayloadTraits<T>::copy_cost(payload) } -> std::convertible_to<std::size_t>;
+    { PayloadTraits<T>::copy(payload, reservation) } -> std::same_as<T>;
+};
+
+// Holds something foreign (a Python object) and calls `release` on it in the end. A copy shares the object: `retain` is
+// called for it; without `retain` there are no copies.
 class ForeignPayload {
   public:
     using Release = void (*)(void*);
-    ForeignPayload(void* object, Release release) noexcept : object_{object, release} {}
+    using Retain = void (*)(void*);
+    ForeignPayload(void* object, Release release, Retain retain = nullptr) noexcept
+        : object_{object, release}, retain_{retain} {}
     [[nodiscard]] void* get() const noexcept { return object_.get(); }
+    [[nodiscard]] bool is_copyable() const noexcept { return retain_ != nullptr; }
+    // Throws std::invalid_argument when there is no `retain`.
+    [[nodiscard]] ForeignPayload copy() const;
     // Hands the object and the duty to release it to the caller.
     [[nodiscard]] void* take() noexcept { return object_.release(); }
 
   private:
     std::unique_ptr<void, Release> object_;
+    Retain retain_;
+};
+
+template <>
+struct PayloadTraits<ForeignPayload> {
+    [[nodiscard]] static ContentDescription describe(ForeignPayload const& /*payload*/) noexcept {
+        return {};
+    }
+    static std::size_t spill(ForeignPayload& /*payload*/) { return 0; }
+    [[nodiscard]] static std::size_t copy_cost(ForeignPayload const& /*payload*/) noexcept { return 0; }
+    [[nodiscard]] static ForeignPayload copy(
+        ForeignPayload const& payload, MemoryReservation& /*reservation*/) {
+        return payload.copy();
+    }
 };
 
 class Message {
@@ -123,6 +157,13 @@ class Message {
     // Moves the payload to a lower tier if its type can; returns the bytes freed and updates the description.
     std::size_t spill();
 
+    // Bytes that a reservation for copy() must have; zero when the type is copied without one. Throws
+    // std::invalid_argument when the message is empty or its type cannot be copied.
+    [[nodiscard]] std::size_t copy_cost() const;
+    // The same payload again, with the same sequence number; its memory is in the reservation's tier. Throws as above, and
+    // ReservationError when the reservation is too small.
+    [[nodiscard]] Message copy(MemoryReservation& reservation) const;
+
   private:
     struct Payload {
         Payload() = default;
@@ -131,7 +172,12 @@ class Message {
         virtual ~Payload() = default;
         [[nodiscard]] virtual std::type_info const& type() const noexcept = 0;
         virtual std::size_t spill(ContentDescription& description) = 0;
+        [[nodiscard]] virtual std::size_t copy_cost() const = 0;
+        // Describes the copy, too, if the type's traits made it.
+        [[nodiscard]] virtual std::unique_ptr<Payload> copy(
+            MemoryReservation& reservation, ContentDescription& description) const = 0;
     };
+    [[noreturn]] static void throw_not_copyable(std::type_info const& type);
     template <typename T>
     struct Holder final : Payload {
         explicit Holder(T&& value_) : value{std::move(value_)} {}
@@ -143,10 +189,35 @@ class Message {
             }
             return freed;
         }
+        [[nodiscard]] std::size_t copy_cost() const override {
+            if constexpr (CopiedByTraits<T>) {
+                return PayloadTraits<T>::copy_cost(value);
+            } else if constexpr (std::is_copy_constructible_v<T>) {
+                return 0;
+            } else {
+                throw_not_copyable(typeid(T));
+            }
+        }
+        [[nodiscard]] std::unique_ptr<Payload> copy(
+            [[maybe_unused]] MemoryReservation& reservation,
+            [[maybe_unused]] ContentDescription& description) const override {
+            if constexpr (CopiedByTraits<T>) {
+                auto copied = std::make_unique<Holder<T>>(PayloadTraits<T>::copy(value, reservation));
+                if (description.total_bytes() == PayloadTraits<T>::describe(value).total_bytes()) {
+                    description = PayloadTraits<T>::describe(copied->value);
+                }
+                return copied;
+            } else if constexpr (std::is_copy_constructible_v<T>) {
+                return std::make_unique<Holder<T>>(T(value));
+            } else {
+                throw_not_copyable(typeid(T));
+            }
+        }
         T value;
     };
 
     void check(std::type_info const& wanted) const;
+    void check_not_empty() const;
 
     ContentDescription description_;
     std::unique_ptr<Payload> payload_;

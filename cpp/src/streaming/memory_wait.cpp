@@ -1,10 +1,11 @@
 #include <rapidsmpf/streaming/memory_wait.hpp>
 
-#include <atomic>
 #include <coroutine>
 #include <utility>
 
 #include <rapidsmpf/core/option_table.hpp>
+
+#include "streaming/settled_once.hpp"
 
 namespace rapidsmpf::streaming {
 
@@ -16,7 +17,7 @@ class ReserveAwaiter {
     ReserveAwaiter(
         std::shared_ptr<Executor> executor, std::shared_ptr<BufferResource> resource, std::size_t size,
         MemoryType type, AllowOverbooking allow, MemoryWait wait)
-        : state_{std::make_shared<State>(std::move(executor))},
+        : state_{std::make_shared<SettledOnce>(*executor)},
           resource_{std::move(resource)},
           size_{size},
           type_{type},
@@ -26,47 +27,22 @@ class ReserveAwaiter {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
         auto const state = state_;
-        state->coroutine = coroutine;
-        request_ =
-            resource_->request(type_, size_, allow_, [state] { state->arrive(nullptr); }, wait_.timeout);
+        state->set_coroutine(coroutine);
+        auto on_done = [state] { state->settle(); };
+        request_ = resource_->request(type_, size_, allow_, std::move(on_done), wait_.timeout);
         registration_ = wait_.cancellation.on_cancel(
-            [state](std::exception_ptr error) { state->arrive(std::move(error)); });
+            [state](std::exception_ptr error) { state->settle(std::move(error)); });
         // From here on only `state` is ours.
         return state->suspended();
     }
     [[nodiscard]] MemoryReservation await_resume() {
         registration_.reset();
-        if (state_->error) {
-            request_.reset();
-            std::rethrow_exception(std::exchange(state_->error, nullptr));
-        }
+        state_->rethrow();  // the request goes with the awaiter, and its place in the line with it
         return request_->take();
     }
 
   private:
-    struct State {
-        explicit State(std::shared_ptr<Executor> executor_) : executor{std::move(executor_)} {}
-        // The first that calls it settles the wait.
-        void arrive(std::exception_ptr reason) {
-            if (arrived.exchange(true)) {
-                return;
-            }
-            error = std::move(reason);
-            if (second.exchange(true, std::memory_order_acq_rel)) {
-                executor->post(coroutine);
-            }
-        }
-        // Whether the coroutine has to wait.
-        [[nodiscard]] bool suspended() { return !second.exchange(true, std::memory_order_acq_rel); }
-
-        std::shared_ptr<Executor> executor;
-        std::coroutine_handle<> coroutine;
-        std::exception_ptr error;
-        std::atomic<bool> arrived{false};
-        std::atomic<bool> second{false};  // set by the first of: settled, suspended
-    };
-
-    std::shared_ptr<State> state_;
+    std::shared_ptr<SettledOnce> state_;
     std::shared_ptr<BufferResource> resource_;
     std::size_t size_;
     MemoryType type_;
@@ -84,7 +60,7 @@ Task<MemoryReservation> wait_for_memory(
     if (auto now = resource->reserve(type, size, AllowOverbooking::no).first; now.size() == size) {
         co_return std::move(now);
     }
-    ReserveAwaiter awaiter{std::move(executor), std::move(resource), size, type, allow, std::move(wait)};
+    ReserveAwaiter awaiter{*executor, std::move(resource), size, type, allow, std::move(wait)};
     co_return co_await awaiter;
 }
 

@@ -11,11 +11,11 @@
 namespace rapidsmpf::streaming {
 namespace {
 
-constexpr std::uint64_t never = ~std::uint64_t{0};
+constexpr std::uint64_t no_failure = ~std::uint64_t{0};
 
 PackedData packed_number(BufferResource& resource, std::uint64_t number) {
     auto buffer = resource.allocate(MemoryType::HOST, sizeof(number));
-    std::memcpy(buffer->data(), &number, sizeof(number));
+    std::memcpy(buffer->mutable_host_bytes().data(), &number, sizeof(number));
     return PackedData{std::vector<std::uint8_t>{1}, std::move(buffer)};
 }
 
@@ -62,14 +62,14 @@ Task<void> take_packed(ChannelPtr in, Taken* taken, std::size_t limit) {
 
 // Takes all of the first input, then all of the second.
 Task<void> take_in_turn(ChannelPtr first, ChannelPtr second, Taken* taken) {
-    co_await take_packed(std::move(first), taken, never);
-    co_await take_packed(std::move(second), taken, never);
+    co_await take_packed(std::move(first), taken, no_failure);
+    co_await take_packed(std::move(second), taken, no_failure);
 }
 
 class FanoutTest : public ::testing::TestWithParam<std::size_t> {
   protected:
     std::vector<Actor> begin(
-        FanoutPolicy policy, std::size_t consumers, std::uint64_t count, std::uint64_t fail_at = never) {
+        FanoutPolicy policy, std::size_t consumers, std::uint64_t count, std::uint64_t fail_at = no_failure) {
         auto const in = context.create_channel(ChannelCapacity{2});
         for (std::size_t i = 0; i < consumers; ++i) {
             outs.push_back(context.create_channel(ChannelCapacity{1}));
@@ -126,7 +126,7 @@ TEST_P(FanoutTest, UnboundedConsumersMayReadInAnyOrder) {
 TEST_P(FanoutTest, TheProducerStopsWhenNobodyWantsMore) {
     for (auto const policy : {FanoutPolicy::bounded, FanoutPolicy::unbounded}) {
         outs.clear();
-        auto actors = begin(policy, 2, never);
+        auto actors = begin(policy, 2, no_failure);
         std::vector<Taken> taken(2);
         for (std::size_t i = 0; i < 2; ++i) {
             actors.emplace_back(
@@ -145,7 +145,7 @@ TEST_P(FanoutTest, AFailureLeavesNoMemoryBehind) {
         std::vector<Taken> taken(2);
         for (std::size_t i = 0; i < 2; ++i) {
             actors.emplace_back(
-                "take", take_packed(outs[i], &taken[i], never), std::vector<ChannelPtr>{outs[i]},
+                "take", take_packed(outs[i], &taken[i], no_failure), std::vector<ChannelPtr>{outs[i]},
                 std::vector<ChannelPtr>{});
         }
         EXPECT_THROW(run(std::move(actors)), std::runtime_error);

@@ -141,7 +141,7 @@ std::unique_ptr<Buffer> SpillRegistry::take_part(UniqueLock& lock, SpillEntry& e
         return std::move(parts.stored[index]);
     }
     auto const size = place.size;
-    auto part = entry.buffer->cut(place.offset, size);
+    auto part = entry.buffer->split_off(place.offset, size);
     entry.held -= size;
     if (entry.listed) {
         tier(entry.home).holdings.spillable -= static_cast<std::int64_t>(size);

@@ -107,16 +107,16 @@ class GpuPartitioner {
         start_reading_back();
         sum_up_rows();
         if (slab) {
-            place_pieces(
+            place_slots(
                 placed_, static_cast<std::uint32_t>(flat_.nodes.size()), num_partitions_,
-                placement.empty() ? nullptr : order_, slab->memory.get(), pieces_, stream_);
+                placement.empty() ? nullptr : order_, slab->memory.get(), slots_, stream_);
             enqueue_writes();
         }
         finish_reading_back();
         if (check_highest) {
             check_highest(highest_);
         }
-        return slab ? cut(std::move(*slab), placement) : write(placement);
+        return slab ? split(std::move(*slab), placement) : write(placement);
     }
     [[nodiscard]] std::uint32_t* highest_address() const noexcept {
         return reinterpret_cast<std::uint32_t*>(counts_);
@@ -201,7 +201,7 @@ class GpuPartitioner {
             }
         }
         scan_ = arena.take<std::byte>(scan_bytes_);
-        pieces_ = arena.take<DevicePiece>(flat_.nodes.size() * num_partitions_);
+        slots_ = arena.take<DeviceSlot>(flat_.nodes.size() * num_partitions_);
     }
 
     // Which numbers are read back, and where they are among them.
@@ -377,7 +377,7 @@ class GpuPartitioner {
             for (std::size_t p = 0; p < num_partitions_; ++p) {
                 // A dictionary goes to each partition that has codes.
                 auto const is_there =
-                    space.codes < 0 || layout.piece(static_cast<std::size_t>(space.codes), p).rows > 0;
+                    space.codes < 0 || layout.slot(static_cast<std::size_t>(space.codes), p).rows > 0;
                 auto const at = space.codes < 0 ? p : 0;
                 if (!is_there) {
                     continue;
@@ -385,12 +385,12 @@ class GpuPartitioner {
                 auto const number = [&](std::size_t index) {
                     return static_cast<std::int64_t>(known_[index + at]);
                 };
-                auto& piece = layout.piece(n, p);
-                piece.rows = number(space.counted_at);
+                auto& slot = layout.slot(n, p);
+                slot.rows = number(space.counted_at);
                 if (states_[n].lengths_at && is_text(flat_.nodes[n].layout)) {
-                    piece.bytes = number(*states_[n].lengths_at);
+                    slot.bytes = number(*states_[n].lengths_at);
                 }
-                piece.nulls = states_[n].nulls_at ? number(*states_[n].nulls_at) : 0;
+                slot.nulls = states_[n].nulls_at ? number(*states_[n].nulls_at) : 0;
             }
         }
         return layout;
@@ -400,7 +400,7 @@ class GpuPartitioner {
     [[nodiscard]] std::size_t first_with(PackedLayout const& layout, Space const& space) const {
         auto const codes = static_cast<std::size_t>(space.codes);
         std::size_t p{0};
-        while (p < num_partitions_ && layout.piece(codes, p).rows == 0) {
+        while (p < num_partitions_ && layout.slot(codes, p).rows == 0) {
             ++p;
         }
         return p;
@@ -411,22 +411,22 @@ class GpuPartitioner {
         auto const sizes = layout.place();
         auto buffers = allocate_device_parts(sizes, placement, br_, AllowOverbooking::yes, stream_);
         if (table_.num_rows() > 0 && !flat_.nodes.empty()) {
-            auto const pieces = device_pieces(layout, buffers);
+            auto const slots = device_slots(layout, buffers);
             Buffer::write_together(buffers, [&](Stream) {
                 describe_columns(&layout);
-                upload_columns(pieces);
+                upload_columns(slots);
                 enqueue_writes();
-                copy_dictionaries(layout, pieces);
+                copy_dictionaries(layout, slots);
             });
         }
         return with_metadata(layout, sizes, std::move(buffers));
     }
 
     // What has been written to a slab already.
-    [[nodiscard]] std::vector<PackedData> cut(DeviceSlab slab, std::span<std::uint32_t const> placement) {
+    [[nodiscard]] std::vector<PackedData> split(DeviceSlab slab, std::span<std::uint32_t const> placement) {
         auto layout = counted_layout();
         auto const sizes = layout.place();
-        auto buffers = cut_slab(std::move(slab), sizes, placement, br_, stream_);
+        auto buffers = split_slab(std::move(slab), sizes, placement, br_, stream_);
         Buffer::write_together(buffers, [](Stream) {});  // marks the end of what is enqueued
         return with_metadata(layout, sizes, std::move(buffers));
     }
@@ -444,35 +444,35 @@ class GpuPartitioner {
         return packed;
     }
 
-    [[nodiscard]] std::vector<DevicePiece> device_pieces(
+    [[nodiscard]] std::vector<DeviceSlot> device_slots(
         PackedLayout const& layout, std::vector<std::unique_ptr<Buffer>> const& buffers) const {
-        std::vector<DevicePiece> pieces(layout.num_nodes() * num_partitions_);
+        std::vector<DeviceSlot> slots(layout.num_nodes() * num_partitions_);
         for (std::size_t n = 0; n < layout.num_nodes(); ++n) {
             for (std::size_t p = 0; p < num_partitions_; ++p) {
-                auto const& placed = layout.piece(n, p);
+                auto const& placed = layout.slot(n, p);
                 // The GPU writes there, and the buffers are ours.
                 auto* const base =
                     reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(buffers[p]->data()));
                 auto const address = [base](std::uint64_t offset) {
-                    return offset == PlacedPiece::nowhere ? nullptr : base + offset;
+                    return offset == ColumnSlot::nowhere ? nullptr : base + offset;
                 };
-                auto& piece = pieces[n * num_partitions_ + p];
-                piece.validity = address(placed.validity);
-                piece.values = address(placed.values);
-                piece.data = address(placed.data);
-                piece.validity_bytes = piece.validity == nullptr ? 0 : padded_size((placed.rows + 7) / 8);
-                piece.values_bytes = padded_size(values_bytes(layout.field(n), placed.rows));
-                piece.data_bytes = padded_size(placed.bytes);
+                auto& slot = slots[n * num_partitions_ + p];
+                slot.validity = address(placed.validity);
+                slot.values = address(placed.values);
+                slot.data = address(placed.data);
+                slot.validity_bytes = slot.validity == nullptr ? 0 : padded_size((placed.rows + 7) / 8);
+                slot.values_bytes = padded_size(values_bytes(layout.field(n), placed.rows));
+                slot.data_bytes = padded_size(placed.bytes);
             }
         }
-        return pieces;
+        return slots;
     }
 
     // What has to be written, and where the addresses are found. With a layout, columns without nulls are left out, and
     // dictionaries go where they are first needed.
     void describe_columns(PackedLayout const* layout = nullptr) {
         columns_.assign(spaces_.size(), {});
-        pieces_of_.assign(flat_.nodes.size(), nullptr);
+        slots_of_.assign(flat_.nodes.size(), nullptr);
         for (std::size_t n = 0; n < flat_.nodes.size(); ++n) {
             auto const& space = space_of(n);
             auto const& node = flat_.nodes[n];
@@ -480,24 +480,24 @@ class GpuPartitioner {
             if (space.rows.rows == 0 || first == num_partitions_) {
                 continue;
             }
-            pieces_of_[n] = pieces_ + n * num_partitions_ + first;
+            slots_of_[n] = slots_ + n * num_partitions_ + first;
             auto& columns = columns_[static_cast<std::size_t>(states_[n].space)];
             if (node.layout == Layout::fixed && node.width > 0) {
-                columns.fixed.push_back({node.values, pieces_of_[n], node.width});
+                columns.fixed.push_back({node.values, slots_of_[n], node.width});
             } else if (node.layout == Layout::bits) {
                 columns.bits.push_back(
-                    {static_cast<std::uint8_t const*>(node.values), node.bit_offset, pieces_of_[n], false});
+                    {static_cast<std::uint8_t const*>(node.values), node.bit_offset, slots_of_[n], false});
             }
             if (states_[n].nulls_at && (layout == nullptr || has_nulls(n))) {
-                columns.bits.push_back({node.validity, node.bit_offset, pieces_of_[n], true});
+                columns.bits.push_back({node.validity, node.bit_offset, slots_of_[n], true});
             }
         }
     }
 
     // Of the columns that have been described and uploaded.
     void enqueue_writes() {
-        clear_pieces(
-            pieces_, device_nodes_, static_cast<std::uint32_t>(flat_.nodes.size()), num_partitions_, stream_);
+        clear_slots(
+            slots_, device_nodes_, static_cast<std::uint32_t>(flat_.nodes.size()), num_partitions_, stream_);
         auto const* fixed = fixed_;
         auto const* bits = bits_;
         for (std::size_t s = 0; s < spaces_.size(); ++s) {
@@ -513,8 +513,8 @@ class GpuPartitioner {
             bits += num_bits;
         }
         for (std::size_t n = 0; n < flat_.nodes.size(); ++n) {
-            if (has_offsets(flat_.nodes[n].layout) && pieces_of_[n] != nullptr) {
-                write_lengths(space_of(n).rows, flat_.nodes[n], states_[n].sums, pieces_of_[n], stream_);
+            if (has_offsets(flat_.nodes[n].layout) && slots_of_[n] != nullptr) {
+                write_lengths(space_of(n).rows, flat_.nodes[n], states_[n].sums, slots_of_[n], stream_);
             }
         }
     }
@@ -529,7 +529,7 @@ class GpuPartitioner {
     }
 
     // Pageable memory is staged before the calls return.
-    void upload_columns(std::vector<DevicePiece> const& pieces) {
+    void upload_columns(std::vector<DeviceSlot> const& slots) {
         std::vector<FixedColumn> fixed;
         std::vector<BitColumn> bits;
         for (auto const& columns : columns_) {
@@ -537,13 +537,13 @@ class GpuPartitioner {
             bits.insert(bits.end(), columns.bits.begin(), columns.bits.end());
         }
         auto& device = br_.device();
-        device.copy(pieces_, pieces.data(), pieces.size() * sizeof(DevicePiece), stream_);
+        device.copy(slots_, slots.data(), slots.size() * sizeof(DeviceSlot), stream_);
         device.copy(fixed_, fixed.data(), fixed.size() * sizeof(FixedColumn), stream_);
         device.copy(bits_, bits.data(), bits.size() * sizeof(BitColumn), stream_);
     }
 
     // Dictionaries have been written to the first partition that has codes; the others get copies.
-    void copy_dictionaries(PackedLayout const& layout, std::vector<DevicePiece> const& pieces) {
+    void copy_dictionaries(PackedLayout const& layout, std::vector<DeviceSlot> const& slots) {
         std::vector<CopyPiece> copies;
         for (std::size_t n = 0; n < flat_.nodes.size(); ++n) {
             auto const& space = space_of(n);
@@ -552,8 +552,8 @@ class GpuPartitioner {
             }
             auto const first = first_with(layout, space);
             for (auto p = first + 1; p < num_partitions_; ++p) {
-                auto const& from = pieces[n * num_partitions_ + first];
-                auto const& to = pieces[n * num_partitions_ + p];
+                auto const& from = slots[n * num_partitions_ + first];
+                auto const& to = slots[n * num_partitions_ + p];
                 if (to.validity != nullptr) {
                     copies.push_back({from.validity, to.validity, to.validity_bytes});
                 }
@@ -581,13 +581,13 @@ class GpuPartitioner {
         std::vector<BitColumn> bits;
     };
     std::vector<Columns> columns_;               // to be written, by space
-    std::vector<DevicePiece const*> pieces_of_;  // each node's, in the scratch memory
+    std::vector<DeviceSlot const*> slots_of_;  // each node's, in the scratch memory
     // In the scratch memory.
     DeviceNode* device_nodes_{nullptr};
     void* extra_{nullptr};
     std::uint64_t* counts_{nullptr};
     void* scan_{nullptr};
-    DevicePiece* pieces_{nullptr};
+    DeviceSlot* slots_{nullptr};
     FixedColumn* fixed_{nullptr};
     BitColumn* bits_{nullptr};
     PlacedColumn* placed_{nullptr};

@@ -14,6 +14,7 @@
 #include "table/host/scatter.hpp"
 #include "table/host/scratch.hpp"
 #include "table/host/selection.hpp"
+#include "table/host/tuning.hpp"
 #include "table/packed/packed_format.hpp"
 #include "table/packed/packed_layout.hpp"
 #include "table/packed/slab.hpp"
@@ -22,11 +23,6 @@ namespace rapidsmpf::detail {
 
 namespace {
 
-// A table that stays in the second cache while its rows are gathered.
-constexpr std::size_t largest_table = std::size_t{1} << 20U;
-// Larger pieces on average are written past the caches, in tables up to a size: of larger ones the Packer does it as fast.
-constexpr std::size_t largest_cached_piece = std::size_t{8} << 10U;
-constexpr std::size_t largest_streamed_table = std::size_t{256} << 10U;
 // Rows whose partitions are found out at a time.
 constexpr std::int64_t block_rows = 1 << 12;
 
@@ -41,11 +37,11 @@ std::vector<FixedValues> columns_of(Table const& table) {
     return columns;
 }
 
-// The pieces of a table whose rows have been counted: in each the values of one column after the other.
-class Pieces {
+// The partitions of a table whose rows have been counted: in each the values of one column after the other.
+class FixedPartitions {
   public:
     // `rows`: of each partition.
-    Pieces(
+    FixedPartitions(
         Table const& table, std::span<FixedValues const> columns, std::vector<std::int64_t> rows,
         std::span<std::uint32_t const> placement, BufferResource& br)
         : table_{table}, columns_{columns}, rows_{std::move(rows)}, sizes_(rows_.size(), 0) {
@@ -104,15 +100,15 @@ std::vector<PackedData> partition_by_lines(
             *to++ = static_cast<std::uint16_t>(partition);
         }
     }
-    Pieces pieces{table, columns, std::move(rows), placement, br};
+    FixedPartitions all{table, columns, std::move(rows), placement, br};
     Scratch<std::byte*> const begins{columns.size() * num_partitions};
     for (std::size_t p = 0; p < num_partitions; ++p) {
-        pieces.for_each_column(p, [&](std::size_t c, std::int64_t, std::byte* to) {
+        all.for_each_column(p, [&](std::size_t c, std::int64_t, std::byte* to) {
             begins.data()[c * num_partitions + p] = to;
         });
     }
     scatter_lines(columns, begins.span(), of_row.span(), num_partitions);
-    return std::move(pieces).pack();
+    return std::move(all).pack();
 }
 
 // Writes whole lines, the last one with zeros behind the values.
@@ -162,7 +158,7 @@ std::vector<PackedData> partition_by_indexing(
     if (num_rows > 0) {
         partitions_of(0, of_row.span());
     }
-    if (stores == Stores::cached || num_partitions >= fewest_prefetched) {
+    if (stores == Stores::cached || num_partitions >= tuning::fewest_prefetched_partitions) {
         for (auto const& column : columns) {
             device::prefetch(column.values, static_cast<std::size_t>(num_rows * column.width));
         }
@@ -177,10 +173,10 @@ std::vector<PackedData> partition_by_indexing(
         rows.push_back(end - begin);
         begin = end;
     }
-    Pieces pieces{table, columns, std::move(rows), placement, br};
+    FixedPartitions all{table, columns, std::move(rows), placement, br};
     for (std::size_t p = 0; p < num_partitions; ++p) {
         auto const* const first = sorted.data() + (p == 0 ? 0 : ends[p - 1]);
-        pieces.for_each_column(p, [&](std::size_t c, std::int64_t count, std::byte* to) {
+        all.for_each_column(p, [&](std::size_t c, std::int64_t count, std::byte* to) {
             if (count * columns[c].width > 0) {
                 write_piece(to, columns[c], first, count, stores);
             }
@@ -189,40 +185,41 @@ std::vector<PackedData> partition_by_indexing(
     if (stores == Stores::streaming) {
         device::finish_streaming();
     }
-    return std::move(pieces).pack();
+    return std::move(all).pack();
 }
 
 }  // namespace
 
-FixedCut fixed_cut(Table const& table, std::size_t num_partitions) {
+FixedPath fixed_path(Table const& table, std::size_t num_partitions) {
     auto const& fields = table.schema()->fields();
     auto const is_plain = [](Column const& column) { return column.validity == nullptr; };
     if (!FixedConcat::takes(*table.schema())
         || !std::all_of(table.columns().begin(), table.columns().end(), is_plain)) {
-        return FixedCut::none;
+        return FixedPath::none;
     }
     if (should_scatter_lines(table.num_rows(), num_partitions)
         && std::all_of(fields.begin(), fields.end(), can_scatter_lines)) {
-        return FixedCut::by_lines;
+        return FixedPath::by_lines;
     }
     std::size_t bytes = 0;
     for (auto const& field : fields) {
         bytes += static_cast<std::size_t>(table.num_rows() * field.width());
     }
-    bool const streams = bytes / num_partitions > largest_cached_piece;
-    if (table.num_rows() > max_block_rows || bytes > (streams ? largest_streamed_table : largest_table)) {
-        return FixedCut::none;
+    bool const streams = bytes / num_partitions > tuning::largest_cached_part;
+    if (table.num_rows() > max_block_rows
+        || bytes > (streams ? tuning::largest_streamed_table : tuning::largest_indexed_table)) {
+        return FixedPath::none;
     }
-    return streams ? FixedCut::by_streaming : FixedCut::by_indexing;
+    return streams ? FixedPath::by_streaming : FixedPath::by_indexing;
 }
 
 std::vector<PackedData> partition_fixed(
-    Table const& table, std::size_t num_partitions, FixedCut cut, PartitionsOf const& partitions_of,
+    Table const& table, std::size_t num_partitions, FixedPath path, PartitionsOf const& partitions_of,
     std::span<std::uint32_t const> placement, BufferResource& br) {
-    if (cut == FixedCut::by_lines) {
+    if (path == FixedPath::by_lines) {
         return partition_by_lines(table, num_partitions, partitions_of, placement, br);
     }
-    auto const stores = cut == FixedCut::by_streaming ? Stores::streaming : Stores::cached;
+    auto const stores = path == FixedPath::by_streaming ? Stores::streaming : Stores::cached;
     return partition_by_indexing(table, num_partitions, partitions_of, stores, placement, br);
 }
 

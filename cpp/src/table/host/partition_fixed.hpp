@@ -19,17 +19,17 @@
 namespace rapidsmpf::detail {
 
 // How a table is cut here. Gathered rows go piece by piece, through the caches or past them.
-enum class FixedCut : std::uint8_t { none, by_indexing, by_streaming, by_lines };
+enum class FixedPath : std::uint8_t { none, by_indexing, by_streaming, by_lines };
 
 // The fastest way for a table in host memory and so many pieces; none if it should not be cut here.
-[[nodiscard]] FixedCut fixed_cut(Table const& table, std::size_t num_partitions);
+[[nodiscard]] FixedPath fixed_path(Table const& table, std::size_t num_partitions);
 
 // Fills in the partitions of the rows from `first` on.
 using PartitionsOf = std::function<void(std::int64_t first, std::span<std::uint32_t> partitions)>;
 
-// `cut`: as fixed_cut() says, not none. `placement` as in partition_and_pack.
+// `path`: as fixed_path() says, not none. `placement` as in partition_and_pack.
 [[nodiscard]] std::vector<PackedData> partition_fixed(
-    Table const& table, std::size_t num_partitions, FixedCut cut, PartitionsOf const& partitions_of,
+    Table const& table, std::size_t num_partitions, FixedPath path, PartitionsOf const& partitions_of,
     std::span<std::uint32_t const> placement, BufferResource& br);
 
 }  // namespace rapidsmpf::detail

@@ -1,7 +1,6 @@
 #include "table/host/partition_fixed.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -111,46 +110,16 @@ std::vector<PackedData> partition_by_lines(
     return std::move(all).pack();
 }
 
-// Writes whole lines, the last one with zeros behind the values.
-template <typename T>
-    requires device::streams_gathered_lines<T>
-void stream_gathered(
-    std::byte* to, std::byte const* from, std::uint16_t const* rows, std::int64_t count) noexcept {
-    constexpr auto width = static_cast<std::int64_t>(sizeof(T));
-    constexpr auto per_line = static_cast<std::int64_t>(device::cache_line) / width;
-    std::int64_t k = 0;
-    for (; k + per_line <= count; k += per_line) {
-        device::stream_gathered_line<T>(to + k * width, from, rows + k);
-    }
-    if (k < count) {
-        alignas(device::cache_line) std::array<std::byte, device::cache_line> last{};
-        append_fixed_rows<T>(last.data(), from, rows + k, count - k);
-        device::stream_line(to + k * width, last.data());
-    }
-}
-
-// The values of some rows of a column, and zeros up to the end of the last line: they travel, and must not be what lay there before.
-void write_piece(
-    std::byte* to, FixedValues const& column, std::uint16_t const* rows, std::int64_t count, Stores stores) {
-    bool is_written = false;
-    if (stores == Stores::streaming) {
-        with_value_type(column.width, [&]<typename T>(T) {
-            if constexpr (device::streams_gathered_lines<T>) {
-                stream_gathered<T>(to, column.values, rows, count);
-                is_written = true;
-            }
-        });
-    }
-    if (!is_written) {
-        auto const bytes = count * column.width;
-        gather_rows(to, column.values, rows, count, column.width, Stores::cached);
-        std::memset(to + bytes, 0, padded_size(bytes) - static_cast<std::size_t>(bytes));
-    }
+// The values of some rows of a column, and zeros up to the end of the last line: they travel, and must not carry what was there.
+void write_column(std::byte* to, FixedValues const& column, std::uint16_t const* rows, std::int64_t count) {
+    auto const bytes = count * column.width;
+    gather_rows(to, column.values, rows, count, column.width, Stores::cached);
+    std::memset(to + bytes, 0, padded_size(bytes) - static_cast<std::size_t>(bytes));
 }
 
 // All rows in one block.
 std::vector<PackedData> partition_by_indexing(
-    Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of, Stores stores,
+    Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of,
     std::span<std::uint32_t const> placement, BufferResource& br) {
     auto const columns = columns_of(table);
     auto const num_rows = table.num_rows();
@@ -158,10 +127,8 @@ std::vector<PackedData> partition_by_indexing(
     if (num_rows > 0) {
         partitions_of(0, of_row.span());
     }
-    if (stores == Stores::cached || num_partitions >= tuning::fewest_prefetched_partitions) {
-        for (auto const& column : columns) {
-            device::prefetch(column.values, static_cast<std::size_t>(num_rows * column.width));
-        }
+    for (auto const& column : columns) {
+        device::prefetch(column.values, static_cast<std::size_t>(num_rows * column.width));
     }
     Scratch<std::uint16_t> const sorted{of_row.span().size() + BlockSort::overrun};
     std::vector<std::uint32_t> ends(num_partitions);
@@ -178,12 +145,9 @@ std::vector<PackedData> partition_by_indexing(
         auto const* const first = sorted.data() + (p == 0 ? 0 : ends[p - 1]);
         all.for_each_column(p, [&](std::size_t c, std::int64_t count, std::byte* to) {
             if (count * columns[c].width > 0) {
-                write_piece(to, columns[c], first, count, stores);
+                write_column(to, columns[c], first, count);
             }
         });
-    }
-    if (stores == Stores::streaming) {
-        device::finish_streaming();
     }
     return std::move(all).pack();
 }
@@ -205,12 +169,9 @@ FixedPath fixed_path(Table const& table, std::size_t num_partitions) {
     for (auto const& field : fields) {
         bytes += static_cast<std::size_t>(table.num_rows() * field.width());
     }
-    bool const streams = bytes / num_partitions > tuning::largest_cached_part;
-    if (table.num_rows() > max_block_rows
-        || bytes > (streams ? tuning::largest_streamed_table : tuning::largest_indexed_table)) {
-        return FixedPath::none;
-    }
-    return streams ? FixedPath::by_streaming : FixedPath::by_indexing;
+    auto const is_small = table.num_rows() <= max_block_rows && bytes <= tuning::largest_indexed_table
+                          && bytes / num_partitions <= tuning::largest_indexed_part;
+    return is_small ? FixedPath::by_indexing : FixedPath::none;
 }
 
 std::vector<PackedData> partition_fixed(
@@ -219,8 +180,7 @@ std::vector<PackedData> partition_fixed(
     if (path == FixedPath::by_lines) {
         return partition_by_lines(table, num_partitions, partitions_of, placement, br);
     }
-    auto const stores = path == FixedPath::by_streaming ? Stores::streaming : Stores::cached;
-    return partition_by_indexing(table, num_partitions, partitions_of, stores, placement, br);
+    return partition_by_indexing(table, num_partitions, partitions_of, placement, br);
 }
 
 }  // namespace rapidsmpf::detail

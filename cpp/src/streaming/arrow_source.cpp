@@ -42,7 +42,7 @@ class GroupSender {
 void read_all(TableReader& reader, ChannelPtr const& out, BatchSizes const& sizes) {
     GroupSender sender{out, sizes};
     while (auto table = reader.next()) {
-        for (auto& piece : cut(*table, sizes)) {
+        for (auto& piece : split_table(*table, sizes)) {
             if (!sender.add(std::move(piece))) {
                 return;
             }

@@ -5,7 +5,7 @@
 // also for functions that are not commutative and for floating point, and a function that throws does so on one
 // rank. That takes two messages one after the other, whatever the number of ranks; recursive doubling would take
 // log2(ranks). Small values travel inside the messages that begin and end the operation: there are no others. Large
-// arrays are cut into a segment for each rank, which reduces it, so that each rank sends and receives about twice
+// arrays are divided into a segment for each rank, which reduces it, so that each rank sends and receives about twice
 // its array (a reduce-scatter, then an all-gather), and all ranks work.
 //
 // The function runs on the communicator's progress thread, as soon as the values are there, whether or not anyone
@@ -94,7 +94,7 @@ class AllReduce {
     [[nodiscard]] OpId op() const noexcept { return op_; }
 
   private:
-    // On a waiting thread: reduces, if this rank has to and nobody has done it.
+    // On a waiting thread: reduces, if this rank has to and has not yet.
     void reduce_here();
 
     std::shared_ptr<Communicator> comm_;

@@ -11,8 +11,8 @@
 namespace rapidsmpf::streaming {
 
 // Sends the reader's rows as messages of TableBatch with sequence numbers 0, 1, ...: small tables grouped, large ones
-// cut, none without rows. Reads on a thread where blocking is allowed, ahead of the consumer as far as the channel's
-// capacity goes. Closes the reader at the end of the stream and when the consumer wants no more.
+// split, none without rows. Reads on a thread where blocking is allowed, ahead of the consumer up to the channel's
+// capacity. Closes the reader at the end of the stream and when the channel is shut down.
 [[nodiscard]] Actor arrow_source(
     Context const& context, std::shared_ptr<TableReader> reader, ChannelPtr out,
     BatchSizes const& sizes = BatchSizes());

@@ -1,8 +1,8 @@
 // Tables as messages: how batches of rows travel between actors.
 //
-// A TableBatch is one or more tables of one schema that are to be treated as one: what reads a source groups small
-// tables without copying them, and whoever works on the batch puts them together. Tables are views of memory that
-// someone else owns (a query engine, a received chunk), so they do not spill.
+// A TableBatch is one or more tables of one schema that are to be treated as one: a source groups small tables
+// without copying them, and the consumer concatenates them. Tables are views of memory that a query engine or a
+// received chunk owns, so they do not spill.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ struct PayloadTraits<TableBatch> {
     static std::size_t spill(TableBatch& /*payload*/) { return 0; }
 };
 
-// The sizes that batches are brought to: smaller ones are grouped, larger ones cut.
+// The sizes that batches are brought to: smaller ones are grouped, larger ones split.
 struct BatchSizes {
     BatchSizes() {}  // user-written: travels through coroutines, not an aggregate
 
@@ -66,6 +66,6 @@ struct BatchSizes {
 };
 
 // The table in slices that keep to the upper limits; the table itself when it does. No rows: nothing.
-[[nodiscard]] std::vector<Table> cut(Table const& table, BatchSizes const& sizes);
+[[nodiscard]] std::vector<Table> split_table(Table const& table, BatchSizes const& sizes);
 
 }  // namespace rapidsmpf::streaming

@@ -85,13 +85,13 @@ Channel::DrainAwaiter Channel::drain() {
 
 bool Channel::send_blocking(Message message) {
     RAPIDSMPF_EXPECTS(!message.empty(), "cannot send an empty message", std::invalid_argument);
-    Waiter waiter{Operation::send, std::move(message)};
+    Waiter waiter{Action::send, std::move(message)};
     run_blocking(waiter);
     return waiter.outcome == Outcome::done;
 }
 
 std::optional<Message> Channel::receive_blocking() {
-    Waiter waiter{Operation::receive};
+    Waiter waiter{Action::receive};
     run_blocking(waiter);
     if (waiter.outcome == Outcome::ended) {
         return std::nullopt;
@@ -100,7 +100,7 @@ std::optional<Message> Channel::receive_blocking() {
 }
 
 void Channel::drain_blocking() {
-    Waiter waiter{Operation::drain};
+    Waiter waiter{Action::drain};
     run_blocking(waiter);
 }
 
@@ -369,8 +369,8 @@ bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
         waiter.outcome = Outcome::ended;
         return true;
     }
-    switch (waiter.operation) {
-        case Operation::send:
+    switch (waiter.action) {
+        case Action::send:
             RAPIDSMPF_EXPECTS(
                 !finished_, "send() on a channel whose producers have finished", std::logic_error);
             if (senders_.empty() && has_room(waiter.message)) {
@@ -383,7 +383,7 @@ bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
             }
             senders_.push(waiter);
             return false;
-        case Operation::receive:
+        case Action::receive:
             if (receivers_.empty() && can_pop(woken)) {
                 waiter.message = pop();
                 waiter.outcome = Outcome::done;
@@ -403,7 +403,7 @@ bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
             }
             receivers_.push(waiter);
             return false;
-        case Operation::drain:
+        case Action::drain:
             finished_ = true;
             if (metadata_) {
                 metadata_

@@ -35,7 +35,7 @@ class BundleTest : public testing::Test {
         Chunks chunks;
         std::size_t at = 0;
         for (auto const size : sizes) {
-            chunks.emplace_back(chunks.size(), PackedData{Bytes{1}, whole->cut(at, size)});
+            chunks.emplace_back(chunks.size(), PackedData{Bytes{1}, whole->split_off(at, size)});
             at += size;
         }
         return chunks;

@@ -70,7 +70,7 @@ class Bundles : public testing::Test {
             std::fill_n(
                 bytes.begin() + static_cast<std::ptrdiff_t>(i * size), size, static_cast<std::byte>(p));
             chunks.emplace_back(
-                p, PackedData{Bytes{1, static_cast<std::uint8_t>(p)}, whole->cut(i * size, size)});
+                p, PackedData{Bytes{1, static_cast<std::uint8_t>(p)}, whole->split_off(i * size, size)});
         }
         return chunks;
     }

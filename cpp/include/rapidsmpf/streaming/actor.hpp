@@ -25,7 +25,7 @@ namespace rapidsmpf::streaming {
 
 class Actor {
   public:
-    // Called at most once, with the error of another actor, from whatever thread that failed on, possibly when
+    // Called at most once, with the error of another actor, on any thread, possibly when
     // this actor has just ended. Must not throw and must not block.
     using OnCancel = std::function<void(std::exception_ptr)>;
 

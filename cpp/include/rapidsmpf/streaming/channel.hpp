@@ -1,15 +1,15 @@
 // A bounded queue of messages between actors: any number of producers and of consumers, with back-pressure.
 //
 // How a channel ends:
-//   finish()    a producer's word that nothing more comes. What is queued is still received, then receive()
+//   finish()    called by a producer after its last message. What is queued is still received, then receive()
 //               gives nothing.
-//   shutdown()  a consumer's word that it wants no more. What is queued is dropped; send() returns false, so
+//   shutdown()  called by a consumer that reads no more. What is queued is dropped; send() returns false, so
 //               that producers stop, and shut their own inputs in turn.
 //   cancel(e)   something failed. What is queued is dropped, and every pending and later operation throws e:
 //               neither side can mistake the failure for a regular end.
 //
 // Messages of one producer arrive in the order in which it sent them. Waiting senders and receivers are served
-// first come, first served; coroutines that waited go on on a thread of the executor. The blocking variants are
+// first come, first served; coroutines that waited are resumed on a thread of the executor. The blocking variants are
 // for threads that run no coroutines. All methods are thread-safe. The channel must outlive every
 // operation on it: coroutines hold it by shared_ptr.
 //
@@ -120,15 +120,14 @@ class Channel {
 
   private:
     enum class Outcome : std::uint8_t { pending, done, ended, failed };
-    enum class Operation : std::uint8_t { send, receive, drain };
+    enum class Action : std::uint8_t { send, receive, drain };
 
-    // One operation, in the frame of its coroutine or on the stack of its thread. While it waits it is in one
-    // of the lists; whoever takes it off settles it and wakes it.
+    // One call, in the frame of its coroutine or on the stack of its thread. While it waits it is in one
+    // of the lists; the thread that removes it completes and wakes it.
     struct Waiter {
-        explicit Waiter(Operation operation_) noexcept : operation{operation_} {}
-        Waiter(Operation operation_, Message message_) noexcept
-            : operation{operation_}, message{std::move(message_)} {}
-        Operation operation;
+        explicit Waiter(Action action_) noexcept : action{action_} {}
+        Waiter(Action action_, Message message_) noexcept : action{action_}, message{std::move(message_)} {}
+        Action action;
         Outcome outcome{Outcome::pending};
         Message message;  // to send, or received
         std::exception_ptr error;
@@ -157,7 +156,7 @@ class Channel {
         bool unspillable{false};
     };
 
-    // Does the operation or puts it in a list. Whether it has to wait.
+    // Completes the call or queues it. Whether it has to wait.
     [[nodiscard]] bool start_or_wait(Waiter& waiter, std::coroutine_handle<> coroutine);
     void run_blocking(Waiter& waiter);
     static void rethrow(Waiter& waiter);
@@ -206,7 +205,7 @@ class Channel {
     class SendAwaiter {
       public:
         SendAwaiter(Channel& channel, Message message) noexcept
-            : channel_{&channel}, waiter_{Operation::send, std::move(message)} {}
+            : channel_{&channel}, waiter_{Action::send, std::move(message)} {}
         [[nodiscard]] bool await_ready() const noexcept { return false; }
         [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
             return channel_->start_or_wait(waiter_, coroutine);
@@ -223,8 +222,7 @@ class Channel {
 
     class ReceiveAwaiter {
       public:
-        explicit ReceiveAwaiter(Channel& channel) noexcept
-            : channel_{&channel}, waiter_{Operation::receive} {}
+        explicit ReceiveAwaiter(Channel& channel) noexcept : channel_{&channel}, waiter_{Action::receive} {}
         [[nodiscard]] bool await_ready() const noexcept { return false; }
         [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
             return channel_->start_or_wait(waiter_, coroutine);
@@ -244,7 +242,7 @@ class Channel {
 
     class DrainAwaiter {
       public:
-        explicit DrainAwaiter(Channel& channel) noexcept : channel_{&channel}, waiter_{Operation::drain} {}
+        explicit DrainAwaiter(Channel& channel) noexcept : channel_{&channel}, waiter_{Action::drain} {}
         [[nodiscard]] bool await_ready() const noexcept { return false; }
         [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
             return channel_->start_or_wait(waiter_, coroutine);

@@ -7,7 +7,7 @@
 // calls that block (pulling a foreign Arrow stream, waiting for a collective), so that a blocking call never
 // keeps a coroutine from running. Threads of the second kind appear on demand and end after being idle.
 //
-// Coroutines that are waiting somewhere belong to whoever started them; the executor only knows those that
+// A suspended coroutine belongs to the code that started it; the executor refers only to coroutines that
 // are ready to run. Destroying it runs those to their next suspension, then joins the threads; it may happen on
 // one of its own threads.
 #pragma once

@@ -1,4 +1,4 @@
-// Rows into collectives: batches are cut into partitions and inserted into a shuffle, or packed for an all-gather.
+// Rows into collectives: batches are partitioned and inserted into a shuffle, or packed for an all-gather.
 #pragma once
 
 #include <atomic>
@@ -33,17 +33,17 @@ class Inserted {
 };
 
 // Gives batches to a Shuffler in the order of their sequence numbers (0, 1, ... without gaps), whichever of the
-// threads that cut them is ready first: so rows of one rank keep their order within a partition. Thread-safe; never waits
-// for another batch.
+// partitioning threads is ready first, so that rows of one rank keep their order within a partition. Thread-safe; never
+// waits for another batch.
 class ShuffleInserter {
   public:
     ShuffleInserter(
         std::shared_ptr<coll::Shuffler> shuffler, RowRouting const& routing, Schema const& schema,
         std::shared_ptr<BufferResource> resource);
 
-    // Cuts the batch and inserts it when its turn has come. Throws what cutting and Shuffler::insert throw.
+    // Partitions the batch and inserts it after those before it. Throws what partitioning and Shuffler::insert throw.
     void insert(std::uint64_t sequence, TableBatch const& batch);
-    // All batches are in: says insert_finished(). Throws std::logic_error when one is missing.
+    // All batches are in: calls insert_finished(). Throws std::logic_error when one is missing.
     void finish();
     [[nodiscard]] Inserted const& inserted() const noexcept { return inserted_; }
 

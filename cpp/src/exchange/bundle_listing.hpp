@@ -50,6 +50,9 @@ struct BundledChunk {
     SpillableParts::Part data;
 };
 
+// Writes a chunk's sequence number into the list.
+void set_bundle_sequence(
+    std::span<std::uint8_t> metadata, std::size_t index, std::uint64_t sequence) noexcept;
 // The chunks of a bundle with `count` of them. Throws FormatError when it is malformed.
 [[nodiscard]] std::vector<BundledChunk> read_bundle(
     std::uint64_t count, std::span<std::uint8_t const> metadata, std::uint64_t data_size);

@@ -67,7 +67,7 @@ TEST_F(BundleTest, ComesApartAsItWasPutTogether) {
         auto& made = bundles.front();
         EXPECT_EQ(made.data_bytes, std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
         for (std::size_t i = 0; i < sizes.size(); ++i) {
-            made.set_sequence(i, 1000 + i);
+            set_bundle_sequence(made.packed.metadata, i, 1000 + i);
         }
         auto rows = read(made);
         Bundle bundle{std::move(made.packed), std::move(rows), 1};

@@ -82,7 +82,7 @@ class Bundles : public testing::Test {
         }
         auto made = std::move(make_bundles(chunks, *br, {1'000, 0, 10'000}).at(0));
         for (std::size_t i = 0; i < made.partitions.size(); ++i) {
-            made.set_sequence(i, sequence);
+            set_bundle_sequence(made.packed.metadata, i, sequence);
         }
         return made;
     }

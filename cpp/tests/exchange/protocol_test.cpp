@@ -10,6 +10,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/exchange/detail/operation.hpp>
 #include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
+#include <rapidsmpf/memory/spillable_buffer.hpp>
 
 #include "exchange/wire.hpp"
 
@@ -331,14 +332,20 @@ TEST_F(Protocol, TheEndOfTheHandleReleasesTheOperation) {
 
 // As one that was just told, on another thread, that a chunk of it has been spilled.
 TEST(OutlivedDispatcher, AnOperationThatIsHeldLongerThanTheCommunicatorHasNothingOfItLeft) {
-    // Where payloads go is not agreed on with rank 1, which is silent: so the frame is not granted.
     auto comms = LoopbackCluster{2}.communicators();
-    auto held = Operation::open(*comms[0], BufferResource::make(), plan_of(7));
+    auto plan = plan_of(7);
+    plan.settings.receive_limit = 10;  // the first frame is granted alone, the second waits
+    auto held = Operation::open(*comms[0], BufferResource::make(), std::move(plan));
     MessageWriter announce{7};
-    announce.frame(std::vector{PieceHeader{0, 0, 1, 400}}, 64, 1 << 20);
-    announce.append(Bytes{9});
-    held->receive(1, std::move(announce).take());
+    for (std::uint64_t i = 0; i < 2; ++i) {
+        announce.frame(std::vector{PieceHeader{0, i, 1, 400}}, 64, 1 << 20);
+        announce.append(Bytes{9});
+    }
+    (void)comms[1]->send(std::move(announce).take(), 0, control);
     auto& budget = OperationDispatcher::of(*comms[0])->budget();
+    while (budget.in_flight() == 0) {
+        std::this_thread::yield();
+    }
     EXPECT_EQ(budget.waiting(), 1U);
     held->insert_finished();
     held->release();

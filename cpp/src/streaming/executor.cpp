@@ -325,7 +325,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
 
     // Tells the networks if all workers but this one sleep and nothing is on its way; once after each time that something ran.
     // Whether it did.
-    [[nodiscard]] bool tell_standstill(UniqueLock& lock) RAPIDSMPF_REQUIRES(mutex_) {
+    [[nodiscard]] bool tell_standstill() RAPIDSMPF_REQUIRES(mutex_) {
         if (networks_.empty() || stop_ || pending_blocking_ > 0 || outside_waits_.load() > 0
             || sleepers_.load(std::memory_order_relaxed) + 1 != num_workers_) {
             return false;
@@ -337,17 +337,17 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         if (std::exchange(told_turns_, turns) == turns) {
             return false;
         }
-        auto const running = running_networks();
+        auto running = running_networks();
         if (running.empty()) {
             networks_.clear();
             has_networks_.store(false, std::memory_order_relaxed);
             return false;
         }
-        lock.unlock();
+        MutexUnlock const unlocked{mutex_};
         for (auto const& network : running) {
             network->on_standstill();
         }
-        lock.lock();
+        running.clear();  // one may end with this
         return true;
     }
 
@@ -394,7 +394,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
                 quiet = 0;
                 note_turns();
             }
-            if (tell_standstill(lock)) {
+            if (tell_standstill()) {
                 found = worker.queue.pop();  // what that has woken
                 if (found) {
                     break;

@@ -26,6 +26,14 @@ Channel::Waiter& Channel::WaiterList::pop() noexcept {
     return waiter;
 }
 
+std::size_t Channel::WaiterList::size() const noexcept {
+    std::size_t count = 0;
+    for (auto const* waiter = first; waiter != nullptr; waiter = waiter->next) {
+        ++count;
+    }
+    return count;
+}
+
 // The arbiter's word that a move has ended, for as long as the channel lives.
 class Channel::Moves final : public MoveListener {
   public:
@@ -160,6 +168,7 @@ void Channel::cancel_closed(std::exception_ptr error) {
 void Channel::on_moved() {
     WaiterList woken;
     MutexLock lock{mutex_};
+    auto const ended = std::exchange(restoring_, std::nullopt);
     match(woken);
     wake(woken);
 }
@@ -175,7 +184,9 @@ Channel& Channel::metadata() {
             return *metadata_;
         }
         constexpr auto unlimited = ChannelCapacity::unlimited;
-        metadata_ = std::make_shared<Channel>(executor_, ChannelCapacity{unlimited}, resource_);
+        // Without a resource, for there is little of it; with one it would be known to the spill manager, whose lock is taken
+        // before those of channels.
+        metadata_ = std::make_shared<Channel>(executor_, ChannelCapacity{unlimited});
         made = metadata_;
         error = error_;
         shut = shut_;
@@ -262,6 +273,33 @@ std::size_t Channel::bytes() const {
     return bytes_;
 }
 
+void Channel::set_outside_producer() {
+    MutexLock const lock{mutex_};
+    outside_producer_ = true;
+}
+
+void Channel::set_outside_consumer() {
+    MutexLock const lock{mutex_};
+    outside_consumer_ = true;
+}
+
+Channel::State Channel::state() const {
+    MutexLock const lock{mutex_};
+    State state{};
+    state.messages = queue_.size();
+    state.bytes = bytes_;
+    state.senders = senders_.size();
+    state.receivers = receivers_.size();
+    state.drainers = drainers_.size();
+    state.sent = sent_;
+    state.sent_bytes = sent_bytes_;
+    state.is_finished = finished_;
+    state.is_closed = shut_ || error_ != nullptr;
+    state.has_outside_producer = outside_producer_;
+    state.has_outside_consumer = outside_consumer_;
+    return state;
+}
+
 bool Channel::is_finished() const {
     MutexLock lock{mutex_};
     return finished_;
@@ -289,6 +327,7 @@ std::size_t Channel::spill(std::size_t amount) {
         spilling_ = &entry;
         auto const position = static_cast<SpillableBuffer::NextUse>(queue_.size());
         lock.unlock();
+        auto const outside = executor_->outside_wait();
         std::size_t bytes = 0;
         std::unique_ptr<ParkedMessage> parked;
         std::exception_ptr error;
@@ -439,6 +478,9 @@ bool Channel::can_pop(WaiterList& woken) {
     }
     try {
         if (!front.parked->try_restore(front.message)) {
+            if (!restoring_) {
+                restoring_.emplace(executor_->outside_wait());
+            }
             return false;  // on_moved() is called when it is worth trying again
         }
         front.parked = nullptr;
@@ -467,6 +509,8 @@ Message Channel::pop() noexcept {
 void Channel::push(Message message) {
     auto& entry = queue_.emplace_back(std::move(message));
     bytes_ += entry.bytes;
+    ++sent_;
+    sent_bytes_ += entry.bytes;
     // What is handed out at once need not be told of.
     if (resource_ && entry.bytes > 0 && (receivers_.empty() || queue_.size() > 1)) {
         auto const position = static_cast<SpillableBuffer::NextUse>(queue_.size());
@@ -521,6 +565,7 @@ std::deque<Channel::Entry> Channel::close(UniqueLock& lock, Outcome outcome, Wai
     settle_all(senders_, outcome, woken);
     settle_all(receivers_, outcome, woken);
     settle_all(drainers_, outcome, woken);
+    restoring_.reset();
     bytes_ = 0;
     return std::exchange(queue_, {});
 }

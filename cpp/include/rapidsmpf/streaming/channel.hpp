@@ -105,6 +105,27 @@ class Channel {
     // nobody wants then.
     [[nodiscard]] CancellationToken closed();
 
+    // Threads that are no actors of a network send to it (receive from it): then the network asks for no producer (consumer) among
+    // its actors, and does not take their silence for a standstill. Before the network begins.
+    void set_outside_producer();
+    void set_outside_consumer();
+
+    // What it is doing now, and what it has done.
+    struct State {
+        std::size_t messages;  // queued
+        std::size_t bytes;
+        std::size_t senders;  // that wait for room
+        std::size_t receivers;
+        std::size_t drainers;
+        std::uint64_t sent;  // messages taken so far
+        std::uint64_t sent_bytes;
+        bool is_finished;
+        bool is_closed;
+        bool has_outside_producer;
+        bool has_outside_consumer;
+    };
+    [[nodiscard]] State state() const;
+
     // Messages and bytes queued now (what waits in senders excluded).
     [[nodiscard]] std::size_t size() const;
     [[nodiscard]] std::size_t bytes() const;
@@ -140,6 +161,7 @@ class Channel {
         [[nodiscard]] bool empty() const noexcept { return first == nullptr; }
         void push(Waiter& waiter) noexcept;
         [[nodiscard]] Waiter& pop() noexcept;
+        [[nodiscard]] std::size_t size() const noexcept;
         Waiter* first{nullptr};
         Waiter* last{nullptr};
     };
@@ -196,6 +218,12 @@ class Channel {
     bool shut_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::shared_ptr<Channel> metadata_ RAPIDSMPF_GUARDED_BY(mutex_);  // made when it is first asked for
+    std::optional<Executor::OutsideWait> restoring_
+        RAPIDSMPF_GUARDED_BY(mutex_);  // the first is being read back
+    std::uint64_t sent_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::uint64_t sent_bytes_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    bool outside_producer_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    bool outside_consumer_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     std::optional<CancellationSource> closed_ RAPIDSMPF_GUARDED_BY(mutex_);  // likewise
     // In queue_; stays there, untouched, until the spill has ended.
     Entry* spilling_ RAPIDSMPF_GUARDED_BY(mutex_){nullptr};

@@ -5,10 +5,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <rapidsmpf/coll/allgather.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
 #include <rapidsmpf/core/mutex.hpp>
+#include <rapidsmpf/memory/packed_data.hpp>
+#include <rapidsmpf/memory/spillable_buffer.hpp>
 #include <rapidsmpf/streaming/actor.hpp>
 #include <rapidsmpf/streaming/context.hpp>
 #include <rapidsmpf/streaming/row_routing.hpp>
@@ -34,7 +38,8 @@ class Inserted {
 
 // Gives batches to a Shuffler in the order of their sequence numbers (0, 1, ... without gaps), whichever of the
 // partitioning threads is ready first, so that rows of one rank keep their order within a partition. Thread-safe; never
-// waits for another batch.
+// waits for another batch: what is partitioned before its turn is under the arbiter of memory until then, which may move
+// it to DISK.
 class ShuffleInserter {
   public:
     ShuffleInserter(
@@ -48,13 +53,24 @@ class ShuffleInserter {
     [[nodiscard]] Inserted const& inserted() const noexcept { return inserted_; }
 
   private:
+    // A part of a batch whose turn has not come.
+    struct Waiting {
+        Waiting(coll::PartitionId partition_, PackedData packed, SpillableBuffer::NextUse next_use)
+            : partition{partition_},
+              metadata{std::move(packed.metadata)},
+              data{std::make_unique<SpillableBuffer>(std::move(packed.data), next_use)} {}
+        coll::PartitionId partition;
+        std::vector<std::uint8_t> metadata;
+        std::unique_ptr<SpillableBuffer> data;
+    };
+
     std::shared_ptr<coll::Shuffler> shuffler_;
     std::shared_ptr<BufferResource> resource_;
     RowRouting::Packer pack_;
     Inserted inserted_;
 
     Mutex mutex_;
-    std::map<std::uint64_t, RowRouting::Packed> ready_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::map<std::uint64_t, std::vector<Waiting>> ready_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::uint64_t next_ RAPIDSMPF_GUARDED_BY(mutex_){0};
     bool inserting_ RAPIDSMPF_GUARDED_BY(mutex_){false};  // a thread is on its way through ready_
 };

@@ -24,7 +24,7 @@ from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.explain import explain_physical, explain_whole
 from cudf_polars.lower.fallback import report, warn_of_host_steps
-from cudf_polars.lower.footers import read_ahead, read_row_groups
+from cudf_polars.lower.footers import FileFooters
 from cudf_polars.lower.physical import Estimate, Materialize, Stream
 from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
@@ -58,9 +58,12 @@ class Query:
     ----------
     plan
         The typed plan. Its in-memory frames are this rank's part of the rows.
+    read_apart
+        Reads it again, without sub-plans that several parts share; ``None`` where another process has read it.
     """
 
     plan: Plan
+    read_apart: Callable[[], Plan] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,10 @@ class QueryOutcome:
 
 def read_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> Query:
     """Read ``lf`` with these optimisations; raises what Polars says of a query that is wrong."""
-    return Query(read_plan(lf, optimizations))
+    if not optimizations.comm_subplan_elim:
+        return Query(read_plan(lf, optimizations))
+    apart = _of_fragments(optimizations)
+    return Query(read_plan(lf, optimizations), lambda: read_plan(lf, apart))
 
 
 def run_query(
@@ -335,13 +341,14 @@ def _start(
     if alone and not (options.may_partition and device.is_cpu):
         return _whole(query)
     try:
-        plan = (query if isinstance(query, Query) else read_query(query, optimizations)).plan
+        asked = query if isinstance(query, Query) else read_query(query, optimizations)
     except (pl.exceptions.PolarsError, UnsupportedPolarsError):
         if alone:
             return _whole(query)  # Polars runs it, or says what is wrong
         raise
-    footers = functools.cache(read_row_groups)
-    _read_footers(plan)
+    plan = asked.plan
+    footers = FileFooters()
+    _read_footers(plan, footers)
     partitions = options.plan_of(largest_table(plan, footers), transport.nranks)
     if alone and partitions.count == 1:
         return _whole(query)
@@ -353,14 +360,13 @@ def _start(
         device=device,
         plan=partitions,
     )
-    agreement = agree_on_query(plan, executor.allgather_bytes)
+    agreement = agree_on_query(plan, executor.allgather_bytes, footers, asked.read_apart)
     settings = options.settings(transport.nranks)
     if not device.is_cpu:
-        settings = replace(
-            settings, filter_keys=0
-        )  # its joins are faster than sets of keys that come from the host
+        # Its joins are faster than sets of keys that come from the host.
+        settings = replace(settings, filter_keys=0)
     planner = AdaptivePlanner(settings, executor.run_and_measure, executor.find_keys, footers=footers)
-    root = planner.plan(plan, agreement.frame_sizes)
+    root = planner.plan(agreement.plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
 
 
@@ -369,9 +375,9 @@ def _whole(query: pl.LazyFrame | Query) -> pl.LazyFrame:
     return to_lazyframe(query.plan.root) if isinstance(query, Query) else query
 
 
-def _read_footers(plan: Plan) -> None:
+def _read_footers(plan: Plan, footers: FileFooters) -> None:
     scans = (node for node in plan.nodes if isinstance(node, Scan))
-    read_ahead(path for scan in scans if scan.kind == "parquet" for path in scan.paths)
+    footers.read_ahead((path, scan.cloud) for scan in scans if scan.kind == "parquet" for path in scan.paths)
 
 
 def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
@@ -433,9 +439,7 @@ def explain_query(
         for number, node in enumerate(plan.nodes)
         if isinstance(node, DataFrameScan)
     }
-    planner = AdaptivePlanner(
-        options.settings(nranks), assume, assume_keys, footers=functools.cache(read_row_groups)
-    )
+    planner = AdaptivePlanner(options.settings(nranks), assume, assume_keys, footers=FileFooters())
     text = explain_physical(planner.plan(plan, sizes))
     if planner.fallbacks:
         text += "\nOn one rank: " + "; ".join(dict.fromkeys(planner.fallbacks))

@@ -195,7 +195,9 @@ def _origin_rows(ctx: Context, node: Node, name: str) -> float:
         return ctx.properties.frame_size(origin).rows
     if isinstance(origin, Scan) and origin.kind == "parquet":
         try:
-            return float(sum(group.rows for path in origin.paths for group in ctx.footers(path)))
+            return float(
+                sum(group.rows for path in origin.paths for group in ctx.footers(path, origin.cloud))
+            )
         except FooterError:
             pass
     return math.inf

@@ -165,7 +165,7 @@ class LocalTransport:
                 ).to_series()
             elif isinstance(column.dtype, pl.Categorical | pl.Enum):
                 column = column.cast(pl.String)
-            canonical.append(column)
+            canonical.append(column.alias(str(len(canonical))))  # a column may be two keys
         return pl.DataFrame(canonical).hash_rows(seed=seed) % count
 
     def scatter(self, source: Any, column: str, *, op: int, partitions: int = 1) -> list[OneShotStream]:

@@ -7,7 +7,6 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
-#include <rapidsmpf/memory/detail/bytes_spilled.hpp>
 #include <rapidsmpf/memory/detail/tier_copier.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 
@@ -308,10 +307,6 @@ std::unique_ptr<Buffer> SpillRegistry::replace(SpillEntry& entry, Move& move) {
 
 std::uint64_t SpillRegistry::bytes_spilled(BufferResource const& br) noexcept {
     return br.registry_->bytes_spilled_.load(std::memory_order_relaxed);
-}
-
-std::uint64_t bytes_spilled(BufferResource const& br) noexcept {
-    return SpillRegistry::bytes_spilled(br);
 }
 
 std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_t amount) {

@@ -19,6 +19,7 @@ from cudf_polars.execute.measured import Measured
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.streams import conform, scan_batches
+from cudf_polars.execute.text_agreement import agree_on_text_cuts
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.explain import explain_physical
 from cudf_polars.lower.fallback import report, warn_of_host_steps
@@ -26,6 +27,7 @@ from cudf_polars.lower.footers import FileFooters
 from cudf_polars.lower.physical import Estimate, Materialize, Stream
 from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
+from cudf_polars.lower.text_cuts import nominal_cuts
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.last_resort import check_own_frames
 from cudf_polars.plan.nodes import DataFrameScan, Scan
@@ -324,7 +326,10 @@ def _start(
         plan=partitions,
     )
     agreement = agree_on_query(plan, executor.allgather_bytes, footers)
-    planner = AdaptivePlanner(options.settings(transport.nranks), executor.run_and_measure, footers=footers)
+    text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, transport.rank, transport.nranks)
+    planner = AdaptivePlanner(
+        options.settings(transport.nranks), executor.run_and_measure, footers=footers, text_cuts=text_cuts
+    )
     root = planner.plan(plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
 
@@ -388,7 +393,12 @@ def explain_query(
         for number, node in enumerate(plan.nodes)
         if isinstance(node, DataFrameScan)
     }
-    planner = AdaptivePlanner(options.settings(nranks), assume, footers=FileFooters())
+    planner = AdaptivePlanner(
+        options.settings(nranks),
+        assume,
+        footers=FileFooters(),
+        text_cuts=functools.partial(nominal_cuts, nranks=nranks),
+    )
     text = explain_physical(planner.plan(plan, sizes))
     if planner.fallbacks:
         text += "\nOn one rank: " + "; ".join(dict.fromkeys(planner.fallbacks))

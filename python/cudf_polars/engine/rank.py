@@ -245,7 +245,7 @@ class Rank:
         transport = RapidsmpfTransport(self.context, op_ids)
         options = self._execution_options
         with _tell_others(transport):
-            sink = SinkTarget.open(target, extension, transport, options.fallback_mode)
+            sink = SinkTarget.open(target, extension, transport, options.fallback_mode, kwargs)
             try:
                 whole = (
                     {"optimizations": optimizations or pl.QueryOptFlags()} if transport.nranks == 1 else {}

@@ -15,9 +15,9 @@ namespace {
 class ReserveAwaiter {
   public:
     ReserveAwaiter(
-        std::shared_ptr<Executor> executor, std::shared_ptr<BufferResource> resource, std::size_t size,
-        MemoryType type, AllowOverbooking allow, MemoryWait wait)
-        : state_{std::make_shared<SettledOnce>(*executor)},
+        Executor const& executor, std::shared_ptr<BufferResource> resource, std::size_t size, MemoryType type,
+        AllowOverbooking allow, MemoryWait wait)
+        : state_{std::make_shared<SettledOnce>(executor)},
           resource_{std::move(resource)},
           size_{size},
           type_{type},

@@ -5,7 +5,7 @@ variable and description. Parsing, validation, the command-line flags and ``docs
 A field that is an option of the C++ library only names it: type, default, allowed words and description are those
 of the library's own table (:func:`rapidsmpf.config.registered_options`).
 Explicit values go before environment variables, those before built-in defaults. Environment variables are
-read when the object is made.
+read when the object is made. What values an option can have is in :mod:`cudf_polars.engine.option_values`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,11 @@ import argparse
 import dataclasses
 import difflib
 import functools
-import json
-import numbers
 import os
-import types
 import typing
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal, Self, TypeVar, get_args, get_origin
+from typing import Any, Final, Literal, Self, TypeVar, get_args
 
-from rapidsmpf import config
 from rapidsmpf.given_options import (
     checked_text,
     known_options,
@@ -30,9 +26,9 @@ from rapidsmpf.given_options import (
     variable_of,
     warn_without_effect,
 )
-from rapidsmpf.utils.string import parse_boolean
 
 from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
+from cudf_polars.engine.option_values import UNSPECIFIED, LibraryValues, OwnValues, Unspecified, Values
 from cudf_polars.lower.user_code import user_stacklevel
 
 __all__ = ["UNSPECIFIED", "OptionInfo", "StreamingOptions", "Unspecified"]
@@ -42,31 +38,6 @@ Group = Literal["rapidsmpf", "executor", "engine"]
 T = TypeVar("T")
 
 _GIVEN = "given to StreamingOptions"
-
-
-class Unspecified:
-    """The type of :data:`UNSPECIFIED`."""
-
-    _instance: ClassVar[Unspecified | None] = None
-
-    def __new__(cls) -> Unspecified:
-        """Return the one instance."""
-        if cls._instance is None:
-            cls._instance = super().__new__(cls)
-        return cls._instance
-
-    def __repr__(self) -> str:
-        return "UNSPECIFIED"
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __reduce__(self) -> str:
-        return "UNSPECIFIED"
-
-
-UNSPECIFIED: Final = Unspecified()
-"""Marks an option that was not given: the environment variable or the built-in default applies."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,8 +278,8 @@ class StreamingOptions:
                 if not text.strip():
                     continue
                 where = f"environment variable {info.env}"
-                value = _parse(name, text, where)
-            value = _checked(name, value, where)
+                value = _values()[name].parse(text, where)
+            value = _values()[name].check(value, where)
             setattr(self, name, value)
             self._sources[name] = where
             if not info.effective and value != info.default:
@@ -369,7 +340,7 @@ class StreamingOptions:
         """
         table = _table()
         where = {name: "given in rapidsmpf_options" for name in library if name in table}
-        values = {name: _parse(name, library[name], where[name]) for name in where}
+        values = {name: _values()[name].parse(library[name], where[name]) for name in where}
         for group, given in groups.items():
             for name, value in given.items():
                 if name not in table:
@@ -441,7 +412,9 @@ class StreamingOptions:
     def _from_argparse(cls, namespace: argparse.Namespace) -> Self:
         texts = {name: text for name in _table() if (text := getattr(namespace, name, None)) is not None}
         where = {name: f"{_flag(name)} on the command line" for name in texts}
-        return cls._made({name: _parse(name, text, where[name]) for name, text in texts.items()}, where)
+        return cls._made(
+            {name: _values()[name].parse(text, where[name]) for name, text in texts.items()}, where
+        )
 
     @classmethod
     def to_markdown(cls, *, effective: bool | None = None) -> str:
@@ -473,23 +446,21 @@ def _table() -> Mapping[str, OptionInfo]:
     table = {}
     for field in dataclasses.fields(StreamingOptions):
         row = field.metadata["option"]
-        if isinstance(row, _Own):
-            prefix = _ENV_PREFIX[row.group]
-            env = prefix + field.name.upper() if row.env else None
-            kinds = _words_of_type(field.name)
-            table[field.name] = OptionInfo(row.group, row.default, env, row.doc, row.effective, kinds)
-        else:
-            info = known_options()[field.name]
-            default = _of_library(info, info.default) if row.default is None else row.default
-            kinds = ", ".join(info.words) or info.type
+        values = _values()[field.name]
+        if isinstance(values, LibraryValues):
+            info = values.info
+            default = values.of_text(info.default) if row.default is None else row.default
             table[field.name] = OptionInfo(
                 "rapidsmpf",
                 default,
                 variable_of(field.name),
                 info.meaning,
                 info.effective,
-                f"{kinds}, or off" if info.can_be_off else kinds,
+                values.words,
             )
+        else:
+            env = _ENV_PREFIX[row.group] + field.name.upper() if row.env else None
+            table[field.name] = OptionInfo(row.group, row.default, env, row.doc, row.effective, values.words)
     return table
 
 
@@ -512,130 +483,15 @@ def _refuse_misspelt_variables() -> None:
 
 
 @functools.cache
-def _hints() -> Mapping[str, Any]:
-    return typing.get_type_hints(StreamingOptions)
-
-
-def _alternatives(name: str) -> tuple[Any, ...]:
-    hint = _hints()[name]
-    alternatives = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    return tuple(a for a in alternatives if a is not Unspecified)
-
-
-def _words_of_type(name: str) -> str:
-    return " or ".join(
-        "one of " + ", ".join(get_args(kind))
-        if get_origin(kind) is Literal
-        else "None"
-        if kind is type(None)
-        else getattr(kind, "__name__", str(kind))
-        for kind in _alternatives(name)
-    )
-
-
-def _of_library(info: config.OptionInfo, text: str) -> Any:
-    """Return a text of the library as the value of a field: a number, true or false where it is one."""
-    if info.kind == "boolean":
-        return parse_boolean(text)
-    if info.kind == "count":
-        return int(text)
-    return int(text) if info.kind in ("bytes", "share") and text.strip().isdecimal() else text
-
-
-def _parse(name: str, text: str, where: str) -> Any:
-    """Return the value that a text of the environment or the command line means."""
-    if _table()[name].group == "rapidsmpf":
-        return _of_library(known_options()[name], checked_text(name, text, where))
-    alternatives = _alternatives(name)
-    if type(None) in alternatives and text.strip().lower() in ("none", ""):
-        return None
-    for kind in alternatives:
-        if get_origin(kind) is Literal:
-            return text  # its words are checked as in a value
-        if kind is int:
-            try:
-                return int(text)
-            except ValueError:
-                if len(alternatives) == 1:
-                    raise ValueError(f"option {name}: cannot read {text!r} as an integer ({where})") from None
-        if get_origin(kind) is dict and text.lstrip().startswith("{"):
-            try:
-                return json.loads(text)
-            except ValueError as error:
-                raise ValueError(f"option {name}: not valid JSON: {error} ({where})") from error
-        if kind is bool:
-            try:
-                return parse_boolean(text)
-            except ValueError as error:
-                raise ValueError(f"option {name}: {error} ({where})") from None
-    if str in alternatives:
-        return text
-    raise ValueError(f"option {name}: cannot read {text!r} ({where})")
-
-
-def _checked(name: str, value: Any, where: str) -> Any:
-    """Return a value if the option can have it; a number or a policy in its plain form."""
-    if _table()[name].group == "rapidsmpf":
-        return _checked_of_library(known_options()[name], value, where)
-    for kind in _alternatives(name):
-        if kind is HardwareBindingPolicy and isinstance(value, Mapping):
-            return _policy(name, value, where)
-        if kind is Any or kind is object:
-            return value
-        origin = get_origin(kind)
-        if origin is Literal:
-            if value in get_args(kind):
-                return value
-            if isinstance(value, str):
-                raise ValueError(
-                    f"option {name}: {value!r} is not one of {', '.join(get_args(kind))} ({where})"
-                )
-        elif kind is int:
-            if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-                field = next(f for f in dataclasses.fields(StreamingOptions) if f.name == name)
-                least = field.metadata["option"].least
-                if least is not None and value < least:
-                    raise ValueError(f"option {name}: {value} is less than {least} ({where})")
-                return int(value)
-        elif isinstance(value, origin or kind):
-            return value
-    raise TypeError(f"option {name} must be {_words_of_type(name)}, not {type(value).__name__} ({where})")
-
-
-_TYPES: Final[dict[str, tuple[tuple[type, ...], str]]] = {
-    "boolean": ((), "bool"),
-    "count": ((numbers.Integral,), "int"),
-    "bytes": ((numbers.Real, str), "int or str"),
-    "share": ((numbers.Real, str), "int or str"),
-    "fraction": ((numbers.Real, str), "float or str"),
-    "duration": ((numbers.Real, str), "float or str"),
-    "text": ((str, os.PathLike), "str"),
-}
-"""By the kind of an option of the library, of what type a value is, bool aside; and how to call that."""
-
-
-def _checked_of_library(info: config.OptionInfo, value: Any, where: str) -> Any:
-    allowed, words = _TYPES[info.kind]
-    if isinstance(value, bool):
-        fits = info.kind == "boolean" or (info.can_be_off and not value)
-    else:
-        fits = isinstance(value, allowed)
-    if not fits:
-        raise TypeError(f"option {info.key} must be {words}, not {type(value).__name__} ({where})")
-    checked_text(info.key, value, where)
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        return int(value)
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _policy(name: str, values: Mapping[str, Any], where: str) -> HardwareBindingPolicy:
-    known = [field.name for field in dataclasses.fields(HardwareBindingPolicy)]
-    for key, value in values.items():
-        if key not in known:
-            raise unknown_option(key, f"in {name}, {where}", known)
-        if not isinstance(value, bool):
-            raise TypeError(f"option {name}: {key} must be bool, not {type(value).__name__} ({where})")
-    return HardwareBindingPolicy(**values)
+def _values() -> Mapping[str, Values]:
+    """Return what values each option can have, by name."""
+    hints = typing.get_type_hints(StreamingOptions)
+    return {
+        field.name: OwnValues.of_field(field.name, hints[field.name], row.least)
+        if isinstance(row := field.metadata["option"], _Own)
+        else LibraryValues(known_options()[field.name])
+        for field in dataclasses.fields(StreamingOptions)
+    }
 
 
 def _docstring() -> str:

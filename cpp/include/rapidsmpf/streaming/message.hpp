@@ -12,15 +12,23 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
 
+#include <rapidsmpf/memory/buffer.hpp>
 #include <rapidsmpf/memory/memory_reservation.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
 #include <rapidsmpf/memory/packed_data.hpp>
 
+namespace rapidsmpf {
+class BufferResource;
+}
+
 namespace rapidsmpf::streaming {
+
+class ParkedMessage;
 
 enum class Spillable : bool { no = false, yes = true };
 
@@ -48,8 +56,17 @@ class ContentDescription {
     Spillable spillable_{Spillable::no};
 };
 
+// How the payload of a message that waits becomes bytes that may be moved to lower tiers, as a PackedData.
+enum class Packing : std::uint8_t {
+    never,   // not at all
+    moves,   // its bytes are a Buffer's, and none is copied
+    copies,  // the bytes have to be put together first; only done when memory is short
+};
+
 // The default: a payload of unknown size that stays where it is. Types that are to be copied within a reservation have
-// `static std::size_t copy_cost(T const&)` and `static T copy(T const&, MemoryReservation&)`.
+// `static std::size_t copy_cost(T const&)` and `static T copy(T const&, MemoryReservation&)`. Those that may be moved to lower
+// tiers while they wait have `static Packing packing(T const&)`, `static PackedData pack(T&&)` (if nothing is copied) or
+// `static PackedData packed_copy(T const&, BufferResource&)`, and `static T unpack(PackedData&&)`.
 template <typename T>
 struct PayloadTraits {
     [[nodiscard]] static ContentDescription describe(T const& /*payload*/) noexcept { return {}; }
@@ -59,11 +76,43 @@ struct PayloadTraits {
 template <>
 struct PayloadTraits<PackedData> {
     [[nodiscard]] static ContentDescription describe(PackedData const& payload) noexcept;
-    // Moves the buffer from DEVICE to the best lower tier with room; returns the bytes freed.
+    // Moves the buffer to the best lower tier with room; returns the bytes freed.
     static std::size_t spill(PackedData& payload);
     [[nodiscard]] static std::size_t copy_cost(PackedData const& payload) noexcept;
     // The copy is in the reservation's tier.
     [[nodiscard]] static PackedData copy(PackedData const& payload, MemoryReservation& reservation);
+    [[nodiscard]] static Packing packing(PackedData const& /*payload*/) noexcept { return Packing::moves; }
+    [[nodiscard]] static PackedData pack(PackedData&& payload) noexcept { return std::move(payload); }
+    [[nodiscard]] static PackedData unpack(PackedData&& packed) noexcept { return std::move(packed); }
+};
+
+template <>
+struct PayloadTraits<std::unique_ptr<Buffer>> {
+    [[nodiscard]] static ContentDescription describe(std::unique_ptr<Buffer> const& payload) noexcept;
+    static std::size_t spill(std::unique_ptr<Buffer>& payload);
+    [[nodiscard]] static std::size_t copy_cost(std::unique_ptr<Buffer> const& payload) noexcept;
+    [[nodiscard]] static std::unique_ptr<Buffer> copy(
+        std::unique_ptr<Buffer> const& payload, MemoryReservation& reservation);
+    [[nodiscard]] static Packing packing(std::unique_ptr<Buffer> const& payload) noexcept;
+    [[nodiscard]] static PackedData pack(std::unique_ptr<Buffer>&& payload);
+    [[nodiscard]] static std::unique_ptr<Buffer> unpack(PackedData&& packed) noexcept {
+        return std::move(packed.data);
+    }
+};
+
+// Whether the traits of a type say how to pack it.
+template <typename T>
+concept PackedByTraits = requires(T const& payload, PackedData&& packed) {
+    { PayloadTraits<T>::packing(payload) } -> std::same_as<Packing>;
+    { PayloadTraits<T>::unpack(std::move(packed)) } -> std::same_as<T>;
+};
+template <typename T>
+concept PackedByMoving = PackedByTraits<T> && requires(T&& payload) {
+    { PayloadTraits<T>::pack(std::move(payload)) } -> std::same_as<PackedData>;
+};
+template <typename T>
+concept PackedByCopying = PackedByTraits<T> && requires(T const& payload, BufferResource& resource) {
+    { PayloadTraits<T>::packed_copy(payload, resource) } -> std::same_as<PackedData>;
 };
 
 // Whether the traits of a type say how to copy it.
@@ -142,13 +191,13 @@ class Message {
     template <typename T>
     [[nodiscard]] T const& get() const {
         check(typeid(T));
-        return static_cast<Holder<T> const&>(*payload_).value;
+        return *static_cast<Holder<T> const&>(*payload_).value;
     }
     // Takes the payload out and leaves the message empty. Throws like get().
     template <typename T>
     [[nodiscard]] T release() {
         check(typeid(T));
-        T value = std::move(static_cast<Holder<T>&>(*payload_).value);
+        T value = std::move(*static_cast<Holder<T>&>(*payload_).value);
         payload_.reset();
         description_ = {};
         return value;
@@ -176,22 +225,29 @@ class Message {
         // Describes the copy, too, if the type's traits made it.
         [[nodiscard]] virtual std::unique_ptr<Payload> copy(
             MemoryReservation& reservation, ContentDescription& description) const = 0;
+        [[nodiscard]] virtual Packing packing() const noexcept = 0;
+        // They leave no value behind, until unpack() gives one back.
+        [[nodiscard]] virtual PackedData pack() = 0;
+        virtual void drop_value() noexcept = 0;
+        [[nodiscard]] virtual PackedData packed_copy(BufferResource& resource) const = 0;
+        virtual void unpack(PackedData&& packed, ContentDescription& description) = 0;
     };
     [[noreturn]] static void throw_not_copyable(std::type_info const& type);
+    [[noreturn]] static void throw_not_packed(std::type_info const& type);
     template <typename T>
     struct Holder final : Payload {
         explicit Holder(T&& value_) : value{std::move(value_)} {}
         [[nodiscard]] std::type_info const& type() const noexcept override { return typeid(T); }
         std::size_t spill(ContentDescription& description) override {
-            auto const freed = PayloadTraits<T>::spill(value);
+            auto const freed = PayloadTraits<T>::spill(*value);
             if (freed > 0) {
-                description = PayloadTraits<T>::describe(value);
+                description = PayloadTraits<T>::describe(*value);
             }
             return freed;
         }
         [[nodiscard]] std::size_t copy_cost() const override {
             if constexpr (CopiedByTraits<T>) {
-                return PayloadTraits<T>::copy_cost(value);
+                return PayloadTraits<T>::copy_cost(*value);
             } else if constexpr (std::is_copy_constructible_v<T>) {
                 return 0;
             } else {
@@ -202,19 +258,67 @@ class Message {
             [[maybe_unused]] MemoryReservation& reservation,
             [[maybe_unused]] ContentDescription& description) const override {
             if constexpr (CopiedByTraits<T>) {
-                auto copied = std::make_unique<Holder<T>>(PayloadTraits<T>::copy(value, reservation));
-                if (description.total_bytes() == PayloadTraits<T>::describe(value).total_bytes()) {
-                    description = PayloadTraits<T>::describe(copied->value);
-                }
+                auto copied = std::make_unique<Holder<T>>(PayloadTraits<T>::copy(*value, reservation));
+                describe_again(*copied->value, description);
                 return copied;
             } else if constexpr (std::is_copy_constructible_v<T>) {
-                return std::make_unique<Holder<T>>(T(value));
+                return std::make_unique<Holder<T>>(T(*value));
             } else {
                 throw_not_copyable(typeid(T));
             }
         }
-        T value;
+        [[nodiscard]] Packing packing() const noexcept override {
+            if constexpr (PackedByTraits<T>) {
+                return PayloadTraits<T>::packing(*value);
+            }
+            return Packing::never;
+        }
+        [[nodiscard]] PackedData pack() override {
+            if constexpr (PackedByMoving<T>) {
+                auto packed = PayloadTraits<T>::pack(std::move(*value));
+                value.reset();
+                return packed;
+            } else {
+                throw_not_packed(typeid(T));
+            }
+        }
+        void drop_value() noexcept override { value.reset(); }
+        [[nodiscard]] PackedData packed_copy([[maybe_unused]] BufferResource& resource) const override {
+            if constexpr (PackedByCopying<T>) {
+                return PayloadTraits<T>::packed_copy(*value, resource);
+            } else {
+                throw_not_packed(typeid(T));
+            }
+        }
+        void unpack(
+            [[maybe_unused]] PackedData&& packed, [[maybe_unused]] ContentDescription& description) override {
+            if constexpr (PackedByTraits<T>) {
+                value.emplace(PayloadTraits<T>::unpack(std::move(packed)));
+                describe_again(*value, description);
+            } else {
+                throw_not_packed(typeid(T));
+            }
+        }
+        // Of the same payload elsewhere; a description of somebody's own stays.
+        static void describe_again(T const& payload, ContentDescription& description) {
+            auto const other = PayloadTraits<T>::describe(payload);
+            if (other.total_bytes() == description.total_bytes()) {
+                description = other;
+            }
+        }
+        std::optional<T> value;  // none while the message is parked
     };
+
+    // For what keeps messages that wait, where nobody else sees them meanwhile.
+    friend class ParkedMessage;
+    friend class Channel;
+    [[nodiscard]] Packing packing() const noexcept { return payload_ ? payload_->packing() : Packing::never; }
+    [[nodiscard]] PackedData pack() { return payload_->pack(); }
+    [[nodiscard]] PackedData packed_copy(BufferResource& resource) const {
+        return payload_->packed_copy(resource);
+    }
+    void drop_value() noexcept { payload_->drop_value(); }
+    void unpack(PackedData packed) { payload_->unpack(std::move(packed), description_); }
 
     void check(std::type_info const& wanted) const;
     void check_not_empty() const;

@@ -34,6 +34,20 @@ std::size_t Channel::WaiterList::size() const noexcept {
     return count;
 }
 
+bool Channel::WaiterList::remove(Waiter const& waiter) noexcept {
+    Waiter* before = nullptr;
+    for (auto* each = first; each != nullptr; before = each, each = each->next) {
+        if (each == &waiter) {
+            (before == nullptr ? first : before->next) = each->next;
+            if (last == each) {
+                last = before;
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
 // The arbiter's word that a move has ended, for as long as the channel lives.
 class Channel::Moves final : public MoveListener {
   public:
@@ -573,8 +587,85 @@ std::deque<Channel::Entry> Channel::close(UniqueLock& lock, Outcome outcome, Wai
 void Channel::wake(WaiterList& woken) {
     while (!woken.empty()) {
         // Read all of it first: the coroutine may run and end at once.
-        auto const coroutine = woken.pop().coroutine;
+        auto const& waiter = woken.pop();
+        if (auto const done = waiter.done; done != nullptr) {
+            done(waiter.whom);
+            continue;
+        }
+        auto const coroutine = waiter.coroutine;
         executor_->post(coroutine);
+    }
+}
+
+bool Channel::withdraw(Waiter& waiter) {
+    WaiterList woken;
+    bool removed = false;
+    {
+        MutexLock lock{mutex_};
+        for (auto* list : {&senders_, &receivers_, &drainers_}) {
+            removed = removed || list->remove(waiter);
+        }
+        if (removed) {
+            match(woken);  // a sender with a smaller message may have waited behind it
+        }
+    }
+    wake(woken);
+    return removed;
+}
+
+void Channel::put_back(Message message) {
+    WaiterList woken;
+    {
+        MutexLock lock{mutex_};
+        if (shut_ || error_) {
+            return;
+        }
+        bytes_ += queue_.emplace_front(std::move(message)).bytes;
+        match(woken);
+    }
+    wake(woken);
+}
+
+Channel::CallbackOperation Channel::CallbackOperation::send(Channel& channel, Message message) {
+    RAPIDSMPF_EXPECTS(!message.empty(), "cannot send an empty message", std::invalid_argument);
+    return {channel, Waiter{Operation::send, std::move(message)}};
+}
+
+Channel::CallbackOperation Channel::CallbackOperation::receive(Channel& channel) noexcept {
+    return {channel, Waiter{Operation::receive}};
+}
+
+Channel::CallbackOperation Channel::CallbackOperation::drain(Channel& channel) noexcept {
+    return {channel, Waiter{Operation::drain}};
+}
+
+bool Channel::CallbackOperation::start(Done done, void* whom) {
+    waiter_.done = done;
+    waiter_.whom = whom;
+    return channel_->start_or_wait(waiter_, nullptr);
+}
+
+bool Channel::CallbackOperation::withdraw() {
+    return channel_->withdraw(waiter_);
+}
+
+bool Channel::CallbackOperation::succeeded() {
+    rethrow(waiter_);
+    return waiter_.outcome == Outcome::done;
+}
+
+std::optional<Message> Channel::CallbackOperation::take() {
+    rethrow(waiter_);
+    if (waiter_.outcome == Outcome::ended) {
+        return std::nullopt;
+    }
+    return std::move(waiter_.message);
+}
+
+void Channel::CallbackOperation::put_back() {
+    if (waiter_.operation == Operation::receive && waiter_.outcome == Outcome::done
+        && !waiter_.message.empty()) {
+        channel_->put_back(std::move(waiter_.message));
     }
 }
 

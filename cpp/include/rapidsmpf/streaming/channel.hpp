@@ -73,6 +73,7 @@ class Channel {
     class SendAwaiter;
     class ReceiveAwaiter;
     class DrainAwaiter;
+    class CallbackOperation;
 
     // co_await send(m): waits for room; true when the channel took the message, false when it was shut down.
     // Throws std::logic_error after finish(), std::invalid_argument for an empty message, what cancel() was given.
@@ -154,6 +155,8 @@ class Channel {
         std::exception_ptr error;
         std::coroutine_handle<> coroutine;   // either this is woken
         ConditionVariable* parked{nullptr};  // or this
+        void (*done)(void*) noexcept {nullptr};  // or this is called, with `whom`
+        void* whom{nullptr};
         Waiter* next{nullptr};
     };
     // First in, first out; owns nothing.
@@ -162,6 +165,8 @@ class Channel {
         void push(Waiter& waiter) noexcept;
         [[nodiscard]] Waiter& pop() noexcept;
         [[nodiscard]] std::size_t size() const noexcept;
+        // Whether it was there.
+        bool remove(Waiter const& waiter) noexcept;
         Waiter* first{nullptr};
         Waiter* last{nullptr};
     };
@@ -181,6 +186,10 @@ class Channel {
     // Completes the call or queues it. Whether it has to wait.
     [[nodiscard]] bool start_or_wait(Waiter& waiter, std::coroutine_handle<> coroutine);
     void run_blocking(Waiter& waiter);
+    // Takes it out of its list; false when it was settled.
+    [[nodiscard]] bool withdraw(Waiter& waiter);
+    // Puts back what was received, before all else.
+    void put_back(Message message);
     static void rethrow(Waiter& waiter);
 
     // They put the waiters to be woken in `woken`.
@@ -278,6 +287,37 @@ class Channel {
         void await_resume() { rethrow(waiter_); }
 
       private:
+        Channel* channel_;
+        Waiter waiter_;
+    };
+
+    // An operation of someone who is neither a coroutine nor a thread that may wait, such as another language's event
+    // loop: a function is told when it has ended.
+    class CallbackOperation {
+      public:
+        // Called once if start() returned true, on whatever thread ends the operation, possibly under the channel's lock:
+        // must not throw, block, or use the channel. From then on the operation may be destroyed.
+        using Done = void (*)(void* whom) noexcept;
+
+        // The channel must outlive this. An empty message: throws std::invalid_argument.
+        [[nodiscard]] static CallbackOperation send(Channel& channel, Message message);
+        [[nodiscard]] static CallbackOperation receive(Channel& channel) noexcept;
+        [[nodiscard]] static CallbackOperation drain(Channel& channel) noexcept;
+
+        // Whether it has to wait. Once; must not be moved afterwards. Throws like the awaitable ones.
+        [[nodiscard]] bool start(Done done, void* whom);
+        // Gives up waiting. False when it was too late: `done` was, or will be, called.
+        [[nodiscard]] bool withdraw();
+        // When it has ended. send: whether the channel took the message; drain: true. Throws what cancel() was given.
+        [[nodiscard]] bool succeeded();
+        // The received message; nothing at the end. Throws what cancel() was given.
+        [[nodiscard]] std::optional<Message> take();
+        // Nobody wants what was received: the next receiver gets it.
+        void put_back();
+
+      private:
+        CallbackOperation(Channel& channel, Waiter waiter) noexcept
+            : channel_{&channel}, waiter_{std::move(waiter)} {}
         Channel* channel_;
         Waiter waiter_;
     };

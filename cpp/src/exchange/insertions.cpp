@@ -30,7 +30,7 @@ void Insertions::count_for_all() {
 void Insertions::push(Rank peer, Outbox::Piece piece) {
     auto& to = peers_[static_cast<std::size_t>(peer)];
     to.bytes += piece.payload->size;
-    to.chunks += chunks_of(piece.partition, piece.sequence);
+    to.chunks += piece.id.chunks();
     to.pieces.push_back(std::move(piece));
     is_empty_ = false;
 }

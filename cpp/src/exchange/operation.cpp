@@ -127,7 +127,7 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
         state.inserted.count_for_all();
         for (Rank rank = 0; rank < nranks; ++rank) {
             if (rank != state.rank) {
-                state.inserted.push(rank, Outbox::Piece{static_cast<PartitionId>(rank), sequence, payload});
+                state.inserted.push(rank, Outbox::Piece{{static_cast<PartitionId>(rank), sequence}, payload});
             }
         }
         for (auto& [partition, piece] : own) {

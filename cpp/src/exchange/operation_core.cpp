@@ -77,12 +77,12 @@ void OperationCore::enter(Stage stage, std::optional<Final> const& last_message)
 void OperationCore::receive(Rank source, std::vector<std::uint8_t> const& bytes) {
     guarded([&] {
         ScopedTimer const timer{*state_->br->statistics(), statistic::id("event-loop-metadata-recv")};
-        on_behalf_of(source, [&] { apply(source, read_message(bytes)); });
+        on_behalf_of(source, [&] { apply(source, read_operation_message(bytes)); });
     });
     state_->waker->note();
 }
 
-void OperationCore::apply(Rank source, Message const& message) {
+void OperationCore::apply(Rank source, OperationMessage const& message) {
     if (stage_ == Stage::cut_off) {
         return;
     }

@@ -67,7 +67,7 @@ class OperationCore {
     void deliver(Arrivals arrivals, Rank source = 0, std::vector<PartitionCount> const& counts = {});
     // The own share of what was sent to all.
     void deliver_kept();
-    void apply(Rank source, Message const& message);
+    void apply(Rank source, OperationMessage const& message);
     bool compose_all();
     bool compose(Rank to);
     // Tells users how far it is.

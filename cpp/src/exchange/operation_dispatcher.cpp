@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <variant>
 
 #include <rapidsmpf/communicator/detail/closed_peers.hpp>
 #include <rapidsmpf/core/error.hpp>
@@ -324,17 +325,9 @@ bool OperationDispatcher::route_arrived() {
 void OperationDispatcher::route(Communicator::Arrived arrived) {
     auto const op = read_op(arrived.bytes);
     if (op == control_op) {
-        if (is_about_transports(arrived.bytes)) {
-            negotiate(arrived.source, read_message(arrived.bytes));
-        } else if (auto const range = read_abandoned_range(arrived.bytes)) {
-            RAPIDSMPF_EXPECTS(
-                0 <= range->origin && range->origin < comm_.nranks(), "a rank that does not exist",
-                FormatError);
-            MutexLock lock{mutex_};
-            (void)remember_abandoned_locked(*range);
-        } else {
-            on_peer_closed(arrived.source);
-        }
+        std::visit(
+            [&](auto const& message) { take_in(arrived.source, message); },
+            read_control_message(arrived.bytes));
         return;
     }
     transports_.on_other(arrived.source);
@@ -355,18 +348,31 @@ void OperationDispatcher::route(Communicator::Arrived arrived) {
     }
 }
 
-void OperationDispatcher::negotiate(Rank source, Message const& message) {
-    if (message.offer) {
-        if (auto const answer = transports_.on_offer(source, *message.offer)) {
-            MessageWriter writer{control_op};
-            writer.answer(*answer);
-            send(source, std::move(writer).take());
-        }
-    } else if (message.answer) {
-        transports_.on_answer(source, *message.answer);
-    } else if (message.region) {
-        transports_.on_region(source, *message.region);
+void OperationDispatcher::take_in(Rank source, Goodbye /*goodbye*/) {
+    on_peer_closed(source);
+}
+
+void OperationDispatcher::take_in(Rank /*source*/, AbandonedRange const& range) {
+    RAPIDSMPF_EXPECTS(
+        0 <= range.origin && range.origin < comm_.nranks(), "a rank that does not exist", FormatError);
+    MutexLock lock{mutex_};
+    (void)remember_abandoned_locked(range);
+}
+
+void OperationDispatcher::take_in(Rank source, Offer const& offer) {
+    if (auto const answer = transports_.on_offer(source, offer)) {
+        MessageWriter writer{control_op};
+        writer.answer(*answer);
+        send(source, std::move(writer).take());
     }
+}
+
+void OperationDispatcher::take_in(Rank source, Answer const& answer) {
+    transports_.on_answer(source, answer);
+}
+
+void OperationDispatcher::take_in(Rank source, device::ExportedRegion const& region) {
+    transports_.on_region(source, region);
 }
 
 void OperationDispatcher::send(Rank destination, std::vector<std::uint8_t> message) {

@@ -6,7 +6,6 @@
 
 #include <rapidsmpf/core/error.hpp>
 
-#include "exchange/bundle.hpp"
 #include "exchange/ended_frames.hpp"
 
 namespace rapidsmpf::exchange {
@@ -14,7 +13,7 @@ namespace rapidsmpf::exchange {
 namespace {
 
 PieceHeader header_of(Outbox::Piece const& piece) {
-    return PieceHeader{piece.partition, piece.sequence, piece.payload->metadata.size(), piece.payload->size};
+    return PieceHeader{piece.id, piece.payload->metadata.size(), piece.payload->size};
 }
 
 }  // namespace
@@ -193,14 +192,14 @@ void Outbox::stop_writing() {
 }
 
 void Outbox::discount(Piece const& piece) {
-    backlog_ -= chunks_of(piece.partition, piece.sequence);
+    backlog_ -= piece.id.chunks();
 }
 
 void Outbox::recount() {
     backlog_ = 0;
     for (auto const& frame : in_transfer_) {
         for (auto const& piece : frame.pieces) {
-            backlog_ += chunks_of(piece.partition, piece.sequence);
+            backlog_ += piece.id.chunks();
         }
     }
 }

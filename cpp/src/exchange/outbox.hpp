@@ -21,7 +21,6 @@
 #include <rapidsmpf/exchange/settings.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
-#include "exchange/bundle_listing.hpp"
 #include "exchange/payload.hpp"
 #include "exchange/transport.hpp"
 #include "exchange/transport_selector.hpp"
@@ -31,12 +30,9 @@ namespace rapidsmpf::exchange {
 
 class Outbox {
   public:
-    // A chunk, or a bundle of them (bundle.hpp).
     struct Piece {
-        Piece(PartitionId partition_, std::uint64_t sequence_, std::shared_ptr<Payload> payload_)
-            : partition{partition_}, sequence{sequence_}, payload{std::move(payload_)} {}
-        PartitionId partition;
-        std::uint64_t sequence;
+        Piece(PieceId id_, std::shared_ptr<Payload> payload_) : id{id_}, payload{std::move(payload_)} {}
+        PieceId id;
         std::shared_ptr<Payload> payload;
     };
     // Called when a piece has left and its payload is no longer read.
@@ -46,7 +42,7 @@ class Outbox {
     Outbox(Outbox&&) = default;
 
     void push(Piece piece) {
-        backlog_ += chunks_of(piece.partition, piece.sequence);
+        backlog_ += piece.id.chunks();
         waiting_.push_back(std::move(piece));
     }
     void push_count(PartitionCount count) { counts_.push_back(count); }

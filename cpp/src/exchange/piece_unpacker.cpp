@@ -33,10 +33,10 @@ std::vector<BundledChunk> PieceUnpacker::check_bundle(
 }
 
 void PieceUnpacker::check(PieceHeader const& header, std::span<std::uint8_t const> metadata) const {
-    if (is_bundle(header)) {
-        (void)check_bundle(header.sequence, metadata, header.data_size);
+    if (header.id.is_bundle()) {
+        (void)check_bundle(header.id.chunks(), metadata, header.data_size);
     } else {
-        check_local(header.partition);
+        check_local(header.id.partition());
     }
 }
 
@@ -44,14 +44,14 @@ void PieceUnpacker::unpack(Rank source, PieceHeader const& header, PackedData pi
     if (piece.data->mem_type() != MemoryType::DEVICE) {
         br_->statistics()->add(received_to_host_, static_cast<double>(piece.data->size()));
     }
-    if (is_bundle(header)) {
-        unpack_bundle(source, header.sequence, std::move(piece), to);
+    if (header.id.is_bundle()) {
+        unpack_bundle(source, header.id.chunks(), std::move(piece), to);
         return;
     }
-    check_local(header.partition);
-    keep(
-        source, header.partition, header.sequence,
-        std::make_shared<Payload>(std::move(piece), next_use(header.partition)), to);
+    auto const partition = header.id.partition();
+    check_local(partition);
+    auto payload = std::make_shared<Payload>(std::move(piece), next_use(partition));
+    keep(source, partition, header.id.sequence(), std::move(payload), to);
 }
 
 void PieceUnpacker::keep(

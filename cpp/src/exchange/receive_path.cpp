@@ -32,7 +32,7 @@ ReceivePath::ReceivePath(
     }
 }
 
-void ReceivePath::take_in(Rank peer, Message const& message, Arrivals& arrivals) {
+void ReceivePath::take_in(Rank peer, OperationMessage const& message, Arrivals& arrivals) {
     for (auto const& list : message.eager) {
         inbox(peer).take_eager(list, *br_, [&](PieceHeader const& header, PackedData chunk) {
             unpacker_.unpack(peer, header, std::move(chunk), arrivals);

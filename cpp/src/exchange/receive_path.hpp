@@ -37,7 +37,7 @@ class ReceivePath {
     // The peer has written frames to where they were granted. Throws FormatError.
     void on_written(Rank peer, std::uint32_t frames) { inbox(peer).on_written(frames); }
     // What a peer's message brings and announces. Throws FormatError.
-    void take_in(Rank peer, Message const& message, Arrivals& arrivals);
+    void take_in(Rank peer, OperationMessage const& message, Arrivals& arrivals);
     void on_final(Rank peer, Final const& final) { inbox(peer).on_final(final); }
     [[nodiscard]] bool final_received(Rank peer) const { return inbox(peer).final_received(); }
     // The peer has left, and writes no more.

@@ -42,7 +42,7 @@ void SendPath::drop(Rank peer) {
     outbox(peer).drop([this](auto const& payload) { sent(payload); });
 }
 
-void SendPath::take_in(Rank peer, Message const& message) {
+void SendPath::take_in(Rank peer, OperationMessage const& message) {
     auto& to = outbox(peer);
     to.on_credit(message.credit);
     for (auto const& grant : message.grants) {

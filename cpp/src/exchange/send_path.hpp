@@ -32,7 +32,7 @@ class SendPath {
     void drop(std::vector<Outbox::Piece> const& pieces);
 
     // What a peer's message says. Throws FormatError.
-    void take_in(Rank peer, Message const& message);
+    void take_in(Rank peer, OperationMessage const& message);
 
     // Writes what can be said to a peer now. What it cannot say yet because buffers are still being written makes it blocked.
     void compose(Rank peer, MessageWriter& writer);

@@ -92,8 +92,12 @@ class OperationDispatcher {
     [[nodiscard]] AbandonedRange const* find_abandoned_locked(OpId op) const RAPIDSMPF_REQUIRES(mutex_);
     // Whether it was not known yet.
     bool remember_abandoned_locked(AbandonedRange const& range) RAPIDSMPF_REQUIRES(mutex_);
-    // What ranks agree on beside all operations.
-    void negotiate(Rank source, Message const& message);
+    // What is about all operations: a rank leaves or gives some up, or ranks agree on how payloads travel.
+    void take_in(Rank source, Goodbye);
+    void take_in(Rank source, AbandonedRange const& range);
+    void take_in(Rank source, Offer const& offer);
+    void take_in(Rank source, Answer const& answer);
+    void take_in(Rank source, device::ExportedRegion const& region);
     // The active operation of a queue takes in what has come early for it.
     void feed(OperationQueue& queue);
     // Looks for ranks that have left without a goodbye.

@@ -628,15 +628,15 @@ void Channel::put_back(Message message) {
 
 Channel::CallbackOperation Channel::CallbackOperation::send(Channel& channel, Message message) {
     RAPIDSMPF_EXPECTS(!message.empty(), "cannot send an empty message", std::invalid_argument);
-    return {channel, Waiter{Operation::send, std::move(message)}};
+    return {channel, Waiter{Action::send, std::move(message)}};
 }
 
 Channel::CallbackOperation Channel::CallbackOperation::receive(Channel& channel) noexcept {
-    return {channel, Waiter{Operation::receive}};
+    return {channel, Waiter{Action::receive}};
 }
 
 Channel::CallbackOperation Channel::CallbackOperation::drain(Channel& channel) noexcept {
-    return {channel, Waiter{Operation::drain}};
+    return {channel, Waiter{Action::drain}};
 }
 
 bool Channel::CallbackOperation::start(Done done, void* whom) {

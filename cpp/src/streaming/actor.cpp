@@ -49,7 +49,15 @@ class ActorNetwork final : public RunningNetwork {
         for (auto& [channel, users] : users_) {
             users.number = numbers_++;
         }
-        check_ends();
+        try {
+            check_ends();
+        } catch (...) {
+            // Somebody outside may be waiting already.
+            for (auto const& user : users_) {
+                user.first->cancel(std::current_exception());
+            }
+            throw;
+        }
     }
 
     [[nodiscard]] std::vector<Task<void>> start() {

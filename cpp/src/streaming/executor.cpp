@@ -378,6 +378,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         }
         UniqueLock lock{mutex_};
         bool watching = false;
+        bool may_watch = true;
         int quiet = 0;
         std::coroutine_handle<> found;
         for (;;) {
@@ -388,7 +389,8 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
             if (found || (stop_ && pending_blocking_ == 0)) {
                 break;
             }
-            if (!watching && watch_.load(std::memory_order_relaxed) != Watch::held && num_workers_ > 1) {
+            if (!watching && may_watch && watch_.load(std::memory_order_relaxed) != Watch::held
+                && num_workers_ > 1) {
                 watching = true;
                 watch_.store(Watch::held, std::memory_order_relaxed);
                 quiet = 0;
@@ -413,16 +415,16 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
                         break;
                     }
                     if (quiet == quiet_looks) {
+                        // Everything is looked at once more first: the time may have run out just when somebody notified.
                         watching = false;
+                        may_watch = false;
                         watch_.store(Watch::nobody, std::memory_order_relaxed);
-                        sleepers_.fetch_add(1, std::memory_order_relaxed);
-                        work_.wait(lock);
-                        sleepers_.fetch_sub(1, std::memory_order_relaxed);
                     }
                 }
             } else {
                 work_.wait(lock);
                 sleepers_.fetch_sub(1, std::memory_order_relaxed);
+                may_watch = true;
             }
         }
         if (watching) {

@@ -58,7 +58,7 @@ LocalPartitions::Index OperationState::require_local(PartitionId partition) cons
     return *index;
 }
 
-bool OperationState::is_over(Watcher const& watcher) const {
+bool OperationState::is_over(Watcher const& watcher) {
     if (closing.ends_waits()) {
         return true;
     }

@@ -71,7 +71,7 @@ struct OperationState {
         std::function<void()> told;
     };
     void watch(Watcher watcher) RAPIDSMPF_REQUIRES(mutex);
-    [[nodiscard]] bool is_over(Watcher const& watcher) const RAPIDSMPF_REQUIRES(mutex);
+    [[nodiscard]] bool is_over(Watcher const& watcher) RAPIDSMPF_REQUIRES(mutex);
     // Something has changed that users may wait for.
     void notify() RAPIDSMPF_REQUIRES(mutex);
 

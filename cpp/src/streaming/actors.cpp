@@ -111,7 +111,7 @@ Task<void> repartition_rows(Context context, ChannelPtr in, ChannelPtr out, Batc
         is_end = !message;
         if (message) {
             for (auto& table : tables_of(std::move(*message))) {
-                for (auto& piece : cut(table, sizes)) {
+                for (auto& piece : split_table(table, sizes)) {
                     pieces.push_back(std::move(piece));
                 }
             }
@@ -170,7 +170,7 @@ void read_paths(Scan& scan) {
         TableReader reader{scan.open(scan.paths[i])};
         GroupSender sender{scan.out, scan.sizes, scan.next_sequence};
         while (auto table = reader.next()) {
-            for (auto& piece : cut(*table, scan.sizes)) {
+            for (auto& piece : split_table(*table, scan.sizes)) {
                 if (!sender.add(std::move(piece))) {
                     return;
                 }

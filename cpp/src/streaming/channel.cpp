@@ -663,8 +663,7 @@ std::optional<Message> Channel::CallbackOperation::take() {
 }
 
 void Channel::CallbackOperation::put_back() {
-    if (waiter_.operation == Operation::receive && waiter_.outcome == Outcome::done
-        && !waiter_.message.empty()) {
+    if (waiter_.action == Action::receive && waiter_.outcome == Outcome::done && !waiter_.message.empty()) {
         channel_->put_back(std::move(waiter_.message));
     }
 }

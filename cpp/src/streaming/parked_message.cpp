@@ -3,6 +3,7 @@
 #include <array>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/memory/detail/tier_copier.hpp>
 
 namespace rapidsmpf::streaming {
 
@@ -35,7 +36,7 @@ std::unique_ptr<ParkedMessage> ParkedMessage::pack_below(
     for (auto const lower : resource.spill_targets(type)) {
         if (lower == MemoryType::DISK) {
             std::array<Buffer const*, 1> const one{packed.data.get()};
-            packed.data = std::move(resource.write_to_disk(one).front());
+            packed.data = std::move(resource.copier().write_to_disk(one).front());
         } else {
             auto reservation = resource.reserve(lower, packed.data->size(), AllowOverbooking::no).first;
             if (reservation.size() < packed.data->size()) {

@@ -133,8 +133,8 @@ class Channel {
         Outcome outcome{Outcome::pending};
         Message message;  // to send, or received
         std::exception_ptr error;
-        std::coroutine_handle<> coroutine;   // either this is woken
-        ConditionVariable* parked{nullptr};  // or this
+        std::coroutine_handle<> coroutine;       // either this is woken
+        ConditionVariable* parked{nullptr};      // or this
         void (*done)(void*) noexcept {nullptr};  // or this is called, with `whom`
         void* whom{nullptr};
         Waiter* next{nullptr};

@@ -21,7 +21,6 @@
 #include <rapidsmpf_python/errors.hpp>
 #include <rapidsmpf_python/gil.hpp>
 #include <rapidsmpf_python/interrupt.hpp>
-
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -43,7 +42,8 @@ class Mailbox {
   public:
     Mailbox() : descriptor_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
         if (descriptor_ < 0) {
-            throw SystemError{"an event loop of a network could not be made: no more file descriptors", errno};
+            throw SystemError{
+                "an event loop of a network could not be made: no more file descriptors", errno};
         }
     }
     ~Mailbox() { ::close(descriptor_); }
@@ -129,8 +129,7 @@ class ChannelOperation {
         if (channel_->executor()->runs_this_thread()) {
             throw std::logic_error{"a blocking channel operation would stall a thread of the executor"};
         }
-        if (!operation_.start(
-                [](void* whom) noexcept { static_cast<Blocked*>(whom)->set(); }, &blocked)) {
+        if (!operation_.start([](void* whom) noexcept { static_cast<Blocked*>(whom)->set(); }, &blocked)) {
             return;
         }
         if (!sees_signals) {
@@ -299,8 +298,7 @@ inline void run_network_interruptibly(
     streaming::Context const& context, std::vector<ActorPointer> actors, streaming::CancellationSource source,
     std::vector<EndPointer> const& ends) {
     constexpr std::chrono::milliseconds grace{500};
-    auto future = std::async(
-        std::launch::async, [&] { run_network(context, std::move(actors), source); });
+    auto future = std::async(std::launch::async, [&] { run_network(context, std::move(actors), source); });
     while (future.wait_for(detail::slice) != std::future_status::ready) {
         if (auto const error = detail::raised_by_signal()) {
             auto const reason = std::make_exception_ptr(PythonError{*error});
@@ -343,8 +341,7 @@ inline void run_network_interruptibly(
 using MessageList = std::vector<streaming::Message>;
 using SharedMessages = std::shared_ptr<MessageList>;
 
-[[nodiscard]] inline streaming::Task<void> push_messages(
-    streaming::ChannelPtr out, SharedMessages messages) {
+[[nodiscard]] inline streaming::Task<void> push_messages(streaming::ChannelPtr out, SharedMessages messages) {
     for (auto& message : *messages) {
         if (!co_await out->send(std::move(message))) {
             break;

@@ -133,7 +133,9 @@ def define_actor(
 
         @functools.wraps(function)
         def make(*args: Any, **kwargs: Any) -> PyActor:
-            inspect.signature(function).bind(*args, **kwargs)  # what is wrong is said here, and not in the network
+            inspect.signature(function).bind(
+                *args, **kwargs
+            )  # what is wrong is said here, and not in the network
             everything = (*args, *kwargs.values())
             context = next((each for each in everything if isinstance(each, Context)), None)
             actor = PyActor(
@@ -192,7 +194,7 @@ class _Loop:
         current_actor.set(end)
         try:
             await actor.take()()
-        except BaseException as error:  # noqa: BLE001: it is raised by run_actor_network
+        except BaseException as error:  # noqa: BLE001 it is raised by run_actor_network
             end.fail(error)
         else:
             end.succeed()
@@ -263,7 +265,7 @@ class _FunctionThread:
         current_actor.set(self._end)
         try:
             self._actor.take()()
-        except BaseException as error:  # noqa: BLE001: it is raised by run_actor_network
+        except BaseException as error:  # noqa: BLE001 it is raised by run_actor_network
             self._end.fail(error)
         else:
             self._end.succeed()
@@ -287,7 +289,9 @@ class _FunctionThread:
             )
 
 
-def _check_ends(cpp_actors: list[CppActor], py_actors: list[PyActor], outside: Iterable[Channel[Any]]) -> None:
+def _check_ends(
+    cpp_actors: list[CppActor], py_actors: list[PyActor], outside: Iterable[Channel[Any]]
+) -> None:
     """Refuse channels that nobody sends to, or nobody receives from: their actors would wait for ever.
 
     Parameters
@@ -379,11 +383,15 @@ def run_actor_network(
         elif isinstance(each, PyActor):
             py_actors.append(each)
         elif inspect.isawaitable(each):
-            actor = PyActor(getattr(each, "__name__", "coroutine"), functools.partial(_itself, each), None, ())
+            actor = PyActor(
+                getattr(each, "__name__", "coroutine"), functools.partial(_itself, each), None, ()
+            )
             actor.is_coroutine = True
             py_actors.append(actor)
         else:
-            raise TypeError(f"an actor must be a CppActor, a PyActor or an awaitable, got {type(each).__name__}")
+            raise TypeError(
+                f"an actor must be a CppActor, a PyActor or an awaitable, got {type(each).__name__}"
+            )
     context = ctx or next((each.context for each in py_actors if each.context is not None), None)
     if context is None:
         raise ValueError("run_actor_network needs the context")
@@ -391,7 +399,8 @@ def run_actor_network(
     _check_ends(cpp_actors, py_actors, outside)
 
     loops = [
-        _Loop(py_executor) for _ in range(min(_num_loops(context), sum(each.is_coroutine for each in py_actors)))
+        _Loop(py_executor)
+        for _ in range(min(_num_loops(context), sum(each.is_coroutine for each in py_actors)))
     ]
     runners: list[_Loop | _FunctionThread] = list(loops)
     ends: list[ActorEnd] = []

@@ -29,11 +29,15 @@ class FanoutPolicy(IntEnum):
 
 
 def fanout(
-    ctx: Context, ch_in: Channel[Any], chs_out: Sequence[Channel[Any]], policy: FanoutPolicy = FanoutPolicy.BOUNDED
+    ctx: Context,
+    ch_in: Channel[Any],
+    chs_out: Sequence[Channel[Any]],
+    policy: FanoutPolicy = FanoutPolicy.BOUNDED,
 ) -> CppActor:
     """Return the actor that sends each message to several channels, in order.
 
-    The last gets the message itself, the others copies; a consumer that shuts its channel gets no more, and the others go on.
+    The last gets the message itself, the others copies; a consumer that shuts its channel gets no more, and the
+    others go on.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """A network of actors on every rank: scan, select, filter, shuffle between the ranks, aggregate, sink.
 
-Under `rrun -n 2 python examples/streaming_network.py`; alone it runs on one rank. No more than a few pieces of the table are in
-memory at a time, besides what waits in the shuffle, which may be spilled.
+Under `rrun -n 2 python examples/streaming_network.py`; alone it runs on one rank. No more than a few pieces of the
+table are in memory at a time, besides what waits in the shuffle, which may be spilled.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ def values(messages):
 async def double(ctx, ch_in, ch_out):
     async for message in ch_in:
         value = ArbitraryChunk.from_message(message).release()
-        await ch_out.send(ctx, Message(message.sequence_number, ArbitraryChunk(2 * value)))
+        if not await ch_out.send(ctx, Message(message.sequence_number, ArbitraryChunk(2 * value))):
+            return
     await ch_out.drain(ctx)
 
 
@@ -280,7 +281,9 @@ def test_a_channel_with_one_end_is_refused(ctx):
 def test_a_channel_may_be_used_from_outside(ctx):
     channel = ctx.create_channel()
     thread = threading.Thread(
-        target=run_actor_network, args=(ctx, [count_to(ctx, channel, 20)]), kwargs={"outside": [channel]}
+        target=run_actor_network,
+        args=(ctx, [count_to(ctx, channel, 20)]),
+        kwargs={"consumed_outside": [channel]},
     )
     thread.start()
     # The actor sends to it, so nobody else does: it ends with the actor.
@@ -297,7 +300,9 @@ def test_an_actor_is_run_once(ctx):
         run_actor_network(ctx, actors=[source])
     other = ctx.create_channel()
     with pytest.raises(ValueError, match="run already"):
-        run_actor_network(ctx, actors=[counting, pull_from_channel(ctx, channel)[0]], outside=[channel])
+        run_actor_network(
+            ctx, actors=[counting, pull_from_channel(ctx, channel)[0]], consumed_outside=[channel]
+        )
     del other
 
 

@@ -202,31 +202,35 @@ class ChannelOperation {
     PyObject* waiter_{nullptr};
 };
 
-// The end of something that runs elsewhere, as a task. Made by the thread that starts it, ended by any, once.
+// The end of something that runs elsewhere, as a task. Whoever runs it says how it ended, the first time counts.
 class OutsideEnd {
   public:
     explicit OutsideEnd(std::shared_ptr<streaming::Executor> executor) : event_{std::move(executor)} {}
-    void succeed() { event_.set(); }
-    void fail(std::exception_ptr error) {
-        {
-            MutexLock const lock{mutex_};
-            if (!error_) {
-                error_ = std::move(error);
-            }
-        }
-        event_.set();
-    }
+    void succeed() { settle(nullptr); }
+    void fail(std::exception_ptr error) { settle(std::move(error)); }
     [[nodiscard]] static streaming::Task<void> task(std::shared_ptr<OutsideEnd> end) {
         co_await end->event_.wait();
         end->rethrow();
     }
 
   private:
+    void settle(std::exception_ptr error) {
+        {
+            MutexLock const lock{mutex_};
+            if (settled_) {
+                return;
+            }
+            settled_ = true;
+            error_ = std::move(error);
+        }
+        event_.set();
+    }
+    // The error is not kept: its traceback may lead to the owner of this.
     void rethrow() {
         std::exception_ptr error;
         {
             MutexLock const lock{mutex_};
-            error = error_;
+            error = std::exchange(error_, nullptr);
         }
         if (error) {
             std::rethrow_exception(std::move(error));
@@ -234,6 +238,7 @@ class OutsideEnd {
     }
     streaming::AsyncEvent event_;
     Mutex mutex_;
+    bool settled_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 

@@ -611,6 +611,8 @@ cdef class ActorEnd:
         The context.
     channels
         The channels that it may use.
+    sends_only, receives_only
+        Those of them whose other end is outside the network.
     """
 
     cdef shared_ptr[cpp_End] _end
@@ -619,12 +621,16 @@ cdef class ActorEnd:
     cdef list _channels
     cdef list _parts
 
-    def __init__(self, Context context not None, channels):
+    def __init__(self, Context context not None, channels, sends_only=(), receives_only=()):
         cdef Channel channel
         self._end = make_end(context._handle.get()[0])
         self._channels = list(channels)
-        self._unsent = {channel._id: Part(context) for channel in self._channels}
-        self._unreceived = {channel._id: Part(context) for channel in self._channels}
+        self._unsent = {
+            channel._id: Part(context) for channel in self._channels if channel not in receives_only
+        }
+        self._unreceived = {
+            channel._id: Part(context) for channel in self._channels if channel not in sends_only
+        }
         self._parts = [*self._unsent.values(), *self._unreceived.values()]
 
     def actors(self, str name, loop=None, cancel=None):
@@ -656,14 +662,16 @@ cdef class ActorEnd:
         for channel in self._channels:
             one.clear()
             one.push_back(channel._handle)
-            part = self._unsent[channel._id]
-            result.append(
-                CppActor.from_handle(outside_actor(name.encode(), (<Part> part)._end, none, one, box, NULL))
-            )
-            part = self._unreceived[channel._id]
-            result.append(
-                CppActor.from_handle(outside_actor(name.encode(), (<Part> part)._end, one, none, box, NULL))
-            )
+            part = self._unsent.get(channel._id)
+            if part is not None:
+                result.append(
+                    CppActor.from_handle(outside_actor(name.encode(), (<Part> part)._end, none, one, box, NULL))
+                )
+            part = self._unreceived.get(channel._id)
+            if part is not None:
+                result.append(
+                    CppActor.from_handle(outside_actor(name.encode(), (<Part> part)._end, one, none, box, NULL))
+                )
         return result
 
     cdef int sends(self, Channel channel) except -1:

@@ -1,6 +1,7 @@
 """All-to-all exchange of partitioned data between ranks."""
 
 from enum import IntEnum
+from time import monotonic
 
 from libc.stdint cimport int64_t
 from libcpp.utility cimport move
@@ -273,6 +274,28 @@ cdef class Shuffler:
         cdef double seconds = -1 if timeout is None else max(0.0, timeout)
         with nogil:
             cpp_wait_on(handle.get()[0], pid, seconds)
+
+    def wait(self, *, timeout=None):
+        """Wait for all partitions of this rank to be complete. Those that were waited for count as complete.
+
+        Parameters
+        ----------
+        timeout
+            Seconds for all of them; None: the option ``collective_timeout`` (30 min), ``math.inf``: no limit.
+
+        Raises
+        ------
+        TimeoutError
+            If the time is up; the message names the ranks and partitions that are missing.
+        RankFailedError
+            If a rank failed.
+        """
+        end = None if timeout is None else monotonic() + timeout
+        while True:
+            try:
+                self.wait_any(timeout=None if end is None else max(0.0, end - monotonic()))
+            except IndexError:
+                return
 
     def local_partitions(self):
         """Return the partitions that this rank owns, ascending."""

@@ -75,7 +75,7 @@ class WorkerContext:
     """
 
     br: BufferResource
-    statistics: Statistics
+    statistics: Statistics | None
     comm: Communicator | None = None
     spill_collection: SpillCollection = field(default_factory=SpillCollection)
     shufflers: dict[int, Shuffler] = field(default_factory=dict)
@@ -92,8 +92,10 @@ class WorkerContext:
 
         Returns
         -------
-        By name, ``"count"``, how often it was recorded, and ``"value"``, the sum.
+        By name, ``"count"``, how often it was recorded, and ``"value"``, the sum; nothing without statistics.
         """
+        if self.statistics is None:
+            return {}
         stats = {name: self.statistics.get_stat(name) for name in self.statistics.list_stat_names()}
         return {name: {"count": stat["count"], "value": stat["value"]} for name, stat in stats.items()}
 

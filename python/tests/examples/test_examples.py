@@ -163,3 +163,10 @@ def test_dask_dataframes_are_shuffled_and_joined() -> None:
     assert sum(int(count) for _, count, _ in found) == 12_000
     assert sum(int(count) for _, _, count in found) == 50
     assert len(re.findall(r"customer \d+ +\d+\.", out)) == 3
+
+
+@pytest.mark.parametrize("nranks", [None, 2])
+def test_a_network_of_actors_gives_the_answer_of_polars(nranks: int | None) -> None:
+    found = re.findall(r"rank (\d) of (\d): 100 groups", run("streaming_network.py", nranks=nranks))
+    count = nranks or 1
+    assert sorted(found) == [(str(rank), str(count)) for rank in range(count)]

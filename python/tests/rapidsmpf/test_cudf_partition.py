@@ -194,13 +194,24 @@ def test_nothing_to_put_together(br, pylibcudf):
         unpack_and_concat([], HostStream(), br)
 
 
-def test_without_pylibcudf_it_says_what_to_install(br, monkeypatch):
+def test_without_pylibcudf_the_rows_are_a_table_of_ours(br, monkeypatch):
     monkeypatch.setitem(sys.modules, "pylibcudf", None)
     parts = split_and_pack(DeviceOnly(BATCH), [3], HostStream(), br)
-    with pytest.raises(ImportError, match="pip install pylibcudf"):
+    table = unpack_and_concat(parts.values(), HostStream(), br)
+    assert isinstance(table, tables.Table)
+    assert pa.record_batch(table).equals(BATCH)
+    # They were taken.
+    with pytest.raises(ValueError, match="taken"):
         unpack_and_concat(parts.values(), HostStream(), br)
+
+
+def test_without_pylibcudf_it_says_what_to_install(br, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pylibcudf", None)
+    foreign = PackedData.from_parts(b"not ours", b"bytes", br)
+    with pytest.raises(ImportError, match="pip install pylibcudf"):
+        unpack_and_concat([foreign], HostStream(), br)
     # Nothing has been taken.
-    assert tables.unpack_and_concat(parts.values(), br).num_rows == BATCH.num_rows
+    assert foreign.to_host_bytes() == b"bytes"
 
 
 def test_wrong_arguments(br):

@@ -63,7 +63,8 @@ struct Rows {
     if (message.holds<PackedData>()) {
         rows.packed = release_packed(message);
     } else if (message.holds<streaming::TableBatch>()) {
-        rows.table = std::make_shared<Table const>(message.release<streaming::TableBatch>().combine(resource));
+        rows.table =
+            std::make_shared<Table const>(message.release<streaming::TableBatch>().combine(resource));
     } else {
         rows.table = std::make_shared<Table const>(message.release<Table>());
     }

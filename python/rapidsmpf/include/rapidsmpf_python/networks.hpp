@@ -21,7 +21,6 @@
 #include <rapidsmpf_python/errors.hpp>
 #include <rapidsmpf_python/gil.hpp>
 #include <rapidsmpf_python/interrupt.hpp>
-
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -43,7 +42,8 @@ class Mailbox {
   public:
     Mailbox() : descriptor_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
         if (descriptor_ < 0) {
-            throw SystemError{"an event loop of a network could not be made: no more file descriptors", errno};
+            throw SystemError{
+                "an event loop of a network could not be made: no more file descriptors", errno};
         }
     }
     ~Mailbox() { ::close(descriptor_); }
@@ -129,8 +129,7 @@ class ChannelOperation {
         if (channel_->executor()->runs_this_thread()) {
             throw std::logic_error{"a blocking channel operation would stall a thread of the executor"};
         }
-        if (!operation_.start(
-                [](void* whom) noexcept { static_cast<Blocked*>(whom)->set(); }, &blocked)) {
+        if (!operation_.start([](void* whom) noexcept { static_cast<Blocked*>(whom)->set(); }, &blocked)) {
             return;
         }
         if (!sees_signals) {
@@ -203,31 +202,35 @@ class ChannelOperation {
     PyObject* waiter_{nullptr};
 };
 
-// The end of something that runs elsewhere, as a task. Made by the thread that starts it, ended by any, once.
+// The end of something that runs elsewhere, as a task. Whoever runs it says how it ended, the first time counts.
 class OutsideEnd {
   public:
     explicit OutsideEnd(std::shared_ptr<streaming::Executor> executor) : event_{std::move(executor)} {}
-    void succeed() { event_.set(); }
-    void fail(std::exception_ptr error) {
-        {
-            MutexLock const lock{mutex_};
-            if (!error_) {
-                error_ = std::move(error);
-            }
-        }
-        event_.set();
-    }
+    void succeed() { settle(nullptr); }
+    void fail(std::exception_ptr error) { settle(std::move(error)); }
     [[nodiscard]] static streaming::Task<void> task(std::shared_ptr<OutsideEnd> end) {
         co_await end->event_.wait();
         end->rethrow();
     }
 
   private:
+    void settle(std::exception_ptr error) {
+        {
+            MutexLock const lock{mutex_};
+            if (settled_) {
+                return;
+            }
+            settled_ = true;
+            error_ = std::move(error);
+        }
+        event_.set();
+    }
+    // The error is not kept: its traceback may lead to the owner of this.
     void rethrow() {
         std::exception_ptr error;
         {
             MutexLock const lock{mutex_};
-            error = error_;
+            error = std::exchange(error_, nullptr);
         }
         if (error) {
             std::rethrow_exception(std::move(error));
@@ -235,6 +238,7 @@ class OutsideEnd {
     }
     streaming::AsyncEvent event_;
     Mutex mutex_;
+    bool settled_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
@@ -299,8 +303,7 @@ inline void run_network_interruptibly(
     streaming::Context const& context, std::vector<ActorPointer> actors, streaming::CancellationSource source,
     std::vector<EndPointer> const& ends) {
     constexpr std::chrono::milliseconds grace{500};
-    auto future = std::async(
-        std::launch::async, [&] { run_network(context, std::move(actors), source); });
+    auto future = std::async(std::launch::async, [&] { run_network(context, std::move(actors), source); });
     while (future.wait_for(detail::slice) != std::future_status::ready) {
         if (auto const error = detail::raised_by_signal()) {
             auto const reason = std::make_exception_ptr(PythonError{*error});
@@ -343,8 +346,7 @@ inline void run_network_interruptibly(
 using MessageList = std::vector<streaming::Message>;
 using SharedMessages = std::shared_ptr<MessageList>;
 
-[[nodiscard]] inline streaming::Task<void> push_messages(
-    streaming::ChannelPtr out, SharedMessages messages) {
+[[nodiscard]] inline streaming::Task<void> push_messages(streaming::ChannelPtr out, SharedMessages messages) {
     for (auto& message : *messages) {
         if (!co_await out->send(std::move(message))) {
             break;

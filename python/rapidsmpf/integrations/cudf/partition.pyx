@@ -51,6 +51,14 @@ def _pylibcudf():
         ) from error
 
 
+def _has_pylibcudf():
+    try:
+        importlib.import_module("pylibcudf")
+    except ImportError:
+        return False
+    return True
+
+
 cdef vector[unique_ptr[cpp_PackedData]] _take(list partitions) except *:
     cdef vector[unique_ptr[cpp_PackedData]] taken
     for partition in partitions:
@@ -218,12 +226,12 @@ def unpack_and_concat(partitions, stream, BufferResource br not None):
 
     Returns
     -------
-    The rows as a ``pylibcudf.Table``.
+    The rows as a ``pylibcudf.Table``, or, where pylibcudf is not installed, as a :class:`rapidsmpf.table.Table`.
 
     Raises
     ------
     ImportError
-        If pylibcudf is not installed.
+        If pylibcudf is not installed and libcudf itself packed a partition.
     ValueError
         If there is no partition that says the schema, schemas differ, or a partition is malformed or was taken already.
     ReservationError
@@ -233,13 +241,23 @@ def unpack_and_concat(partitions, stream, BufferResource br not None):
     cdef vector[unique_ptr[cpp_PackedData]] ours
     cdef size_t size = 0
     cdef size_t i
-    pylibcudf = _pylibcudf()
+    cdef PackedData partition
     stream_of(stream)  # before anything is taken
-    taken = _take(list(partitions))
-    for i in range(taken.size()):
-        if not taken[i].get().empty() and not is_packed_table(taken[i].get()[0]):
+    partitions = list(partitions)
+    for each in partitions:
+        if not isinstance(each, PackedData) or (<PackedData> each)._handle.get() == NULL:
+            _take(partitions)  # which says what is wrong
+        partition = each
+        if partition._handle.get().empty():
+            continue
+        if not is_packed_table(partition._handle.get()[0]):
+            pylibcudf = _pylibcudf()
+            taken = _take(partitions)
             break
     else:
+        if not _has_pylibcudf():
+            return tables.unpack_and_concat(partitions, br)
+        taken = _take(partitions)
         return _table_of(move(taken), stream, br)
     with nogil:
         taken = to_device(move(taken), br._handle.get()[0], False)

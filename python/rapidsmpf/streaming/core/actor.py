@@ -8,11 +8,11 @@
 
     run_actor_network(ctx, actors=[source, double(ctx, numbers, doubled), sink])
 
-Actors of C++ (:class:`CppActor`), ``async def`` functions and plain functions may be mixed. Coroutines run in event loops, as
-many threads as the option ``num_py_executors`` says (default 1); each plain function has a thread of its own, where it may
-block. When the last producer of a channel has ended, the channel is finished; when the last consumer has ended, it is shut, so
-that producers stop. When an actor raises, the network is cancelled: operations on its channels raise that error, coroutines are
-cancelled, and :func:`run_actor_network` raises it when all actors have ended.
+Actors of C++ (:class:`CppActor`), ``async def`` functions and plain functions may be mixed. Coroutines run in event
+loops, as many threads as the option ``num_py_executors`` says (default 1); each plain function has a thread of its own,
+where it may block. When the last producer of a channel has ended, the channel is finished; when the last consumer has
+ended, it is shut, so that producers stop. When an actor raises, the network is cancelled: operations on its channels
+raise that error, coroutines are cancelled, and :func:`run_actor_network` raises it when all actors have ended.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ def define_actor(
 
         @functools.wraps(function)
         def make(*args: Any, **kwargs: Any) -> PyActor:
-            inspect.signature(function).bind(*args, **kwargs)  # what is wrong is said here, and not in the network
+            inspect.signature(function).bind(
+                *args, **kwargs
+            )  # what is wrong is said here, and not in the network
             everything = (*args, *kwargs.values())
             context = next((each for each in everything if isinstance(each, Context)), None)
             actor = PyActor(
@@ -192,7 +194,7 @@ class _Loop:
         current_actor.set(end)
         try:
             await actor.take()()
-        except BaseException as error:  # noqa: BLE001: it is raised by run_actor_network
+        except BaseException as error:  # it is raised by run_actor_network
             end.fail(error)
         else:
             end.succeed()
@@ -263,7 +265,7 @@ class _FunctionThread:
         current_actor.set(self._end)
         try:
             self._actor.take()()
-        except BaseException as error:  # noqa: BLE001: it is raised by run_actor_network
+        except BaseException as error:  # it is raised by run_actor_network
             self._end.fail(error)
         else:
             self._end.succeed()
@@ -287,15 +289,20 @@ class _FunctionThread:
             )
 
 
-def _check_ends(cpp_actors: list[CppActor], py_actors: list[PyActor], outside: Iterable[Channel[Any]]) -> None:
+def _check_ends(
+    cpp_actors: list[CppActor],
+    py_actors: list[PyActor],
+    consumed_outside: list[Channel[Any]],
+    produced_outside: list[Channel[Any]],
+) -> None:
     """Refuse channels that nobody sends to, or nobody receives from: their actors would wait for ever.
 
     Parameters
     ----------
     cpp_actors, py_actors
         The actors.
-    outside
-        Channels that are also used from outside.
+    consumed_outside, produced_outside
+        Channels whose other end is outside.
     """
     either: dict[Channel[Any], list[str]] = {}
     producers: dict[Channel[Any], list[str]] = {}
@@ -308,13 +315,17 @@ def _check_ends(cpp_actors: list[CppActor], py_actors: list[PyActor], outside: I
     for each in py_actors:
         for channel in each.channels:
             either.setdefault(channel, []).append(each.name)
-    for channel in {**either, **producers, **consumers}.keys() - set(outside):
+    for channel in consumed_outside:
+        consumers.setdefault(channel, []).append("outside")
+    for channel in produced_outside:
+        producers.setdefault(channel, []).append("outside")
+    for channel in {**either, **producers, **consumers}:
         users, sending, receiving = (by.get(channel, []) for by in (either, producers, consumers))
         names = ", ".join(f"'{name}'" for name in (*users, *sending, *receiving))
         if len(users) + len(sending) + len(receiving) == 1:
             raise ValueError(
-                f"only actor {names} uses one of its channels: give the other end of the channel to another actor, or name "
-                "it in `outside` if it is used from outside the network"
+                f"only actor {names} uses one of its channels: give the other end of the channel to another actor, or "
+                "name it in `consumed_outside` or `produced_outside`"
             )
         if not users and not (sending and receiving):
             what = "sends to" if receiving else "receives from"
@@ -345,7 +356,8 @@ def run_actor_network(
     *,
     py_executor: Executor | None = None,
     cancellation: CancellationSource | None = None,
-    outside: Iterable[Channel[Any]] = (),
+    consumed_outside: Iterable[Channel[Any]] = (),
+    produced_outside: Iterable[Channel[Any]] = (),
 ) -> None:
     """Run actors until all have ended.
 
@@ -359,8 +371,9 @@ def run_actor_network(
         What runs the event loops; None: threads made for the purpose. Its threads must be free.
     cancellation
         Ends the network from outside.
-    outside
-        Channels that are also used from outside the network.
+    consumed_outside, produced_outside
+        Channels that are received from, or sent to, outside the network, by other threads; its actors are at the other
+        end.
 
     Raises
     ------
@@ -379,26 +392,31 @@ def run_actor_network(
         elif isinstance(each, PyActor):
             py_actors.append(each)
         elif inspect.isawaitable(each):
-            actor = PyActor(getattr(each, "__name__", "coroutine"), functools.partial(_itself, each), None, ())
+            actor = PyActor(
+                getattr(each, "__name__", "coroutine"), functools.partial(_itself, each), None, ()
+            )
             actor.is_coroutine = True
             py_actors.append(actor)
         else:
-            raise TypeError(f"an actor must be a CppActor, a PyActor or an awaitable, got {type(each).__name__}")
+            raise TypeError(
+                f"an actor must be a CppActor, a PyActor or an awaitable, got {type(each).__name__}"
+            )
     context = ctx or next((each.context for each in py_actors if each.context is not None), None)
     if context is None:
         raise ValueError("run_actor_network needs the context")
-    outside = list(outside)
-    _check_ends(cpp_actors, py_actors, outside)
+    consumed, produced = list(consumed_outside), list(produced_outside)
+    _check_ends(cpp_actors, py_actors, consumed, produced)
 
     loops = [
-        _Loop(py_executor) for _ in range(min(_num_loops(context), sum(each.is_coroutine for each in py_actors)))
+        _Loop(py_executor)
+        for _ in range(min(_num_loops(context), sum(each.is_coroutine for each in py_actors)))
     ]
     runners: list[_Loop | _FunctionThread] = list(loops)
     ends: list[ActorEnd] = []
     network = cpp_actors
     next_loop = 0
     for each in py_actors:
-        end = ActorEnd(context, each.channels)
+        end = ActorEnd(context, each.channels, consumed, produced)
         ends.append(end)
         if each.is_coroutine:
             network = network + loops[next_loop].add(each, end)

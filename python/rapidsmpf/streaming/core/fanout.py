@@ -20,8 +20,8 @@ __all__ = ["FanoutPolicy", "fanout"]
 class FanoutPolicy(IntEnum):
     """Who sets the pace.
 
-    ``BOUNDED``: the slowest consumer, for consumers that read side by side. ``UNBOUNDED``: nobody; what a consumer has not
-    received yet waits for it, for those that read in any order.
+    ``BOUNDED``: the slowest consumer, for consumers that read side by side. ``UNBOUNDED``: nobody; what a consumer has
+    not received yet waits for it, for those that read in any order.
     """
 
     BOUNDED = 0
@@ -29,11 +29,15 @@ class FanoutPolicy(IntEnum):
 
 
 def fanout(
-    ctx: Context, ch_in: Channel[Any], chs_out: Sequence[Channel[Any]], policy: FanoutPolicy = FanoutPolicy.BOUNDED
+    ctx: Context,
+    ch_in: Channel[Any],
+    chs_out: Sequence[Channel[Any]],
+    policy: FanoutPolicy = FanoutPolicy.BOUNDED,
 ) -> CppActor:
     """Return the actor that sends each message to several channels, in order.
 
-    The last gets the message itself, the others copies; a consumer that shuts its channel gets no more, and the others go on.
+    The last gets the message itself, the others copies; a consumer that shuts its channel gets no more, and the
+    others go on.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
@@ -44,7 +44,13 @@ class CppActor:
     def outputs(self) -> list[Channel[Any]]: ...
 
 class ActorEnd:
-    def __init__(self, context: Context, channels: Iterable[Channel[Any]]) -> None: ...
+    def __init__(
+        self,
+        context: Context,
+        channels: Iterable[Channel[Any]],
+        sends_only: Collection[Channel[Any]] = (),
+        receives_only: Collection[Channel[Any]] = (),
+    ) -> None: ...
     def actors(
         self, name: str, loop: AbstractEventLoop | None = None, cancel: Callable[[], None] | None = None
     ) -> list[CppActor]: ...

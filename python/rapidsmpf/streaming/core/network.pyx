@@ -56,8 +56,8 @@ cdef extern from "<rapidsmpf_python/networks.hpp>" namespace "rapidsmpf::python"
 
     cdef cppclass cpp_Actor "rapidsmpf::streaming::Actor":
         const string& name()
-        const vector[shared_ptr[cpp_Channel]]& inputs()
-        const vector[shared_ptr[cpp_Channel]]& outputs()
+        vector[shared_ptr[cpp_Channel]] inputs()
+        vector[shared_ptr[cpp_Channel]] outputs()
 
     cdef cppclass cpp_Source "rapidsmpf::streaming::CancellationSource":
         cpp_Source() except +translate_exception
@@ -65,7 +65,7 @@ cdef extern from "<rapidsmpf_python/networks.hpp>" namespace "rapidsmpf::python"
         cpp_bool is_cancelled()
 
     cdef cppclass cpp_Lineariser "rapidsmpf::streaming::Lineariser":
-        const vector[shared_ptr[cpp_Channel]]& producers()
+        vector[shared_ptr[cpp_Channel]] producers()
 
     shared_ptr[cpp_End] make_end(const cpp_Context&) except +translate_exception
     void run_network(
@@ -585,13 +585,15 @@ cdef class CppActor:
     def inputs(self):
         """The channels that it receives from."""
         self.check()
-        return [Channel.from_handle(each) for each in self._handle.get().inputs()]
+        cdef vector[shared_ptr[cpp_Channel]] channels = self._handle.get().inputs()
+        return [Channel.from_handle(channels[i]) for i in range(channels.size())]
 
     @property
     def outputs(self):
         """The channels that it sends to."""
         self.check()
-        return [Channel.from_handle(each) for each in self._handle.get().outputs()]
+        cdef vector[shared_ptr[cpp_Channel]] channels = self._handle.get().outputs()
+        return [Channel.from_handle(channels[i]) for i in range(channels.size())]
 
     def __repr__(self):
         return "CppActor(run)" if self._handle.get() == NULL else f"CppActor({self.name!r})"
@@ -609,6 +611,8 @@ cdef class ActorEnd:
         The context.
     channels
         The channels that it may use.
+    sends_only, receives_only
+        Those of them whose other end is outside the network.
     """
 
     cdef shared_ptr[cpp_End] _end
@@ -617,12 +621,16 @@ cdef class ActorEnd:
     cdef list _channels
     cdef list _parts
 
-    def __init__(self, Context context not None, channels):
+    def __init__(self, Context context not None, channels, sends_only=(), receives_only=()):
         cdef Channel channel
         self._end = make_end(context._handle.get()[0])
         self._channels = list(channels)
-        self._unsent = {channel._id: Part(context) for channel in self._channels}
-        self._unreceived = {channel._id: Part(context) for channel in self._channels}
+        self._unsent = {
+            channel._id: Part(context) for channel in self._channels if channel not in receives_only
+        }
+        self._unreceived = {
+            channel._id: Part(context) for channel in self._channels if channel not in sends_only
+        }
         self._parts = [*self._unsent.values(), *self._unreceived.values()]
 
     def actors(self, str name, loop=None, cancel=None):
@@ -640,25 +648,30 @@ cdef class ActorEnd:
         cdef vector[shared_ptr[cpp_Channel]] none, one
         cdef shared_ptr[cpp_Mailbox] box
         cdef Channel channel
+        cdef PyObject* listener = NULL
+        if cancel is not None:
+            listener = <PyObject*> cancel
         if loop is not None:
             box = _box_of(loop)._handle
         cdef list result = [
             CppActor.from_handle(
-                outside_actor(name.encode(), self._end, none, none, box, NULL if cancel is None else <PyObject*> cancel)
+                outside_actor(name.encode(), self._end, none, none, box, listener)
             )
         ]
         box.reset()
         for channel in self._channels:
             one.clear()
             one.push_back(channel._handle)
-            part = self._unsent[channel._id]
-            result.append(
-                CppActor.from_handle(outside_actor(name.encode(), (<Part> part)._end, none, one, box, NULL))
-            )
-            part = self._unreceived[channel._id]
-            result.append(
-                CppActor.from_handle(outside_actor(name.encode(), (<Part> part)._end, one, none, box, NULL))
-            )
+            part = self._unsent.get(channel._id)
+            if part is not None:
+                result.append(
+                    CppActor.from_handle(outside_actor(name.encode(), (<Part> part)._end, none, one, box, NULL))
+                )
+            part = self._unreceived.get(channel._id)
+            if part is not None:
+                result.append(
+                    CppActor.from_handle(outside_actor(name.encode(), (<Part> part)._end, one, none, box, NULL))
+                )
         return result
 
     cdef int sends(self, Channel channel) except -1:
@@ -807,7 +820,8 @@ cdef class Lineariser:
 
     def __init__(self, Context context not None, Channel ch_out not None, size_t num_producers, *, size_t capacity=1):
         self._handle = make_lineariser(context._handle.get()[0], ch_out._handle, num_producers, capacity)
-        self._producers = [Channel.from_handle(each) for each in self._handle.get().producers()]
+        cdef vector[shared_ptr[cpp_Channel]] channels = self._handle.get().producers()
+        self._producers = [Channel.from_handle(channels[i]) for i in range(channels.size())]
 
     @property
     def producers(self):

@@ -1,0 +1,1 @@
+"""Collectives that coroutines await."""

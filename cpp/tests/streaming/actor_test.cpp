@@ -279,11 +279,14 @@ TEST_P(ActorNetworkTest, AChannelWithOneEndIsRefused) {
         error_of(std::move(actors)),
         "no actor receives from the channel that 'lonely' sends to: add one, or say set_outside_consumer()");
     std::vector<Actor> others;
-    others.emplace_back("hungry", sink(a, never, never, &count), std::vector{a}, std::vector<ChannelPtr>{});
+    auto const b = context.create_channel();
+    others.emplace_back("hungry", sink(b, never, never, &count), std::vector{b}, std::vector<ChannelPtr>{});
     EXPECT_EQ(
         error_of(std::move(others)),
         "no actor sends to the channel that 'hungry' receives from: add one, or say set_outside_producer()");
     EXPECT_EQ(count, 0U);
+    // Who waits outside hears of it.
+    EXPECT_THROW((void)b->receive_blocking(), std::invalid_argument);
 }
 
 TEST_P(ActorNetworkTest, ActorsThatAllWaitForEachOtherAreToldSo) {

@@ -95,7 +95,7 @@ test-python: build
 # start processes are left out: rrun and the ranks link what no sanitizer watches.
 EMPTY :=
 PROCESS_TESTS := *Rrun*:*OneRrunPerHost*:*ShuffleFailure*:*FailureByHand*
-ASAN_ROOMS := $(foreach room,memory communicator bootstrap exchange coll streaming,$(if $(wildcard cpp/tests/$(room)/*_test.cpp),$(room)))
+ASAN_ROOMS := $(foreach room,memory communicator bootstrap exchange coll streaming compute,$(if $(wildcard cpp/tests/$(room)/*_test.cpp),$(room)))
 build-asan: $(VENV)/.ready
 	@mkdir -p $(RESULTS)
 	@cmake -S . -B build/asan $(SANITIZER_ARGS) -DRAPIDSMPF_BUILD_BENCHMARKS=ON \
@@ -128,7 +128,7 @@ test-asan-mpi: $(VENV)/.ready
 
 # The same for races, where ranks are threads. Without CUDA, whose driver is full of what looks like them; and UCX must not
 # patch the allocator that TSan has replaced.
-TSAN_ROOMS := core memory communicator exchange coll
+TSAN_ROOMS := core memory table communicator exchange coll streaming
 test-tsan: $(VENV)/.ready
 	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/tsan.xml $(RESULTS)/tsan

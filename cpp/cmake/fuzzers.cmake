@@ -77,6 +77,7 @@ rapidsmpf_fuzzer(
   statistics
   PARSES core/statistics_snapshot.cpp
   NEEDS core/config.cpp core/error.cpp)
+rapidsmpf_fuzzer(parquet_footer PARSES compute/scan/footer_parser.cpp NEEDS core/error.cpp)
 
 # One with an overflow on purpose, in itself and in no parser: it has to be found.
 rapidsmpf_fuzzer(planted_overflow NEEDS core/error.cpp)

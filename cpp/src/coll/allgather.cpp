@@ -63,4 +63,8 @@ std::vector<std::vector<std::uint8_t>> allgather_bytes(
     return gathered;
 }
 
+void AllGather::tell_when_complete(std::function<void()> told) {
+    operation_->tell_when_complete(static_cast<PartitionId>(comm_->rank()), std::move(told));
+}
+
 }  // namespace rapidsmpf::coll

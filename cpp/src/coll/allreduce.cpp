@@ -163,6 +163,8 @@ AllReduce::AllReduce(
 AllReduce::~AllReduce() = default;
 
 void AllReduce::reduce_here() {
+    // Throws for values that will not come.
+    operation_->wait_complete(static_cast<PartitionId>(comm_->rank()), std::chrono::milliseconds{0});
     std::function<void(exchange::Operation&)> reduce;
     {
         MutexLock const lock{mutex_};
@@ -215,6 +217,15 @@ std::vector<std::byte> AllReduce::wait_and_extract(Timeout timeout) {
 
 bool AllReduce::finished() const {
     return operation_->all_complete();
+}
+
+void AllReduce::tell_when_values_are_there(std::function<void()> told) {
+    operation_->tell_when_complete(static_cast<PartitionId>(comm_->rank()), std::move(told));
+}
+
+void AllReduce::tell_when_complete(std::function<void()> told) {
+    operation_->tell_when_complete(
+        static_cast<PartitionId>(comm_->nranks() + comm_->rank()), std::move(told));
 }
 
 }  // namespace rapidsmpf::coll

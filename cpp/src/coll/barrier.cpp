@@ -25,4 +25,8 @@ void barrier(std::shared_ptr<Communicator> const& comm, OpId op, Timeout timeout
     Barrier{comm, op}.wait(timeout);
 }
 
+void Barrier::tell_when_complete(std::function<void()> told) {
+    operation_->tell_when_complete(static_cast<PartitionId>(comm_->rank()), std::move(told));
+}
+
 }  // namespace rapidsmpf::coll

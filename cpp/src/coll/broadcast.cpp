@@ -53,4 +53,8 @@ std::vector<std::uint8_t> broadcast_bytes(
     return Broadcast{comm, op, root, bytes}.wait_and_extract(timeout);
 }
 
+void Broadcast::tell_when_complete(std::function<void()> told) {
+    operation_->tell_when_complete(static_cast<PartitionId>(comm_->rank()), std::move(told));
+}
+
 }  // namespace rapidsmpf::coll

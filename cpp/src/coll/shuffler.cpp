@@ -134,4 +134,11 @@ std::string Shuffler::str() const {
     return operation_->str();
 }
 
+void Shuffler::tell_when_any(std::function<void()> told) {
+    operation_->tell_when_any(std::move(told));
+}
+void Shuffler::tell_when_complete(PartitionId partition, std::function<void()> told) {
+    operation_->tell_when_complete(partition, std::move(told));
+}
+
 }  // namespace rapidsmpf::coll

@@ -135,4 +135,8 @@ bool SparseAlltoall::finished() const {
     return operation_->all_complete();
 }
 
+void SparseAlltoall::tell_when_complete(std::function<void()> told) {
+    operation_->tell_when_complete(static_cast<PartitionId>(comm_->rank()), std::move(told));
+}
+
 }  // namespace rapidsmpf::coll

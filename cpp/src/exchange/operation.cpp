@@ -198,7 +198,7 @@ void Operation::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
             }
         }
         now = must_flush(available);
-        changed_.notify_all();
+        changed();
     }
     if (now) {
         wake();
@@ -231,7 +231,7 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
         if (payload->destinations == 0) {
             store_payload(rank_, static_cast<PartitionId>(rank_), sequence, payload);
         }
-        changed_.notify_all();
+        changed();
     }
     wake();
     make_room(br_->memory_available(MemoryType::DEVICE));
@@ -284,7 +284,7 @@ void Operation::finish_locked(std::vector<PartitionId> const& partitions) {
             owner.outbox.push_count(PartitionCount{partition, counts_[partition]});
         }
     }
-    changed_.notify_all();
+    changed();
 }
 
 void Operation::insert_finished(std::vector<PartitionId> const& partitions) {
@@ -333,7 +333,7 @@ std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::opt
         check_usable();
     }
     auto pieces = store_.extract(index, source);
-    changed_.notify_all();
+    changed();
     lock.unlock();
     PartitionStore::sort(pieces);
     // Where it lies now: what is on disk is read when somebody wants to see it.
@@ -428,7 +428,7 @@ void Operation::shutdown(Timeout timeout) {
         }
         shut_down_ = true;
         store_.discard();
-        changed_.notify_all();
+        changed();
         if (interrupted) {
             interrupted->raise();
         }
@@ -454,7 +454,7 @@ void Operation::abandon_locked(
         other.outbox.clear();
         other.inbox.discard();
     }
-    changed_.notify_all();
+    changed();
 }
 
 void Operation::abandon(std::string const& reason) {
@@ -481,7 +481,7 @@ void Operation::cut_off(RankFailure const& failure) {
     cut_off_ = true;
     failure_ = failure;
     dirty_ = true;
-    changed_.notify_all();
+    changed();
 }
 
 void Operation::detach(RankFailure const& failure) {
@@ -501,7 +501,7 @@ void Operation::release() noexcept {
         }
         shut_down_ = true;
         store_.discard();
-        changed_.notify_all();
+        changed();
     }
     wake();
     release_id();

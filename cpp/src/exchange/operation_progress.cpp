@@ -51,7 +51,7 @@ void Operation::receive(Rank source, std::vector<std::uint8_t> const& bytes) {
         MutexLock const lock{mutex_};
         dirty_ = true;
         apply(peer(source), message);
-        changed_.notify_all();
+        changed();
     });
 }
 
@@ -126,7 +126,7 @@ void Operation::store_payload(
 void Operation::sent(std::shared_ptr<Payload> const& payload) {
     if (--payload->destinations == 0 && payload->keep_as) {
         store_payload(rank_, static_cast<PartitionId>(rank_), *payload->keep_as, payload);
-        changed_.notify_all();
+        changed();
     }
 }
 
@@ -142,7 +142,7 @@ void Operation::on_peer_closed(Rank source) {
         closing.inbox.drop_unwritten();
         check_closed_peers();
         dirty_ = true;
-        changed_.notify_all();
+        changed();
     });
 }
 
@@ -240,7 +240,7 @@ void Operation::drive(Tick& result) {
     relaxed_ = flush_deadline_.has_value() && !abandoned_;
     result.closed = is_closed();
     if (result.did_something) {
-        changed_.notify_all();
+        changed();
     }
 }
 

@@ -84,7 +84,7 @@ PartitionId Operation::wait_any(Timeout timeout) {
     RAPIDSMPF_EXPECTS(
         index.has_value(), "every partition of " + str() + " has been waited for", std::out_of_range);
     store_.take(*index);
-    changed_.notify_all();  // another waiter may now have nothing left to wait for
+    changed();  // another waiter may now have nothing left to wait for
     return store_.local()[*index];
 }
 
@@ -105,7 +105,46 @@ void Operation::wait_on(PartitionId partition, Timeout timeout) {
         [&]() RAPIDSMPF_REQUIRES(mutex_) { return store_.describe_missing(index); });
     check_not_taken();
     store_.take(index);
+    changed();
+}
+
+void Operation::tell_when_complete(PartitionId partition, std::function<void()> told) {
+    FairLock const lock{mutex_};
+    watch(Watcher{require_local(partition), std::move(told)});
+}
+
+void Operation::tell_when_any(std::function<void()> told) {
+    FairLock const lock{mutex_};
+    watch(Watcher{std::nullopt, std::move(told)});
+}
+
+void Operation::watch(Watcher watcher) {
+    if (is_over(watcher)) {
+        watcher.told();
+    } else {
+        watchers_.push_back(std::move(watcher));
+    }
+}
+
+bool Operation::is_over(Watcher const& watcher) {
+    if (failure_ || is_discarded()) {
+        return true;
+    }
+    return watcher.index ? store_.is_complete(*watcher.index)
+                         : store_.all_taken() || store_.first_ready().has_value();
+}
+
+void Operation::changed() {
     changed_.notify_all();
+    for (std::size_t i = 0; i < watchers_.size();) {
+        if (is_over(watchers_[i])) {
+            watchers_[i].told();
+            watchers_[i] = std::move(watchers_.back());
+            watchers_.pop_back();
+        } else {
+            ++i;
+        }
+    }
 }
 
 void Operation::wait_complete(PartitionId partition, Timeout timeout) {

@@ -31,8 +31,8 @@ Actor::Actor(
 // The state of a running network; lives in the frame of actor_network().
 class ActorNetwork {
   public:
-    ActorNetwork(Executor& executor, std::vector<Actor> actors)
-        : executor_{executor}, actors_{std::move(actors)} {
+    ActorNetwork(Executor& executor, std::vector<Actor> actors, CancellationSource cancellation)
+        : executor_{executor}, actors_{std::move(actors)}, cancellation_{std::move(cancellation)} {
         for (auto const& actor : actors_) {
             for (auto const& channel : actor.inputs_) {
                 ++users_[channel].consumers;
@@ -49,10 +49,14 @@ class ActorNetwork {
         for (auto& actor : actors_) {
             tasks.push_back(run(actor));
         }
+        // Actors of a network that is cancelled already begin and find their channels cancelled.
+        registration_ = cancellation_.token().on_cancel(
+            [this](std::exception_ptr error) { fail(nullptr, std::move(error)); });
         return tasks;
     }
 
     void rethrow_first_error() {
+        registration_.reset();  // nobody cancels from here on
         MutexLock const lock{mutex_};
         if (first_error_) {
             std::rethrow_exception(std::exchange(first_error_, nullptr));
@@ -79,7 +83,7 @@ class ActorNetwork {
             // The frame, and what it owns, is gone before anyone hears of the end.
         }
         if (error) {
-            fail(actor, std::move(error));
+            fail(&actor, std::move(error));
         } else {
             leave(actor);
         }
@@ -109,7 +113,8 @@ class ActorNetwork {
         }
     }
 
-    void fail(Actor const& failed, std::exception_ptr error) {
+    // `failed` is null when the network was cancelled from outside.
+    void fail(Actor const* failed, std::exception_ptr error) {
         {
             MutexLock lock{mutex_};
             if (first_error_) {
@@ -121,32 +126,35 @@ class ActorNetwork {
             user.first->cancel(error);
         }
         for (auto const& actor : actors_) {
-            if (&actor != &failed && actor.on_cancel_) {
+            if (&actor != failed && actor.on_cancel_) {
                 actor.on_cancel_(error);
             }
         }
+        cancellation_.cancel(std::move(error));
     }
 
     Executor& executor_;
     std::vector<Actor> actors_;
+    CancellationSource cancellation_;
+    CancellationToken::Registration registration_;
     Mutex mutex_;  // also guards the counts in users_
     std::map<ChannelPtr, Users> users_;
     std::exception_ptr first_error_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
-Task<void> actor_network(Executor& executor, std::vector<Actor> actors) {
-    ActorNetwork network{executor, std::move(actors)};
+Task<void> actor_network(Executor& executor, std::vector<Actor> actors, CancellationSource cancellation) {
+    ActorNetwork network{executor, std::move(actors), std::move(cancellation)};
     auto tasks = network.start();
     co_await when_all(std::move(tasks));
     network.rethrow_first_error();
 }
 
-void run_actor_network(Executor& executor, std::vector<Actor> actors) {
+void run_actor_network(Executor& executor, std::vector<Actor> actors, CancellationSource cancellation) {
     RAPIDSMPF_EXPECTS(
         !executor.runs_this_thread(),
         "run_actor_network() would stall a thread of the executor: co_await actor_network() there",
         std::logic_error);
-    sync_wait(actor_network(executor, std::move(actors)));
+    sync_wait(actor_network(executor, std::move(actors), std::move(cancellation)));
 }
 
 }  // namespace rapidsmpf::streaming

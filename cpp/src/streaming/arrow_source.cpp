@@ -1,46 +1,20 @@
-#include <rapidsmpf/streaming/arrow_source.hpp>
-
+#include <atomic>
+#include <cstdint>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/streaming/actors.hpp>
+
+#include "streaming/group_sender.hpp"
 
 namespace rapidsmpf::streaming {
 
 namespace {
 
-// Sends tables in groups; says whether the consumer wants more.
-class GroupSender {
-  public:
-    GroupSender(ChannelPtr out, BatchSizes const& sizes) : out_{std::move(out)}, sizes_{sizes} {}
-
-    [[nodiscard]] bool add(Table table) {
-        rows_ += table.num_rows();
-        bytes_ += table.byte_size();
-        group_.push_back(std::move(table));
-        return (rows_ < sizes_.enough_rows && bytes_ < sizes_.enough_bytes) || flush();
-    }
-    bool flush() {
-        if (group_.empty()) {
-            return true;
-        }
-        rows_ = 0;
-        bytes_ = 0;
-        return out_->send_blocking(Message{sequence_++, TableBatch{std::exchange(group_, {})}});
-    }
-
-  private:
-    ChannelPtr out_;
-    BatchSizes sizes_;
-    std::vector<Table> group_;
-    std::int64_t rows_{0};
-    std::size_t bytes_{0};
-    std::uint64_t sequence_{0};
-};
-
 void read_all(TableReader& reader, ChannelPtr const& out, BatchSizes const& sizes) {
-    GroupSender sender{out, sizes};
+    std::atomic<std::uint64_t> sequence{0};
+    GroupSender sender{out, sizes, sequence};
     while (auto table = reader.next()) {
         for (auto& piece : split_table(*table, sizes)) {
             if (!sender.add(std::move(piece))) {

@@ -4,6 +4,8 @@
 
 #include <rapidsmpf/core/error.hpp>
 
+#include "streaming/parked_message.hpp"
+
 namespace rapidsmpf::streaming {
 
 ChannelCapacity::ChannelCapacity(std::size_t messages, std::size_t bytes)
@@ -24,11 +26,38 @@ Channel::Waiter& Channel::WaiterList::pop() noexcept {
     return waiter;
 }
 
+// The arbiter's word that a move has ended, for as long as the channel lives.
+class Channel::Moves final : public MoveListener {
+  public:
+    explicit Moves(Channel& channel) noexcept : channel_{&channel} {}
+    void forget() {
+        MutexLock const lock{mutex_};
+        channel_ = nullptr;
+    }
+    void moved() noexcept override {
+        MutexLock const lock{mutex_};
+        if (channel_ != nullptr) {
+            channel_->on_moved();
+        }
+    }
+
+  private:
+    Mutex mutex_;
+    Channel* channel_ RAPIDSMPF_GUARDED_BY(mutex_);
+};
+
+Channel::Entry::Entry(Message message_) noexcept
+    : message{std::move(message_)}, bytes{message.description().total_bytes()} {}
+Channel::Entry::~Entry() = default;
+Channel::Entry::Entry(Entry&&) noexcept = default;
+Channel::Entry& Channel::Entry::operator=(Entry&&) noexcept = default;
+
 Channel::Channel(
     std::shared_ptr<Executor> executor, ChannelCapacity capacity, std::shared_ptr<BufferResource> resource)
     : executor_{std::move(executor)}, capacity_{capacity}, resource_{std::move(resource)} {
     RAPIDSMPF_EXPECTS(executor_ != nullptr, "a channel needs an executor", std::invalid_argument);
     if (resource_) {
+        moves_ = std::make_shared<Moves>(*this);
         spill_function_ = resource_->spill_manager().add_spill_function(
             [this](std::size_t amount) { return spill(amount); }, spill_priority);
     }
@@ -36,6 +65,7 @@ Channel::Channel(
 
 Channel::~Channel() {
     if (resource_) {
+        moves_->forget();
         resource_->spill_manager().remove_spill_function(spill_function_);
     }
 }
@@ -77,58 +107,149 @@ void Channel::drain_blocking() {
 std::optional<Message> Channel::try_receive() {
     WaiterList woken;
     std::optional<Message> message;
+    std::exception_ptr error;
     {
         MutexLock lock{mutex_};
         if (error_) {
             std::rethrow_exception(error_);
         }
-        if (!receivers_.empty() || !can_pop()) {
-            return std::nullopt;
+        if (receivers_.empty() && can_pop(woken)) {
+            message.emplace(pop());
+            match(woken);
         }
-        message.emplace(pop());
-        match(woken);
+        error = error_;  // reading the message back may have failed
     }
     wake(woken);
+    if (error && !message) {
+        std::rethrow_exception(error);
+    }
     return message;
+}
+
+CancellationToken Channel::closed() {
+    CancellationToken token;
+    std::exception_ptr error;
+    {
+        MutexLock lock{mutex_};
+        if (!closed_) {
+            closed_.emplace();
+        }
+        token = closed_->token();
+        if (!error_ && !shut_) {
+            return token;
+        }
+        error = error_;
+    }
+    cancel_closed(std::move(error));
+    return token;
+}
+
+void Channel::cancel_closed(std::exception_ptr error) {
+    std::optional<CancellationSource> closed;
+    {
+        MutexLock lock{mutex_};
+        closed = closed_;
+    }
+    if (closed) {
+        closed->cancel(
+            error ? std::move(error)
+                  : std::make_exception_ptr(CancelledError{"nobody receives from the channel"}));
+    }
+}
+
+void Channel::on_moved() {
+    WaiterList woken;
+    MutexLock lock{mutex_};
+    match(woken);
+    wake(woken);
+}
+
+Channel& Channel::metadata() {
+    std::exception_ptr error;
+    bool shut{};
+    bool finished{};
+    std::shared_ptr<Channel> made;
+    {
+        MutexLock lock{mutex_};
+        if (metadata_) {
+            return *metadata_;
+        }
+        constexpr auto unlimited = ChannelCapacity::unlimited;
+        metadata_ = std::make_shared<Channel>(executor_, ChannelCapacity{unlimited}, resource_);
+        made = metadata_;
+        error = error_;
+        shut = shut_;
+        finished = finished_;
+    }
+    // What happened before it was there.
+    if (error) {
+        made->cancel(std::move(error));
+    } else if (shut) {
+        made->shutdown();
+    } else if (finished) {
+        made->finish();
+    }
+    return *made;
 }
 
 void Channel::finish() {
     WaiterList woken;
+    std::shared_ptr<Channel> metadata;
     {
         MutexLock lock{mutex_};
         finished_ = true;
+        metadata = metadata_;
         match(woken);
     }
     wake(woken);
+    if (metadata) {
+        metadata->finish();
+    }
 }
 
 void Channel::shutdown() {
     WaiterList woken;
     std::deque<Entry> dropped;  // destroyed after the lock is released
+    std::shared_ptr<Channel> metadata;
     {
         UniqueLock lock{mutex_};
         if (shut_ || error_) {
             return;
         }
         shut_ = true;
+        metadata = metadata_;
         dropped = close(lock, Outcome::ended, woken);
     }
     wake(woken);
+    if (metadata) {
+        metadata->shutdown();
+    }
+    cancel_closed(nullptr);
 }
 
 void Channel::cancel(std::exception_ptr error) {
     RAPIDSMPF_EXPECTS(error != nullptr, "a channel is cancelled with an error", std::invalid_argument);
     WaiterList woken;
     std::deque<Entry> dropped;
+    std::shared_ptr<Channel> metadata;
     {
         UniqueLock lock{mutex_};
         if (error_) {
+            if (spilling_ == nullptr) {
+                bytes_ = 0;
+                dropped = std::exchange(queue_, {});  // there are some if reading them back has failed
+            }
             return;
         }
-        error_ = std::move(error);
+        error_ = error;
+        metadata = metadata_;
         dropped = close(lock, Outcome::failed, woken);
     }
     wake(woken);
+    if (metadata) {
+        metadata->cancel(error);
+    }
+    cancel_closed(std::move(error));
 }
 
 std::size_t Channel::size() const {
@@ -158,7 +279,7 @@ std::size_t Channel::spill(std::size_t amount) {
         // What was queued last is needed last.
         auto victim = queue_.rbegin();
         while (victim != queue_.rend()
-               && (victim->unspillable || !victim->message.description().spillable())) {
+               && (victim->unspillable || victim->parked || !victim->message.description().spillable())) {
             ++victim;
         }
         if (victim == queue_.rend() || spilling_ != nullptr) {
@@ -166,15 +287,23 @@ std::size_t Channel::spill(std::size_t amount) {
         }
         auto& entry = *victim;
         spilling_ = &entry;
+        auto const position = static_cast<SpillableBuffer::NextUse>(queue_.size());
         lock.unlock();
         std::size_t bytes = 0;
+        std::unique_ptr<ParkedMessage> parked;
         std::exception_ptr error;
         try {
-            bytes = entry.message.spill();
+            if (entry.message.packing() == Packing::copies) {
+                parked = ParkedMessage::pack_below(entry.message, *resource_, position, moves_);
+                bytes = parked ? entry.bytes : 0;
+            } else {
+                bytes = entry.message.spill();
+            }
         } catch (...) {
             error = std::current_exception();
         }
         lock.lock();
+        entry.parked = std::move(parked);
         entry.unspillable = bytes == 0;
         spilling_ = nullptr;
         spilled_.notify_all();
@@ -255,12 +384,17 @@ bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
             senders_.push(waiter);
             return false;
         case Action::receive:
-            if (receivers_.empty() && can_pop()) {
+            if (receivers_.empty() && can_pop(woken)) {
                 waiter.message = pop();
                 waiter.outcome = Outcome::done;
                 if (!senders_.empty() || finished_) {
                     match(woken);
                 }
+                return true;
+            }
+            if (error_) {
+                waiter.outcome = Outcome::failed;
+                waiter.error = error_;
                 return true;
             }
             if (finished_ && queue_.empty() && senders_.empty()) {
@@ -271,6 +405,10 @@ bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
             return false;
         case Action::drain:
             finished_ = true;
+            if (metadata_) {
+                metadata_
+                    ->finish();  // never the other way round: no lock of a channel is taken under its metadata's
+            }
             match(woken);
             if (queue_.empty() && senders_.empty()) {
                 waiter.outcome = Outcome::done;
@@ -291,8 +429,31 @@ bool Channel::has_room(Message const& message) const noexcept {
            && size <= capacity_.bytes() - bytes_;
 }
 
-bool Channel::can_pop() const noexcept {
-    return !queue_.empty() && &queue_.front() != spilling_;
+bool Channel::can_pop(WaiterList& woken) {
+    if (error_ || queue_.empty() || &queue_.front() == spilling_) {
+        return false;
+    }
+    auto& front = queue_.front();
+    if (!front.parked) {
+        return true;
+    }
+    try {
+        if (!front.parked->try_restore(front.message)) {
+            return false;  // on_moved() is called when it is worth trying again
+        }
+        front.parked = nullptr;
+        if (queue_.size() > 1 && queue_[1].parked) {
+            queue_[1].parked->prefetch();
+        }
+        return true;
+    } catch (...) {
+        // What waits is lost: that is a failure of the channel. The messages go with it.
+        error_ = std::current_exception();
+        settle_all(senders_, Outcome::failed, woken);
+        settle_all(receivers_, Outcome::failed, woken);
+        settle_all(drainers_, Outcome::failed, woken);
+        return false;
+    }
 }
 
 Message Channel::pop() noexcept {
@@ -304,8 +465,13 @@ Message Channel::pop() noexcept {
 }
 
 void Channel::push(Message message) {
-    auto const& entry = queue_.emplace_back(std::move(message));
+    auto& entry = queue_.emplace_back(std::move(message));
     bytes_ += entry.bytes;
+    // What is handed out at once need not be told of.
+    if (resource_ && entry.bytes > 0 && (receivers_.empty() || queue_.size() > 1)) {
+        auto const position = static_cast<SpillableBuffer::NextUse>(queue_.size());
+        entry.parked = ParkedMessage::park(entry.message, position, moves_);
+    }
 }
 
 // Lets in what there is room for and hands out what there is, in turn, until neither goes on; then sees
@@ -319,7 +485,7 @@ void Channel::match(WaiterList& woken) {
             settle(sender, Outcome::done, woken);
             moved = true;
         }
-        while (!receivers_.empty() && can_pop()) {
+        while (!receivers_.empty() && can_pop(woken)) {
             Waiter& receiver = receivers_.pop();
             receiver.message = pop();
             settle(receiver, Outcome::done, woken);

@@ -1,40 +1,34 @@
-#include <rapidsmpf/streaming/collective_actors.hpp>
-
-#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/streaming/actors.hpp>
 
 namespace rapidsmpf::streaming {
 
 namespace {
 
-// Waits for other ranks cannot be interrupted from here: they are cut, and between the cuts the actor looks whether
-// anyone still wants its rows.
-constexpr std::chrono::milliseconds wait_slice{200};
-
-template <typename Output>
-void send_all(Output& output, Channel& out) {
-    std::uint64_t sequence = 0;
-    while (!out.is_closed()) {
-        std::optional<Table> table;
-        try {
-            table = output.next(wait_slice);
-        } catch (TimeoutError const&) {
-            continue;
-        }
-        if (!table || !out.send_blocking(Message{sequence++, std::move(*table)})) {
-            return;
-        }
-    }
-}
-
+// Sends the rows of `output` until nobody wants more: then the wait for other ranks ends, too.
 template <typename Output>
 Task<void> run(std::shared_ptr<Executor> executor, std::shared_ptr<Output> output, ChannelPtr out) {
-    auto send = [output, out] { send_all(*output, *out); };
-    co_await executor->run_blocking(std::move(send));
+    auto const closed = out->closed();
+    for (std::uint64_t sequence = 0;; ++sequence) {
+        std::optional<Table> table;
+        try {
+            table = co_await output->async_next(executor, closed);
+        } catch (CancelledError const&) {
+            // Nobody receives any more.
+        }
+        if (!table) {
+            co_return;
+        }
+        Message message{sequence, std::move(*table)};
+        if (!co_await out->send(std::move(message))) {
+            co_return;
+        }
+    }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/streaming/collectives.hpp>
 
 namespace rapidsmpf::streaming {
 
@@ -31,6 +32,37 @@ std::optional<Table> ShuffleOutput::next(coll::Timeout timeout) {
             partition_ = partitions_[taken_];
         } else {
             partition_ = shuffler_->wait_any(timeout);
+        }
+        ++taken_;
+        batches_.add(shuffler_->extract(partition_));
+    }
+}
+
+namespace {
+// Putting rows together computes, and may have to wait for the disk.
+Task<std::optional<Table>> next_batch(std::shared_ptr<Executor> executor, PackedBatches& batches) {
+    auto next = [&batches] { return batches.next(); };
+    co_return co_await executor->run_blocking(std::move(next));
+}
+}  // namespace
+
+Task<std::optional<Table>> ShuffleOutput::async_next(
+    std::shared_ptr<Executor> executor, CancellationToken cancellation) {
+    for (;;) {
+        if (!batches_.empty()) {
+            if (auto batch = co_await next_batch(executor, batches_)) {
+                co_return batch;
+            }
+        }
+        if (taken_ == partitions_.size()) {
+            shuffler_.reset();
+            co_return std::nullopt;
+        }
+        if (order_ == PartitionOrder::ascending) {
+            co_await async_wait_on(executor, shuffler_, partitions_[taken_], cancellation);
+            partition_ = partitions_[taken_];
+        } else {
+            partition_ = co_await async_wait_any(executor, shuffler_, cancellation);
         }
         ++taken_;
         batches_.add(shuffler_->extract(partition_));
@@ -73,6 +105,17 @@ std::optional<Table> AllGatherOutput::next(coll::Timeout timeout) {
         allgather_.reset();
     }
     return batches_.next();
+}
+
+Task<std::optional<Table>> AllGatherOutput::async_next(
+    std::shared_ptr<Executor> executor, CancellationToken cancellation) {
+    if (allgather_) {
+        auto chunks = co_await async_wait_and_extract(
+            executor, allgather_, coll::Ordered::yes, std::move(cancellation));
+        batches_.add(std::move(chunks));
+        allgather_.reset();
+    }
+    co_return co_await next_batch(std::move(executor), batches_);
 }
 
 }  // namespace rapidsmpf::streaming

@@ -8,7 +8,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/streaming/actor.hpp>
-#include <rapidsmpf/streaming/arrow_source.hpp>
+#include <rapidsmpf/streaming/actors.hpp>
 #include <rapidsmpf/streaming/partition.hpp>
 #include <rapidsmpf/table/table_stream.hpp>
 

@@ -1,6 +1,8 @@
 #include <rapidsmpf/streaming/executor.hpp>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <list>
@@ -15,16 +17,50 @@
 #include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/core/option_table.hpp>
 
+#include "streaming/run_queue.hpp"
+#include "streaming/timers.hpp"
+
 namespace rapidsmpf::streaming {
 
 namespace {
+using Clock = std::chrono::steady_clock;
+
 // How long a thread for blocking calls waits for the next one.
 constexpr std::chrono::seconds blocking_idle_time{2};
+// Coroutines that run for less at a time are not worth another thread: waking it, and having what they share go to and fro
+// between two cores, takes longer.
+constexpr std::chrono::nanoseconds worth_sharing{2000};
+// How many turns are timed together.
+constexpr std::uint64_t turns_timed = 16;
+// After so many turns a worker looks at what came from outside although it has work of its own.
+constexpr std::uint64_t turns_between_outside = 61;
+// How often one that has no work looks whether a coroutine waits behind one that runs long, and after how many looks without
+// any work around it gives up until it is woken.
+constexpr std::chrono::microseconds watch_pause{500};
+constexpr int quiet_looks = 8;
+// How long a worker without work looks for some before it sleeps.
+constexpr std::chrono::microseconds search_time{30};
 }  // namespace
 
 // State that the threads share with the executor; outlives it when it is destroyed on one of them.
+//
+// Each worker has a queue: what its coroutines wake runs there, in order, with no other thread involved. What comes from
+// other threads is in one queue for all. A worker without work takes from the queues of others, but only of those whose
+// turns have been long (busy_long), or that have not begun another turn since it looked the last time. That somebody looks
+// is the duty of one of those who sleep, the watcher; whoever queues a coroutine while nobody has that duty wakes one.
 class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
+    struct Worker {
+        RunQueue queue;
+        std::atomic<std::uint64_t> turns{0};  // that have begun; written by its own thread
+        std::atomic<bool> busy_long{false};   // its turns have been long; written by its own thread
+        std::uint64_t seen{0};                // what the watcher saw of `turns`; guarded by mutex_
+    };
+    // Who has the duty to look after queues that nobody comes to: nobody, one that was woken for it, one that has begun.
+    enum class Watch : std::uint8_t { nobody, wanted, held };
+
   public:
+    explicit Core(std::size_t num_threads_) : num_threads{num_threads_}, slots_(num_threads_) {}
+
     // Threads that were made after shutdown() are still in the lists; they have ended, or one runs this.
     ~Core() {
         for (auto* threads : {&workers_, &blocking_threads_, &finished_}) {
@@ -34,11 +70,11 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         }
     }
 
-    void start(std::size_t num_threads) {
+    void start() {
         try {
             for (std::size_t i = 0; i < num_threads; ++i) {
                 MutexLock lock{mutex_};
-                add_worker();
+                add_worker(slots_[i]);
             }
         } catch (...) {
             shutdown();
@@ -47,16 +83,25 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     }
 
     void post(std::coroutine_handle<> coroutine) {
+        if (here_ == this && own_->queue.push(coroutine)) {
+            // Nobody else has to know unless this thread will not come to it soon.
+            if (sleepers_.load(std::memory_order_relaxed) > 0 && needs_others(*own_)) {
+                wake_one();
+            }
+            return;
+        }
         bool wake{};
         {
             MutexLock lock{mutex_};
-            ready_.push_back(coroutine);
-            wake = sleepers_ > 0;
+            outside_.push_back(coroutine);
+            num_outside_.store(outside_.size(), std::memory_order_relaxed);
+            wake = sleepers_.load(std::memory_order_relaxed) > 0;
             if (num_workers_ == 0) {  // shut down: a late one
                 try {
-                    add_worker();
+                    add_worker(slots_.front());
                 } catch (...) {
-                    ready_.pop_back();
+                    outside_.pop_back();
+                    num_outside_.store(outside_.size(), std::memory_order_relaxed);
                     throw;
                 }
             }
@@ -109,6 +154,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         if (!home_.is_here()) {
             return;  // a fork, which has none of the threads; they hold this object there, too
         }
+        timers->stop();
         UniqueLock lock{mutex_};
         stop_ = true;
         work_.notify_all();
@@ -130,11 +176,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         }
     }
 
-    [[nodiscard]] bool runs_this_thread() const {
-        MutexLock lock{mutex_};
-        auto const self = std::this_thread::get_id();
-        return std::ranges::find(worker_ids_, self) != worker_ids_.end();
-    }
+    [[nodiscard]] bool runs_this_thread() const noexcept { return here_ == this; }
 
     [[nodiscard]] std::size_t num_blocking_threads() const {
         MutexLock lock{mutex_};
@@ -142,34 +184,216 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     }
 
     std::size_t num_threads{0};
+    std::shared_ptr<Timers> const timers = std::make_shared<Timers>();
 
   private:
-    void add_worker() RAPIDSMPF_REQUIRES(mutex_) {
-        workers_.emplace_back([self = shared_from_this()] { self->work(); });
+    void add_worker(Worker& worker) RAPIDSMPF_REQUIRES(mutex_) {
+        workers_.emplace_back([self = shared_from_this(), &worker] { self->work(worker); });
         ++num_workers_;
     }
 
-    void work() {
-        auto const self = std::this_thread::get_id();
-        UniqueLock lock{mutex_};
-        worker_ids_.push_back(self);
-        for (;;) {
-            if (!ready_.empty()) {
-                auto coroutine = ready_.front();
-                ready_.pop_front();
-                lock.unlock();
-                coroutine.resume();
-                lock.lock();
-            } else if (stop_ && pending_blocking_ == 0) {
-                break;
-            } else {
-                ++sleepers_;
-                work_.wait(lock);
-                --sleepers_;
+    // Whether a worker that has queued a coroutine has to wake another.
+    [[nodiscard]] bool needs_others(Worker const& worker) noexcept {
+        if (worker.busy_long.load(std::memory_order_relaxed)) {
+            return searching_.load(std::memory_order_relaxed) == 0;
+        }
+        auto nobody = Watch::nobody;
+        return watch_.load(std::memory_order_relaxed) == Watch::nobody
+               && watch_.compare_exchange_strong(nobody, Watch::wanted, std::memory_order_relaxed);
+    }
+
+    void wake_one() {
+        {
+            // So that one that is about to sleep is either seen or sees what was queued.
+            MutexLock const lock{mutex_};
+        }
+        work_.notify_one();
+    }
+
+    void work(Worker& worker) {
+        here_ = this;
+        own_ = &worker;
+        auto since = Clock::now();
+        for (std::uint64_t turn = 0;; ++turn) {
+            auto coroutine = next(worker, turn);
+            if (!coroutine) {
+                worker.busy_long.store(false, std::memory_order_relaxed);
+                coroutine = find(worker);
+                if (!coroutine) {
+                    break;
+                }
+                turn = 0;
+                since = Clock::now();
+            }
+            worker.turns.store(worker.turns.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+            coroutine.resume();
+            if (turn % turns_timed == turns_timed - 1) {
+                auto const now = Clock::now();
+                auto const is_long = (now - since) / static_cast<int>(turns_timed) > worth_sharing;
+                since = now;
+                worker.busy_long.store(is_long, std::memory_order_relaxed);
             }
         }
-        std::erase(worker_ids_, self);
-        --num_workers_;
+        here_ = nullptr;
+        own_ = nullptr;
+    }
+
+    // What this worker does next without looking for it; null: nothing.
+    [[nodiscard]] std::coroutine_handle<> next(Worker& worker, std::uint64_t turn) {
+        if (turn % turns_between_outside == 0) {
+            if (auto coroutine = take_outside()) {
+                return coroutine;
+            }
+        }
+        if (auto coroutine = worker.queue.pop()) {
+            return coroutine;
+        }
+        return take_outside();
+    }
+
+    [[nodiscard]] std::coroutine_handle<> take_outside() {
+        if (num_outside_.load(std::memory_order_relaxed) == 0) {
+            return {};
+        }
+        MutexLock const lock{mutex_};
+        return pop_outside();
+    }
+
+    [[nodiscard]] std::coroutine_handle<> pop_outside() RAPIDSMPF_REQUIRES(mutex_) {
+        if (outside_.empty()) {
+            return {};
+        }
+        auto coroutine = outside_.front();
+        outside_.pop_front();
+        num_outside_.store(outside_.size(), std::memory_order_relaxed);
+        return coroutine;
+    }
+
+    // From the queue of one whose turns are long.
+    [[nodiscard]] std::coroutine_handle<> take_from_busy(Worker const& worker) {
+        for (auto& other : slots_) {
+            if (&other != &worker && other.busy_long.load(std::memory_order_relaxed)) {
+                if (auto coroutine = other.queue.pop()) {
+                    return coroutine;
+                }
+            }
+        }
+        return {};
+    }
+
+    // Before the executor ends: the worker of the queue may be waiting for what is in it.
+    [[nodiscard]] std::coroutine_handle<> take_from_any() {
+        for (auto& other : slots_) {
+            if (auto coroutine = other.queue.pop()) {
+                return coroutine;
+            }
+        }
+        return {};
+    }
+
+    void note_turns() RAPIDSMPF_REQUIRES(mutex_) {
+        for (auto& worker : slots_) {
+            worker.seen = worker.turns.load(std::memory_order_relaxed);
+        }
+    }
+
+    // From the queue of one that has not begun another turn since it was looked at the last time.
+    [[nodiscard]] std::coroutine_handle<> take_from_stuck(bool& any_turns) RAPIDSMPF_REQUIRES(mutex_) {
+        std::coroutine_handle<> found;
+        for (auto& other : slots_) {
+            auto const turns = other.turns.load(std::memory_order_relaxed);
+            any_turns = any_turns || turns != other.seen || other.queue.size() > 0;
+            if (turns == other.seen && !found) {
+                found = other.queue.pop();
+            }
+            other.seen = turns;
+        }
+        return found;
+    }
+
+    // Waits for work; null when the executor ends.
+    [[nodiscard]] std::coroutine_handle<> find(Worker& worker) {
+        if (auto coroutine = search(worker)) {
+            return coroutine;
+        }
+        UniqueLock lock{mutex_};
+        bool watching = false;
+        int quiet = 0;
+        std::coroutine_handle<> found;
+        for (;;) {
+            found = pop_outside();
+            if (!found) {
+                found = stop_ ? take_from_any() : take_from_busy(worker);
+            }
+            if (found || (stop_ && pending_blocking_ == 0)) {
+                break;
+            }
+            if (!watching && watch_.load(std::memory_order_relaxed) != Watch::held && num_workers_ > 1) {
+                watching = true;
+                watch_.store(Watch::held, std::memory_order_relaxed);
+                quiet = 0;
+                note_turns();
+            }
+            sleepers_.fetch_add(1, std::memory_order_relaxed);
+            if (watching) {
+                auto const status = work_.wait_for(lock, watch_pause);
+                sleepers_.fetch_sub(1, std::memory_order_relaxed);
+                if (status == std::cv_status::timeout) {
+                    bool any_turns = false;
+                    found = take_from_stuck(any_turns);
+                    quiet = any_turns ? 0 : quiet + 1;
+                    if (found) {
+                        break;
+                    }
+                    if (quiet == quiet_looks) {
+                        watching = false;
+                        watch_.store(Watch::nobody, std::memory_order_relaxed);
+                        sleepers_.fetch_add(1, std::memory_order_relaxed);
+                        work_.wait(lock);
+                        sleepers_.fetch_sub(1, std::memory_order_relaxed);
+                    }
+                }
+            } else {
+                work_.wait(lock);
+                sleepers_.fetch_sub(1, std::memory_order_relaxed);
+            }
+        }
+        if (watching) {
+            // Another takes the duty over: what is queued behind a coroutine that blocks may be what this one will wait for.
+            auto const is_handed_over = found && sleepers_.load(std::memory_order_relaxed) > 0;
+            watch_.store(is_handed_over ? Watch::wanted : Watch::nobody, std::memory_order_relaxed);
+            if (is_handed_over) {
+                work_.notify_one();
+            }
+        }
+        if (!found) {
+            --num_workers_;
+        }
+        return found;
+    }
+
+    // Looks for work for a short time, while others have long turns: it comes sooner than one that sleeps could be woken.
+    [[nodiscard]] std::coroutine_handle<> search(Worker& worker) {
+        if (num_threads == 1) {
+            return {};
+        }
+        searching_.fetch_add(1, std::memory_order_relaxed);
+        std::coroutine_handle<> found;
+        auto const end = Clock::now() + search_time;
+        do {
+            found = take_from_busy(worker);
+            if (!found) {
+                found = take_outside();
+            }
+        } while (!found && any_busy(worker) && Clock::now() < end);
+        searching_.fetch_sub(1, std::memory_order_relaxed);
+        return found;
+    }
+
+    [[nodiscard]] bool any_busy(Worker const& worker) const noexcept {
+        return std::ranges::any_of(slots_, [&](Worker const& other) {
+            return &other != &worker && other.busy_long.load(std::memory_order_relaxed);
+        });
     }
 
     void add_blocking_thread() RAPIDSMPF_REQUIRES(mutex_) {
@@ -226,15 +450,22 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
 
     // Whether this thread for blocking calls counts as idle already, on its way out of a coroutine.
     static thread_local bool is_returning;
+    // Whose worker this thread is.
+    static thread_local Core const* here_;
+    static thread_local Worker* own_;
 
     HomeProcess home_;
     mutable Mutex mutex_;
     ConditionVariable work_;
-    std::deque<std::coroutine_handle<>> ready_ RAPIDSMPF_GUARDED_BY(mutex_);
-    std::size_t sleepers_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::vector<Worker> slots_;
+    std::deque<std::coroutine_handle<>> outside_ RAPIDSMPF_GUARDED_BY(mutex_);
+    // Written under mutex_, read without it for a hint.
+    std::atomic<std::size_t> num_outside_{0};
+    std::atomic<std::size_t> sleepers_{0};
+    std::atomic<Watch> watch_{Watch::nobody};
+    std::atomic<int> searching_{0};
     std::size_t num_workers_ RAPIDSMPF_GUARDED_BY(mutex_){0};
     std::list<std::thread> workers_ RAPIDSMPF_GUARDED_BY(mutex_);
-    std::vector<std::thread::id> worker_ids_ RAPIDSMPF_GUARDED_BY(mutex_);
 
     ConditionVariable blocking_work_;
     std::deque<std::coroutine_handle<>> blocking_ RAPIDSMPF_GUARDED_BY(mutex_);
@@ -247,15 +478,16 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
 };
 
 thread_local bool Executor::Core::is_returning{false};
+thread_local Executor::Core const* Executor::Core::here_{nullptr};
+thread_local Executor::Core::Worker* Executor::Core::own_{nullptr};
 
 Executor::Executor(std::size_t num_threads) {
     RAPIDSMPF_EXPECTS(
         num_threads > 0,
         "an executor needs at least one thread (num_streaming_threads must be greater than 0)",
         std::invalid_argument);
-    core_ = std::make_shared<Core>();
-    core_->num_threads = num_threads;
-    core_->start(num_threads);
+    core_ = std::make_shared<Core>(num_threads);
+    core_->start();
 }
 
 std::shared_ptr<Executor> Executor::from_options(config::Options options) {
@@ -279,6 +511,9 @@ std::size_t Executor::num_blocking_threads() const {
 void Executor::post(std::coroutine_handle<> coroutine) {
     core_->post(coroutine);
 }
+Executor::Poster Executor::poster() const {
+    return [core = core_](std::coroutine_handle<> coroutine) { core->post(coroutine); };
+}
 void Executor::post_blocking(std::coroutine_handle<> coroutine) {
     core_->post_blocking(coroutine);
 }
@@ -287,6 +522,9 @@ void Executor::post_from_blocking(std::coroutine_handle<> coroutine) {
 }
 void Executor::shutdown() noexcept {
     core_->shutdown();
+}
+Timers& Executor::timers() {
+    return *core_->timers;
 }
 
 namespace {

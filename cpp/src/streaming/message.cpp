@@ -6,6 +6,7 @@
 
 #include <cxxabi.h>
 
+#include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 namespace rapidsmpf::streaming {
@@ -19,26 +20,110 @@ std::string type_name(std::type_info const& type) {
 }
 }  // namespace
 
-ContentDescription PayloadTraits<PackedData>::describe(PackedData const& payload) noexcept {
-    auto const type = payload.data->mem_type();
-    return {type, payload.data->size(), type == MemoryType::DEVICE ? Spillable::yes : Spillable::no};
+namespace {
+
+ContentDescription describe_buffer(Buffer const& buffer) noexcept {
+    auto const type = buffer.mem_type();
+    return {type, buffer.size(), type == MemoryType::DISK ? Spillable::no : Spillable::yes};
 }
 
-std::size_t PayloadTraits<PackedData>::spill(PackedData& payload) {
-    auto const size = payload.data->size();
-    if (payload.data->mem_type() != MemoryType::DEVICE || size == 0) {
+std::size_t spill_buffer(std::unique_ptr<Buffer>& buffer) {
+    auto const size = buffer->size();
+    if (size == 0) {
         return 0;
     }
-    auto const resource = payload.data->resource();
-    for (auto const type : resource->spill_targets(MemoryType::DEVICE)) {
+    auto const resource = buffer->resource();
+    for (auto const type : resource->spill_targets(buffer->mem_type())) {
         auto reservation = resource->reserve(type, size, AllowOverbooking::no).first;
         if (reservation.size() == size) {
             // A copy, not a move: if it fails the payload is as it was.
-            payload.data = resource->copy(*payload.data, 0, size, reservation);
+            buffer = resource->copy(*buffer, 0, size, reservation);
             return size;
         }
     }
     return 0;
+}
+
+}  // namespace
+
+ContentDescription PayloadTraits<PackedData>::describe(PackedData const& payload) noexcept {
+    return describe_buffer(*payload.data);
+}
+
+std::size_t PayloadTraits<PackedData>::spill(PackedData& payload) {
+    return spill_buffer(payload.data);
+}
+
+ContentDescription PayloadTraits<std::unique_ptr<Buffer>>::describe(
+    std::unique_ptr<Buffer> const& payload) noexcept {
+    return payload ? describe_buffer(*payload) : ContentDescription{};
+}
+
+std::size_t PayloadTraits<std::unique_ptr<Buffer>>::spill(std::unique_ptr<Buffer>& payload) {
+    return payload ? spill_buffer(payload) : 0;
+}
+
+std::size_t PayloadTraits<std::unique_ptr<Buffer>>::copy_cost(
+    std::unique_ptr<Buffer> const& payload) noexcept {
+    return payload ? payload->size() : 0;
+}
+
+std::unique_ptr<Buffer> PayloadTraits<std::unique_ptr<Buffer>>::copy(
+    std::unique_ptr<Buffer> const& payload, MemoryReservation& reservation) {
+    return payload ? payload->resource()->copy(*payload, 0, payload->size(), reservation) : nullptr;
+}
+
+Packing PayloadTraits<std::unique_ptr<Buffer>>::packing(std::unique_ptr<Buffer> const& payload) noexcept {
+    return payload ? Packing::moves : Packing::never;
+}
+
+PackedData PayloadTraits<std::unique_ptr<Buffer>>::pack(std::unique_ptr<Buffer>&& payload) {
+    return PackedData{std::vector<std::uint8_t>(1), std::move(payload)};
+}
+
+std::size_t PayloadTraits<PackedData>::copy_cost(PackedData const& payload) noexcept {
+    return payload.data->size();
+}
+
+PackedData PayloadTraits<PackedData>::copy(PackedData const& payload, MemoryReservation& reservation) {
+    return PackedData{
+        payload.metadata,
+        payload.data->resource()->copy(*payload.data, 0, payload.data->size(), reservation)};
+}
+
+ForeignPayload ForeignPayload::copy() const {
+    RAPIDSMPF_EXPECTS(
+        is_copyable(), "this foreign payload says nothing about how to copy it", std::invalid_argument);
+    retain_(object_.get());
+    return ForeignPayload{object_.get(), object_.get_deleter(), retain_};
+}
+
+std::size_t Message::copy_cost() const {
+    check_not_empty();
+    return payload_->copy_cost();
+}
+
+Message Message::copy(MemoryReservation& reservation) const {
+    check_not_empty();
+    Message message;
+    message.description_ = description_;
+    message.payload_ = payload_->copy(reservation, message.description_);
+    message.sequence_ = sequence_;
+    return message;
+}
+
+void Message::throw_not_copyable(std::type_info const& type) {
+    throw std::invalid_argument{"a message of " + type_name(type) + " cannot be copied"};
+}
+
+void Message::throw_not_packed(std::type_info const& type) {
+    throw std::logic_error{"a message of " + type_name(type) + " is not packed while it waits"};
+}
+
+void Message::check_not_empty() const {
+    RAPIDSMPF_EXPECTS(
+        payload_ != nullptr, "the message is empty: its payload was never set or has been taken",
+        std::invalid_argument);
 }
 
 std::size_t Message::spill() {

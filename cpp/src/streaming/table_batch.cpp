@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/table/packed.hpp>
 #include <rapidsmpf/table/partition.hpp>
 
 namespace rapidsmpf::streaming {
@@ -29,6 +30,26 @@ TableBatch::TableBatch(Table table) : TableBatch{one(std::move(table))} {}
 Table TableBatch::combine(BufferResource& resource) const {
     // Who works on a batch frees memory in the end: refusing it would stop the query.
     return tables_.size() == 1 ? tables_.front() : concat(tables_, resource, AllowOverbooking::yes);
+}
+
+PackedData PayloadTraits<Table>::packed_copy(Table const& payload, BufferResource& resource) {
+    auto packed = pack(payload, resource);
+    // What unpack() has to know besides.
+    packed.metadata.push_back(static_cast<std::uint8_t>(payload.place()));
+    return packed;
+}
+
+Table PayloadTraits<Table>::unpack(PackedData&& packed) {
+    auto const place = static_cast<TablePlace>(packed.metadata.back());
+    packed.metadata.pop_back();
+    if (place == TablePlace::gpu && packed.data->mem_type() != MemoryType::DEVICE) {
+        auto const resource = packed.data->resource();
+        auto reservation =
+            resource->reserve(MemoryType::DEVICE, packed.data->size(), AllowOverbooking::yes).first;
+        packed.data = resource->move(std::move(packed.data), reservation);
+    }
+    // The bytes never left this process.
+    return rapidsmpf::unpack(std::move(packed), ValidateData::none);
 }
 
 void BatchSizes::validate() const {

@@ -11,6 +11,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/detail/bytes_spilled.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 
 #include "about_the_cpu.hpp"
@@ -56,7 +57,9 @@ TEST_F(SpillableBufferTest, BytesComeBackFromDisk) {
     EXPECT_EQ(br->spill_buffers(device, 1), 9U);
     EXPECT_EQ(buffer.mem_type(), MemoryType::DISK);
     EXPECT_EQ(br->memory_used(device), 0);
+    EXPECT_EQ(detail::bytes_spilled(*br), 9U);
     EXPECT_EQ(text(*buffer.pin()), "some text");
+    EXPECT_EQ(detail::bytes_spilled(*br), 9U);
     EXPECT_EQ(buffer.size(), 9U);
 }
 

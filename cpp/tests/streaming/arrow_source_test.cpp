@@ -1,9 +1,9 @@
-#include <rapidsmpf/streaming/arrow_source.hpp>
-
 #include <stdexcept>
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include <rapidsmpf/streaming/actors.hpp>
 
 #include "streaming/tables.hpp"
 

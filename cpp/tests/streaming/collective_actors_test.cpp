@@ -1,11 +1,9 @@
-#include <rapidsmpf/streaming/collective_actors.hpp>
-
 #include <algorithm>
 #include <stdexcept>
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/streaming/arrow_source.hpp>
+#include <rapidsmpf/streaming/actors.hpp>
 #include <rapidsmpf/streaming/partition.hpp>
 
 #include "streaming/ranks.hpp"

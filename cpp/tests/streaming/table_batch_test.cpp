@@ -50,7 +50,7 @@ TEST(TableBatch, DescribesItsBytes) {
     auto const bytes = table.byte_size();
     Message const message{0, TableBatch{std::move(table)}};
     EXPECT_EQ(message.description().bytes(MemoryType::HOST), bytes);
-    EXPECT_FALSE(message.description().spillable());
+    EXPECT_TRUE(message.description().spillable());
 }
 
 TEST(Cut, KeepsATableWithinTheLimits) {

@@ -14,7 +14,7 @@ import pickle
 import threading
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,17 @@ class Lost:
     """
 
     reason: str
+
+
+@dataclass(frozen=True)
+class _Report:
+    """How a query went, as rank 0 knows it of all."""
+
+    text: str = field(repr=False)
+
+    def explain(self) -> str:
+        """Return the physical plan with the numbers of the run."""
+        return self.text
 
 
 class GivenUp(Exception):
@@ -206,7 +217,8 @@ class ClusterEngine(StreamingEngine):
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
         packed = pack_query(lf, optimizations, self.nranks)
         answers = self._call("collect", [(query,) for query in packed])
-        frames = [unpack_frame(value) for value in answers]
+        self.last_query = _Report(answers[0][1])
+        frames = [unpack_frame(value) for value, _ in answers]
         # Frames without rows say the schema when all are so.
         return pl.concat([f for f in frames if f.height] or frames[:1], how="vertical")
 
@@ -216,7 +228,8 @@ class ClusterEngine(StreamingEngine):
         packed = pack_query(lf, optimizations, self.nranks)
         answers = self._call("open_batches", [(query, chunk_size, maintain_order) for query in packed])
         opened = self._epoch
-        first = [([unpack_frame(value) for value in values], ended) for values, ended in answers]
+        self.last_query = _Report(answers[0][2])
+        first = [([unpack_frame(value) for value in values], ended) for values, ended, _ in answers]
         schema = next((f for frames, _ in first for f in frames if f.height), first[0][0][0]).schema
 
         def more(ranks: set[int]) -> dict[int, tuple[list[pl.DataFrame], bool]]:
@@ -254,7 +267,9 @@ class ClusterEngine(StreamingEngine):
         packed = pack_query(lf, optimizations, self.nranks)
         # A path that does not depend on this process's folder.
         text = str(where.expanduser().absolute()) if isinstance(where, Path) else where
-        self._call("sink", [(query, text, extension, kwargs) for query in packed])
+        self.last_query = _Report(
+            self._call("sink", [(query, text, extension, kwargs) for query in packed])[0]
+        )
 
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
         answers = self._call("statistics", [(clear,)] * self.nranks)

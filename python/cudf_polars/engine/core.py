@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
 import polars as pl
 from polars.lazyframe.query_result import SingleNodeQueryResult
@@ -28,7 +28,7 @@ from cudf_polars.engine.turns import QueryCall, Turns
 if TYPE_CHECKING:
     from polars import QueryOptFlags
 
-__all__ = ["ClusterInfo", "StreamingEngine"]
+__all__ = ["ClusterInfo", "QueryReport", "StreamingEngine"]
 
 T = TypeVar("T")
 
@@ -79,6 +79,18 @@ class ClusterInfo:
         return fields[key]
 
 
+class QueryReport(Protocol):
+    """What is known of a query that has run."""
+
+    def explain(self) -> str:
+        """Return the physical plan with what running its steps gave and cost on all ranks.
+
+        The steps after the last exchange are in it where they have ended when the ranks last spoke to each other: not
+        those whose rows ``collect_batches`` is giving.
+        """
+        ...
+
+
 class _BackgroundQuery:
     """A query that runs on a thread: ``collect(background=True)``."""
 
@@ -120,7 +132,14 @@ class StreamingEngine(pl.Engine):
         All options of the engine.
     cluster_info
         Where each rank runs, by rank.
+
+    Attributes
+    ----------
+    last_query
+        How the last query went that ended well; None before there is one.
     """
+
+    last_query: QueryReport | None = None
 
     def __init__(self, options: StreamingOptions, cluster_info: list[ClusterInfo]) -> None:
         self._options = options

@@ -249,19 +249,18 @@ class Rank:
                 whole = (
                     {"optimizations": optimizations or pl.QueryOptFlags()} if transport.nranks == 1 else {}
                 )
-                outcome = stream_query(
+                return stream_query(
                     query,
                     transport,
                     lambda rows: sink.write(rows, **whole, **kwargs),
                     optimizations=optimizations,
                     options=options,
                     device=self._device,
+                    end=sink.commit,
                 )
-                sink.commit()
             except BaseException:
                 sink.discard()
                 raise
-            return outcome
 
     def give_batches(
         self,
@@ -288,8 +287,7 @@ class Rank:
                 if function(batch):
                     break
             outcome = opened.outcome()
-            transport.allgather_bytes(b"given", op=_LAST_OP)
-            return outcome
+            return replace(outcome, facts=transport.allgather_bytes(opened.facts(), op=_LAST_OP))
 
     def _open(
         self, query: pl.LazyFrame | Query, transport: RapidsmpfTransport, optimizations: QueryOptFlags | None

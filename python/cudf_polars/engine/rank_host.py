@@ -31,6 +31,7 @@ from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.rank import Rank, RankSettings, bootstrap_timeout
 from cudf_polars.engine.relay import run_captured, running_function
 from cudf_polars.engine.shipping import PackedQuery, pack_frame, unpack_query
+from cudf_polars.execute.run import QueryOutcome
 from cudf_polars.streaming.actor_graph.collectives.common import OpIds
 
 __all__ = ["RankHost", "RankPlan"]
@@ -106,6 +107,11 @@ class _Running:
             f"it is held by {name} which began at {self.started:%H:%M:%S}, {seconds:.0f} s ago, and was given up:"
             f" {by} runs there, and cannot be interrupted"
         )
+
+
+def _report(rank: Rank, outcome: QueryOutcome) -> str:
+    """Return how a query went, on one rank: all know it of all."""
+    return outcome.explain() if rank.comm.rank == 0 else ""
 
 
 class RankHost:
@@ -259,29 +265,30 @@ class RankHost:
         return comm
 
     def collect(self, epoch: int, query: PackedQuery) -> bytes:
-        """Run a query and return a reply with this rank's rows."""
+        """Run a query and return a reply with this rank's rows and its report."""
 
-        def work() -> bytes:
+        def work() -> tuple[bytes, str]:
             rank, lf, flags = self._opened(query)
-            return pack_frame(rank.run(lf, OpIds(epoch), flags).frame)
+            outcome = rank.run(lf, OpIds(epoch), flags)
+            return pack_frame(outcome.frame), _report(rank, outcome)
 
         return self._captured(epoch, work)
 
     def open_batches(
         self, epoch: int, query: PackedQuery, chunk_size: int | None, maintain_order: bool
     ) -> bytes:
-        """Run a query up to its last step; returns a reply with its first rows, as :meth:`more_batches` does."""
+        """Run a query up to its last step; returns a reply as :meth:`more_batches` does, with the query's report."""
 
-        def work() -> tuple[list[bytes], bool]:
+        def work() -> tuple[list[bytes], bool, str]:
             rank, lf, flags = self._opened(query)
-            _, batches = rank.open_batches(
+            outcome, batches = rank.open_batches(
                 lf, OpIds(epoch), flags, chunk_size=chunk_size, maintain_order=maintain_order
             )
             with self._lock:
                 self._batches[epoch] = batches
             frames, ended = self._next_batches(epoch, chunk_size)
             # A frame without rows says the types.
-            return frames or [pack_frame(pl.DataFrame(schema=batches.schema))], ended
+            return frames or [pack_frame(pl.DataFrame(schema=batches.schema))], ended, _report(rank, outcome)
 
         return self._captured(epoch, work)
 
@@ -323,11 +330,11 @@ class RankHost:
     def sink(
         self, epoch: int, query: PackedQuery, target: str, extension: str, kwargs: Mapping[str, Any]
     ) -> bytes:
-        """Run a query and write its rows; returns a reply without a value."""
+        """Run a query and write its rows; returns a reply with its report."""
 
-        def work() -> None:
+        def work() -> str:
             rank, lf, flags = self._opened(query)
-            rank.sink(lf, OpIds(epoch), flags, target, extension, **kwargs)
+            return _report(rank, rank.sink(lf, OpIds(epoch), flags, target, extension, **kwargs))
 
         return self._captured(epoch, work)
 

@@ -144,7 +144,7 @@ def _dump(query: Query) -> tuple[bytes, list[pl.DataFrame]]:
             frames.append(node.frame)
         used.setdefault(id(node.frame), set()).update(node.schema)
     stream = io.BytesIO()
-    _Pickler(stream, numbers).dump(query)
+    _Pickler(stream, numbers).dump(Query(query.plan))
     return stream.getvalue(), [
         # A frame without columns has no rows.
         frame.select([n for n in frame.columns if n in used[id(frame)]] or frame.columns[:1])

@@ -144,8 +144,18 @@ class SinkTarget(ABC):
         """Run the query of this rank's rows and write them."""
 
     @abstractmethod
-    def commit(self) -> None:
-        """Make what all ranks wrote visible."""
+    def commit(self, facts: bytes) -> list[bytes]:
+        """Make what all ranks wrote visible.
+
+        Parameters
+        ----------
+        facts
+            What this rank tells the others besides.
+
+        Returns
+        -------
+        What each rank tells, by rank.
+        """
 
     @abstractmethod
     def discard(self) -> None:
@@ -180,8 +190,8 @@ class _Directory(SinkTarget):
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
         write_rows(rows, self._temporary, self._extension, **{**kwargs, "mkdir": False})
 
-    def commit(self) -> None:
-        self._transport.allgather_bytes(b"written", op=_FIRST_OP)
+    def commit(self, facts: bytes) -> list[bytes]:
+        told = self._transport.allgather_bytes(facts, op=_FIRST_OP)
         self._temporary.replace(self._final)
         self._transport.allgather_bytes(b"renamed", op=_FIRST_OP + 1)
         if self._transport.rank == 0:
@@ -189,6 +199,7 @@ class _Directory(SinkTarget):
             for entry in self._stale:
                 if entry.name not in ours:
                     entry.unlink(missing_ok=True)
+        return told
 
     def discard(self) -> None:
         self._temporary.unlink(missing_ok=True)
@@ -207,8 +218,9 @@ class _Folder(SinkTarget):
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
         write_rows(rows, self._url, self._extension, **kwargs)
 
-    def commit(self) -> None:
+    def commit(self, facts: bytes) -> list[bytes]:
         """Nothing to do: it is there."""
+        return [facts]
 
     def discard(self) -> None:
         """Nothing of ours to remove."""
@@ -226,8 +238,8 @@ class _OneWriter(SinkTarget):
         if self._transport.rank == 0:
             write_rows(rows, self._target, self._extension, **kwargs)
 
-    def commit(self) -> None:
-        self._transport.allgather_bytes(b"written", op=_FIRST_OP + 1)
+    def commit(self, facts: bytes) -> list[bytes]:
+        return self._transport.allgather_bytes(facts, op=_FIRST_OP + 1)
 
     def discard(self) -> None:
         """Nothing of ours to remove."""

@@ -78,6 +78,8 @@ class SPMDEngine(StreamingEngine):
     3
     """
 
+    last_query: QueryOutcome | None = None
+
     def __init__(
         self,
         *,
@@ -112,7 +114,6 @@ class SPMDEngine(StreamingEngine):
                 comm = _new_communicator(settings, ProgressThread(statistics))
         # Once in a job, not on every rank.
         self._rank: Rank | None = Rank(comm, settings, statistics, warns=comm.rank == 0)
-        self.last_query: QueryOutcome | None = None
         self._has_warned = False
         cluster_info, self._op_ids = self._rank.start()
         super().__init__(settings.options, cluster_info)
@@ -173,7 +174,7 @@ class SPMDEngine(StreamingEngine):
         outcome = None if call.cancelled else rank.run(lf, op_ids, optimizations)
         if outcome is None or call.cancelled:
             raise QueryCancelled("the query was cancelled")
-        self.last_query = outcome
+        self.last_query = outcome.without_rows()
         self._warn_of_equal_frames(outcome)
         return outcome.frame
 

@@ -17,7 +17,10 @@ import polars as pl
 
 from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.execute.streams import conform
+from cudf_polars.lower.context import Footers
+from cudf_polars.lower.footers import FooterError
 from cudf_polars.lower.physical import Estimate
+from cudf_polars.plan.cloud import is_remote, shown_path
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.fingerprint import dump, fingerprint, first_difference
 from cudf_polars.plan.nodes import DataFrameScan, Scan
@@ -37,18 +40,35 @@ class Agreement:
 
     Attributes
     ----------
+    plan
+        The query that they run.
     frame_sizes
         By number of the node, rows and bytes of the plan's in-memory frames over all ranks.
     equal_frames
         Columns and rows of in-memory frames that are the same on every rank, as text for a warning.
     """
 
+    plan: Plan
     frame_sizes: dict[int, Estimate]
     equal_frames: tuple[str, ...]
 
 
-def agree_on_query(plan: Plan, allgather: AllGather) -> Agreement:
+def agree_on_query(
+    plan: Plan,
+    allgather: AllGather,
+    footers: Footers,
+    read_apart: Callable[[], Plan] | None = None,
+) -> Agreement:
     """Check that all ranks run the same query over the same files.
+
+    Parameters
+    ----------
+    footers
+        Reads row groups; of remote Parquet files they are compared.
+    read_apart
+        Reads the query again, without sub-plans that several of its parts share. Of a query that was unpickled, Polars
+        finds equal sub-plans with series in them now and then only, so ranks with the same query may have other
+        sub-plans shared. Then all ranks read it again.
 
     Raises
     ------
@@ -57,19 +77,24 @@ def agree_on_query(plan: Plan, allgather: AllGather) -> Agreement:
     """
     scans = {number: node for number, node in enumerate(plan.nodes) if isinstance(node, DataFrameScan)}
     frames = [node.frame for node in scans.values()]
-    files = _file_digests(plan)
+    files = _file_digests(plan) + _remote_digests(plan, footers)
     mine = {
         "query": fingerprint(plan).hex(),
+        "again": read_apart is not None,
         "files": _hash(json.dumps(files).encode()),
         "frames": [(frame.height, frame.estimated_size(), _sample_digest(frame)) for frame in frames],
     }
     views = [json.loads(value) for value in allgather(json.dumps(mine).encode())]
+    differ = any(view["query"] != views[0]["query"] for view in views)
+    if differ and read_apart is not None and all(view["again"] for view in views):
+        return agree_on_query(read_apart(), allgather, footers)
     for key in ("query", "files"):
         if any(view[key] != views[0][key] for view in views):
             text = dump(plan) if key == "query" else "\n".join(f"{p}: {d}" for p, d in files)
             raise _mismatch(key, text, [view[key] for view in views], allgather)
     sizes = [[view["frames"][i] for view in views] for i in range(len(frames))]
     return Agreement(
+        plan,
         {
             number: Estimate(float(sum(s[0] for s in each)), float(sum(s[1] for s in each)))
             for number, each in zip(scans, sizes, strict=True)
@@ -83,8 +108,11 @@ def agree_on_query(plan: Plan, allgather: AllGather) -> Agreement:
 
 
 def agree_on_end(
-    frame: pl.DataFrame, allgather: AllGather, failures: Mapping[int, BaseException] | None = None
-) -> pl.DataFrame:
+    frame: pl.DataFrame,
+    allgather: AllGather,
+    failures: Mapping[int, BaseException] | None = None,
+    facts: bytes = b"",
+) -> tuple[pl.DataFrame, list[bytes]]:
     """Wait until every rank has its part of the answer, and return this rank's with the types of the answer.
 
     The types are those of the first rank that has rows: Polars' plan and its result differ now and then, and a part
@@ -95,6 +123,12 @@ def agree_on_end(
     failures
         By place in the plan, what failed on this rank for want of rows. What failed so on every rank is raised: the
         table has no rows, and Polars would raise it, too.
+    facts
+        What this rank tells the others besides.
+
+    Returns
+    -------
+    This rank's part of the answer, and what each rank tells besides.
 
     Raises
     ------
@@ -103,18 +137,20 @@ def agree_on_end(
     """
     failures = failures or {}
     text = _schema_text(frame)
-    views = [_unpacked(value) for value in allgather(_packed(frame, text, list(failures)))]
+    views = [_unpacked(value) for value in allgather(_packed(frame, text, list(failures), facts))]
+    told = [view.facts for view in views]
     if everywhere := set.intersection(*(set(view.failed) for view in views)):
         raise failures[min(everywhere)]
-    _, wanted, empty, _ = next((view for view in views if view.height), views[0])
-    if wanted == text or not empty:
-        return frame
+    first = next((view for view in views if view.height), views[0])
+    empty = first.empty
+    if first.types == text or not empty:
+        return frame, told
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Polars says that the format may change: all ranks have one version
         no_rows = pl.DataFrame.deserialize(BytesIO(empty))
     if no_rows.columns != frame.columns:
-        return frame
-    return conform(frame, dict(no_rows.schema)) if frame.height else no_rows
+        return frame, told
+    return conform(frame, dict(no_rows.schema)) if frame.height else no_rows, told
 
 
 def _schema_text(frame: pl.DataFrame) -> bytes:
@@ -122,15 +158,16 @@ def _schema_text(frame: pl.DataFrame) -> bytes:
 
 
 class _End(NamedTuple):
-    """What a rank says at the end of a query: rows and types of its part, the part without rows, what failed."""
+    """What a rank says at the end of a query: rows and types of its part, the part without rows, what failed, facts."""
 
     height: int
     types: bytes
     empty: bytes
     failed: tuple[int, ...]
+    facts: bytes
 
 
-def _packed(frame: pl.DataFrame, text: bytes, failed: Sequence[int]) -> bytes:
+def _packed(frame: pl.DataFrame, text: bytes, failed: Sequence[int], facts: bytes) -> bytes:
     empty = b""
     # what has no serialised form (an array of no elements, a type without a name) stays as it is
     unserialised = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError)
@@ -138,14 +175,17 @@ def _packed(frame: pl.DataFrame, text: bytes, failed: Sequence[int]) -> bytes:
         warnings.simplefilter("ignore")
         empty = frame.clear().serialize()
     places = struct.pack(f"<{len(failed)}Q", *failed)
-    return struct.pack("<QQQ", frame.height, len(failed), len(text)) + places + text + empty
+    lengths = struct.pack("<4Q", frame.height, len(failed), len(text), len(facts))
+    return lengths + places + text + facts + empty
 
 
 def _unpacked(value: bytes) -> _End:
-    height, count, length = struct.unpack_from("<QQQ", value)
-    failed = struct.unpack_from(f"<{count}Q", value, 24)
-    start = 24 + 8 * count
-    return _End(height, value[start : start + length], value[start + length :], failed)
+    height, count, *lengths = struct.unpack_from("<4Q", value)
+    failed = struct.unpack_from(f"<{count}Q", value, 32)
+    text = 32 + 8 * count
+    facts = text + lengths[0]
+    empty = facts + lengths[1]
+    return _End(height, value[text:facts], value[empty:], failed, value[facts:empty])
 
 
 def _mismatch(kind: str, text: str, digests: Sequence[str], allgather: AllGather) -> QueryMismatchError:
@@ -169,9 +209,25 @@ def _mismatch(kind: str, text: str, digests: Sequence[str], allgather: AllGather
 def _file_digests(plan: Plan) -> list[tuple[str, str]]:
     """Return what tells the local files of a plan from others: their sizes, beginnings and ends."""
     paths = dict.fromkeys(
-        path for node in plan.nodes if isinstance(node, Scan) for path in node.paths if "://" not in path
+        path for node in plan.nodes if isinstance(node, Scan) for path in node.paths if not is_remote(path)
     )
     return [(path, _file_digest(path)) for path in paths]
+
+
+def _remote_digests(plan: Plan, footers: Footers) -> list[tuple[str, str]]:
+    """Return the row groups that each rank has read of remote files: the files are cut by them."""
+    files = dict.fromkeys(
+        (path, node.cloud)
+        for node in plan.nodes
+        if isinstance(node, Scan) and node.kind == "parquet"
+        for path in node.paths
+        if is_remote(path)
+    )
+    digests = []
+    for path, cloud in files:
+        with contextlib.suppress(FooterError):
+            digests.append((shown_path(path), _hash(repr(list(footers(path, cloud))).encode())))
+    return digests
 
 
 def _file_digest(path: str) -> str:

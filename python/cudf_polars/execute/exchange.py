@@ -64,6 +64,11 @@ class RapidsmpfTransport:
         """Number of ranks."""
         return int(self._comm.nranks)
 
+    @property
+    def bytes_spilled(self) -> int:
+        """How many bytes this rank has moved to a lower tier so far."""
+        return int(self._context.br().bytes_spilled)
+
     def shuffle(
         self, source: ArrowStream, keys: Sequence[str], *, op: int, partitions: int = 1
     ) -> Sequence[ArrowStream]:

@@ -15,6 +15,7 @@ import math
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import polars as pl
 
@@ -103,6 +104,7 @@ class Executor:
         divider = Divider(transport, self._device, optimizations, self.plan, self.brake, self.paths)
         self._fragments = Fragments(divider, self._rows)
         self._done: set[Stream] = set()
+        self._running: Measured | None = None  # where what happens is counted
         self._failed: dict[Stream, BaseException] = {}
         self._ended: set[Stream] = set()
 
@@ -125,16 +127,13 @@ class Executor:
         """
         self._prepare(materialized)
         rows = self._rows[materialized]
-        start = time.perf_counter()
-        if rows.rest is not None:
-            self._read_up_to(rows, materialized.schema, math.inf if limit is None else limit)
-        self.measured[materialized].seconds += time.perf_counter() - start
+        with self._measuring(materialized):
+            if rows.rest is not None:
+                self._read_up_to(rows, materialized.schema, math.inf if limit is None else limit)
         message = struct.pack("<QQ?", rows.height, rows.nbytes, rows.rest is None)
         sizes = [struct.unpack("<QQ?", value) for value in self.allgather_bytes(message)]
         size = Size(sum(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
         rows.rest_anywhere = not size.complete
-        if rows.rest is None:
-            self.measured[materialized].counted(rows.height, rows.nbytes)
         return size
 
     def allgather_bytes(self, value: bytes) -> list[bytes]:
@@ -156,7 +155,11 @@ class Executor:
         self._prepare(root)
         if root.partitioning.distribution is Distribution.REPLICATED and self._transport.rank != 0:
             return iter(())
-        return self._batches(root, planned=False)
+        return self._result_batches(root)
+
+    def _result_batches(self, root: Stream) -> Iterator[pl.DataFrame]:
+        with self._measuring(root):
+            yield from self._counted(self._batches(root, planned=False))
 
     # -- running ---------------------------------------------------------------------------------------------
 
@@ -169,14 +172,48 @@ class Executor:
         self._done.add(stream)
         if isinstance(stream, Local):
             return
-        measured = self.measured[stream] = Measured()
-        start = time.perf_counter()
-        rows = self._rows[stream] = self._run(stream)
-        measured.seconds += time.perf_counter() - start
-        if rows.frame is not None and rows.rest is None:
-            measured.counted(rows.frame.height, rows.frame.estimated_size())
+        with self._measuring(stream) as measured:
+            rows = self._rows[stream] = self._run(stream)
+        if measured.rows is None and rows.rest is None:
+            if rows.frame is not None:
+                measured.counted(rows.frame.height, rows.frame.estimated_size())
+            elif rows.lazy is not None:
+                measured.rows = rows.height
         if self.plan.count > 1:
             self.paths.frames_held = max(self.paths.frames_held, self._frames_held())
+
+    @contextmanager
+    def _measuring(self, stream: Stream) -> Iterator[Measured]:
+        """Count what happens in this block as the stream's."""
+        measured = self.measured.setdefault(stream, Measured())
+        before, self._running = self._running, measured
+        start, spilled = time.perf_counter(), self._transport.bytes_spilled
+        try:
+            yield measured
+        finally:
+            self._running = before
+            measured.seconds += time.perf_counter() - start
+            measured.spilled += self._transport.bytes_spilled - spilled
+
+    def _counted(self, batches: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Return batches that are counted, when they are made, as those of what runs now."""
+        measured = self._running
+
+        def counted() -> Iterator[pl.DataFrame]:
+            for batch in batches:
+                if measured is not None:
+                    measured.added(batch)
+                yield batch
+
+        return counted()
+
+    def _fragments_of(self, stream: Stream) -> Iterator[Fragment]:
+        """Yield the fragment that ends in ``stream`` in its pieces, which are counted as those of what runs."""
+        measured = self._running
+        for fragment in self._fragments.of(stream):
+            if measured is not None:
+                measured.partitions += 1
+            yield fragment
 
     def _frames_held(self) -> int:
         """Return how many frames wait for a step; one without columns takes no memory, nor do scalars."""
@@ -231,20 +268,18 @@ class Executor:
         if isinstance(stream, Materialize):
             frames = list(self._materialized_batches(stream))
             return pl.concat([pl.DataFrame(schema=dict(stream.schema)), *frames], rechunk=False)
-        start = time.perf_counter()
         frames = []
-        for fragment in self._fragments.of(stream):
-            try:
-                frame = self._device.collect(fragment.frame, self._optimizations)
-                self._ended.add(stream)
-            except BaseException as error:
-                if not self._failed_without_rows(stream, fragment, error):
-                    raise
-                frame = pl.DataFrame(schema=dict(stream.schema))
-            frames.append(frame)
-        frame = concatenated(frames)
-        measured = self.measured.setdefault(stream, Measured())
-        measured.seconds += time.perf_counter() - start
+        with self._measuring(stream) as measured:
+            for fragment in self._fragments_of(stream):
+                try:
+                    frame = self._device.collect(fragment.frame, self._optimizations)
+                    self._ended.add(stream)
+                except BaseException as error:
+                    if not self._failed_without_rows(stream, fragment, error):
+                        raise
+                    frame = pl.DataFrame(schema=dict(stream.schema))
+                frames.append(frame)
+            frame = concatenated(frames)
         measured.counted(frame.height, frame.estimated_size())
         return frame
 
@@ -259,7 +294,7 @@ class Executor:
             yield from self._by_chunks(stream)
             return
         self._prepare(stream)
-        for fragment in self._fragments.of(stream):
+        for fragment in self._fragments_of(stream):
             yield from self._fragment_batches(stream, fragment, planned=planned)
 
     def _fragment_batches(
@@ -296,12 +331,10 @@ class Executor:
         """Run a step that may be done over any rows in chunks of its input, and yield the result of each chunk."""
         (child,) = stream.inputs
         self._prepare(child)
-        measured = self.measured.setdefault(stream, Measured())
         for chunk in chunks(self._batches(child), self.plan.chunk_bytes):
             self.paths.took(paths.CHUNKS)
             lf = stream.build([chunk.lazy()], self._transport.rank)
             frame = self._device.collect(lf, self._optimizations)
-            measured.added(frame)
             yield conform(frame, stream.schema)
 
     def _failed_without_rows(self, stream: Stream, fragment: Fragment, error: BaseException) -> bool:
@@ -338,7 +371,7 @@ class Executor:
         if not self._fragments.is_absent(child):
             # What it reads must be there before the next step of this query asks for rows.
             self._prepare(child)
-            rows.rest = self._batches(child)
+            rows.rest = self._counted(self._batches(child))
         return rows
 
     def _stores(self, schema: Schema) -> bool:
@@ -355,10 +388,10 @@ class Executor:
         self.paths.took(paths.KEPT_WHOLE if pieces == 1 else paths.KEPT_PARTITIONS)
         rows = StreamRows(shared=True)
         for _, fragments in itertools.groupby(
-            self._fragments.of(child), key=lambda fragment: fragment.number
+            self._fragments_of(child), key=lambda fragment: fragment.number
         ):
             batches = (batch for each in fragments for batch in self._fragment_batches(child, each))
-            kept = handed_over(batches, schema, self._transport.keep)
+            kept = handed_over(self._counted(batches), schema, self._transport.keep)
             rows.partitions.append([kept])
             rows.height, rows.nbytes = rows.height + kept.rows, rows.nbytes + kept.nbytes
         return rows
@@ -422,7 +455,7 @@ class Executor:
         send: Callable[[ArrowStream, int], Sequence[ArrowStream]],
     ) -> Sequence[ArrowStream]:
         """Hand batches to a collective."""
-        return handed_over(batches, schema, lambda source: send(source, next(self._ops)))
+        return handed_over(self._counted(batches), schema, lambda source: send(source, next(self._ops)))
 
     # -- exchanges that look at the rows ---------------------------------------------------------------------
 

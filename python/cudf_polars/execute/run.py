@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import polars as pl
@@ -15,14 +16,14 @@ from cudf_polars.execute.agreement import agree_on_end, agree_on_query
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.fragments import ComputeDevice
-from cudf_polars.execute.measured import Measured
+from cudf_polars.execute.measured import Measured, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import Transport
-from cudf_polars.lower.explain import explain_physical
+from cudf_polars.lower.explain import explain_physical, explain_whole
 from cudf_polars.lower.fallback import report, warn_of_host_steps
-from cudf_polars.lower.footers import read_ahead, read_row_groups
+from cudf_polars.lower.footers import FileFooters
 from cudf_polars.lower.physical import Estimate, Materialize, Stream
 from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
@@ -56,9 +57,12 @@ class Query:
     ----------
     plan
         The typed plan. Its in-memory frames are this rank's part of the rows.
+    read_apart
+        Reads it again, without sub-plans that several parts share; ``None`` where another process has read it.
     """
 
     plan: Plan
+    read_apart: Callable[[], Plan] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,10 @@ class QueryOutcome:
         What ran on the CPU though the compute device is a GPU, with the reasons.
     paths
         The ways that rows took on this rank where it has several partitions.
+    whole
+        What running the query gave where it ran as it was.
+    facts
+        What each rank has measured, by rank, as :func:`~cudf_polars.execute.measured.pack_facts` packs it.
     """
 
     frame: pl.DataFrame
@@ -93,9 +101,15 @@ class QueryOutcome:
     partitions: int = 1
     host_steps: tuple[str, ...] = ()
     paths: Paths = field(default_factory=Paths, repr=False)
+    facts: Sequence[bytes] = field(default=(), repr=False)
+    whole: Measured | None = None
+
+    def without_rows(self) -> QueryOutcome:
+        """Return the same without the rows of the answer."""
+        return replace(self, frame=self.frame.clear())
 
     def explain(self) -> str:
-        """Return the physical plan with this rank's rows, bytes and seconds."""
+        """Return the physical plan with what running its steps gave and cost: least, mean and most of the ranks."""
         text = self._explain_streams()
         return (
             "\n".join([text, "On the CPU:", *(f"  {step}" for step in self.host_steps)])
@@ -105,8 +119,8 @@ class QueryOutcome:
 
     def _explain_streams(self) -> str:
         if self.physical is None:
-            return "One fragment on one rank: the query as Polars runs it."
-        plan = explain_physical(self.physical, self.measured)
+            return explain_whole(self.whole)
+        plan = explain_physical(self.physical, merge_facts(self.physical, self.facts))
         if self.partitions == 1:
             return plan
         return f"Each rank works on {self.partitions} partitions of its rows, one after the other.\n{plan}"
@@ -114,7 +128,10 @@ class QueryOutcome:
 
 def read_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> Query:
     """Read ``lf`` with these optimisations; raises what Polars says of a query that is wrong."""
-    return Query(read_plan(lf, optimizations))
+    if not optimizations.comm_subplan_elim:
+        return Query(read_plan(lf, optimizations))
+    apart = _of_fragments(optimizations)
+    return Query(read_plan(lf, optimizations), lambda: read_plan(lf, apart))
 
 
 def run_query(
@@ -142,11 +159,14 @@ def run_query(
     device = CpuDevice() if device is None else device
     running = _start(query, transport, optimizations, options, device)
     if isinstance(running, pl.LazyFrame):
+        start = time.perf_counter()
         frame = device.collect(running, optimizations or pl.QueryOptFlags())
-        return _outcome_of_whole(frame, device, options)
+        whole = Measured(frame.height, frame.estimated_size(), time.perf_counter() - start)
+        return _outcome_of_whole(frame, device, options, whole)
     executor, root = running.executor, running.root
     frame = executor.result(root)
-    return running.outcome(agree_on_end(frame, executor.allgather_bytes, executor.failures(root)))
+    facts = pack_facts(root, executor.measured)
+    return running.outcome(*agree_on_end(frame, executor.allgather_bytes, executor.failures(root), facts))
 
 
 class Stop(Protocol):
@@ -174,14 +194,18 @@ class OpenQuery:
         Whether it is the query itself, so that the user's optimisations are left to who runs it.
     stop
         Makes what still reads the sources of the query end with an error; with ``wait=True``, waits for it.
+    facts
+        Returns what this rank has measured so far, for the others.
     outcome
-        Says how the query went, without rows. It may still fail on another rank.
+        Says how the query went, without rows, by what the ranks had measured when their last steps began. It may still
+        fail on another rank.
     """
 
     rows: pl.LazyFrame
     schema: pl.Schema
     whole: bool
     stop: Stop
+    facts: Callable[[], bytes]
     outcome: Callable[[], QueryOutcome]
 
 
@@ -204,12 +228,13 @@ def open_query(
                 device.batches(running, optimizations or pl.QueryOptFlags(), ordered=True), schema
             )
         ended = functools.partial(_outcome_of_whole, pl.DataFrame(schema=schema), device, options)
-        return OpenQuery(rows, schema, device.is_cpu, _nothing_to_stop, ended)
+        return OpenQuery(rows, schema, device.is_cpu, _nothing_to_stop, bytes, ended)
     executor, root = running.executor, running.root
     batches = executor.result_batches(root)
     no_rows = pl.DataFrame(schema=dict(root.schema))
     first = next((batch for batch in batches if batch.height), no_rows)
-    first = agree_on_end(first, executor.allgather_bytes, executor.failures(root))
+    mine = pack_facts(root, executor.measured)
+    first, facts = agree_on_end(first, executor.allgather_bytes, executor.failures(root), mine)
     empty, schema = first.clear(), first.schema
     all_batches = itertools.chain([first], (conform(batch, schema) for batch in batches))
     del first
@@ -218,7 +243,8 @@ def open_query(
         schema,
         whole=False,
         stop=executor.brake.end,
-        outcome=lambda: running.outcome(empty),
+        facts=lambda: pack_facts(root, executor.measured),
+        outcome=lambda: running.outcome(empty, facts),
     )
 
 
@@ -230,6 +256,7 @@ def stream_query(
     optimizations: pl.QueryOptFlags | None = None,
     options: ExecutionOptions | None = None,
     device: ComputeDevice | None = None,
+    end: Callable[[bytes], Sequence[bytes]] | None = None,
 ) -> QueryOutcome:
     """Run a query as :func:`run_query` does, and give its rows on this rank to ``write`` while they are made.
 
@@ -238,14 +265,17 @@ def stream_query(
     write
         Is called once, with a frame that it must run once. It is called with the query itself if there is one rank and
         memory enough: then ``optimizations`` are left to it.
+    end
+        Called after that: tells the other ranks what this one has measured, and returns what each of them has.
 
     Returns
     -------
-    The outcome, without rows. The query may still fail on another rank.
+    The outcome, without rows. Without ``end``, the query may still fail on another rank.
     """
     opened = open_query(query, transport, optimizations=optimizations, options=options, device=device)
     write(opened.rows)
-    return opened.outcome()
+    outcome = opened.outcome()
+    return outcome if end is None else replace(outcome, facts=end(opened.facts()))
 
 
 @dataclass(frozen=True)
@@ -259,7 +289,7 @@ class _Running:
     equal_frames: tuple[str, ...]
     device: ComputeDevice
 
-    def outcome(self, frame: pl.DataFrame) -> QueryOutcome:
+    def outcome(self, frame: pl.DataFrame, facts: Sequence[bytes]) -> QueryOutcome:
         """Say how the query ended, and warn of what one rank did alone."""
         fallbacks = self.planner.fallbacks
         report(fallbacks, self.options.fallback_mode)
@@ -273,6 +303,7 @@ class _Running:
             executor.plan.count,
             _host_steps(self.device, self.options),
             executor.paths,
+            facts,
         )
 
 
@@ -285,10 +316,14 @@ def _host_steps(device: ComputeDevice, options: ExecutionOptions) -> tuple[str, 
 
 
 def _outcome_of_whole(
-    frame: pl.DataFrame, device: ComputeDevice, options: ExecutionOptions | None
+    frame: pl.DataFrame,
+    device: ComputeDevice,
+    options: ExecutionOptions | None,
+    whole: Measured | None = None,
 ) -> QueryOutcome:
     """Say how a query ended that ran as it was."""
-    return QueryOutcome(frame, [], None, host_steps=_host_steps(device, options or ExecutionOptions()))
+    steps = _host_steps(device, options or ExecutionOptions())
+    return QueryOutcome(frame, [], None, host_steps=steps, whole=whole)
 
 
 def _start(
@@ -305,13 +340,14 @@ def _start(
     if alone and not (options.may_partition and device.is_cpu):
         return _whole(query)
     try:
-        plan = (query if isinstance(query, Query) else read_query(query, optimizations)).plan
+        asked = query if isinstance(query, Query) else read_query(query, optimizations)
     except (pl.exceptions.PolarsError, UnsupportedPolarsError):
         if alone:
             return _whole(query)  # Polars runs it, or says what is wrong
         raise
-    footers = functools.cache(read_row_groups)
-    _read_footers(plan)
+    plan = asked.plan
+    footers = FileFooters()
+    _read_footers(plan, footers)
     partitions = options.plan_of(largest_table(plan, footers), transport.nranks)
     if alone and partitions.count == 1:
         return _whole(query)
@@ -323,9 +359,9 @@ def _start(
         device=device,
         plan=partitions,
     )
-    agreement = agree_on_query(plan, executor.allgather_bytes)
+    agreement = agree_on_query(plan, executor.allgather_bytes, footers, asked.read_apart)
     planner = AdaptivePlanner(options.settings(transport.nranks), executor.run_and_measure, footers=footers)
-    root = planner.plan(plan, agreement.frame_sizes)
+    root = planner.plan(agreement.plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
 
 
@@ -334,9 +370,9 @@ def _whole(query: pl.LazyFrame | Query) -> pl.LazyFrame:
     return to_lazyframe(query.plan.root) if isinstance(query, Query) else query
 
 
-def _read_footers(plan: Plan) -> None:
+def _read_footers(plan: Plan, footers: FileFooters) -> None:
     scans = (node for node in plan.nodes if isinstance(node, Scan))
-    read_ahead(path for scan in scans if scan.kind == "parquet" for path in scan.paths)
+    footers.read_ahead((path, scan.cloud) for scan in scans if scan.kind == "parquet" for path in scan.paths)
 
 
 def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
@@ -374,7 +410,7 @@ def explain_query(
     What a run decides by counted sizes is decided by estimates here, so a run may choose otherwise.
     """
     if nranks == 1:
-        return "One fragment on one rank: the query as Polars runs it."
+        return explain_whole()
 
     def assume(materialized: Materialize, limit: int | None) -> _Assumed:
         estimate = materialized.estimate
@@ -388,7 +424,7 @@ def explain_query(
         for number, node in enumerate(plan.nodes)
         if isinstance(node, DataFrameScan)
     }
-    planner = AdaptivePlanner(options.settings(nranks), assume, footers=functools.cache(read_row_groups))
+    planner = AdaptivePlanner(options.settings(nranks), assume, footers=FileFooters())
     text = explain_physical(planner.plan(plan, sizes))
     if planner.fallbacks:
         text += "\nOn one rank: " + "; ".join(dict.fromkeys(planner.fallbacks))

@@ -72,6 +72,11 @@ class Transport(Protocol):
         """Number of ranks."""
         ...
 
+    @property
+    def bytes_spilled(self) -> int:
+        """How many bytes this rank has moved to a lower tier so far."""
+        ...
+
     def shuffle(
         self, source: ArrowStream, keys: Sequence[str], *, op: int, partitions: int = 1
     ) -> Sequence[ArrowStream]:

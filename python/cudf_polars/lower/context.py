@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -11,16 +12,18 @@ import polars as pl
 from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.footers import RowGroup
 from cudf_polars.lower.node_properties import NodeProperties
-from cudf_polars.lower.partitioning import SINGLE, Distribution, Partitioning
+from cudf_polars.lower.partitioning import SINGLE, Distribution, Partitioning, project, restrict
 from cudf_polars.lower.physical import Estimate, Local, Stream
 from cudf_polars.lower.replication import is_same_on_all_ranks
+from cudf_polars.lower.shape import renames
+from cudf_polars.plan.cloud import CloudAccess, shown_path
 from cudf_polars.plan.columns import keep_columns
-from cudf_polars.plan.nodes import Node, Scan
+from cudf_polars.plan.nodes import HStack, Node, Scan, Select
 from cudf_polars.plan.rebuild import rebuild_node
 
 __all__ = ["Context", "Footers", "Operator", "node_title"]
 
-Footers: TypeAlias = Callable[[str], Sequence[RowGroup]]
+Footers: TypeAlias = Callable[[str, CloudAccess | None], Sequence[RowGroup]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +79,10 @@ class Context:
         estimate: Estimate | None = None,
         of_any_rows: bool = False,
     ) -> Local:
-        """Return ``node`` itself as a local step over ``inputs``."""
+        """Return ``node`` itself as a local step over ``inputs``.
+
+        A partitioning by columns that the node computes anew is taken for arbitrary.
+        """
         # The inputs may have more columns than the node was read with (positions, computed keys).
         step = node.with_children([_Input(schema=stream.schema) for stream in inputs])
         extended = any(
@@ -88,6 +94,14 @@ class Context:
         if whole and all(whole) and not is_same_on_all_ranks(node):
             inputs = [self.builder.disjoint(stream) for stream in inputs]
             partitioning = SINGLE
+
+        if isinstance(node, Select | HStack):
+            (stream,) = inputs
+            kept = renames(node, stream.schema)
+            if partitioning is None:
+                partitioning = project(stream.partitioning, kept)
+            else:
+                partitioning = restrict(partitioning, itertools.chain(*kept.values()))
 
         def build(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
             frame = rebuild_node(step, frames)
@@ -122,7 +136,7 @@ def node_title(node: Node) -> str:
     match node:
         case Scan():
             more = "" if len(node.paths) == 1 else f" and {len(node.paths) - 1} more"
-            first = node.paths[0] if node.paths else "no file"
+            first = shown_path(node.paths[0]) if node.paths else "no file"
             return f"{node.kind.upper()} SCAN {first}{more}"
         case _:
             pass

@@ -2,20 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from cudf_polars.lower.physical import Local, Stream, walk
 
-__all__ = ["RunFacts", "explain_physical"]
+__all__ = ["RunFacts", "RunOfWhole", "explain_physical", "explain_whole"]
 
 
 class RunFacts(Protocol):
-    """What running a stream gave on this rank."""
+    """What running a stream gave: a number of each rank that has one."""
 
-    rows: int | None
-    nbytes: float | None
-    seconds: float
+    @property
+    def rows(self) -> Sequence[float]:
+        """Rows."""
+        ...
+
+    @property
+    def nbytes(self) -> Sequence[float]:
+        """Bytes."""
+        ...
+
+    @property
+    def seconds(self) -> Sequence[float]:
+        """Seconds."""
+        ...
+
+    @property
+    def partitions(self) -> Sequence[float]:
+        """In how many parts of a rank's rows the fragment ran."""
+        ...
+
+    @property
+    def spilled(self) -> Sequence[float]:
+        """Bytes moved to a lower tier."""
+        ...
+
+
+class RunOfWhole(Protocol):
+    """What running a whole query on one rank gave."""
+
+    @property
+    def rows(self) -> int | None:
+        """Rows."""
+        ...
+
+    @property
+    def nbytes(self) -> float | None:
+        """Bytes."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """Seconds."""
+        ...
+
+
+def explain_whole(run: RunOfWhole | None = None) -> str:
+    """Return what there is to say of a query that Polars runs as it is; after a run, with what that gave."""
+    text = "One fragment on one rank: the query as Polars runs it."
+    if run is None:
+        return text
+    return f"{text[:-1]}; {run.rows} rows, {_size(run.nbytes or 0)}, {run.seconds:.3f} s"
 
 
 def explain_physical(root: Stream, measured: Mapping[Stream, RunFacts] | None = None) -> str:
@@ -26,7 +74,7 @@ def explain_physical(root: Stream, measured: Mapping[Stream, RunFacts] | None = 
     root
         The stream of the answer.
     measured
-        By stream, this rank's facts of a run; printed after the estimates.
+        By stream, the facts of a run; printed after the estimates: the least, the mean and the most of all ranks.
 
     Notes
     -----
@@ -66,9 +114,19 @@ def _facts(stream: Stream, measured: Mapping[Stream, RunFacts] | None) -> str:
     facts = None if measured is None else measured.get(stream)
     if facts is None:
         return text
-    rows = "" if facts.rows is None else f"{facts.rows} rows, "
-    nbytes = "" if facts.nbytes is None else f"{_size(facts.nbytes)}, "
-    return f"{text}; here {rows}{nbytes}{facts.seconds:.3f} s"
+    kinds: tuple[tuple[Sequence[float], Callable[[float], str], str], ...] = (
+        (facts.rows, lambda value: f"{value:.0f}", " rows"),
+        (facts.nbytes, _size, ""),
+        (facts.seconds, lambda value: f"{value:.3f}", " s"),
+        (facts.partitions if max(facts.partitions, default=0) > 1 else (), "{:.0f}".format, " partitions"),
+        (facts.spilled if any(facts.spilled) else (), _size, " spilled"),
+    )
+    return f"{text}; a rank {', '.join(_spread(v, show) + unit for v, show, unit in kinds if v)}"
+
+
+def _spread(values: Sequence[float], show: Callable[[float], str]) -> str:
+    texts = [show(value) for value in (min(values), sum(values) / len(values), max(values))]
+    return texts[0] if len(set(texts)) == 1 else " / ".join(texts)
 
 
 def _count(value: float) -> str:

@@ -13,10 +13,12 @@ import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-__all__ = ["FooterError", "RowGroup", "read_ahead", "read_row_groups"]
+from cudf_polars.lower.byte_files import ByteFile, FileUnreadableError, open_bytes
+from cudf_polars.plan.cloud import CloudAccess, is_remote, shown_path
+
+__all__ = ["FileFooters", "FooterError", "RowGroup", "read_row_groups"]
 
 _CACHED_FILES = 10_000
 _WORTH_THREADS, _THREADS = 8, 16
@@ -37,16 +39,28 @@ class RowGroup:
     nbytes: int
 
 
-def read_row_groups(path: str) -> tuple[RowGroup, ...]:
-    """Return the row groups of the local Parquet file at ``path``.
+def read_row_groups(path: str, cloud: CloudAccess | None = None) -> tuple[RowGroup, ...]:
+    """Return the row groups of the Parquet file at ``path``.
+
+    Parameters
+    ----------
+    path
+        Of a local file, or the URL of one in a store.
+    cloud
+        How to reach that store.
 
     Raises
     ------
     FooterError
-        If the file is remote, encrypted, missing or not Parquet.
+        If the file is encrypted, missing or not Parquet, or its store cannot be asked for ranges.
     """
-    if "://" in path:
-        raise FooterError(f"{path}: footers of remote files are not read here")
+    if is_remote(path):
+        try:
+            with open_bytes(path, cloud) as file:
+                shown = shown_path(path)
+                return parse_footer(_footer_of(file, shown), shown)
+        except FileUnreadableError as error:
+            raise FooterError(str(error)) from None
     try:
         found = os.stat(path)
         return _row_groups_of(path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
@@ -54,17 +68,37 @@ def read_row_groups(path: str) -> tuple[RowGroup, ...]:
         raise FooterError(f"{path}: {error}") from error
 
 
-def read_ahead(paths: Iterable[str]) -> None:
-    """Read the footers of many files at once, so that :func:`read_row_groups` finds them, or fails."""
+class FileFooters:
+    """The row groups of the files of one query, each read once. Any thread may use it."""
 
-    def read(path: str) -> None:
-        with contextlib.suppress(FooterError):
-            read_row_groups(path)
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, CloudAccess | None], tuple[RowGroup, ...] | FooterError] = {}
 
-    wanted = list(dict.fromkeys(paths))
-    if len(wanted) >= _WORTH_THREADS:
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="riverrun-footers") as pool:
-            list(pool.map(read, wanted))
+    def __call__(self, path: str, cloud: CloudAccess | None = None) -> tuple[RowGroup, ...]:
+        """Return what :func:`read_row_groups` does, or raise it."""
+        known = self._known.get((path, cloud))
+        if known is None:
+            try:
+                known = read_row_groups(path, cloud)
+            except FooterError as error:
+                known = error
+            self._known[path, cloud] = known
+        if isinstance(known, FooterError):
+            raise known
+        return known
+
+    def read_ahead(self, files: Iterable[tuple[str, CloudAccess | None]]) -> None:
+        """Read the footers of many files at once; those that cannot be read fail when they are asked for."""
+
+        def read(file: tuple[str, CloudAccess | None]) -> None:
+            with contextlib.suppress(FooterError):
+                self(*file)
+
+        wanted = list(dict.fromkeys(files))
+        waits = sum(8 if is_remote(path) else 1 for path, _ in wanted)
+        if len(wanted) > 1 and waits >= _WORTH_THREADS:
+            with ThreadPoolExecutor(_THREADS, thread_name_prefix="riverrun-footers") as pool:
+                list(pool.map(read, wanted))
 
 
 @functools.lru_cache(maxsize=_CACHED_FILES)
@@ -93,20 +127,20 @@ def _native_reader() -> Callable[[str], tuple[RowGroup, ...]] | None:
 
 
 def _footer_bytes(path: str) -> bytes:
-    with Path(path).open("rb") as file:
-        size = file.seek(0, 2)
-        start = max(0, size - _TAIL_BYTES)
-        file.seek(start)
-        tail = file.read()
-        if len(tail) < 12 or tail[-4:] != _MAGIC:
-            raise FooterError(f"{path}: not a Parquet file (no {_MAGIC.decode()} at its end)")
-        (length,) = struct.unpack("<I", tail[-8:-4])
-        if length + 12 > size:
-            raise FooterError(f"{path}: the footer's length, {length}, exceeds the file")
-        if length + 8 > len(tail):
-            file.seek(size - length - 8)
-            tail = file.read()
-        return tail[len(tail) - length - 8 : len(tail) - 8]
+    with open_bytes(path, None) as file:
+        return _footer_of(file, path)
+
+
+def _footer_of(file: ByteFile, path: str) -> bytes:
+    tail = file.read(max(0, file.size - _TAIL_BYTES), file.size)
+    if len(tail) < 12 or tail[-4:] != _MAGIC:
+        raise FooterError(f"{path}: not a Parquet file (no {_MAGIC.decode()} at its end)")
+    (length,) = struct.unpack("<I", tail[-8:-4])
+    if length + 12 > file.size:
+        raise FooterError(f"{path}: the footer's length, {length}, exceeds the file")
+    if length + 8 > len(tail):
+        tail = file.read(file.size - length - 8, file.size)
+    return tail[len(tail) - length - 8 : len(tail) - 8]
 
 
 def parse_footer(footer: bytes, path: str = "footer") -> tuple[RowGroup, ...]:

@@ -43,11 +43,11 @@ def lower_scan(ctx: Context, node: Node) -> Stream:
     assert isinstance(node, Scan)
     if node.kind == "parquet":
         try:
-            groups = [ctx.footers(path) for path in node.paths]
-        except FooterError:
-            return _scan_by_file(ctx, node)
+            groups = [ctx.footers(path, node.cloud) for path in node.paths]
+        except FooterError as error:
+            return _scan_by_file(ctx, node, f"its rows cannot be counted: {error}")
         return _pipeline(ctx, node, split_rows(groups, ctx.builder.settings.nranks, node.slice), groups)
-    return _scan_by_file(ctx, node)
+    return _scan_by_file(ctx, node, "it is one file")
 
 
 def _row_part(node: Scan, share: RowShare, heights: Sequence[int]) -> Scan | None:
@@ -78,19 +78,26 @@ def _on_files(node: Scan, files: range) -> Scan:
     )
 
 
-def _scan_by_file(ctx: Context, node: Scan) -> Stream:
+def _scan_by_file(ctx: Context, node: Scan, why: str) -> Stream:
+    """Give each rank whole files, or one rank all of them, which is noted with its reason."""
     sizes = _file_sizes(node)
     rows = sum(sizes) * _COMPRESSION / row_width(node.schema)
-    one_rank = [node, *[None] * (ctx.builder.settings.nranks - 1)]
-    if node.slice is not None or node.row_index is not None or len(node.paths) < 2:
-        # Positions in text files are known only by reading from the start: one rank reads, and the next exchange
-        # distributes.
-        return _parts(ctx, node, one_rank, rows)
+
+    def by_one_rank(why: str) -> Stream:
+        # The next exchange distributes what it reads.
+        ctx.builder.fall_back(f"{node_title(node)} ({why})")
+        return _parts(ctx, node, [node, *[None] * (ctx.builder.settings.nranks - 1)], rows)
+
+    if node.slice is not None or node.row_index is not None:
+        # Positions in text files are known only by reading from the start.
+        return by_one_rank("rows are counted from the start of its files")
+    if len(node.paths) < 2:
+        return by_one_rank(why)
     whole = with_file_schema(node)
     shares = split_files(sizes, ctx.builder.settings.nranks)
     parts = [_on_files(whole, s.files) if s.files else None for s in shares]
     if not all(starts_with_columns(part) for part in parts if part is not None):
-        return _parts(ctx, node, one_rank, rows)
+        return by_one_rank("its files have other columns")
     return _parts(ctx, node, parts, rows)
 
 
@@ -169,7 +176,7 @@ def _pipeline_groups(ctx: Context, node: Node) -> tuple[Scan, Groups] | None:
     if scan is None or scan.kind != "parquet":
         return None
     try:
-        return scan, [ctx.footers(path) for path in scan.paths]
+        return scan, [ctx.footers(path, scan.cloud) for path in scan.paths]
     except FooterError:
         return None
 
@@ -202,7 +209,7 @@ def _everywhere(ctx: Context, node: Node) -> Stream:
 def _bytes_to_read(ctx: Context, node: Scan) -> float:
     if node.kind == "parquet":
         try:
-            return sum(group.nbytes for path in node.paths for group in ctx.footers(path))
+            return sum(group.nbytes for path in node.paths for group in ctx.footers(path, node.cloud))
         except FooterError:
             return _UNKNOWN_BYTES
     return sum(_file_sizes(node)) * _COMPRESSION
@@ -218,7 +225,7 @@ def _table_bytes(node: Scan, footers: Footers) -> float:
     if node.kind != "parquet" or sizes < _SMALL_FILES:
         return sizes
     try:
-        rows = sum(group.rows for path in node.paths for group in footers(path))
+        rows = sum(group.rows for path in node.paths for group in footers(path, node.cloud))
     except FooterError:
         return sizes
     return rows * row_width(node.schema)

@@ -39,10 +39,7 @@ def lower_windows(ctx: Context, node: Select | HStack | Filter, child: Stream) -
     kept = renames(node, node.child.schema)
     ordered = ctx.ordered(node)
     if child.partitioning.collocates(keys):
-        partitioning = (
-            child.partitioning if not isinstance(node, Select) else project(child.partitioning, kept)
-        )
-        return ctx.apply(node, [child], partitioning=partitioning)
+        return ctx.apply(node, [child], partitioning=project(child.partitioning, kept))
     sensitive = any(depends_on_order(window) for window in found)
     if ordered or sensitive:
         child = builder.attach_order(child)

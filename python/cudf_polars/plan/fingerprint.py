@@ -18,6 +18,7 @@ import polars as pl
 
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
+from cudf_polars.plan.cloud import shown_path
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.functions import FUNCTIONS
 
@@ -80,6 +81,8 @@ def _node(node: nodes.Node) -> str:
         if f.name in skipped:
             continue
         value = getattr(node, f.name)
+        if isinstance(node, nodes.Scan) and f.name == "paths":
+            value = tuple(shown_path(path) for path in node.paths)
         if isinstance(node, nodes.OpaqueNode) and f.name in ("build", "reason"):
             continue
         if isinstance(node, nodes.DataFrameScan) and f.name == "frame":

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
+from cudf_polars.plan.cloud import CloudAccess
 from cudf_polars.plan.expressions import Expr, NamedExpr
 from cudf_polars.plan.tree import Tree
 
@@ -109,6 +110,8 @@ class Scan(Node):
         One row a file with the values of ``hive_columns``, or ``None``.
     file_sizes
         Bytes of each file, if Polars shows them.
+    cloud
+        How to reach the files, if they are in an object store that has to be told.
     """
 
     _child_fields = ()
@@ -124,6 +127,7 @@ class Scan(Node):
     hive_columns: Schema | None = None
     hive_parts: pl.DataFrame | None = field(default=None, repr=False)
     file_sizes: tuple[int, ...] | None = None
+    cloud: CloudAccess | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,7 @@ import polars as pl
 
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
+from cudf_polars.plan.cloud import with_access
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.errors import CannotRebuild
 from cudf_polars.plan.properties import is_length_preserving
@@ -60,7 +61,9 @@ def rebuild_scan(
     if scan.hive_columns:
         keywords["hive_schema"] = dict(scan.hive_columns)
     function: Callable[..., pl.LazyFrame] = getattr(pl, "scan_" + scan.kind)
-    lf = function(list(scan.paths if paths is None else paths), **keywords)
+    if scan.cloud is not None:
+        keywords["credential_provider"] = None  # that of the scan is among what is put in
+    lf = with_access(function(list(scan.paths if paths is None else paths), **keywords), scan.cloud)
     rows = scan.slice if slice is None else slice
     if rows is not None:
         lf = lf.slice(*rows)

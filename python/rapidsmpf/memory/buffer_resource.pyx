@@ -1,6 +1,6 @@
 """The arbiter of memory: who may allocate how much in which tier."""
 
-from libc.stdint cimport uintptr_t
+from libc.stdint cimport uint64_t, uintptr_t
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
@@ -36,6 +36,9 @@ cdef extern from "<rapidsmpf_python/memory.hpp>" namespace "rapidsmpf::python" n
     unique_ptr[cpp_MemoryReservation] reserve_and_spill(
         cpp_BufferResource&, size_t, cpp_bool
     ) except +translate_exception
+
+cdef extern from "<rapidsmpf/memory/detail/bytes_spilled.hpp>" namespace "rapidsmpf::detail" nogil:
+    uint64_t bytes_spilled(const cpp_BufferResource&)
 
 cdef extern from "<rapidsmpf_python/memory.hpp>" namespace "rapidsmpf::python":
     void set_available(cpp_Settings&, cpp_MemoryType, object) except +translate_exception
@@ -294,6 +297,11 @@ cdef class BufferResource:
         with nogil:
             result = self._handle.get().memory_reserved(tier)
         return result
+
+    @property
+    def bytes_spilled(self):
+        """How many bytes were moved to a lower tier so far, as often as they were."""
+        return bytes_spilled(self._handle.get()[0])
 
     def reserve(self, mem_type, size_t size, *, bint allow_overbooking):
         """Reserve memory.

@@ -120,7 +120,9 @@ def build(case: Case, folder: Path, rank: int | None) -> pl.LazyFrame:
 
 
 def _base_state(table: Table) -> State:
-    keys = frozenset([frozenset(["srt"])]) if "srt" in table.frame.columns else frozenset()
+    # An odd file may have nothing where the others have numbers.
+    numbered = "srt" in table.frame.columns and "odd" not in table.options
+    keys = frozenset([frozenset(["srt"])]) if numbered else frozenset()
     extra = table.options.get("extra", "")
     height = None if "n_rows" in extra else table.frame.height
     return State(TOTAL, keys, height=height, most=float(table.frame.height))

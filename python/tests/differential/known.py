@@ -84,7 +84,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of interpolated Booleans",
-        kinds=_OF_TYPES,
+        kinds=(*_OF_TYPES, "we answer where Polars raises"),
         detail=r"Boolean.*Float64|Float64.*Boolean|conversion from `\w+` to `\w+`",
         text=r"(?s)Boolean.*interpolate\(",
         reason="Polars plans Float64, and gives Boolean or Float64 by its engine and the values.",
@@ -120,6 +120,26 @@ KNOWN: tuple[Known, ...] = (
         "schema = {'a': pl.List(pl.Int16), 'b': pl.List(pl.Int64)}\n"
         "lf = pl.LazyFrame({'a': [[1]], 'b': [[2]]}, schema=schema).select(pl.col('a').list.set_difference('b'))\n"
         "faulty = lf.collect_schema() != lf.collect().schema",
+    ),
+    Known(
+        name="windows that begin at the least integer",
+        kinds=("hang",),
+        detail=r"",
+        text=r"(?s)lower_bound\(.*group_by_dynamic\(",
+        reason="Polars looks for the first window below the least integer, and never ends.",
+        reproduction="""
+import subprocess, sys
+script = '''
+import polars as pl
+lf = pl.LazyFrame({"x": [-2**63]}, schema={"x": pl.Int64})
+lf.group_by_dynamic("x", every="5i").agg(pl.len()).collect()
+'''
+try:
+    subprocess.run([sys.executable, "-c", script], timeout=8)
+    faulty = False
+except subprocess.TimeoutExpired:
+    faulty = True
+""",
     ),
     Known(
         name="one row of rows that are read twice",
@@ -179,7 +199,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of cum_reduce",
-        kinds=_OF_TYPES,
+        kinds=(*_OF_TYPES, "we answer where Polars raises", "wrong type of error"),
         detail=r"",
         text=r"cum_reduce\(",
         reason="Of columns of different types, Polars plans a struct of these and gives one of their common type.",

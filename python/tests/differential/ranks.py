@@ -6,13 +6,14 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 from execute import local_transport
 from execute.local_transport import Group, LocalTransport
 from rapidsmpf.communicator import loopback
@@ -25,6 +26,7 @@ from cudf_polars.execute import run
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.run import QueryOutcome, run_query
+from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import walk
 from cudf_polars.plan.expressions import Function
 from cudf_polars.plan.properties import walk as walk_expression
@@ -255,6 +257,7 @@ def run_case(case: Case, folder: Path, coverage: Coverage) -> list[RankEnd]:
             return build(case, folder, rank), flags
 
         noted = Coverage()
+        outcomes: dict[int, QueryOutcome] = {}
 
         def work(rank: int, transport: Any) -> pl.DataFrame:
             asked, own_flags = query(rank)
@@ -264,6 +267,7 @@ def run_case(case: Case, folder: Path, coverage: Coverage) -> list[RankEnd]:
                 if (plan := getattr(_plans, "last", None)) is not None:
                     _note_plan(plan, noted)
                     _plans.last = None
+            outcomes[rank] = outcome
             return outcome.frame
 
         group = Group(case.nranks)
@@ -276,7 +280,36 @@ def run_case(case: Case, folder: Path, coverage: Coverage) -> list[RankEnd]:
                 lambda _, __: group.barrier.abort(),
             )
     coverage.update(noted)
+    if len(outcomes) == case.nranks and (wrong := _misplaced(outcomes)):
+        return [replace(end, frame=None, error=AssertionError(wrong)) for end in ends]
     return ends
+
+
+def _misplaced(outcomes: Mapping[int, QueryOutcome]) -> str | None:
+    """Say which rows of the answer are not where the plan says; a step behind them would rely on it."""
+    frames = [outcomes[rank].frame for rank in range(len(outcomes))]
+    physical = outcomes[0].physical
+    if physical is None:
+        return None
+    placed = physical.partitioning
+    if placed.distribution is Distribution.SINGLE and any(frame.height for frame in frames[1:]):
+        return "rows of one rank are on others"
+    schema = frames[0].schema
+    names = [min(key & set(schema), default=None) for key in placed.keys]
+    if not names or not all(name and _can_be_compared(schema[name]) for name in names):
+        return None
+    seen: set[tuple[Any, ...]] = set()
+    for frame in frames:
+        # Python's times have no nanoseconds.
+        here = set(frame.select(names).with_columns(cs.temporal().to_physical()).unique().rows())
+        if here & seen:
+            return f"rows that agree in {placed} are on several ranks"
+        seen |= here
+    return None
+
+
+def _can_be_compared(dtype: pl.DataType) -> bool:
+    return not (dtype.is_float() or dtype.is_nested() or isinstance(dtype, pl.Object))
 
 
 def _over_loopback(case: Case, group: Group, noted: Coverage, work: Work) -> list[RankEnd]:

@@ -30,7 +30,8 @@ def total(engine):
 
 with {engine} as engine:
     first = total(engine)
-    print("ready", flush=True)
+    sys.stdout.write("ready\\n")  # in one piece: print() may write the end of the line by itself
+    sys.stdout.flush()
     open(sys.argv[1] + str(getattr(engine, "rank", ""))).read()  # waits for the other end
     assert total(engine) == first
 """
@@ -81,7 +82,9 @@ class Running:
         stack.callback(self.process.kill)
         for _ in self._gates:
             line = self.process.stdout.readline()
-            assert line == "ready\n", self.process.stderr.read()
+            if line != "ready\n":
+                self.process.kill()
+                pytest.fail(f"{line!r} instead of a sign that it is ready\n{self.process.stderr.read()}")
         self.pids = family_of(self.process.pid)
         self.doors = doors_of(self.pids)
 

@@ -79,6 +79,25 @@ def test_sinks_write_on_the_actors(engine, table, tmp_path):
     assert_frame_equal(pl.read_parquet(tmp_path / "out"), FRAME)
 
 
+def test_the_last_query_is_explained_with_the_numbers_of_all_ranks(engine, table, tmp_path):
+    def result():
+        text = engine.last_query.explain()
+        return next(line for line in text.splitlines() if line.startswith("RESULT"))
+
+    query = pl.scan_parquet(table).filter(pl.col("k") > 0)
+    query.collect(engine=engine)
+    halves = [FRAME[:500].filter(pl.col("k") > 0).height, FRAME[500:].filter(pl.col("k") > 0).height]
+    least, most = sorted(halves)
+    rows = f"; a rank {least} / {sum(halves) / 2:.0f} / {most} rows, "
+    assert rows in result()
+    totals(pl.scan_parquet(table)).collect(engine=engine)
+    assert "GATHER" in engine.last_query.explain()
+    query.sink_parquet(tmp_path / "out", engine=engine)
+    assert rows in result()
+    list(totals(pl.scan_parquet(table)).collect_batches(engine=engine))
+    assert "GATHER" in engine.last_query.explain()
+
+
 def test_errors_and_warnings_have_their_own_types(engine, table):
     with pytest.raises(pl.exceptions.ColumnNotFoundError):
         pl.scan_parquet(table).select("nothing").collect(engine=engine)

@@ -28,6 +28,12 @@ def test_collect(engine):
     assert_frame_equal(QUERY.collect(engine=engine), ANSWER)
 
 
+def test_the_last_query_keeps_numbers_and_no_rows(engine):
+    QUERY.collect(engine=engine)
+    assert engine.last_query.frame.height == 0
+    assert "; 3 rows, " in engine.last_query.explain()
+
+
 def test_collect_in_the_background(engine):
     assert_frame_equal(QUERY.collect(engine=engine, background=True).fetch_blocking(), ANSWER)
 

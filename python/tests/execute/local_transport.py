@@ -122,6 +122,11 @@ class LocalTransport:
         """Number of ranks."""
         return self._group.nranks
 
+    @property
+    def bytes_spilled(self) -> int:
+        """Nothing is."""
+        return 0
+
     def _frames(self, source: Any, call: str) -> list[pl.DataFrame]:
         frames = self._group.exchange(self._rank, call, drain(source))
         schemas = {tuple(frame.schema.items()) for frame in frames}
@@ -160,7 +165,7 @@ class LocalTransport:
                 ).to_series()
             elif isinstance(column.dtype, pl.Categorical | pl.Enum):
                 column = column.cast(pl.String)
-            canonical.append(column)
+            canonical.append(column.alias(str(len(canonical))))  # a column may be two keys
         return pl.DataFrame(canonical).hash_rows(seed=seed) % count
 
     def scatter(self, source: Any, column: str, *, op: int, partitions: int = 1) -> list[OneShotStream]:

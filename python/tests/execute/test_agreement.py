@@ -13,7 +13,8 @@ from execute.local_transport import RankFailedError, run_ranks
 from cudf_polars.execute import agreement
 from cudf_polars.execute.agreement import agree_on_end
 from cudf_polars.execute.errors import QueryMismatchError
-from cudf_polars.execute.run import run_query
+from cudf_polars.execute.run import read_query, run_query
+from cudf_polars.plan.fingerprint import dump
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -51,6 +52,25 @@ def test_different_functions_are_noticed() -> None:
         return run_query(pl.LazyFrame({"a": [1]}).with_columns(step), transport, options=TINY)
 
     assert all(isinstance(error, QueryMismatchError) for error in each_rank(2, work))
+
+
+def test_ranks_may_find_other_sub_plans_shared() -> None:
+    # Polars takes equal series of a query that was unpickled for one now and for two then.
+    def work(transport):  # type: ignore[no-untyped-def]
+        rows = pl.LazyFrame({"a": [transport.rank, 5]})
+        series = [pl.Series([1, 2]), pl.Series([1, 2 + transport.rank])]  # b is used by nobody
+        left, right = (
+            rows.with_columns(b=pl.col("a").replace_strict([7], [8], default=s), c=~pl.col("a"))
+            for s in series
+        )
+        query = left.join(right.group_by("c").agg(pl.col("a").sum().alias("e")), on="c").select("a", "e")
+        shared.append(dump(read_query(query, pl.QueryOptFlags()).plan))
+        return run_query(query, transport, options=TINY).frame
+
+    shared: list[str] = []
+    parts = each_rank(2, work)
+    assert len(set(shared)) == 2, "both ranks have found the same, so the test shows nothing"
+    assert sorted(pl.concat(parts)["a"].to_list()) == [0, 1, 5, 5]
 
 
 def test_a_function_may_know_its_rank() -> None:
@@ -107,7 +127,7 @@ def test_the_digest_of_a_file_sees_its_beginning_its_end_and_its_size(tmp_path: 
 def test_a_rank_that_leaves_early_hides_no_mismatch() -> None:
     def work(transport):  # type: ignore[no-untyped-def]
         query = pl.LazyFrame({"a": [1]}).select(pl.col("a") + transport.rank)
-        calls = iter([transport.allgather_bytes])
+        calls = iter([transport.allgather_bytes] * 2)
 
         def once(value, *, op):  # type: ignore[no-untyped-def]
             call = next(calls, None)
@@ -129,9 +149,12 @@ def test_parts_have_the_types_of_the_first_part_with_rows() -> None:
     ]
 
     def work(transport):  # type: ignore[no-untyped-def]
-        return agree_on_end(
-            parts[transport.rank], lambda value: transport.allgather_bytes(value, op=0)
-        ).schema
+        facts = bytes([transport.rank])
+        part, told = agree_on_end(
+            parts[transport.rank], lambda value: transport.allgather_bytes(value, op=0), None, facts
+        )
+        assert told == [b"\0", b"\1", b"\2"]
+        return part.schema
 
     assert set(map(repr, run_ranks(3, work))) == {repr(parts[1].schema)}
 

@@ -8,7 +8,14 @@ import polars as pl
 import pytest
 
 from cudf_polars.lower import footers
-from cudf_polars.lower.footers import FooterError, RowGroup, _footer_bytes, parse_footer, read_row_groups
+from cudf_polars.lower.footers import (
+    FileFooters,
+    FooterError,
+    RowGroup,
+    _footer_bytes,
+    parse_footer,
+    read_row_groups,
+)
 
 
 @pytest.fixture
@@ -55,8 +62,11 @@ def test_not_parquet(tmp_path: Path, content: bytes) -> None:
 def test_missing_and_remote(tmp_path: Path) -> None:
     with pytest.raises(FooterError, match=r"gone\.parquet"):
         read_row_groups(str(tmp_path / "gone.parquet"))
-    with pytest.raises(FooterError, match="remote"):
-        read_row_groups("s3://bucket/t.parquet")
+    with pytest.raises(FooterError, match=r"ftp://host/t\.parquet"):
+        read_row_groups("ftp://user:secret@host/t.parquet")
+    with pytest.raises(FooterError) as raised:
+        read_row_groups("https://user:secret@host/t.parquet?signature=secret")
+    assert "secret" not in str(raised.value)
 
 
 def test_every_cut_of_a_footer_is_an_error_or_the_answer(path: str) -> None:
@@ -80,9 +90,10 @@ def test_many_footers_are_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyP
     paths = [str(tmp_path / f"{number}.parquet") for number in range(20)]
     for number, path in enumerate(paths[1:], start=1):
         pl.DataFrame({"a": range(number)}).write_parquet(path)
-    footers.read_ahead(paths)  # the first is missing
+    files = FileFooters()
+    files.read_ahead((path, None) for path in paths)  # the first is missing
     monkeypatch.setattr(footers, "_native_reader", lambda: pytest.fail("read a second time"))
     for number, path in enumerate(paths[1:], start=1):
-        assert sum(group.rows for group in read_row_groups(path)) == number
+        assert sum(group.rows for group in files(path)) == number
     with pytest.raises(FooterError, match=r"0\.parquet"):
-        read_row_groups(paths[0])
+        files(paths[0])

@@ -113,6 +113,7 @@ def test_reserve_device_memory_and_spill_asks_the_spill_functions():
         return amount
 
     number = br.spill_manager.add_spill_function(spill, priority=0)
+    assert br.bytes_spilled == 0
     assert br.reserve_device_memory_and_spill(160, allow_overbooking=False).size == 160
     assert asked == [60]
     br.spill_manager.remove_spill_function(number)

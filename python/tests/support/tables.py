@@ -132,10 +132,10 @@ def table_queries(folder: Path) -> dict[str, pl.LazyFrame]:
     return out
 
 
-def check_query(name: str, answer: pl.DataFrame, query: pl.LazyFrame) -> None:
-    """Fail unless ``answer`` has the rows that Polars gives for ``query``."""
+def check_query(name: str, answer: pl.DataFrame, query: pl.LazyFrame, *, ordered: bool = False) -> None:
+    """Fail unless ``answer`` has the rows that Polars gives for ``query``; with ``ordered``, in its order."""
     try:
-        assert_frame_equal(answer, query.collect(engine="streaming"), check_row_order=False)
+        assert_frame_equal(answer, query.collect(engine="streaming"), check_row_order=ordered)
     except AssertionError as error:
         error.add_note(f"query {name!r}")
         raise

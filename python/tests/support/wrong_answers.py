@@ -193,6 +193,25 @@ def queries() -> dict[str, Query]:
             .group_by("g")
             .agg(N.sort().map_batches(lambda s: s[0], returns_scalar=True, return_dtype=pl.Int64))
         ),
+        # columns that are computed anew under the name of a key
+        "window_over_its_own_name": lambda t, u: (
+            t.unique(["g"])
+            .with_columns(g=G - G.sum().over("g"), s=pl.lit("s"))
+            .group_by("g", "s")
+            .agg(pl.len())
+        ),
+        "window_over_a_name_that_moves": lambda t, u: (
+            t.group_by("g", "s")
+            .agg(N.sum())
+            .with_columns(g=N.count().over("g"), m=G)
+            .group_by("g")
+            .agg(pl.len(), pl.col("m").sum())
+        ),
+        "key_twice": lambda t, u: (
+            t.select(a=N.max() - 48, b=pl.len() - 49)
+            .join_where(u, pl.col("a") == pl.col("k"), pl.col("b") == pl.col("k"))
+            .filter(pl.col("a") > 1)
+        ),
         # literals
         "literal_of_nanoseconds": lambda t, u: t.select(
             pl.col("t").cast(pl.Datetime("ns")) + pl.duration(nanoseconds=N)

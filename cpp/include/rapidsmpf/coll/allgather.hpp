@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -34,6 +35,9 @@ class AllGather {
     // Chunks that extract_ready() took are not among them. Throws TimeoutError naming the ranks that are missing.
     [[nodiscard]] std::vector<PackedData> wait_and_extract(
         Ordered ordered = Ordered::yes, Timeout timeout = {});
+    // Calls `told` once, when wait_and_extract() would not wait any more, be it for an error; at once if that is so. On any thread,
+    // with locks held: it must only wake a waiter. For waits without a thread (streaming/collectives.hpp).
+    void tell_when_complete(std::function<void()> told);
     // Takes out what has arrived, in no order. Never waits.
     [[nodiscard]] std::vector<PackedData> extract_ready();
     // Whether everything of every rank has arrived.

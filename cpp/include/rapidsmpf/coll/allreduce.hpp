@@ -87,6 +87,14 @@ class AllReduce {
     // another; std::invalid_argument or, on other ranks, std::runtime_error when the ranks gave values of different
     // sizes; TimeoutError naming the ranks that are missing (it may be called again).
     [[nodiscard]] std::vector<std::byte> wait_and_extract(Timeout timeout = {});
+    // Calls `told` once, when wait_and_extract() would not wait any more, be it for an error; at once if that is so. On any thread,
+    // with locks held: it must only wake a waiter. For waits without a thread (streaming/collectives.hpp).
+    void tell_when_complete(std::function<void()> told);
+    // The same for reduce_here(): when the values are there that this rank reduces, if it does.
+    void tell_when_values_are_there(std::function<void()> told);
+    // Does what wait_and_extract() does first, so that it need not wait for it: reduces with a function that runs on the waiting
+    // thread, if that is left to this rank. The values must be there.
+    void reduce_here();
     // Whether the result is there.
     [[nodiscard]] bool finished() const;
 
@@ -94,9 +102,6 @@ class AllReduce {
     [[nodiscard]] OpId op() const noexcept { return op_; }
 
   private:
-    // On a waiting thread: reduces, if this rank has to and has not yet.
-    void reduce_here();
-
     std::shared_ptr<Communicator> comm_;
     OpId op_;
     std::shared_ptr<BufferResource> br_;

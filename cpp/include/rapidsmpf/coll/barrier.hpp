@@ -1,6 +1,7 @@
 // Returns when every rank has come to it.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include <rapidsmpf/coll/shuffler.hpp>
@@ -19,6 +20,10 @@ class Barrier {
 
     // Throws TimeoutError naming the ranks that are missing, RankFailedError.
     void wait(Timeout timeout = {});
+
+    // Calls `told` once, when wait() would not wait any more, be it for an error; at once if that is so. On any thread,
+    // with locks held: it must only wake a waiter. For waits without a thread (streaming/collectives.hpp).
+    void tell_when_complete(std::function<void()> told);
 
   private:
     std::shared_ptr<Communicator> comm_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,10 @@ class Broadcast {
     // std::invalid_argument. Once: std::logic_error after it has returned. Throws TimeoutError naming the ranks that
     // are missing, RankFailedError.
     [[nodiscard]] std::vector<std::uint8_t> wait_and_extract(Timeout timeout = {});
+
+    // Calls `told` once, when wait_and_extract() would not wait any more, be it for an error; at once if that is so. On any thread,
+    // with locks held: it must only wake a waiter. For waits without a thread (streaming/collectives.hpp).
+    void tell_when_complete(std::function<void()> told);
 
   private:
     std::shared_ptr<Communicator> comm_;

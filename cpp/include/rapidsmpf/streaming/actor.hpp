@@ -7,7 +7,8 @@
 //     receives from it has ended, the channel is shut down, so that its producers stop. Actors may do either
 //     earlier themselves.
 //   - When an actor fails, every channel of the network is cancelled with its error, and the on_cancel functions
-//     of the others are called to end what channels cannot: waits for other ranks, for instance.
+//     of the others are called to end what channels cannot: waits for other ranks, for instance. Tokens of the
+//     network's CancellationSource are cancelled, and cancelling the source ends the network like a failure.
 #pragma once
 
 #include <exception>
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include <rapidsmpf/streaming/cancellation.hpp>
 #include <rapidsmpf/streaming/channel.hpp>
 #include <rapidsmpf/streaming/executor.hpp>
 #include <rapidsmpf/streaming/task.hpp>
@@ -48,9 +50,11 @@ class Actor {
 // Runs the actors on the executor's threads and blocks until all have ended. Throws the first error (in time) of
 // any of them, after every other actor has ended and every channel of the network is empty. A channel may
 // also be used from outside the network, by the blocking calls. Throws std::logic_error on a thread of the executor.
-void run_actor_network(Executor& executor, std::vector<Actor> actors);
+void run_actor_network(
+    Executor& executor, std::vector<Actor> actors, CancellationSource cancellation = CancellationSource());
 
 // The same for a coroutine to await.
-[[nodiscard]] Task<void> actor_network(Executor& executor, std::vector<Actor> actors);
+[[nodiscard]] Task<void> actor_network(
+    Executor& executor, std::vector<Actor> actors, CancellationSource cancellation = CancellationSource());
 
 }  // namespace rapidsmpf::streaming

@@ -11,8 +11,14 @@
 // Messages of one producer arrive in the order in which it sent them. Waiting senders and receivers are served
 // first come, first served; coroutines that waited are resumed on a thread of the executor. The blocking variants are
 // for threads that run no coroutines. All methods are thread-safe. The channel must outlive every
-// operation on it: coroutines hold it by shared_ptr. Queued messages belong to the channel, which moves spillable ones
-// to a lower tier when its BufferResource runs short, the last ones first.
+// operation on it: coroutines hold it by shared_ptr.
+//
+// Queued messages belong to the channel. With a BufferResource what waits is under its arbiter: packed data and Buffers may be moved
+// to lower tiers, DISK in the end, what is queued last first; tables are packed and moved when memory is short. A receiver gets
+// a message with its bytes in memory, and waits like any other receiver while they are read back.
+//
+// Beside its messages a channel has others, metadata(): what is said about their stream (a schema, how it is partitioned).
+// They may be sent and received at any time, sending them never waits, and they end with the channel at the latest.
 #pragma once
 
 #include <coroutine>
@@ -26,6 +32,7 @@
 
 #include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/streaming/cancellation.hpp>
 #include <rapidsmpf/streaming/executor.hpp>
 #include <rapidsmpf/streaming/message.hpp>
 
@@ -85,10 +92,18 @@ class Channel {
     // Takes a message if there is one now. Nothing does not mean the end. Throws what cancel() was given.
     [[nodiscard]] std::optional<Message> try_receive();
 
+    // The channel of what is said about the messages; without limit. finish() of this one finishes it too, and so do
+    // shutdown() and cancel(); its own finish() says that no more metadata comes.
+    [[nodiscard]] Channel& metadata();
+
     void finish();
     void shutdown();
     // Only the first error counts. Throws std::invalid_argument when it is null.
     void cancel(std::exception_ptr error);
+
+    // Cancelled when the channel is shut (with a CancelledError) or cancelled: for producers that wait for something else, which
+    // is not needed then.
+    [[nodiscard]] CancellationToken closed();
 
     // Messages and bytes queued now (what waits in senders excluded).
     [[nodiscard]] std::size_t size() const;
@@ -99,7 +114,8 @@ class Channel {
     [[nodiscard]] ChannelCapacity capacity() const noexcept { return capacity_; }
     [[nodiscard]] std::shared_ptr<Executor> const& executor() const noexcept { return executor_; }
 
-    // Moves queued messages to a lower tier until `amount` bytes are freed; returns how many were.
+    // Moves queued messages that the arbiter cannot move by itself (tables, types with a spill() of their own) to a lower tier until
+    // `amount` bytes are freed; returns how many were.
     std::size_t spill(std::size_t amount);
 
   private:
@@ -128,10 +144,15 @@ class Channel {
         Waiter* last{nullptr};
     };
     struct Entry {
-        explicit Entry(Message message_) noexcept
-            : message{std::move(message_)}, bytes{message.description().total_bytes()} {}
+        explicit Entry(Message message_) noexcept;
+        ~Entry();
+        Entry(Entry&&) noexcept;
+        Entry& operator=(Entry&&) noexcept;
+        Entry(Entry const&) = delete;
+        Entry& operator=(Entry const&) = delete;
         Message message;
-        std::size_t bytes;  // as counted when it came in
+        std::unique_ptr<ParkedMessage> parked;  // its payload, if it is not in the message
+        std::size_t bytes;                      // as counted when it came in
         bool unspillable{false};
     };
 
@@ -143,7 +164,8 @@ class Channel {
     // They put the waiters to be woken in `woken`.
     [[nodiscard]] bool try_start(Waiter& waiter, WaiterList& woken) RAPIDSMPF_REQUIRES(mutex_);
     [[nodiscard]] bool has_room(Message const& message) const noexcept RAPIDSMPF_REQUIRES(mutex_);
-    [[nodiscard]] bool can_pop() const noexcept RAPIDSMPF_REQUIRES(mutex_);
+    // Whether there is a message to hand out. Gives the first its payload back; if that cannot be read, the channel fails.
+    [[nodiscard]] bool can_pop(WaiterList& woken) RAPIDSMPF_REQUIRES(mutex_);
     [[nodiscard]] Message pop() noexcept RAPIDSMPF_REQUIRES(mutex_);
     void push(Message message) RAPIDSMPF_REQUIRES(mutex_);
     void match(WaiterList& woken) RAPIDSMPF_REQUIRES(mutex_);
@@ -151,6 +173,9 @@ class Channel {
     void settle_all(WaiterList& list, Outcome outcome, WaiterList& woken) noexcept RAPIDSMPF_REQUIRES(mutex_);
     [[nodiscard]] std::deque<Entry> close(UniqueLock& lock, Outcome outcome, WaiterList& woken)
         RAPIDSMPF_REQUIRES(mutex_);
+    // The bytes of a message that waits have been moved.
+    void on_moved();
+    void cancel_closed(std::exception_ptr error);
     // Resumes coroutines; the lock need not be held.
     void wake(WaiterList& woken);
 
@@ -158,6 +183,8 @@ class Channel {
     ChannelCapacity capacity_;
     std::shared_ptr<BufferResource> resource_;
     SpillManager::SpillFunctionId spill_function_{0};
+    class Moves;
+    std::shared_ptr<Moves> moves_;  // hears of moves of what waits
 
     mutable Mutex mutex_;
     std::deque<Entry> queue_ RAPIDSMPF_GUARDED_BY(mutex_);
@@ -168,6 +195,8 @@ class Channel {
     bool finished_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     bool shut_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::shared_ptr<Channel> metadata_ RAPIDSMPF_GUARDED_BY(mutex_);  // made when it is first asked for
+    std::optional<CancellationSource> closed_ RAPIDSMPF_GUARDED_BY(mutex_);  // likewise
     // In queue_; stays there, untouched, until the spill has ended.
     Entry* spilling_ RAPIDSMPF_GUARDED_BY(mutex_){nullptr};
     ConditionVariable spilled_;

@@ -13,8 +13,11 @@
 #include <rapidsmpf/coll/allgather.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/streaming/cancellation.hpp>
+#include <rapidsmpf/streaming/executor.hpp>
 #include <rapidsmpf/streaming/packed_batches.hpp>
 #include <rapidsmpf/streaming/table_batch.hpp>
+#include <rapidsmpf/streaming/task.hpp>
 #include <rapidsmpf/table/table.hpp>
 
 namespace rapidsmpf::streaming {
@@ -35,6 +38,9 @@ class ShuffleOutput {
     // The next batch; blocks until a partition is complete; nothing at the end. Throws what the Shuffler's waits throw:
     // RankFailedError when a rank fails, TimeoutError (and may be called again).
     [[nodiscard]] std::optional<Table> next(coll::Timeout timeout = {});
+    // The same without a thread that waits for other ranks; rows that were spilled are read back on a thread for blocking calls.
+    [[nodiscard]] Task<std::optional<Table>> async_next(
+        std::shared_ptr<Executor> executor, CancellationToken cancellation = CancellationToken());
     // The partition that the last batch came from.
     [[nodiscard]] coll::PartitionId partition() const noexcept { return partition_; }
 
@@ -76,6 +82,9 @@ class AllGatherOutput {
     // The next batch; the first call blocks until every rank has finished; nothing at the end. Throws like
     // ShuffleOutput::next().
     [[nodiscard]] std::optional<Table> next(coll::Timeout timeout = {});
+    // As ShuffleOutput::async_next().
+    [[nodiscard]] Task<std::optional<Table>> async_next(
+        std::shared_ptr<Executor> executor, CancellationToken cancellation = CancellationToken());
 
   private:
     std::shared_ptr<coll::AllGather> allgather_;

@@ -1,5 +1,8 @@
 // The threads that run coroutines.
 //
+// Coroutines that wake each other stay on one thread, where a hop costs least, as long as each runs for a short time;
+// those that compute, and those that wait behind one that does, are spread over the others.
+//
 // An Executor has a fixed number of threads for coroutines, and as many threads as are needed at a time for
 // calls that block (pulling a foreign Arrow stream, waiting for a collective), so that a blocking call never
 // keeps a coroutine from running. Threads of the second kind appear on demand and end after being idle.
@@ -12,6 +15,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -22,6 +26,8 @@
 #include <rapidsmpf/streaming/task.hpp>
 
 namespace rapidsmpf::streaming {
+
+class Timers;
 
 class Executor {
   public:
@@ -39,8 +45,13 @@ class Executor {
     // Threads for blocking calls that exist now, busy or idle.
     [[nodiscard]] std::size_t num_blocking_threads() const;
 
-    // Resumes a suspended coroutine on one of the coroutine threads, in the order of posting.
+    // Resumes a suspended coroutine on one of the coroutine threads; with one thread in the order of posting, up to some
+    // hundreds.
     void post(std::coroutine_handle<> coroutine);
+
+    // post() for those who must not own the executor: it may be let go anywhere, also where ending threads is not allowed.
+    using Poster = std::function<void(std::coroutine_handle<>)>;
+    [[nodiscard]] Poster poster() const;
 
     class ScheduleAwaiter {
       public:
@@ -131,6 +142,9 @@ class Executor {
     // Ends the threads when no coroutine is ready and no blocking call runs; idempotent. A coroutine that is posted
     // afterwards still runs, on a thread made for it.
     void shutdown() noexcept;
+
+    // For this repository: the alarms that timer.hpp sets.
+    [[nodiscard]] Timers& timers();
 
   private:
     void post_blocking(std::coroutine_handle<> coroutine);

@@ -27,6 +27,8 @@ class PackedBatches {
 
     // Appends chunks; their rows keep their order.
     void add(std::vector<PackedData> chunks);
+    // Whether next() has nothing to give.
+    [[nodiscard]] bool empty() const noexcept { return chunks_.empty() && slices_.empty(); }
     // The next batch, nothing when all rows have been handed out. Throws FormatError for a malformed chunk,
     // std::invalid_argument for one of another schema.
     [[nodiscard]] std::optional<Table> next();

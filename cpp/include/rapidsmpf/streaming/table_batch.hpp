@@ -2,7 +2,8 @@
 //
 // A TableBatch is one or more tables of one schema that are to be treated as one: a source groups small tables
 // without copying them, and the consumer concatenates them. Tables are views of memory that a query engine or a
-// received chunk owns, so they do not spill.
+// received chunk owns: a copy of them shares it. Where they wait and memory is short they are packed, moved to a lower
+// tier, and release that memory.
 #pragma once
 
 #include <cstddef>
@@ -37,17 +38,35 @@ class TableBatch {
 template <>
 struct PayloadTraits<Table> {
     [[nodiscard]] static ContentDescription describe(Table const& payload) {
-        return {MemoryType::HOST, payload.byte_size(), Spillable::no};
+        auto const type = payload.place() == TablePlace::gpu ? MemoryType::DEVICE : MemoryType::HOST;
+        return {type, payload.byte_size(), Spillable::yes};
     }
     static std::size_t spill(Table& /*payload*/) { return 0; }
+    [[nodiscard]] static Packing packing(Table const& payload) noexcept {
+        return payload.num_rows() > 0 ? Packing::copies : Packing::never;
+    }
+    [[nodiscard]] static PackedData packed_copy(Table const& payload, BufferResource& resource);
+    // On the device again if it was there.
+    [[nodiscard]] static Table unpack(PackedData&& packed);
 };
 
 template <>
 struct PayloadTraits<TableBatch> {
     [[nodiscard]] static ContentDescription describe(TableBatch const& payload) noexcept {
-        return {MemoryType::HOST, payload.byte_size(), Spillable::no};
+        auto const is_on_gpu = payload.tables().front().place() == TablePlace::gpu;
+        return {is_on_gpu ? MemoryType::DEVICE : MemoryType::HOST, payload.byte_size(), Spillable::yes};
     }
     static std::size_t spill(TableBatch& /*payload*/) { return 0; }
+    [[nodiscard]] static Packing packing(TableBatch const& payload) noexcept {
+        return payload.num_rows() > 0 ? Packing::copies : Packing::never;
+    }
+    // They come back as one table.
+    [[nodiscard]] static PackedData packed_copy(TableBatch const& payload, BufferResource& resource) {
+        return PayloadTraits<Table>::packed_copy(payload.combine(resource), resource);
+    }
+    [[nodiscard]] static TableBatch unpack(PackedData&& packed) {
+        return TableBatch{PayloadTraits<Table>::unpack(std::move(packed))};
+    }
 };
 
 // The sizes that batches are brought to: smaller ones are grouped, larger ones split.

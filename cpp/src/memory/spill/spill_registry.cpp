@@ -6,8 +6,8 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/memory/detail/bytes_spilled.hpp>
 #include <rapidsmpf/memory/detail/tier_copier.hpp>
-#include <rapidsmpf/memory/disk_space.hpp>
 
 namespace rapidsmpf::detail {
 
@@ -304,6 +304,14 @@ std::unique_ptr<Buffer> SpillRegistry::replace(SpillEntry& entry, Move& move) {
     return std::move(entry.buffer);
 }
 
+std::uint64_t SpillRegistry::bytes_spilled(BufferResource const& br) noexcept {
+    return br.registry_->bytes_spilled_.load(std::memory_order_relaxed);
+}
+
+std::uint64_t bytes_spilled(BufferResource const& br) noexcept {
+    return SpillRegistry::bytes_spilled(br);
+}
+
 std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_t amount) {
     auto const victims = choose(type, amount);
     if (victims.empty()) {
@@ -349,6 +357,7 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
     if (error && freed == 0) {
         std::rethrow_exception(error);
     }
+    bytes_spilled_.fetch_add(freed, std::memory_order_relaxed);
     return freed;
 }
 

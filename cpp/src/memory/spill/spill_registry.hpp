@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -101,6 +102,7 @@ class SpillRegistry {
     };
     [[nodiscard]] Holdings holdings(MemoryType tier) const;
     [[nodiscard]] bool has_victims(MemoryType tier) const;
+    [[nodiscard]] static std::uint64_t bytes_spilled(BufferResource const& br) noexcept;
 
   private:
     struct Tier {
@@ -141,6 +143,7 @@ class SpillRegistry {
     mutable Mutex mutex_;
     ConditionVariable moved_;
     std::array<Tier, 4> tiers_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::atomic<std::uint64_t> bytes_spilled_{0};
 };
 
 }  // namespace detail

@@ -15,7 +15,7 @@ from cudf_polars.plan.dsl_facts import DslFacts
 from cudf_polars.plan.errors import Unreadable
 from cudf_polars.plan.placeholder import ROWS, rows_as_column
 from cudf_polars.plan.polars16.expressions import ExpressionReader, operator
-from cudf_polars.plan.polars16.scans import check_usual, hive_columns, scan_keywords
+from cudf_polars.plan.polars16.scans import check_usual, cloud_access, hive_columns, scan_keywords
 from cudf_polars.plan.polars16.sinks import sink_keywords
 from cudf_polars.plan.polars16.values import duration, label, per_key
 from cudf_polars.plan.properties import columns
@@ -177,6 +177,7 @@ class Adapter:
             hive_columns=hive_columns(view.paths[0], options, parts, schema),
             hive_parts=parts,
             file_sizes=None if view.source_sizes is None else tuple(view.source_sizes),
+            cloud=cloud_access(view.scan_type),
             schema=schema,
         )
         return node if schema else self._of_one_column(node)
@@ -410,7 +411,13 @@ class Adapter:
     def _fast_count(self, args: Sequence[Any], schema: dict[str, pl.DataType]) -> nodes.Node:
         paths, scan_type, _name = args
         kind, keywords = scan_keywords(scan_type, None)
-        scan = nodes.Scan(kind=kind, paths=tuple(str(p) for p in paths), options=keywords, schema={})
+        scan = nodes.Scan(
+            kind=kind,
+            paths=tuple(str(p) for p in paths),
+            options=keywords,
+            cloud=cloud_access(scan_type),
+            schema={},
+        )
         ((name, dtype),) = schema.items()
         length = ex.Len(dtype=pl.Schema({name: pl.get_index_type()})[name])
         expr: ex.Expr = length if dtype == length.dtype else ex.Cast(length, dtype, dtype=dtype)

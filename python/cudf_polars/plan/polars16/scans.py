@@ -8,11 +8,12 @@ from typing import Any
 
 import polars as pl
 
+from cudf_polars.plan.cloud import CloudAccess, read_access
 from cudf_polars.plan.errors import Unreadable
 from cudf_polars.plan.nodes import Schema
 from cudf_polars.plan.polars16.values import snake
 
-__all__ = ["check_cloud", "check_usual", "hive_columns", "scan_keywords"]
+__all__ = ["check_cloud", "check_usual", "cloud_access", "hive_columns", "scan_keywords"]
 
 
 _UNUSUAL = ("deletion_files", "column_mapping", "default_values", "table_statistics", "row_count")
@@ -99,15 +100,27 @@ def scan_keywords(scan_type: Sequence[Any], options: Any) -> tuple[str, dict[str
             keywords["ignore_errors"] = True
     else:
         raise Unreadable(f"{kind} scan")
-    if len(scan_type) > 2:
-        check_cloud(scan_type[2])
     if options is not None:
         keywords.update(_unified_keywords(kind, options))
     return kind, keywords
 
 
+def cloud_access(scan_type: Sequence[Any]) -> CloudAccess | None:
+    """Return how the files of a scan are reached.
+
+    Raises
+    ------
+    Unreadable
+        When the options have an unknown form.
+    """
+    try:
+        return read_access(scan_type[2]) if len(scan_type) > 2 else None
+    except ValueError as error:
+        raise Unreadable(f"a scan with {error}") from None
+
+
 def check_cloud(text: str) -> None:
-    """Refuse options of a cloud store that cannot be given again.
+    """Refuse options of a cloud store that a sink cannot be given again.
 
     Parameters
     ----------
@@ -123,7 +136,7 @@ def check_cloud(text: str) -> None:
     if cloud is None:
         return
     if cloud.get("config") is not None or cloud.get("credential_provider") is not None:
-        raise Unreadable("a scan with credentials")
+        raise Unreadable("a sink with credentials")
 
 
 _CAST_DEFAULTS: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import warnings
@@ -60,7 +61,21 @@ def check(query: Query, outcomes: Outcomes) -> None:
     try:
         compare(actual, expected, query)
     except AssertionError as error:
+        if _an_engine_gives(actual, query):
+            outcomes.counts["engines of Polars disagree"] += (
+                1  # var(ddof=0) of a group whose only row is null
+            )
+            return
         raise AssertionError(f"{error}\n{query.text}\nPolars: {expected}\nprogram: {actual}") from None
+
+
+def _an_engine_gives(actual: pl.DataFrame, query: Query) -> bool:
+    """Whether one of Polars' engines, if not the one that it chose, gives these rows."""
+    for engine in ("in-memory", "streaming"):
+        with contextlib.suppress(AssertionError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            compare(actual, query.frame.collect(engine=engine), query)
+            return True
+    return False
 
 
 def compare(actual: pl.DataFrame, expected: pl.DataFrame, query: Query) -> None:

@@ -113,6 +113,10 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     void wait_on(PartitionId partition, Timeout timeout);
     // Waits without marking the partition as waited for.
     void wait_complete(PartitionId partition, Timeout timeout);
+    // The same without a thread that waits: `told` is called once, when wait_complete() (wait_any()) would not wait any more,
+    // be it for an error; at once if that is so. On any thread, under the lock of this operation: it must only wake somebody.
+    void tell_when_complete(PartitionId partition, std::function<void()> told);
+    void tell_when_any(std::function<void()> told);
     // What is there (of one source, or of all), by (source, sequence).
     [[nodiscard]] std::vector<Chunk> extract(PartitionId partition, std::optional<Rank> source = {});
     // How many chunks have come from each rank so far.
@@ -245,6 +249,15 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
         return abandoned_ || shut_down_;
     }
     void warn_of_stall(std::string const& missing) RAPIDSMPF_REQUIRES(mutex_);
+    // Somebody who wants to be told of a partition; none: of any.
+    struct Watcher {
+        std::optional<PartitionStore::Index> index;
+        std::function<void()> told;
+    };
+    void watch(Watcher watcher) RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] bool is_over(Watcher const& watcher) RAPIDSMPF_REQUIRES(mutex_);
+    // Something has changed that users may wait for.
+    void changed() RAPIDSMPF_REQUIRES(mutex_);
     void wake() noexcept;
     // Whether buffered inserts must be flushed to peers now, given `available` bytes of memory.
     [[nodiscard]] bool must_flush(std::int64_t available) RAPIDSMPF_REQUIRES(mutex_);
@@ -310,6 +323,7 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     // User threads lock it fairly, between two rounds of the progress thread.
     mutable FairMutex mutex_;
     ConditionVariable changed_;
+    std::vector<Watcher> watchers_ RAPIDSMPF_GUARDED_BY(mutex_);
     PartitionStore store_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::vector<Peer> peers_ RAPIDSMPF_GUARDED_BY(mutex_);  // by rank; the own entry is not used
     std::deque<WaitingFrame> frames_ RAPIDSMPF_GUARDED_BY(mutex_);

@@ -26,6 +26,7 @@ from cudf_polars.execute.gpu.translate.types import (
 )
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan.functions import FUNCTIONS, Kind
+from cudf_polars.plan.properties import walk
 
 __all__ = ["AGGREGATE_FUNCTIONS", "AGGREGATIONS", "Aggregation", "is_aggregate"]
 
@@ -116,23 +117,26 @@ class Aggregation:
         function = AGGREGATE_FUNCTIONS.get(expr.name)
         if function is None:
             raise Unsupported(f"the function {expr.name} has no form on a GPU")
-        made = translate_expression(expr.inputs[0], self._scope)
+        return function(self, self._rows(expr.inputs[0], expr.name), expr)
+
+    def _rows(self, expr: ex.Expr, name: str) -> Typed:
+        """Return the values of rows: what names no column has one value in Polars, however many rows there are."""
+        if not any(isinstance(e, ex.Column) for e in walk(expr)):
+            raise Unsupported(f"{name} of a constant")
+        made = translate_expression(expr, self._scope)
         if made.literal is not None or made.is_null_literal:
-            raise Unsupported(f"{expr.name} of a constant")
-        return function(self, made, expr)
+            raise Unsupported(f"{name} of a constant")
+        return made
 
     def _input(self, expr: ex.Agg) -> Typed:
         child = expr.child
         if not isinstance(child, ex.Filter):
-            made = translate_expression(child, self._scope)
-        elif expr.name not in _IGNORE_NULLS:
+            return self._rows(child, expr.name)
+        if expr.name not in _IGNORE_NULLS:
             raise Unsupported(f"{expr.name} of filtered rows")
-        else:
-            kept = translate_expression(child.child, self._scope)
-            if kept.literal is not None or kept.is_null_literal:
-                raise Unsupported(f"{expr.name} of a constant")
-            mask = translate_expression(child.predicate, self._scope)
-            made = choose(mask, kept, null(kept.dtype, kept.type), self._constants)
+        kept = self._rows(child.child, expr.name)
+        mask = self._rows(child.predicate, "a filter")
+        made = choose(mask, kept, null(kept.dtype, kept.type), self._constants)
         if made.literal is not None or made.is_null_literal:
             raise Unsupported(f"{expr.name} of a constant")
         return made
@@ -193,14 +197,10 @@ class Aggregation:
         return self._primitive("count_valid", t, _UINT32, range=Range((0, 2**32 - 1)), nullable=False)
 
     def _len(self, child: ex.Expr) -> Typed:
-        rows = translate_expression(child.child if isinstance(child, ex.Filter) else child, self._scope)
-        if rows.literal is not None or rows.is_null_literal:
-            raise Unsupported("len of a constant")
+        self._rows(child.child if isinstance(child, ex.Filter) else child, "len")
         if not isinstance(child, ex.Filter):
             return self._count_all()
-        mask = translate_expression(child.predicate, self._scope)
-        if mask.literal is not None or mask.is_null_literal:
-            raise Unsupported("rows filtered by a constant")
+        mask = self._rows(child.predicate, "a filter")
         if mask.nullable:
             mask = condition(
                 "replace_nulls", mask, self._constants.value(False, pl.Boolean()), nullable=False

@@ -109,6 +109,11 @@ def _coalesce(c: FunctionCall) -> Typed:
     return out
 
 
+def _fill_null(c: FunctionCall) -> Typed:
+    c.column(0)  # Polars gives a constant without nulls back as it is: one row of it for each morsel
+    return _coalesce(c)
+
+
 def _clip(c: FunctionCall) -> Typed:
     has_min, has_max = c.options
     value = c.column(0)
@@ -241,7 +246,7 @@ FORMS: dict[str, Form] = {
     "is_null": _nullness("is_null", when_never=False),
     "is_not_null": _nullness("is_valid", when_never=True),
     "not_": _not,
-    "fill_null": _coalesce,
+    "fill_null": _fill_null,
     "coalesce": _coalesce,
     "clip": _clip,
     "set_sorted": _same,

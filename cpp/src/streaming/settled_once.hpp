@@ -1,0 +1,48 @@
+// A wait that whoever comes first ends: what was waited for, or a cancellation. Shared by those and the coroutine.
+#pragma once
+
+#include <atomic>
+#include <coroutine>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include <rapidsmpf/streaming/executor.hpp>
+
+namespace rapidsmpf::streaming {
+
+class SettledOnce {
+  public:
+    explicit SettledOnce(Executor const& executor) : post_{executor.poster()} {}
+
+    // Before anyone can settle it.
+    void set_coroutine(std::coroutine_handle<> coroutine) noexcept { coroutine_ = coroutine; }
+    // Only the first call counts; whether this was it. On any thread.
+    bool settle(std::exception_ptr error = nullptr) {
+        if (settled_.exchange(true)) {
+            return false;
+        }
+        error_ = std::move(error);
+        if (second_.exchange(true, std::memory_order_acq_rel)) {
+            post_(coroutine_);
+        }
+        return true;
+    }
+    // The end of await_suspend: whether the coroutine has to wait. From here on only a copy of the pointer to this is safe.
+    [[nodiscard]] bool suspended() { return !second_.exchange(true, std::memory_order_acq_rel); }
+    // Throws what settled the wait, if that was an error.
+    void rethrow() {
+        if (error_) {
+            std::rethrow_exception(std::exchange(error_, nullptr));
+        }
+    }
+
+  private:
+    Executor::Poster post_;
+    std::coroutine_handle<> coroutine_;
+    std::exception_ptr error_;
+    std::atomic<bool> settled_{false};
+    std::atomic<bool> second_{false};  // set by the first of: settled, suspended
+};
+
+}  // namespace rapidsmpf::streaming

@@ -1,0 +1,128 @@
+"""Files of object stores as sources: split over the ranks, and no secret is shown anywhere."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import warnings
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cudf_polars.engine.dask import DaskEngine
+from cudf_polars.execute.run import explain_query
+from cudf_polars.lower import FallbackWarning
+from cudf_polars.plan.fingerprint import dump
+from cudf_polars.plan.read import read_plan
+from cudf_polars.plan.rebuild import to_lazyframe
+from support.dask_cluster import start_dask_cluster
+from support.object_store import cloud_queries, object_store
+from support.ranks import run_ranks
+from support.s3_queries import S3_ROWS, parquet_queries, put_tables
+from support.tables import check_query
+
+pytest.importorskip("obstore")
+pytest.importorskip("moto")
+
+HERE = str(Path(__file__).parents[1])
+SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def s3():
+    from support.moto_store import moto_store
+
+    with moto_store() as store:
+        put_tables(store.storage_options)
+        yield store
+
+
+def test_parquet_on_two_ranks(s3):
+    run_ranks(
+        2,
+        """
+import json, sys, warnings
+sys.path.insert(0, sys.argv[1])
+import polars as pl
+from cudf_polars.engine.spmd import SPMDEngine, allgather_polars_dataframe
+from cudf_polars.streaming.actor_graph.collectives.common import reserve_op_id
+from support.s3_queries import parquet_queries
+from support.tables import check_query
+
+warnings.simplefilter("error")
+with SPMDEngine() as engine:
+    for name, (query, ordered) in parquet_queries(json.loads(sys.argv[2])).items():
+        part = query.collect(engine=engine)
+        with reserve_op_id() as op_id:
+            answer = allgather_polars_dataframe(engine=engine, local_df=part, op_id=op_id)
+        if name in ("one file", "files"):
+            assert 0.3 < part.height / answer.height < 0.7, (name, part.height, answer.height)
+        if engine.rank == 0:
+            check_query(name, answer, query, ordered=ordered)
+""",
+        HERE,
+        json.dumps(s3.storage_options),
+        timeout=SECONDS,
+    ).check()
+
+
+@pytest.mark.timeout(SECONDS)
+def test_parquet_on_dask(s3):
+    with start_dask_cluster(2) as client, DaskEngine(dask_client=client) as engine:
+        queries = parquet_queries(s3.storage_options)
+        for name in ("one file", "groups", "hive filter", "tail"):
+            query, ordered = queries[name]
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", FallbackWarning)
+                answer = query.collect(engine=engine)
+            check_query(name, answer, query, ordered=ordered)
+
+
+@pytest.mark.timeout(SECONDS)
+def test_no_secret_is_shown():
+    with object_store() as store:
+        S3_ROWS.lazy().sink_csv("s3://bucket/rows.csv", storage_options=store.storage_options)
+        S3_ROWS.lazy().sink_parquet("s3://bucket/rows.parquet", storage_options=store.storage_options)
+        for name, query in cloud_queries(store.place, store.storage_options).items():
+            plan = read_plan(query)
+            shown = "\n".join([dump(plan), repr(plan.root), explain_query(query, 2)])
+            assert store.secret not in shown, name
+            assert store.key not in shown, name
+            check_query(name, to_lazyframe(plan.root).collect(), query)
+        wrong = {**store.storage_options, "aws_access_key_id": "another"}
+        with pytest.raises((pl.exceptions.PolarsError, OSError)) as raised:
+            pl.scan_parquet("s3://bucket/rows.parquet", storage_options=wrong).select(pl.len()).collect()
+        assert store.secret not in str(raised.value)
+
+
+@pytest.mark.timeout(SECONDS)
+def test_a_provider_is_one_object_of_a_process_and_is_asked_once(tmp_path):
+    with object_store() as store:
+        S3_ROWS.lazy().sink_parquet("s3://bucket/rows.parquet", storage_options=store.storage_options)
+        asked, options = tmp_path / "asked", store.storage_options
+
+        def provider():
+            with asked.open("a") as file:
+                file.write(".")
+            return {key: options[key] for key in ("aws_access_key_id", "aws_secret_access_key")}, None
+
+        path = "s3://bucket/rows.parquet"
+        query = pl.scan_parquet(path, storage_options=store.place, credential_provider=provider)
+        (scan,) = read_plan(query).nodes
+        assert dict(scan.cloud.credentials())["aws_secret_access_key"] == store.secret
+        before = asked.read_text()
+        again = pickle.loads(pickle.dumps(scan))
+        assert again.cloud == scan.cloud
+        for _ in range(3):
+            again.cloud.credentials()
+            assert to_lazyframe(again).collect().height == S3_ROWS.height
+        assert asked.read_text() == before
+
+
+def test_urls_with_secrets():
+    from cudf_polars.plan.cloud import shown_path
+
+    assert shown_path("https://me:pass@host/a/b.parquet?sig=1") == "https://host/a/b.parquet?..."
+    assert shown_path("s3://bucket/a@b.parquet") == "s3://bucket/a@b.parquet"
+    assert shown_path("/a@b?c") == "/a@b?c"

@@ -36,7 +36,7 @@ class AllGather {
     [[nodiscard]] std::vector<PackedData> wait_and_extract(
         Ordered ordered = Ordered::yes, Timeout timeout = {});
     // Calls `told` once, when wait_and_extract() would not wait any more, be it for an error; at once if that is so. On any thread,
-    // with locks held: it must only wake somebody. For those who wait without a thread (streaming/collectives.hpp).
+    // with locks held: it must only wake a waiter. For waits without a thread (streaming/collectives.hpp).
     void tell_when_complete(std::function<void()> told);
     // Takes out what has arrived, in no order. Never waits.
     [[nodiscard]] std::vector<PackedData> extract_ready();

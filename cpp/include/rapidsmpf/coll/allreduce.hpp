@@ -88,7 +88,7 @@ class AllReduce {
     // sizes; TimeoutError naming the ranks that are missing (it may be called again).
     [[nodiscard]] std::vector<std::byte> wait_and_extract(Timeout timeout = {});
     // Calls `told` once, when wait_and_extract() would not wait any more, be it for an error; at once if that is so. On any thread,
-    // with locks held: it must only wake somebody. For those who wait without a thread (streaming/collectives.hpp).
+    // with locks held: it must only wake a waiter. For waits without a thread (streaming/collectives.hpp).
     void tell_when_complete(std::function<void()> told);
     // The same for reduce_here(): when the values are there that this rank reduces, if it does.
     void tell_when_values_are_there(std::function<void()> told);

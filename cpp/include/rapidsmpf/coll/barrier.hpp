@@ -22,7 +22,7 @@ class Barrier {
     void wait(Timeout timeout = {});
 
     // Calls `told` once, when wait() would not wait any more, be it for an error; at once if that is so. On any thread,
-    // with locks held: it must only wake somebody. For those who wait without a thread (streaming/collectives.hpp).
+    // with locks held: it must only wake a waiter. For waits without a thread (streaming/collectives.hpp).
     void tell_when_complete(std::function<void()> told);
 
   private:

@@ -84,7 +84,7 @@ class Shuffler {
     // std::invalid_argument when another rank owns it, TimeoutError.
     void wait_on(PartitionId partition, Timeout timeout = {});
     // Calls `told` once, when wait_any(), or wait_on(partition), would not wait any more, be it for an error; at once if that is so. On any thread,
-    // with locks held: it must only wake somebody. For those who wait without a thread (streaming/collectives.hpp).
+    // with locks held: it must only wake a waiter. For waits without a thread (streaming/collectives.hpp).
     void tell_when_any(std::function<void()> told);
     void tell_when_complete(PartitionId partition, std::function<void()> told);
     // Takes out the chunks of a partition of this rank that are there, by (source rank, order of insertion

@@ -41,7 +41,7 @@ class SparseAlltoall {
     // TimeoutError naming the ranks that are missing. May be called again.
     void wait(Timeout timeout = {});
     // Calls `told` once, when wait() would not wait any more, be it for an error; at once if that is so. On any thread,
-    // with locks held: it must only wake somebody. For those who wait without a thread (streaming/collectives.hpp).
+    // with locks held: it must only wake a waiter. For waits without a thread (streaming/collectives.hpp).
     void tell_when_complete(std::function<void()> told);
     // Takes out the chunks of a source in the order of their insertion; none the second time. Throws
     // std::logic_error before wait() has returned, std::invalid_argument for a rank that is not a source.

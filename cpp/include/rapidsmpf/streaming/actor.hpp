@@ -10,8 +10,8 @@
 //     its other end (Channel::set_outside_producer(), set_outside_consumer()). When all actors wait for each other the network
 //     fails with a StandstillError that says who waits for what.
 //   - When an actor fails, every channel of the network is cancelled with its error, and the on_cancel functions
-//     of the others are called to end what channels cannot: waits for other ranks, for instance. Whoever has a token of the
-//     network's CancellationSource hears of it, and cancelling the source ends the network like a failure.
+//     of the others are called to end what channels cannot: waits for other ranks, for instance. Tokens of the
+//     network's CancellationSource are cancelled, and cancelling the source ends the network like a failure.
 #pragma once
 
 #include <exception>

@@ -45,7 +45,7 @@ namespace rapidsmpf::streaming {
     Context const& context, ChannelPtr in, ChannelPtr out, std::function<bool(Message const&)> wanted);
 
 // Rows in the order in which they come, in tables of these sizes, numbered 0, 1, ...; Table or TableBatch come in, Table go
-// out. Memory for tables that are put together is waited for (memory_wait.hpp).
+// out. Memory for concatenated tables is waited for (memory_wait.hpp).
 [[nodiscard]] Actor repartition(
     Context const& context, ChannelPtr in, ChannelPtr out, BatchSizes const& sizes = BatchSizes());
 // All rows as one table, number 0; none: nothing is sent.
@@ -65,8 +65,8 @@ using OpenTables = std::function<ArrowStreamOwner(std::string const& path)>;
     Context const& context, ChannelPtr in, std::shared_ptr<Schema const> schema);
 
 // Sends the reader's rows as messages of TableBatch with sequence numbers 0, 1, ...: small tables grouped, large ones
-// cut, none without rows. Reads on a thread where blocking is allowed, ahead of the consumer as far as the channel's
-// capacity goes. Closes the reader at the end of the stream and when the consumer wants no more.
+// split, none without rows. Reads on a thread where blocking is allowed, ahead of the consumer up to the channel's
+// capacity. Closes the reader at the end of the stream and when the channel is shut down.
 [[nodiscard]] Actor arrow_source(
     Context const& context, std::shared_ptr<TableReader> reader, ChannelPtr out,
     BatchSizes const& sizes = BatchSizes());

@@ -1,10 +1,10 @@
-// Telling those who wait that nobody needs their answer any more.
+// Telling waiters that their result is not needed any more.
 //
 //     CancellationSource source;
 //     run_actor_network(executor, std::move(actors), source);   // elsewhere: source.cancel() ends it
 //
 // A source and its tokens share one state, which is cancelled once, with the error that those who wait are to throw. An actor
-// that fails cancels the source of its network, so that whoever holds a token of it hears of that too. Copies are cheap
+// that fails cancels the source of its network, so that its tokens are cancelled too. Copies are cheap
 // and all methods are thread-safe.
 #pragma once
 

@@ -103,7 +103,7 @@ class Channel {
     void cancel(std::exception_ptr error);
 
     // Cancelled when the channel is shut (with a CancelledError) or cancelled: for producers that wait for something else, which
-    // nobody wants then.
+    // is not needed then.
     [[nodiscard]] CancellationToken closed();
 
     // Threads that are no actors of a network send to it (receive from it): then the network asks for no producer (consumer) among

@@ -6,7 +6,7 @@
 //     auto const chunks = shuffler->extract(partition);
 //
 // Each does what the method of that name does, and throws what it throws. The exchange itself resumes who waits, when what they
-// wait for is there or an error is: nobody polls. They keep the collective, not the executor's threads. A cancelled wait
+// wait for is there or an error is: there is no polling. They keep the collective, not the executor's threads. A cancelled wait
 // throws what its token was given and leaves the collective as it was: destroy it, or have all ranks know (coll/abandon.hpp).
 #pragma once
 

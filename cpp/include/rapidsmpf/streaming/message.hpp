@@ -60,7 +60,7 @@ class ContentDescription {
 enum class Packing : std::uint8_t {
     never,   // not at all
     moves,   // its bytes are a Buffer's, and none is copied
-    copies,  // the bytes have to be put together first; only done when memory is short
+    copies,  // the bytes have to be gathered first; only done when memory is short
 };
 
 // The default: a payload of unknown size that stays where it is. Types that are to be copied within a reservation have
@@ -226,7 +226,7 @@ class Message {
         [[nodiscard]] virtual std::unique_ptr<Payload> copy(
             MemoryReservation& reservation, ContentDescription& description) const = 0;
         [[nodiscard]] virtual Packing packing() const noexcept = 0;
-        // They leave no value behind, until unpack() gives one back.
+        // They leave no value behind, until unpack() makes one.
         [[nodiscard]] virtual PackedData pack() = 0;
         virtual void drop_value() noexcept = 0;
         [[nodiscard]] virtual PackedData packed_copy(BufferResource& resource) const = 0;
@@ -299,7 +299,7 @@ class Message {
                 throw_not_packed(typeid(T));
             }
         }
-        // Of the same payload elsewhere; a description of somebody's own stays.
+        // Of the same payload elsewhere; an explicit description stays.
         static void describe_again(T const& payload, ContentDescription& description) {
             auto const other = PayloadTraits<T>::describe(payload);
             if (other.total_bytes() == description.total_bytes()) {
@@ -309,7 +309,7 @@ class Message {
         std::optional<T> value;  // none while the message is parked
     };
 
-    // For what keeps messages that wait, where nobody else sees them meanwhile.
+    // For what keeps messages that wait, where nothing else refers to them meanwhile.
     friend class ParkedMessage;
     friend class Channel;
     [[nodiscard]] Packing packing() const noexcept { return payload_ ? payload_->packing() : Packing::never; }

@@ -50,7 +50,7 @@ class AsyncSemaphore {
     struct State;
 
   public:
-    // One of the permits; gives it back in the end. Move-only.
+    // One of the permits; its destructor releases it. Move-only.
     class Permit {
       public:
         Permit() noexcept = default;

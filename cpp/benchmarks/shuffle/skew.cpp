@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -54,11 +53,11 @@ void skew(Job& job, Arguments const& arguments) {
                 (static_cast<std::uint64_t>(job.rank()) << 20U) + number++,
                 static_cast<std::int64_t>(batch_bytes / row_bytes));
             sent.add(rows);
-            std::unordered_map<coll::PartitionId, PackedData> pieces;
+            std::vector<std::pair<coll::PartitionId, PackedData>> pieces;
             auto packed = partition_and_pack(rows, key_columns, static_cast<int>(partitions), *br);
             for (std::size_t p = 0; p < packed.size(); ++p) {
                 // Partition p * nranks is one of rank 0.
-                pieces.emplace(static_cast<coll::PartitionId>(p) * nranks, std::move(packed[p]));
+                pieces.emplace_back(static_cast<coll::PartitionId>(p) * nranks, std::move(packed[p]));
             }
             look();
             shuffler.insert(std::move(pieces));

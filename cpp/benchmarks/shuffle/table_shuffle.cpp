@@ -70,7 +70,7 @@ TableShuffle::Pieces TableShuffle::cut(Table const& batch) {
     Pieces pieces;
     auto packed = partition_and_pack(batch, key_columns, static_cast<int>(partitions_), br_, 0, placement_);
     for (std::size_t p = 0; p < packed.size(); ++p) {
-        pieces.emplace(static_cast<coll::PartitionId>(p), std::move(packed[p]));
+        pieces.emplace_back(static_cast<coll::PartitionId>(p), std::move(packed[p]));
     }
     return pieces;
 }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <rapidsmpf/coll/shuffler.hpp>
@@ -16,7 +16,7 @@ namespace rapidsmpf::bench {
 
 class TableShuffle {
   public:
-    using Pieces = std::unordered_map<coll::PartitionId, PackedData>;
+    using Pieces = std::vector<std::pair<coll::PartitionId, PackedData>>;
 
     // `per_rank`: partitions of each rank; `batches` are cut one after the other.
     TableShuffle(Job& job, BufferResource& br, std::vector<Table> batches, std::size_t per_rank);

@@ -21,7 +21,8 @@ using exchange::Operation;
 // From this size on the arrays are cut. Below it a second round of messages to all costs more than it spares.
 constexpr std::size_t cut_from = std::size_t{256} << 10U;
 
-struct Layout {
+// How the values are cut into segments.
+struct Segmentation {
     std::size_t size;
     std::size_t element_size;
     std::size_t nranks;
@@ -59,18 +60,19 @@ std::uint64_t decode_size(Operation::Chunk const& chunk) {
     return size;
 }
 
-void check_sizes(std::string const& name, std::vector<Operation::Chunk> const& chunks, Layout const& layout) {
+void check_sizes(
+    std::string const& name, std::vector<Operation::Chunk> const& chunks, Segmentation const& segmentation) {
     std::string sizes;
     bool agree = true;
     for (auto const& chunk : chunks) {
         auto const size = decode_size(chunk);
-        agree = agree && size == layout.size;
+        agree = agree && size == segmentation.size;
         sizes += (sizes.empty() ? "rank " : ", rank ") + std::to_string(chunk.source) + " "
                  + std::to_string(size) + " bytes";
     }
     // A rank whose value is cut otherwise may have sent nothing here.
     RAPIDSMPF_EXPECTS(
-        agree && chunks.size() == layout.nranks,
+        agree && chunks.size() == segmentation.nranks,
         "the ranks give " + name
             + " values of different sizes, or reductions with and without elements: " + sizes,
         std::invalid_argument);
@@ -78,13 +80,13 @@ void check_sizes(std::string const& name, std::vector<Operation::Chunk> const& c
 
 // Reduces the segment of this rank and gives it to everyone.
 void reduce(
-    Operation& operation, PartitionId own, Layout const& layout, Reduction const& reduction,
+    Operation& operation, PartitionId own, Segmentation const& segmentation, Reduction const& reduction,
     BufferResource& br) {
     auto chunks = operation.extract(own);
     if (chunks.empty()) {
         return;  // this rank reduces nothing
     }
-    check_sizes(operation.str(), chunks, layout);
+    check_sizes(operation.str(), chunks, segmentation);
     auto const sum = to_host(br, std::move(chunks.front().data.data));
     for (std::size_t i = 1; i < chunks.size(); ++i) {
         auto const next = to_host(br, std::move(chunks[i].data.data));
@@ -96,10 +98,10 @@ void reduce(
     }
     std::vector<std::pair<PartitionId, PackedData>> results;
     std::vector<PartitionId> partitions;
-    for (std::size_t rank = 0; rank < layout.nranks; ++rank) {
-        partitions.push_back(static_cast<PartitionId>(layout.nranks + rank));
+    for (std::size_t rank = 0; rank < segmentation.nranks; ++rank) {
+        partitions.push_back(static_cast<PartitionId>(segmentation.nranks + rank));
         results.emplace_back(
-            partitions.back(), PackedData{encode_size(layout.size), host_copy(br, sum->host_bytes())});
+            partitions.back(), PackedData{encode_size(segmentation.size), host_copy(br, sum->host_bytes())});
     }
     operation.insert(std::move(results));
     operation.insert_finished(partitions);
@@ -120,7 +122,7 @@ AllReduce::AllReduce(
         std::invalid_argument);
     auto const n = static_cast<PartitionId>(ranks.nranks());
     auto const me = static_cast<PartitionId>(ranks.rank());
-    Layout const layout{input.size(), reduction.element_size, n};
+    Segmentation const segmentation{input.size(), reduction.element_size, n};
     Operation::Plan plan;
     plan.kind = "allreduce";
     plan.op = op;
@@ -128,8 +130,8 @@ AllReduce::AllReduce(
     plan.owner = [n](PartitionId partition) { return static_cast<Rank>(partition % n); };
     plan.settings = settings;
     auto const runs_on = reduction.runs_on;
-    auto run = [layout, reduction = std::move(reduction), br = br_, me](Operation& operation) {
-        reduce(operation, me, layout, reduction, *br);
+    auto run = [segmentation, reduction = std::move(reduction), br = br_, me](Operation& operation) {
+        reduce(operation, me, segmentation, reduction, *br);
     };
     if (runs_on == RunsOn::waiting_thread) {
         reduce_ = std::move(run);
@@ -145,12 +147,12 @@ AllReduce::AllReduce(
     std::vector<PartitionId> finished;
     for (PartitionId p = 0; p < n; ++p) {
         finished.push_back(p);
-        if (p < layout.segments()) {
+        if (p < segmentation.segments()) {
             segments.emplace_back(
-                p, PackedData{encode_size(input.size()), host_copy(*br_, layout.segment(input, p))});
+                p, PackedData{encode_size(input.size()), host_copy(*br_, segmentation.segment(input, p))});
         }
     }
-    if (me >= layout.segments()) {
+    if (me >= segmentation.segments()) {
         // Reduces nothing, so it gives no results.
         for (PartitionId p = n; p < 2 * n; ++p) {
             finished.push_back(p);

@@ -61,20 +61,23 @@ Shuffler::Shuffler(
 
 Shuffler::~Shuffler() = default;
 
+void Shuffler::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
+    operation_->insert(std::move(chunks));
+}
+
 void Shuffler::insert(std::unordered_map<PartitionId, PackedData> chunks) {
-    std::vector<std::pair<PartitionId, PackedData>> list;
-    list.reserve(chunks.size());
+    std::vector<std::pair<PartitionId, PackedData>> ascending;
+    ascending.reserve(chunks.size());
     for (auto& [partition, chunk] : chunks) {
-        list.emplace_back(partition, std::move(chunk));
+        ascending.emplace_back(partition, std::move(chunk));
     }
-    // What is needed at the same time lies side by side then, here and where it goes. A map that was filled in order mostly
-    // gives it out backwards.
-    auto const is_before = [](auto const& a, auto const& b) { return a.first < b.first; };
-    std::reverse(list.begin(), list.end());
-    if (!std::is_sorted(list.begin(), list.end(), is_before)) {
-        std::sort(list.begin(), list.end(), is_before);
+    // A map that was filled in order mostly gives it out backwards.
+    auto const partition_of = [](auto const& one) { return one.first; };
+    std::ranges::reverse(ascending);
+    if (!std::ranges::is_sorted(ascending, {}, partition_of)) {
+        std::ranges::sort(ascending, {}, partition_of);
     }
-    operation_->insert(std::move(list));
+    operation_->insert(std::move(ascending));
 }
 
 void Shuffler::insert(PartitionId partition, PackedData chunk) {

@@ -173,8 +173,8 @@ class DeviceWrite {
 namespace {
 
 // Where the pieces of a frame go; not complete when there is no memory left.
-struct Layout {
-    Layout(AnnouncedFrame const& frame, Device& device, device::ExportedMemory& memory)
+struct FrameBlocks {
+    FrameBlocks(AnnouncedFrame const& frame, Device& device, device::ExportedMemory& memory)
         : blocks(frame.pieces.size()) {
         auto const is_small = [](std::size_t size) { return size < DevicePeerMemory::small_piece; };
         auto const stream = device.next_stream();
@@ -224,16 +224,17 @@ class DeviceReceiveTransfer final : public detail::WrittenReceiveTransfer {
   public:
     DeviceReceiveTransfer(
         device::ExportedMemory& exported, std::shared_ptr<detail::Writer const> writer,
-        std::shared_ptr<BufferResource> br, Layout layout, AnnouncedFrame frame, MemoryReservation memory)
+        std::shared_ptr<BufferResource> br, FrameBlocks frame_blocks, AnnouncedFrame frame,
+        MemoryReservation memory)
         : WrittenReceiveTransfer{std::move(writer)},
           exported_{exported},
           br_{std::move(br)},
-          layout_{std::move(layout)},
+          frame_blocks_{std::move(frame_blocks)},
           frame_{std::move(frame)},
           memory_{std::move(memory)} {
-        buffers_.resize(layout_.blocks.size());
+        buffers_.resize(frame_blocks_.blocks.size());
         for (std::size_t i = 0; i < buffers_.size(); ++i) {
-            auto const& [block, offset] = layout_.blocks[i];
+            auto const& [block, offset] = frame_blocks_.blocks[i];
             auto const size = static_cast<std::size_t>(frame_.pieces[i].header.data_size);
             if (block) {
                 buffers_[i] =
@@ -244,20 +245,20 @@ class DeviceReceiveTransfer final : public detail::WrittenReceiveTransfer {
     }
 
     ~DeviceReceiveTransfer() override {
-        for (auto& part : layout_.blocks) {
+        for (auto& part : frame_blocks_.blocks) {
             release_or_quarantine(exported_, std::move(part.block));
         }
     }
 
     [[nodiscard]] std::span<RemoteAddress const> addresses() const noexcept override {
-        return layout_.addresses;
+        return frame_blocks_.addresses;
     }
 
     void deliver(Received const& received) override {
         for (std::size_t i = 0; i < frame_.pieces.size(); ++i) {
             auto& piece = frame_.pieces[i];
             auto buffer = std::move(buffers_[i]);
-            layout_.blocks[i].block.reset();
+            frame_blocks_.blocks[i].block.reset();
             if (!buffer) {
                 buffer = br_->allocate(0, memory_);
             }
@@ -268,7 +269,7 @@ class DeviceReceiveTransfer final : public detail::WrittenReceiveTransfer {
   private:
     device::ExportedMemory& exported_;
     std::shared_ptr<BufferResource> br_;
-    Layout layout_;
+    FrameBlocks frame_blocks_;
     AnnouncedFrame frame_;
     MemoryReservation memory_;
     std::vector<std::unique_ptr<Buffer>> buffers_;  // by piece; null: no data
@@ -399,12 +400,12 @@ std::unique_ptr<ReceiveTransfer> DevicePeerMemory::grant(
         || &route.br->device() != &device_) {
         return nullptr;
     }
-    Layout layout{frame, device_, memory_};
-    if (!layout.complete || layout.addresses.empty()) {
+    FrameBlocks frame_blocks{frame, device_, memory_};
+    if (!frame_blocks.complete || frame_blocks.addresses.empty()) {
         return nullptr;
     }
     return std::make_unique<DeviceReceiveTransfer>(
-        memory_, entry.writer, route.br, std::move(layout), std::move(frame), std::move(memory));
+        memory_, entry.writer, route.br, std::move(frame_blocks), std::move(frame), std::move(memory));
 }
 
 std::unique_ptr<SendTransfer> DevicePeerMemory::write(

@@ -84,8 +84,8 @@ namespace {
 using Blocks = std::vector<std::shared_ptr<device::SharedBlock>>;
 
 // Where the pieces of a frame go; none when there is no address space left.
-struct Layout {
-    Layout(AnnouncedFrame const& frame, device::SharedMemory& memory) {
+struct FrameBlocks {
+    FrameBlocks(AnnouncedFrame const& frame, device::SharedMemory& memory) {
         std::size_t small_pieces = 0;
         for (auto const& piece : frame.pieces) {
             if (is_small(frame, piece)) {
@@ -136,21 +136,22 @@ class PeerReceiveTransfer final : public detail::WrittenReceiveTransfer {
   public:
     PeerReceiveTransfer(
         device::SharedMemory& shared, std::shared_ptr<detail::Writer const> writer,
-        std::shared_ptr<BufferResource> br, Layout layout, AnnouncedFrame frame, MemoryReservation memory)
+        std::shared_ptr<BufferResource> br, FrameBlocks frame_blocks, AnnouncedFrame frame,
+        MemoryReservation memory)
         : WrittenReceiveTransfer{std::move(writer)},
           shared_{shared},
           br_{std::move(br)},
-          layout_{std::move(layout)},
+          frame_blocks_{std::move(frame_blocks)},
           frame_{std::move(frame)},
           memory_{std::move(memory)} {
-        buffers_.resize(layout_.blocks.size());
+        buffers_.resize(frame_blocks_.blocks.size());
         for (std::size_t i = 0; i < buffers_.size(); ++i) {
-            if (layout_.blocks[i]) {
-                buffers_[i] = take(layout_.blocks[i], frame_.pieces[i].header.data_size);
+            if (frame_blocks_.blocks[i]) {
+                buffers_[i] = take(frame_blocks_.blocks[i], frame_.pieces[i].header.data_size);
             }
         }
-        if (layout_.small) {
-            small_ = take(layout_.small, layout_.small_data);
+        if (frame_blocks_.small) {
+            small_ = take(frame_blocks_.small, frame_blocks_.small_data);
         }
     }
 
@@ -158,14 +159,14 @@ class PeerReceiveTransfer final : public detail::WrittenReceiveTransfer {
         // What is out of use counts as nobody's.
         buffers_.clear();
         small_.reset();
-        for (auto& block : layout_.blocks) {
+        for (auto& block : frame_blocks_.blocks) {
             release_or_quarantine(shared_, std::move(block));
         }
-        release_or_quarantine(shared_, std::move(layout_.small));
+        release_or_quarantine(shared_, std::move(frame_blocks_.small));
     }
 
     [[nodiscard]] std::span<RemoteAddress const> addresses() const noexcept override {
-        return layout_.addresses;
+        return frame_blocks_.addresses;
     }
 
     void deliver(Received const& received) override {
@@ -175,15 +176,15 @@ class PeerReceiveTransfer final : public detail::WrittenReceiveTransfer {
         for (std::size_t i = 0; i < frame_.pieces.size(); ++i) {
             auto& piece = frame_.pieces[i];
             auto buffer = std::move(buffers_[i]);
-            layout_.blocks[i].reset();
+            frame_blocks_.blocks[i].reset();
             if (!buffer) {
                 std::size_t const size = piece.header.data_size;
-                buffer = stays && size > 0 ? take(layout_.small, size, offset) : copy_out(size, offset);
-                offset += Layout::padded(size);
+                buffer = stays && size > 0 ? take(frame_blocks_.small, size, offset) : copy_out(size, offset);
+                offset += FrameBlocks::padded(size);
             }
             received(piece.header, PackedData{std::move(piece.metadata), std::move(buffer)});
         }
-        layout_.small.reset();
+        frame_blocks_.small.reset();
     }
 
   private:
@@ -197,7 +198,7 @@ class PeerReceiveTransfer final : public detail::WrittenReceiveTransfer {
     [[nodiscard]] std::unique_ptr<Buffer> copy_out(std::size_t size, std::size_t offset) {
         auto buffer = br_->allocate(size, memory_);
         if (size > 0) {
-            std::memcpy(buffer->mutable_host_bytes().data(), layout_.small->data() + offset, size);
+            std::memcpy(buffer->mutable_host_bytes().data(), frame_blocks_.small->data() + offset, size);
         }
         return buffer;
     }
@@ -212,7 +213,7 @@ class PeerReceiveTransfer final : public detail::WrittenReceiveTransfer {
 
     device::SharedMemory& shared_;
     std::shared_ptr<BufferResource> br_;
-    Layout layout_;
+    FrameBlocks frame_blocks_;
     AnnouncedFrame frame_;
     MemoryReservation memory_;                      // for the small pieces once they are told apart
     std::vector<std::unique_ptr<Buffer>> buffers_;  // by piece
@@ -315,12 +316,12 @@ std::unique_ptr<ReceiveTransfer> PeerMemory::grant(
     if (closed_ || !entry.writer || route.br->device().kind() != DeviceKind::cpu) {
         return nullptr;
     }
-    Layout layout{frame, memory_};
-    if (!layout.complete || layout.addresses.empty()) {
+    FrameBlocks frame_blocks{frame, memory_};
+    if (!frame_blocks.complete || frame_blocks.addresses.empty()) {
         return nullptr;
     }
     return std::make_unique<PeerReceiveTransfer>(
-        memory_, entry.writer, route.br, std::move(layout), std::move(frame), std::move(memory));
+        memory_, entry.writer, route.br, std::move(frame_blocks), std::move(frame), std::move(memory));
 }
 
 std::unique_ptr<SendTransfer> PeerMemory::write(

@@ -17,7 +17,7 @@ RowRouting::Packed with_rows(std::vector<PackedData> parts) {
     RowRouting::Packed packed;
     for (std::size_t i = 0; i < parts.size(); ++i) {
         if (packed_info(parts[i].metadata).num_rows > 0) {
-            packed.emplace(static_cast<coll::PartitionId>(i), std::move(parts[i]));
+            packed.emplace_back(static_cast<coll::PartitionId>(i), std::move(parts[i]));
         }
     }
     return packed;
@@ -82,7 +82,7 @@ RowRouting::Packer RowRouting::bind(
             return [partition = partition_, resource = std::move(resource)](Table const& table) {
                 Packed packed;
                 if (table.num_rows() > 0) {
-                    packed.emplace(partition, pack(table, *resource));
+                    packed.emplace_back(partition, pack(table, *resource));
                 }
                 return packed;
             };

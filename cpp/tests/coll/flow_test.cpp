@@ -128,9 +128,9 @@ void thousands_of_partitions(std::shared_ptr<Communicator> const& comm) {
     auto const n = ranks_of(*comm);
     auto const br = BufferResource::make();
     Shuffler shuffler{comm, op, partitions, br};
-    std::unordered_map<PartitionId, PackedData> chunks;
+    std::vector<std::pair<PartitionId, PackedData>> chunks;
     for (PartitionId p = 0; p < partitions; ++p) {
-        chunks.emplace(p, make_chunk(*br, 4, comm->rank(), p, 0, p % 50));
+        chunks.emplace_back(p, make_chunk(*br, 4, comm->rank(), p, 0, p % 50));
     }
     shuffler.insert(std::move(chunks));
     shuffler.insert_finished();

@@ -412,6 +412,10 @@ inline void shuffle_misuse(std::shared_ptr<Communicator> comm) {
     batch.emplace(n + mine, chunk(n + mine));
     batch.emplace(mine, chunk(mine));
     SUITE_THROWS(std::logic_error, shuffler.insert(std::move(batch)));
+    std::vector<std::pair<PartitionId, PackedData>> ascending;
+    ascending.emplace_back(mine, chunk(mine));
+    ascending.emplace_back(n + mine, chunk(n + mine));
+    SUITE_THROWS(std::logic_error, shuffler.insert(std::move(ascending)));
     shuffler.insert_finished();
     shuffler.insert_finished();  // nothing left: fine
 

@@ -27,6 +27,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
@@ -66,8 +67,12 @@ class Shuffler {
     Shuffler(Shuffler const&) = delete;
     Shuffler& operator=(Shuffler const&) = delete;
 
-    // Takes the chunks; empty ones are skipped. All or nothing: throws std::out_of_range for a partition that
-    // does not exist and std::logic_error for one that this rank has finished.
+    // Takes the chunks, one for each partition at most; empty ones are skipped. They should ascend by partition, as
+    // partition_and_pack makes them: what is needed at the same time then lies side by side, here and where it goes. All or
+    // nothing: throws std::out_of_range for a partition that does not exist and std::logic_error for one that this rank has
+    // finished.
+    void insert(std::vector<std::pair<PartitionId, PackedData>> chunks);
+    // The same, in the order of their partitions.
     void insert(std::unordered_map<PartitionId, PackedData> chunks);
     void insert(PartitionId partition, PackedData chunk);
 

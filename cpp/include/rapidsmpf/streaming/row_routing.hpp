@@ -8,7 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <rapidsmpf/coll/shuffler.hpp>
@@ -28,8 +28,8 @@ class RowRouting {
     // All rows to one partition.
     [[nodiscard]] static RowRouting to_partition(coll::PartitionId partition);
 
-    // The partitions of a table that have rows.
-    using Packed = std::unordered_map<coll::PartitionId, PackedData>;
+    // The partitions of a table that have rows, ascending.
+    using Packed = std::vector<std::pair<coll::PartitionId, PackedData>>;
     using Packer = std::function<Packed(Table const&)>;
 
     // Throws std::invalid_argument when a column is not in the schema, std::out_of_range when the partition does not

@@ -1,12 +1,12 @@
 // Collectives for Python: waits that Ctrl-C ends (see interrupt.hpp). None of these needs the GIL, unless it says so.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -74,11 +74,17 @@ using PackedList = std::vector<std::unique_ptr<PackedData>>;
 
 inline void insert_chunks(
     coll::Shuffler& shuffler, std::vector<coll::PartitionId> const& partitions, PackedList chunks) {
-    std::unordered_map<coll::PartitionId, PackedData> map;
+    std::vector<std::pair<coll::PartitionId, PackedData>> list;
+    list.reserve(partitions.size());
     for (std::size_t i = 0; i < partitions.size(); ++i) {
-        map.emplace(partitions[i], std::move(*chunks[i]));
+        list.emplace_back(partitions[i], std::move(*chunks[i]));
     }
-    shuffler.insert(std::move(map));
+    // A dict is in the order in which it was filled: mostly ascending.
+    auto const partition_of = [](auto const& one) { return one.first; };
+    if (!std::ranges::is_sorted(list, {}, partition_of)) {
+        std::ranges::sort(list, {}, partition_of);
+    }
+    shuffler.insert(std::move(list));
 }
 
 [[nodiscard]] inline coll::PartitionId wait_any(coll::Shuffler& shuffler, double seconds) {

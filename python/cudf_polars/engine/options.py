@@ -225,8 +225,7 @@ class StreamingOptions:
     sink_to_directory: bool | Unspecified = _option(
         "executor",
         True,
-        "Sinks write one file per rank into a directory: on these engines always.",
-        effective=False,
+        "Sinks to a path write one file per rank into a directory; False: the file itself, which one rank alone can.",
     )
     compute_device: Literal["auto", "gpu", "cpu"] | Unspecified = _option(
         "executor",

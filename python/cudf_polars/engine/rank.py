@@ -195,6 +195,7 @@ class Rank:
         if not warns and options.fallback_mode == "warn":
             options = replace(options, fallback_mode="silent")
         self._execution_options = options
+        self._sink_to_directory = bool(settings.options.get("sink_to_directory"))
         self._device = open_compute_device(settings.options, self.context)
 
     def describe(self) -> ClusterInfo:
@@ -245,7 +246,13 @@ class Rank:
         transport = RapidsmpfTransport(self.context, op_ids)
         options = self._execution_options
         with _tell_others(transport):
-            sink = SinkTarget.open(target, extension, transport, options.fallback_mode)
+            sink = SinkTarget.open(
+                target,
+                extension,
+                transport,
+                options.fallback_mode,
+                to_directory=self._sink_to_directory,
+            )
             try:
                 whole = (
                     {"optimizations": optimizations or pl.QueryOptFlags()} if transport.nranks == 1 else {}

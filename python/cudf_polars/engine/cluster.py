@@ -257,7 +257,7 @@ class ClusterEngine(StreamingEngine):
     def _sink(
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
-        where = destination(target, self.nranks)
+        where = destination(target)
         if not isinstance(where, str | Path):
             # A file object, say, is only here.
             if self.nranks > 1:

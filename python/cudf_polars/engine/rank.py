@@ -252,6 +252,7 @@ class Rank:
                 extension,
                 transport,
                 options.fallback_mode,
+                kwargs,
                 to_directory=self._sink_to_directory,
             )
             try:

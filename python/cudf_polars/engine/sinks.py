@@ -10,11 +10,13 @@ import contextlib
 import os
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from cudf_polars.engine.store_sinks import StoreParts
 from cudf_polars.execute.streams import scan_stream
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.fallback import FallbackMode, report
@@ -40,25 +42,23 @@ def write_rows(rows: pl.LazyFrame, target: object, extension: str, **kwargs: Any
     _WRITERS[extension](rows, target, engine="streaming", **kwargs)  # type: ignore[operator]
 
 
-def destination(target: object, nranks: int) -> object:
+def destination(target: object) -> object:
     """Say what the ranks can make of a sink's target.
 
     Parameters
     ----------
     target
         As the user gave it.
-    nranks
-        Number of ranks that write.
 
     Returns
     -------
-    A ``Path`` on this machine; or text, the URL of a folder in an object store, if there is one rank; or the target, if
-    it is something else that one process writes (a file object, ``pl.PartitionBy``).
+    A ``Path`` on this machine; or text, the URL of a folder in an object store; or the target, if it is something else
+    that one process writes (a file object, ``pl.PartitionBy``).
 
     Raises
     ------
     NotImplementedError
-        If the target is a URL that these ranks cannot write to.
+        If the target is a URL that ranks cannot write to.
     """
     if not isinstance(target, str | os.PathLike):
         return target
@@ -71,7 +71,7 @@ def destination(target: object, nranks: int) -> object:
     if scheme == "file" and re.match(r"file:/($|[^/])|file:///", text, re.IGNORECASE):
         return Path("/" + text[len("file:") :].lstrip("/"))
     whole = isinstance(target, str) and text[found.end() :].startswith("/")
-    if nranks == 1 and scheme in _STORES and whole:
+    if scheme in _STORES and whole:
         return text
     what = (
         f"cannot sink to {text!r}"
@@ -83,13 +83,7 @@ def destination(target: object, nranks: int) -> object:
             f"{what}: an engine's ranks write to folders of file systems, not to a URL like this. Sink to a folder that"
             " all ranks share, and copy it."
         )
-    if nranks == 1:
-        raise NotImplementedError(f"{what}: give the URL as a str, '{scheme}://...'")
-    raise NotImplementedError(
-        f"{what}: {nranks} ranks write one file each into a folder, which they cannot do in an object store. Let one"
-        " rank gather the rows and write them, lf.sink_*(url, ..., lazy=True).collect(engine=engine), or sink to a"
-        " folder that all ranks share and copy it."
-    )
+    raise NotImplementedError(f"{what}: give the URL as a str, '{scheme}://...'")
 
 
 def report_one_writer(target: object, mode: FallbackMode) -> None:
@@ -113,6 +107,7 @@ class SinkTarget(ABC):
         extension: str,
         transport: Transport,
         mode: FallbackMode,
+        options: Mapping[str, Any],
         *,
         to_directory: bool = True,
     ) -> SinkTarget:
@@ -122,13 +117,15 @@ class SinkTarget(ABC):
         ----------
         target
             A path: the directory to write. A file object or ``pl.PartitionBy``: rank 0 writes it alone. The URL of an
-            object store: a folder there, if there is one rank.
+            object store: a folder there.
         extension
             Kind of file.
         transport
             Joins the ranks; uses its operations from ``2**11`` on.
         mode
             What to do when several ranks would have to write to what one writes alone.
+        options
+            Polars' arguments of the sink: how a store is reached.
         to_directory
             Whether a path or URL is a folder; else it is the only rank's file.
 
@@ -142,7 +139,7 @@ class SinkTarget(ABC):
         FileExistsError
             If the path is a file, or a directory with other things than a former sink's parts.
         """
-        where = destination(target, transport.nranks)
+        where = destination(target)
         if not to_directory and isinstance(where, Path | str):
             if transport.nranks > 1:
                 raise NotImplementedError(
@@ -154,7 +151,11 @@ class SinkTarget(ABC):
         if isinstance(where, Path):
             return _Directory(where, extension, transport)
         if isinstance(where, str):
-            return _Object(f"{where.rstrip('/')}/{_PREFIX}{0:05d}.{extension}", extension)
+            return (
+                _Object(f"{where.rstrip('/')}/{_PREFIX}{0:05d}.{extension}", extension)
+                if transport.nranks == 1
+                else _Store(where, extension, transport, options)
+            )
         if transport.nranks > 1:
             report_one_writer(target, mode)
         return _OneWriter(target, extension, transport)
@@ -266,6 +267,23 @@ class _Object(SinkTarget):
 
     def discard(self) -> None:
         """Nothing of ours to remove."""
+
+
+class _Store(SinkTarget):
+    """A folder in an object store, to which several ranks write."""
+
+    def __init__(self, url: str, extension: str, transport: Transport, options: Mapping[str, Any]) -> None:
+        self._extension = extension
+        self._parts = StoreParts(url, _PREFIX, extension, transport, options, _FIRST_OP)
+
+    def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
+        write_rows(rows, self._parts.url, self._extension, **kwargs)
+
+    def commit(self, facts: bytes) -> list[bytes]:
+        return self._parts.commit(facts)
+
+    def discard(self) -> None:
+        self._parts.discard()
 
 
 class _OneWriter(SinkTarget):

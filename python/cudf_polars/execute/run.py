@@ -21,6 +21,7 @@ from cudf_polars.execute.measured import Measured, Size, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.streams import conform, scan_batches
+from cudf_polars.execute.text_agreement import agree_on_text_cuts
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.explain import explain_physical, explain_whole
 from cudf_polars.lower.fallback import report, warn_of_host_steps
@@ -28,6 +29,7 @@ from cudf_polars.lower.footers import FileFooters
 from cudf_polars.lower.physical import Estimate, Materialize, Stream
 from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
+from cudf_polars.lower.text_cuts import nominal_cuts
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.last_resort import check_own_frames
 from cudf_polars.plan.nodes import DataFrameScan, Scan
@@ -361,13 +363,15 @@ def _start(
         plan=partitions,
     )
     agreement = agree_on_query(plan, executor.allgather_bytes, footers, asked.read_apart)
+    plan = agreement.plan
+    text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, transport.rank, transport.nranks)
     settings = options.settings(transport.nranks)
     measure = executor.run_and_measure if options.dynamic_planning else executor.assume
     if not (device.is_cpu and options.dynamic_planning):
         # On a GPU, joins are faster than sets of keys that come from the host; without counts, there are no keys.
         settings = replace(settings, filter_keys=0)
-    planner = AdaptivePlanner(settings, measure, executor.find_keys, footers=footers)
-    root = planner.plan(agreement.plan, agreement.frame_sizes)
+    planner = AdaptivePlanner(settings, measure, executor.find_keys, footers=footers, text_cuts=text_cuts)
+    root = planner.plan(plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
 
 
@@ -429,7 +433,13 @@ def explain_query(
         for number, node in enumerate(plan.nodes)
         if isinstance(node, DataFrameScan)
     }
-    planner = AdaptivePlanner(options.settings(nranks), assume, assume_keys, footers=FileFooters())
+    planner = AdaptivePlanner(
+        options.settings(nranks),
+        assume,
+        assume_keys,
+        footers=FileFooters(),
+        text_cuts=functools.partial(nominal_cuts, nranks=nranks),
+    )
     text = explain_physical(planner.plan(plan, sizes))
     if planner.fallbacks:
         text += "\nOn one rank: " + "; ".join(dict.fromkeys(planner.fallbacks))

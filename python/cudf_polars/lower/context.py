@@ -16,6 +16,7 @@ from cudf_polars.lower.partitioning import SINGLE, Distribution, Partitioning, p
 from cudf_polars.lower.physical import Estimate, Local, Stream
 from cudf_polars.lower.replication import is_same_on_all_ranks
 from cudf_polars.lower.shape import renames
+from cudf_polars.lower.text_cuts import TextCutsOf
 from cudf_polars.plan.cloud import CloudAccess, shown_path
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.nodes import HStack, Node, Scan, Select
@@ -45,6 +46,8 @@ class Context:
         What is known of the plan's nodes.
     footers
         Reads the row groups of a Parquet file.
+    text_cuts
+        Says where a text file is cut.
     lower_node
         Turns one node into a stream (:mod:`cudf_polars.lower.planner`).
     """
@@ -52,6 +55,7 @@ class Context:
     builder: StreamBuilder
     properties: NodeProperties
     footers: Footers
+    text_cuts: TextCutsOf
     lower_node: Operator
     streams: dict[Node, Stream] = field(default_factory=dict)
 

@@ -21,6 +21,7 @@ from cudf_polars.lower.rows import (
 )
 from cudf_polars.lower.scans import lower_frame_scan, lower_python_scan, lower_scan
 from cudf_polars.lower.sorts import lower_sort
+from cudf_polars.lower.text_cuts import TextCutsOf
 from cudf_polars.plan import nodes
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.nodes import Node
@@ -43,13 +44,22 @@ class AdaptivePlanner:
         Finds the keys of one that was read to its end, also on all ranks.
     footers
         Reads the row groups of a Parquet file.
+    text_cuts
+        Says where a text file is cut.
     """
 
     def __init__(
-        self, settings: Settings, run_and_measure: RunAndMeasure, find_keys: FindKeys, *, footers: Footers
+        self,
+        settings: Settings,
+        run_and_measure: RunAndMeasure,
+        find_keys: FindKeys,
+        *,
+        footers: Footers,
+        text_cuts: TextCutsOf,
     ) -> None:
         self._builder = StreamBuilder(settings, run_and_measure, find_keys)
         self._footers = footers
+        self._text_cuts = text_cuts
 
     @property
     def fallbacks(self) -> list[str]:
@@ -67,7 +77,7 @@ class AdaptivePlanner:
             By number of the node, what the in-memory frames of all ranks hold together.
         """
         properties = NodeProperties(plan, frame_sizes)
-        ctx = Context(self._builder, properties, self._footers, _lower_node)
+        ctx = Context(self._builder, properties, self._footers, self._text_cuts, _lower_node)
         return ctx.lower(plan.root)
 
 

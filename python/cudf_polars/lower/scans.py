@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -13,11 +13,20 @@ from cudf_polars.lower.context import Context, Footers, node_title
 from cudf_polars.lower.estimates import FILTERED, row_width
 from cudf_polars.lower.footers import FooterError, RowGroup
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED
-from cudf_polars.lower.physical import Estimate, Stream
+from cudf_polars.lower.physical import Estimate, GlobalRowIndex, Stream
 from cudf_polars.lower.shares import RowShare, split_as_one, split_files, split_rows
+from cudf_polars.lower.text_parts import scan_text_part
+from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.nodes import DataFrameScan, Node, PythonScan, Scan
-from cudf_polars.plan.rebuild import rebuild_node, starts_with_columns, with_file_schema
+from cudf_polars.plan.rebuild import (
+    file_schema,
+    rebuild_node,
+    rebuild_scan,
+    starts_with_columns,
+    with_file_schema,
+)
+from cudf_polars.plan.rebuild_expressions import to_expr
 
 __all__ = [
     "largest_table",
@@ -41,13 +50,127 @@ _SMALL_FILES = 16e6
 def lower_scan(ctx: Context, node: Node) -> Stream:
     """Give each rank a contiguous part of a scan's files."""
     assert isinstance(node, Scan)
-    if node.kind == "parquet":
+    if node.kind in ("parquet", "ipc"):
         try:
-            groups = [ctx.footers(path, node.cloud) for path in node.paths]
+            groups = _groups(ctx, node)
         except FooterError as error:
             return _scan_by_file(ctx, node, f"its rows cannot be counted: {error}")
         return _pipeline(ctx, node, split_rows(groups, ctx.builder.settings.nranks, node.slice), groups)
-    return _scan_by_file(ctx, node, "it is one file")
+    if _is_short(node):
+        return _parts(ctx, node, _on_first_rank(ctx, node), float(sum(node.slice or ())))
+    if node.kind not in ("csv", "ndjson") or len(node.paths) > 1 or ctx.builder.settings.nranks == 1:
+        return _scan_by_file(ctx, node, "it is one file")
+    cuts = ctx.text_cuts(node)
+    return _scan_by_file(ctx, node, cuts.reason) if cuts.reason else _text_ranges(ctx, node, cuts.bounds)
+
+
+def _groups(ctx: Context, node: Scan) -> Groups:
+    """Return the row groups of a scan's files; those of an IPC file stand for all of its record batches."""
+    if node.kind == "parquet":
+        return [ctx.footers(path, node.cloud) for path in node.paths]
+    width = row_width(node.schema)
+    heights = [_ipc_rows(node, path) for path in node.paths]
+    return [[RowGroup(rows, int(rows * width))] if rows else [] for rows in heights]
+
+
+def _ipc_rows(node: Scan, path: str) -> int:
+    """Return the rows of an IPC file, which its metadata say."""
+    bare = replace(node, paths=(path,), slice=None, predicate=None, row_index=None, include_file_paths=None)
+    try:
+        return int(rebuild_scan(bare, project=False).select(pl.len()).collect(engine="in-memory").item())
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise FooterError(str(error).splitlines()[0]) from None
+
+
+def _on_first_rank(ctx: Context, node: Scan) -> list[Scan | None]:
+    return [node, *[None] * (ctx.builder.settings.nranks - 1)]
+
+
+def _is_short(node: Scan) -> bool:
+    """Whether the scan needs so few rows that one rank has read them before several had found their parts."""
+    if node.slice is None:
+        return False
+    offset, length = node.slice
+    if offset < 0 and len(node.paths) == 1:
+        return False  # all of the file is read to find its end
+    # Of several files, Polars reads the last ones only.
+    rows = offset + length if offset >= 0 else -offset
+    return rows * row_width(node.schema) < _SMALL_FILES
+
+
+def _text_ranges(ctx: Context, node: Scan, bounds: Sequence[int]) -> Stream:
+    """Give each rank a range of the bytes of a text file."""
+    bare = replace(node, slice=None, row_index=None, predicate=None)
+
+    def read(rank: int) -> pl.LazyFrame | None:
+        start, stop = bounds[rank], bounds[rank + 1]
+        return None if stop <= start else scan_text_part(bare, start, stop)
+
+    return _text_rows(ctx, node, read, (bounds[-1] or 1) * _COMPRESSION / row_width(node.schema))
+
+
+def _text_rows(
+    ctx: Context, node: Scan, read_part: Callable[[int], pl.LazyFrame | None], rows: float
+) -> Stream:
+    """Return the rows of a scan whose parts the ranks read in order, and count together if that is needed.
+
+    Parameters
+    ----------
+    read_part
+        All columns of the part of a rank, without slice, row index and predicate; None if it has none.
+    rows
+        About how many there are.
+    """
+    builder = ctx.builder
+    columns = dict(file_schema(node))
+    if node.include_file_paths is not None:
+        columns[node.include_file_paths] = pl.String()
+    counts = node.slice is not None or node.row_index is not None
+    used = node.schema
+    if counts:
+        wanted = columns if node.predicate is not None else node.schema
+        # Rows need a column to be counted by.
+        used = {name: dtype for name, dtype in columns.items() if name in wanted} or dict(
+            [*columns.items()][:1]
+        )
+
+    def finish(frame: pl.LazyFrame) -> pl.LazyFrame:
+        if node.predicate is not None:
+            frame = frame.filter(to_expr(node.predicate))
+        return keep_columns(frame, node.schema)
+
+    def build(_: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
+        part = read_part(rank)
+        if part is None:
+            return pl.LazyFrame(schema=dict(used))
+        return keep_columns(part, used) if counts else finish(part)
+
+    read: Stream = builder.local(
+        node_title(node),
+        [],
+        build,
+        schema=used,
+        partitioning=ARBITRARY,
+        ordered=counts or ctx.ordered(node),
+        estimate=_estimate(node, rows),
+    )
+    if not counts:
+        return read
+    if node.row_index is not None:
+        name, first = node.row_index
+        read = GlobalRowIndex(
+            inputs=(read,),
+            schema={name: pl.Schema({name: pl.get_index_type()})[name], **read.schema},
+            partitioning=ARBITRARY,
+            ordered=True,
+            estimate=read.estimate,
+            name=name,
+            offset=first,
+        )
+    read = builder.slice(read, node.slice)
+    return builder.local(
+        "ROWS", [read], lambda frames, _: finish(frames[0]), schema=node.schema, estimate=read.estimate
+    )
 
 
 def _row_part(node: Scan, share: RowShare, heights: Sequence[int]) -> Scan | None:
@@ -85,12 +208,10 @@ def _scan_by_file(ctx: Context, node: Scan, why: str) -> Stream:
 
     def by_one_rank(why: str) -> Stream:
         # The next exchange distributes what it reads.
-        ctx.builder.fall_back(f"{node_title(node)} ({why})")
-        return _parts(ctx, node, [node, *[None] * (ctx.builder.settings.nranks - 1)], rows)
+        if ctx.builder.settings.nranks > 1:
+            ctx.builder.fall_back(f"{node_title(node)} ({why})")
+        return _parts(ctx, node, _on_first_rank(ctx, node), rows)
 
-    if node.slice is not None or node.row_index is not None:
-        # Positions in text files are known only by reading from the start.
-        return by_one_rank("rows are counted from the start of its files")
     if len(node.paths) < 2:
         return by_one_rank(why)
     whole = with_file_schema(node)
@@ -98,7 +219,17 @@ def _scan_by_file(ctx: Context, node: Scan, why: str) -> Stream:
     parts = [_on_files(whole, s.files) if s.files else None for s in shares]
     if not all(starts_with_columns(part) for part in parts if part is not None):
         return by_one_rank("its files have other columns")
-    return _parts(ctx, node, parts, rows)
+    if node.slice is None and node.row_index is None:
+        return _parts(ctx, node, parts, rows)
+    bare = [
+        None if part is None else replace(part, slice=None, row_index=None, predicate=None) for part in parts
+    ]
+
+    def read(rank: int) -> pl.LazyFrame | None:
+        part = bare[rank]
+        return None if part is None else rebuild_scan(part, project=False)
+
+    return _text_rows(ctx, node, read, rows)
 
 
 def _file_sizes(node: Scan) -> list[int]:

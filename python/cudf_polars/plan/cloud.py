@@ -9,6 +9,7 @@ import functools
 import json
 import pickle
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ import polars as pl
 
 from cudf_polars.plan.serialized import deserialize_plan, serialize_plan
 
-__all__ = ["CloudAccess", "is_remote", "read_access", "shown_path", "with_access"]
+__all__ = ["CloudAccess", "access_of_options", "is_remote", "read_access", "shown_path", "with_access"]
 
 _HEADER_BYTES = 3
 """Before a pickled provider, Polars writes how it was pickled and by which Python."""
@@ -108,6 +109,21 @@ def read_access(text: str) -> CloudAccess | None:
     elif options.get("config") is None:
         return None
     return CloudAccess(json.dumps(options))
+
+
+def access_of_options(url: str, options: Mapping[str, Any]) -> CloudAccess | None:
+    """Return how a URL is reached by the arguments of a scan or sink.
+
+    Parameters
+    ----------
+    options
+        ``storage_options`` and ``credential_provider`` are taken, others left.
+    """
+    chosen = {name: options[name] for name in ("storage_options", "credential_provider") if name in options}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Polars says that providers are unstable, once more
+        form = serialize_plan(pl.scan_parquet(url, schema={}, glob=False, **chosen))
+    return read_access(json.dumps(form["Scan"]["unified_scan_args"]["cloud_options"]))
 
 
 def with_access(lf: pl.LazyFrame, access: CloudAccess | None) -> pl.LazyFrame:

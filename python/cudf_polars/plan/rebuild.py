@@ -20,7 +20,14 @@ from cudf_polars.plan.errors import CannotRebuild
 from cudf_polars.plan.properties import is_length_preserving
 from cudf_polars.plan.rebuild_expressions import column_name, to_expr, to_exprs
 
-__all__ = ["rebuild_node", "rebuild_scan", "starts_with_columns", "to_lazyframe", "with_file_schema"]
+__all__ = [
+    "file_schema",
+    "rebuild_node",
+    "rebuild_scan",
+    "starts_with_columns",
+    "to_lazyframe",
+    "with_file_schema",
+]
 
 
 def rebuild_scan(
@@ -81,7 +88,7 @@ def with_file_schema(scan: nodes.Scan) -> nodes.Scan:
     """
     if len(scan.paths) < 2 or scan.kind not in ("parquet", "csv", "ndjson") or "schema" in scan.options:
         return scan
-    schema = dict(_file_schema(scan))
+    schema = dict(file_schema(scan))
     if scan.kind == "csv":
         # Of CSV files, Polars compares with ``schema=`` also the columns that no one reads.
         return replace(scan, options={**scan.options, "schema_overrides": schema, "infer_schema_files": 1})
@@ -93,14 +100,15 @@ def starts_with_columns(part: nodes.Scan) -> bool:
     if part.kind != "csv" or "schema" in part.options:
         return True
     try:
-        found = _file_schema(replace(part, paths=part.paths[:1]))
+        found = file_schema(replace(part, paths=part.paths[:1]))
     except pl.exceptions.PolarsError:
         return False
     wanted: dict[str, pl.DataType] = part.options["schema_overrides"]
     return dict(found) == wanted
 
 
-def _file_schema(scan: nodes.Scan) -> pl.Schema:
+def file_schema(scan: nodes.Scan) -> pl.Schema:
+    """Return the columns of a scan's files."""
     bare = replace(scan, row_index=None, include_file_paths=None, slice=None)
     return rebuild_scan(bare, project=False).collect_schema()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 import polars as pl
 
@@ -121,7 +121,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.store.objects[name] = body
         self._answer(200, ETag=_tag(body))
 
-    def _post(self, name: str, query: dict[str, str], _: bytes) -> None:
+    def _post(self, name: str, query: dict[str, str], body: bytes) -> None:
+        if "delete" in query:
+            keys = [unescape(key) for key in re.findall(r"<Key>(.*?)</Key>", body.decode())]
+            for key in keys:
+                self.store.objects.pop(f"{name.strip('/')}/{key}", None)
+            deleted = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
+            self._answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
+            return
         if "uploads" in query:
             number = f"upload{len(self.store.uploads)}"
             self.store.uploads[number] = {}

@@ -214,7 +214,10 @@ class StreamingOptions:
         "executor", 0, "Bytes that a partition should have; 0: automatic.", least=0
     )
     dynamic_planning: dict[str, Any] | bool | None | Unspecified = _option(
-        "executor", True, "Choose join and aggregation strategies at run time.", effective=False
+        "executor",
+        True,
+        "Choose how to join, aggregate and sort by what is counted while the query runs, not by estimates; a dict"
+        " counts as True.",
     )
     join_filter_pushdown: dict[str, Any] | bool | None | Unspecified = _option(
         "executor",
@@ -225,8 +228,7 @@ class StreamingOptions:
     sink_to_directory: bool | Unspecified = _option(
         "executor",
         True,
-        "Sinks write one file per rank into a directory: on these engines always.",
-        effective=False,
+        "Sinks to a path write one file per rank into a directory; False: the file itself, which one rank alone can.",
     )
     compute_device: Literal["auto", "gpu", "cpu"] | Unspecified = _option(
         "executor",

@@ -131,6 +131,7 @@ class RankSettings:
             fallback_mode=get("fallback_mode"),
             broadcast_limit=get("broadcast_limit"),
             target_partition_size=get("target_partition_size"),
+            dynamic_planning=get("dynamic_planning") not in (None, False),
             **({"filter_keys": 0} if get("join_filter_pushdown") in (None, False) else {}),
         )
 
@@ -195,6 +196,7 @@ class Rank:
         if not warns and options.fallback_mode == "warn":
             options = replace(options, fallback_mode="silent")
         self._execution_options = options
+        self._sink_to_directory = bool(settings.options.get("sink_to_directory"))
         self._device = open_compute_device(settings.options, self.context)
 
     def describe(self) -> ClusterInfo:
@@ -245,7 +247,14 @@ class Rank:
         transport = RapidsmpfTransport(self.context, op_ids)
         options = self._execution_options
         with _tell_others(transport):
-            sink = SinkTarget.open(target, extension, transport, options.fallback_mode, kwargs)
+            sink = SinkTarget.open(
+                target,
+                extension,
+                transport,
+                options.fallback_mode,
+                kwargs,
+                to_directory=self._sink_to_directory,
+            )
             try:
                 whole = (
                     {"optimizations": optimizations or pl.QueryOptFlags()} if transport.nranks == 1 else {}

@@ -108,6 +108,8 @@ class SinkTarget(ABC):
         transport: Transport,
         mode: FallbackMode,
         options: Mapping[str, Any],
+        *,
+        to_directory: bool = True,
     ) -> SinkTarget:
         """Check the target on all ranks.
 
@@ -124,20 +126,33 @@ class SinkTarget(ABC):
             What to do when several ranks would have to write to what one writes alone.
         options
             Polars' arguments of the sink: how a store is reached.
+        to_directory
+            Whether a path or URL is a folder; else it is the only rank's file.
 
         Raises
         ------
         NotImplementedError
-            If the target is a URL that these ranks cannot write to, or ``mode`` says so.
+            If the target is a URL that these ranks cannot write to, ``mode`` says so, or several ranks are to write to
+            one file.
+        IsADirectoryError
+            If the path is a directory and not to be one.
         FileExistsError
             If the path is a file, or a directory with other things than a former sink's parts.
         """
         where = destination(target)
+        if not to_directory and isinstance(where, Path | str):
+            if transport.nranks > 1:
+                raise NotImplementedError(
+                    f"cannot sink to the one file {str(target)!r}: {transport.nranks} ranks write one file each into a"
+                    " directory. Leave sink_to_directory as it is, or let one rank write,"
+                    " lf.sink_*(path, ..., lazy=True).collect(engine=engine)."
+                )
+            return _File(where, extension) if isinstance(where, Path) else _Object(where, extension)
         if isinstance(where, Path):
             return _Directory(where, extension, transport)
         if isinstance(where, str):
             return (
-                _Folder(where, extension)
+                _Object(f"{where.rstrip('/')}/{_PREFIX}{0:05d}.{extension}", extension)
                 if transport.nranks == 1
                 else _Store(where, extension, transport, options)
             )
@@ -215,11 +230,33 @@ class _Directory(SinkTarget):
                 self._path.rmdir()
 
 
-class _Folder(SinkTarget):
+class _File(SinkTarget):
+    """The only rank's file, as Polars would write it, but that it is there only when it is whole."""
+
+    def __init__(self, path: Path, extension: str) -> None:
+        self._path, self._extension = path, extension
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        if path.is_dir():
+            raise IsADirectoryError(
+                f"{path} is a directory; with sink_to_directory=False, a sink writes a file"
+            )
+
+    def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
+        write_rows(rows, self._temporary, self._extension, **kwargs)
+
+    def commit(self, facts: bytes) -> list[bytes]:
+        self._temporary.replace(self._path)
+        return [facts]
+
+    def discard(self) -> None:
+        self._temporary.unlink(missing_ok=True)
+
+
+class _Object(SinkTarget):
     """The only rank's file in an object store, where a file is there as soon as it is whole."""
 
     def __init__(self, url: str, extension: str) -> None:
-        self._url, self._extension = f"{url.rstrip('/')}/{_PREFIX}{0:05d}.{extension}", extension
+        self._url, self._extension = url, extension
 
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
         write_rows(rows, self._url, self._extension, **kwargs)

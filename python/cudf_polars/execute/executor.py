@@ -137,6 +137,11 @@ class Executor:
         rows.rest_anywhere = not size.complete
         return size
 
+    def assume(self, materialized: Materialize, limit: int | None) -> Size:
+        """Prepare ``materialized`` as :meth:`run_and_measure` does, but estimate what it holds and read nothing."""
+        self._prepare(materialized)
+        return Size.estimated(materialized, limit)
+
     def find_keys(self, materialized: Materialize, limits: Mapping[str, int]) -> list[KeySet]:
         """Return the values of columns of ``materialized``, which was read to its end, over all ranks.
 

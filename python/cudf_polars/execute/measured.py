@@ -29,6 +29,12 @@ class Size:
     nbytes: int
     complete: bool
 
+    @classmethod
+    def estimated(cls, stream: Stream, limit: int | None) -> Size:
+        """Return what is estimated; ``limit`` says from how many bytes on it would not have been read to its end."""
+        estimate = stream.estimate
+        return cls(int(estimate.rows), int(estimate.nbytes), limit is None or estimate.nbytes <= limit)
+
 
 @dataclass
 class Measured:

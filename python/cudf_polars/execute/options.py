@@ -51,6 +51,8 @@ class ExecutionOptions:
     partition_limit
         Bytes above which a partition is divided again; 0 chooses: four times ``target_partition_size``, or a quarter of
         ``memory``.
+    dynamic_planning
+        Whether sizes that decide are counted while the query runs; else they are estimated before.
     filter_keys
         How many keys of a join's side may filter the other side before that moves; 0: none do.
     filter_share, filter_least
@@ -66,6 +68,7 @@ class ExecutionOptions:
     partitions: int = 0
     memory: int = 0
     partition_limit: int = 0
+    dynamic_planning: bool = True
     filter_keys: int = _FILTER_KEYS
     filter_share: float = 0.5
     filter_least: int = 4 << 20

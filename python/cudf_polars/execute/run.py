@@ -17,7 +17,7 @@ from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.keys import KeySet
-from cudf_polars.execute.measured import Measured, merge_facts, pack_facts
+from cudf_polars.execute.measured import Measured, Size, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.streams import conform, scan_batches
@@ -366,12 +366,11 @@ def _start(
     plan = agreement.plan
     text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, transport.rank, transport.nranks)
     settings = options.settings(transport.nranks)
-    if not device.is_cpu:
-        # Its joins are faster than sets of keys that come from the host.
+    measure = executor.run_and_measure if options.dynamic_planning else executor.assume
+    if not (device.is_cpu and options.dynamic_planning):
+        # On a GPU, joins are faster than sets of keys that come from the host; without counts, there are no keys.
         settings = replace(settings, filter_keys=0)
-    planner = AdaptivePlanner(
-        settings, executor.run_and_measure, executor.find_keys, footers=footers, text_cuts=text_cuts
-    )
+    planner = AdaptivePlanner(settings, measure, executor.find_keys, footers=footers, text_cuts=text_cuts)
     root = planner.plan(plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
 
@@ -398,15 +397,6 @@ def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
     return flags
 
 
-@dataclass(frozen=True)
-class _Assumed:
-    """A size that was not measured but estimated."""
-
-    rows: int
-    nbytes: int
-    complete: bool
-
-
 def _assumed_keys(materialized: Materialize, name: str, limit: int) -> KeySet:
     """Return keys of which only the number is estimated; their place is taken by none at all."""
     count = int(materialized.estimate.rows)
@@ -430,10 +420,8 @@ def explain_query(
     if nranks == 1:
         return explain_whole()
 
-    def assume(materialized: Materialize, limit: int | None) -> _Assumed:
-        estimate = materialized.estimate
-        fits = limit is None or estimate.nbytes <= limit
-        return _Assumed(int(estimate.rows), int(estimate.nbytes), fits)
+    def assume(materialized: Materialize, limit: int | None) -> Size:
+        return Size.estimated(materialized, limit)
 
     def assume_keys(materialized: Materialize, limits: Mapping[str, int]) -> Sequence[KeySet]:
         return [_assumed_keys(materialized, name, limit) for name, limit in limits.items()]

@@ -336,3 +336,9 @@ def test_filters_by_keys_of_joins_can_be_switched_off(value, filters):
     settings = RankSettings(StreamingOptions(join_filter_pushdown=value))
     assert bool(settings.execution_options().filter_keys) == filters
     assert bool(RankSettings(StreamingOptions()).execution_options().filter_keys)
+
+
+def test_dynamic_planning_reaches_the_planner():
+    assert RankSettings(StreamingOptions()).execution_options().dynamic_planning
+    assert not RankSettings(StreamingOptions(dynamic_planning=False)).execution_options().dynamic_planning
+    assert not RankSettings(StreamingOptions(dynamic_planning=None)).execution_options().dynamic_planning

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from execute import local_transport
 from polars.testing import assert_frame_equal
 
 from cudf_polars.engine.cluster import ClusterEngine
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.options import StreamingOptions
-from cudf_polars.engine.sinks import destination
+from cudf_polars.engine.sinks import SinkTarget, destination
 from cudf_polars.engine.spmd import SPMDEngine
 from cudf_polars.lower import FallbackWarning
 from support.object_store import object_store
@@ -66,6 +67,15 @@ def empty_folder(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.chdir(folder)
     return folder
+
+
+def test_several_ranks_do_not_write_one_file(tmp_path):
+    def opened(transport):
+        return SinkTarget.open(tmp_path / "out", "parquet", transport, "silent", {}, to_directory=False)
+
+    with pytest.raises(NotImplementedError, match="sink_to_directory"):
+        local_transport.run_ranks(2, opened)
+    assert list(tmp_path.glob("out*")) == []
 
 
 @pytest.mark.parametrize("target", [*URLS[5:]], ids=str)

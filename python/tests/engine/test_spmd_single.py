@@ -62,6 +62,23 @@ def test_execute(engine):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "ipc", "ndjson"])
+def test_sinks_write_the_file_that_polars_writes(tmp_path, kind):
+    with SPMDEngine.from_options(StreamingOptions(sink_to_directory=False)) as engine:
+        for lf in (QUERY, QUERY.with_columns(pl.col("k") * 2)):  # the second replaces the first
+            getattr(lf, f"sink_{kind}")(tmp_path / "new" / f"out.{kind}", engine=engine, mkdir=True)
+            getattr(lf, f"sink_{kind}")(tmp_path / f"polars.{kind}")
+            written = (tmp_path / "new" / f"out.{kind}").read_bytes()
+            assert written == (tmp_path / f"polars.{kind}").read_bytes()
+        failing = FRAME.lazy().select(pl.col("s").str.to_integer())
+        with pytest.raises(pl.exceptions.PolarsError):
+            getattr(failing, f"sink_{kind}")(tmp_path / "new" / f"out.{kind}", engine=engine)
+        assert (tmp_path / "new" / f"out.{kind}").read_bytes() == written
+        assert [path.name for path in (tmp_path / "new").iterdir()] == [f"out.{kind}"]
+        with pytest.raises(IsADirectoryError, match="sink_to_directory"):
+            getattr(QUERY, f"sink_{kind}")(tmp_path / "new", engine=engine)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "ipc", "ndjson"])
 def test_sinks_write_a_directory(engine, tmp_path, kind):
     target = tmp_path / "out"
     getattr(QUERY, f"sink_{kind}")(target, engine=engine)
@@ -87,7 +104,7 @@ def test_sink_refuses_a_directory_with_other_files(engine, tmp_path):
 def test_failed_sink_leaves_nothing(engine, tmp_path):
     target = tmp_path / "out"
     bad = FRAME.lazy().with_columns(pl.col("s").cast(pl.Int64))
-    with pytest.raises(pl.exceptions.InvalidOperationError):
+    with pytest.raises(pl.exceptions.PolarsError):
         bad.sink_parquet(target, engine=engine)
     assert not target.exists()
 

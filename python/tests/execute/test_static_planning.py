@@ -1,0 +1,60 @@
+"""Plans that are made by estimates: what explain says before a run is what runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from execute.compare import ORDINARY, PARTITIONED, TINY, assert_like_polars
+
+from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.run import explain_query
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+SMALL = replace(ORDINARY, broadcast_limit=4 << 10, small_limit=1 << 10, read_everywhere_limit=0)
+
+
+def queries(folder: Path) -> dict[str, pl.LazyFrame]:
+    """Return queries over two tables, by name."""
+    rows = pl.DataFrame({"k": [n * 7 % 501 for n in range(4000)], "v": range(4000)})
+    rows.write_parquet(folder / "large.parquet")
+    rows.head(100).write_parquet(folder / "small.parquet")
+    large, small = pl.scan_parquet(folder / "large.parquet"), pl.scan_parquet(folder / "small.parquet")
+    return {
+        "join of a small side": large.join(small, on="k"),
+        "join of large sides": large.join(large.filter(pl.col("v") % 100 == 0), on="k"),
+        "group-by": large.group_by("k").agg(pl.col("v").sum(), pl.col("v").n_unique().alias("n")),
+        "sort": large.sort("v", descending=True),
+        "head": large.sort("k", "v").head(7),
+        "distinct": large.select("k").unique(),
+        "window": large.with_columns(s=pl.col("v").sum().over("k")),
+        "all": large.join(small, on="k").group_by("k").agg(pl.col("v").max()).sort("k"),
+    }
+
+
+def plan(text: str) -> str:
+    """Return what is in a plan before and after a run."""
+    kept = [line for line in text.splitlines() if not line.startswith("Each rank works")]
+    return re.sub(r"; a rank [^\n]*", "", "\n".join(kept))
+
+
+@pytest.mark.parametrize("options", [SMALL, TINY, PARTITIONED], ids=["small", "tiny", "partitioned"])
+def test_what_is_explained_is_what_runs(tmp_path: Path, options: ExecutionOptions) -> None:
+    options = replace(options, dynamic_planning=False, filter_keys=0)
+    for name, query in queries(tmp_path).items():
+        outcomes = assert_like_polars(query, 2, options, ordered=name in ("sort", "head", "all"))
+        assert plan(outcomes[0].explain()) == plan(explain_query(query, 2, options=options)), name
+
+
+def test_counted_sizes_choose_otherwise(tmp_path: Path) -> None:
+    query = queries(tmp_path)["join of large sides"]
+    outcomes = [
+        assert_like_polars(query, 2, replace(SMALL, dynamic_planning=dynamic, filter_keys=0), ordered=False)
+        for dynamic in (True, False)
+    ]
+    assert "BROADCAST" in outcomes[0][0].explain()
+    assert "BROADCAST" not in outcomes[1][0].explain()

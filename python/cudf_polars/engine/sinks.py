@@ -242,8 +242,8 @@ class _Store(SinkTarget):
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
         write_rows(rows, self._parts.url, self._extension, **kwargs)
 
-    def commit(self) -> None:
-        self._parts.commit()
+    def commit(self, facts: bytes) -> list[bytes]:
+        return self._parts.commit(facts)
 
     def discard(self) -> None:
         self._parts.discard()

@@ -85,15 +85,16 @@ class StoreParts:
             )
         return inside
 
-    def commit(self) -> None:
-        """Wait until all ranks have written; then the former parts go."""
-        self._transport.allgather_bytes(b"written", op=self._first_op + 1)
+    def commit(self, facts: bytes) -> list[bytes]:
+        """Wait until all ranks have written; then the former parts go. Returns what each rank tells."""
+        told = self._transport.allgather_bytes(facts, op=self._first_op + 1)
         if self._stale:
             import obstore
 
             store, _ = self._store(self.url)
             obstore.delete(store, self._stale)
         self._transport.allgather_bytes(b"deleted", op=self._first_op + 2)
+        return told
 
     def discard(self) -> None:
         """Remove this rank's part."""

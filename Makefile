@@ -183,8 +183,9 @@ test-gpu: build
 PROGRAMS ?= 20000
 test-long: build
 	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
-	@$(call programs,test_coll,$(TESTS)/ctest)
+	@$(call programs,test_coll test_streaming,$(TESTS)/ctest)
 	RAPIDSMPF_TEST_PROGRAMS=$(PROGRAMS) build/wheel/cpp/test_coll --gtest_filter='*Programs*'
+	RAPIDSMPF_NETWORKS=$(PROGRAMS) build/wheel/cpp/test_streaming --gtest_filter='NetworkModel*'
 
 # The collectives between processes, over UCXX and MPI, again and again with more processes at once than there are cores.
 REPEATS ?= 50

@@ -28,6 +28,10 @@ def cpp_sources() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
 
+# Where scripts/lint_words.py looks: code, and pages.
+WORDS_IN = ["cpp", "examples/cpp", "python/rapidsmpf", "docs", "README.md", "CONTRIBUTING.md"]
+
+
 def checks() -> dict[str, list[str]]:
     """Give the command of each check."""
     tools = Path(sys.executable).parent
@@ -39,7 +43,7 @@ def checks() -> dict[str, list[str]]:
         "clang-format": [str(tools / "clang-format"), "--dry-run", "-Werror", *cpp_sources()],
         "coroutines": [sys.executable, "scripts/lint_coroutines.py", "cpp", "examples", "python"],
         "layers": [sys.executable, "scripts/lint_layers.py"],
-        "words": [sys.executable, "scripts/lint_words.py", "cpp", "examples/cpp", "python/rapidsmpf"],
+        "words": [sys.executable, "scripts/lint_words.py", *WORDS_IN],
         "ruff-check": [ruff, "check", "--no-fix", "."],
         "ruff-format": [ruff, "format", "--check", "."],
     }

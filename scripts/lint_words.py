@@ -1,9 +1,11 @@
-"""Finds identifiers for which docs/glossary.md has another word.
+"""Finds identifiers for which docs/glossary.md has another word, and private phrases in what users read.
 
-One word, one meaning: these had another name in the field, or two meanings. Prints ``file:line: ...`` for each use
-in the code (not in comments and texts) of C++ and Cython sources, and exits with 1 if there is one.
+One word, one meaning: these identifiers had another name in the field, or two meanings. The phrases are images where
+the field has a verb, or speak of code as of a person. Prints ``file:line: ...`` for each identifier in the code (not in
+comments and texts) of C++ and Cython sources, and for each phrase in pages (``.md``) and in the comments of installed
+headers, and exits with 1 if there is one.
 
-    python scripts/lint_words.py cpp examples/cpp python/rapidsmpf
+    python scripts/lint_words.py cpp examples/cpp python/rapidsmpf docs README.md CONTRIBUTING.md
 """
 
 from __future__ import annotations
@@ -46,7 +48,22 @@ WORDS = {
     "lock_in_turn": "lock_fairly",
     "speaker_": "current_peer_",
 }
+# The phrase, a regular expression, and what to say instead.
+PHRASES = {
+    r"\bputs? (?:[\w']+ ){0,3}together\b|\bputting (?:[\w']+ ){0,3}together\b": "concatenate, join or merge",
+    r"\bcut(?:s|ting)?\b": "partition, split or divide",
+    r"\bg(?:ives?|iving|iven|ave) (?:[\w']+ ){0,3}back\b": "release or return",
+    r"\bleaves? word\b|\bwithout a word\b": "register or report",
+    r"\bwho(?:m|so)?ever\b": "name the caller, the rank or the thread",
+    r"\b(?:no|some|any|every)body(?:'s)?\b": "name the caller, the rank or the thread",
+    r"\bknows? nothing of\b": "is independent of",
+    r"\b(?:has|have|had) been said\b|\bhas to be said\b": "was called or sent",
+    r"\bwants no more\b": "needs no more",
+}
 SUFFIXES = {".hpp", ".cpp", ".cu", ".cuh", ".pyx", ".pxd"}
+_PHRASES = [(re.compile(phrase, re.IGNORECASE), instead) for phrase, instead in PHRASES.items()]
+# Code and names in a page, and names in a comment.
+_NOT_PROSE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _WORD = re.compile(r"\b(?:" + "|".join(WORDS) + r")\b")
 _NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 _NOT_CYTHON = re.compile(r'"""(?:.|\n)*?"""|#[^\n]*|"(?:\\.|[^"\\\n])*"')
@@ -60,15 +77,42 @@ def offences(text: str, *, cython: bool = False) -> Iterator[tuple[int, str]]:
         yield code.count("\n", 0, match.start()) + 1, match[0]
 
 
+def phrases(text: str) -> Iterator[tuple[int, str, str]]:
+    """Give the line and the words of each private phrase, and what to say instead."""
+    prose = _NOT_PROSE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    for line, words in enumerate(prose.splitlines(), 1):
+        for phrase, instead in _PHRASES:
+            for match in phrase.finditer(words):
+                yield line, match[0], instead
+
+
+def comments(text: str) -> str:
+    """Return a C++ source without its code; lines stay where they are."""
+    return "\n".join(line.partition("//")[2] for line in text.splitlines())
+
+
+def is_installed(path: Path) -> bool:
+    """Whether a header is part of the interface."""
+    return path.suffix == ".hpp" and "include" in path.parts and "detail" not in path.parts
+
+
 def main() -> int:
-    """Check the sources below the folders that the arguments name."""
+    """Check the files that the arguments name, and those below folders."""
     found = 0
-    for folder in sys.argv[1:]:
-        for path in sorted(Path(folder).rglob("*")):
+    for name in sys.argv[1:]:
+        root = Path(name)
+        for path in [root] if root.is_file() else sorted(root.rglob("*")):
+            if path.suffix not in SUFFIXES | {".md"}:
+                continue
+            text = path.read_text()
             if path.suffix in SUFFIXES:
-                for line, word in offences(path.read_text(), cython=path.suffix in {".pyx", ".pxd"}):
+                for line, word in offences(text, cython=path.suffix in {".pyx", ".pxd"}):
                     found += 1
                     print(f"{path}:{line}: {word}: say {WORDS[word]} (docs/glossary.md)")
+            if path.suffix == ".md" or is_installed(path):
+                for line, words, instead in phrases(text if path.suffix == ".md" else comments(text)):
+                    found += 1
+                    print(f"{path}:{line}: {words!r}: say {instead}")
     return 1 if found else 0
 
 

@@ -19,6 +19,7 @@
 
 #include <rapidsmpf/core/detail/crc32c.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/detail/tier_copier.hpp>
 
 namespace {
 
@@ -52,7 +53,7 @@ Buffers spill(BufferResource& br, Buffers buffers) {
         for (std::size_t i = begin; i < end; ++i) {
             victims.push_back(buffers[i].get());
         }
-        for (auto& written : br.write_to_disk(victims)) {
+        for (auto& written : br.copier().write_to_disk(victims)) {
             on_disk.push_back(std::move(written));
         }
         for (std::size_t i = begin; i < end; ++i) {
@@ -87,7 +88,7 @@ Buffers unspill(BufferResource& br, Buffers on_disk) {
                 error = failure ? failure : error;
                 changed.notify_one();
             };
-            br.read_back(buffer, std::move(memory), take);
+            br.copier().read_back(buffer, std::move(memory), take);
         }
     }
     return back;

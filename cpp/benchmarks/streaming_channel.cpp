@@ -1,4 +1,5 @@
 // What tasks, the executor and channels cost.
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -6,6 +7,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <rapidsmpf/streaming/actor.hpp>
 #include <rapidsmpf/streaming/channel.hpp>
 #include <rapidsmpf/streaming/executor.hpp>
 #include <rapidsmpf/streaming/sync_wait.hpp>
@@ -92,6 +94,64 @@ void channel_handover(benchmark::State& state) {
     sync_wait(when_all(std::move(tasks)));
 }
 BENCHMARK(channel_handover)->Arg(1)->Arg(4)->Arg(64)->UseRealTime();
+
+// A chain of ten actors and the hops of a message through it: `hop` is the time of one. Arguments: threads, nanoseconds that
+// each actor computes for a message.
+void actor_chain(benchmark::State& state) {
+    constexpr std::size_t num_actors = 10;
+    auto const executor = std::make_shared<Executor>(static_cast<std::size_t>(state.range(0)));
+    std::chrono::nanoseconds const work{state.range(1)};
+    std::uint64_t const messages = work.count() == 0 ? 200'000 : 5'000;
+    auto compute = [](std::chrono::nanoseconds time) {
+        auto const end = std::chrono::steady_clock::now() + time;
+        while (time.count() > 0 && std::chrono::steady_clock::now() < end) {
+        }
+    };
+    auto produce = [](ChannelPtr to, std::uint64_t count) -> Task<void> {
+        for (std::uint64_t i = 0; i < count; ++i) {
+            Message message{i, std::uint64_t{i}};
+            co_await to->send(std::move(message));
+        }
+    };
+    auto pass_on = [&compute, work](ChannelPtr from, ChannelPtr to) -> Task<void> {
+        while (auto message = co_await from->receive()) {
+            compute(work);
+            co_await to->send(std::move(*message));
+        }
+    };
+    auto consume = [](ChannelPtr from) -> Task<void> {
+        while (auto message = co_await from->receive()) {
+            benchmark::DoNotOptimize(message);
+        }
+    };
+    for (auto _ : state) {
+        std::vector<ChannelPtr> channels;
+        for (std::size_t i = 0; i + 1 < num_actors; ++i) {
+            channels.push_back(std::make_shared<Channel>(executor));
+        }
+        std::vector<Actor> actors;
+        actors.emplace_back(
+            "produce", produce(channels.front(), messages), std::vector<ChannelPtr>{},
+            std::vector{channels.front()});
+        for (std::size_t i = 0; i + 1 < channels.size(); ++i) {
+            actors.emplace_back(
+                "pass_on", pass_on(channels[i], channels[i + 1]), std::vector{channels[i]},
+                std::vector{channels[i + 1]});
+        }
+        actors.emplace_back(
+            "consume", consume(channels.back()), std::vector{channels.back()}, std::vector<ChannelPtr>{});
+        run_actor_network(*executor, std::move(actors));
+    }
+    auto const hops =
+        static_cast<double>(messages * (num_actors - 1)) * static_cast<double>(state.iterations());
+    state.counters["hop"] =
+        benchmark::Counter(hops, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(actor_chain)
+    ->ArgsProduct({{1, 2}, {0}})
+    ->ArgsProduct({{1, 2, 4, 8}, {10'000}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 // A call where blocking is allowed, and back.
 void blocking_call(benchmark::State& state) {

@@ -1,6 +1,7 @@
 // The control messages of the exchange protocol, the lists of bundles, and offers of shared memory: what any rank may send.
+#include <algorithm>
 #include <cstring>
-#include <optional>
+#include <variant>
 
 #include "exchange/announced_frame.hpp"
 #include "exchange/bundle_listing.hpp"
@@ -46,7 +47,7 @@ void put_list(MessageWriter& writer, PieceList const& list) {
 }
 
 // The same sections, in the order in which a Message has them.
-Bytes written_again(OpId op, Message const& message) {
+Bytes written_again(OpId op, OperationMessage const& message) {
     MessageWriter writer{op};
     for (auto const& grant : message.grants) {
         if (grant.addresses.empty()) {
@@ -66,36 +67,46 @@ Bytes written_again(OpId op, Message const& message) {
         writer.frame(list.pieces, list.gather_limit, list.split_bytes);
         put_list(writer, list);
     }
-    if (message.offer) {
-        writer.offer(*message.offer);
-    }
-    if (message.answer) {
-        writer.answer(*message.answer);
-    }
-    if (message.region) {
-        writer.region(*message.region);
-    }
     if (message.final) {
         writer.final(*message.final);
     }
     return std::move(writer).take();
 }
 
-void read_control_message(std::span<std::uint8_t const> input) {
-    auto const bytes = copied(input);
-    static_cast<void>(takes([&] { static_cast<void>(is_about_transports(bytes)); }));
-    std::optional<AbandonedRange> range;
-    if (takes([&] { range = read_abandoned_range(bytes); }) && range) {
-        MessageWriter writer{Tag::max_op_id};
+// The same again, of a message about all operations.
+Bytes written_again(ControlMessage const& message) {
+    MessageWriter writer{Tag::max_op_id};
+    if (auto const* const range = std::get_if<AbandonedRange>(&message)) {
         writer.abandon(*range);
-        auto const again = read_abandoned_range(std::move(writer).take());
-        require(
-            again && again->first == range->first && again->last == range->last
-                && again->reason == range->reason && range->contains(range->first),
-            "a range says the same again");
+    } else if (auto const* const offer = std::get_if<Offer>(&message)) {
+        writer.offer(*offer);
+    } else if (auto const* const answer = std::get_if<Answer>(&message)) {
+        writer.answer(*answer);
+    } else if (auto const* const region = std::get_if<device::ExportedRegion>(&message)) {
+        writer.region(*region);
     }
-    Message message;
-    if (!takes([&] { message = read_message(bytes); })) {
+    return std::move(writer).take();
+}
+
+void read_about_all(std::span<std::uint8_t const> input) {
+    auto const bytes = copied(input);
+    ControlMessage message;
+    if (!takes([&] { message = read_control_message(bytes); })) {
+        return;
+    }
+    auto const again = written_again(message);
+    constexpr std::size_t header_size = 8;  // with the operation id, which may be another
+    require(
+        again.size() == bytes.size()
+            && std::equal(again.begin() + header_size, again.end(), bytes.begin() + header_size),
+        "a message about all operations says the same again");
+}
+
+void read_message(std::span<std::uint8_t const> input) {
+    read_about_all(input);
+    auto const bytes = copied(input);
+    OperationMessage message;
+    if (!takes([&] { message = read_operation_message(bytes); })) {
         return;
     }
     ReceiveBudget budget;
@@ -107,7 +118,7 @@ void read_control_message(std::span<std::uint8_t const> input) {
         announce(list, budget);
     }
     auto const copy = written_again(read_op(bytes), message);
-    auto const again = read_message(copy);
+    auto const again = read_operation_message(copy);
     require(
         again.granted() == message.granted() && again.written == message.written
             && again.credit == message.credit && again.counts.size() == message.counts.size()
@@ -140,7 +151,7 @@ void read_input(std::span<std::uint8_t const> bytes) {
     Input input{bytes};
     switch (static_cast<Kind>(input.byte() % kinds)) {
         case Kind::message:
-            return read_control_message(input.rest());
+            return read_message(input.rest());
         case Kind::bundle:
             return read_listing(input);
         case Kind::offer: {
@@ -157,7 +168,7 @@ std::vector<Bytes> seeds() {
     constexpr OpId op = 7;
     Bytes const metadata(48, 0x11);
     Bytes const data(64, 0x22);
-    std::vector<PieceHeader> const pieces{{3, 0, 40, 64}, {4, 1, 8, 0}};
+    std::vector<PieceHeader> const pieces{{{3, 0}, 40, 64}, {{4, 1}, 8, 0}};
     std::vector<Bytes> all;
     auto const add = [&](OpId of, auto const& write) {
         MessageWriter writer{of};

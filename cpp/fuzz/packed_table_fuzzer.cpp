@@ -33,7 +33,7 @@ class Data {
   public:
     explicit Data(std::span<std::uint8_t const> bytes) : size_{bytes.size()} {
         void* memory = nullptr;
-        require(::posix_memalign(&memory, detail::piece_alignment, size_) == 0, "there is memory");
+        require(::posix_memalign(&memory, detail::buffer_alignment, size_) == 0, "there is memory");
         bytes_.reset(static_cast<std::byte*>(memory));
         std::memcpy(bytes_.get(), bytes.data(), size_);
     }
@@ -153,10 +153,10 @@ struct Reader {
     }
 };
 
-detail::PieceRef piece_at(void const* pointer, std::size_t size, std::span<std::byte const> data) {
+detail::BufferRef piece_at(void const* pointer, std::size_t size, std::span<std::byte const> data) {
     return size == 0
-               ? detail::PieceRef{}
-               : detail::PieceRef{
+               ? detail::BufferRef{}
+               : detail::BufferRef{
                      static_cast<std::uint64_t>(static_cast<std::byte const*>(pointer) - data.data()), size};
 }
 

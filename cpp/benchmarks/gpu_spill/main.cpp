@@ -22,6 +22,7 @@
 #include <rmm/mr/pool_memory_resource.hpp>
 
 #include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/detail/tier_copier.hpp>
 #include <rapidsmpf/memory/pinned_memory_resource.hpp>
 #include <rapidsmpf/memory/rmm_resource.hpp>
 #include <rapidsmpf/memory/spillable_buffer.hpp>
@@ -158,7 +159,7 @@ Round run(
         }
         auto memory = br.reserve_device_memory_and_spill(buffer->size(), AllowOverbooking::no);
         brought += buffer->size();
-        auto copied = br.start_copy(*buffer, 0, buffer->size(), memory);
+        auto copied = br.copier().start_copy(*buffer, 0, buffer->size(), memory);
         coming.push_back({number, std::move(buffer), std::move(copied)});
     }
     while (!coming.empty()) {
@@ -178,7 +179,7 @@ Round run_disk(BufferResource& br, Buffer const& pattern, std::size_t total, std
     }
     Round round;
     auto begin = Clock::now();
-    auto on_disk = br.write_to_disk(sources);
+    auto on_disk = br.copier().write_to_disk(sources);
     round.out = static_cast<double>(total) / seconds_since(begin);
     chunks.clear();
     begin = Clock::now();

@@ -13,7 +13,7 @@ namespace rapidsmpf::compute {
 namespace {
 
 // A part of a table, which becomes a chunk.
-struct Piece {
+struct Slice {
     std::size_t table{0};
     std::int64_t begin{0};
     std::int64_t rows{0};
@@ -21,14 +21,14 @@ struct Piece {
 };
 
 // Tables of twice that and more are cut, so that all threads have something to do.
-void cut(std::vector<Piece>& pieces, std::size_t table, std::int64_t rows, std::int64_t chunk_rows) {
+void split(std::vector<Slice>& slices, std::size_t table, std::int64_t rows, std::int64_t chunk_rows) {
     if (rows == 0) {
         return;
     }
     auto const parts = std::max<std::int64_t>(1, rows / chunk_rows);
     for (std::int64_t part = 0; part < parts; ++part) {
         auto const begin = rows * part / parts;
-        pieces.push_back({table, begin, rows * (part + 1) / parts - begin, parts == 1});
+        slices.push_back({table, begin, rows * (part + 1) / parts - begin, parts == 1});
     }
 }
 
@@ -38,38 +38,38 @@ class HeldSource final : public ChunkSource {
         : result_{std::move(result)}, last_{last} {
         auto const most = static_cast<std::int64_t>(std::max<std::size_t>(chunk_rows, 1));
         if (result_.join) {
-            cut(pieces_, 0, result_.join->num_rows(), most);
+            split(slices_, 0, result_.join->num_rows(), most);
             return;
         }
         left_.resize(result_.rows->size());
         for (std::size_t table = 0; table < left_.size(); ++table) {
-            auto const before = pieces_.size();
-            cut(pieces_, table, result_.rows->rows_of(table), most);
-            left_[table] = pieces_.size() - before;
+            auto const before = slices_.size();
+            split(slices_, table, result_.rows->rows_of(table), most);
+            left_[table] = slices_.size() - before;
         }
     }
 
     [[nodiscard]] std::optional<Chunk> next(Work& work) override {
         auto const index = next_.fetch_add(1, std::memory_order_relaxed);
-        if (index >= pieces_.size()) {
+        if (index >= slices_.size()) {
             return std::nullopt;
         }
-        auto const& piece = pieces_[index];
+        auto const& slice = slices_[index];
         Chunk chunk;
         chunk.sequence = index;
         if (result_.join) {
-            chunk.rows = copy_rows(result_.join->view(), piece.begin, piece.rows, work);
-        } else if (piece.whole && last_ == LastUse::yes) {
-            chunk.rows = result_.rows->take(piece.table, work);
+            chunk.rows = copy_rows(result_.join->view(), slice.begin, slice.rows, work);
+        } else if (slice.whole && last_ == LastUse::yes) {
+            chunk.rows = result_.rows->take(slice.table, work);
         } else {
-            chunk.rows = result_.rows->copy(piece.table, piece.begin, piece.rows, work);
+            chunk.rows = result_.rows->copy(slice.table, slice.begin, slice.rows, work);
             bool done{false};
             {
                 std::lock_guard const lock{mutex_};
-                done = --left_[piece.table] == 0;
+                done = --left_[slice.table] == 0;
             }
             if (done && last_ == LastUse::yes) {
-                result_.rows->drop(piece.table);
+                result_.rows->drop(slice.table);
             }
         }
         return chunk;
@@ -80,10 +80,10 @@ class HeldSource final : public ChunkSource {
   private:
     PipelineResult result_;
     LastUse last_;
-    std::vector<Piece> pieces_;
+    std::vector<Slice> slices_;
     std::atomic<std::size_t> next_{0};
     std::mutex mutex_;
-    std::vector<std::size_t> left_;  // pieces of each table that have not been read
+    std::vector<std::size_t> left_;  // slices of each table that have not been read
 };
 
 }  // namespace

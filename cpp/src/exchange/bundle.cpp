@@ -131,8 +131,8 @@ NewBundle bundle_of(Chunks chunks, bool are_joined, BufferResource& br) {
 
 }  // namespace
 
-void NewBundle::set_sequence(std::size_t index, std::uint64_t sequence) noexcept {
-    std::memcpy(packed.metadata.data() + index * bundle_row_size + bundle_sequence_at, &sequence, 8);
+bool keeps_bundles(BufferResource const& br, MemoryType type) {
+    return br.memory_available(type) >= br.memory_limit(type) / 2;
 }
 
 bool can_be_bundled(PackedData const& chunk, BundleLimits const& limits) noexcept {

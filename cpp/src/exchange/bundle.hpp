@@ -25,13 +25,11 @@
 
 namespace rapidsmpf::exchange {
 
-// A bundle to be sent, whose chunks have no sequence numbers yet.
+// A bundle to be sent, whose chunks have no sequence numbers yet (set_bundle_sequence()).
 struct NewBundle {
     std::vector<PartitionId> partitions;
     PackedData packed;
     std::size_t data_bytes;  // of the chunks, without what is between them
-
-    void set_sequence(std::size_t index, std::uint64_t sequence) noexcept;
 };
 
 // What bundles are made of. Chunks that are neighbours in memory are put together where they lie, in whatever memory that is;
@@ -41,6 +39,9 @@ struct BundleLimits {
     std::size_t joined;  // nor are those with more put together
     std::size_t whole;   // the chunks of a bundle have no more bytes
 };
+// Whether chunks that wait to be extracted may share a block, which is free when the last of them is: while more than half
+// of the memory is.
+[[nodiscard]] bool keeps_bundles(BufferResource const& br, MemoryType type);
 // Whether a chunk may be part of a bundle.
 [[nodiscard]] bool can_be_bundled(PackedData const& chunk, BundleLimits const& limits) noexcept;
 // Makes bundles of what is more than one chunk, in its order; what is alone is left in `chunks`, all of which may be part

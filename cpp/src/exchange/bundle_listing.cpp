@@ -6,6 +6,11 @@
 
 namespace rapidsmpf::exchange {
 
+void set_bundle_sequence(
+    std::span<std::uint8_t> metadata, std::size_t index, std::uint64_t sequence) noexcept {
+    std::memcpy(metadata.data() + index * bundle_row_size + bundle_sequence_at, &sequence, sizeof sequence);
+}
+
 std::vector<BundledChunk> read_bundle(
     std::uint64_t count, std::span<std::uint8_t const> metadata, std::uint64_t data_size) {
     RAPIDSMPF_EXPECTS(

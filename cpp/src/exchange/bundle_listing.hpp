@@ -1,14 +1,12 @@
 // How a message lists the chunks of a bundle (bundle.hpp), and reading that.
 //
-// In a message a bundle is a piece of partition `bundle_partition` whose sequence is how many chunks it has. Its metadata
-// is, little endian and without padding:
+// The metadata of a bundle is, little endian and without padding:
 //   n x (u32 partition, u64 sequence, u32 metadata size, u32 data size), then the metadata of each, one after the other
 // The data of each begins at the next multiple of bundle_alignment behind the one before.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -19,8 +17,6 @@
 
 namespace rapidsmpf::exchange {
 
-// No partition has this number: it is the largest that a number of partitions may be.
-inline constexpr PartitionId bundle_partition = std::numeric_limits<PartitionId>::max();
 // So that each chunk can be read where it is.
 inline constexpr std::size_t bundle_alignment = 64;
 
@@ -33,14 +29,6 @@ inline constexpr std::size_t bundle_sequence_at = 4;
     return size == 0 ? end : round_up(end, bundle_alignment);
 }
 
-[[nodiscard]] inline bool is_bundle(PieceHeader const& header) noexcept {
-    return header.partition == bundle_partition;
-}
-// How many chunks a piece is.
-[[nodiscard]] inline std::uint64_t chunks_of(PartitionId partition, std::uint64_t sequence) noexcept {
-    return partition == bundle_partition ? sequence : 1;
-}
-
 // One chunk of a bundle, and where in the bundle it lies.
 struct BundledChunk {
     PartitionId partition;
@@ -50,6 +38,9 @@ struct BundledChunk {
     SpillableParts::Part data;
 };
 
+// Writes a chunk's sequence number into the list.
+void set_bundle_sequence(
+    std::span<std::uint8_t> metadata, std::size_t index, std::uint64_t sequence) noexcept;
 // The chunks of a bundle with `count` of them. Throws FormatError when it is malformed.
 [[nodiscard]] std::vector<BundledChunk> read_bundle(
     std::uint64_t count, std::span<std::uint8_t const> metadata, std::uint64_t data_size);

@@ -1,9 +1,10 @@
 // The receiving side from one peer of one operation: which payloads are on their way, and what the peer has
 // to be told about it.
 //
-// A frame that was announced waits in the operation (all peers' in order of arrival) until the receive budget
-// has room; then grant() has the transport make room for its pieces. Not thread-safe: the operation's lock guards
-// it.
+// A frame that was announced waits in the receive path (all peers' in order of arrival) until the receive budget
+// has room; then grant() has the transport make room for its pieces.
+//
+// Threading: progress thread only.
 #pragma once
 
 #include <cstddef>

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <variant>
 
 #include <rapidsmpf/communicator/detail/closed_peers.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/exchange/detail/operation.hpp>
 
+#include "exchange/operation_core.hpp"
+#include "exchange/operation_state.hpp"
 #include "exchange/wire.hpp"
 
 namespace rapidsmpf::exchange {
@@ -49,7 +51,7 @@ OperationDispatcher::~OperationDispatcher() {
     say_goodbye();
     comm_.remove_failure_listener(listener_);
     for (auto const& operation : all_) {
-        operation->detach(RankFailure{comm_.rank(), "", 0, "its communicator was destroyed"});
+        operation->cut_off(RankFailure{comm_.rank(), "", 0, "its communicator was destroyed"});
     }
 }
 
@@ -59,7 +61,7 @@ void OperationDispatcher::wait_until_flushed(UniqueLock& lock) {
     {
         MutexUnlock const unlocked{mutex_};
         for (auto const& operation : operations) {
-            operation->stop_granting();
+            operation->stops_granting = true;
         }
     }
     auto const flushed = [&]() RAPIDSMPF_REQUIRES(mutex_) {
@@ -79,7 +81,9 @@ void OperationDispatcher::wait_until_flushed(UniqueLock& lock) {
         MutexUnlock const unlocked{mutex_};
         for (auto const& operation : operations) {
             if (!operation->flushed()) {
-                operation->abandon("its communicator was destroyed before everything was sent");
+                operation->abandon(
+                    comm_.rank(), "its communicator was destroyed before everything was sent",
+                    FinalKind::abandoned);
             }
         }
     }
@@ -102,24 +106,25 @@ void OperationDispatcher::say_goodbye() noexcept {
     }
 }
 
-void OperationDispatcher::open(std::shared_ptr<Operation> operation) {
+void OperationDispatcher::open(std::unique_ptr<OperationCore> operation) {
+    auto const state = operation->state();
     {
         MutexLock lock{mutex_};
         if (auto const* const range = find_abandoned_locked(operation->op())) {
             throw RankFailedError{range->origin, "", 0, range->reason};
         }
-        opened_.push_back(operation);
-        all_.push_back(operation);
+        all_.push_back(state);
+        opened_.push_back(std::move(operation));
     }
     // Either the listener saw it in the list, or the failure is visible here.
     if (auto const failure = comm_.failure()) {
-        operation->cut_off(*failure);
+        state->cut_off(*failure);
     }
     comm_.progress_thread()->wake();
 }
 
 void OperationDispatcher::abandon(AbandonedRange const& range) {
-    std::vector<std::shared_ptr<Operation>> operations;
+    std::vector<std::shared_ptr<OperationState>> operations;
     {
         MutexLock lock{mutex_};
         if (!remember_abandoned_locked(range)) {
@@ -128,8 +133,8 @@ void OperationDispatcher::abandon(AbandonedRange const& range) {
         operations = all_;
     }
     for (auto const& operation : operations) {
-        if (range.contains(operation->op())) {
-            operation->abandon(range);
+        if (range.contains(operation->plan.op)) {
+            operation->abandon(range.origin, range.reason, FinalKind::failed);
         }
     }
     for (Rank peer = 0; peer < comm_.nranks(); ++peer) {
@@ -217,7 +222,7 @@ bool OperationDispatcher::wind_up() {
 
 void OperationDispatcher::cut_off_all() {
     auto const failure = comm_.failure();
-    std::vector<std::shared_ptr<Operation>> operations;
+    std::vector<std::shared_ptr<OperationState>> operations;
     {
         MutexLock lock{mutex_};
         operations = all_;
@@ -250,7 +255,7 @@ ProgressThread::Progress OperationDispatcher::tick() {
 }
 
 bool OperationDispatcher::take_opened() {
-    std::vector<std::shared_ptr<Operation>> opened;
+    std::vector<std::unique_ptr<OperationCore>> opened;
     {
         MutexLock lock{mutex_};
         thread_ = std::this_thread::get_id();
@@ -288,7 +293,7 @@ bool OperationDispatcher::take_abandoned() {
 
 void OperationDispatcher::reject(OpId op, OperationQueue& queue, AbandonedRange const& range) {
     for (auto const& operation : queue.operations) {
-        operation->abandon(range);
+        operation->state()->abandon(range.origin, range.reason, FinalKind::failed);
     }
     if (!queue.operations.empty() || queue.rejected) {
         return;
@@ -320,17 +325,9 @@ bool OperationDispatcher::route_arrived() {
 void OperationDispatcher::route(Communicator::Arrived arrived) {
     auto const op = read_op(arrived.bytes);
     if (op == control_op) {
-        if (is_about_transports(arrived.bytes)) {
-            negotiate(arrived.source, read_message(arrived.bytes));
-        } else if (auto const range = read_abandoned_range(arrived.bytes)) {
-            RAPIDSMPF_EXPECTS(
-                0 <= range->origin && range->origin < comm_.nranks(), "a rank that does not exist",
-                FormatError);
-            MutexLock lock{mutex_};
-            (void)remember_abandoned_locked(*range);
-        } else {
-            on_peer_closed(arrived.source);
-        }
+        std::visit(
+            [&](auto const& message) { take_in(arrived.source, message); },
+            read_control_message(arrived.bytes));
         return;
     }
     transports_.on_other(arrived.source);
@@ -351,18 +348,31 @@ void OperationDispatcher::route(Communicator::Arrived arrived) {
     }
 }
 
-void OperationDispatcher::negotiate(Rank source, Message const& message) {
-    if (message.offer) {
-        if (auto const answer = transports_.on_offer(source, *message.offer)) {
-            MessageWriter writer{control_op};
-            writer.answer(*answer);
-            send(source, std::move(writer).take());
-        }
-    } else if (message.answer) {
-        transports_.on_answer(source, *message.answer);
-    } else if (message.region) {
-        transports_.on_region(source, *message.region);
+void OperationDispatcher::take_in(Rank source, Goodbye /*goodbye*/) {
+    on_peer_closed(source);
+}
+
+void OperationDispatcher::take_in(Rank /*source*/, AbandonedRange const& range) {
+    RAPIDSMPF_EXPECTS(
+        0 <= range.origin && range.origin < comm_.nranks(), "a rank that does not exist", FormatError);
+    MutexLock lock{mutex_};
+    (void)remember_abandoned_locked(range);
+}
+
+void OperationDispatcher::take_in(Rank source, Offer const& offer) {
+    if (auto const answer = transports_.on_offer(source, offer)) {
+        MessageWriter writer{control_op};
+        writer.answer(*answer);
+        send(source, std::move(writer).take());
     }
+}
+
+void OperationDispatcher::take_in(Rank source, Answer const& answer) {
+    transports_.on_answer(source, answer);
+}
+
+void OperationDispatcher::take_in(Rank source, device::ExportedRegion const& region) {
+    transports_.on_region(source, region);
 }
 
 void OperationDispatcher::send(Rank destination, std::vector<std::uint8_t> message) {
@@ -448,7 +458,7 @@ bool OperationDispatcher::drive(ProgressThread::Progress& quiet) {
             operations.pop_front();
             {
                 MutexLock lock{mutex_};
-                all_.erase(std::remove(all_.begin(), all_.end(), closed), all_.end());
+                std::erase(all_, closed->state());
             }
             if (!operations.empty()) {
                 feed(queue->second);

@@ -6,7 +6,6 @@
 
 #include <rapidsmpf/core/error.hpp>
 
-#include "exchange/bundle.hpp"
 #include "exchange/ended_frames.hpp"
 
 namespace rapidsmpf::exchange {
@@ -14,7 +13,7 @@ namespace rapidsmpf::exchange {
 namespace {
 
 PieceHeader header_of(Outbox::Piece const& piece) {
-    return PieceHeader{piece.partition, piece.sequence, piece.payload->metadata.size(), piece.payload->size};
+    return PieceHeader{piece.id, piece.payload->metadata.size(), piece.payload->size};
 }
 
 }  // namespace
@@ -33,7 +32,6 @@ bool Outbox::compose(MessageWriter& writer, Sent const& sent) {
 Outbox::Piece Outbox::pop_waiting() {
     auto piece = std::move(waiting_.front());
     waiting_.pop_front();
-    waiting_bytes_ -= piece.payload->size;
     return piece;
 }
 
@@ -68,6 +66,7 @@ void Outbox::compose_eager(MessageWriter& writer, Sent const& sent) {
         auto const bytes = pins[i]->host_bytes();
         writer.append({reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()});
         pins[i].reset();
+        discount(pieces[i]);
         sent(pieces[i].payload);
     }
 }
@@ -178,6 +177,7 @@ bool Outbox::poll(Sent const& sent) {
     return detail::take_ended(in_transfer_, [&](Frame& frame) {
         written_ += frame.send_transfer->needs_notice() ? 1 : 0;
         for (auto const& piece : frame.pieces) {
+            discount(piece);
             sent(piece.payload);
         }
         // Before they are unpinned: what nobody wants any more is not put on the spill list again.
@@ -188,31 +188,29 @@ bool Outbox::poll(Sent const& sent) {
 
 void Outbox::stop_writing() {
     std::erase_if(in_transfer_, [](Frame const& frame) { return frame.send_transfer->needs_notice(); });
+    recount();
 }
 
-std::size_t Outbox::backlog() const noexcept {
-    std::size_t chunks = 0;
-    auto const count = [&](auto const& pieces) {
-        for (auto const& piece : pieces) {
-            chunks += chunks_of(piece.partition, piece.sequence);
-        }
-    };
-    count(waiting_);
-    for (auto const* frames : {&announced_, &granted_, &in_transfer_}) {
-        for (auto const& frame : *frames) {
-            count(frame.pieces);
+void Outbox::discount(Piece const& piece) {
+    backlog_ -= piece.id.chunks();
+}
+
+void Outbox::recount() {
+    backlog_ = 0;
+    for (auto const& frame : in_transfer_) {
+        for (auto const& piece : frame.pieces) {
+            backlog_ += piece.id.chunks();
         }
     }
-    return chunks;
 }
 
 void Outbox::clear() {
     waiting_.clear();
-    waiting_bytes_ = 0;
     counts_.clear();
     announced_.clear();
     granted_.clear();
     announced_bytes_ = 0;
+    recount();
 }
 
 void Outbox::drop(Sent const& sent) {

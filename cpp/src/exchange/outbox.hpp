@@ -7,7 +7,7 @@
 //   sending     the transport has it
 // Small pieces skip all of them and travel inside a control message, as far as the peer's credit goes.
 //
-// Not thread-safe: the operation's lock guards it.
+// Threading: progress thread only.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,9 @@ namespace rapidsmpf::exchange {
 
 class Outbox {
   public:
-    // A chunk, or a bundle of them (bundle.hpp).
     struct Piece {
-        Piece(PartitionId partition_, std::uint64_t sequence_, std::shared_ptr<Payload> payload_)
-            : partition{partition_}, sequence{sequence_}, payload{std::move(payload_)} {}
-        PartitionId partition;
-        std::uint64_t sequence;
+        Piece(PieceId id_, std::shared_ptr<Payload> payload_) : id{id_}, payload{std::move(payload_)} {}
+        PieceId id;
         std::shared_ptr<Payload> payload;
     };
     // Called when a piece has left and its payload is no longer read.
@@ -45,15 +42,10 @@ class Outbox {
     Outbox(Outbox&&) = default;
 
     void push(Piece piece) {
-        waiting_bytes_ += piece.payload->size;
+        backlog_ += piece.id.chunks();
         waiting_.push_back(std::move(piece));
     }
     void push_count(PartitionCount count) { counts_.push_back(count); }
-
-    // Bytes of pieces that the peer has not heard of.
-    [[nodiscard]] std::uint64_t waiting_bytes() const noexcept { return waiting_bytes_; }
-    [[nodiscard]] bool has_waiting() const noexcept { return !waiting_.empty(); }
-    [[nodiscard]] bool has_counts() const noexcept { return !counts_.empty(); }
 
     // Writes what can be said now: counts, small pieces, announcements. Returns whether there is something that
     // could not be said because its buffers are still being written.
@@ -81,7 +73,7 @@ class Outbox {
         return waiting_.empty() && counts_.empty() && announced_.empty() && !in_flight() && written_ == 0;
     }
     // Chunks that wait for the peer.
-    [[nodiscard]] std::size_t backlog() const noexcept;
+    [[nodiscard]] std::uint64_t backlog() const noexcept { return backlog_; }
     [[nodiscard]] std::uint64_t payload_messages() const noexcept { return payload_messages_; }
     // Forgets what the transport does not have yet; poll() goes on with the rest.
     void clear();
@@ -91,6 +83,7 @@ class Outbox {
     void cut_off() {
         clear();
         in_transfer_.clear();
+        backlog_ = 0;
     }
 
   private:
@@ -104,6 +97,10 @@ class Outbox {
     void compose_eager(MessageWriter& writer, Sent const& sent);
     bool compose_frames(MessageWriter& writer);
     Piece pop_waiting();
+    // A piece has left.
+    void discount(Piece const& piece);
+    // Only what the transports have is left.
+    void recount();
     // Whether the pieces of a frame are in memory and can be read.
     [[nodiscard]] static bool prepare(Frame& frame);
     [[nodiscard]] bool is_gathered(Piece const& piece) const noexcept {
@@ -112,7 +109,7 @@ class Outbox {
 
     Settings settings_;
     std::deque<Piece> waiting_;
-    std::uint64_t waiting_bytes_{0};
+    std::uint64_t backlog_{0};
     std::vector<PartitionCount> counts_;
     std::deque<Frame> announced_;
     std::deque<Frame> granted_;

@@ -98,29 +98,12 @@ void PartitionStore::prefetch(std::span<Piece const> pieces, std::size_t at) noe
 PartitionStore::PartitionStore(std::vector<PartitionId> local, Rank nranks)
     : local_{std::move(local)},
       nranks_{static_cast<std::size_t>(nranks)},
-      entries_(local_.size()),
-      sources_(local_.size() * nranks_),
-      open_partitions_(nranks_, local_.size()) {
+      entries_(local_.ids().size()),
+      sources_(local_.ids().size() * nranks_),
+      open_partitions_(nranks_, local_.ids().size()) {
     for (auto& entry : entries_) {
         entry.open_sources = nranks_;
     }
-}
-
-std::optional<PartitionStore::Index> PartitionStore::find(PartitionId partition) const {
-    if (local_.empty() || partition < local_.front() || partition > local_.back()) {
-        return std::nullopt;
-    }
-    // Partitions are dealt out in turn or in blocks, so mostly they are evenly spaced.
-    auto const span = std::uint64_t{local_.back()} - local_.front();
-    auto const guess = span == 0 ? 0 : std::uint64_t{partition - local_.front()} * (local_.size() - 1) / span;
-    if (local_[guess] == partition) {
-        return guess;
-    }
-    auto const found = std::lower_bound(local_.begin(), local_.end(), partition);
-    if (found == local_.end() || *found != partition) {
-        return std::nullopt;
-    }
-    return static_cast<Index>(found - local_.begin());
 }
 
 PartitionStore::Index PartitionStore::require(PartitionId partition) const {
@@ -165,7 +148,7 @@ void PartitionStore::close_if_done(Index index, Rank rank) {
     if (--entries_[index].open_sources == 0) {
         ++complete_;
         ready_.push_back(index);
-        completed_.push_back(local_[index]);
+        completed_.push_back(local_.ids()[index]);
     }
 }
 
@@ -225,7 +208,7 @@ void PartitionStore::discard() {
 }
 
 std::string PartitionStore::describe_missing(Index index) const {
-    std::string text = "partition " + std::to_string(local_[index]) + ": ";
+    std::string text = "partition " + std::to_string(local_.ids()[index]) + ": ";
     bool first = true;
     for (std::size_t rank = 0; rank < nranks_; ++rank) {
         auto const& from = source(index, static_cast<Rank>(rank));

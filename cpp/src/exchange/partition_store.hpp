@@ -1,6 +1,6 @@
 // What has arrived at this rank: the chunks of its own partitions, and how many are still to come from whom.
 //
-// Not thread-safe: the operation's lock guards it. What comes from other ranks is checked, and FormatError
+// Not thread-safe: the mutex of OperationState guards it. What comes from other ranks is checked, and FormatError
 // says what is wrong with it.
 #pragma once
 
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "exchange/bundle.hpp"
+#include "exchange/local_partitions.hpp"
 #include "exchange/payload.hpp"
 #include "exchange/wire.hpp"
 
@@ -39,14 +40,13 @@ class PartitionStore {
     // The chunks of pieces that have been extracted. Waits for moves of their data to end; it may be on disk.
     [[nodiscard]] static std::vector<PackedData> release(std::span<Piece const> pieces);
 
-    // The place of a partition in the list of local ones.
-    using Index = std::size_t;
+    using Index = LocalPartitions::Index;
 
     // `local`: the partitions of this rank, ascending.
     PartitionStore(std::vector<PartitionId> local, Rank nranks);
 
-    [[nodiscard]] std::vector<PartitionId> const& local() const noexcept { return local_; }
-    [[nodiscard]] std::optional<Index> find(PartitionId partition) const;
+    [[nodiscard]] std::vector<PartitionId> const& local() const noexcept { return local_.ids(); }
+    [[nodiscard]] std::optional<Index> find(PartitionId partition) const { return local_.find(partition); }
 
     // A chunk has come whole.
     void add(PartitionId partition, Piece piece);
@@ -111,7 +111,7 @@ class PartitionStore {
     }
     void close_if_done(Index index, Rank rank);
 
-    std::vector<PartitionId> local_;
+    LocalPartitions local_;
     std::size_t nranks_;
     std::vector<Entry> entries_;
     std::vector<Source> sources_;               // by (index, rank)

@@ -1,7 +1,7 @@
 // A chunk inside an operation: its metadata and its data, which may be spilled while nobody reads it.
 //
-// Shared between the places that refer to it (an outbox for each destination, the store). The operation's lock
-// guards all of it but `data`, which guards itself.
+// Shared between the places that refer to it (an outbox for each destination, the store). Once
+// inserted it belongs to the progress thread, once stored to the mutex of OperationState; `data` guards itself.
 #pragma once
 
 #include <cstddef>

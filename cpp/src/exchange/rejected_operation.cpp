@@ -24,7 +24,7 @@ RejectedOperation::RejectedOperation(
 }
 
 void RejectedOperation::receive(Rank source, std::span<std::uint8_t const> bytes) {
-    if (read_message(bytes).final) {
+    if (read_operation_message(bytes).final) {
         done(source);
     }
 }

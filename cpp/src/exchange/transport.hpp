@@ -14,7 +14,7 @@
 // are in place, and the pieces no longer read, when SendTransfer::poll() says so: that may be the event of a kernel on a
 // stream.
 //
-// Not thread-safe. Used on the progress thread under the lock of one operation, but for destructors (any thread).
+// Not thread-safe. Used on the progress thread, but for destructors (any thread).
 #pragma once
 
 #include <cstddef>

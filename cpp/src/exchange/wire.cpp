@@ -17,6 +17,9 @@ static_assert(std::endian::native == std::endian::little, "the wire format is li
 
 constexpr std::uint32_t magic = 0x31585252;  // "RRX1"
 constexpr std::size_t header_size = 8;
+// Stands for a bundle where a piece's partition is. No partition has this number: it is the largest that a number of
+// partitions may be.
+constexpr PartitionId bundle_partition = std::numeric_limits<PartitionId>::max();
 
 enum class Section : std::uint8_t {
     grants = 1,
@@ -92,7 +95,9 @@ void read_pieces(Reader& reader, PieceList& list, WithData with_data) {
         auto const data_size = reader.get<std::uint64_t>();
         RAPIDSMPF_EXPECTS(
             metadata_size > 0 || data_size == 0, "a piece has data and no metadata", FormatError);
-        list.pieces.emplace_back(partition, sequence, metadata_size, data_size);
+        auto const id =
+            partition == bundle_partition ? PieceId::bundle_of(sequence) : PieceId{partition, sequence};
+        list.pieces.emplace_back(id, metadata_size, data_size);
         metadata = checked_sum(metadata, metadata_size);
         data = checked_sum(data, data_size);
     }
@@ -125,6 +130,43 @@ Final read_final(Reader& reader) {
     final.origin = reader.get<Rank>();
     final.reason = read_text(reader);
     return final;
+}
+
+AbandonedRange read_range(Reader& reader) {
+    auto const first = reader.get<OpId>();
+    auto const last = reader.get<OpId>();
+    RAPIDSMPF_EXPECTS(
+        0 <= first && first <= last && last < Tag::max_op_id, "a range of operations that cannot be",
+        FormatError);
+    auto const origin = reader.get<Rank>();
+    return AbandonedRange{first, last, origin, read_text(reader)};
+}
+
+std::vector<std::uint8_t> read_bytes(Reader& reader) {
+    auto const bytes = reader.view(reader.count(1));
+    return {bytes.begin(), bytes.end()};
+}
+
+ControlMessage read_control_section(Reader& reader) {
+    switch (static_cast<Section>(reader.get<std::uint8_t>())) {
+        case Section::abandon:
+            return read_range(reader);
+        case Section::offer: {
+            auto const kind = read_kind(reader);
+            return Offer{kind, read_bytes(reader)};
+        }
+        case Section::answer: {
+            auto const kind = read_kind(reader);
+            return Answer{kind, read_text(reader)};
+        }
+        case Section::region: {
+            auto const id = reader.get<std::uint32_t>();
+            auto const size = reader.get<std::uint64_t>();
+            return device::ExportedRegion{id, size, read_bytes(reader)};
+        }
+        default:
+            throw FormatError{"an unknown section"};
+    }
 }
 
 }  // namespace
@@ -195,8 +237,9 @@ void MessageWriter::counts(std::span<PartitionCount const> counts) {
 void MessageWriter::pieces(std::span<PieceHeader const> pieces) {
     put(bytes_, static_cast<std::uint32_t>(pieces.size()));
     for (auto const& piece : pieces) {
-        put(bytes_, piece.partition);
-        put(bytes_, piece.sequence);
+        auto const& id = piece.id;
+        put(bytes_, id.is_bundle() ? bundle_partition : id.partition());
+        put(bytes_, id.is_bundle() ? id.chunks() : id.sequence());
         put(bytes_, piece.metadata_size);
         put(bytes_, piece.data_size);
     }
@@ -246,22 +289,12 @@ void MessageWriter::abandon(AbandonedRange const& range) {
     text(range.reason);
 }
 
-std::uint64_t Message::granted() const noexcept {
+std::uint64_t OperationMessage::granted() const noexcept {
     std::uint64_t frames = 0;
     for (auto const& grant : grants) {
         frames += grant.frames;
     }
     return frames;
-}
-
-bool is_about_transports(std::span<std::uint8_t const> bytes) {
-    (void)read_op(bytes);
-    Reader reader{bytes.subspan(header_size)};
-    if (reader.at_end()) {
-        return false;
-    }
-    auto const section = static_cast<Section>(reader.get<std::uint8_t>());
-    return section == Section::offer || section == Section::answer || section == Section::region;
 }
 
 OpId read_op(std::span<std::uint8_t const> bytes) {
@@ -273,10 +306,10 @@ OpId read_op(std::span<std::uint8_t const> bytes) {
     return op;
 }
 
-Message read_message(std::span<std::uint8_t const> bytes) {
+OperationMessage read_operation_message(std::span<std::uint8_t const> bytes) {
     (void)read_op(bytes);
     Reader reader{bytes.subspan(header_size)};
-    Message message;
+    OperationMessage message;
     while (!reader.at_end()) {
         RAPIDSMPF_EXPECTS(!message.final, "something follows the last section", FormatError);
         switch (static_cast<Section>(reader.get<std::uint8_t>())) {
@@ -303,28 +336,6 @@ Message read_message(std::span<std::uint8_t const> bytes) {
                     frames <= std::numeric_limits<std::uint32_t>::max() - message.written,
                     "too many frames written", FormatError);
                 message.written += frames;
-                break;
-            }
-            case Section::offer: {
-                Offer offer;
-                offer.kind = read_kind(reader);
-                auto const memory = reader.view(reader.count(1));
-                offer.memory.assign(memory.begin(), memory.end());
-                message.offer = std::move(offer);
-                break;
-            }
-            case Section::answer: {
-                Answer answer;
-                answer.kind = read_kind(reader);
-                answer.reason = read_text(reader);
-                message.answer = std::move(answer);
-                break;
-            }
-            case Section::region: {
-                auto const id = reader.get<std::uint32_t>();
-                auto const size = reader.get<std::uint64_t>();
-                auto const handle = reader.view(reader.count(1));
-                message.region.emplace(id, size, std::vector<std::uint8_t>{handle.begin(), handle.end()});
                 break;
             }
             case Section::credit:
@@ -363,24 +374,15 @@ Message read_message(std::span<std::uint8_t const> bytes) {
     return message;
 }
 
-std::optional<AbandonedRange> read_abandoned_range(std::span<std::uint8_t const> bytes) {
+ControlMessage read_control_message(std::span<std::uint8_t const> bytes) {
     (void)read_op(bytes);
     Reader reader{bytes.subspan(header_size)};
     if (reader.at_end()) {
-        return std::nullopt;
+        return Goodbye{};
     }
-    RAPIDSMPF_EXPECTS(
-        static_cast<Section>(reader.get<std::uint8_t>()) == Section::abandon, "an unknown section",
-        FormatError);
-    auto const first = reader.get<OpId>();
-    auto const last = reader.get<OpId>();
-    RAPIDSMPF_EXPECTS(
-        0 <= first && first <= last && last < Tag::max_op_id, "a range of operations that cannot be",
-        FormatError);
-    auto const origin = reader.get<Rank>();
-    AbandonedRange range{first, last, origin, read_text(reader)};
+    auto message = read_control_section(reader);
     RAPIDSMPF_EXPECTS(reader.at_end(), "something follows the last section", FormatError);
-    return range;
+    return message;
 }
 
 }  // namespace rapidsmpf::exchange

@@ -42,6 +42,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
@@ -51,13 +52,34 @@ namespace rapidsmpf::exchange {
 
 using PartitionId = std::uint32_t;
 
+// What a piece is: a chunk of a partition, by its number there, or a bundle of many chunks (bundle.hpp).
+class PieceId {
+  public:
+    PieceId(PartitionId partition, std::uint64_t sequence) noexcept
+        : partition_{partition}, sequence_{sequence} {}
+    [[nodiscard]] static PieceId bundle_of(std::uint64_t chunks) noexcept {
+        PieceId id{0, 0};
+        id.bundled_ = chunks;
+        return id;
+    }
+
+    [[nodiscard]] bool is_bundle() const noexcept { return bundled_.has_value(); }
+    // How many chunks it is.
+    [[nodiscard]] std::uint64_t chunks() const noexcept { return bundled_.value_or(1); }
+    // Of a chunk.
+    [[nodiscard]] PartitionId partition() const noexcept { return partition_; }
+    [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
+
+  private:
+    PartitionId partition_;
+    std::uint64_t sequence_;
+    std::optional<std::uint64_t> bundled_;  // chunks of a bundle
+};
+
 struct PieceHeader {
-    PieceHeader(
-        PartitionId partition_, std::uint64_t sequence_, std::uint64_t metadata_size_,
-        std::uint64_t data_size_)
-        : partition{partition_}, sequence{sequence_}, metadata_size{metadata_size_}, data_size{data_size_} {}
-    PartitionId partition;
-    std::uint64_t sequence;
+    PieceHeader(PieceId id_, std::uint64_t metadata_size_, std::uint64_t data_size_)
+        : id{id_}, metadata_size{metadata_size_}, data_size{data_size_} {}
+    PieceId id;
     std::uint64_t metadata_size;
     std::uint64_t data_size;
 
@@ -165,8 +187,8 @@ class MessageWriter {
     std::vector<std::uint8_t> bytes_;
 };
 
-// A message that was read. Views into the bytes it was read from.
-struct Message {
+// A message of one operation that was read. Views into the bytes it was read from.
+struct OperationMessage {
     std::vector<Grant> grants;  // in their order
     std::uint32_t written{0};
     std::uint64_t credit{0};
@@ -174,21 +196,21 @@ struct Message {
     std::vector<PieceList> eager;
     std::vector<PieceList> frames;
     std::optional<Final> final;
-    std::optional<Offer> offer;
-    std::optional<Answer> answer;
-    std::optional<device::ExportedRegion> region;
 
     // How many frames are granted in all.
     [[nodiscard]] std::uint64_t granted() const noexcept;
 };
 
-// Whether a message about all operations is an offer, an answer or a region. Throws FormatError.
-[[nodiscard]] bool is_about_transports(std::span<std::uint8_t const> bytes);
+// The sender closes its communicator and sends nothing more.
+struct Goodbye {};
+// A message about all operations.
+using ControlMessage = std::variant<Goodbye, AbandonedRange, Offer, Answer, device::ExportedRegion>;
+
 // The operation that a message belongs to. Throws FormatError.
 [[nodiscard]] OpId read_op(std::span<std::uint8_t const> bytes);
-// Throws FormatError.
-[[nodiscard]] Message read_message(std::span<std::uint8_t const> bytes);
-// What a message about all operations says; nothing if it is a goodbye. Throws FormatError.
-[[nodiscard]] std::optional<AbandonedRange> read_abandoned_range(std::span<std::uint8_t const> bytes);
+// A message of an operation. Throws FormatError.
+[[nodiscard]] OperationMessage read_operation_message(std::span<std::uint8_t const> bytes);
+// A message with the operation id that no operation has. Throws FormatError.
+[[nodiscard]] ControlMessage read_control_message(std::span<std::uint8_t const> bytes);
 
 }  // namespace rapidsmpf::exchange

@@ -141,22 +141,22 @@ void Buffer::prefetch_owner() const noexcept {
     }
 }
 
-std::unique_ptr<Buffer> Buffer::cut(std::size_t offset, std::size_t size) {
+std::unique_ptr<Buffer> Buffer::split_off(std::size_t offset, std::size_t size) {
     if (!owner_ && data_ != nullptr) {
         // From here on the memory has several owners.
-        auto const give_back = [resource = resource_, type = type_, bytes = size_, stream = stream_,
-                                mark = last_write_](std::byte* data) {
+        auto const release = [resource = resource_, type = type_, bytes = size_, stream = stream_,
+                              mark = last_write_](std::byte* data) {
             if (type == MemoryType::HOST && mark) {
                 mark->synchronize();  // a copy into it may still be running
             }
             resource->deallocate_memory(type, data, bytes, stream);
         };
-        owner_ = std::shared_ptr<std::byte>{data_, give_back};
+        owner_ = std::shared_ptr<std::byte>{data_, release};
     }
-    RAPIDSMPF_EXPECTS(size <= counted_, "a part of a buffer was cut out twice", std::logic_error);
-    auto cut = part(offset, size, owner_, size);
+    RAPIDSMPF_EXPECTS(size <= counted_, "a part of a buffer was split off twice", std::logic_error);
+    auto split = part(offset, size, owner_, size);
     counted_ -= size;
-    return cut;
+    return split;
 }
 
 }  // namespace rapidsmpf

@@ -11,6 +11,7 @@
 #include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/memory/available_memory.hpp>
 #include <rapidsmpf/memory/detail/partition_order_hint.hpp>
+#include <rapidsmpf/memory/detail/tier_copier.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 #include <rapidsmpf/memory/memory_resource.hpp>
 #include <rapidsmpf/memory/pinned_memory_resource.hpp>
@@ -86,6 +87,7 @@ BufferResource::BufferResource(Settings settings)
       registry_{std::make_unique<detail::SpillRegistry>()},
       arbiter_{std::make_shared<detail::Arbiter>(settings.periodic_spill_check)},
       disk_{std::move(settings.disk)},
+      copier_{std::make_unique<detail::TierCopier>(*this)},
       partition_order_hint_{std::make_unique<PartitionOrderHint>()} {
     RAPIDSMPF_EXPECTS(
         0 < settings.low_water && settings.low_water <= settings.high_water && settings.high_water <= 1,
@@ -360,6 +362,18 @@ std::unique_ptr<Buffer> BufferResource::adopt(
         new Buffer{shared_from_this(), type, data, size, stream, std::move(owner)});
 }
 
+std::unique_ptr<Buffer> BufferResource::adopt_extent(DiskExtent extent, Stream stream) {
+    auto const size = extent.size();
+    account(MemoryType::DISK, as_signed(size));
+    return std::unique_ptr<Buffer>(
+        new Buffer{shared_from_this(), MemoryType::DISK, nullptr, size, stream, nullptr, std::move(extent)});
+}
+
+std::unique_ptr<Buffer> BufferResource::copy(
+    Buffer const& buffer, std::size_t offset, std::size_t size, MemoryReservation& reservation) {
+    return copier_->copy(buffer, offset, size, reservation);
+}
+
 std::unique_ptr<Buffer> BufferResource::move(std::unique_ptr<Buffer> buffer, MemoryReservation& reservation) {
     if (buffer->mem_type() == reservation.mem_type()) {
         return buffer;
@@ -407,10 +421,11 @@ std::vector<MemoryType> BufferResource::spill_targets(MemoryType type) const {
 }
 
 std::size_t BufferResource::spill(MemoryType type, std::size_t amount) {
-    statistics_->add(statistic::id("spill-requested-bytes"), static_cast<double>(amount));
     auto const freed =
         type == MemoryType::DEVICE ? spill_manager_.spill(amount) : spill_buffers(type, amount);
     statistics_->add(statistic::id("spill-freed-bytes"), static_cast<double>(freed));
+    statistics_->add(
+        statistic::id("spill-shortfall-bytes"), static_cast<double>(amount > freed ? amount - freed : 0));
     return freed;
 }
 

@@ -294,6 +294,7 @@ ArrowStreamOwner channel_stream(
     RAPIDSMPF_EXPECTS(
         in != nullptr && schema != nullptr, "a stream of a channel needs the channel and a schema",
         std::invalid_argument);
+    in->set_outside_consumer();
     ArrowStreamOwner stream;
     auto rows = std::make_shared<ChannelRows>(std::move(in));
     export_table_stream(std::move(schema), [rows = std::move(rows)] { return rows->next(); }, stream.out());

@@ -16,7 +16,7 @@ void read_all(TableReader& reader, ChannelPtr const& out, BatchSizes const& size
     std::atomic<std::uint64_t> sequence{0};
     GroupSender sender{out, sizes, sequence};
     while (auto table = reader.next()) {
-        for (auto& piece : cut(*table, sizes)) {
+        for (auto& piece : split_table(*table, sizes)) {
             if (!sender.add(std::move(piece))) {
                 return;
             }

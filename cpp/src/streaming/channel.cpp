@@ -26,6 +26,28 @@ Channel::Waiter& Channel::WaiterList::pop() noexcept {
     return waiter;
 }
 
+std::size_t Channel::WaiterList::size() const noexcept {
+    std::size_t count = 0;
+    for (auto const* waiter = first; waiter != nullptr; waiter = waiter->next) {
+        ++count;
+    }
+    return count;
+}
+
+bool Channel::WaiterList::remove(Waiter const& waiter) noexcept {
+    Waiter* before = nullptr;
+    for (auto* each = first; each != nullptr; before = each, each = each->next) {
+        if (each == &waiter) {
+            (before == nullptr ? first : before->next) = each->next;
+            if (last == each) {
+                last = before;
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
 // The arbiter's word that a move has ended, for as long as the channel lives.
 class Channel::Moves final : public MoveListener {
   public:
@@ -85,13 +107,13 @@ Channel::DrainAwaiter Channel::drain() {
 
 bool Channel::send_blocking(Message message) {
     RAPIDSMPF_EXPECTS(!message.empty(), "cannot send an empty message", std::invalid_argument);
-    Waiter waiter{Operation::send, std::move(message)};
+    Waiter waiter{Action::send, std::move(message)};
     run_blocking(waiter);
     return waiter.outcome == Outcome::done;
 }
 
 std::optional<Message> Channel::receive_blocking() {
-    Waiter waiter{Operation::receive};
+    Waiter waiter{Action::receive};
     run_blocking(waiter);
     if (waiter.outcome == Outcome::ended) {
         return std::nullopt;
@@ -100,7 +122,7 @@ std::optional<Message> Channel::receive_blocking() {
 }
 
 void Channel::drain_blocking() {
-    Waiter waiter{Operation::drain};
+    Waiter waiter{Action::drain};
     run_blocking(waiter);
 }
 
@@ -160,6 +182,7 @@ void Channel::cancel_closed(std::exception_ptr error) {
 void Channel::on_moved() {
     WaiterList woken;
     MutexLock lock{mutex_};
+    auto const ended = std::exchange(restoring_, std::nullopt);
     match(woken);
     wake(woken);
 }
@@ -175,7 +198,9 @@ Channel& Channel::metadata() {
             return *metadata_;
         }
         constexpr auto unlimited = ChannelCapacity::unlimited;
-        metadata_ = std::make_shared<Channel>(executor_, ChannelCapacity{unlimited}, resource_);
+        // Without a resource, for there is little of it; with one it would be known to the spill manager, whose lock is taken
+        // before those of channels.
+        metadata_ = std::make_shared<Channel>(executor_, ChannelCapacity{unlimited});
         made = metadata_;
         error = error_;
         shut = shut_;
@@ -262,6 +287,33 @@ std::size_t Channel::bytes() const {
     return bytes_;
 }
 
+void Channel::set_outside_producer() {
+    MutexLock const lock{mutex_};
+    outside_producer_ = true;
+}
+
+void Channel::set_outside_consumer() {
+    MutexLock const lock{mutex_};
+    outside_consumer_ = true;
+}
+
+Channel::State Channel::state() const {
+    MutexLock const lock{mutex_};
+    State state{};
+    state.messages = queue_.size();
+    state.bytes = bytes_;
+    state.senders = senders_.size();
+    state.receivers = receivers_.size();
+    state.drainers = drainers_.size();
+    state.sent = sent_;
+    state.sent_bytes = sent_bytes_;
+    state.is_finished = finished_;
+    state.is_closed = shut_ || error_ != nullptr;
+    state.has_outside_producer = outside_producer_;
+    state.has_outside_consumer = outside_consumer_;
+    return state;
+}
+
 bool Channel::is_finished() const {
     MutexLock lock{mutex_};
     return finished_;
@@ -289,6 +341,7 @@ std::size_t Channel::spill(std::size_t amount) {
         spilling_ = &entry;
         auto const position = static_cast<SpillableBuffer::NextUse>(queue_.size());
         lock.unlock();
+        auto const outside = executor_->outside_wait();
         std::size_t bytes = 0;
         std::unique_ptr<ParkedMessage> parked;
         std::exception_ptr error;
@@ -369,8 +422,8 @@ bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
         waiter.outcome = Outcome::ended;
         return true;
     }
-    switch (waiter.operation) {
-        case Operation::send:
+    switch (waiter.action) {
+        case Action::send:
             RAPIDSMPF_EXPECTS(
                 !finished_, "send() on a channel whose producers have finished", std::logic_error);
             if (senders_.empty() && has_room(waiter.message)) {
@@ -383,7 +436,7 @@ bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
             }
             senders_.push(waiter);
             return false;
-        case Operation::receive:
+        case Action::receive:
             if (receivers_.empty() && can_pop(woken)) {
                 waiter.message = pop();
                 waiter.outcome = Outcome::done;
@@ -403,7 +456,7 @@ bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
             }
             receivers_.push(waiter);
             return false;
-        case Operation::drain:
+        case Action::drain:
             finished_ = true;
             if (metadata_) {
                 metadata_
@@ -439,6 +492,9 @@ bool Channel::can_pop(WaiterList& woken) {
     }
     try {
         if (!front.parked->try_restore(front.message)) {
+            if (!restoring_) {
+                restoring_.emplace(executor_->outside_wait());
+            }
             return false;  // on_moved() is called when it is worth trying again
         }
         front.parked = nullptr;
@@ -467,6 +523,8 @@ Message Channel::pop() noexcept {
 void Channel::push(Message message) {
     auto& entry = queue_.emplace_back(std::move(message));
     bytes_ += entry.bytes;
+    ++sent_;
+    sent_bytes_ += entry.bytes;
     // What is handed out at once need not be told of.
     if (resource_ && entry.bytes > 0 && (receivers_.empty() || queue_.size() > 1)) {
         auto const position = static_cast<SpillableBuffer::NextUse>(queue_.size());
@@ -521,6 +579,7 @@ std::deque<Channel::Entry> Channel::close(UniqueLock& lock, Outcome outcome, Wai
     settle_all(senders_, outcome, woken);
     settle_all(receivers_, outcome, woken);
     settle_all(drainers_, outcome, woken);
+    restoring_.reset();
     bytes_ = 0;
     return std::exchange(queue_, {});
 }
@@ -528,8 +587,85 @@ std::deque<Channel::Entry> Channel::close(UniqueLock& lock, Outcome outcome, Wai
 void Channel::wake(WaiterList& woken) {
     while (!woken.empty()) {
         // Read all of it first: the coroutine may run and end at once.
-        auto const coroutine = woken.pop().coroutine;
+        auto const& waiter = woken.pop();
+        if (auto const done = waiter.done; done != nullptr) {
+            done(waiter.whom);
+            continue;
+        }
+        auto const coroutine = waiter.coroutine;
         executor_->post(coroutine);
+    }
+}
+
+bool Channel::withdraw(Waiter& waiter) {
+    WaiterList woken;
+    bool removed = false;
+    {
+        MutexLock lock{mutex_};
+        for (auto* list : {&senders_, &receivers_, &drainers_}) {
+            removed = removed || list->remove(waiter);
+        }
+        if (removed) {
+            match(woken);  // a sender with a smaller message may have waited behind it
+        }
+    }
+    wake(woken);
+    return removed;
+}
+
+void Channel::put_back(Message message) {
+    WaiterList woken;
+    {
+        MutexLock lock{mutex_};
+        if (shut_ || error_) {
+            return;
+        }
+        bytes_ += queue_.emplace_front(std::move(message)).bytes;
+        match(woken);
+    }
+    wake(woken);
+}
+
+Channel::CallbackOperation Channel::CallbackOperation::send(Channel& channel, Message message) {
+    RAPIDSMPF_EXPECTS(!message.empty(), "cannot send an empty message", std::invalid_argument);
+    return {channel, Waiter{Action::send, std::move(message)}};
+}
+
+Channel::CallbackOperation Channel::CallbackOperation::receive(Channel& channel) noexcept {
+    return {channel, Waiter{Action::receive}};
+}
+
+Channel::CallbackOperation Channel::CallbackOperation::drain(Channel& channel) noexcept {
+    return {channel, Waiter{Action::drain}};
+}
+
+bool Channel::CallbackOperation::start(Done done, void* whom) {
+    waiter_.done = done;
+    waiter_.whom = whom;
+    return channel_->start_or_wait(waiter_, nullptr);
+}
+
+bool Channel::CallbackOperation::withdraw() {
+    return channel_->withdraw(waiter_);
+}
+
+bool Channel::CallbackOperation::succeeded() {
+    rethrow(waiter_);
+    return waiter_.outcome == Outcome::done;
+}
+
+std::optional<Message> Channel::CallbackOperation::take() {
+    rethrow(waiter_);
+    if (waiter_.outcome == Outcome::ended) {
+        return std::nullopt;
+    }
+    return std::move(waiter_.message);
+}
+
+void Channel::CallbackOperation::put_back() {
+    if (waiter_.operation == Operation::receive && waiter_.outcome == Outcome::done
+        && !waiter_.message.empty()) {
+        channel_->put_back(std::move(waiter_.message));
     }
 }
 

@@ -16,6 +16,7 @@
 #include <rapidsmpf/core/fork.hpp>
 #include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/streaming/network.hpp>
 
 #include "streaming/run_queue.hpp"
 #include "streaming/timers.hpp"
@@ -176,6 +177,26 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         }
     }
 
+    void begin_outside() noexcept { outside_waits_.fetch_add(1); }
+    void end_outside() {
+        // Whether all stand still has to be looked at again.
+        if (outside_waits_.fetch_sub(1) == 1 && has_networks_.load(std::memory_order_relaxed)) {
+            wake_one();
+        }
+    }
+
+    void add_network(std::weak_ptr<RunningNetwork> network) {
+        MutexLock const lock{mutex_};
+        std::erase_if(networks_, [](auto const& other) { return other.expired(); });
+        networks_.push_back(std::move(network));
+        has_networks_.store(true, std::memory_order_relaxed);
+    }
+
+    [[nodiscard]] std::vector<std::shared_ptr<RunningNetwork>> networks() const {
+        MutexLock const lock{mutex_};
+        return running_networks();
+    }
+
     [[nodiscard]] bool runs_this_thread() const noexcept { return here_ == this; }
 
     [[nodiscard]] std::size_t num_blocking_threads() const {
@@ -291,6 +312,45 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         return {};
     }
 
+    [[nodiscard]] std::vector<std::shared_ptr<RunningNetwork>> running_networks() const
+        RAPIDSMPF_REQUIRES(mutex_) {
+        std::vector<std::shared_ptr<RunningNetwork>> running;
+        for (auto const& network : networks_) {
+            if (auto alive = network.lock()) {
+                running.push_back(std::move(alive));
+            }
+        }
+        return running;
+    }
+
+    // Tells the networks if all workers but this one sleep and nothing is on its way; once after each time that something ran.
+    // Whether it did.
+    [[nodiscard]] bool tell_standstill() RAPIDSMPF_REQUIRES(mutex_) {
+        if (networks_.empty() || stop_ || pending_blocking_ > 0 || outside_waits_.load() > 0
+            || sleepers_.load(std::memory_order_relaxed) + 1 != num_workers_) {
+            return false;
+        }
+        std::uint64_t turns = 0;
+        for (auto const& worker : slots_) {
+            turns += worker.turns.load(std::memory_order_relaxed);
+        }
+        if (std::exchange(told_turns_, turns) == turns) {
+            return false;
+        }
+        auto running = running_networks();
+        if (running.empty()) {
+            networks_.clear();
+            has_networks_.store(false, std::memory_order_relaxed);
+            return false;
+        }
+        MutexUnlock const unlocked{mutex_};
+        for (auto const& network : running) {
+            network->on_standstill();
+        }
+        running.clear();  // one may end with this
+        return true;
+    }
+
     void note_turns() RAPIDSMPF_REQUIRES(mutex_) {
         for (auto& worker : slots_) {
             worker.seen = worker.turns.load(std::memory_order_relaxed);
@@ -318,6 +378,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         }
         UniqueLock lock{mutex_};
         bool watching = false;
+        bool may_watch = true;
         int quiet = 0;
         std::coroutine_handle<> found;
         for (;;) {
@@ -328,11 +389,19 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
             if (found || (stop_ && pending_blocking_ == 0)) {
                 break;
             }
-            if (!watching && watch_.load(std::memory_order_relaxed) != Watch::held && num_workers_ > 1) {
+            if (!watching && may_watch && watch_.load(std::memory_order_relaxed) != Watch::held
+                && num_workers_ > 1) {
                 watching = true;
                 watch_.store(Watch::held, std::memory_order_relaxed);
                 quiet = 0;
                 note_turns();
+            }
+            if (tell_standstill()) {
+                found = worker.queue.pop();  // what that has woken
+                if (found) {
+                    break;
+                }
+                continue;
             }
             sleepers_.fetch_add(1, std::memory_order_relaxed);
             if (watching) {
@@ -346,16 +415,16 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
                         break;
                     }
                     if (quiet == quiet_looks) {
+                        // Everything is looked at once more first: the time may have run out just when somebody notified.
                         watching = false;
+                        may_watch = false;
                         watch_.store(Watch::nobody, std::memory_order_relaxed);
-                        sleepers_.fetch_add(1, std::memory_order_relaxed);
-                        work_.wait(lock);
-                        sleepers_.fetch_sub(1, std::memory_order_relaxed);
                     }
                 }
             } else {
                 work_.wait(lock);
                 sleepers_.fetch_sub(1, std::memory_order_relaxed);
+                may_watch = true;
             }
         }
         if (watching) {
@@ -464,6 +533,10 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     std::atomic<std::size_t> sleepers_{0};
     std::atomic<Watch> watch_{Watch::nobody};
     std::atomic<int> searching_{0};
+    std::atomic<std::size_t> outside_waits_{0};
+    std::atomic<bool> has_networks_{false};
+    std::vector<std::weak_ptr<RunningNetwork>> networks_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::uint64_t told_turns_ RAPIDSMPF_GUARDED_BY(mutex_){0};  // that had begun when the networks were told
     std::size_t num_workers_ RAPIDSMPF_GUARDED_BY(mutex_){0};
     std::list<std::thread> workers_ RAPIDSMPF_GUARDED_BY(mutex_);
 
@@ -522,6 +595,30 @@ void Executor::post_from_blocking(std::coroutine_handle<> coroutine) {
 }
 void Executor::shutdown() noexcept {
     core_->shutdown();
+}
+Executor::OutsideWait::OutsideWait(std::shared_ptr<Core> core) noexcept : core_{std::move(core)} {
+    core_->begin_outside();
+}
+Executor::OutsideWait& Executor::OutsideWait::operator=(OutsideWait&& other) noexcept {
+    if (this != &other) {
+        OutsideWait const ended{std::move(*this)};
+        core_ = std::move(other.core_);
+    }
+    return *this;
+}
+Executor::OutsideWait::~OutsideWait() {
+    if (core_) {
+        core_->end_outside();
+    }
+}
+Executor::OutsideWait Executor::outside_wait() const {
+    return OutsideWait{core_};
+}
+void Executor::add_network(std::weak_ptr<RunningNetwork> network) {
+    core_->add_network(std::move(network));
+}
+std::vector<std::shared_ptr<RunningNetwork>> Executor::networks() const {
+    return core_->networks();
 }
 Timers& Executor::timers() {
     return *core_->timers;

@@ -90,7 +90,7 @@ std::optional<Table> PackedBatches::next() {
             }
         }
         auto const table = put_together(std::move(group));
-        for (auto& piece : cut(table, sizes_)) {
+        for (auto& piece : split_table(table, sizes_)) {
             slices_.push_back(std::move(piece));
         }
     }

@@ -67,21 +67,40 @@ void ShuffleInserter::insert(std::uint64_t sequence, TableBatch const& batch) {
     inserted_.add(batch.num_rows(), bytes);
 
     UniqueLock lock{mutex_};
-    ready_.emplace(sequence, std::move(packed));
-    if (inserting_) {
-        return;  // that thread will find it
+    if (sequence != next_ || inserting_) {
+        std::vector<Waiting> waiting;
+        for (auto& [partition, chunk] : packed) {
+            waiting.emplace_back(partition, std::move(chunk), sequence - next_);
+        }
+        ready_.emplace(sequence, std::move(waiting));
+        if (inserting_) {
+            return;  // that thread will find it
+        }
+        packed.clear();
     }
     inserting_ = true;
-    for (auto first = ready_.begin(); first != ready_.end() && first->first == next_;
-         first = ready_.begin()) {
-        auto chunks = std::move(first->second);
-        ready_.erase(first);
-        ++next_;
-        lock.unlock();
-        if (!chunks.empty()) {
-            shuffler_->insert(std::move(chunks));
+    bool is_turn = sequence == next_;
+    for (;;) {
+        if (!is_turn) {
+            auto const first = ready_.begin();
+            if (first == ready_.end() || first->first != next_) {
+                break;
+            }
+            auto waiting = std::move(first->second);
+            ready_.erase(first);
+            lock.unlock();
+            for (auto& part : waiting) {
+                packed.emplace(part.partition, PackedData{std::move(part.metadata), part.data->take()});
+            }
+        } else {
+            lock.unlock();
+        }
+        if (!packed.empty()) {
+            shuffler_->insert(std::exchange(packed, {}));
         }
         lock.lock();
+        ++next_;
+        is_turn = false;
     }
     inserting_ = false;
 }

@@ -5,6 +5,7 @@
 #include <coroutine>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <rapidsmpf/streaming/executor.hpp>
@@ -13,7 +14,8 @@ namespace rapidsmpf::streaming {
 
 class SettledOnce {
   public:
-    explicit SettledOnce(Executor const& executor) : post_{executor.poster()} {}
+    explicit SettledOnce(Executor const& executor)
+        : post_{executor.poster()}, outside_{executor.outside_wait()} {}
 
     // Before anyone can settle it.
     void set_coroutine(std::coroutine_handle<> coroutine) noexcept { coroutine_ = coroutine; }
@@ -26,6 +28,7 @@ class SettledOnce {
         if (second_.exchange(true, std::memory_order_acq_rel)) {
             post_(coroutine_);
         }
+        outside_.reset();
         return true;
     }
     // The end of await_suspend: whether the coroutine has to wait. From here on only a copy of the pointer to this is safe.
@@ -39,6 +42,7 @@ class SettledOnce {
 
   private:
     Executor::Poster post_;
+    std::optional<Executor::OutsideWait> outside_;  // until it is settled
     std::coroutine_handle<> coroutine_;
     std::exception_ptr error_;
     std::atomic<bool> settled_{false};

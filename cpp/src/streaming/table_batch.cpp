@@ -58,7 +58,7 @@ void BatchSizes::validate() const {
         "the sizes of batches must be positive", std::invalid_argument);
 }
 
-std::vector<Table> cut(Table const& table, BatchSizes const& sizes) {
+std::vector<Table> split_table(Table const& table, BatchSizes const& sizes) {
     auto const rows = table.num_rows();
     std::vector<Table> pieces;
     if (rows == 0) {

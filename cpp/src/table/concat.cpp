@@ -10,7 +10,7 @@
 
 #include "table/gpu/device_table.hpp"
 #include "table/host/concat_fixed.hpp"
-#include "table/host/packer.hpp"
+#include "table/host/pack_writer.hpp"
 #include "table/packed/packed_format.hpp"
 
 namespace rapidsmpf {
@@ -33,27 +33,18 @@ Table concat_owned(
     if (tables.size() == 1) {
         return Table{std::move(schema), tables[0]->columns(), tables[0]->num_rows(), tables[0]->owner()};
     }
-    auto const whole = [](Table const& table, auto const& use) {
-        detail::RowRange const range{0, table.num_rows()};
-        std::size_t const end{1};
-        use(detail::RangeSelection{&range, &end, 1});
-    };
-    detail::Packer packer{schema, 1};
     std::vector<Table const*> sources;
+    sources.reserve(tables.size());
     for (auto const& table : tables) {
-        whole(*table, [&](auto const& rows) { packer.count(*table, rows); });
-        packer.finish_source(*table);
         sources.push_back(&*table);
     }
-    packer.unify_dictionaries(sources);
-    packer.allocate({}, br, allow);
-    packer.write_dictionaries();
-    for (std::size_t i = 0; i < tables.size(); ++i) {
-        packer.start_source(i, *tables[i]);
-        whole(*tables[i], [&](auto const& rows) { packer.write(*tables[i], rows); });
-        tables[i].reset();
+    detail::PackWriter writer{detail::plan_concat(schema, sources), {}, br, allow};
+    for (auto& table : tables) {
+        detail::WholeTable const whole{*table};
+        writer.write(*table, whole.blocks());
+        table.reset();
     }
-    auto packed = std::make_shared<PackedData const>(std::move(packer.finish().front()));
+    auto packed = std::make_shared<PackedData const>(std::move(std::move(writer).finish().front()));
     auto const parts = detail::split_packed_metadata(packed->metadata);
     return detail::unpack_as(std::move(schema), std::move(packed), parts, ValidateData::none);
 }
@@ -61,10 +52,10 @@ Table concat_owned(
 void expect_same(Schema const& first, Schema const& other) {
     auto const text = difference(first, other);
     RAPIDSMPF_EXPECTS(
-        text.empty(), "tables with different columns cannot be put together: " + text, std::invalid_argument);
+        text.empty(), "tables with different columns cannot be concatenated: " + text, std::invalid_argument);
 }
 
-// Calls take(contents, part) for the parts that are something. Returns the schema, which is that of all; the first
+// Calls take(contents, part) for the parts with metadata. Returns the schema, which is that of all; the first
 // part's own stands for those that only differ where it does not matter.
 template <typename Take>
 std::shared_ptr<Schema const> for_each_part(std::vector<PackedData>& parts, Take const& take) {
@@ -73,7 +64,7 @@ std::shared_ptr<Schema const> for_each_part(std::vector<PackedData>& parts, Take
         schema_bytes;  // of the first part, which take() may end; most others have the same
     for (std::size_t i = 0; i < parts.size(); ++i) {
         auto& part = parts[i];
-        // What many small parts take is the way from one to the next in memory.
+        // Many small parts cost a cache miss each.
         constexpr std::size_t ahead = 3;
         if (i + 2 * ahead < parts.size()) {
             __builtin_prefetch(parts[i + 2 * ahead].data.get());
@@ -102,13 +93,12 @@ std::shared_ptr<Schema const> for_each_part(std::vector<PackedData>& parts, Take
         take(std::move(its), part);
     }
     RAPIDSMPF_EXPECTS(
-        schema != nullptr, "cannot put together no parts: nothing says what columns there are",
-        std::invalid_argument);
+        schema != nullptr, "cannot concatenate no parts: their columns are unknown", std::invalid_argument);
     return schema;
 }
 
-// Whether the kernels that put parts together know nothing of it: dictionaries have to be made one, and views to be told
-// in which of the buffers they look.
+// Whether the kernels that concatenate parts lack it: dictionaries have to be unified, and the buffer numbers of views
+// changed.
 bool is_for_host(Field const& field) {
     return field.dictionary() != nullptr || field.layout() == Layout::view;
 }
@@ -200,7 +190,7 @@ class PartsInUse {
             for (auto const other : others_) {
                 mark->wait(other);
             }
-        } catch (...) {  // the GPU is beyond use; freeing memory says so
+        } catch (...) {  // the GPU has failed; freeing memory reports it
         }
     }
     PartsInUse(PartsInUse const&) = delete;
@@ -239,7 +229,7 @@ struct PartOfTable {
     detail::PackedParts metadata;  // stays where it is when the vector of its bytes is moved
 };
 
-// Where that is plain: no tables are made of the parts. None, and nothing has happened, where it is not.
+// For tables of fixed width without nulls, of whose parts no tables are made; none, without a change, for others.
 std::optional<Table> concat_fixed_on_gpu(
     std::shared_ptr<Schema const> const& schema, std::vector<PartOfTable>& parts, BufferResource& br,
     AllowOverbooking allow, Stream stream) {
@@ -342,14 +332,13 @@ Table unpack_and_concat_on_device(
 
 Table concat(std::span<Table const> tables, BufferResource& br, AllowOverbooking allow) {
     RAPIDSMPF_EXPECTS(
-        !tables.empty(), "cannot put together no tables: nothing says what columns there are",
-        std::invalid_argument);
+        !tables.empty(), "cannot concatenate no tables: their columns are unknown", std::invalid_argument);
     std::vector<std::optional<Table>> with_rows;
     for (auto const& table : tables) {
         expect_same(*tables[0].schema(), *table.schema());
         RAPIDSMPF_EXPECTS(
             table.place() == tables[0].place(),
-            "tables in host memory and on a GPU cannot be put together: move them to one place first",
+            "tables in host memory and on a GPU cannot be concatenated: move them to one place first",
             std::invalid_argument);
         if (table.num_rows() > 0) {
             with_rows.emplace_back(table);

@@ -15,7 +15,7 @@
 #include "table/host/block_sort.hpp"
 #include "table/host/column_access.hpp"
 #include "table/host/hash.hpp"
-#include "table/host/packer.hpp"
+#include "table/host/pack_writer.hpp"
 #include "table/host/partition_fixed.hpp"
 #include "table/host/row_hasher.hpp"
 #include "table/host/scratch.hpp"
@@ -38,21 +38,23 @@ class PartitionedRows {
     [[nodiscard]] std::int64_t block_rows() const noexcept { return block_rows_; }
 
     // Sorts the next rows, whose partitions these are. All blocks but the last have block_rows() rows.
-    detail::IndexSelection add_block(std::span<std::uint32_t const> partitions) {
+    void add_block(std::span<std::uint32_t const> partitions) {
         auto const base = filled_;
         auto const first_end = ends_.size();
         ends_.resize(first_end + num_partitions_);
         sort_.sort(partitions, rows_.data() + base, ends_.data() + first_end);
         filled_ += static_cast<std::int64_t>(partitions.size());
-        return selection(static_cast<std::size_t>(base / block_rows_));
     }
 
-    template <typename Use>
-    void for_each_block(Use const& use) const {
-        auto const blocks = num_partitions_ == 0 ? 0 : ends_.size() / num_partitions_;
-        for (std::size_t block = 0; block < blocks; ++block) {
-            use(selection(block));
+    // They refer to this.
+    [[nodiscard]] std::vector<detail::IndexSelection> blocks() const {
+        std::vector<detail::IndexSelection> blocks;
+        blocks.reserve(ends_.size() / num_partitions_);
+        for (std::size_t at = 0; at < ends_.size(); at += num_partitions_) {
+            auto const base = static_cast<std::int64_t>(blocks.size()) * block_rows_;
+            blocks.push_back({rows_.data() + base, ends_.data() + at, base, num_partitions_});
         }
+        return blocks;
     }
 
   private:
@@ -63,11 +65,6 @@ class PartitionedRows {
             rows *= 2;
         }
         return rows;
-    }
-
-    [[nodiscard]] detail::IndexSelection selection(std::size_t block) const {
-        auto const base = static_cast<std::int64_t>(block) * block_rows_;
-        return {rows_.data() + base, ends_.data() + block * num_partitions_, base, num_partitions_};
     }
 
     std::size_t num_partitions_;
@@ -118,13 +115,12 @@ void check_partitions(int num_partitions, std::span<std::uint32_t const> placeme
 // partitions_of(first, out) fills in the partitions of rows [first, first + out.size()).
 template <typename PartitionsOf>
 std::vector<PackedData> pack_by(
-    Table const& table, int num_partitions, BufferResource& br, std::span<std::uint32_t const> placement,
+    Table const& table, int num_partitions, BufferResource& br, std::span<std::uint32_t const> order,
     PartitionsOf const& partitions_of) {
     auto const count = static_cast<std::size_t>(num_partitions);
-    if (auto const cut = detail::fixed_cut(table, count); cut != detail::FixedCut::none) {
-        return detail::partition_fixed(table, count, cut, std::cref(partitions_of), placement, br);
+    if (auto const path = detail::fixed_path(table, count); path != detail::FixedPath::none) {
+        return detail::partition_fixed(table, count, path, std::cref(partitions_of), order, br);
     }
-    detail::Packer packer{table.schema(), count};
     PartitionedRows rows{table.num_rows(), count};
     detail::Scratch<std::uint32_t> const block{
         static_cast<std::size_t>(std::min(rows.block_rows(), table.num_rows()))};
@@ -132,18 +128,9 @@ std::vector<PackedData> pack_by(
         auto const partitions = block.span().first(
             static_cast<std::size_t>(std::min(rows.block_rows(), table.num_rows() - first)));
         partitions_of(first, partitions);
-        packer.count(table, rows.add_block(partitions));
+        rows.add_block(partitions);
     }
-    packer.finish_source(table);
-    if (packer.start_dictionaries(table)) {
-        rows.for_each_block([&](auto const& block) { packer.collect(table, block); });
-    }
-    packer.finish_dictionaries(table);
-    packer.allocate(placement, br, AllowOverbooking::yes);
-    packer.write_dictionaries();
-    packer.start_source(0, table);
-    rows.for_each_block([&](auto const& block) { packer.write(table, block); });
-    return packer.finish();
+    return detail::pack_partitions<detail::IndexSelection>(table, count, rows.blocks(), order, br);
 }
 
 }  // namespace
@@ -256,18 +243,7 @@ std::vector<PackedData> split_and_pack(
         return detail::split_on_gpu(table, splits, br);
     }
     auto const selection = list.finish(splits.size() + 1);
-    detail::Packer packer{table.schema(), splits.size() + 1};
-    packer.count(table, selection);
-    packer.finish_source(table);
-    if (packer.start_dictionaries(table)) {
-        packer.collect(table, selection);
-    }
-    packer.finish_dictionaries(table);
-    packer.allocate({}, br, AllowOverbooking::yes);
-    packer.write_dictionaries();
-    packer.start_source(0, table);
-    packer.write(table, selection);
-    return packer.finish();
+    return detail::pack_partitions<detail::RangeSelection>(table, splits.size() + 1, {&selection, 1}, {}, br);
 }
 
 }  // namespace rapidsmpf

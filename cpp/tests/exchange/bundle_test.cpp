@@ -35,7 +35,7 @@ class BundleTest : public testing::Test {
         Chunks chunks;
         std::size_t at = 0;
         for (auto const size : sizes) {
-            chunks.emplace_back(chunks.size(), PackedData{Bytes{1}, whole->cut(at, size)});
+            chunks.emplace_back(chunks.size(), PackedData{Bytes{1}, whole->split_off(at, size)});
             at += size;
         }
         return chunks;
@@ -67,7 +67,7 @@ TEST_F(BundleTest, ComesApartAsItWasPutTogether) {
         auto& made = bundles.front();
         EXPECT_EQ(made.data_bytes, std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
         for (std::size_t i = 0; i < sizes.size(); ++i) {
-            made.set_sequence(i, 1000 + i);
+            set_bundle_sequence(made.packed.metadata, i, 1000 + i);
         }
         auto rows = read(made);
         Bundle bundle{std::move(made.packed), std::move(rows), 1};

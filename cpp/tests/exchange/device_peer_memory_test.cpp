@@ -144,7 +144,7 @@ class DevicePeers : public testing::Test {
     [[nodiscard]] AnnouncedFrame frame_of(std::vector<std::uint64_t> const& sizes) {
         PieceList list;
         for (auto const size : sizes) {
-            list.pieces.emplace_back(0, list.pieces.size(), 1, size);
+            list.pieces.emplace_back(PieceId{0, list.pieces.size()}, 1, size);
         }
         metadata_.assign(sizes.size(), 9);
         list.metadata = metadata_;
@@ -206,7 +206,7 @@ TEST_F(DevicePeers, PiecesOfAnySizeLandWhereTheyWereGranted) {
     EXPECT_TRUE(receive_transfer->poll());
     std::size_t piece = 0;
     receive_transfer->deliver([&](PieceHeader const& header, PackedData data) {
-        EXPECT_EQ(header.sequence, piece);
+        EXPECT_EQ(header.id.sequence(), piece);
         ASSERT_EQ(data.data->size(), sizes[piece]);
         for (auto const byte : data.data->host_bytes()) {
             ASSERT_EQ(byte, static_cast<std::byte>(piece + 1));

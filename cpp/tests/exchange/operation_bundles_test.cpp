@@ -70,7 +70,7 @@ class Bundles : public testing::Test {
             std::fill_n(
                 bytes.begin() + static_cast<std::ptrdiff_t>(i * size), size, static_cast<std::byte>(p));
             chunks.emplace_back(
-                p, PackedData{Bytes{1, static_cast<std::uint8_t>(p)}, whole->cut(i * size, size)});
+                p, PackedData{Bytes{1, static_cast<std::uint8_t>(p)}, whole->split_off(i * size, size)});
         }
         return chunks;
     }
@@ -82,7 +82,7 @@ class Bundles : public testing::Test {
         }
         auto made = std::move(make_bundles(chunks, *br, {1'000, 0, 10'000}).at(0));
         for (std::size_t i = 0; i < made.partitions.size(); ++i) {
-            made.set_sequence(i, sequence);
+            set_bundle_sequence(made.packed.metadata, i, sequence);
         }
         return made;
     }
@@ -91,7 +91,7 @@ class Bundles : public testing::Test {
         auto const data = bundle.packed.data->host_bytes();
         writer.eager(
             std::vector{PieceHeader{
-                bundle_partition, bundle.partitions.size(), bundle.packed.metadata.size(), data.size()}});
+                PieceId::bundle_of(bundle.partitions.size()), bundle.packed.metadata.size(), data.size()}});
         writer.append(bundle.packed.metadata);
         writer.append({reinterpret_cast<std::uint8_t const*>(data.data()), data.size()});
         return writer;
@@ -112,11 +112,11 @@ class Bundles : public testing::Test {
         EXPECT_EQ(found, sequences);
     }
 
-    Message hear() {
+    OperationMessage hear() {
         for (;;) {
             if (auto arrived = cluster[1]->recv_any(control)) {
                 heard_ = std::move(arrived->bytes);
-                return read_message(heard_);
+                return read_operation_message(heard_);
             }
             std::this_thread::yield();
         }
@@ -157,8 +157,8 @@ TEST_F(Bundles, SmallChunksOfOneInsertAreOnePiece) {
     auto const message = hear();
     ASSERT_EQ(message.eager.at(0).pieces.size(), 1U);
     auto const& piece = message.eager[0].pieces[0];
-    ASSERT_TRUE(is_bundle(piece));
-    auto const chunks = read_bundle(piece.sequence, message.eager[0].metadata, piece.data_size);
+    ASSERT_TRUE(piece.id.is_bundle());
+    auto const chunks = read_bundle(piece.id.chunks(), message.eager[0].metadata, piece.data_size);
     ASSERT_EQ(chunks.size(), 4U);
     EXPECT_EQ(chunks[2].partition, 5U);
     EXPECT_EQ(chunks[2].sequence, 0U);
@@ -175,7 +175,7 @@ TEST_F(Bundles, LargeChunksAreNotCopiedToBePutTogether) {
     auto const message = hear();
     ASSERT_EQ(message.frames.at(0).pieces.size(), 4U);
     for (auto const& piece : message.frames[0].pieces) {
-        EXPECT_FALSE(is_bundle(piece));
+        EXPECT_FALSE(piece.id.is_bundle());
     }
 }
 
@@ -268,7 +268,7 @@ TEST_F(Bundles, WhatIsInsertedWithLittleMemoryIsNotPutTogetherHere) {
     have_little_memory();
     open();
     operation->insert(one_each(10));
-    EXPECT_TRUE(is_bundle(hear().eager.at(0).pieces.at(0)));
+    EXPECT_TRUE(hear().eager.at(0).pieces.at(0).id.is_bundle());
     EXPECT_EQ(operation->spill(1), 10U);
     expect_chunks(0, 10, {0});
     expect_chunks(6, 10, {0});
@@ -286,7 +286,7 @@ TEST_F(Bundles, APartitionOfAnotherRankIsRefusedWhenItIsAnnounced) {
     MessageWriter writer{7};
     writer.frame(
         std::vector{PieceHeader{
-            bundle_partition, wrong.partitions.size(), wrong.packed.metadata.size(),
+            PieceId::bundle_of(wrong.partitions.size()), wrong.packed.metadata.size(),
             wrong.packed.data->size()}},
         64, 1'000);
     writer.append(wrong.packed.metadata);

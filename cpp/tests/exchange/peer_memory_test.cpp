@@ -51,11 +51,18 @@ class PeerMemoryTest : public testing::Test {
     }
     ~PeerMemoryTest() override { operation->release(); }
 
-    Message hear() {
+    // The next message for rank 1, which belongs to the operation; its bytes live until the next call.
+    OperationMessage hear() { return read_operation_message(hear_bytes()); }
+    // The same for a message about all operations.
+    template <typename Said>
+    Said hear() {
+        return std::get<Said>(read_control_message(hear_bytes()));
+    }
+    Bytes const& hear_bytes() {
         for (;;) {
             if (auto arrived = cluster[1]->recv_any(control)) {
                 heard_ = std::move(arrived->bytes);
-                return read_message(heard_);
+                return heard_;
             }
             std::this_thread::yield();
         }
@@ -74,15 +81,15 @@ class PeerMemoryTest : public testing::Test {
     // Both ranks map each other's memory.
     void agree() {
         offer(mine->offer());
-        auto const theirs = hear();
-        EXPECT_EQ(mine->accept(0, theirs.offer.value().memory), "");
-        EXPECT_EQ(hear().answer.value().kind, TransportKind::peer_memory);
+        auto const theirs = hear<Offer>();
+        EXPECT_EQ(mine->accept(0, theirs.memory), "");
+        EXPECT_EQ(hear<Answer>().kind, TransportKind::peer_memory);
         answer(TransportKind::peer_memory);
     }
     void announce(std::vector<std::uint64_t> const& sizes) {
         std::vector<PieceHeader> pieces;
         for (auto const size : sizes) {
-            pieces.emplace_back(0, announced_++, 1, size);
+            pieces.emplace_back(PieceId{0, announced_++}, 1, size);
         }
         MessageWriter writer{7};
         writer.frame(pieces, 64 * KiB, 1 << 20);
@@ -276,12 +283,12 @@ TEST_F(PeerMemoryTest, AChunkInABlockIsSpilledAsAnyOther) {
 
 TEST_F(PeerMemoryTest, NothingIsGrantedBeforeTheAnswer) {
     offer(mine->offer());
-    auto const theirs = hear();
-    EXPECT_EQ(mine->accept(0, theirs.offer.value().memory), "");
-    (void)hear();  // its answer
+    auto const theirs = hear<Offer>();
+    EXPECT_EQ(mine->accept(0, theirs.memory), "");
+    (void)hear<Answer>();
     announce({100'000});
     MessageWriter eager{7};
-    eager.eager(std::vector{PieceHeader{0, 9, 1, 1}});
+    eager.eager(std::vector{PieceHeader{{0, 9}, 1, 1}});
     eager.append(Bytes{1, 2});
     say(std::move(eager));
     while (operation->extract(0).empty()) {  // it has read what was announced
@@ -294,8 +301,8 @@ TEST_F(PeerMemoryTest, NothingIsGrantedBeforeTheAnswer) {
 
 TEST_F(PeerMemoryTest, WhoDoesNotMapTheMemoryGetsMessages) {
     offer(mine->offer());
-    (void)hear();
-    (void)hear();
+    (void)hear<Offer>();
+    (void)hear<Answer>();
     answer(TransportKind::messages, "not today");
     announce({100'000});
     auto const granted = hear();
@@ -307,8 +314,8 @@ TEST_F(PeerMemoryTest, WhoCannotBeMappedGetsMessages) {
     auto memory = mine->offer();
     memory.back() ^= 1U;  // in the name of the host
     offer(std::move(memory));
-    EXPECT_EQ(mine->accept(0, hear().offer.value().memory), "");
-    auto const said = hear().answer.value();
+    EXPECT_EQ(mine->accept(0, hear<Offer>().memory), "");
+    auto const said = hear<Answer>();
     EXPECT_EQ(said.kind, TransportKind::messages);
     EXPECT_EQ(said.reason, "it is on another host, or in another pid namespace");
     answer(TransportKind::peer_memory);
@@ -318,8 +325,7 @@ TEST_F(PeerMemoryTest, WhoCannotBeMappedGetsMessages) {
 
 TEST_F(PeerMemoryTest, WhoBeginsWithSomethingElseGetsMessages) {
     announce({100'000});
-    auto const granted = hear();
-    EXPECT_FALSE(granted.offer);  // there is no use in it
+    auto const granted = hear();  // no offer: there is no use in it
     EXPECT_TRUE(granted.grants.at(0).addresses.empty());
 }
 
@@ -373,10 +379,10 @@ TEST_F(PeerMemoryTest, AfterAFailureItShowsThatItWritesNoMore) {
     (void)hear();
     // What this rank has granted to rank 0.
     MessageWriter list{7};
-    list.frame(std::vector{PieceHeader{1, 0, 1, 50'000}}, 64, 1 << 20);
+    list.frame(std::vector{PieceHeader{{1, 0}, 1, 50'000}}, 64, 1 << 20);
     list.append(Bytes{9});
     auto const bytes = std::move(list).take();
-    auto const message = read_message(bytes);
+    auto const message = read_operation_message(bytes);
     ReceiveBudget budget;
     AnnouncedFrame frame{message.frames.at(0), budget};
     auto memory = br->reserve(MemoryType::DEVICE, frame.memory_needed(), AllowOverbooking::yes).first;
@@ -468,7 +474,7 @@ TEST_F(MalformedPeer, TooManyAddresses) {
 
 TEST_F(MalformedPeer, AddressesThatWereNotOffered) {
     insert(100'000);
-    EXPECT_TRUE(hear().offer);
+    (void)hear<Offer>();
     EXPECT_EQ(hear().frames.size(), 1U);
     MessageWriter writer{7};
     writer.addresses(std::vector{RemoteAddress{0, SharedMemory::first_offset}});

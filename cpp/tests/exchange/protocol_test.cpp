@@ -10,6 +10,7 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/exchange/detail/operation.hpp>
 #include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
+#include <rapidsmpf/memory/spillable_buffer.hpp>
 
 #include "exchange/wire.hpp"
 
@@ -62,11 +63,11 @@ class Protocol : public testing::Test {
     }
 
     // The next message for rank 1; its bytes live until the next call.
-    Message hear() {
+    OperationMessage hear() {
         for (;;) {
             if (auto arrived = cluster[1]->recv_any(control)) {
                 heard_ = std::move(arrived->bytes);
-                return read_message(heard_);
+                return read_operation_message(heard_);
             }
             std::this_thread::yield();
         }
@@ -250,7 +251,7 @@ TEST_F(Protocol, GrantsAreBoundedByTheReceiveLimit) {
     open(settings);
     MessageWriter announce{7};
     for (int i = 0; i < 3; ++i) {
-        announce.frame(std::vector{PieceHeader{0, static_cast<std::uint64_t>(i), 1, 400}}, 64, 1 << 20);
+        announce.frame(std::vector{PieceHeader{{0, static_cast<std::uint64_t>(i)}, 1, 400}}, 64, 1 << 20);
         announce.append(Bytes{9});
     }
     say(std::move(announce));
@@ -269,7 +270,7 @@ TEST_F(Protocol, AFrameOverTheLimitIsGrantedAlone) {
     settings.receive_limit = 10;
     open(settings);
     MessageWriter announce{7};
-    announce.frame(std::vector{PieceHeader{0, 0, 1, 400}}, 64, 1 << 20);
+    announce.frame(std::vector{PieceHeader{{0, 0}, 1, 400}}, 64, 1 << 20);
     announce.append(Bytes{9});
     say(std::move(announce));
     EXPECT_EQ(hear().granted(), 1U);
@@ -280,7 +281,7 @@ TEST_F(Protocol, CreditComesBackForWhatWasTakenIn) {
     settings.eager_bytes = 200;
     open(settings);
     MessageWriter eager{7};
-    eager.eager(std::vector{PieceHeader{0, 0, 1, 100}});
+    eager.eager(std::vector{PieceHeader{{0, 0}, 1, 100}});
     eager.append(Bytes(101, 5));
     say(std::move(eager));
     EXPECT_EQ(hear().credit, 129U);
@@ -297,7 +298,7 @@ TEST_F(Protocol, AFrameIsGrantedWhenSpillingHasMadeRoomForIt) {
     SpillableBuffer const held{br->allocate(MemoryType::DEVICE, 900)};
     open();
     MessageWriter announce{7};
-    announce.frame(std::vector{PieceHeader{0, 0, 1, 400}}, 64, 1 << 20);
+    announce.frame(std::vector{PieceHeader{{0, 0}, 1, 400}}, 64, 1 << 20);
     announce.append(Bytes{9});
     say(std::move(announce));
     EXPECT_EQ(hear().granted(), 1U);
@@ -314,7 +315,7 @@ TEST_F(Protocol, AFrameForWhichThereNeverIsMemoryIsGrantedAllTheSame) {
     br = BufferResource::make(std::move(limits));
     open();
     MessageWriter announce{7};
-    announce.frame(std::vector{PieceHeader{0, 0, 1, 400}}, 64, 1 << 20);
+    announce.frame(std::vector{PieceHeader{{0, 0}, 1, 400}}, 64, 1 << 20);
     announce.append(Bytes{9});
     say(std::move(announce));
     EXPECT_EQ(hear().granted(), 1U);
@@ -331,14 +332,20 @@ TEST_F(Protocol, TheEndOfTheHandleReleasesTheOperation) {
 
 // As one that was just told, on another thread, that a chunk of it has been spilled.
 TEST(OutlivedDispatcher, AnOperationThatIsHeldLongerThanTheCommunicatorHasNothingOfItLeft) {
-    // Where payloads go is not agreed on with rank 1, which is silent: so the frame is not granted.
     auto comms = LoopbackCluster{2}.communicators();
-    auto held = Operation::open(*comms[0], BufferResource::make(), plan_of(7));
+    auto plan = plan_of(7);
+    plan.settings.receive_limit = 10;  // the first frame is granted alone, the second waits
+    auto held = Operation::open(*comms[0], BufferResource::make(), std::move(plan));
     MessageWriter announce{7};
-    announce.frame(std::vector{PieceHeader{0, 0, 1, 400}}, 64, 1 << 20);
-    announce.append(Bytes{9});
-    held->receive(1, std::move(announce).take());
+    for (std::uint64_t i = 0; i < 2; ++i) {
+        announce.frame(std::vector{PieceHeader{{0, i}, 1, 400}}, 64, 1 << 20);
+        announce.append(Bytes{9});
+    }
+    (void)comms[1]->send(std::move(announce).take(), 0, control);
     auto& budget = OperationDispatcher::of(*comms[0])->budget();
+    while (budget.in_flight() == 0) {
+        std::this_thread::yield();
+    }
     EXPECT_EQ(budget.waiting(), 1U);
     held->insert_finished();
     held->release();
@@ -348,7 +355,7 @@ TEST(OutlivedDispatcher, AnOperationThatIsHeldLongerThanTheCommunicatorHasNothin
 
 TEST_F(Protocol, MessagesBeforeTheBeginningAreKept) {
     MessageWriter eager{7};
-    eager.eager(std::vector{PieceHeader{0, 0, 1, 1}});
+    eager.eager(std::vector{PieceHeader{{0, 0}, 1, 1}});
     eager.append(Bytes{1, 2});
     eager.counts(std::vector{PartitionCount{0, 1}});
     say(std::move(eager));
@@ -372,7 +379,7 @@ TEST_F(Protocol, WhatFollowsALastMessageBelongsToTheNextOperation) {
         say(std::move(last));
         MessageWriter early{7};
         if (chunks == 0) {
-            early.eager(std::vector{PieceHeader{0, 0, 1, 1}});
+            early.eager(std::vector{PieceHeader{{0, 0}, 1, 1}});
             early.append(Bytes{1, 2});
         }
         early.counts(std::vector{PartitionCount{0, 1 - chunks}});
@@ -403,7 +410,7 @@ TEST_F(Protocol, AFarewellEndsWhatTheRankWasNeededFor) {
 TEST_F(Protocol, WhatCameBeforeAFarewellCounts) {
     open();
     MessageWriter announce{7};
-    announce.frame(std::vector{PieceHeader{0, 0, 1, 400}}, 64, 1 << 20);
+    announce.frame(std::vector{PieceHeader{{0, 0}, 1, 400}}, 64, 1 << 20);
     announce.append(Bytes{9});
     announce.counts(std::vector{PartitionCount{0, 1}});
     say(std::move(announce));
@@ -514,7 +521,7 @@ TEST_F(Malformed, CountsForAnotherRank) {
 
 TEST_F(Malformed, PiecesForAnotherRank) {
     MessageWriter writer{7};
-    writer.frame(std::vector{PieceHeader{1, 0, 1, 400}}, 64, 100);
+    writer.frame(std::vector{PieceHeader{{1, 0}, 1, 400}}, 64, 100);
     writer.append(Bytes{9});
     refuse(std::move(writer), "partition 1 is not one of this rank's");
 }
@@ -522,14 +529,14 @@ TEST_F(Malformed, PiecesForAnotherRank) {
 TEST_F(Malformed, MoreChunksThanAnnounced) {
     MessageWriter writer{7};
     writer.counts(std::vector{PartitionCount{0, 0}});
-    writer.eager(std::vector{PieceHeader{0, 0, 1, 0}});
+    writer.eager(std::vector{PieceHeader{{0, 0}, 1, 0}});
     writer.append(Bytes{9});
     refuse(std::move(writer), "more chunks for partition 0 than were announced");
 }
 
 TEST_F(Malformed, AFrameInTooManyMessages) {
     MessageWriter writer{7};
-    writer.frame(std::vector{PieceHeader{0, 0, 1, 10'000'000}}, 64, 1);
+    writer.frame(std::vector{PieceHeader{{0, 0}, 1, 10'000'000}}, 64, 1);
     writer.append(Bytes{9});
     refuse(std::move(writer), "a frame of 10000000 bytes in messages of 1 bytes");
 }
@@ -544,9 +551,9 @@ TEST_F(Malformed, AnyBytesAtAll) {
     std::mt19937_64 random{11};
     MessageWriter writer{7};
     writer.counts(std::vector{PartitionCount{0, 5}});
-    writer.eager(std::vector{PieceHeader{0, 0, 2, 3}, PieceHeader{0, 1, 1, 2}});
+    writer.eager(std::vector{PieceHeader{{0, 0}, 2, 3}, PieceHeader{{0, 1}, 1, 2}});
     writer.append(Bytes(8, 1));
-    writer.frame(std::vector{PieceHeader{0, 2, 2, 50}, PieceHeader{0, 3, 1, 90}}, 64, 40);
+    writer.frame(std::vector{PieceHeader{{0, 2}, 2, 50}, PieceHeader{{0, 3}, 1, 90}}, 64, 40);
     writer.append(Bytes(3, 1));
     writer.final(Final());
     auto const original = std::move(writer).take();
@@ -560,7 +567,7 @@ TEST_F(Malformed, AnyBytesAtAll) {
             }
             std::uint64_t asked = 0;
             try {
-                for (auto const& frame : read_message(bytes).frames) {
+                for (auto const& frame : read_operation_message(bytes).frames) {
                     for (auto const& piece : frame.pieces) {
                         asked += piece.data_size;
                     }

@@ -1,7 +1,10 @@
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -14,8 +17,10 @@
 namespace rapidsmpf {
 namespace {
 
-std::shared_ptr<BufferResource> limited(std::int64_t limit) {
+std::shared_ptr<BufferResource> limited(
+    std::int64_t limit, std::shared_ptr<Statistics> statistics = nullptr) {
     BufferResource::Settings settings;
+    settings.statistics = std::move(statistics);
     settings.limits[0] = limit;
     // Nothing is spilled before it must be.
     settings.high_water = 1;
@@ -48,6 +53,35 @@ TEST(BufferResource, OverbookingCountsOtherPeoplesExcess) {
     auto const second = br->reserve(MemoryType::DEVICE, 100, AllowOverbooking::yes);
     EXPECT_EQ(first.second, 200U);
     EXPECT_EQ(second.second, 300U);
+}
+
+TEST(BufferResource, StatisticsHaveTheLargestExcessNotTheSumOfAll) {
+    auto const statistics = std::make_shared<Statistics>();
+    auto const br = limited(1000, statistics);
+    auto const held = br->reserve(MemoryType::DEVICE, 1200, AllowOverbooking::yes).first;
+    for (int i = 0; i < 10; ++i) {
+        (void)br->reserve(MemoryType::DEVICE, 100, AllowOverbooking::yes);
+    }
+    EXPECT_EQ(statistics->get("reservation-overbooked-bytes").value, 300);
+}
+
+TEST(BufferResource, StatisticsHaveWhatSpillingCouldNotFree) {
+    auto const statistics = std::make_shared<Statistics>();
+    auto const br = limited(1000, statistics);
+    auto remaining = std::size_t{300};
+    br->spill_manager().add_spill_function(
+        [&remaining](std::size_t amount) {
+            auto const freed = std::min(amount, remaining);
+            remaining -= freed;
+            return freed;
+        },
+        0);
+    EXPECT_EQ(br->spill(MemoryType::DEVICE, 200), 200U);
+    EXPECT_EQ(statistics->get("spill-shortfall-bytes").value, 0);
+    EXPECT_EQ(br->spill(MemoryType::DEVICE, 250), 100U);
+    EXPECT_EQ(br->spill(MemoryType::DEVICE, 50), 0U);
+    EXPECT_EQ(statistics->get("spill-freed-bytes").value, 300);
+    EXPECT_EQ(statistics->get("spill-shortfall-bytes").value, 150);
 }
 
 TEST(BufferResource, AllocationTurnsReservationIntoUse) {

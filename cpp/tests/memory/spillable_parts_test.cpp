@@ -212,10 +212,10 @@ TEST_F(SpillablePartsTest, NeighboursArePutTogetherAndToldApart) {
     first->append(std::move(second));
     EXPECT_EQ(first->size(), 12U);
     EXPECT_EQ(br->memory_used(device), 12);
-    auto const end = first->cut(10, 2);
+    auto const end = first->split_off(10, 2);
     EXPECT_EQ(end->data(), block.get() + 10);
     EXPECT_EQ(br->memory_used(device), 12);
-    EXPECT_THROW((void)first->cut(11, 2), std::logic_error);
+    EXPECT_THROW((void)first->split_off(11, 2), std::logic_error);
     first.reset();
     EXPECT_EQ(br->memory_used(device), 2);
 }

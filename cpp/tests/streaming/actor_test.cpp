@@ -1,18 +1,22 @@
 #include <rapidsmpf/streaming/actor.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <latch>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <rapidsmpf/streaming/context.hpp>
+#include <rapidsmpf/streaming/network.hpp>
 #include <rapidsmpf/streaming/sync_wait.hpp>
+#include <rapidsmpf/streaming/timer.hpp>
 
 namespace rapidsmpf::streaming {
 namespace {
@@ -171,6 +175,8 @@ TEST_P(ActorNetworkTest, AnErrorReachesActorsWithoutACommonChannel) {
     };
     std::vector<Actor> actors;
     // Nobody ever sends to these two.
+    a->set_outside_producer();
+    b->set_outside_producer();
     actors.emplace_back("one", sink(a, never, never, &sum), std::vector{a}, std::vector<ChannelPtr>{});
     actors.emplace_back("two", sink(b, never, never, &sum), std::vector{b}, std::vector<ChannelPtr>{});
     actors.emplace_back("fail", fail(), std::vector<ChannelPtr>{}, std::vector<ChannelPtr>{});
@@ -250,6 +256,8 @@ TEST_P(ActorNetworkTest, NetworksNest) {
 TEST_P(ActorNetworkTest, TalksToTheOutside) {
     auto in = context.create_channel(ChannelCapacity{2});
     auto out = context.create_channel(ChannelCapacity{2});
+    in->set_outside_producer();
+    out->set_outside_consumer();
     std::vector<Actor> actors;
     actors.emplace_back("transform", transform(in, out, never), std::vector{in}, std::vector{out});
     auto network = context.executor()->spawn(actor_network(*context.executor(), std::move(actors)));
@@ -260,6 +268,97 @@ TEST_P(ActorNetworkTest, TalksToTheOutside) {
     in->finish();
     EXPECT_FALSE(out->receive_blocking().has_value());
     network.get();
+}
+
+TEST_P(ActorNetworkTest, AChannelWithOneEndIsRefused) {
+    std::atomic<std::uint64_t> count{0};
+    auto const a = context.create_channel();
+    std::vector<Actor> actors;
+    actors.emplace_back("lonely", source(a, 10, never, &count), std::vector<ChannelPtr>{}, std::vector{a});
+    EXPECT_EQ(
+        error_of(std::move(actors)),
+        "no actor receives from the channel that 'lonely' sends to: add one, or say set_outside_consumer()");
+    std::vector<Actor> others;
+    others.emplace_back("hungry", sink(a, never, never, &count), std::vector{a}, std::vector<ChannelPtr>{});
+    EXPECT_EQ(
+        error_of(std::move(others)),
+        "no actor sends to the channel that 'hungry' receives from: add one, or say set_outside_producer()");
+    EXPECT_EQ(count, 0U);
+}
+
+TEST_P(ActorNetworkTest, ActorsThatAllWaitForEachOtherAreToldSo) {
+    auto const a = context.create_channel(ChannelCapacity{1});
+    auto const b = context.create_channel(ChannelCapacity{1});
+    auto echo = [](ChannelPtr in, ChannelPtr out) -> Task<void> {
+        while (auto message = co_await in->receive()) {
+            co_await out->send(std::move(*message));
+        }
+    };
+    std::vector<Actor> actors;
+    actors.emplace_back("chicken", echo(a, b), std::vector{a}, std::vector{b});
+    actors.emplace_back("egg", echo(b, a), std::vector{b}, std::vector{a});
+    auto const text = error_of(std::move(actors));
+    EXPECT_NE(text.find("'chicken' waits for input from channel"), std::string::npos) << text;
+    EXPECT_NE(text.find("'egg' waits for input from channel"), std::string::npos) << text;
+}
+
+TEST_P(ActorNetworkTest, ANetworkThatWaitsForTheClockIsNotAtAStandstill) {
+    auto const a = context.create_channel();
+    std::atomic<std::uint64_t> sum{0};
+    auto slow = [](std::shared_ptr<Executor> executor, ChannelPtr out) -> Task<void> {
+        std::chrono::milliseconds const pause{20};
+        co_await sleep_for(executor, pause);
+        Message message{0, std::uint64_t{1}};
+        co_await out->send(std::move(message));
+    };
+    std::vector<Actor> actors;
+    actors.emplace_back("slow", slow(context.executor(), a), std::vector<ChannelPtr>{}, std::vector{a});
+    actors.emplace_back("sink", sink(a, never, never, &sum), std::vector{a}, std::vector<ChannelPtr>{});
+    EXPECT_EQ(error_of(std::move(actors)), "");
+    EXPECT_EQ(sum, 1U);
+}
+
+TEST_P(ActorNetworkTest, CanBeLookedAtWhileItRuns) {
+    auto const in = context.create_channel(ChannelCapacity{2});
+    auto const out = context.create_channel(ChannelCapacity{2});
+    in->set_outside_producer();
+    out->set_outside_consumer();
+    std::vector<Actor> actors;
+    actors.emplace_back("transform", transform(in, out, never), std::vector{in}, std::vector{out});
+    EXPECT_EQ(describe_networks(*context.executor()), "");
+    auto network = context.executor()->spawn(actor_network(*context.executor(), std::move(actors)));
+    in->send_blocking(Message{0, std::uint64_t{1}});
+    (void)out->receive_blocking();
+    auto const text = describe_networks(*context.executor());
+    EXPECT_NE(text.find("actor 0 'transform'"), std::string::npos) << text;
+    EXPECT_NE(text.find("1 of 0 bytes were sent"), std::string::npos) << text;
+    auto const dot = describe_networks(*context.executor(), NetworkFormat::dot);
+    EXPECT_EQ(dot.rfind("digraph network_0 {", 0), 0U);
+    EXPECT_NE(dot.find("n0_c0 -> n0_a0"), dot.find("n0_a0 -> n0_c0")) << dot;
+    in->finish();
+    network.get();
+    EXPECT_EQ(describe_networks(*context.executor()), "");
+}
+
+TEST_P(ActorNetworkTest, CanBeCancelledFromOutside) {
+    auto const a = context.create_channel(ChannelCapacity{2});
+    std::atomic<std::uint64_t> sent{0};
+    std::atomic<std::uint64_t> sum{0};
+    CancellationSource cancellation;
+    auto const heard = cancellation.token();
+    std::vector<Actor> actors;
+    actors.emplace_back(
+        "source", source(a, 1'000'000'000, never, &sent), std::vector<ChannelPtr>{}, std::vector{a});
+    actors.emplace_back("sink", sink(a, never, never, &sum), std::vector{a}, std::vector<ChannelPtr>{});
+    auto network =
+        context.executor()->spawn(actor_network(*context.executor(), std::move(actors), cancellation));
+    while (sent < 10) {
+        std::this_thread::yield();
+    }
+    EXPECT_TRUE(cancellation.cancel(std::make_exception_ptr(std::domain_error{"enough"})));
+    EXPECT_THROW(network.get(), std::domain_error);
+    EXPECT_TRUE(heard.is_cancelled());
+    EXPECT_EQ(a->size(), 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, ActorNetworkTest, ::testing::Values(1, 4));

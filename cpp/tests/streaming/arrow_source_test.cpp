@@ -21,6 +21,7 @@ class ArrowSourceTest : public ::testing::Test {
     BatchSizes sizes;
 
     std::future<void> start(ArrowStreamOwner stream) {
+        channel->set_outside_consumer();
         std::vector<Actor> actors;
         actors.push_back(
             arrow_source(context, std::make_shared<TableReader>(std::move(stream)), channel, sizes));

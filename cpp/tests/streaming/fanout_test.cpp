@@ -158,6 +158,9 @@ TEST_P(FanoutTest, MessagesThatCannotBeCopiedAreRefused) {
     auto const in = context.create_channel();
     auto const one = context.create_channel();
     auto const two = context.create_channel();
+    in->set_outside_producer();
+    one->set_outside_consumer();
+    two->set_outside_consumer();
     in->send_blocking(Message{0, std::make_unique<int>(1)});
     std::vector<Actor> actors;
     actors.push_back(fanout(context, in, {one, two}));

@@ -100,6 +100,10 @@ TEST_P(LineariserTest, AProducerThatIsAheadWaits) {
     auto const out = context.create_channel(ChannelCapacity{1});
     Lineariser lineariser{context, out, 2, ChannelCapacity{1}};
     auto const& ahead = lineariser.producers()[0];
+    out->set_outside_consumer();
+    for (auto const& producer : lineariser.producers()) {
+        producer->set_outside_producer();
+    }
     auto run_on = context.executor()->spawn(actor_network(*context.executor(), [&] {
         std::vector<Actor> actors;
         actors.push_back(lineariser.actor());

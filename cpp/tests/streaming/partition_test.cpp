@@ -75,6 +75,7 @@ TEST_P(PartitionTest, ManyThreadsKeepTheOrder) {
     auto shuffler = make_shuffler();
     std::vector<Actor> actors;
     actors.push_back(shuffle_input(context, channel, make_inserter(shuffler)));
+    channel->set_outside_producer();
     auto network = context.executor()->spawn(actor_network(*context.executor(), std::move(actors)));
     for (std::uint64_t i = 0; i < 200; ++i) {
         // Batches of different sizes take different times.
@@ -99,6 +100,7 @@ TEST_P(PartitionTest, AFailedWorkerStopsTheProducerAndFinishesNothing) {
         shuffler, RowRouting::by_column("target"), *testing::row_schema(), context.resource());
     std::vector<Actor> actors;
     actors.push_back(shuffle_input(context, channel, inserter));
+    channel->set_outside_producer();
     auto network = context.executor()->spawn(actor_network(*context.executor(), std::move(actors)));
     auto send = [&] {
         for (std::uint64_t i = 0;; ++i) {
@@ -117,6 +119,7 @@ TEST_P(PartitionTest, PacksForAnAllGather) {
     auto inserted = std::make_shared<Inserted>();
     std::vector<Actor> actors;
     actors.push_back(allgather_input(context, channel, allgather, inserted));
+    channel->set_outside_producer();
     auto network = context.executor()->spawn(actor_network(*context.executor(), std::move(actors)));
     for (std::uint64_t i = 0; i < 50; ++i) {
         auto const first = static_cast<std::int64_t>(i) * 10;

@@ -55,19 +55,19 @@ TEST(TableBatch, DescribesItsBytes) {
 
 TEST(Cut, KeepsATableWithinTheLimits) {
     auto const table = make_table(count_rows(0, 10));
-    auto const pieces = cut(table, BatchSizes{});
+    auto const pieces = split_table(table, BatchSizes{});
     ASSERT_EQ(pieces.size(), 1U);
     EXPECT_EQ(pieces.front().num_rows(), 10);
 }
 
 TEST(Cut, DropsATableWithoutRows) {
-    EXPECT_TRUE(cut(make_table({}), BatchSizes{}).empty());
+    EXPECT_TRUE(split_table(make_table({}), BatchSizes{}).empty());
 }
 
 TEST(Cut, KeepsToTheMostRows) {
     BatchSizes sizes;
     sizes.most_rows = 4;
-    auto const pieces = cut(make_table(count_rows(0, 10)), sizes);
+    auto const pieces = split_table(make_table(count_rows(0, 10)), sizes);
     for (auto const& piece : pieces) {
         EXPECT_LE(piece.num_rows(), 4);
     }
@@ -79,7 +79,7 @@ TEST(Cut, KeepsToTheMostBytes) {
     BatchSizes sizes;
     auto const table = make_table(count_rows(0, 1000));
     sizes.most_bytes = table.byte_size() / 7;
-    auto const pieces = cut(table, sizes);
+    auto const pieces = split_table(table, sizes);
     EXPECT_GE(pieces.size(), 7U);
     EXPECT_EQ(rows_of_all(pieces), count_rows(0, 1000));
 }
@@ -87,7 +87,7 @@ TEST(Cut, KeepsToTheMostBytes) {
 TEST(Cut, NeverMakesEmptyPieces) {
     BatchSizes sizes;
     sizes.most_bytes = 1;
-    auto const pieces = cut(make_table(count_rows(0, 5)), sizes);
+    auto const pieces = split_table(make_table(count_rows(0, 5)), sizes);
     EXPECT_EQ(pieces.size(), 5U);
 }
 

@@ -22,6 +22,7 @@ TEST(Timer, SleepersGoOnWhenTheirTimeHasPassed) {
     std::vector<int> order;
     auto sleep = [](std::shared_ptr<Executor> on, milliseconds time, int name,
                     std::vector<int>* to) -> Task<void> {
+        co_await on->schedule();
         co_await sleep_for(on, time);
         EXPECT_TRUE(on->runs_this_thread());
         to->push_back(name);

@@ -16,7 +16,7 @@ namespace {
 
 // Offsets for so many rows would take more bytes than a 64-bit number counts.
 TEST(PackedFormat, a_number_of_rows_whose_offsets_overflow_is_refused) {
-    alignas(piece_alignment) std::array<std::byte, 64> const data{};
+    alignas(buffer_alignment) std::array<std::byte, 64> const data{};
     constexpr auto most = std::numeric_limits<std::int64_t>::max();
     struct Case {
         Field field;
@@ -32,7 +32,7 @@ TEST(PackedFormat, a_number_of_rows_whose_offsets_overflow_is_refused) {
         Schema const schema{{field}};
         PackedNode node;
         node.length = rows;
-        node.values = PieceRef{0, data.size()};
+        node.values = BufferRef{0, data.size()};
         PackedMetadataWriter writer{
             PackedMetadataWriter::beginning(schema.serialized()), rows, data.size(), 2};
         writer.node(field.layout(), node);

@@ -25,7 +25,7 @@ namespace {
 
 // The counts of a packed table's columns, as a partitioner would have found them.
 void count(PackedLayout& layout, std::size_t& node, Field const& field, Column const& column) {
-    auto& piece = layout.piece(node++, 0);
+    auto& piece = layout.slot(node++, 0);
     piece.rows = column.length;
     piece.nulls = field.layout() == Layout::null ? 0 : column.null_count;
     piece.bytes = static_cast<std::int64_t>(column.data.size());
@@ -69,21 +69,21 @@ TEST(PackedLayout, buffers_do_not_overlap) {
     Field const number{"n", "l"};
     PackedLayout layout{{&text, &number}, 3};
     for (std::size_t p = 0; p < 3; ++p) {
-        layout.piece(0, p) = {.rows = 10, .bytes = static_cast<std::int64_t>(100 * p), .nulls = 1};
-        layout.piece(1, p) = {.rows = 10, .bytes = 0, .nulls = 0};
+        layout.slot(0, p) = {.rows = 10, .bytes = static_cast<std::int64_t>(100 * p), .nulls = 1};
+        layout.slot(1, p) = {.rows = 10, .bytes = 0, .nulls = 0};
     }
     auto const sizes = layout.place();
     EXPECT_EQ(sizes, (std::vector<std::size_t>{64 + 64 + 128, 64 + 64 + 128 + 128, 64 + 64 + 256 + 128}));
-    EXPECT_EQ(layout.piece(0, 0).data, PlacedPiece::nowhere);
-    EXPECT_EQ(layout.piece(0, 1).data, 128U);
-    EXPECT_EQ(layout.piece(1, 1).validity, PlacedPiece::nowhere);
-    EXPECT_EQ(layout.piece(1, 1).values, 256U);
+    EXPECT_EQ(layout.slot(0, 0).data, ColumnSlot::nowhere);
+    EXPECT_EQ(layout.slot(0, 1).data, 128U);
+    EXPECT_EQ(layout.slot(1, 1).validity, ColumnSlot::nowhere);
+    EXPECT_EQ(layout.slot(1, 1).values, 256U);
 }
 
 TEST(PackedLayout, texts_beyond_their_offsets_are_refused) {
     Field const text{"t", "u"};
     PackedLayout layout{{&text}, 1};
-    layout.piece(0, 0) = {.rows = 10, .bytes = std::int64_t{1} << 31, .nulls = 0};
+    layout.slot(0, 0) = {.rows = 10, .bytes = std::int64_t{1} << 31, .nulls = 0};
     EXPECT_THROW((void)layout.place(), std::invalid_argument);
 }
 

@@ -217,7 +217,10 @@ class StreamingOptions:
         "executor", True, "Choose join and aggregation strategies at run time.", effective=False
     )
     join_filter_pushdown: dict[str, Any] | bool | None | Unspecified = _option(
-        "executor", False, "Filter the probe side of a join early.", effective=False
+        "executor",
+        True,
+        "Leave out rows of a join's larger side by the keys of the other one before they move, where that pays; a dict"
+        " counts as True.",
     )
     sink_to_directory: bool | Unspecified = _option(
         "executor",

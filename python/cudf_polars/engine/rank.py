@@ -131,6 +131,7 @@ class RankSettings:
             fallback_mode=get("fallback_mode"),
             broadcast_limit=get("broadcast_limit"),
             target_partition_size=get("target_partition_size"),
+            **({"filter_keys": 0} if get("join_filter_pushdown") in (None, False) else {}),
         )
 
 

@@ -86,7 +86,7 @@ class StoreParts:
         return inside
 
     def commit(self, facts: bytes) -> list[bytes]:
-        """Wait until all ranks have written; then the former parts go. Returns what each rank tells."""
+        """Wait until all ranks have written; then the former parts go. Returns what each rank tells besides."""
         told = self._transport.allgather_bytes(facts, op=self._first_op + 1)
         if self._stale:
             import obstore

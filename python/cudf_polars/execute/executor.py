@@ -14,7 +14,7 @@ import itertools
 import math
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import polars as pl
@@ -24,6 +24,7 @@ from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.division import Divider
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.fragments import ComputeDevice
+from cudf_polars.execute.keys import KeySet, distinct_keys, meet
 from cudf_polars.execute.measured import Measured, Size
 from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.paths import Paths
@@ -135,6 +136,33 @@ class Executor:
         size = Size(sum(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
         rows.rest_anywhere = not size.complete
         return size
+
+    def find_keys(self, materialized: Materialize, limits: Mapping[str, int]) -> list[KeySet]:
+        """Return the values of columns of ``materialized``, which was read to its end, over all ranks.
+
+        Parameters
+        ----------
+        limits
+            By column, how many are exchanged; of more, only the bounds are.
+        """
+        self.paths.took(paths.KEYS)
+        with self._measuring(materialized):
+            rows, schema = self._rows[materialized], materialized.schema
+            mine = distinct_keys(self._peeked(rows, schema), list(limits), schema)
+            return meet(
+                mine,
+                list(limits.values()),
+                self.allgather_bytes,
+                lambda frame: self._transport.allgather(frame, op=next(self._ops)),
+            )
+
+    def _peeked(self, rows: StreamRows, schema: Schema) -> Iterator[pl.DataFrame]:
+        """Yield rows that stay."""
+        if rows.frame is not None:
+            yield rows.frame
+        for sources in rows.partitions:
+            for source in sources:
+                yield from stream_batches(opened(source, last=False), schema, self.brake)
 
     def allgather_bytes(self, value: bytes) -> list[bytes]:
         """Give every rank each rank's ``value``."""

@@ -13,6 +13,9 @@ __all__ = ["ExecutionOptions"]
 
 _BROADCAST_LIMIT = 64 << 20
 _CHUNK = 64 << 20
+_FILTER_LIMIT = 256 << 20
+_FILTER_KEYS = 1_000_000
+"""So many keys Polars finds as fast as it reads files."""
 _MEMORY_OF_BUFFER = 16
 """The part of a rank's memory that neither of these exceeds."""
 _MEMORY_OF_TABLE, _MEMORY_OF_PARTITION = 4, 16
@@ -48,6 +51,10 @@ class ExecutionOptions:
     partition_limit
         Bytes above which a partition is divided again; 0 chooses: four times ``target_partition_size``, or a quarter of
         ``memory``.
+    filter_keys
+        How many keys of a join's side may filter the other side before that moves; 0: none do.
+    filter_share, filter_least
+        See :class:`~cudf_polars.lower.builder.Settings`.
     """
 
     fallback_mode: FallbackMode = "warn"
@@ -59,6 +66,9 @@ class ExecutionOptions:
     partitions: int = 0
     memory: int = 0
     partition_limit: int = 0
+    filter_keys: int = _FILTER_KEYS
+    filter_share: float = 0.5
+    filter_least: int = 4 << 20
 
     def __post_init__(self) -> None:
         if self.fallback_mode not in ("warn", "raise", "silent"):
@@ -72,6 +82,8 @@ class ExecutionOptions:
             "partitions",
             "memory",
             "partition_limit",
+            "filter_keys",
+            "filter_least",
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
@@ -85,6 +97,8 @@ class ExecutionOptions:
             small_limit=0,
             read_everywhere_limit=0,
             head_limit=4,
+            filter_share=1.0,
+            filter_least=0,
         )
 
     @property
@@ -134,5 +148,9 @@ class ExecutionOptions:
             small_limit=self.small_limit,
             read_everywhere_limit=self.read_everywhere_limit,
             head_limit=self.head_limit,
+            filter_keys=self.filter_keys,
+            filter_limit=self._of_memory(_FILTER_LIMIT),
+            filter_share=self.filter_share,
+            filter_least=self.filter_least,
             fallback_mode=self.fallback_mode,
         )

@@ -19,6 +19,7 @@ KEPT = "rows kept for one reader"
 KEPT_PARTITIONS = "partitions kept for several readers"
 KEPT_WHOLE = "rows kept for several readers, not in partitions"
 KEPT_EVERYWHERE = "rows of all ranks kept on each"
+KEYS = "rows left out by the keys of a join's other side"
 TWO_SENDS = "rows sent in two operations, those that were measured first"
 
 PATHS: Mapping[str, str] = {
@@ -33,6 +34,7 @@ PATHS: Mapping[str, str] = {
     KEPT_PARTITIONS: "rows that several steps read stay in the store, partition by partition",
     KEPT_WHOLE: "rows that several steps read stay in the store, in one piece",
     KEPT_EVERYWHERE: "the copy of a small side waits in the store",
+    KEYS: "the larger side of a join is filtered before it moves, by the keys that the other one turned out to have",
     TWO_SENDS: "what was read of a side to measure it is sent before the rest",
 }
 """The ways of the rows where a rank has several partitions, and when they are taken."""

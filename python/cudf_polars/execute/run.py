@@ -16,6 +16,7 @@ from cudf_polars.execute.agreement import agree_on_end, agree_on_query
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.fragments import ComputeDevice
+from cudf_polars.execute.keys import KeySet
 from cudf_polars.execute.measured import Measured, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import Paths
@@ -364,8 +365,12 @@ def _start(
     agreement = agree_on_query(plan, executor.allgather_bytes, footers, asked.read_apart)
     plan = agreement.plan
     text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, transport.rank, transport.nranks)
+    settings = options.settings(transport.nranks)
+    if not device.is_cpu:
+        # Its joins are faster than sets of keys that come from the host.
+        settings = replace(settings, filter_keys=0)
     planner = AdaptivePlanner(
-        options.settings(transport.nranks), executor.run_and_measure, footers=footers, text_cuts=text_cuts
+        settings, executor.run_and_measure, executor.find_keys, footers=footers, text_cuts=text_cuts
     )
     root = planner.plan(plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
@@ -402,6 +407,13 @@ class _Assumed:
     complete: bool
 
 
+def _assumed_keys(materialized: Materialize, name: str, limit: int) -> KeySet:
+    """Return keys of which only the number is estimated; their place is taken by none at all."""
+    count = int(materialized.estimate.rows)
+    none = pl.Series(name, [], dtype=materialized.schema[name])
+    return KeySet(count, none if count <= limit else None)
+
+
 def explain_query(
     lf: pl.LazyFrame,
     nranks: int,
@@ -423,6 +435,9 @@ def explain_query(
         fits = limit is None or estimate.nbytes <= limit
         return _Assumed(int(estimate.rows), int(estimate.nbytes), fits)
 
+    def assume_keys(materialized: Materialize, limits: Mapping[str, int]) -> Sequence[KeySet]:
+        return [_assumed_keys(materialized, name, limit) for name, limit in limits.items()]
+
     options = ExecutionOptions() if options is None else options
     plan = read_plan(lf, pl.QueryOptFlags() if optimizations is None else optimizations)
     sizes = {
@@ -433,6 +448,7 @@ def explain_query(
     planner = AdaptivePlanner(
         options.settings(nranks),
         assume,
+        assume_keys,
         footers=FileFooters(),
         text_cuts=functools.partial(nominal_cuts, nranks=nranks),
     )

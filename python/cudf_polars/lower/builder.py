@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -37,7 +37,7 @@ from cudf_polars.lower.physical import (
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.placeholder import ROWS
 
-__all__ = ["Measurement", "RunAndMeasure", "Settings", "StreamBuilder"]
+__all__ = ["FindKeys", "Keys", "Measurement", "RunAndMeasure", "Settings", "StreamBuilder"]
 
 # Bits of ORDER that number the rows of one rank; the bits above are the rank.
 _ROW_BITS = 40
@@ -73,6 +73,33 @@ class RunAndMeasure(Protocol):
         ...
 
 
+class Keys(Protocol):
+    """The values of a key column over all ranks."""
+
+    @property
+    def count(self) -> int:
+        """How many different ones there are; if ``values`` is None, at most."""
+        ...
+
+    @property
+    def values(self) -> pl.Series | None:
+        """All of them, null too if it is one; None: they are too many, or not known yet."""
+        ...
+
+    @property
+    def bounds(self) -> tuple[Any, Any] | None:
+        """The least and the greatest, where values have an order that literals keep; None: there are none."""
+        ...
+
+
+class FindKeys(Protocol):
+    """Finds the values of columns of a materialized stream that was read to its end."""
+
+    def __call__(self, materialized: Materialize, limits: Mapping[str, int]) -> Sequence[Keys]:
+        """Return the values of columns over all ranks; only their bounds where there are more than a column's limit."""
+        ...
+
+
 @dataclass(frozen=True)
 class Settings:
     """What the planner decides by.
@@ -89,6 +116,14 @@ class Settings:
         Bytes of files up to which every rank reads a table rather than receive it.
     head_limit
         Rows up to which a sort's head is made by merging the ranks' heads.
+    filter_keys
+        How many keys of a join's side may filter the other one; 0: none do.
+    filter_limit
+        Bytes of memory of a rank up to which that side is run for its keys.
+    filter_share
+        A filter is made where it is expected to keep this part of the rows at most.
+    filter_least
+        Bytes, as estimated, from which on a join's side is worth a filter.
     fallback_mode
         What to do about steps that run on one rank.
     """
@@ -98,6 +133,10 @@ class Settings:
     small_limit: int
     read_everywhere_limit: int
     head_limit: int
+    filter_keys: int
+    filter_limit: int
+    filter_share: float
+    filter_least: int
     fallback_mode: FallbackMode
 
 
@@ -113,6 +152,7 @@ class StreamBuilder:
 
     settings: Settings
     run_and_measure: RunAndMeasure
+    find_keys: FindKeys
     fallbacks: list[str] = field(default_factory=list)
 
     # -- local steps -----------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ import polars as pl
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.grouping import key_columns
+from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
-from cudf_polars.lower.physical import CheckedOrder, Estimate, Stream
+from cudf_polars.lower.physical import CheckedOrder, Estimate, Materialize, Stream
 from cudf_polars.lower.scans import read_everywhere
 from cudf_polars.plan.expressions import Column, Expr
 from cudf_polars.plan.nodes import (
@@ -105,10 +106,24 @@ def _join(ctx: Context, node: Join) -> Stream:
         return _broadcast_smaller(ctx, sides, copied)
     if not all(is_elementwise(key.expr) for key in (*node.left_on, *node.right_on)):
         return ctx.on_one_rank(node, [sides.left, sides.right], "its keys are not row-wise")
+    small, large = _by_size(ctx, sides)
+    if small not in copied:
+        # Filtered, the other side may be small enough to be copied.
+        _filter_larger(ctx, sides, small, large)
     measured = _broadcast_if_small(ctx, sides, copied)
     if measured is not None:
         return measured
+    if small in copied:
+        _filter_larger(ctx, sides, small, large)
     return _shuffled(ctx, sides)
+
+
+def _by_size(ctx: Context, sides: _Sides) -> list[str]:
+    """Return the names of the sides, the one first that is likely to have fewer rows."""
+    return sorted(
+        ("left", "right"),
+        key=lambda side: (sides.get(side).estimate.rows, not is_filtered(ctx, sides.node, side)),
+    )
 
 
 def _other(side: str) -> str:
@@ -368,6 +383,27 @@ def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> S
         return None
     sides.put(side, ctx.builder.broadcast(materialized))
     return _apply(ctx, node, sides.left, sides.right, _partitioning_of(node, other, _other(side)))
+
+
+def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> None:
+    """Leave out rows of the larger side by the keys of the other one, before it moves."""
+    node, builder = sides.node, ctx.builder
+    if (
+        isinstance(sides.get(large), Materialize)  # it has been run
+        or _is_hashed_by_keys(node, sides.get(large).partitioning, large)
+        or not can_filter(ctx, node, sides.get(large), large, sides.get(small))
+    ):
+        return
+    pairs = _column_pairs(node) if large == "left" else [(b, a) for a, b in _column_pairs(node)]
+    if not pairs:
+        return
+    keys = sides.get(small)
+    if not isinstance(keys, Materialize) or keys.shared:
+        keys = builder.materialize(keys, "its keys filter the other side of a join")
+    sides.put(small, keys)
+    if not builder.run_and_measure(keys, builder.settings.filter_limit).complete:
+        return
+    sides.put(large, filter_by_keys(ctx, node, keys, sides.get(large), large, pairs))
 
 
 def _is_hashed_by_keys(node: Join, partitioning: Partitioning, side: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cudf_polars.lower.builder import RunAndMeasure, Settings, StreamBuilder
+from cudf_polars.lower.builder import FindKeys, RunAndMeasure, Settings, StreamBuilder
 from cudf_polars.lower.context import Context, Footers, Operator
 from cudf_polars.lower.grouping import lower_distinct, lower_group_by
 from cudf_polars.lower.joins import lower_join
@@ -40,6 +40,8 @@ class AdaptivePlanner:
     run_and_measure
         Runs a materialized stream and returns what it holds over all ranks. All ranks call it for the same streams
         in the same order.
+    find_keys
+        Finds the keys of one that was read to its end, also on all ranks.
     footers
         Reads the row groups of a Parquet file.
     text_cuts
@@ -47,9 +49,15 @@ class AdaptivePlanner:
     """
 
     def __init__(
-        self, settings: Settings, run_and_measure: RunAndMeasure, *, footers: Footers, text_cuts: TextCutsOf
+        self,
+        settings: Settings,
+        run_and_measure: RunAndMeasure,
+        find_keys: FindKeys,
+        *,
+        footers: Footers,
+        text_cuts: TextCutsOf,
     ) -> None:
-        self._builder = StreamBuilder(settings, run_and_measure)
+        self._builder = StreamBuilder(settings, run_and_measure, find_keys)
         self._footers = footers
         self._text_cuts = text_cuts
 

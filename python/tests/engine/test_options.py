@@ -16,7 +16,7 @@ from rapidsmpf.config import Options, registered_options
 
 from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
 from cudf_polars.engine.options import UNSPECIFIED, StreamingOptions, Unspecified
-from cudf_polars.engine.rank import resolve_options
+from cudf_polars.engine.rank import RankSettings, resolve_options
 
 
 @pytest.fixture(autouse=True)
@@ -327,3 +327,12 @@ def test_options_without_effect_have_a_table_of_their_own():
     for name, info in StreamingOptions.describe().items():
         assert f"| `{name}` |" in tables[info.effective]
         assert f"| `{name}` |" not in tables[not info.effective]
+
+
+@pytest.mark.parametrize(
+    ("value", "filters"), [(True, True), ({}, True), ({"any": 1}, True), (False, False), (None, False)]
+)
+def test_filters_by_keys_of_joins_can_be_switched_off(value, filters):
+    settings = RankSettings(StreamingOptions(join_filter_pushdown=value))
+    assert bool(settings.execution_options().filter_keys) == filters
+    assert bool(RankSettings(StreamingOptions()).execution_options().filter_keys)

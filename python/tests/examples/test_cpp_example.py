@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -20,8 +21,8 @@ def _tool(name: str) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the example with ``find_package(rapidsmpf)``."""
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the examples with ``find_package(rapidsmpf)``."""
     cmake = _tool("cmake")
     if cmake is None or shutil.which("c++") is None:
         pytest.skip("building the example needs cmake and a C++ compiler")
@@ -35,7 +36,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         done = subprocess.run(step, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stdout + done.stderr
-    return build / "shuffle_loopback"
+    return build
+
+
+@pytest.fixture(scope="module")
+def program(programs: Path) -> Path:
+    return programs / "shuffle_loopback"
 
 
 @pytest.mark.parametrize("nranks", [1, 2, 5])
@@ -49,3 +55,18 @@ def test_a_number_of_ranks_that_is_none_is_refused(program: Path) -> None:
     done = subprocess.run([str(program), "0"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "usage" in done.stderr
+
+
+@pytest.mark.parametrize("nranks", [1, 2])
+def test_a_network_of_actors_counts_all_rows_in_a_tenth_of_their_memory(programs: Path, nranks: int) -> None:
+    done = subprocess.run(
+        [str(programs / "streaming_query"), str(nranks)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"{nranks * 500_000} rows with 500 keys were counted\n")
+    held = [
+        int(peak) / int(budget)
+        for peak, budget in re.findall(r"most (\d+) KiB in memory, of (\d+)", done.stdout)
+    ]
+    assert len(held) == nranks
+    assert max(held) <= 1.25

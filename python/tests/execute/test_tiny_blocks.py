@@ -92,6 +92,7 @@ def test_pdsh(tables: Tables, number: int, nranks: int, taken: Counter[str], tmp
         small_limit=0,
         read_everywhere_limit=0,
         head_limit=4,
+        filter_least=0,
         partitions=8 + number,
         partition_limit=10_000,
         memory=BUDGET,

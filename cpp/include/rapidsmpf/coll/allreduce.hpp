@@ -5,7 +5,7 @@
 // also for functions that are not commutative and for floating point, and a function that throws does so on one
 // rank. That takes two messages one after the other, whatever the number of ranks; recursive doubling would take
 // log2(ranks). Small values travel inside the messages that begin and end the operation: there are no others. Large
-// arrays are cut into a segment for each rank, which reduces it, so that each rank sends and receives about twice
+// arrays are divided into a segment for each rank, which reduces it, so that each rank sends and receives about twice
 // its array (a reduce-scatter, then an all-gather), and all ranks work.
 //
 // The function runs on the communicator's progress thread, as soon as the values are there, whether or not anyone

@@ -97,8 +97,8 @@ class Shuffler {
     // The partitions that this rank owns, ascending.
     [[nodiscard]] std::vector<PartitionId> const& local_partitions() const noexcept { return local_; }
     [[nodiscard]] Rank owner(PartitionId partition) const;
-    // All partitions, those of a rank side by side. As long as this object lives, tables that are cut into as many parts
-    // in the memory of its BufferResource lie in this order (PartitionOrderHint), so that what is for a rank moves as one piece.
+    // All partitions, those of a rank side by side. As long as this object lives, tables with as many partitions
+    // in the memory of its BufferResource have them in this order (PartitionOrderHint), so that those of a rank move as one.
     [[nodiscard]] std::vector<PartitionId> const& by_owner() const noexcept { return *by_owner_; }
     [[nodiscard]] std::uint32_t total_partitions() const noexcept { return total_; }
     [[nodiscard]] std::shared_ptr<Communicator> const& comm() const noexcept { return comm_; }

@@ -1,7 +1,7 @@
 // A set of processes (ranks) that can send each other bytes.
 //
 // This is the transport seam under exchange/: point-to-point messages, matched by (source, tag), never
-// overtaking each other per (source, tag). It knows nothing of chunks, credits or partitions. Backends:
+// overtaking each other per (source, tag). It is independent of chunks, credits and partitions. Backends:
 // single (one rank), loopback (N ranks as threads of one process, with injected faults, for tests), ucxx, and mpi,
 // which is a library of its own. split.hpp makes communicators of some of the ranks of another.
 //
@@ -144,7 +144,7 @@ class Communicator {
     // Tells the other ranks that this one gives up, as far as the backend can; then fails locally.
     virtual void abort(std::string const& reason);
     // The same when another rank is at fault, by what it sent: all ranks, that one too, fail with `culprit` named.
-    // A negative one is nobody: then it is abort().
+    // Negative: no rank; then it is abort().
     virtual void report_protocol_violation(Rank culprit, std::string const& reason);
 
     // Called once with the failure, from whatever thread reports it; at once if there is one already.

@@ -1,8 +1,8 @@
 // How a communicator learns that another rank died, gave up or left: a channel beside the transport.
 //
 // UCX endpoint error handling would cost the shared-memory transports, so a transport does not notice a dead
-// peer. Whoever starts the ranks does (bootstrap's TCP coordinator, a scheduler's worker events): it
-// implements this interface and hands it to the communicator, which owns it.
+// peer. What starts the ranks does (bootstrap's TCP coordinator, a scheduler's worker events): it
+// implements this interface and gives it to the communicator, which owns it.
 #pragma once
 
 #include <chrono>

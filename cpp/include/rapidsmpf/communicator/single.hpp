@@ -1,4 +1,4 @@
-// The communicator of one rank: nobody to send to. Collectives work on it without a transport.
+// The communicator of one rank, without a peer. Collectives work on it without a transport.
 #pragma once
 
 #include <memory>

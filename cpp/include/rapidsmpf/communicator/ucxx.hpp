@@ -13,9 +13,9 @@
 // A message's 64-bit UCX tag holds our Tag above the rank of its sender; the top bit marks the communicator's
 // own messages (joining, barrier, abort).
 //
-// All ranks of a job share a Token. UCX takes connections from whoever reaches its port and knows its protocol, so every
-// tag is combined with the token: a message of a stranger meets none that a rank waits for, and is not read. What a
-// process says to be let in begins with the token. docs/security.md says what is left.
+// All ranks of a job share a Token. UCX takes connections from every process that reaches its port and speaks its protocol, so every
+// tag is combined with the token: a message of a stranger matches no receive of a rank, and is not read. The first
+// message of a process that joins begins with the token. docs/security.md says what is left.
 #pragma once
 
 #include <chrono>

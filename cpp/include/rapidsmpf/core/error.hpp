@@ -74,7 +74,7 @@ class SpillError : public std::runtime_error {
 // unusable from then on.
 class RankFailedError : public std::runtime_error {
   public:
-    // rank: who failed (-1: the launcher); host, pid: where it ran (empty and 0 when unknown); reason: what is
+    // rank: which one failed (-1: the launcher); host, pid: where it ran (empty and 0 when unknown); reason: what is
     // known of why.
     RankFailedError(std::int32_t rank, std::string host, std::int64_t pid, std::string reason);
     [[nodiscard]] std::int32_t rank() const noexcept { return rank_; }

@@ -39,7 +39,7 @@
 #define RAPIDSMPF_PT_GUARDED_BY(...) RAPIDSMPF_THREAD_ANNOTATION(pt_guarded_by(__VA_ARGS__))
 // Of a function: its caller holds the mutex, before and after.
 #define RAPIDSMPF_REQUIRES(...) RAPIDSMPF_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
-// Of a function: its caller does not hold the mutex, because it takes it itself, or waits for someone who does.
+// Of a function: its caller does not hold the mutex, because it takes it itself, or waits for another thread that does.
 #define RAPIDSMPF_EXCLUDES(...) RAPIDSMPF_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
 // Of a mutex: it is taken before, after that one where both are held.
 #define RAPIDSMPF_ACQUIRED_BEFORE(...) RAPIDSMPF_THREAD_ANNOTATION(acquired_before(__VA_ARGS__))

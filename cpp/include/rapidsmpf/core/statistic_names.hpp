@@ -33,7 +33,7 @@ enum class StatisticKind : std::uint8_t {
 
 namespace statistic {
 
-// Text of bounded size that can be put together at compile time.
+// Text of bounded size that can be built at compile time.
 class Text {
   public:
     static constexpr std::size_t capacity = 48;
@@ -99,11 +99,11 @@ inline constexpr auto others = [] {
          "Time that requests for memory waited until they were served."},
         {"reservation-timeouts", none, sum, {}, memory,
          "Requests for memory whose time was up before there was room."},
-        {"reservation-overbooked-bytes", bytes, sum, {}, memory,
-         "Bytes by which reservations were granted beyond what was available."},
-        {"spill-requested-bytes", bytes, sum, {}, spilling,
-         "Bytes that the spill functions were asked to free."},
-        {"spill-freed-bytes", bytes, sum, {}, spilling, "Bytes that they freed."},
+        {"reservation-overbooked-bytes", bytes, peak, {}, memory,
+         "The most bytes by which a granted reservation left a tier above its limit."},
+        {"spill-freed-bytes", bytes, sum, {}, spilling, "Bytes that spilling freed when memory was short."},
+        {"spill-shortfall-bytes", bytes, peak, {}, spilling,
+         "The most bytes that were short and that spilling could not free, because nothing was left to spill."},
         {"memory-peak-device", bytes, peak, {}, memory,
          "The most bytes in buffers of device memory at a time."},
         {"memory-peak-pinned-host", bytes, peak, {}, memory,

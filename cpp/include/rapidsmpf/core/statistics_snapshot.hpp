@@ -55,7 +55,7 @@ class StatisticsSnapshot {
     // outer object, or empty. Numbers that JSON does not have are null. Throws std::invalid_argument when a
     // name has a character that JSON would have to escape.
     [[nodiscard]] std::string to_json(std::string_view more = {}) const;
-    // Throws std::invalid_argument as to_json(); `what` says whose name it is.
+    // Throws std::invalid_argument as to_json(); `what` is what has the name, for the error.
     static void check_json_name(std::string_view name, std::string_view what);
 
   private:

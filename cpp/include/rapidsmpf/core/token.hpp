@@ -1,4 +1,4 @@
-// The secret by which processes of one job know each other.
+// The secret by which processes of one job recognise each other.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // A block of bytes in one memory tier.
 //
-// A Buffer owns its bytes and the part of its BufferResource's budget that they take, and gives both back
+// A Buffer owns its bytes and the part of its BufferResource's budget that they take, and releases both
 // when it is destroyed. Work on the bytes is ordered on the buffer's stream: a writer records an event, and
 // a reader on another stream (or the host) waits for it. Not copyable, handed around by unique_ptr.
 // Made by BufferResource only. A buffer on DISK has no address: it is read by moving it to another tier.
@@ -21,7 +21,8 @@ namespace rapidsmpf {
 class BufferResource;
 namespace detail {
 class SpillRegistry;
-}
+class TierCopier;
+}  // namespace detail
 
 class Buffer {
   public:
@@ -57,21 +58,22 @@ class Buffer {
     // Has what comes on `stream` wait for all writes.
     void wait_for_writes(Stream stream) const;
 
-    // Buffers that lie in one block, as those of a finely cut table do. Putting them together and telling them apart
-    // moves no bytes and changes nothing for the budget; the block goes with the last of them.
+    // Buffers that share one block, as those of a table with many partitions do. Joining and splitting them moves no bytes
+    // and changes nothing for the budget; the block is freed with the last of them.
     // Whether `next` begins where this one ends, in the same block of foreign memory.
     [[nodiscard]] bool is_followed_by(Buffer const& next) const noexcept;
     // Takes in one that follows.
     void append(std::unique_ptr<Buffer> next) noexcept;
-    // `size` bytes from `offset` on as a buffer of their own, which counts them from now on. Each byte may be cut out once;
+    // `size` bytes from `offset` on as a buffer of their own, which counts them from now on. Each byte may be split off once;
     // this one still has the address of all, and counts the rest. Throws std::logic_error on DISK.
-    [[nodiscard]] std::unique_ptr<Buffer> cut(std::size_t offset, std::size_t size);
-    // Has the processor load what counts the owners of the memory: for who is about to cut or to free many.
+    [[nodiscard]] std::unique_ptr<Buffer> split_off(std::size_t offset, std::size_t size);
+    // Prefetches the reference count of the memory: before many buffers are split or freed.
     void prefetch_owner() const noexcept;
 
   private:
     friend class BufferResource;
     friend class detail::SpillRegistry;
+    friend class detail::TierCopier;
     // `data` may be foreign memory: then `owner` keeps it alive and is dropped in place of a deallocation.
     Buffer(
         std::shared_ptr<BufferResource> resource, MemoryType type, std::byte* data, std::size_t size,

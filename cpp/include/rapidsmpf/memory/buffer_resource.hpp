@@ -1,13 +1,12 @@
-// The one arbiter of memory: who may allocate how much in which tier, and who has to make room.
+// Memory of every tier under one budget: allocation, reservations, and spilling when a tier is short.
 //
 // Budget works in two steps. A reservation takes bytes out of what is available; allocating a Buffer
 // consumes the reservation. What is available in a tier is its limit minus what buffers and reservations
 // hold (and, on a CPU device, never more than the limit minus this process's resident memory).
 //
-// Room is made by moving what nobody uses now to a lower tier: SpillableBuffers, and what the functions of the
-// spill manager hold. A thread of the resource begins before the limit is reached (at the high-water mark), goes
-// on to the low-water mark, and serves those who wait for memory in the order they came. What lies on DISK is
-// in files of the resource's DiskSpace.
+// A tier that is short is spilled: buffers that are not in use move to a lower tier (SpillableBuffers, and what the functions
+// of the spill manager hold). A background thread spills from the high-water mark down to the low-water mark, and serves requests
+// for memory in the order of their arrival. The DISK tier is in files of the resource's DiskSpace.
 //
 // Always owned by shared_ptr: buffers keep their resource alive. All methods are thread-safe.
 #pragma once
@@ -16,7 +15,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -44,6 +42,7 @@ namespace detail {
 class Arbiter;
 class Budget;
 class SpillRegistry;
+class TierCopier;
 }  // namespace detail
 
 class BufferResource : public std::enable_shared_from_this<BufferResource> {
@@ -65,10 +64,10 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
         std::shared_ptr<MemoryResource> device_mr;
         // Where PINNED_HOST memory comes from; null: there is none.
         std::shared_ptr<PinnedMemoryResource> pinned_mr;
-        // How many streams next_stream() hands out in turn, and whose they are (empty: the device's).
+        // How many streams next_stream() returns in turn, and where they come from (empty: the device).
         std::size_t num_streams{16};
         std::function<Stream()> next_stream;
-        // Spilling begins above the one share of a limit and goes on to the other.
+        // Spilling begins above the one share of a limit and ends at the other.
         double high_water{0.9};
         double low_water{0.8};
         // How often to compare what is measured, or said by a function, with the marks while there is something to
@@ -103,13 +102,13 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     [[nodiscard]] std::int64_t memory_limit(MemoryType type) const;
 
     // Reserves `size` bytes. Returns the reservation and by how much the tier is overbooked (0: not at all).
-    // Without overbooking, a reservation that does not fit beside what others wait for comes back with size zero.
+    // Without overbooking, a reservation that does not fit beside the waiting requests is returned with size zero.
     [[nodiscard]] std::pair<MemoryReservation, std::size_t> reserve(
         MemoryType type, std::size_t size, AllowOverbooking allow);
     // As reserve(DEVICE), but spills first when there is not enough. Throws ReservationError when overbooking
     // is not allowed and spilling did not free enough, SpillError when spilling failed.
     [[nodiscard]] MemoryReservation reserve_device_memory_and_spill(std::size_t size, AllowOverbooking allow);
-    // As reserve(), but waits in line until there is enough; see MemoryRequest. No timeout: reserve_timeout.
+    // As reserve(), but queues until there is enough; see MemoryRequest. No timeout: reserve_timeout.
     [[nodiscard]] MemoryReservation reserve_or_wait(
         MemoryType type, std::size_t size, AllowOverbooking allow,
         std::optional<Duration> timeout = std::nullopt);
@@ -143,21 +142,6 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     [[nodiscard]] std::unique_ptr<Buffer> copy(
         Buffer const& buffer, std::size_t offset, std::size_t size, MemoryReservation& reservation);
 
-    // The same without waiting for the copy: it is done when it is_ready(), and until then the buffer must stay. Not from
-    // or to DISK.
-    [[nodiscard]] std::unique_ptr<Buffer> start_copy(
-        Buffer const& buffer, std::size_t offset, std::size_t size, MemoryReservation& reservation);
-    // Copies of buffers in another tier of memory, all under way at once and done on return; null for those that it has no
-    // room for.
-    [[nodiscard]] std::vector<std::unique_ptr<Buffer>> copy_while_there_is_room(
-        std::span<Buffer const* const> buffers, MemoryType to);
-
-    // Copies of buffers on DISK, in one go; all or SpillError.
-    [[nodiscard]] std::vector<std::unique_ptr<Buffer>> write_to_disk(std::span<Buffer const* const> buffers);
-    // A copy, readable by the CPU, of a buffer on DISK, in the background: `done` gets it or what went wrong,
-    // on some thread. The buffer must not go before. `memory` is of type_to_read_into().
-    using ReadDone = std::function<void(std::unique_ptr<Buffer>, std::exception_ptr)>;
-    void read_back(Buffer const& buffer, MemoryReservation memory, ReadDone done);
     // The best tier that the disk can be read into.
     [[nodiscard]] MemoryType type_to_read_into() const noexcept;
     // Where bytes of a tier go when there is no room: lower tiers, best first. On a CPU device the host's memory
@@ -169,8 +153,10 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     // The same without the functions of the spill manager.
     std::size_t spill_buffers(MemoryType type, std::size_t amount);
 
+    // Makes all copies between tiers.
+    [[nodiscard]] detail::TierCopier& copier() noexcept { return *copier_; }
     [[nodiscard]] SpillManager& spill_manager() noexcept { return spill_manager_; }
-    // How the parts of a table that is cut into this memory are to lie.
+    // The order in memory of the partitions of a table that is partitioned into this memory.
     [[nodiscard]] PartitionOrderHint& partition_order_hint() noexcept { return *partition_order_hint_; }
     [[nodiscard]] std::shared_ptr<Statistics> const& statistics() const noexcept { return statistics_; }
     [[nodiscard]] Device& device() const noexcept { return device_; }
@@ -184,7 +170,7 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     [[nodiscard]] Stream next_stream() const;
     // The files of the DISK tier; made when it is first asked for.
     [[nodiscard]] DiskSpace& disk();
-    // Who holds the memory of a tier, for people.
+    // What holds the memory of a tier, as text for people.
     [[nodiscard]] std::string describe(MemoryType type) const;
 
   private:
@@ -194,19 +180,17 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     friend class SpillableParts;
     friend class detail::Arbiter;
     friend class detail::SpillRegistry;
+    friend class detail::TierCopier;
 
     explicit BufferResource(Settings settings);
     void return_reserved(MemoryType type, std::size_t size) noexcept;
     void account(MemoryType type, std::int64_t change) noexcept;
     void note_pressure(MemoryType type) noexcept;
     void note_freed() noexcept;
-    // There is something to spill now: the arbiter has to watch what it does not hear of.
+    // There is something to spill now: the arbiter has to poll what is not reported to it.
     void note_spillable() noexcept;
-    void count_copy(MemoryType from, MemoryType to, std::size_t size, Duration time);
-    // Where bytes on a GPU come on their way to the disk; copies of those that the host cannot read, under way.
-    [[nodiscard]] MemoryType staging_type() const noexcept;
-    [[nodiscard]] std::vector<std::unique_ptr<Buffer>> stage(std::span<Buffer const* const> buffers);
-    [[nodiscard]] std::unique_ptr<Buffer> disk_buffer(class DiskExtent extent, Stream stream);
+    // A buffer on DISK, whose bytes are stored.
+    [[nodiscard]] std::unique_ptr<Buffer> adopt_extent(DiskExtent extent, Stream stream);
     [[nodiscard]] detail::SpillRegistry& registry() noexcept { return *registry_; }
     [[nodiscard]] void* allocate_memory(MemoryType type, std::size_t size, Stream stream);
     void deallocate_memory(MemoryType type, void* data, std::size_t size, Stream stream) noexcept;
@@ -237,6 +221,7 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     std::once_flag disk_once_;
     std::shared_ptr<DiskSpace> disk_;
     SpillManager spill_manager_;
+    std::unique_ptr<detail::TierCopier> copier_;
     std::unique_ptr<PartitionOrderHint> partition_order_hint_;
 };
 

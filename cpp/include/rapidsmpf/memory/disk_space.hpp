@@ -59,7 +59,7 @@ class DiskExtent {
 };
 
 // An operation in flight. Move-only; its destructor waits, so the memory that is written from or read to may go
-// after the handle. Dropping the handle of a write gives the stored bytes back.
+// after the handle. Dropping the handle of a write releases the stored bytes.
 class PendingDiskOperation {
   public:
     ~PendingDiskOperation();
@@ -113,7 +113,7 @@ class DiskSpace : public std::enable_shared_from_this<DiskSpace> {
 
     struct Settings {
         Settings() {}  // user-written: travels through coroutines, not an aggregate
-        // Where the file lies. Made (mode 0700) when missing, never removed. Empty: $TMPDIR, else /tmp, where
+        // The folder of the file. Made (mode 0700) when missing, never removed. Empty: $TMPDIR, else /tmp, where
         // nothing but the nameless file is made.
         std::filesystem::path directory;
         // Bytes on disk, free space that is kept for reuse included.

@@ -1,8 +1,8 @@
 // What named regions of a program allocate: the records of memory profiling.
 //
 // A region is a scope of an RmmResourceAdaptor, on the thread that opens it; regions nest. When it ends, what the
-// adaptor measured is added to the record of the region's name. Statistics do not know of it (they are of a room
-// below): whoever reports puts the two texts together. Thread-safe.
+// adaptor measured is added to the record of the region's name. Statistics do not have it (they are of a room
+// below): a report appends it to their text. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
-// A place in the line for memory of a tier.
+// A queued request for memory of a tier.
 //
 // Requests of a tier are served strictly in the order in which they were made, so that a large one is not starved
 // by small ones; while one waits, what it needs counts as pressure, and the arbiter spills for it. One that is
-// larger than the whole limit is served, if it may wait at all, when nothing is left to free and nobody else has
-// a reservation. When nothing has been freed for as long as its timeout says, a request overbooks the tier or
-// fails, as it was made to.
+// larger than the whole limit is served, if it may wait at all, when nothing is left to free and there is no other
+// reservation. When nothing has been freed within its timeout, a request overbooks the tier or fails, as its
+// AllowOverbooking says.
 //
-// Owns its place, and once it is served its reservation. Giving it up gives both back.
+// Owns its place in the queue, and the reservation once it is served. Its destructor releases both.
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ class MemoryRequest {
     // Whether take() will not wait.
     [[nodiscard]] bool is_done() const;
     // Waits until the request is served and takes the reservation, once. Throws ReservationError, or SpillError
-    // when spilling failed; says who holds the memory.
+    // when spilling failed; the text says what holds the memory.
     [[nodiscard]] MemoryReservation take();
 
   private:

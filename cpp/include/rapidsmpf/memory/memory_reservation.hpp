@@ -23,7 +23,7 @@ class MemoryReservation {
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] MemoryType mem_type() const noexcept { return type_; }
     [[nodiscard]] std::shared_ptr<BufferResource> const& resource() const noexcept { return resource_; }
-    // Gives the remaining bytes back.
+    // Releases the remaining bytes.
     void clear() noexcept;
 
   private:

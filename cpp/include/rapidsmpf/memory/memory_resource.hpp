@@ -1,7 +1,7 @@
 // Where blocks of memory come from: what a BufferResource takes its DEVICE and PINNED_HOST memory from.
 //
-// A MemoryResource is shared: whoever may still have to give a block back (a BufferResource, and through it
-// every Buffer) holds a shared_ptr. All methods may be called from any thread. A block is aligned to
+// A MemoryResource is shared: each owner of a block (a BufferResource, and through it every Buffer) holds a
+// shared_ptr until it has released the block. All methods may be called from any thread. A block is aligned to
 // Device::alignment bytes and may be used by work on the stream that it was allocated on.
 #pragma once
 

@@ -1,9 +1,9 @@
 // Page-locked memory of the host: where PINNED_HOST buffers come from. Needs a GPU.
 //
 // The GPU copies from and to it without the CPU. Locking pages is slow (16 GB take seconds), so blocks come
-// from a pool that keeps what it has, and whose first part is locked in the background. A block can be used
-// by the host and by any stream as soon as it is handed out; one that is given back while its stream still
-// works on it goes to the pool when that work is done, and nobody waits for it.
+// from a pool that keeps its memory, and whose first part is locked in the background. A block can be used
+// by the host and by any stream as soon as it is allocated; one that is released while its stream still
+// works on it returns to the pool when that work is done, without a wait.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class PinnedMemoryResource : public MemoryResource {
     // std::invalid_argument when the initial size exceeds the maximal one.
     [[nodiscard]] static std::shared_ptr<PinnedMemoryResource> make(Properties const& properties);
     [[nodiscard]] static std::shared_ptr<PinnedMemoryResource> make() { return make(Properties{}); }
-    // Null where make() would throw for the want of it.
+    // Null where make() would throw for lack of it.
     [[nodiscard]] static std::shared_ptr<PinnedMemoryResource> make_if_available(
         Properties const& properties);
     // As the options say: null unless pinned_memory is on and there is such memory; pinned_initial_pool_size

@@ -1,11 +1,11 @@
 // A memory resource that counts, and has a second one to fall back on.
 //
 // Counts everything that goes through it, and, while a thread has a scope open, what that thread allocates.
-// When the upstream resource is out of memory, the fallback (managed memory, say) is asked. Whoever measures
-// asks here: LimitAvailableMemory, Statistics, the user.
+// When the upstream resource is out of memory, the fallback (managed memory, say) is used. Measurements
+// come from here: for LimitAvailableMemory, Statistics, the user.
 //
 // Counting is cheap: totals are in counters per thread, and only the bytes in use are one number, because
-// their peak has to be exact. A block is remembered only if a scope or the fallback is to be told when it goes.
+// their peak has to be exact. A block is remembered only if a scope or the fallback needs its deallocation.
 #pragma once
 
 #include <array>
@@ -54,8 +54,8 @@ class RmmResourceAdaptor final : public MemoryResource {
     [[nodiscard]] ScopedMemoryRecord get_main_record() const noexcept;
 
     // Scopes belong to the thread that opens them, and nest. A block counts in all scopes that its thread had
-    // open when it was allocated, and goes from those of them that are still open when it is deallocated, by
-    // whatever thread.
+    // open when it was allocated, and is subtracted from those that are still open when it is deallocated, on
+    // any thread.
     void begin_scoped_memory_record();
     // Closes this thread's innermost scope. Throws std::logic_error when there is none.
     ScopedMemoryRecord end_scoped_memory_record() { return end_scope().record; }
@@ -63,7 +63,7 @@ class RmmResourceAdaptor final : public MemoryResource {
 
   private:
     // Bytes in use and their peak. The peak is kept as that of the present window and that of all before, so
-    // that a scope can begin a window of its own without a word from those who allocate.
+    // that a scope can begin a window of its own without synchronising with threads that allocate.
     class Level {
       public:
         void add(std::int64_t bytes) noexcept;

@@ -1,11 +1,11 @@
 // Between RMM's memory resources and ours, in both directions.
 //
-// RmmResource makes a MemoryResource of any RMM resource, so that buffers and the adaptor can stand on it;
-// RmmView makes an RMM resource of a MemoryResource, so that whatever takes an RMM resource can allocate
+// RmmResource makes a MemoryResource of any RMM resource, so that buffers and the adaptor can use it;
+// RmmView makes an RMM resource of a MemoryResource, so that code that takes an RMM resource can allocate
 // through it. An error keeps its meaning on the way: OutOfMemory is rmm::out_of_memory, BadAlloc is
 // rmm::bad_alloc.
 //
-// Includes RMM's headers, so only what speaks RMM itself should include it.
+// Includes RMM's headers, so only code that uses RMM itself should include it.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace rapidsmpf {
 
-// Holds a copy of the resource (RMM's resources are shared handles), and `owner`: whatever else must live as
+// Holds a copy of the resource (RMM's resources are shared handles), and `owner`: what else must live as
 // long, such as the Python object that its callbacks belong to; null if nothing.
 class RmmResource final : public MemoryResource {
   public:
@@ -28,7 +28,7 @@ class RmmResource final : public MemoryResource {
 
     [[nodiscard]] void* allocate(std::size_t bytes, Stream stream) override;
     void deallocate(void* pointer, std::size_t bytes, Stream stream) noexcept override;
-    // On a CPU whatever it gives is taken for the host's memory, as there is no other.
+    // On a CPU its memory is taken for the host's, as there is no other.
     [[nodiscard]] bool is_host_accessible() const noexcept override;
     [[nodiscard]] bool is_device_accessible() const noexcept override { return true; }
 

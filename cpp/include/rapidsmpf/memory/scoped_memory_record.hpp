@@ -1,6 +1,6 @@
-// How much memory was allocated, by whom it was served, and the most that was in use at once.
+// How much memory was allocated, by which allocator, and the most that was in use at once.
 //
-// A plain value: whoever updates one from several threads guards it (RmmResourceAdaptor does). Of the two
+// A plain value: updates from several threads need a mutex (RmmResourceAdaptor has one). Of the two
 // allocators, PRIMARY is tried first and FALLBACK serves what it cannot; ALL is both.
 #pragma once
 
@@ -43,7 +43,7 @@ class ScopedMemoryRecord {
     friend bool operator==(ScopedMemoryRecord const&, ScopedMemoryRecord const&) noexcept = default;
 
   private:
-    friend class RmmResourceAdaptor;  // puts its own counters together into one
+    friend class RmmResourceAdaptor;  // makes one of its own counters
     struct Tally {
         std::int64_t allocations{0};
         std::int64_t live{0};

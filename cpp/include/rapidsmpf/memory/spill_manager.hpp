@@ -30,8 +30,8 @@ class SpillManager {
     // Whether there are no functions.
     [[nodiscard]] bool empty() const noexcept { return count_.load() == 0; }
 
-    // For the resource, before anybody else knows the manager: what spills its buffers, on several threads at once,
-    // and whom to tell of a new function.
+    // For the resource, before the manager is used: `buffers` spills its buffers, on several threads at once, and
+    // `added` is called after a function was added.
     void attach(SpillFunction buffers, std::function<void()> added) {
         buffers_ = std::move(buffers);
         added_ = std::move(added);

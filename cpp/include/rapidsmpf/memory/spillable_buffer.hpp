@@ -1,12 +1,12 @@
-// A Buffer that may be moved to a lower tier while nobody uses it.
+// A Buffer that may be moved to a lower tier while it is not pinned.
 //
-// Who holds bytes that are not needed now wraps them in a SpillableBuffer and says when they will be needed
-// (next_use). From then on the arbiter of their BufferResource may move them down, and does so before memory runs
-// out: what is needed last first, then the largest, then those whose bytes lie on a lower tier already. The
-// holder pins them to read, or takes them out. Bytes that are pinned are never moved. Bytes that were fetched
-// back keep their copy below until they are taken, so that they can be dropped again without being written.
+// Bytes that are not needed now are wrapped in a SpillableBuffer with the time of their next use (next_use). From
+// then on the arbiter of their BufferResource may move them to a lower tier, and does so before memory runs out:
+// those needed last first, then the largest, then those that have a copy on a lower tier already. The owner pins the
+// bytes to read them, or takes them. Pinned bytes are never moved. Bytes that were fetched back keep their copy on
+// the lower tier until they are taken, so that they can be dropped again without being written.
 //
-// A SpillableBuffer owns its bytes, in whatever tier; what is being moved when it is destroyed is freed when the
+// A SpillableBuffer owns its bytes, in any tier; what is being moved when it is destroyed is freed when the
 // move has ended. Thread-safe.
 #pragma once
 
@@ -25,7 +25,7 @@ namespace detail {
 struct SpillEntry;
 }
 
-// Is told, on some thread, when a move has ended that refused somebody. Must not block.
+// Called, on some thread, when a move has ended during which a caller was refused. Must not block.
 class MoveListener {
   public:
     virtual void moved() noexcept = 0;
@@ -51,11 +51,11 @@ class SpillableBuffer {
     // Where the bytes are now; they may be elsewhere the next moment unless they are pinned.
     [[nodiscard]] MemoryType mem_type() const;
     void set_next_use(NextUse next_use);
-    // Has the processor load what is known of the bytes, not the bytes: for who is about to take many.
+    // Prefetches the bookkeeping of the bytes, not the bytes: before many buffers are taken.
     void prefetch() const noexcept;
 
-    // The bytes, in memory, for as long as the pointer lives; null while they are being moved or lie on disk.
-    // A refused caller's listener hears when the move ends. Throws what made an earlier fetch() fail.
+    // The bytes, in memory, for as long as the pointer lives; null while they are being moved or are on disk.
+    // A refused caller's listener is called when the move ends. Throws what made an earlier fetch() fail.
     [[nodiscard]] std::shared_ptr<Buffer const> try_pin();
     // As try_pin(), and waits: for a move, for memory, for the disk. Throws SpillError, and ReservationError when
     // there is no memory and the resource's requests may not overbook.

@@ -1,7 +1,7 @@
 // The communicator over MPI, in a library of its own (librapidsmpf_mpi) that is built where an MPI is found: MPI has no
 // binary interface that all implementations share, so nothing else may depend on it.
 //
-// It works on a duplicate of the caller's MPI communicator, so that its messages meet nobody else's, and needs
+// It works on a duplicate of the caller's MPI communicator, so that its messages are separate from the caller's, and needs
 // MPI_THREAD_MULTIPLE: its progress thread calls MPI beside the caller's threads. Every message begins with a header
 // on one MPI tag, which carries small messages whole; the bytes of others follow under an MPI tag of their own, in
 // pieces of at most "mpi_chunk_bytes" (default 1 GiB, as counts are ints), so neither the size of a message nor the range

@@ -6,6 +6,9 @@
 //   - When the last actor that sends to a channel has ended, the channel is finished; when the last actor that
 //     receives from it has ended, the channel is shut down, so that its producers stop. Actors may do either
 //     earlier themselves.
+//   - A channel that actors only send to, or only receive from, is refused at the start, unless it says that somebody outside is at
+//     its other end (Channel::set_outside_producer(), set_outside_consumer()). When all actors wait for each other the network
+//     fails with a StandstillError that says who waits for what.
 //   - When an actor fails, every channel of the network is cancelled with its error, and the on_cancel functions
 //     of the others are called to end what channels cannot: waits for other ranks, for instance. Whoever has a token of the
 //     network's CancellationSource hears of it, and cancelling the source ends the network like a failure.
@@ -13,6 +16,7 @@
 
 #include <exception>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -23,9 +27,14 @@
 
 namespace rapidsmpf::streaming {
 
+// The actors of a network all wait for each other.
+class StandstillError : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 class Actor {
   public:
-    // Called at most once, with the error of another actor, from whatever thread that failed on, possibly when
+    // Called at most once, with the error of another actor, on any thread, possibly when
     // this actor has just ended. Must not throw and must not block.
     using OnCancel = std::function<void(std::exception_ptr)>;
 
@@ -49,7 +58,8 @@ class Actor {
 
 // Runs the actors on the executor's threads and blocks until all have ended. Throws the first error (in time) of
 // any of them, after every other actor has ended and every channel of the network is empty. A channel may
-// also be used from outside the network, by the blocking calls. Throws std::logic_error on a thread of the executor.
+// also be used from outside the network, by the blocking calls. Throws std::logic_error on a thread of the executor,
+// std::invalid_argument for a channel without producer or consumer.
 void run_actor_network(
     Executor& executor, std::vector<Actor> actors, CancellationSource cancellation = CancellationSource());
 

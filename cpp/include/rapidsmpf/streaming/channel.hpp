@@ -1,15 +1,15 @@
 // A bounded queue of messages between actors: any number of producers and of consumers, with back-pressure.
 //
 // How a channel ends:
-//   finish()    a producer's word that nothing more comes. What is queued is still received, then receive()
+//   finish()    called by a producer after its last message. What is queued is still received, then receive()
 //               gives nothing.
-//   shutdown()  a consumer's word that it wants no more. What is queued is dropped; send() returns false, so
+//   shutdown()  called by a consumer that reads no more. What is queued is dropped; send() returns false, so
 //               that producers stop, and shut their own inputs in turn.
 //   cancel(e)   something failed. What is queued is dropped, and every pending and later operation throws e:
 //               neither side can mistake the failure for a regular end.
 //
 // Messages of one producer arrive in the order in which it sent them. Waiting senders and receivers are served
-// first come, first served; coroutines that waited go on on a thread of the executor. The blocking variants are
+// first come, first served; coroutines that waited are resumed on a thread of the executor. The blocking variants are
 // for threads that run no coroutines. All methods are thread-safe. The channel must outlive every
 // operation on it: coroutines hold it by shared_ptr.
 //
@@ -73,6 +73,7 @@ class Channel {
     class SendAwaiter;
     class ReceiveAwaiter;
     class DrainAwaiter;
+    class CallbackOperation;
 
     // co_await send(m): waits for room; true when the channel took the message, false when it was shut down.
     // Throws std::logic_error after finish(), std::invalid_argument for an empty message, what cancel() was given.
@@ -105,6 +106,27 @@ class Channel {
     // nobody wants then.
     [[nodiscard]] CancellationToken closed();
 
+    // Threads that are no actors of a network send to it (receive from it): then the network asks for no producer (consumer) among
+    // its actors, and does not take their silence for a standstill. Before the network begins.
+    void set_outside_producer();
+    void set_outside_consumer();
+
+    // What it is doing now, and what it has done.
+    struct State {
+        std::size_t messages;  // queued
+        std::size_t bytes;
+        std::size_t senders;  // that wait for room
+        std::size_t receivers;
+        std::size_t drainers;
+        std::uint64_t sent;  // messages taken so far
+        std::uint64_t sent_bytes;
+        bool is_finished;
+        bool is_closed;
+        bool has_outside_producer;
+        bool has_outside_consumer;
+    };
+    [[nodiscard]] State state() const;
+
     // Messages and bytes queued now (what waits in senders excluded).
     [[nodiscard]] std::size_t size() const;
     [[nodiscard]] std::size_t bytes() const;
@@ -120,20 +142,21 @@ class Channel {
 
   private:
     enum class Outcome : std::uint8_t { pending, done, ended, failed };
-    enum class Operation : std::uint8_t { send, receive, drain };
+    enum class Action : std::uint8_t { send, receive, drain };
 
-    // One operation, in the frame of its coroutine or on the stack of its thread. While it waits it is in one
-    // of the lists; whoever takes it off settles it and wakes it.
+    // One call, in the frame of its coroutine or on the stack of its thread. While it waits it is in one
+    // of the lists; the thread that removes it completes and wakes it.
     struct Waiter {
-        explicit Waiter(Operation operation_) noexcept : operation{operation_} {}
-        Waiter(Operation operation_, Message message_) noexcept
-            : operation{operation_}, message{std::move(message_)} {}
-        Operation operation;
+        explicit Waiter(Action action_) noexcept : action{action_} {}
+        Waiter(Action action_, Message message_) noexcept : action{action_}, message{std::move(message_)} {}
+        Action action;
         Outcome outcome{Outcome::pending};
         Message message;  // to send, or received
         std::exception_ptr error;
         std::coroutine_handle<> coroutine;   // either this is woken
         ConditionVariable* parked{nullptr};  // or this
+        void (*done)(void*) noexcept {nullptr};  // or this is called, with `whom`
+        void* whom{nullptr};
         Waiter* next{nullptr};
     };
     // First in, first out; owns nothing.
@@ -141,6 +164,9 @@ class Channel {
         [[nodiscard]] bool empty() const noexcept { return first == nullptr; }
         void push(Waiter& waiter) noexcept;
         [[nodiscard]] Waiter& pop() noexcept;
+        [[nodiscard]] std::size_t size() const noexcept;
+        // Whether it was there.
+        bool remove(Waiter const& waiter) noexcept;
         Waiter* first{nullptr};
         Waiter* last{nullptr};
     };
@@ -157,9 +183,13 @@ class Channel {
         bool unspillable{false};
     };
 
-    // Does the operation or puts it in a list. Whether it has to wait.
+    // Completes the call or queues it. Whether it has to wait.
     [[nodiscard]] bool start_or_wait(Waiter& waiter, std::coroutine_handle<> coroutine);
     void run_blocking(Waiter& waiter);
+    // Takes it out of its list; false when it was settled.
+    [[nodiscard]] bool withdraw(Waiter& waiter);
+    // Puts back what was received, before all else.
+    void put_back(Message message);
     static void rethrow(Waiter& waiter);
 
     // They put the waiters to be woken in `woken`.
@@ -197,6 +227,12 @@ class Channel {
     bool shut_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::shared_ptr<Channel> metadata_ RAPIDSMPF_GUARDED_BY(mutex_);  // made when it is first asked for
+    std::optional<Executor::OutsideWait> restoring_
+        RAPIDSMPF_GUARDED_BY(mutex_);  // the first is being read back
+    std::uint64_t sent_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::uint64_t sent_bytes_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    bool outside_producer_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    bool outside_consumer_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     std::optional<CancellationSource> closed_ RAPIDSMPF_GUARDED_BY(mutex_);  // likewise
     // In queue_; stays there, untouched, until the spill has ended.
     Entry* spilling_ RAPIDSMPF_GUARDED_BY(mutex_){nullptr};
@@ -206,7 +242,7 @@ class Channel {
     class SendAwaiter {
       public:
         SendAwaiter(Channel& channel, Message message) noexcept
-            : channel_{&channel}, waiter_{Operation::send, std::move(message)} {}
+            : channel_{&channel}, waiter_{Action::send, std::move(message)} {}
         [[nodiscard]] bool await_ready() const noexcept { return false; }
         [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
             return channel_->start_or_wait(waiter_, coroutine);
@@ -223,8 +259,7 @@ class Channel {
 
     class ReceiveAwaiter {
       public:
-        explicit ReceiveAwaiter(Channel& channel) noexcept
-            : channel_{&channel}, waiter_{Operation::receive} {}
+        explicit ReceiveAwaiter(Channel& channel) noexcept : channel_{&channel}, waiter_{Action::receive} {}
         [[nodiscard]] bool await_ready() const noexcept { return false; }
         [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
             return channel_->start_or_wait(waiter_, coroutine);
@@ -244,7 +279,7 @@ class Channel {
 
     class DrainAwaiter {
       public:
-        explicit DrainAwaiter(Channel& channel) noexcept : channel_{&channel}, waiter_{Operation::drain} {}
+        explicit DrainAwaiter(Channel& channel) noexcept : channel_{&channel}, waiter_{Action::drain} {}
         [[nodiscard]] bool await_ready() const noexcept { return false; }
         [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
             return channel_->start_or_wait(waiter_, coroutine);
@@ -252,6 +287,37 @@ class Channel {
         void await_resume() { rethrow(waiter_); }
 
       private:
+        Channel* channel_;
+        Waiter waiter_;
+    };
+
+    // An operation of someone who is neither a coroutine nor a thread that may wait, such as another language's event
+    // loop: a function is told when it has ended.
+    class CallbackOperation {
+      public:
+        // Called once if start() returned true, on whatever thread ends the operation, possibly under the channel's lock:
+        // must not throw, block, or use the channel. From then on the operation may be destroyed.
+        using Done = void (*)(void* whom) noexcept;
+
+        // The channel must outlive this. An empty message: throws std::invalid_argument.
+        [[nodiscard]] static CallbackOperation send(Channel& channel, Message message);
+        [[nodiscard]] static CallbackOperation receive(Channel& channel) noexcept;
+        [[nodiscard]] static CallbackOperation drain(Channel& channel) noexcept;
+
+        // Whether it has to wait. Once; must not be moved afterwards. Throws like the awaitable ones.
+        [[nodiscard]] bool start(Done done, void* whom);
+        // Gives up waiting. False when it was too late: `done` was, or will be, called.
+        [[nodiscard]] bool withdraw();
+        // When it has ended. send: whether the channel took the message; drain: true. Throws what cancel() was given.
+        [[nodiscard]] bool succeeded();
+        // The received message; nothing at the end. Throws what cancel() was given.
+        [[nodiscard]] std::optional<Message> take();
+        // Nobody wants what was received: the next receiver gets it.
+        void put_back();
+
+      private:
+        CallbackOperation(Channel& channel, Waiter waiter) noexcept
+            : channel_{&channel}, waiter_{std::move(waiter)} {}
         Channel* channel_;
         Waiter waiter_;
     };

@@ -56,7 +56,7 @@ class ShuffleOutput {
 // The rows of one partition of a shuffle, by source rank, then as inserted there.
 class PartitionOutput {
   public:
-    // The partition must be one of this rank's; who makes an output for each of them need not read any.
+    // The partition must be one of this rank's. Not all partitions that have an output need be read.
     PartitionOutput(
         std::shared_ptr<coll::Shuffler> shuffler, coll::PartitionId partition,
         std::shared_ptr<Schema const> schema, std::shared_ptr<BufferResource> resource,

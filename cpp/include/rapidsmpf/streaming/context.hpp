@@ -31,7 +31,7 @@ class Context {
         return resource_->statistics();
     }
 
-    // A channel whose waiters run on this executor and whose messages spill by this resource.
+    // A channel whose waiters run on this executor and whose messages are spilled by this resource.
     [[nodiscard]] ChannelPtr create_channel(ChannelCapacity capacity = ChannelCapacity{}) const;
 
     // Ends the executor's threads; idempotent, on any thread. No network may be running.

@@ -1,13 +1,13 @@
 // Arrow streams into collectives and out of them: what an engine calls between two fragments of a query.
 //
 // The drain functions block until the local source is exhausted: one thread pulls the source while those of the context
-// cut and insert its rows. They know nothing of Python; call them without the GIL, from a thread that is not one of
+// partition and insert its rows. Call them without the GIL, from a thread that is not one of
 // the context's executor. When one throws (what the source, packing or the collective threw), insert_finished() has not
-// been said, so that the other ranks cannot take a part of the rows for all of them: fail the communicator.
+// been called, so that the other ranks cannot take a part of the rows for all of them: fail the communicator.
 //
 // The output streams hand out batches of bounded size whose memory is freed when the consumer releases them. get_next
 // blocks until rows are there and fails with the error's text (RankFailedError's when a rank failed). A stream that
-// is released unread lets go of its collective and blocks nobody.
+// is released unread releases its collective and does not block.
 #pragma once
 
 #include <cstddef>

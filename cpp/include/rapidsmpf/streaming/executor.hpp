@@ -7,7 +7,7 @@
 // calls that block (pulling a foreign Arrow stream, waiting for a collective), so that a blocking call never
 // keeps a coroutine from running. Threads of the second kind appear on demand and end after being idle.
 //
-// Coroutines that are waiting somewhere belong to whoever started them; the executor only knows those that
+// A suspended coroutine belongs to the code that started it; the executor refers only to coroutines that
 // are ready to run. Destroying it runs those to their next suspension, then joins the threads; it may happen on
 // one of its own threads.
 #pragma once
@@ -21,15 +21,19 @@
 #include <optional>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/streaming/task.hpp>
 
 namespace rapidsmpf::streaming {
 
+class RunningNetwork;
 class Timers;
 
 class Executor {
+    class Core;
+
   public:
     // Throws std::invalid_argument when num_threads is zero.
     explicit Executor(std::size_t num_threads);
@@ -143,6 +147,27 @@ class Executor {
     // afterwards still runs, on a thread made for it.
     void shutdown() noexcept;
 
+    // Word that something outside (a disk, another rank, a clock, another language's event loop) will resume a coroutine. As long as
+    // one lives, coroutines that all wait are not taken for a network at a standstill. Waits of this library have one; who resumes
+    // coroutines from threads of their own holds one meanwhile. Move-only; does not own the executor.
+    class OutsideWait {
+      public:
+        OutsideWait(OutsideWait&& other) noexcept = default;
+        OutsideWait& operator=(OutsideWait&& other) noexcept;
+        OutsideWait(OutsideWait const&) = delete;
+        OutsideWait& operator=(OutsideWait const&) = delete;
+        ~OutsideWait();
+
+      private:
+        friend class Executor;
+        explicit OutsideWait(std::shared_ptr<Core> core) noexcept;
+        std::shared_ptr<Core> core_;
+    };
+    [[nodiscard]] OutsideWait outside_wait() const;
+
+    // For this repository: the networks that run here, as long as they live.
+    void add_network(std::weak_ptr<RunningNetwork> network);
+    [[nodiscard]] std::vector<std::shared_ptr<RunningNetwork>> networks() const;
     // For this repository: the alarms that timer.hpp sets.
     [[nodiscard]] Timers& timers();
 
@@ -150,7 +175,6 @@ class Executor {
     void post_blocking(std::coroutine_handle<> coroutine);
     void post_from_blocking(std::coroutine_handle<> coroutine);
 
-    class Core;
     std::shared_ptr<Core> core_;
 };
 

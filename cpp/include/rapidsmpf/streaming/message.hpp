@@ -165,7 +165,7 @@ class Message {
         : description_{PayloadTraits<T>::describe(payload)},
           payload_{std::make_unique<Holder<T>>(std::move(payload))},
           sequence_{sequence} {}
-    // With a description of one's own, for payloads whose type says nothing about their size.
+    // With an explicit description, for payloads whose type says nothing about their size.
     template <typename T>
         requires(!std::is_reference_v<T> && !std::is_const_v<T>)
     Message(std::uint64_t sequence, T&& payload, ContentDescription description)

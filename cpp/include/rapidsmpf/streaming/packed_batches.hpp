@@ -1,6 +1,6 @@
-// From received chunks to batches of a size that a query engine likes.
+// From received chunks to batches of a bounded size.
 //
-// Chunks come in all sizes: with many ranks and partitions in tiny ones. Small neighbours are put together,
+// Chunks have all sizes; with many ranks and partitions most are tiny. Small neighbours are concatenated,
 // large ones are handed out in slices that share the chunk's memory, which is freed with the last of them.
 // Chunks that wait for their turn may be spilled, and are read back a little ahead of it.
 #pragma once

@@ -1,14 +1,18 @@
-// Rows into collectives: batches are cut into partitions and inserted into a shuffle, or packed for an all-gather.
+// Rows into collectives: batches are partitioned and inserted into a shuffle, or packed for an all-gather.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <rapidsmpf/coll/allgather.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
 #include <rapidsmpf/core/mutex.hpp>
+#include <rapidsmpf/memory/packed_data.hpp>
+#include <rapidsmpf/memory/spillable_buffer.hpp>
 #include <rapidsmpf/streaming/actor.hpp>
 #include <rapidsmpf/streaming/context.hpp>
 #include <rapidsmpf/streaming/row_routing.hpp>
@@ -33,28 +37,40 @@ class Inserted {
 };
 
 // Gives batches to a Shuffler in the order of their sequence numbers (0, 1, ... without gaps), whichever of the
-// threads that cut them is ready first: so rows of one rank keep their order within a partition. Thread-safe; never waits
-// for another batch.
+// partitioning threads is ready first, so that rows of one rank keep their order within a partition. Thread-safe; never
+// waits for another batch: what is partitioned before its turn is under the arbiter of memory until then, which may move
+// it to DISK.
 class ShuffleInserter {
   public:
     ShuffleInserter(
         std::shared_ptr<coll::Shuffler> shuffler, RowRouting const& routing, Schema const& schema,
         std::shared_ptr<BufferResource> resource);
 
-    // Cuts the batch and inserts it when its turn has come. Throws what cutting and Shuffler::insert throw.
+    // Partitions the batch and inserts it after those before it. Throws what partitioning and Shuffler::insert throw.
     void insert(std::uint64_t sequence, TableBatch const& batch);
-    // All batches are in: says insert_finished(). Throws std::logic_error when one is missing.
+    // All batches are in: calls insert_finished(). Throws std::logic_error when one is missing.
     void finish();
     [[nodiscard]] Inserted const& inserted() const noexcept { return inserted_; }
 
   private:
+    // A part of a batch whose turn has not come.
+    struct Waiting {
+        Waiting(coll::PartitionId partition_, PackedData packed, SpillableBuffer::NextUse next_use)
+            : partition{partition_},
+              metadata{std::move(packed.metadata)},
+              data{std::make_unique<SpillableBuffer>(std::move(packed.data), next_use)} {}
+        coll::PartitionId partition;
+        std::vector<std::uint8_t> metadata;
+        std::unique_ptr<SpillableBuffer> data;
+    };
+
     std::shared_ptr<coll::Shuffler> shuffler_;
     std::shared_ptr<BufferResource> resource_;
     RowRouting::Packer pack_;
     Inserted inserted_;
 
     Mutex mutex_;
-    std::map<std::uint64_t, RowRouting::Packed> ready_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::map<std::uint64_t, std::vector<Waiting>> ready_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::uint64_t next_ RAPIDSMPF_GUARDED_BY(mutex_){0};
     bool inserting_ RAPIDSMPF_GUARDED_BY(mutex_){false};  // a thread is on its way through ready_
 };

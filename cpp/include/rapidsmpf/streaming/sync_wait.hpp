@@ -40,7 +40,7 @@ class Completion {
     std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
-// The task is destroyed before the waiting thread goes on, so that what its frame owned is gone by then.
+// The task is destroyed before the waiting thread continues, so that what its frame owned is gone by then.
 template <typename T>
 Detached run_into(Task<T> task, std::optional<T>* value, Completion* completion) {
     std::exception_ptr error;

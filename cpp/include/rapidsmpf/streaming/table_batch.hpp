@@ -1,9 +1,9 @@
 // Tables as messages: how batches of rows travel between actors.
 //
-// A TableBatch is one or more tables of one schema that are to be treated as one: what reads a source groups small
-// tables without copying them, and whoever works on the batch puts them together. Tables are views of memory that
-// someone else owns (a query engine, a received chunk): a copy of them shares it, and where they wait and memory is short they
-// are packed, moved to a lower tier, and let go of it.
+// A TableBatch is one or more tables of one schema that are to be treated as one: a source groups small tables
+// without copying them, and the consumer concatenates them. Tables are views of memory that a query engine or a
+// received chunk owns: a copy of them shares it. Where they wait and memory is short, they are packed, moved to a lower
+// tier, and the memory that they share is released.
 #pragma once
 
 #include <cstddef>
@@ -69,7 +69,7 @@ struct PayloadTraits<TableBatch> {
     }
 };
 
-// The sizes that batches are brought to: smaller ones are grouped, larger ones cut.
+// The sizes that batches are brought to: smaller ones are grouped, larger ones split.
 struct BatchSizes {
     BatchSizes() {}  // user-written: travels through coroutines, not an aggregate
 
@@ -85,6 +85,6 @@ struct BatchSizes {
 };
 
 // The table in slices that keep to the upper limits; the table itself when it does. No rows: nothing.
-[[nodiscard]] std::vector<Table> cut(Table const& table, BatchSizes const& sizes);
+[[nodiscard]] std::vector<Table> split_table(Table const& table, BatchSizes const& sizes);
 
 }  // namespace rapidsmpf::streaming

@@ -3,13 +3,13 @@
 //     Task<int> answer() { co_return 42; }
 //     Task<void> caller() { int x = co_await answer(); ... }
 //
-// A task runs on the thread that awaits it until it first suspends, and goes on wherever it is resumed.
-// Whoever awaits it is resumed by it, on that thread. Destroying a task that has started and not finished is
+// A task runs on the thread that awaits it until it first suspends, and continues on the thread that resumes it.
+// It resumes its awaiter, on that thread. Destroying a task that has started and not finished is
 // allowed only if nothing will resume it any more.
 //
 // Stack safety: symmetric transfer overflows the stack without optimisation on g++ 12, so awaiting starts the
-// task inside await_suspend and an atomic flag says who came second: the end of the task or the suspension of
-// its awaiter. That one goes on. See CONTRIBUTING for the rules that keep g++ 12 from miscompiling coroutines.
+// task inside await_suspend and an atomic flag says which came second: the end of the task or the suspension of
+// its awaiter. The awaiter is resumed by the second. See CONTRIBUTING for the rules that keep g++ 12 from miscompiling coroutines.
 #pragma once
 
 #include <atomic>
@@ -89,7 +89,7 @@ class TaskPromise<void> final : public TaskPromiseBase {
     void take() { rethrow(); }
 };
 
-// A coroutine that nobody awaits: runs at once and frees itself. It must not let an exception out.
+// A coroutine that is not awaited: runs at once and frees itself. It must not let an exception out.
 struct Detached {
     struct promise_type {
         [[nodiscard]] Detached get_return_object() const noexcept { return {}; }

@@ -1,4 +1,4 @@
-// A copy of a table on a GPU for those who read host memory.
+// Copies a table from a GPU to host memory.
 #pragma once
 
 #include <rapidsmpf/table/table.hpp>

@@ -1,11 +1,11 @@
-// Cutting a table into packed tables and putting packed tables together again.
+// Partitions a table into packed tables, and concatenates packed tables.
 //
-// Rows keep their order within a partition. Each function makes one pass to count and one that puts every row
-// into its final place; no table per partition exists in between. Small partitions that are neighbours (as numbered, or
-// in `placement` order) share allocations of about 1 MiB, in which they lie one after the other.
+// Rows keep their order within a partition. Each function makes one pass to count and one that writes every row
+// to its final place; no table per partition exists in between. Small partitions that are neighbours (as numbered, or
+// in `placement` order) share allocations of about 1 MiB, in which they are adjacent.
 //
 // Every partition of the result is there, also without rows: its PackedData then holds the schema only. Memory
-// comes from the compute device's tier on a CPU and from HOST otherwise; cutting may overbook it, putting together
+// comes from the compute device's tier on a CPU and from HOST otherwise; partitioning may overbook it, concatenation
 // may not. Thread-safe for different results.
 #pragma once
 

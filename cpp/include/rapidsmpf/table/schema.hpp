@@ -19,7 +19,7 @@
 
 namespace rapidsmpf {
 
-// How the rows of a column lie in memory.
+// The memory layout of a column's rows.
 enum class Layout : std::uint8_t {
     null,        // no buffers at all
     bits,        // boolean, one bit a row

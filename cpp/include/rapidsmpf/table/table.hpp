@@ -25,7 +25,7 @@ namespace rapidsmpf {
 // validity: it has been applied to their children, which have length * width and length rows.
 struct Column {
     std::int64_t length{0};
-    std::int64_t null_count{0};  // exact; on a GPU -1 when nobody has counted
+    std::int64_t null_count{0};  // exact; on a GPU -1 when not counted
     std::int64_t offset{0};
     // One bit a row, set when valid, from bit `offset` on. Null when no row is null (and for Layout::null).
     std::uint8_t const* validity{nullptr};
@@ -48,7 +48,7 @@ enum class TablePlace : std::uint8_t { host, gpu };
 class Table {
   public:
     // `owner` keeps the columns' memory. Columns fit the schema and have `num_rows` rows each (not checked deeply:
-    // who builds columns by hand answers for them). Throws std::invalid_argument when their numbers differ.
+    // the caller must see to it). Throws std::invalid_argument when their numbers differ.
     Table(
         std::shared_ptr<Schema const> schema, std::vector<Column> columns, std::int64_t num_rows,
         std::shared_ptr<void const> owner, TablePlace place = TablePlace::host, Stream stream = {});

@@ -1,6 +1,6 @@
-// Streams of tables: reading an ArrowArrayStream, and being one.
+// Streams of tables: reading an ArrowArrayStream, and exporting one.
 //
-// Knows nothing of Python: a producer that needs the GIL takes it itself.
+// Does not take the GIL: a producer that needs it takes it itself.
 #pragma once
 
 #include <functional>

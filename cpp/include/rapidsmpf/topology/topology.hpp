@@ -1,5 +1,5 @@
 // What this machine is made of and what is near to what: CPUs, NUMA nodes, GPUs and network devices, read from the
-// kernel's sysfs. Plain values; whoever asks owns them.
+// kernel's sysfs. Plain values, owned by the caller.
 #pragma once
 
 #include <cstdint>

@@ -368,12 +368,12 @@ void ReadAhead::read_through_slabs(
     DataFile const& file, std::span<Extent const> extents, rmm::device_buffer& buffer,
     cuda::stream_ref stream) const {
     // Windows of the buffer, each a slab: what lies in it is read side by side and copied in one go.
-    struct Piece {
+    struct Read {
         std::uint64_t offset;
         std::size_t bytes;
         std::size_t place;
     };
-    std::vector<std::vector<Piece>> windows;
+    std::vector<std::vector<Read>> windows;
     for (auto const& extent : extents) {
         for (std::size_t at = 0; at < extent.bytes;) {
             auto const place = extent.place + at;
@@ -383,7 +383,7 @@ void ReadAhead::read_through_slabs(
             auto& window = windows.back();
             auto const room = settings_.slab_bytes - (window.empty() ? 0 : place - window.front().place);
             auto const bytes = std::min(room, extent.bytes - at);
-            window.push_back(Piece{extent.offset + at, bytes, place});
+            window.push_back(Read{extent.offset + at, bytes, place});
             at += bytes;
         }
     }

@@ -7,7 +7,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
-#include <rapidsmpf/memory/detail/bytes_spilled.hpp>
+#include <rapidsmpf/memory/detail/tier_copier.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 
 namespace rapidsmpf::detail {
@@ -142,7 +142,7 @@ std::unique_ptr<Buffer> SpillRegistry::take_part(UniqueLock& lock, SpillEntry& e
         return std::move(parts.stored[index]);
     }
     auto const size = place.size;
-    auto part = entry.buffer->cut(place.offset, size);
+    auto part = entry.buffer->split_off(place.offset, size);
     entry.held -= size;
     if (entry.listed) {
         tier(entry.home).holdings.spillable -= static_cast<std::int64_t>(size);
@@ -180,7 +180,7 @@ void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br, MemoryReser
                         std::unique_ptr<Buffer> fetched, std::exception_ptr error) {
             finish_fetch(entry, std::move(fetched), std::move(error));
         };
-        br.read_back(*stored, std::move(memory), std::move(done));
+        br.copier().read_back(*stored, std::move(memory), std::move(done));
     } catch (...) {
         finish_fetch(entry, nullptr, std::current_exception());
     }
@@ -272,8 +272,8 @@ void SpillRegistry::copy_down(
         if (sources.empty()) {
             continue;
         }
-        auto below = target == MemoryType::DISK ? br.write_to_disk(sources)
-                                                : br.copy_while_there_is_room(sources, target);
+        auto below = target == MemoryType::DISK ? br.copier().write_to_disk(sources)
+                                                : br.copier().copy_while_there_is_room(sources, target);
         for (std::size_t k = 0; k < copies.size(); ++k) {
             *copies[k] = std::move(below[k]);
         }
@@ -307,10 +307,6 @@ std::unique_ptr<Buffer> SpillRegistry::replace(SpillEntry& entry, Move& move) {
 
 std::uint64_t SpillRegistry::bytes_spilled(BufferResource const& br) noexcept {
     return br.registry_->bytes_spilled_.load(std::memory_order_relaxed);
-}
-
-std::uint64_t bytes_spilled(BufferResource const& br) noexcept {
-    return SpillRegistry::bytes_spilled(br);
 }
 
 std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_t amount) {

@@ -36,7 +36,7 @@ class GpuConcat {
         std::span<std::uint8_t const> schema, BufferResource& br, AllowOverbooking allow, Stream stream) {
         PackedLayout layout{fields_, 1};
         for (std::size_t n = 0; n < fields_.size(); ++n) {
-            auto& piece = layout.piece(n, 0);
+            auto& piece = layout.slot(n, 0);
             for (auto const* const column : sources_[n]) {
                 piece.rows += column->length;
                 piece.nulls += column->null_count;
@@ -47,7 +47,7 @@ class GpuConcat {
         auto buffers = allocate_device_parts(sizes, {}, br, allow, stream);
         buffers.front()->write([&](std::byte* base, Stream on) {
             for (std::size_t n = 0; n < fields_.size(); ++n) {
-                write_node(n, layout.piece(n, 0), base, on);
+                write_node(n, layout.slot(n, 0), base, on);
             }
             gather_copy_cuda(copies_, on);
             join_offsets32(offsets32_, on);
@@ -72,13 +72,13 @@ class GpuConcat {
         }
     }
 
-    void write_node(std::size_t node, PlacedPiece const& placed, std::byte* base, Stream stream) {
+    void write_node(std::size_t node, ColumnSlot const& placed, std::byte* base, Stream stream) {
         auto const& field = *fields_[node];
         auto const layout = field.layout();
-        if (placed.validity != PlacedPiece::nowhere) {
+        if (placed.validity != ColumnSlot::nowhere) {
             write_bits(node, base + placed.validity, placed.rows, stream, Bits::validity);
         }
-        if (placed.values == PlacedPiece::nowhere) {
+        if (placed.values == ColumnSlot::nowhere) {
             return;
         }
         auto* const values = base + placed.values;
@@ -92,7 +92,7 @@ class GpuConcat {
             });
             return;
         }
-        if (placed.data != PlacedPiece::nowhere) {
+        if (placed.data != ColumnSlot::nowhere) {
             copy_bytes(node, base + placed.data, [](Column const& column) { return column.data; });
         }
         auto const is_narrow = layout == Layout::offsets32 || layout == Layout::list32;

@@ -12,17 +12,17 @@
 
 namespace rapidsmpf::detail {
 
-// A column of fixed-width values to be written; `pieces` by partition.
+// A column of fixed-width values to be written; `slots` by partition.
 struct FixedColumn {
     void const* values;
-    DevicePiece const* pieces;
+    DeviceSlot const* slots;
     std::int32_t width;
 };
 // A bitmap to be written: of validity, or of values that are bits.
 struct BitColumn {
     std::uint8_t const* bits;
     std::int64_t bit_offset;
-    DevicePiece const* pieces;
+    DeviceSlot const* slots;
     bool is_validity;
 };
 // Whose nulls to count, and where: by partition.
@@ -69,27 +69,26 @@ void count_nulls(RowSpace const& space, NullCount const* counts, int count, Stre
 // What is known in the end, by partition.
 void collect_lengths(RowSpace const& space, RunningSums sums, std::uint64_t* lengths, Stream stream);
 
-// A column of fixed width whose pieces the GPU places by itself, as PackedLayout::place() does.
+// A column of fixed width whose slots the GPU places by itself, as PackedLayout::place() does.
 struct PlacedColumn {
     std::uint64_t const* rows;   // by partition
     std::uint64_t const* nulls;  // likewise; null: none
     std::int32_t width;          // of a value; 0: it has none of its own
     bool is_bits;
 };
-// The pieces of all columns and partitions in the memory at `base`, partitions in `order` (null: as numbered).
-void place_pieces(
+// The slots of all columns and partitions in the memory at `base`, partitions in `order` (null: as numbered).
+void place_slots(
     PlacedColumn const* columns, std::uint32_t num_columns, std::uint32_t num_partitions,
-    std::uint32_t const* order, void* base, DevicePiece* pieces, Stream stream);
+    std::uint32_t const* order, void* base, DeviceSlot* slots, Stream stream);
 // Zeroes bitmaps, first offsets and padding.
-void clear_pieces(
-    DevicePiece const* pieces, DeviceNode const* nodes, std::uint32_t num_nodes, std::uint32_t num_partitions,
+void clear_slots(
+    DeviceSlot const* slots, DeviceNode const* nodes, std::uint32_t num_nodes, std::uint32_t num_partitions,
     Stream stream);
 // The descriptors are in device memory.
 void write_fixed(RowSpace const& space, FixedColumn const* columns, std::int32_t count, Stream stream);
 void write_bits(RowSpace const& space, BitColumn const* columns, std::int32_t count, Stream stream);
 // Offsets, and of a text its bytes.
 void write_lengths(
-    RowSpace const& space, DeviceNode const& node, RunningSums sums, DevicePiece const* pieces,
-    Stream stream);
+    RowSpace const& space, DeviceNode const& node, RunningSums sums, DeviceSlot const* slots, Stream stream);
 
 }  // namespace rapidsmpf::detail

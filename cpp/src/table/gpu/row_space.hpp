@@ -32,7 +32,7 @@ struct RowSpace {
 using RunningSums = std::uint64_t*;
 
 // Where a column's buffers of one partition are, and how long they are with their padding. A null address: none.
-struct DevicePiece {
+struct DeviceSlot {
     std::uint8_t* validity;
     std::uint8_t* values;
     std::uint8_t* data;

@@ -48,7 +48,7 @@ __device__ std::uint8_t* address_in(
     FixedColumn const& column, RowPositions const& positions, std::uint32_t p) {
     auto const start = static_cast<std::int64_t>(positions.starts[p]);
     auto const first = static_cast<std::int64_t>(positions.bases[p] + positions.starts[p]) - start;
-    return column.pieces[p].values + first * static_cast<std::int64_t>(sizeof(T));
+    return column.slots[p].values + first * static_cast<std::int64_t>(sizeof(T));
 }
 
 // The tile's values, as they lie. All threads, which have to synchronize before they read.
@@ -112,7 +112,7 @@ __device__ void scatter_wide(
     for (auto k = threadIdx.x; k < kept; k += blockDim.x) {
         auto const place = positions.sources[k];
         auto const p = place >> row_bits;
-        auto* const to = reinterpret_cast<T*>(column.pieces[p].values);
+        auto* const to = reinterpret_cast<T*>(column.slots[p].values);
         to[positions.bases[p] + k] = values[place & 0xffffU];
     }
 }
@@ -132,7 +132,7 @@ __device__ void scatter_bytes(
         auto const place = positions.sources[k];
         auto const p = place >> row_bits;
         auto const row = positions.bases[p] + k;
-        column.pieces[p].values[static_cast<std::uint64_t>(row) * width + byte] =
+        column.slots[p].values[static_cast<std::uint64_t>(row) * width + byte] =
             values[static_cast<std::uint64_t>(place & 0xffffU) * width + byte];
     }
 }
@@ -200,7 +200,7 @@ __global__ void write_bits_kernel(RowSpace space, BitColumn const* columns, std:
         auto const row = tile.first + space.order[tile.first + k];
         for (std::int32_t c = 0; c < count; ++c) {
             auto const& column = columns[c];
-            auto* const bits = column.is_validity ? column.pieces[p].validity : column.pieces[p].values;
+            auto* const bits = column.is_validity ? column.slots[p].validity : column.slots[p].values;
             auto const word = reinterpret_cast<std::uint64_t>(bits) + static_cast<std::uint64_t>(to / 32) * 4;
             auto const bit = bit_at(column.bits, column.bit_offset + row) ? 1U << (to % 32) : 0U;
             auto const peers = __match_any_sync(active, word);
@@ -271,7 +271,7 @@ struct TextWriter {
 constexpr std::uint32_t length_threads = 512;
 
 __global__ __launch_bounds__(length_threads) void write_lengths_kernel(
-    RowSpace space, DeviceNode node, std::uint64_t const* sums, DevicePiece const* pieces) {
+    RowSpace space, DeviceNode node, std::uint64_t const* sums, DeviceSlot const* slots) {
     extern __shared__ __align__(16) std::uint8_t memory[];
     __shared__ std::uint64_t scratch[sum_scratch];
     auto* const prefix = reinterpret_cast<std::uint64_t*>(memory);
@@ -290,9 +290,9 @@ __global__ __launch_bounds__(length_threads) void write_lengths_kernel(
         auto const to = static_cast<std::uint64_t>(row_base(space, tile.index, p, starts[p]) + k) + 1;
         auto const offset = bytes_before(p) + prefix[k + 1] - prefix[starts[p]];
         if (has_narrow_offsets(node.layout)) {
-            reinterpret_cast<std::int32_t*>(pieces[p].values)[to] = static_cast<std::int32_t>(offset);
+            reinterpret_cast<std::int32_t*>(slots[p].values)[to] = static_cast<std::int32_t>(offset);
         } else {
-            reinterpret_cast<std::int64_t*>(pieces[p].values)[to] = static_cast<std::int64_t>(offset);
+            reinterpret_cast<std::int64_t*>(slots[p].values)[to] = static_cast<std::int64_t>(offset);
         }
     }
     if (!is_text(node.layout)) {
@@ -300,7 +300,7 @@ __global__ __launch_bounds__(length_threads) void write_lengths_kernel(
     }
     auto const run_of = [&](std::uint32_t p) {
         return TextRun{
-            reinterpret_cast<std::uint64_t>(pieces[p].data) + bytes_before(p),
+            reinterpret_cast<std::uint64_t>(slots[p].data) + bytes_before(p),
             prefix[starts[p + 1]] - prefix[starts[p]]};
     };
     std::uint64_t carry{0};
@@ -336,19 +336,19 @@ __device__ std::uint64_t padded(std::uint64_t bytes) {
 }
 
 // The lengths of a column's buffers in a partition.
-__device__ DevicePiece piece_lengths(PlacedColumn const& column, std::uint32_t p) {
+__device__ DeviceSlot piece_lengths(PlacedColumn const& column, std::uint32_t p) {
     auto const rows = column.rows[p];
-    DevicePiece piece{};
-    piece.validity_bytes = column.nulls != nullptr && column.nulls[p] > 0 ? padded((rows + 7) / 8) : 0;
-    piece.values_bytes =
+    DeviceSlot slot{};
+    slot.validity_bytes = column.nulls != nullptr && column.nulls[p] > 0 ? padded((rows + 7) / 8) : 0;
+    slot.values_bytes =
         padded(column.is_bits ? (rows + 7) / 8 : rows * static_cast<std::uint32_t>(column.width));
-    return piece;
+    return slot;
 }
 
 // One block.
 __global__ __launch_bounds__(place_threads) void place_kernel(
     PlacedColumn const* columns, std::uint32_t num_columns, std::uint32_t num_partitions,
-    std::uint32_t const* order, std::uint8_t* base, DevicePiece* pieces) {
+    std::uint32_t const* order, std::uint8_t* base, DeviceSlot* slots) {
     __shared__ std::uint64_t scratch[sum_scratch];
     std::uint64_t carry{0};
     for (std::uint32_t first = 0; first < num_partitions; first += place_threads) {
@@ -356,19 +356,19 @@ __global__ __launch_bounds__(place_threads) void place_kernel(
         auto const p = k < num_partitions && order != nullptr ? order[k] : k;
         std::uint64_t size{0};
         for (std::uint32_t c = 0; k < num_partitions && c < num_columns; ++c) {
-            auto const piece = piece_lengths(columns[c], p);
-            size += piece.validity_bytes + piece.values_bytes;
+            auto const slot = piece_lengths(columns[c], p);
+            size += slot.validity_bytes + slot.values_bytes;
         }
         std::uint64_t total;
         auto* at = base + carry + sum_before(size, scratch, total);
         carry += total;
         for (std::uint32_t c = 0; k < num_partitions && c < num_columns; ++c) {
-            auto piece = piece_lengths(columns[c], p);
-            piece.validity = piece.validity_bytes == 0 ? nullptr : at;
-            at += piece.validity_bytes;
-            piece.values = piece.values_bytes == 0 ? nullptr : at;
-            at += piece.values_bytes;
-            pieces[c * num_partitions + p] = piece;
+            auto slot = piece_lengths(columns[c], p);
+            slot.validity = slot.validity_bytes == 0 ? nullptr : at;
+            at += slot.validity_bytes;
+            slot.values = slot.values_bytes == 0 ? nullptr : at;
+            at += slot.values_bytes;
+            slots[c * num_partitions + p] = slot;
         }
     }
 }
@@ -384,39 +384,38 @@ __device__ void clear(std::uint8_t* begin, std::uint64_t bytes) {
 
 constexpr std::uint64_t padding = 64;
 
-__global__ void clear_kernel(
-    DevicePiece const* pieces, DeviceNode const* nodes, std::uint32_t num_partitions) {
-    auto const& piece = pieces[blockIdx.x];
+__global__ void clear_kernel(DeviceSlot const* slots, DeviceNode const* nodes, std::uint32_t num_partitions) {
+    auto const& slot = slots[blockIdx.x];
     auto const layout = nodes[blockIdx.x / num_partitions].layout;
-    clear(piece.validity, piece.validity_bytes);
+    clear(slot.validity, slot.validity_bytes);
     if (layout == Layout::bits) {
-        clear(piece.values, piece.values_bytes);
-    } else if (piece.values_bytes > 0) {
-        clear(piece.values + piece.values_bytes - padding, padding);
+        clear(slot.values, slot.values_bytes);
+    } else if (slot.values_bytes > 0) {
+        clear(slot.values + slot.values_bytes - padding, padding);
         if (has_offsets(layout)) {
-            clear(piece.values, 16);
+            clear(slot.values, 16);
         }
     }
-    if (piece.data_bytes > 0) {
-        clear(piece.data + piece.data_bytes - padding, padding);
+    if (slot.data_bytes > 0) {
+        clear(slot.data + slot.data_bytes - padding, padding);
     }
 }
 
 }  // namespace
 
-void place_pieces(
+void place_slots(
     PlacedColumn const* columns, std::uint32_t num_columns, std::uint32_t num_partitions,
-    std::uint32_t const* order, void* base, DevicePiece* pieces, Stream stream) {
+    std::uint32_t const* order, void* base, DeviceSlot* slots, Stream stream) {
     place_kernel<<<1, place_threads, 0, native(stream)>>>(
-        columns, num_columns, num_partitions, order, static_cast<std::uint8_t*>(base), pieces);
+        columns, num_columns, num_partitions, order, static_cast<std::uint8_t*>(base), slots);
     check_cuda(cudaGetLastError(), "placing partitions");
 }
 
-void clear_pieces(
-    DevicePiece const* pieces, DeviceNode const* nodes, std::uint32_t num_nodes, std::uint32_t num_partitions,
+void clear_slots(
+    DeviceSlot const* slots, DeviceNode const* nodes, std::uint32_t num_nodes, std::uint32_t num_partitions,
     Stream stream) {
     dim3 const blocks{num_nodes * num_partitions, num_partitions > 128 ? 1U : 32U, 1U};
-    clear_kernel<<<blocks, 128, 0, native(stream)>>>(pieces, nodes, num_partitions);
+    clear_kernel<<<blocks, 128, 0, native(stream)>>>(slots, nodes, num_partitions);
     check_cuda(cudaGetLastError(), "clearing padding");
 }
 
@@ -439,12 +438,11 @@ void write_bits(RowSpace const& space, BitColumn const* columns, std::int32_t co
 }
 
 void write_lengths(
-    RowSpace const& space, DeviceNode const& node, RunningSums sums, DevicePiece const* pieces,
-    Stream stream) {
+    RowSpace const& space, DeviceNode const& node, RunningSums sums, DeviceSlot const* slots, Stream stream) {
     auto const bytes = (static_cast<std::size_t>(space.tile_rows) + space.num_partitions + 2) * 8
                        + static_cast<std::size_t>(space.buckets() + 1) * 2;
     allow_shared(write_lengths_kernel, bytes);
-    write_lengths_kernel<<<space.tiles, length_threads, bytes, native(stream)>>>(space, node, sums, pieces);
+    write_lengths_kernel<<<space.tiles, length_threads, bytes, native(stream)>>>(space, node, sums, slots);
     check_cuda(cudaGetLastError(), "writing texts and lists");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "table/host/scratch.hpp"
+#include "table/host/tuning.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define RAPIDSMPF_COMPRESS_ROWS 1
@@ -14,9 +15,6 @@
 namespace rapidsmpf::detail {
 
 namespace {
-
-// A pass over the block for each partition costs more than counting does from here on.
-constexpr std::size_t most_compressed_partitions = 32;
 
 bool can_compress() noexcept {
 #if defined(RAPIDSMPF_COMPRESS_ROWS)
@@ -30,7 +28,8 @@ bool can_compress() noexcept {
 
 BlockSort::BlockSort(std::size_t num_partitions, SortBy by)
     : num_partitions_{num_partitions},
-      compresses_{by == SortBy::fastest && num_partitions <= most_compressed_partitions && can_compress()} {}
+      compresses_{
+          by == SortBy::fastest && num_partitions <= tuning::most_compressed_partitions && can_compress()} {}
 
 void BlockSort::sort(std::span<std::uint32_t const> partitions, std::uint16_t* rows, std::uint32_t* ends) {
     if (compresses_) {

@@ -8,16 +8,12 @@
 #include <rapidsmpf/core/detail/align.hpp>
 #include <rapidsmpf/device/detail/stream_copy.hpp>
 
+#include "table/host/tuning.hpp"
 #include "table/packed/slab.hpp"
 
 namespace rapidsmpf::detail {
 
 namespace {
-// What is put together is not expected to be found in a cache by who reads it.
-constexpr std::size_t larger_than_caches = std::size_t{2} << 20U;
-// Parts whose bytes are asked for before they are copied.
-constexpr std::size_t farthest_ahead = 6;
-
 // Writes pieces one behind the other past the caches, whole lines at a time: one that is written in parts has to be read first.
 class LineWriter {
   public:
@@ -91,7 +87,7 @@ std::vector<std::size_t> FixedConcat::place() const {
     std::vector<std::size_t> begins{0};
     for (auto const& field : schema_->fields()) {
         auto const bytes = static_cast<std::size_t>(num_rows_ * field.width());
-        begins.push_back(begins.back() + round_up(bytes, piece_alignment));
+        begins.push_back(begins.back() + round_up(bytes, buffer_alignment));
     }
     return begins;
 }
@@ -137,7 +133,7 @@ void FixedConcat::copy_to(
     // Small ones are copied sooner than they come.
     auto const ahead = std::clamp<std::size_t>(
         device::stream_read_ahead * rows_.size() / std::max<std::size_t>(begins.back(), 1), 1,
-        farthest_ahead);
+        tuning::most_parts_ahead);
     for (std::size_t p = 0; p < rows_.size(); ++p) {
         if (p + ahead < rows_.size()) {
             prefetch_start(p + ahead);
@@ -161,7 +157,7 @@ Table FixedConcat::finish(std::vector<PackedData>&& parts, BufferResource& br, A
     auto const size = begins.back();
     std::shared_ptr<Buffer> buffer = std::move(allocate_parts(std::array{size}, {}, br, allow).front());
     auto* const base = buffer->mutable_host_bytes().data();
-    if (size >= larger_than_caches) {
+    if (size >= tuning::smallest_streamed_concat) {
         copy_to<LineWriter>(taken, base, begins);
     } else {
         copy_to<PlainWriter>(taken, base, begins);

@@ -10,22 +10,13 @@
 #include "table/host/column_access.hpp"
 #include "table/host/scatter.hpp"
 #include "table/host/scratch.hpp"
+#include "table/host/tuning.hpp"
 
 namespace rapidsmpf::detail {
 
 namespace {
 
 constexpr auto line = device::cache_line;
-// With fewer partitions rows that go to the same one lie close together: to gather them is as fast.
-constexpr std::size_t fewest_partitions = 8;
-// With more the lines of one column fall out of the caches.
-constexpr std::size_t most_partitions = 8192;
-// Rows for each partition on average: with fewer there are hardly any full lines.
-constexpr std::int64_t fewest_rows = 8;
-// Columns of one width go together: where a row goes is found out once for all of them. So many at most,
-constexpr std::size_t most_columns = 4;
-// and as long as their lines take at most this much of the second cache.
-constexpr std::size_t most_bytes_of_lines = std::size_t{512} << 10U;
 
 // The columns that go together.
 struct Group {
@@ -34,8 +25,8 @@ struct Group {
 };
 
 std::vector<Group> groups_of(std::span<FixedValues const> columns, std::size_t num_partitions) {
-    auto const together =
-        std::clamp<std::size_t>(most_bytes_of_lines / (line * num_partitions), 1, most_columns);
+    auto const together = std::clamp<std::size_t>(
+        tuning::most_bytes_of_lines / (line * num_partitions), 1, tuning::most_columns_together);
     std::vector<Group> groups;
     for (std::size_t c = 0; c < columns.size(); ++c) {
         auto group = std::find_if(groups.begin(), groups.end(), [&](Group const& g) {
@@ -144,14 +135,15 @@ bool can_scatter_lines(Field const& field) {
 }
 
 bool should_scatter_lines(std::int64_t num_rows, std::size_t num_partitions) {
-    return num_partitions >= fewest_partitions && num_partitions <= most_partitions
-           && num_rows >= static_cast<std::int64_t>(num_partitions) * fewest_rows;
+    return num_partitions >= tuning::fewest_scattered_partitions
+           && num_partitions <= tuning::most_scattered_partitions
+           && num_rows >= static_cast<std::int64_t>(num_partitions) * tuning::fewest_scattered_rows;
 }
 
 void scatter_lines(
     std::span<FixedValues const> columns, std::span<std::byte* const> pieces,
     std::span<std::uint16_t const> of_row, std::size_t num_partitions) {
-    static_assert(most_columns == 4);
+    static_assert(tuning::most_columns_together == 4);
     for (auto const& group : groups_of(columns, num_partitions)) {
         switch (group.columns.size()) {
             case 1:

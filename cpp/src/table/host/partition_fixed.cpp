@@ -1,7 +1,6 @@
 #include "table/host/partition_fixed.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "table/host/scatter.hpp"
 #include "table/host/scratch.hpp"
 #include "table/host/selection.hpp"
+#include "table/host/tuning.hpp"
 #include "table/packed/packed_format.hpp"
 #include "table/packed/packed_layout.hpp"
 #include "table/packed/slab.hpp"
@@ -22,11 +22,6 @@ namespace rapidsmpf::detail {
 
 namespace {
 
-// A table that stays in the second cache while its rows are gathered.
-constexpr std::size_t largest_table = std::size_t{1} << 20U;
-// Larger pieces on average are written past the caches, in tables up to a size: of larger ones the Packer does it as fast.
-constexpr std::size_t largest_cached_piece = std::size_t{8} << 10U;
-constexpr std::size_t largest_streamed_table = std::size_t{256} << 10U;
 // Rows whose partitions are found out at a time.
 constexpr std::int64_t block_rows = 1 << 12;
 
@@ -41,11 +36,11 @@ std::vector<FixedValues> columns_of(Table const& table) {
     return columns;
 }
 
-// The pieces of a table whose rows have been counted: in each the values of one column after the other.
-class Pieces {
+// The partitions of a table whose rows have been counted: in each the values of one column after the other.
+class FixedPartitions {
   public:
     // `rows`: of each partition.
-    Pieces(
+    FixedPartitions(
         Table const& table, std::span<FixedValues const> columns, std::vector<std::int64_t> rows,
         std::span<std::uint32_t const> placement, BufferResource& br)
         : table_{table}, columns_{columns}, rows_{std::move(rows)}, sizes_(rows_.size(), 0) {
@@ -104,57 +99,27 @@ std::vector<PackedData> partition_by_lines(
             *to++ = static_cast<std::uint16_t>(partition);
         }
     }
-    Pieces pieces{table, columns, std::move(rows), placement, br};
+    FixedPartitions all{table, columns, std::move(rows), placement, br};
     Scratch<std::byte*> const begins{columns.size() * num_partitions};
     for (std::size_t p = 0; p < num_partitions; ++p) {
-        pieces.for_each_column(p, [&](std::size_t c, std::int64_t, std::byte* to) {
+        all.for_each_column(p, [&](std::size_t c, std::int64_t, std::byte* to) {
             begins.data()[c * num_partitions + p] = to;
         });
     }
     scatter_lines(columns, begins.span(), of_row.span(), num_partitions);
-    return std::move(pieces).pack();
+    return std::move(all).pack();
 }
 
-// Writes whole lines, the last one with zeros behind the values.
-template <typename T>
-    requires device::streams_gathered_lines<T>
-void stream_gathered(
-    std::byte* to, std::byte const* from, std::uint16_t const* rows, std::int64_t count) noexcept {
-    constexpr auto width = static_cast<std::int64_t>(sizeof(T));
-    constexpr auto per_line = static_cast<std::int64_t>(device::cache_line) / width;
-    std::int64_t k = 0;
-    for (; k + per_line <= count; k += per_line) {
-        device::stream_gathered_line<T>(to + k * width, from, rows + k);
-    }
-    if (k < count) {
-        alignas(device::cache_line) std::array<std::byte, device::cache_line> last{};
-        append_fixed_rows<T>(last.data(), from, rows + k, count - k);
-        device::stream_line(to + k * width, last.data());
-    }
-}
-
-// The values of some rows of a column, and zeros up to the end of the last line: they travel, and must not be what lay there before.
-void write_piece(
-    std::byte* to, FixedValues const& column, std::uint16_t const* rows, std::int64_t count, Stores stores) {
-    bool is_written = false;
-    if (stores == Stores::streaming) {
-        with_value_type(column.width, [&]<typename T>(T) {
-            if constexpr (device::streams_gathered_lines<T>) {
-                stream_gathered<T>(to, column.values, rows, count);
-                is_written = true;
-            }
-        });
-    }
-    if (!is_written) {
-        auto const bytes = count * column.width;
-        gather_rows(to, column.values, rows, count, column.width, Stores::cached);
-        std::memset(to + bytes, 0, padded_size(bytes) - static_cast<std::size_t>(bytes));
-    }
+// The values of some rows of a column, and zeros up to the end of the last line: they travel, and must not carry what was there.
+void write_column(std::byte* to, FixedValues const& column, std::uint16_t const* rows, std::int64_t count) {
+    auto const bytes = count * column.width;
+    gather_rows(to, column.values, rows, count, column.width, Stores::cached);
+    std::memset(to + bytes, 0, padded_size(bytes) - static_cast<std::size_t>(bytes));
 }
 
 // All rows in one block.
 std::vector<PackedData> partition_by_indexing(
-    Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of, Stores stores,
+    Table const& table, std::size_t num_partitions, PartitionsOf const& partitions_of,
     std::span<std::uint32_t const> placement, BufferResource& br) {
     auto const columns = columns_of(table);
     auto const num_rows = table.num_rows();
@@ -162,10 +127,8 @@ std::vector<PackedData> partition_by_indexing(
     if (num_rows > 0) {
         partitions_of(0, of_row.span());
     }
-    if (stores == Stores::cached || num_partitions >= fewest_prefetched) {
-        for (auto const& column : columns) {
-            device::prefetch(column.values, static_cast<std::size_t>(num_rows * column.width));
-        }
+    for (auto const& column : columns) {
+        device::prefetch(column.values, static_cast<std::size_t>(num_rows * column.width));
     }
     Scratch<std::uint16_t> const sorted{of_row.span().size() + BlockSort::overrun};
     std::vector<std::uint32_t> ends(num_partitions);
@@ -177,53 +140,47 @@ std::vector<PackedData> partition_by_indexing(
         rows.push_back(end - begin);
         begin = end;
     }
-    Pieces pieces{table, columns, std::move(rows), placement, br};
+    FixedPartitions all{table, columns, std::move(rows), placement, br};
     for (std::size_t p = 0; p < num_partitions; ++p) {
         auto const* const first = sorted.data() + (p == 0 ? 0 : ends[p - 1]);
-        pieces.for_each_column(p, [&](std::size_t c, std::int64_t count, std::byte* to) {
+        all.for_each_column(p, [&](std::size_t c, std::int64_t count, std::byte* to) {
             if (count * columns[c].width > 0) {
-                write_piece(to, columns[c], first, count, stores);
+                write_column(to, columns[c], first, count);
             }
         });
     }
-    if (stores == Stores::streaming) {
-        device::finish_streaming();
-    }
-    return std::move(pieces).pack();
+    return std::move(all).pack();
 }
 
 }  // namespace
 
-FixedCut fixed_cut(Table const& table, std::size_t num_partitions) {
+FixedPath fixed_path(Table const& table, std::size_t num_partitions) {
     auto const& fields = table.schema()->fields();
     auto const is_plain = [](Column const& column) { return column.validity == nullptr; };
     if (!FixedConcat::takes(*table.schema())
         || !std::all_of(table.columns().begin(), table.columns().end(), is_plain)) {
-        return FixedCut::none;
+        return FixedPath::none;
     }
     if (should_scatter_lines(table.num_rows(), num_partitions)
         && std::all_of(fields.begin(), fields.end(), can_scatter_lines)) {
-        return FixedCut::by_lines;
+        return FixedPath::by_lines;
     }
     std::size_t bytes = 0;
     for (auto const& field : fields) {
         bytes += static_cast<std::size_t>(table.num_rows() * field.width());
     }
-    bool const streams = bytes / num_partitions > largest_cached_piece;
-    if (table.num_rows() > max_block_rows || bytes > (streams ? largest_streamed_table : largest_table)) {
-        return FixedCut::none;
-    }
-    return streams ? FixedCut::by_streaming : FixedCut::by_indexing;
+    auto const is_small = table.num_rows() <= max_block_rows && bytes <= tuning::largest_indexed_table
+                          && bytes / num_partitions <= tuning::largest_indexed_part;
+    return is_small ? FixedPath::by_indexing : FixedPath::none;
 }
 
 std::vector<PackedData> partition_fixed(
-    Table const& table, std::size_t num_partitions, FixedCut cut, PartitionsOf const& partitions_of,
+    Table const& table, std::size_t num_partitions, FixedPath path, PartitionsOf const& partitions_of,
     std::span<std::uint32_t const> placement, BufferResource& br) {
-    if (cut == FixedCut::by_lines) {
+    if (path == FixedPath::by_lines) {
         return partition_by_lines(table, num_partitions, partitions_of, placement, br);
     }
-    auto const stores = cut == FixedCut::by_streaming ? Stores::streaming : Stores::cached;
-    return partition_by_indexing(table, num_partitions, partitions_of, stores, placement, br);
+    return partition_by_indexing(table, num_partitions, partitions_of, placement, br);
 }
 
 }  // namespace rapidsmpf::detail

@@ -1,7 +1,4 @@
-// The inner loops of packing: counting and copying a column's selected rows, one run at a time.
-//
-// A Piece is one column node of one partition: first counted, then given memory, then filled from its start
-// to its end in as many runs as there are blocks and source tables.
+// The inner loops of packing: copying a column's selected rows to the partition that they go to, one run at a time.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +14,12 @@
 #include "table/host/bits.hpp"
 #include "table/host/column_access.hpp"
 #include "table/host/selection.hpp"
+#include "table/host/tuning.hpp"
 
 namespace rapidsmpf::detail {
 
-struct Piece {
-    // Counted.
-    std::int64_t rows{0};
-    std::int64_t bytes{0};    // of text behind offsets or views
-    std::int64_t pending{0};  // of those, from the source table that is being counted
-    // Memory.
+// Fills one column node of one partition from its start to its end, in as many runs as there are blocks and source tables.
+struct ColumnWriter {
     std::byte* validity{nullptr};
     std::byte* values{nullptr};  // values, views or offsets
     std::byte* data{nullptr};
@@ -33,7 +27,7 @@ struct Piece {
     std::int64_t row{0};
     std::int64_t byte{0};  // of data; of a list: rows of its child
     std::int64_t nulls{0};
-    // Views address at most 2 GiB of one buffer: `data` is cut into buffers that end here.
+    // Views address at most 2 GiB of one buffer: `data` is divided into buffers that end here.
     std::int64_t segment_begin{0};
     std::vector<std::int64_t> segment_ends;
 };
@@ -47,43 +41,43 @@ struct Bytes32 {
     std::uint64_t words[4];
 };
 
-inline void append_validity(Piece& piece, Column const& column, IndexRun const& run) {
+inline void append_validity(ColumnWriter& writer, Column const& column, IndexRun const& run) {
     if (column.validity == nullptr) {
-        fill_bits(piece.validity, piece.row, run.count);
+        fill_bits(writer.validity, writer.row, run.count);
         return;
     }
     auto const set = gather_bits(
-        piece.validity, piece.row, column.validity, column.offset + run.base, run.rows, run.count);
-    piece.nulls += run.count - set;
+        writer.validity, writer.row, column.validity, column.offset + run.base, run.rows, run.count);
+    writer.nulls += run.count - set;
 }
 
-inline void append_validity(Piece& piece, Column const& column, RangeRun const& run) {
-    auto row = piece.row;
+inline void append_validity(ColumnWriter& writer, Column const& column, RangeRun const& run) {
+    auto row = writer.row;
     for (std::size_t k = 0; k < run.count; ++k) {
         auto const range = run.ranges[k];
         if (column.validity == nullptr) {
-            fill_bits(piece.validity, row, range.length);
+            fill_bits(writer.validity, row, range.length);
         } else {
             auto const set =
-                copy_bits(piece.validity, row, column.validity, column.offset + range.begin, range.length);
-            piece.nulls += range.length - set;
+                copy_bits(writer.validity, row, column.validity, column.offset + range.begin, range.length);
+            writer.nulls += range.length - set;
         }
         row += range.length;
     }
 }
 
-inline void append_bits(Piece& piece, Column const& column, IndexRun const& run) {
+inline void append_bits(ColumnWriter& writer, Column const& column, IndexRun const& run) {
     gather_bits(
-        piece.values, piece.row, reinterpret_cast<std::uint8_t const*>(column.values),
+        writer.values, writer.row, reinterpret_cast<std::uint8_t const*>(column.values),
         column.offset + run.base, run.rows, run.count);
 }
 
-inline void append_bits(Piece& piece, Column const& column, RangeRun const& run) {
-    auto row = piece.row;
+inline void append_bits(ColumnWriter& writer, Column const& column, RangeRun const& run) {
+    auto row = writer.row;
     for (std::size_t k = 0; k < run.count; ++k) {
         auto const range = run.ranges[k];
         copy_bits(
-            piece.values, row, reinterpret_cast<std::uint8_t const*>(column.values),
+            writer.values, row, reinterpret_cast<std::uint8_t const*>(column.values),
             column.offset + range.begin, range.length);
         row += range.length;
     }
@@ -91,13 +85,6 @@ inline void append_bits(Piece& piece, Column const& column, RangeRun const& run)
 
 // How rows are written: what is larger than the caches goes past them.
 enum class Stores : std::uint8_t { cached, streaming };
-
-// With fewer partitions the rows of each lie so close together that the processor sees itself what comes next: their columns
-// need not be prefetched.
-inline constexpr std::size_t fewest_prefetched = 5;
-
-// Shorter runs fill too few whole cache lines.
-inline constexpr std::int64_t shortest_streamed_run = 24;
 
 template <typename T>
 void append_fixed_rows(std::byte* to, std::byte const* from, std::uint16_t const* rows, std::int64_t count) {
@@ -139,7 +126,7 @@ template <typename T>
 void gather_rows_of(
     std::byte* to, std::byte const* from, std::uint16_t const* rows, std::int64_t count, Stores stores) {
     if constexpr (device::streams_gathered_lines<T>) {
-        if (stores == Stores::streaming && count >= shortest_streamed_run) {
+        if (stores == Stores::streaming && count >= tuning::shortest_streamed_run) {
             stream_fixed_rows<T>(to, from, rows, count);
             return;
         }
@@ -190,8 +177,8 @@ inline void gather_rows(
 
 // Ranges do not care about the width.
 inline void append_bytes(
-    Piece& piece, Column const& column, RangeRun const& run, std::int64_t width, Stores stores) {
-    auto* to = piece.values + piece.row * width;
+    ColumnWriter& writer, Column const& column, RangeRun const& run, std::int64_t width, Stores stores) {
+    auto* to = writer.values + writer.row * width;
     for (std::size_t k = 0; k < run.count; ++k) {
         auto const size = static_cast<std::size_t>(run.ranges[k].length * width);
         auto const* const from = column.values + (column.offset + run.ranges[k].begin) * width;
@@ -206,29 +193,29 @@ inline void append_bytes(
 
 template <typename Run>
 void append_fixed_width(
-    Piece& piece, Column const& column, Run const& run, std::int64_t width, Stores stores) {
+    ColumnWriter& writer, Column const& column, Run const& run, std::int64_t width, Stores stores) {
     if (width == 0) {
         return;
     }
     if constexpr (std::is_same_v<Run, IndexRun>) {
         auto const* const from = column.values + (column.offset + run.base) * width;
-        gather_rows(piece.values + piece.row * width, from, run.rows, run.count, width, stores);
+        gather_rows(writer.values + writer.row * width, from, run.rows, run.count, width, stores);
     } else {
-        append_bytes(piece, column, run, width, stores);
+        append_bytes(writer, column, run, width, stores);
     }
 }
 
 // Dictionary codes, renumbered by a table. Rows that are null get code 0.
 template <typename T, typename Run>
 void append_renumbered(
-    Piece& piece, Column const& column, Run const& run, std::vector<std::uint32_t> const& numbers) {
-    auto row = piece.row;
+    ColumnWriter& writer, Column const& column, Run const& run, std::vector<std::uint32_t> const& numbers) {
+    auto row = writer.row;
     run.for_each_row([&](std::int64_t from) {
         T code{0};
         if (column.is_valid(from)) {
             code = static_cast<T>(numbers[load<T>(column.values, column.offset + from)]);
         }
-        store(piece.values, row++, code);
+        store(writer.values, row++, code);
     });
 }
 
@@ -256,106 +243,72 @@ inline void copy_text(std::byte* to, std::byte const* from, std::size_t size) no
     }
 }
 
-template <typename Offset>
-[[nodiscard]] std::int64_t count_text(Column const& column, IndexRun const& run) {
-    std::int64_t bytes{0};
-    auto const* const offsets = static_cast<Offset const*>(column.offsets) + column.offset + run.base;
-    for (std::int64_t k = 0; k < run.count; ++k) {
-        bytes += load<Offset>(offsets, run.rows[k] + 1) - load<Offset>(offsets, run.rows[k]);
-    }
-    return bytes;
-}
-
-template <typename Offset>
-[[nodiscard]] std::int64_t count_text(Column const& column, RangeRun const& run) {
-    std::int64_t bytes{0};
-    for (std::size_t k = 0; k < run.count; ++k) {
-        auto const begin = column.offset + run.ranges[k].begin;
-        bytes +=
-            load<Offset>(column.offsets, begin + run.ranges[k].length) - load<Offset>(column.offsets, begin);
-    }
-    return bytes;
-}
-
 // Offsets of the run's rows, and for texts the bytes; for lists the bytes are the child's business.
 template <typename Offset>
-void append_offsets(Piece& piece, Column const& column, IndexRun const& run, bool with_bytes) {
+void append_offsets(ColumnWriter& writer, Column const& column, IndexRun const& run, bool with_bytes) {
     auto const* const offsets = static_cast<Offset const*>(column.offsets) + column.offset + run.base;
-    auto row = piece.row;
-    auto byte = piece.byte;
+    auto row = writer.row;
+    auto byte = writer.byte;
     for (std::int64_t k = 0; k < run.count; ++k) {
         auto const begin = load<Offset>(offsets, run.rows[k]);
         auto const size = static_cast<std::int64_t>(load<Offset>(offsets, run.rows[k] + 1) - begin);
         if (with_bytes) {
-            copy_text(piece.data + byte, column.data.data() + begin, static_cast<std::size_t>(size));
+            copy_text(writer.data + byte, column.data.data() + begin, static_cast<std::size_t>(size));
         }
         byte += size;
-        store(piece.values, ++row, static_cast<Offset>(byte));
+        store(writer.values, ++row, static_cast<Offset>(byte));
     }
-    piece.byte = byte;
+    writer.byte = byte;
 }
 
 template <typename Offset>
-void append_offsets(Piece& piece, Column const& column, RangeRun const& run, bool with_bytes) {
-    auto row = piece.row;
+void append_offsets(ColumnWriter& writer, Column const& column, RangeRun const& run, bool with_bytes) {
+    auto row = writer.row;
     for (std::size_t k = 0; k < run.count; ++k) {
         auto const length = run.ranges[k].length;
         auto const first = column.offset + run.ranges[k].begin;
         auto const begin = load<Offset>(column.offsets, first);
         auto const size = static_cast<std::int64_t>(load<Offset>(column.offsets, first + length) - begin);
         if (with_bytes && size > 0) {
-            std::memcpy(piece.data + piece.byte, column.data.data() + begin, static_cast<std::size_t>(size));
+            std::memcpy(
+                writer.data + writer.byte, column.data.data() + begin, static_cast<std::size_t>(size));
         }
-        auto const shift = static_cast<Offset>(piece.byte - begin);
+        auto const shift = static_cast<Offset>(writer.byte - begin);
         for (std::int64_t i = 1; i <= length; ++i) {
             store(
-                piece.values, row + i, static_cast<Offset>(load<Offset>(column.offsets, first + i) + shift));
+                writer.values, row + i, static_cast<Offset>(load<Offset>(column.offsets, first + i) + shift));
         }
         row += length;
-        piece.byte += size;
+        writer.byte += size;
     }
 }
 
-// Bytes that the views of the run refer to.
-template <typename Run>
-[[nodiscard]] std::int64_t count_viewed(Column const& column, Run const& run) {
-    std::int64_t bytes{0};
-    if (column.variadic.empty()) {
-        return 0;
-    }
-    run.for_each_row([&](std::int64_t row) {
-        auto const size = load<std::uint32_t>(column.values, (column.offset + row) * 4);
-        bytes += size > View::max_inline && column.is_valid(row) ? size : 0;
-    });
-    return bytes;
-}
-
-// Begins a new buffer of `piece.data` when `size` more bytes would not fit into the current one.
-inline void make_room(Piece& piece, std::int64_t size, std::int64_t max_segment) {
-    if (piece.byte - piece.segment_begin + size > max_segment && piece.byte > piece.segment_begin) {
-        piece.segment_ends.push_back(piece.byte);
-        piece.segment_begin = piece.byte;
+// Begins a new buffer of `writer.data` when `size` more bytes would not fit into the current one.
+inline void make_room(ColumnWriter& writer, std::int64_t size, std::int64_t max_segment) {
+    if (writer.byte - writer.segment_begin + size > max_segment && writer.byte > writer.segment_begin) {
+        writer.segment_ends.push_back(writer.byte);
+        writer.segment_begin = writer.byte;
     }
 }
 
 // Views whose texts are copied one by one.
 template <typename Run>
-void append_views(Piece& piece, Column const& column, Run const& run, std::int64_t max_segment) {
-    auto row = piece.row;
+void append_views(ColumnWriter& writer, Column const& column, Run const& run, std::int64_t max_segment) {
+    auto row = writer.row;
     run.for_each_row([&](std::int64_t from) {
         View view{};
         if (column.is_valid(from)) {
             view = load_view(column, from);
             if (view.size > View::max_inline) {
-                make_room(piece, view.size, max_segment);
+                make_room(writer, view.size, max_segment);
                 copy_text(
-                    piece.data + piece.byte, column.variadic[view.buffer].data() + view.offset, view.size);
-                view.buffer = static_cast<std::uint32_t>(piece.segment_ends.size());
-                view.offset = static_cast<std::uint32_t>(piece.byte - piece.segment_begin);
-                piece.byte += view.size;
+                    writer.data + writer.byte, column.variadic[view.buffer].data() + view.offset, view.size);
+                view.buffer = static_cast<std::uint32_t>(writer.segment_ends.size());
+                view.offset = static_cast<std::uint32_t>(writer.byte - writer.segment_begin);
+                writer.byte += view.size;
             }
         }
-        store(piece.values, row++, view);
+        store(writer.values, row++, view);
     });
 }
 
@@ -367,18 +320,18 @@ struct MovedBuffer {
 
 // Copies all buffers of a view column at once.
 [[nodiscard]] inline std::vector<MovedBuffer> append_buffers(
-    Piece& piece, Column const& column, std::int64_t max_segment) {
+    ColumnWriter& writer, Column const& column, std::int64_t max_segment) {
     std::vector<MovedBuffer> moved;
     for (auto const& buffer : column.variadic) {
         auto const size = static_cast<std::int64_t>(buffer.size());
-        make_room(piece, size, max_segment);
+        make_room(writer, size, max_segment);
         moved.push_back(
-            {static_cast<std::uint32_t>(piece.segment_ends.size()),
-             static_cast<std::uint32_t>(piece.byte - piece.segment_begin)});
+            {static_cast<std::uint32_t>(writer.segment_ends.size()),
+             static_cast<std::uint32_t>(writer.byte - writer.segment_begin)});
         if (size > 0) {
-            std::memcpy(piece.data + piece.byte, buffer.data(), buffer.size());
+            std::memcpy(writer.data + writer.byte, buffer.data(), buffer.size());
         }
-        piece.byte += size;
+        writer.byte += size;
     }
     return moved;
 }
@@ -386,8 +339,8 @@ struct MovedBuffer {
 // Views whose buffers have been moved as a whole.
 template <typename Run>
 void append_moved_views(
-    Piece& piece, Column const& column, Run const& run, std::vector<MovedBuffer> const& moved) {
-    auto row = piece.row;
+    ColumnWriter& writer, Column const& column, Run const& run, std::vector<MovedBuffer> const& moved) {
+    auto row = writer.row;
     run.for_each_row([&](std::int64_t from) {
         View view{};
         if (column.is_valid(from)) {
@@ -398,7 +351,7 @@ void append_moved_views(
                 view.offset += place.offset;
             }
         }
-        store(piece.values, row++, view);
+        store(writer.values, row++, view);
     });
 }
 

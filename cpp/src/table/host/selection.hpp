@@ -1,11 +1,13 @@
 // Which rows of a column go to which partition, for one block of rows at a time.
 //
 // Two forms: row numbers (a hash partition's block) and ranges of rows (a split, a whole table, and the items
-// of lists in either). Both only refer to memory that somebody else keeps.
+// of lists in either). Both only refer to memory of their maker.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <type_traits>
 #include <vector>
 
 #include "table/host/column_access.hpp"
@@ -92,6 +94,21 @@ struct RangeSelection {
             }
         }
     }
+};
+
+// All rows of a table, as one block of one partition.
+class WholeTable {
+  public:
+    explicit WholeTable(Table const& table) : rows_{0, table.num_rows()} {}
+    WholeTable(WholeTable const&) = delete;
+    WholeTable& operator=(WholeTable const&) = delete;
+
+    [[nodiscard]] std::span<RangeSelection const> blocks() const noexcept { return {&selection_, 1}; }
+
+  private:
+    RowRange rows_;
+    std::size_t end_{1};
+    RangeSelection selection_{&rows_, &end_, 1};
 };
 
 // Keeps a RangeSelection's memory. Filled partition by partition.

@@ -15,7 +15,7 @@ namespace {
 // A chunk may have been received into the middle of something: readers want columns aligned.
 std::shared_ptr<PackedData const> aligned(std::shared_ptr<PackedData const> const& packed) {
     auto const& data = *packed->data;
-    if (data.size() == 0 || reinterpret_cast<std::uintptr_t>(data.data()) % detail::piece_alignment == 0) {
+    if (data.size() == 0 || reinterpret_cast<std::uintptr_t>(data.data()) % detail::buffer_alignment == 0) {
         return packed;
     }
     auto& br = *data.resource();

@@ -88,7 +88,7 @@ class NodeReader {
         auto const offset = in_.number<std::uint64_t>();
         auto const size = in_.number<std::uint64_t>();
         expect(length < 0 || size == static_cast<std::uint64_t>(length), "a buffer has the wrong length");
-        expect(offset % piece_alignment == 0, "a buffer is not aligned");
+        expect(offset % buffer_alignment == 0, "a buffer is not aligned");
         expect(offset <= data_.size() && size <= data_.size() - offset, "a buffer lies outside of the data");
         return data_.subspan(offset, size);
     }
@@ -198,7 +198,7 @@ void PackedMetadataWriter::node(Layout layout, PackedNode const& node) {
     std::array<std::uint64_t, 8> words;
     std::size_t count = 0;
     auto const word = [&](auto value) { words[count++] = static_cast<std::uint64_t>(value); };
-    auto const piece = [&](PieceRef const& ref) {
+    auto const piece = [&](BufferRef const& ref) {
         word(ref.length == 0 ? 0 : ref.offset);
         word(ref.length);
     };
@@ -252,7 +252,7 @@ std::vector<std::uint8_t> FixedMetadataWriter::of(std::int64_t num_rows, std::ui
         FixedNode const node{static_cast<std::uint64_t>(num_rows), 0, 0, 0, length == 0 ? 0 : offset, length};
         std::memcpy(at, &node, sizeof node);
         at += sizeof node;
-        offset += round_up(length, piece_alignment);
+        offset += round_up(length, buffer_alignment);
     }
     auto const crc = checksum(bytes_);
     std::memcpy(bytes_.data() + crc_at, &crc, sizeof crc);
@@ -320,10 +320,10 @@ bool read_fixed_columns(
         at += sizeof(FixedNode);
         auto const [length, nulls, validity, validity_size, offset, size] = node;
         std::uint64_t needed = 0;
-        bool const fits = length == rows && nulls == 0 && validity % piece_alignment == 0
+        bool const fits = length == rows && nulls == 0 && validity % buffer_alignment == 0
                           && validity <= data.size() && validity_size == 0
                           && !__builtin_mul_overflow(rows, static_cast<std::uint64_t>(field.width()), &needed)
-                          && size == needed && offset % piece_alignment == 0 && offset <= data.size()
+                          && size == needed && offset % buffer_alignment == 0 && offset <= data.size()
                           && size <= data.size() - offset;
         if (!fits) {
             return false;

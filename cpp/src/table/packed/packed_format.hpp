@@ -14,10 +14,10 @@
 namespace rapidsmpf::detail {
 
 // Every buffer of a packed table starts at a multiple of this.
-inline constexpr std::size_t piece_alignment = 64;
+inline constexpr std::size_t buffer_alignment = 64;
 
 // A buffer within the data; an empty one has offset 0.
-struct PieceRef {
+struct BufferRef {
     std::uint64_t offset{0};
     std::uint64_t length{0};
 };
@@ -26,9 +26,9 @@ struct PieceRef {
 struct PackedNode {
     std::int64_t length{0};
     std::int64_t null_count{0};
-    PieceRef validity;
-    PieceRef values;                     // values, views or offsets
-    PieceRef data;                       // what offsets or views point to
+    BufferRef validity;
+    BufferRef values;                    // values, views or offsets
+    BufferRef data;                      // what offsets or views point to
     std::vector<std::int64_t> variadic;  // lengths of the buffers within `data`
 };
 

@@ -19,11 +19,12 @@ namespace rapidsmpf::detail {
 [[nodiscard]] std::int64_t values_bytes(Field const& field, std::int64_t rows);
 
 // A column node of one partition.
-struct PlacedPiece {
+struct ColumnSlot {
     // Counted.
     std::int64_t rows{0};
     std::int64_t bytes{0};  // of text
-    std::int64_t nulls{0};
+    std::int64_t nulls{0};  // more than none: a bitmap is placed. The metadata has the number of that time
+    std::vector<std::int64_t> segment_ends{};  // of a view column: where the buffers within `data` end
     // Placed: offsets within the partition's buffer; a buffer without bytes has none.
     static constexpr std::uint64_t nowhere = UINT64_MAX;
     std::uint64_t validity{nowhere};
@@ -39,11 +40,11 @@ class PackedLayout {
     [[nodiscard]] std::size_t num_nodes() const noexcept { return fields_.size(); }
     [[nodiscard]] std::size_t num_partitions() const noexcept { return num_partitions_; }
     [[nodiscard]] Field const& field(std::size_t node) const noexcept { return *fields_[node]; }
-    [[nodiscard]] PlacedPiece& piece(std::size_t node, std::size_t partition) noexcept {
-        return pieces_[node * num_partitions_ + partition];
+    [[nodiscard]] ColumnSlot& slot(std::size_t node, std::size_t partition) noexcept {
+        return slots_[node * num_partitions_ + partition];
     }
-    [[nodiscard]] PlacedPiece const& piece(std::size_t node, std::size_t partition) const noexcept {
-        return pieces_[node * num_partitions_ + partition];
+    [[nodiscard]] ColumnSlot const& slot(std::size_t node, std::size_t partition) const noexcept {
+        return slots_[node * num_partitions_ + partition];
     }
 
     // Gives every buffer its place; returns the size of each partition's memory. Throws std::invalid_argument when a
@@ -58,7 +59,7 @@ class PackedLayout {
 
     std::vector<Field const*> fields_;
     std::size_t num_partitions_;
-    std::vector<PlacedPiece> pieces_;  // by node, then partition
+    std::vector<ColumnSlot> slots_;  // by node, then partition
 };
 
 }  // namespace rapidsmpf::detail

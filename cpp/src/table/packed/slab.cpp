@@ -107,7 +107,7 @@ std::vector<std::unique_ptr<Buffer>> allocate(
         auto const whole = br.adopt(type, slab.memory, together, std::move(slab.owner), stream);
         for (std::size_t at = 0; k < end; ++k) {
             auto const size = sizes[part(k)];
-            buffers[part(k)] = whole->cut(at, size);
+            buffers[part(k)] = whole->split_off(at, size);
             at += size;
         }
     }
@@ -132,7 +132,7 @@ DeviceSlab allocate_device_slab(std::size_t size, BufferResource& br, AllowOverb
     return {std::shared_ptr<std::byte>{std::move(slab.owner), slab.memory}, std::move(reservation)};
 }
 
-std::vector<std::unique_ptr<Buffer>> cut_slab(
+std::vector<std::unique_ptr<Buffer>> split_slab(
     DeviceSlab slab, std::span<std::size_t const> sizes, std::span<std::uint32_t const> order,
     BufferResource& br, Stream stream) {
     std::size_t total{0};
@@ -146,7 +146,7 @@ std::vector<std::unique_ptr<Buffer>> cut_slab(
     std::size_t at{0};
     for (std::size_t k = 0; k < sizes.size(); ++k) {
         auto const part = order.empty() ? k : order[k];
-        buffers[part] = whole->cut(at, sizes[part]);
+        buffers[part] = whole->split_off(at, sizes[part]);
         at += sizes[part];
     }
     return buffers;

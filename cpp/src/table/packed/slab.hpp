@@ -36,7 +36,7 @@ struct DeviceSlab {
 [[nodiscard]] DeviceSlab allocate_device_slab(
     std::size_t size, BufferResource& br, AllowOverbooking allow, Stream stream);
 // Its parts, one after the other in `order`; what is left of the reservation is given back.
-[[nodiscard]] std::vector<std::unique_ptr<Buffer>> cut_slab(
+[[nodiscard]] std::vector<std::unique_ptr<Buffer>> split_slab(
     DeviceSlab slab, std::span<std::size_t const> sizes, std::span<std::uint32_t const> order,
     BufferResource& br, Stream stream);
 

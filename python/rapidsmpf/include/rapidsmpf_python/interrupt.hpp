@@ -24,7 +24,7 @@ namespace rapidsmpf::python {
 
 // Seconds as C++ waits take them; negative: no limit.
 [[nodiscard]] inline std::optional<std::chrono::milliseconds> to_timeout(double seconds) {
-    constexpr double longest = 1e9;  // seconds; beyond that nobody waits
+    constexpr double longest = 1e9;  // seconds; longer than any wait
     if (seconds < 0) {
         return std::nullopt;
     }

@@ -57,7 +57,7 @@ struct ColumnReference {
     return stream;
 }
 
-// The tables of a stream in groups of about `group_bytes`, each put together as one.
+// The tables of a stream in groups of about `group_bytes`, each concatenated to one.
 class GroupedReader {
   public:
     GroupedReader(ArrowStreamOwner stream, std::size_t group_bytes, BufferResource& br)

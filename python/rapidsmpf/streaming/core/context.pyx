@@ -57,19 +57,58 @@ cdef class Context:
             self._handle.reset()
 
     @classmethod
-    def from_options(cls, Communicator comm, Options options not None, *, Statistics statistics=None):
+    def from_options(cls, Communicator comm, *arguments, options=None, mr=None, Statistics statistics=None):
         """Return a context whose memory is as the options say (see :meth:`BufferResource.from_options`).
+
+        Called as ``from_options(comm, options)`` or ``from_options(comm, mr, options)``.
 
         Parameters
         ----------
         comm
             The ranks.
+        *arguments
+            The options, or the memory resource and the options.
         options
-            The options.
+            The options, by name.
+        mr
+            The memory resource of the device, by name; None: the current one.
         statistics
             Where to record what happens; None: as the option ``statistics`` says.
+
+        Raises
+        ------
+        TypeError
+            If there are no options.
         """
-        return cls(comm, BufferResource.from_options(None, options, statistics=statistics), options)
+        given = list(arguments)
+        if options is None and given:
+            options = given.pop()
+        if mr is None and given:
+            mr = given.pop(0)
+        if given:
+            raise TypeError("from_options takes a communicator, a memory resource and options")
+        if not isinstance(options, Options):
+            raise TypeError(f"options must be Options, got {type(options).__name__}")
+        return cls(comm, BufferResource.from_options(mr, options, statistics=statistics), options)
+
+    def create_channel(self, *, size_t messages=4, max_bytes=None):
+        """Return a channel of this context's threads and memory.
+
+        Parameters
+        ----------
+        messages
+            How many it holds before senders wait, at least one.
+        max_bytes
+            How many bytes it holds; a larger message is let in alone. None: no limit.
+
+        Raises
+        ------
+        ValueError
+            If it is to hold no messages.
+        """
+        from rapidsmpf.streaming.core.network import create_channel
+
+        return create_channel(self, messages, max_bytes)
 
     def comm(self):
         """Return the ranks, or None."""

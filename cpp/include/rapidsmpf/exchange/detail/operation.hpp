@@ -26,43 +26,34 @@
 // while they wait to be sent or to be extracted. A frame is granted when there is memory for it; when there is
 // none it waits in line while others' chunks are spilled. Who inserts waits, too, while memory is overbooked.
 //
-// Threading: one mutex guards the whole. User threads insert, wait and extract; the progress thread calls
-// tick() and receive() through the dispatcher; the arbiter calls moved(). No call out of this class is made
-// under the mutex that may come back into it: not one that waits for memory, not Communicator::fail().
+// Who does what. An Operation is what users call, on any thread. Its OperationState, in src/exchange, is what users and the
+// progress thread share, under a mutex that neither holds for long: what was inserted, what has come, how it ends. The
+// OperationCore belongs to the progress thread and has no lock: SendPath and ReceivePath, and the last messages. No call out
+// of any of them is made under the mutex that may come back: not one that waits for memory, not Communicator::fail().
 #pragma once
 
-#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
-#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/exchange/settings.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/memory/packed_data.hpp>
 
-#include "exchange/bundle.hpp"
-#include "exchange/fair_mutex.hpp"
-#include "exchange/inbox.hpp"
-#include "exchange/outbox.hpp"
-#include "exchange/partition_store.hpp"
-#include "exchange/receive_budget.hpp"
 #include "exchange/wire.hpp"
 
 namespace rapidsmpf::exchange {
 
-class OperationDispatcher;
+struct OperationState;
 
-class Operation final : public std::enable_shared_from_this<Operation>, public MoveListener {
+class Operation final {
   public:
     using Timeout = std::optional<std::chrono::milliseconds>;
 
@@ -96,8 +87,8 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     // std::invalid_argument, RankFailedError.
     [[nodiscard]] static std::shared_ptr<Operation> open(
         Communicator& comm, std::shared_ptr<BufferResource> br, Plan plan);
-    Operation(
-        Communicator& comm, OperationDispatcher& dispatcher, std::shared_ptr<BufferResource> br, Plan plan);
+    explicit Operation(std::shared_ptr<OperationState> state);
+    ~Operation();
     Operation(Operation const&) = delete;
     Operation& operator=(Operation const&) = delete;
 
@@ -123,10 +114,7 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     [[nodiscard]] std::vector<std::uint64_t> received(PartitionId partition) const;
     [[nodiscard]] bool all_complete() const;
     [[nodiscard]] bool all_extracted() const;
-    [[nodiscard]] std::vector<PartitionId> const& local_partitions() const noexcept
-        RAPIDSMPF_NO_THREAD_SAFETY_ANALYSIS {  // constant once made
-        return store_.local();
-    }
+    [[nodiscard]] std::vector<PartitionId> const& local_partitions() const noexcept;
     [[nodiscard]] std::string str() const;
 
     // Moves data that waits, here or elsewhere in the buffer resource, from DEVICE to a lower tier until `amount`
@@ -142,229 +130,12 @@ class Operation final : public std::enable_shared_from_this<Operation>, public M
     void release_id() noexcept;
     // Every later call here and on the other ranks raises `reason`.
     void abandon(std::string const& reason);
-    // The same for an operation of a range that was given up. Finished operations are left alone.
-    void abandon(AbandonedRange const& range);
-
-    // For the dispatcher, on the progress thread.
-    struct Tick {
-        bool did_something{false};
-        bool in_flight{false};
-        bool closed{false};
-        bool relaxed{false};  // it waits for more to be inserted, and is in no hurry for what others send
-        std::optional<ProgressThread::Clock::time_point> look_again;
-    };
-    [[nodiscard]] Tick tick();
-    // A control message of `source`; a malformed one fails the communicator in its name.
-    void receive(Rank source, std::vector<std::uint8_t> const& bytes);
-    // Whether `source` has sent its last message: what follows belongs to another operation.
-    [[nodiscard]] bool final_received(Rank source) const;
-    [[nodiscard]] OpId op() const noexcept { return plan_.op; }
-    // `source` has closed its communicator; all that it sent has been received here.
-    void on_peer_closed(Rank source);
-    // Before the communicator closes: asks for nothing more from other ranks.
-    void stop_granting();
-    // Whether nothing that was inserted is still to be sent (or never will be), and nothing that was asked for is
-    // still to come.
-    [[nodiscard]] bool flushed() const;
-    // The communicator has failed: stores the error; the next tick drops what the transport knows of.
-    void cut_off(RankFailure const& failure);
-    // The dispatcher goes, and there are no more ticks: the same at once. Somebody who was told of a move of memory may hold the
-    // operation for a moment longer than the dispatcher lives, so nothing of the dispatcher's may be left in it.
-    void detach(RankFailure const& failure);
-    // A chunk that somebody wanted to send has been spilled or read back.
-    void moved() noexcept override;
 
   private:
-    struct Peer {
-        Peer(Rank rank_, Settings const& settings) : rank{rank_}, outbox{settings}, inbox{rank_} {}
-        Rank rank;
-        Outbox outbox;
-        Inbox inbox;
-        std::size_t unfinished{0};  // partitions of the peer that this rank has not finished
-        bool final_sent{false};
-        bool closed{false};  // has closed its communicator
-    };
-    struct WaitingFrame {
-        WaitingFrame(Rank source_, AnnouncedFrame frame_) : source{source_}, frame{std::move(frame_)} {}
-        Rank source;
-        AnnouncedFrame frame;
-        std::shared_ptr<MemoryRequest> memory;  // once it had to wait for memory
-        std::optional<ScopedTimer> wait;        // until it is granted
-    };
-    // Statistics; core/statistic_names.hpp says what they mean.
-    struct Ids {
-        Ids(Statistics& statistics, std::string const& kind);
-        Statistics::Id payload_send;
-        Statistics::Id payload_recv;
-        Statistics::Id recv_to_host;
-        Statistics::Id control_bytes;
-        Statistics::Id grant_wait;
-        Statistics::Id loop_total;
-        Statistics::Id metadata_send;
-        Statistics::Id metadata_recv;
-        Statistics::Id post_receives;
-        Statistics::Id start_sends;
-        Statistics::Id check_finished;
-    };
-    // Small chunks for one rank, before they have their numbers.
-    struct OwnedBundle {
-        Rank owner;
-        NewBundle content;
-    };
-    // In the order of next use what waits in the outboxes comes before what waits in the store.
-    static constexpr SpillableBuffer::NextUse first_in_store{std::uint64_t{1} << 32U};
-
-    [[nodiscard]] SpillableBuffer::NextUse next_use_in_outbox(
-        std::uint64_t sequence, std::size_t size) const noexcept;
-    [[nodiscard]] SpillableBuffer::NextUse next_use_in_store(PartitionId partition) const
-        RAPIDSMPF_REQUIRES(mutex_);
-    void check_usable() const RAPIDSMPF_REQUIRES(mutex_);
-    [[nodiscard]] PartitionStore::Index require_local(PartitionId partition) const RAPIDSMPF_REQUIRES(mutex_);
-    void check_partition(PartitionId partition) const;
-    void check_insertable(PartitionId partition) const RAPIDSMPF_REQUIRES(mutex_);
-    [[nodiscard]] BundleLimits bundle_limits() const;
-    // Whether two of the chunks may be part of one bundle.
-    [[nodiscard]] bool any_go_together(
-        std::span<std::pair<PartitionId, PackedData> const> chunks, BundleLimits const& limits) const;
-    // Takes out of `chunks` those that go with others to the same rank. Called without the lock.
-    [[nodiscard]] std::vector<OwnedBundle> bundle(
-        std::vector<std::pair<PartitionId, PackedData>>& chunks, BundleLimits const& limits) const;
-    void insert_locked(OwnedBundle bundle) RAPIDSMPF_REQUIRES(mutex_);
-    void insert_locked(PartitionId partition, PackedData chunk) RAPIDSMPF_REQUIRES(mutex_);
-    // Whether chunks that wait to be extracted may share a block, which is free when the last of them is: while more than half
-    // of the memory is.
-    [[nodiscard]] bool keeps_bundles(MemoryType type) const;
-    void finish_locked(std::vector<PartitionId> const& partitions) RAPIDSMPF_REQUIRES(mutex_);
-    // Waits until ready() or an error; throws TimeoutError with what() when time is up. Says now and then in the log what
-    // is missing.
-    void wait(
-        UniqueLock& lock, Timeout timeout, std::function<bool()> const& ready,
-        std::function<std::string()> const& what) RAPIDSMPF_REQUIRES(mutex_);
-    // The same, for what is complete then: if a rank has failed since, that changes nothing. Else throws the error.
-    void wait_for_result(
-        UniqueLock& lock, Timeout timeout, std::function<bool()> const& ready,
-        std::function<std::string()> const& what) RAPIDSMPF_REQUIRES(mutex_);
-    // Whether results are gone, complete or not.
-    [[nodiscard]] bool is_discarded() const noexcept RAPIDSMPF_REQUIRES(mutex_) {
-        return abandoned_ || shut_down_;
-    }
-    void warn_of_stall(std::string const& missing) RAPIDSMPF_REQUIRES(mutex_);
-    // Somebody who wants to be told of a partition; none: of any.
-    struct Watcher {
-        std::optional<PartitionStore::Index> index;
-        std::function<void()> told;
-    };
-    void watch(Watcher watcher) RAPIDSMPF_REQUIRES(mutex_);
-    [[nodiscard]] bool is_over(Watcher const& watcher) RAPIDSMPF_REQUIRES(mutex_);
-    // Something has changed that users may wait for.
-    void changed() RAPIDSMPF_REQUIRES(mutex_);
-    void wake() noexcept;
-    // Whether buffered inserts must be flushed to peers now, given `available` bytes of memory.
-    [[nodiscard]] bool must_flush(std::int64_t available) RAPIDSMPF_REQUIRES(mutex_);
     // Waits for memory when there is less than none.
     void make_room(std::int64_t available);
 
-    void drive(Tick& result);
-    // Lets go of what is on its way, and of the shares of the dispatcher's receive budget.
-    void drop_transfers() RAPIDSMPF_REQUIRES(mutex_);
-    void poll(Tick& result) RAPIDSMPF_REQUIRES(mutex_);
-    bool grant_frames() RAPIDSMPF_REQUIRES(mutex_);
-    void tell_completed(Tick& result);
-    // Memory for the first waiting frame; nothing while it has to wait for it.
-    [[nodiscard]] std::optional<MemoryReservation> memory_for(WaitingFrame& waiting)
-        RAPIDSMPF_REQUIRES(mutex_);
-    void compose_all(Tick& result) RAPIDSMPF_REQUIRES(mutex_);
-    bool compose(Peer& peer) RAPIDSMPF_REQUIRES(mutex_);
-    // Whether a peer need not hear yet of what was inserted for it.
-    [[nodiscard]] bool is_corked(Peer const& to) const RAPIDSMPF_REQUIRES(mutex_);
-    [[nodiscard]] Transport::PeerRoute route_to(Rank rank) const { return {rank, payload_tag_, br_}; }
-    void apply(Peer& peer, Message const& message) RAPIDSMPF_REQUIRES(mutex_);
-    // Runs body(): turns FormatError into the failure of the rank whose bytes were being handled (current_peer_),
-    // other exceptions into an error of this operation. Called without the lock.
-    void guarded(std::function<void()> const& body);
-    void store(Rank source, PieceHeader const& header, PackedData chunk) RAPIDSMPF_REQUIRES(mutex_);
-    // Checks that it is one and all its chunks are for this rank, and throws FormatError.
-    [[nodiscard]] std::vector<BundledChunk> check_bundle(
-        std::uint64_t count, std::span<std::uint8_t const> metadata, std::uint64_t data_size) const
-        RAPIDSMPF_REQUIRES(mutex_);
-    void store_bundle(Rank source, std::uint64_t count, PackedData packed) RAPIDSMPF_REQUIRES(mutex_);
-    void store_payload(
-        Rank source, PartitionId partition, std::uint64_t sequence, std::shared_ptr<Payload> payload)
-        RAPIDSMPF_REQUIRES(mutex_);
-    void sent(std::shared_ptr<Payload> const& payload) RAPIDSMPF_REQUIRES(mutex_);
-    void abandon_locked(
-        Rank origin, std::string const& reason, std::exception_ptr error,
-        FinalKind kind = FinalKind::abandoned) RAPIDSMPF_REQUIRES(mutex_);
-    // Gives up when something will not come any more because its sender has left.
-    void check_closed_peers() RAPIDSMPF_REQUIRES(mutex_);
-    [[nodiscard]] bool is_closed() const RAPIDSMPF_REQUIRES(mutex_);
-    [[nodiscard]] bool flushed_locked() const RAPIDSMPF_REQUIRES(mutex_);
-    [[nodiscard]] std::string describe_backlog() const RAPIDSMPF_REQUIRES(mutex_);
-    [[nodiscard]] Peer& peer(Rank rank) RAPIDSMPF_REQUIRES(mutex_) {
-        return peers_[static_cast<std::size_t>(rank)];
-    }
-    [[nodiscard]] Peer const& peer(Rank rank) const RAPIDSMPF_REQUIRES(mutex_) {
-        return peers_[static_cast<std::size_t>(rank)];
-    }
-    // The i-th rank behind this one, round and round: so not all ranks begin with the same.
-    [[nodiscard]] Peer& neighbour(std::size_t i) RAPIDSMPF_REQUIRES(mutex_) {
-        return peers_[(static_cast<std::size_t>(rank_) + 1 + i) % peers_.size()];
-    }
-
-    Communicator& comm_;
-    OperationDispatcher& dispatcher_;
-    std::shared_ptr<ProgressThread> progress_;
-    std::shared_ptr<BufferResource> br_;
-    Plan const plan_;
-    Tag payload_tag_;
-    Rank const rank_;
-    Ids const ids_;
-
-    // User threads lock it fairly, between two rounds of the progress thread.
-    mutable FairMutex mutex_;
-    ConditionVariable changed_;
-    std::vector<Watcher> watchers_ RAPIDSMPF_GUARDED_BY(mutex_);
-    PartitionStore store_ RAPIDSMPF_GUARDED_BY(mutex_);
-    std::vector<Peer> peers_ RAPIDSMPF_GUARDED_BY(mutex_);  // by rank; the own entry is not used
-    std::deque<WaitingFrame> frames_ RAPIDSMPF_GUARDED_BY(mutex_);
-    // By partition: chunks this rank has inserted.
-    std::vector<std::uint64_t> counts_ RAPIDSMPF_GUARDED_BY(mutex_);
-    std::vector<bool> finished_ RAPIDSMPF_GUARDED_BY(mutex_);  // by partition: by this rank
-    std::size_t unfinished_ RAPIDSMPF_GUARDED_BY(mutex_);
-    // A wait that takes long. One that is cut into slices is one wait.
-    struct Stall {
-        explicit Stall(std::chrono::steady_clock::time_point now)
-            : begin{now}, last{now}, next_look{now + first_look} {}
-        static constexpr std::chrono::seconds first_look{
-            1};  // at the options; until then a wait costs nothing
-        static constexpr std::chrono::seconds longest_break{1};
-        std::chrono::steady_clock::time_point begin;
-        std::chrono::steady_clock::time_point last;
-        std::chrono::steady_clock::time_point next_look;
-    };
-    std::optional<Stall> stall_ RAPIDSMPF_GUARDED_BY(mutex_);
-    bool shut_down_ RAPIDSMPF_GUARDED_BY(mutex_){false};
-    bool cut_off_ RAPIDSMPF_GUARDED_BY(mutex_){false};
-    // The first frame does, and says when it has it.
-    bool waits_for_memory_ RAPIDSMPF_GUARDED_BY(mutex_){false};
-    bool no_grants_ RAPIDSMPF_GUARDED_BY(mutex_){false};  // the communicator closes
-    bool blocked_ RAPIDSMPF_GUARDED_BY(mutex_){false};    // a piece waits for a write in flight
-    // Coalescing: until then peers hear only of what there is much of. Set when they hear of something.
-    std::optional<ProgressThread::Clock::time_point> flush_deadline_ RAPIDSMPF_GUARDED_BY(mutex_);
-    std::optional<RankFailure> failure_ RAPIDSMPF_GUARDED_BY(mutex_);
-    // What the last messages say; the operation has failed.
-    std::optional<Final> abandoned_ RAPIDSMPF_GUARDED_BY(mutex_);
-    std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);  // why, if it was an exception here
-
-    // Touched by the progress thread only: what the last look said, and whose bytes are being handled.
-    bool active_{false};  // something is in flight: tick() must look even if nobody said so
-    Rank current_peer_{0};
-    std::optional<ProgressThread::Clock::time_point> look_again_;
-    bool relaxed_{false};
-
-    std::atomic<bool> dirty_{true};  // tick() has something to look at
-    std::atomic<bool> released_{false};
-    std::atomic<bool> id_released_{false};
+    std::shared_ptr<OperationState> state_;
 };
 
 }  // namespace rapidsmpf::exchange

@@ -15,7 +15,7 @@
 // RankFailedError, later ones cannot be opened, and for those that only others have begun a RejectedOperation stands in.
 // The communicator goes on.
 //
-// Ownership: the communicator keeps the dispatcher (Communicator::companion), the dispatcher keeps the operations. A single
+// Ownership: the communicator keeps the dispatcher (Communicator::companion), the dispatcher keeps the operations' cores. A single
 // tag carries the control messages of all operations, so an idle tick is one look at the transport.
 #pragma once
 
@@ -40,7 +40,8 @@
 
 namespace rapidsmpf::exchange {
 
-class Operation;
+class OperationCore;
+struct OperationState;
 
 class OperationDispatcher {
   public:
@@ -58,7 +59,7 @@ class OperationDispatcher {
 
     // Begins an operation, or queues it behind one with the same id that is still closing. Throws RankFailedError if
     // its id was abandoned.
-    void open(std::shared_ptr<Operation> operation);
+    void open(std::unique_ptr<OperationCore> operation);
     // Ends the operations of a range on every rank. Does nothing if an abandonment of it is known already.
     void abandon(AbandonedRange const& range);
     // The ids between these are about to be used again: what was abandoned of them is long over.
@@ -75,7 +76,7 @@ class OperationDispatcher {
     [[nodiscard]] std::size_t open_operations() const;
     // Operations with one id, in the order of their beginnings; the first is the active one.
     struct OperationQueue {
-        std::deque<std::shared_ptr<Operation>> operations;
+        std::deque<std::unique_ptr<OperationCore>> operations;
         std::deque<Communicator::Arrived> early;    // for an operation behind the active one
         std::optional<RejectedOperation> rejected;  // in place of operations
     };
@@ -91,8 +92,12 @@ class OperationDispatcher {
     [[nodiscard]] AbandonedRange const* find_abandoned_locked(OpId op) const RAPIDSMPF_REQUIRES(mutex_);
     // Whether it was not known yet.
     bool remember_abandoned_locked(AbandonedRange const& range) RAPIDSMPF_REQUIRES(mutex_);
-    // What ranks agree on beside all operations.
-    void negotiate(Rank source, Message const& message);
+    // What is about all operations: a rank leaves or gives some up, or ranks agree on how payloads travel.
+    void take_in(Rank source, Goodbye);
+    void take_in(Rank source, AbandonedRange const& range);
+    void take_in(Rank source, Offer const& offer);
+    void take_in(Rank source, Answer const& answer);
+    void take_in(Rank source, device::ExportedRegion const& region);
     // The active operation of a queue takes in what has come early for it.
     void feed(OperationQueue& queue);
     // Looks for ranks that have left without a goodbye.
@@ -131,9 +136,9 @@ class OperationDispatcher {
 
     mutable Mutex mutex_;
     ConditionVariable changed_;
-    std::vector<std::shared_ptr<Operation>> opened_ RAPIDSMPF_GUARDED_BY(mutex_);  // not in queues_ yet
-    std::vector<std::shared_ptr<Operation>> all_ RAPIDSMPF_GUARDED_BY(mutex_);     // opened and not closed
-    std::deque<AbandonedRange> abandoned_ RAPIDSMPF_GUARDED_BY(mutex_);            // the latest of them
+    std::vector<std::unique_ptr<OperationCore>> opened_ RAPIDSMPF_GUARDED_BY(mutex_);  // not in queues_ yet
+    std::vector<std::shared_ptr<OperationState>> all_ RAPIDSMPF_GUARDED_BY(mutex_);  // opened and not closed
+    std::deque<AbandonedRange> abandoned_ RAPIDSMPF_GUARDED_BY(mutex_);              // the latest of them
     // Of these, queues_ knows nothing yet.
     std::vector<AbandonedRange> to_abandon_ RAPIDSMPF_GUARDED_BY(mutex_);
     bool closing_ RAPIDSMPF_GUARDED_BY(mutex_){false};     // the destructor waits for flushed_

@@ -1,6 +1,6 @@
 // What tables of ordinary size do not reach: view columns that need more than one data buffer, for which packing
 // allows 2 GiB each. Here it allows a hundred bytes.
-#include "table/host/packer.hpp"
+#include "table/host/pack_writer.hpp"
 
 #include <memory>
 #include <string>
@@ -34,21 +34,19 @@ Table long_texts(int first, int count) {
 
 class SmallSegments : public ::testing::Test {
   protected:
-    // The ranges of rows of each table, one after the other, in one packed table.
-    Table pack_ranges(std::vector<std::pair<Table, detail::RowRange>> const& sources) {
-        detail::Packer packer{sources[0].first.schema(), 1, max_segment};
-        std::size_t const end{1};
-        for (auto const& [table, range] : sources) {
-            packer.count(table, detail::RangeSelection{&range, &end, 1});
-            packer.finish_source(table);
+    // The tables one after the other in one packed table.
+    Table pack_all(std::vector<Table> const& tables) {
+        std::vector<Table const*> sources;
+        for (auto const& table : tables) {
+            sources.push_back(&table);
         }
-        packer.allocate({}, *br_, AllowOverbooking::no);
-        for (std::size_t i = 0; i < sources.size(); ++i) {
-            auto const& [table, range] = sources[i];
-            packer.start_source(i, table);
-            packer.write(table, detail::RangeSelection{&range, &end, 1});
+        auto plan = detail::plan_concat(tables[0].schema(), sources, max_segment);
+        detail::PackWriter writer{std::move(plan), {}, *br_, AllowOverbooking::no};
+        for (auto const& table : tables) {
+            detail::WholeTable const whole{table};
+            writer.write(table, whole.blocks());
         }
-        auto packed = packer.finish();
+        auto packed = std::move(writer).finish();
         return unpack(std::move(packed.front()), ValidateData::full);
     }
     static void expect_small_buffers(Table const& table, std::size_t at_least) {
@@ -63,21 +61,20 @@ class SmallSegments : public ::testing::Test {
 
 TEST_F(SmallSegments, texts_copied_one_by_one_are_spread_over_buffers) {
     auto const table = long_texts(0, 50);
-    auto const packed = pack_ranges({{table, {0, 50}}});
+    auto const packed = pack_all({table});
     expect_small_buffers(packed, 20);
     EXPECT_EQ(row_texts(packed), row_texts(table));
 }
 
 TEST_F(SmallSegments, buffers_moved_as_a_whole_are_spread_over_buffers) {
-    std::vector<std::pair<Table, detail::RowRange>> sources;
+    std::vector<Table> tables;
     std::vector<std::string> expected;
     for (int i = 0; i < 7; ++i) {
-        sources.emplace_back(
-            long_texts(i * 2, 2), detail::RowRange{0, 2});  // 2 texts: one buffer of under 100 bytes
-        auto const texts = row_texts(sources.back().first);
+        tables.push_back(long_texts(i * 2, 2));  // 2 texts: one buffer of under 100 bytes
+        auto const texts = row_texts(tables.back());
         expected.insert(expected.end(), texts.begin(), texts.end());
     }
-    auto const packed = pack_ranges(sources);
+    auto const packed = pack_all(tables);
     expect_small_buffers(packed, 7);
     EXPECT_EQ(row_texts(packed), expected);
 }
@@ -85,7 +82,7 @@ TEST_F(SmallSegments, buffers_moved_as_a_whole_are_spread_over_buffers) {
 TEST_F(SmallSegments, both_kinds_follow_each_other) {
     auto const many = long_texts(0, 5);
     auto const two = long_texts(10, 2);
-    auto const packed = pack_ranges({{many, {1, 3}}, {two, {0, 2}}, {many, {4, 1}}});
+    auto const packed = pack_all({many.slice(1, 3), two, many.slice(4, 1)});
     auto expected = row_texts(many.slice(1, 3));
     for (auto const& part : {two, many.slice(4, 1)}) {
         auto const texts = row_texts(part);

@@ -1,4 +1,5 @@
-// How a BufferResource moves bytes between tiers.
+#include <rapidsmpf/memory/detail/tier_copier.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -13,13 +14,10 @@
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/statistic_names.hpp>
-#include <rapidsmpf/memory/buffer_resource.hpp>
 
-namespace rapidsmpf {
+namespace rapidsmpf::detail {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // What is copied out of a GPU's memory at a time on the way to the disk: enough to keep the disk busy while the next
 // bytes come.
@@ -27,18 +25,19 @@ constexpr std::size_t staged_bytes = std::size_t{256} << 20U;
 
 }  // namespace
 
-void BufferResource::count_copy(MemoryType from, MemoryType to, std::size_t size, Duration time) {
+void TierCopier::count(MemoryType from, MemoryType to, std::size_t size, Clock::duration time) {
+    auto& statistics = *resource_.statistics();
     double const bytes = static_cast<double>(size);
     double const took = std::chrono::duration<double>(time).count();
-    statistics_->add(statistic::copy_bytes(from, to), bytes);
-    statistics_->add(statistic::copy_time(from, to), took);
+    statistics.add(statistic::copy_bytes(from, to), bytes);
+    statistics.add(statistic::copy_time(from, to), took);
     if (from != to) {
-        statistics_->add(statistic::spill_bytes(from, to), bytes);
-        statistics_->add(statistic::spill_time(from, to), took);
+        statistics.add(statistic::spill_bytes(from, to), bytes);
+        statistics.add(statistic::spill_time(from, to), took);
     }
 }
 
-std::unique_ptr<Buffer> BufferResource::start_copy(
+std::unique_ptr<Buffer> TierCopier::start_copy(
     Buffer const& buffer, std::size_t offset, std::size_t size, MemoryReservation& reservation) {
     RAPIDSMPF_EXPECTS(
         offset <= buffer.size() && size <= buffer.size() - offset, "copy beyond the end of a buffer",
@@ -46,13 +45,13 @@ std::unique_ptr<Buffer> BufferResource::start_copy(
     RAPIDSMPF_EXPECTS(
         buffer.mem_type() != MemoryType::DISK && reservation.mem_type() != MemoryType::DISK,
         "a copy from or to DISK cannot be started without waiting for it", std::invalid_argument);
-    auto copied = allocate(size, reservation, buffer.stream());
+    auto copied = resource_.allocate(size, reservation, buffer.stream());
     auto const copy = [&](std::byte* destination, Stream stream) {
-        device_.copy(destination, buffer.data() + offset, size, stream);
+        resource_.device().copy(destination, buffer.data() + offset, size, stream);
     };
     if (buffer.mem_type() == MemoryType::DEVICE && copied->mem_type() != MemoryType::DEVICE) {
-        // Whoever uses the buffer's stream has other things to do than to wait for what is spilled.
-        auto const stream = device_.next_copy_stream();
+        // On a stream of its own: kernels on the buffer's stream must not wait for spilling.
+        auto const stream = resource_.device().next_copy_stream();
         buffer.wait_for_writes(stream);
         copied->write_on(stream, copy);
     } else {
@@ -61,7 +60,7 @@ std::unique_ptr<Buffer> BufferResource::start_copy(
     return copied;
 }
 
-std::unique_ptr<Buffer> BufferResource::copy(
+std::unique_ptr<Buffer> TierCopier::copy(
     Buffer const& buffer, std::size_t offset, std::size_t size, MemoryReservation& reservation) {
     RAPIDSMPF_EXPECTS(
         offset <= buffer.size() && size <= buffer.size() - offset, "copy beyond the end of a buffer",
@@ -69,13 +68,10 @@ std::unique_ptr<Buffer> BufferResource::copy(
     auto const start = Clock::now();
     auto const from = buffer.mem_type();
     auto const to = reservation.mem_type();
-    auto const is_direct = [&](MemoryType type) {
-        return type != MemoryType::DEVICE || device_.kind() == DeviceKind::cpu;
-    };
     if ((from == MemoryType::DISK && (to == MemoryType::DISK || !is_direct(to)))
         || (to == MemoryType::DISK && !is_direct(from))) {
         // The disk reads and writes host memory only.
-        auto step = reserve(staging_type(), size, AllowOverbooking::yes).first;
+        auto step = resource_.reserve(staging_type(), size, AllowOverbooking::yes).first;
         auto const between = copy(buffer, offset, size, step);
         return copy(*between, 0, size, reservation);
     }
@@ -86,26 +82,27 @@ std::unique_ptr<Buffer> BufferResource::copy(
             "cannot write " + config::format_bytes(size) + " with a reservation of "
                 + config::format_bytes(reservation.size()),
             ReservationError);
-        copied = disk_buffer(disk().write(buffer.host_bytes().subspan(offset, size)), buffer.stream());
-        release(reservation, size);
+        copied = resource_.adopt_extent(
+            resource_.disk().write(buffer.host_bytes().subspan(offset, size)), buffer.stream());
+        resource_.release(reservation, size);
     } else if (from == MemoryType::DISK) {
-        copied = allocate(size, reservation, buffer.stream());
-        disk().read(buffer.extent_, offset, copied->mutable_host_bytes());
+        copied = resource_.allocate(size, reservation, buffer.stream());
+        resource_.disk().read(buffer.extent_, offset, copied->mutable_host_bytes());
     } else {
         copied = start_copy(buffer, offset, size, reservation);
         copied->synchronize();  // the source may be freed as soon as we return
     }
-    count_copy(from, to, size, Clock::now() - start);
+    count(from, to, size, Clock::now() - start);
     return copied;
 }
 
-std::vector<std::unique_ptr<Buffer>> BufferResource::copy_while_there_is_room(
+std::vector<std::unique_ptr<Buffer>> TierCopier::copy_while_there_is_room(
     std::span<Buffer const* const> buffers, MemoryType to) {
     auto const start = Clock::now();
     std::vector<std::unique_ptr<Buffer>> copies(buffers.size());
     for (std::size_t i = 0; i < buffers.size(); ++i) {
         auto const& source = *buffers[i];
-        auto reservation = reserve(to, source.size(), AllowOverbooking::no).first;
+        auto reservation = resource_.reserve(to, source.size(), AllowOverbooking::no).first;
         if (reservation.size() < source.size()) {
             continue;
         }
@@ -129,24 +126,21 @@ std::vector<std::unique_ptr<Buffer>> BufferResource::copy_while_there_is_room(
     auto const each = (Clock::now() - start) / static_cast<std::int64_t>(copied);
     for (std::size_t i = 0; i < copies.size(); ++i) {
         if (copies[i]) {
-            count_copy(buffers[i]->mem_type(), to, copies[i]->size(), each);
+            count(buffers[i]->mem_type(), to, copies[i]->size(), each);
         }
     }
     return copies;
 }
 
-std::unique_ptr<Buffer> BufferResource::disk_buffer(DiskExtent extent, Stream stream) {
-    auto const size = extent.size();
-    account(MemoryType::DISK, static_cast<std::int64_t>(size));
-    return std::unique_ptr<Buffer>(
-        new Buffer{shared_from_this(), MemoryType::DISK, nullptr, size, stream, nullptr, std::move(extent)});
+bool TierCopier::is_direct(MemoryType type) const noexcept {
+    return type != MemoryType::DEVICE || resource_.device().kind() == DeviceKind::cpu;
 }
 
-MemoryType BufferResource::staging_type() const noexcept {
-    return pinned_mr_ ? MemoryType::PINNED_HOST : MemoryType::HOST;
+MemoryType TierCopier::staging_type() const noexcept {
+    return resource_.pinned_mr() ? MemoryType::PINNED_HOST : MemoryType::HOST;
 }
 
-std::vector<std::unique_ptr<Buffer>> BufferResource::stage(std::span<Buffer const* const> buffers) {
+std::vector<std::unique_ptr<Buffer>> TierCopier::stage(std::span<Buffer const* const> buffers) {
     std::vector<std::unique_ptr<Buffer>> staged;
     for (auto const* buffer : buffers) {
         if (buffer->is_host_accessible()) {
@@ -154,7 +148,7 @@ std::vector<std::unique_ptr<Buffer>> BufferResource::stage(std::span<Buffer cons
             continue;
         }
         auto const start_in = [&](MemoryType type) {
-            auto memory = reserve(type, buffer->size(), AllowOverbooking::yes).first;
+            auto memory = resource_.reserve(type, buffer->size(), AllowOverbooking::yes).first;
             return start_copy(*buffer, 0, buffer->size(), memory);
         };
         try {
@@ -166,7 +160,7 @@ std::vector<std::unique_ptr<Buffer>> BufferResource::stage(std::span<Buffer cons
     return staged;
 }
 
-std::vector<std::unique_ptr<Buffer>> BufferResource::write_to_disk(std::span<Buffer const* const> buffers) {
+std::vector<std::unique_ptr<Buffer>> TierCopier::write_to_disk(std::span<Buffer const* const> buffers) {
     std::vector<std::unique_ptr<Buffer>> copies;
     copies.reserve(buffers.size());
     // What lies on a GPU comes to the host group by group: while one is written the next is on its way.
@@ -176,7 +170,7 @@ std::vector<std::unique_ptr<Buffer>> BufferResource::write_to_disk(std::span<Buf
         for (std::size_t bytes = 0; count < left.size() && (count == 0 || bytes < staged_bytes); ++count) {
             bytes += left[count]->size();
         }
-        auto const all_at_once = device_.kind() == DeviceKind::cpu;
+        auto const all_at_once = resource_.device().kind() == DeviceKind::cpu;
         groups.push_back(left.first(all_at_once ? left.size() : count));
         left = left.subspan(groups.back().size());
     }
@@ -189,30 +183,31 @@ std::vector<std::unique_ptr<Buffer>> BufferResource::write_to_disk(std::span<Buf
         for (std::size_t i = 0; i < groups[g].size(); ++i) {
             blocks.push_back((staged[i] ? *staged[i] : *groups[g][i]).host_bytes());
         }
-        auto extents = disk().write(blocks);
+        auto extents = resource_.disk().write(blocks);
         auto const each = (Clock::now() - start) / static_cast<std::int64_t>(groups[g].size());
         for (std::size_t i = 0; i < groups[g].size(); ++i) {
             auto const& source = *groups[g][i];
-            copies.push_back(disk_buffer(std::move(extents[i]), source.stream()));
-            count_copy(source.mem_type(), MemoryType::DISK, source.size(), each);
+            copies.push_back(resource_.adopt_extent(std::move(extents[i]), source.stream()));
+            count(source.mem_type(), MemoryType::DISK, source.size(), each);
         }
     }
     return copies;
 }
 
-void BufferResource::read_back(Buffer const& buffer, MemoryReservation memory, ReadDone done) {
+void TierCopier::read_back(Buffer const& buffer, MemoryReservation memory, ReadDone done) {
     struct Reading {
         std::shared_ptr<BufferResource> resource;  // outlives what is below
         std::unique_ptr<Buffer> buffer;
         std::optional<PendingRead> pending;
         ReadDone done;
-        std::chrono::steady_clock::time_point start{std::chrono::steady_clock::now()};
+        Clock::time_point start{Clock::now()};
     };
     auto const reading = std::make_shared<Reading>();
-    reading->resource = shared_from_this();
-    reading->buffer = allocate(buffer.size(), memory, buffer.stream());
+    reading->resource = resource_.shared_from_this();
+    reading->buffer = resource_.allocate(buffer.size(), memory, buffer.stream());
     reading->done = std::move(done);
-    reading->pending.emplace(disk().start_read(buffer.extent_, 0, reading->buffer->mutable_host_bytes()));
+    reading->pending.emplace(
+        resource_.disk().start_read(buffer.extent_, 0, reading->buffer->mutable_host_bytes()));
     // The operation forgets the callback when it has called it, and with it `reading`.
     reading->pending->on_done([reading] {
         std::exception_ptr error;
@@ -224,12 +219,11 @@ void BufferResource::read_back(Buffer const& buffer, MemoryReservation memory, R
         }
         if (!error) {
             auto const& read = *reading->buffer;
-            reading->resource->count_copy(
-                MemoryType::DISK, read.mem_type(), read.size(),
-                std::chrono::steady_clock::now() - reading->start);
+            reading->resource->copier().count(
+                MemoryType::DISK, read.mem_type(), read.size(), Clock::now() - reading->start);
         }
         reading->done(std::move(reading->buffer), std::move(error));
     });
 }
 
-}  // namespace rapidsmpf
+}  // namespace rapidsmpf::detail

@@ -1,7 +1,7 @@
-// What becomes of dictionaries (Polars' Categorical and Enum among them) when tables are cut and put together.
+// What becomes of dictionaries (Polars' Categorical and Enum among them) when tables are partitioned and concatenated.
 //
-// Cutting: a dictionary much longer than the partitions would travel with each of them, so a partition then gets the
-// values that occur in it, and new codes. Putting together: ranks number the same values differently, so values
+// Partitioning: a dictionary much longer than the partitions would travel with each of them, so a partition then gets the
+// values that occur in it, and new codes. Concatenating: ranks number the same values differently, so values
 // are looked up by content and codes renumbered, unless all dictionaries are the same. Dictionaries whose codes
 // have an order of their own keep it: they travel whole, and may only be joined when one begins with the other.
 #include <algorithm>
@@ -15,7 +15,7 @@
 #include <rapidsmpf/core/error.hpp>
 
 #include "table/host/hash.hpp"
-#include "table/host/packer.hpp"
+#include "table/host/pack_planner.hpp"
 #include "table/host/row_hasher.hpp"
 
 namespace rapidsmpf::detail {
@@ -49,106 +49,102 @@ std::uint64_t max_values(Field const& field) {
 
 }  // namespace
 
-Packer::DictionaryPlan& Packer::plan_of(std::size_t node) {
-    return *std::find_if(
-        dictionaries_.begin(), dictionaries_.end(), [node](auto const& plan) { return plan.node == node; });
+DictionaryPlan& PackPlanner::dictionary_of(std::size_t node) {
+    auto& all = plan_.dictionaries;
+    return *std::find_if(all.begin(), all.end(), [node](auto const& entry) { return entry.node == node; });
 }
 
-bool Packer::start_dictionaries(Table const& table) {
+bool PackPlanner::start_compaction(Table const& table) {
     bool collects = false;
-    for (auto& plan : dictionaries_) {
-        auto const& column = column_of(plan.node, table);
+    for (auto& dictionary : plan_.dictionaries) {
+        auto const& column = column_of(dictionary.node, table);
         auto const length = column.dictionary->length;
         std::int64_t rows{0};
         for (std::size_t p = 0; p < num_partitions_; ++p) {
-            rows += pieces(plan.node)[p].rows;
+            rows += counted(dictionary.node, p).rows;
         }
         // Per partition, a value costs at least as much as a few codes.
         auto const is_long = length > rows / static_cast<std::int64_t>(num_partitions_) / 8;
-        plan.is_compacted = is_long && length > 0 && length < std::int64_t{null_code}
-                            && !nodes_[plan.node].field->has_ordered_codes();
-        if (!plan.is_compacted) {
+        dictionary.is_compacted = is_long && length > 0 && length < std::int64_t{null_code}
+                                  && !plan_.nodes[dictionary.node].field->has_ordered_codes();
+        if (!dictionary.is_compacted) {
             continue;
         }
         collects = true;
-        plan.codes.resize(static_cast<std::size_t>(rows));
+        dictionary.codes.resize(static_cast<std::size_t>(rows));
         std::size_t at{0};
         for (std::size_t p = 0; p < num_partitions_; ++p) {
-            plan.codes_at.push_back(at);
-            at += static_cast<std::size_t>(pieces(plan.node)[p].rows);
+            dictionary.codes_at.push_back(at);
+            at += static_cast<std::size_t>(counted(dictionary.node, p).rows);
         }
-        for (auto node = static_cast<int>(plan.node); node >= 0;
-             node = nodes_[static_cast<std::size_t>(node)].parent) {
-            nodes_[static_cast<std::size_t>(node)].leads_to_compacted_codes = true;
+        for (auto node = static_cast<int>(dictionary.node); node >= 0;
+             node = plan_.nodes[static_cast<std::size_t>(node)].parent) {
+            plan_.nodes[static_cast<std::size_t>(node)].leads_to_compacted_codes = true;
         }
     }
     return collects;
 }
 
 template <typename Selection>
-void Packer::collect_rows(Table const& table, Selection const& selection) {
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-        walk(
-            columns_[i], table.columns()[i], selection, 0,
-            [this](auto node, auto const& column, auto const& rows) {
-                if (!nodes_[node].leads_to_compacted_codes) {
-                    return false;
-                }
-                if (nodes_[node].values != 0) {
-                    this->collect_codes(node, column, rows);
-                }
-                return true;
-            });
+void PackPlanner::partition_dictionaries(Table const& table, std::span<Selection const> blocks) {
+    if (start_compaction(table)) {
+        auto const visit = [this](auto node, auto const& column, auto const& rows) {
+            if (plan_.nodes[node].values != 0 && plan_.nodes[node].leads_to_compacted_codes) {
+                this->collect_codes(node, column, rows);
+            }
+            return plan_.nodes[node].leads_to_compacted_codes;
+        };
+        for (auto const& block : blocks) {
+            for (std::size_t i = 0; i < plan_.columns.size(); ++i) {
+                walk_(plan_.nodes, plan_.columns[i], table.columns()[i], block, visit);
+            }
+        }
     }
+    finish_compaction(table);
 }
 
-void Packer::collect(Table const& table, IndexSelection const& selection) {
-    collect_rows(table, selection);
-}
-
-void Packer::collect(Table const& table, RangeSelection const& selection) {
-    collect_rows(table, selection);
-}
+template void PackPlanner::partition_dictionaries(Table const&, std::span<IndexSelection const>);
+template void PackPlanner::partition_dictionaries(Table const&, std::span<RangeSelection const>);
 
 template <typename Selection>
-void Packer::collect_codes(std::size_t node, Column const& column, Selection const& selection) {
-    auto& plan = plan_of(node);
-    with_code_type(nodes_[node].field->width(), [&]<typename T>(T) {
+void PackPlanner::collect_codes(std::size_t node, Column const& column, Selection const& selection) {
+    auto& dictionary = dictionary_of(node);
+    with_code_type(plan_.nodes[node].field->width(), [&]<typename T>(T) {
         selection.for_each_run([&](std::size_t p, auto const& run) {
-            auto at = plan.codes_at[p];
+            auto at = dictionary.codes_at[p];
             run.for_each_row([&](std::int64_t row) {
-                plan.codes[at++] =
+                dictionary.codes[at++] =
                     column.is_valid(row)
                         ? static_cast<std::uint32_t>(load<T>(column.values, column.offset + row))
                         : null_code;
             });
-            plan.codes_at[p] = at;
+            dictionary.codes_at[p] = at;
         });
     });
 }
 
-void Packer::finish_dictionaries(Table const& table) {
-    for (auto& plan : dictionaries_) {
-        auto const& values = column_of(plan.node, table).dictionary;
-        if (plan.is_compacted) {
-            compact_codes(plan, values);
+void PackPlanner::finish_compaction(Table const& table) {
+    for (auto& dictionary : plan_.dictionaries) {
+        auto const& values = column_of(dictionary.node, table).dictionary;
+        if (dictionary.is_compacted) {
+            compact_codes(dictionary, values);
         } else {
             DictionaryPlan::Values whole;
             whole.column = values;
             for (std::size_t p = 0; p < num_partitions_; ++p) {
-                if (pieces(plan.node)[p].rows > 0) {
+                if (counted(dictionary.node, p).rows > 0) {
                     whole.list.begin_partition(p);
                     whole.list.push({0, values->length});
                 }
             }
-            plan.values.push_back(std::move(whole));
+            dictionary.values.push_back(std::move(whole));
         }
-        count_dictionary_values(plan);
+        count_values(dictionary);
     }
 }
 
 // Gives each partition the values that occur in it, in the order of their first use.
-void Packer::compact_codes(DictionaryPlan& plan, std::shared_ptr<Column const> const& values) {
+void PackPlanner::compact_codes(DictionaryPlan& dictionary, std::shared_ptr<Column const> const& values) {
     DictionaryPlan::Values used;
     used.column = values;
     struct Seen {
@@ -158,13 +154,13 @@ void Packer::compact_codes(DictionaryPlan& plan, std::shared_ptr<Column const> c
     std::vector<Seen> seen(static_cast<std::size_t>(values->length));
     std::size_t begin{0};
     for (std::size_t p = 0; p < num_partitions_; ++p) {
-        auto const end = plan.codes_at[p];  // collecting has moved it there
+        auto const end = dictionary.codes_at[p];  // collecting has moved it there
         if (begin != end) {
             used.list.begin_partition(p);
         }
         std::uint32_t next{0};
         for (auto i = begin; i < end; ++i) {
-            auto& code = plan.codes[i];
+            auto& code = dictionary.codes[i];
             if (code == null_code) {
                 code = 0;
                 continue;
@@ -176,25 +172,26 @@ void Packer::compact_codes(DictionaryPlan& plan, std::shared_ptr<Column const> c
             }
             code = entry.code;
         }
-        plan.codes_at[p] = begin;
+        dictionary.codes_at[p] = begin;
         begin = end;
     }
-    plan.values.push_back(std::move(used));
+    dictionary.values.push_back(std::move(used));
 }
 
-void Packer::unify_dictionaries(std::span<Table const* const> tables) {
-    for (auto& plan : dictionaries_) {
+void PackPlanner::unify_dictionaries(std::span<Table const* const> tables) {
+    for (auto& dictionary : plan_.dictionaries) {
         std::vector<std::shared_ptr<Column const>> sources;
         for (auto const* const table : tables) {
-            sources.push_back(column_of(plan.node, *table).dictionary);
+            sources.push_back(column_of(dictionary.node, *table).dictionary);
         }
-        unify(plan, sources);
-        count_dictionary_values(plan);
+        unify(dictionary, sources);
+        count_values(dictionary);
     }
 }
 
-void Packer::unify(DictionaryPlan& plan, std::vector<std::shared_ptr<Column const>> const& sources) {
-    auto const& field = *nodes_[plan.node].field;
+void PackPlanner::unify(
+    DictionaryPlan& dictionary, std::vector<std::shared_ptr<Column const>> const& sources) {
+    auto const& field = *plan_.nodes[dictionary.node].field;
     auto const& values_field = *field.dictionary();
     auto const is_same = [&](auto const& source) { return same_values(values_field, *source, *sources[0]); };
     if (std::all_of(sources.begin(), sources.end(), is_same)) {
@@ -202,7 +199,7 @@ void Packer::unify(DictionaryPlan& plan, std::vector<std::shared_ptr<Column cons
         whole.column = sources[0];
         whole.list.begin_partition(0);
         whole.list.push({0, sources[0]->length});
-        plan.values.push_back(std::move(whole));
+        dictionary.values.push_back(std::move(whole));
         return;
     }
     struct Entry {
@@ -245,20 +242,15 @@ void Packer::unify(DictionaryPlan& plan, std::vector<std::shared_ptr<Column cons
                     + "so that one order cannot hold for all; cast it to text first",
                 std::invalid_argument);
         }
-        plan.values.push_back(std::move(added));
-        plan.renumbering.push_back(std::move(numbers));
+        dictionary.values.push_back(std::move(added));
+        dictionary.renumbering.push_back(std::move(numbers));
     }
 }
 
-void Packer::count_dictionary_values(DictionaryPlan& plan) {
-    auto const node = nodes_[plan.node].values;
-    for (auto& values : plan.values) {
+void PackPlanner::count_values(DictionaryPlan& dictionary) {
+    for (auto& values : dictionary.values) {
         values.selection = values.list.finish(num_partitions_);
-        walk(node, *values.column, values.selection, 0, [this](auto n, auto const& column, auto const& rows) {
-            this->count_node(n, column, rows);
-            return true;
-        });
-        finish_source_node(node, *values.column);
+        count_all(plan_.nodes[dictionary.node].values, *values.column, values.selection);
     }
 }
 

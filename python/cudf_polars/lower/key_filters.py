@@ -1,0 +1,236 @@
+"""Filters from facts: the keys of a small side of a join leave out rows of the other side before these move.
+
+The small side has been run, so that its keys are known and counted. Where they are few beside the values that the other
+side's key may have, a filter by them goes on top of that side's steps, and Polars takes it from there to the scan. Rows
+that have no partner must be of no use for that: those of a preserved side stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import polars as pl
+
+from cudf_polars.lower.builder import Keys
+from cudf_polars.lower.context import Context
+from cudf_polars.lower.footers import FooterError
+from cudf_polars.lower.physical import Materialize, Stream
+from cudf_polars.lower.scans import sample_pipeline
+from cudf_polars.plan.expressions import Column, Expr
+from cudf_polars.plan.nodes import (
+    DataFrameScan,
+    Distinct,
+    Filter,
+    GroupBy,
+    HStack,
+    Join,
+    Node,
+    Scan,
+    Select,
+    SimpleProjection,
+    Slice,
+    Sort,
+)
+
+__all__ = ["can_filter", "filter_by_keys", "is_filtered", "key_predicate"]
+
+_FILTERED = {
+    "inner": ("left", "right"),
+    "left": ("right",),
+    "right": ("left",),
+    "semi": ("left", "right"),
+    "anti": ("right",),
+}
+"""By kind of join, the sides of which rows without a partner change nothing."""
+_OTHER = {"left": "right", "right": "left"}
+_SAMPLE_ROWS, _SAMPLE_SHARE = 1 << 14, 0.9
+"""Of so many rows of each rank, no larger part may be left. They are the first, which may lie close together."""
+_FEWER = 1.5
+"""How many times the rows of the side whose keys filter the other one is to have, as estimated."""
+
+
+def can_filter(ctx: Context, node: Join, large: Stream, side: str, small: Stream) -> bool:
+    """Whether rows of ``large``, the join's ``side``, may be left out, and running ``small`` for that may pay."""
+    settings = ctx.builder.settings
+    scan = ctx.properties.pipeline_scan(node.left if side == "left" else node.right)
+    # How many rows are left of what has been joined before, nobody knows; of a file, a sample can be taken.
+    is_known = scan is not None and scan.kind == "parquet"
+    return (
+        settings.filter_keys > 0
+        and (is_known or settings.filter_share >= 1)
+        and side in _FILTERED.get(node.how, ())
+        and node.validate == "m:m"  # doubles of a key are errors wherever they are
+        and large.estimate.nbytes >= settings.filter_least
+        and (
+            small.estimate.rows * _FEWER <= large.estimate.rows
+            or (is_filtered(ctx, node, _OTHER[side]) and not is_filtered(ctx, node, side))
+        )
+    )
+
+
+def is_filtered(ctx: Context, node: Join, side: str) -> bool:
+    """Whether a side leaves out rows: how many, estimates do not know."""
+    return ctx.properties.is_filtered(node.left if side == "left" else node.right)
+
+
+def filter_by_keys(
+    ctx: Context, node: Join, small: Materialize, large: Stream, side: str, names: Sequence[tuple[str, str]]
+) -> Stream:
+    """Return ``large``, the join's ``side``, without rows that have no partner in ``small``, as far as that pays.
+
+    Parameters
+    ----------
+    small
+        The other side, which was run to its end.
+    names
+        Pairs of key columns: of the large side, and of the small one.
+    """
+    settings = ctx.builder.settings
+    pairs = [
+        (ours, theirs)
+        for ours, theirs in names
+        if large.schema[ours] == small.schema[theirs] and _is_comparable(large.schema[ours])
+    ]
+    if not pairs:
+        return large
+    whole, other = (node.left, node.right) if side == "left" else (node.right, node.left)
+    domains = [min(_origin_rows(ctx, whole, o), _origin_rows(ctx, other, t)) for o, t in pairs]
+    limits = [int(min(settings.filter_keys, settings.filter_share * domain)) for domain in domains]
+    if settings.filter_share >= 1:
+        limits = [settings.filter_keys] * len(pairs)
+    found = ctx.builder.find_keys(small, {t: limit for (_, t), limit in zip(pairs, limits, strict=True)})
+    for (ours, _), domain, keys in zip(pairs, domains, found, strict=True):
+        kept = _kept_part(keys, domain)
+        if kept <= settings.filter_share and _agrees(
+            ctx, whole, ours, keys, kept, nulls_equal=node.nulls_equal
+        ):
+            large = _filtered(ctx, large, ours, keys, kept, nulls_equal=node.nulls_equal)
+    return large
+
+
+def _kept_part(keys: Keys, domain: float) -> float:
+    """Return the part of the rows that is expected to stay.
+
+    The values of a key are taken to be equally frequent, and not to be more than the rows of either table that the keys
+    come from.
+    """
+    count: float = keys.count
+    if keys.values is None:
+        # Only the bounds filter: by how many values they leave.
+        low, high = keys.bounds or (None, None)
+        if not (isinstance(low, int) and isinstance(high, int)):
+            return 1.0
+        count = high - low + 1
+    return min(1.0, count / domain) if 0 < domain < math.inf else 1.0
+
+
+def _agrees(ctx: Context, node: Node, name: str, keys: Keys, kept: float, *, nulls_equal: bool) -> bool:
+    """Whether some of the first rows of each rank's files would be left out, too.
+
+    Keys are guessed to be as many as their table has rows; where they are fewer, a set may hold all of them.
+    """
+    if ctx.builder.settings.filter_share >= 1:
+        return True
+    predicate = key_predicate(name, keys, nulls_equal=nulls_equal)
+    heights = []
+    for title, condition, part in (
+        ("SAMPLE", pl.lit(True), 1.0),
+        ("SAMPLE of what is left", predicate, kept),
+    ):
+        sample = sample_pipeline(ctx, node, _SAMPLE_ROWS)
+        if sample is None:  # its footers cannot be read
+            return False
+        one = ctx.builder.local(
+            title,
+            [sample],
+            lambda frames, _, condition=condition: frames[0].filter(condition).select(name),  # type: ignore[misc]
+            schema={name: sample.schema[name]},
+            estimate=sample.estimate.scaled(part),
+        )
+        rows = ctx.builder.materialize(one, "to see whether keys of a join leave out rows")
+        heights.append(ctx.builder.run_and_measure(rows, None).rows)
+    return heights[1] <= _SAMPLE_SHARE * heights[0]
+
+
+def _filtered(
+    ctx: Context, stream: Stream, name: str, keys: Keys, kept: float, *, nulls_equal: bool
+) -> Stream:
+    predicate = key_predicate(name, keys, nulls_equal=nulls_equal)
+    what = f"{keys.count} keys" if keys.values is not None else "the bounds of the keys"
+    if keys.bounds is not None:
+        what += f" from {keys.bounds[0]} to {keys.bounds[1]}"
+    return ctx.builder.local(
+        f"KEEP {name} in {what} of the other side, about {kept:.1%}",
+        [stream],
+        lambda frames, _: frames[0].filter(predicate),
+        schema=stream.schema,
+        estimate=stream.estimate.scaled(kept),
+    )
+
+
+def key_predicate(name: str, keys: Keys, *, nulls_equal: bool) -> pl.Expr:
+    """Return what is true of rows whose key is among ``keys`` as a join compares: NaN is NaN, and -0.0 is 0.0."""
+    column = pl.col(name)
+    predicate = pl.lit(True)
+    has_null = nulls_equal and (keys.values is None or bool(keys.values.null_count()))
+    if keys.bounds is not None and not has_null:
+        predicate = column.is_between(*keys.bounds)
+    if keys.values is not None:
+        values = keys.values if nulls_equal else keys.values.drop_nulls()
+        among = column.is_in(values.implode(), nulls_equal=nulls_equal)
+        predicate = among if keys.bounds is None or has_null else predicate & among
+    return predicate
+
+
+def _is_comparable(dtype: pl.DataType) -> bool:
+    """Whether Polars finds values of a type in a set as a join finds its partners."""
+    return dtype.is_integer() or dtype.is_float() or dtype.is_temporal() or dtype == pl.String
+
+
+def _origin_rows(ctx: Context, node: Node, name: str) -> float:
+    """Return how many rows the table has that a column comes from as it is; infinity if nobody knows."""
+    origin = _origin(node, name)
+    if isinstance(origin, DataFrameScan):
+        return ctx.properties.frame_size(origin).rows
+    if isinstance(origin, Scan) and origin.kind == "parquet":
+        try:
+            return float(
+                sum(group.rows for path in origin.paths for group in ctx.footers(path, origin.cloud))
+            )
+        except FooterError:
+            pass
+    return math.inf
+
+
+def _origin(node: Node, name: str) -> Node | None:
+    """Return the source from which a column comes as it is."""
+    while True:
+        found: tuple[Node, str] | None = None
+        match node:
+            case Scan() | DataFrameScan():
+                return node
+            case Filter() | SimpleProjection() | Slice() | Sort() | Distinct():
+                found = node.child, name
+            case Select():
+                found = _renamed(node.child, {e.name: e.expr for e in node.exprs}, name)
+            case HStack():
+                found = _renamed(node.child, {e.name: e.expr for e in node.exprs}, name) or (
+                    None if any(e.name == name for e in node.exprs) else (node.child, name)
+                )
+            case GroupBy():
+                found = _renamed(node.child, {key.name: key.expr for key in node.keys}, name)
+            case Join(how="inner" | "left" | "semi" | "anti" | "right" | "cross"):
+                if name in node.left.schema and node.how != "right":
+                    found = node.left, name
+                elif name in node.right.schema and name not in node.left.schema:
+                    found = node.right, name
+        if found is None or found[1] not in found[0].schema:
+            return None
+        node, name = found
+
+
+def _renamed(child: Node, exprs: dict[str, Expr], name: str) -> tuple[Node, str] | None:
+    """Return the column of ``child`` that one of a step's results is."""
+    expr = exprs.get(name)
+    return (child, expr.name) if isinstance(expr, Column) else None

@@ -1,0 +1,376 @@
+// Networks of actors for Python: operations on channels that an event loop or a thread waits for, and actors that run in Python.
+//
+// Threads of the executor never take the GIL on the way of a message: what they complete is put into the mailbox of the loop
+// that waits for it, and an eventfd wakes that loop once for all that has come together.
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <Python.h>
+#include <rapidsmpf_python/errors.hpp>
+#include <rapidsmpf_python/gil.hpp>
+#include <rapidsmpf_python/interrupt.hpp>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/mutex.hpp>
+#include <rapidsmpf/streaming/actor.hpp>
+#include <rapidsmpf/streaming/channel.hpp>
+#include <rapidsmpf/streaming/context.hpp>
+#include <rapidsmpf/streaming/fanout.hpp>
+#include <rapidsmpf/streaming/lineariser.hpp>
+#include <rapidsmpf/streaming/message.hpp>
+#include <rapidsmpf/streaming/synchronisation.hpp>
+#include <rapidsmpf/streaming/task.hpp>
+
+namespace rapidsmpf::python {
+
+// Python objects that a loop is to look at. Owns references; shared by the loop and those who put.
+class Mailbox {
+  public:
+    Mailbox() : descriptor_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
+        if (descriptor_ < 0) {
+            throw SystemError{"an event loop of a network could not be made: no more file descriptors", errno};
+        }
+    }
+    ~Mailbox() { ::close(descriptor_); }
+    Mailbox(Mailbox const&) = delete;
+    Mailbox& operator=(Mailbox const&) = delete;
+
+    // Readable when something was put by another thread than the loop's.
+    [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+    // Between them the loop's thread calls the library, and looks for what was put when it is back.
+    void enter() noexcept { current() = this; }
+    static void leave() noexcept { current() = nullptr; }
+    // Takes over a reference. Any thread, without the GIL.
+    void put(PyObject* object) noexcept {
+        bool first = false;
+        {
+            MutexLock const lock{mutex_};
+            first = objects_.empty();
+            objects_.push_back(object);
+        }
+        waiting_.store(true, std::memory_order_release);
+        if (first && current() != this) {
+            std::uint64_t const one = 1;
+            [[maybe_unused]] auto const written = ::write(descriptor_, &one, sizeof one);
+        }
+    }
+    [[nodiscard]] bool has_any() const noexcept { return waiting_.load(std::memory_order_acquire); }
+    // The loop's thread: all objects, whose references the caller takes over.
+    [[nodiscard]] std::vector<PyObject*> take() {
+        waiting_.store(false, std::memory_order_relaxed);
+        MutexLock const lock{mutex_};
+        return std::exchange(objects_, {});
+    }
+    void clear_signal() noexcept {
+        std::uint64_t count = 0;
+        [[maybe_unused]] auto const read = ::read(descriptor_, &count, sizeof count);
+    }
+
+  private:
+    [[nodiscard]] static Mailbox*& current() noexcept {
+        thread_local Mailbox* mailbox = nullptr;
+        return mailbox;
+    }
+    int descriptor_;
+    std::atomic<bool> waiting_{false};
+    Mutex mutex_;
+    std::vector<PyObject*> objects_ RAPIDSMPF_GUARDED_BY(mutex_);
+};
+
+using MailboxPointer = std::shared_ptr<Mailbox>;
+
+// One operation on a channel or its metadata.
+class ChannelOperation {
+  public:
+    using ChannelPtr = streaming::ChannelPtr;
+    enum class Kind : std::uint8_t { send, receive, drain };
+
+    ChannelOperation(ChannelPtr channel, bool on_metadata, int kind, streaming::Message message)
+        : channel_{std::move(channel)},
+          operation_{make(
+              on_metadata ? channel_->metadata() : *channel_, static_cast<Kind>(kind), std::move(message))} {}
+    ChannelOperation(ChannelOperation const&) = delete;
+    ChannelOperation& operator=(ChannelOperation const&) = delete;
+
+    // Whether it has to wait; then `waiter` is put into the mailbox in the end, which takes over a reference.
+    [[nodiscard]] bool start_on_loop(MailboxPointer mailbox, PyObject* waiter) {
+        mailbox_ = std::move(mailbox);
+        waiter_ = waiter;
+        return operation_.start(
+            [](void* whom) noexcept {
+                auto& self = *static_cast<ChannelOperation*>(whom);
+                // The waiter, and this with it, may be gone as soon as it has been put.
+                auto const box = self.mailbox_;
+                box->put(self.waiter_);
+            },
+            this);
+    }
+    // Gives up. False: the waiter comes into the mailbox.
+    [[nodiscard]] bool withdraw() { return operation_.withdraw(); }
+
+    // On a thread that may wait, without the GIL. In the main thread Ctrl-C ends the wait.
+    void run_blocking(bool sees_signals) {
+        Blocked blocked;
+        if (channel_->executor()->runs_this_thread()) {
+            throw std::logic_error{"a blocking channel operation would stall a thread of the executor"};
+        }
+        if (!operation_.start(
+                [](void* whom) noexcept { static_cast<Blocked*>(whom)->set(); }, &blocked)) {
+            return;
+        }
+        if (!sees_signals) {
+            blocked.wait();
+            return;
+        }
+        while (!blocked.wait_for(detail::slice)) {
+            if (auto const error = detail::raised_by_signal()) {
+                if (!operation_.withdraw()) {
+                    blocked.wait();
+                    operation_.put_back();
+                }
+                throw PythonError{*error};
+            }
+        }
+    }
+
+    [[nodiscard]] bool succeeded() { return operation_.succeeded(); }
+    // Whether there is a message.
+    [[nodiscard]] bool take(streaming::Message& message) {
+        auto taken = operation_.take();
+        if (!taken) {
+            return false;
+        }
+        message = std::move(*taken);
+        return true;
+    }
+    void put_back() { operation_.put_back(); }
+
+  private:
+    class Blocked {
+      public:
+        void set() noexcept {
+            MutexLock const lock{mutex_};
+            set_ = true;
+            changed_.notify_one();  // under the lock: the waiter destroys this as soon as it can take it
+        }
+        void wait() {
+            UniqueLock lock{mutex_};
+            changed_.wait(lock, [this]() RAPIDSMPF_REQUIRES(mutex_) { return set_; });
+        }
+        [[nodiscard]] bool wait_for(std::chrono::milliseconds time) {
+            UniqueLock lock{mutex_};
+            return changed_.wait_for(lock, time, [this]() RAPIDSMPF_REQUIRES(mutex_) { return set_; });
+        }
+
+      private:
+        Mutex mutex_;
+        ConditionVariable changed_;
+        bool set_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    };
+
+    [[nodiscard]] static streaming::Channel::CallbackOperation make(
+        streaming::Channel& channel, Kind kind, streaming::Message message) {
+        using Operation = streaming::Channel::CallbackOperation;
+        switch (kind) {
+            case Kind::send:
+                return Operation::send(channel, std::move(message));
+            case Kind::receive:
+                return Operation::receive(channel);
+            case Kind::drain:
+                break;
+        }
+        return Operation::drain(channel);
+    }
+
+    ChannelPtr channel_;
+    streaming::Channel::CallbackOperation operation_;
+    MailboxPointer mailbox_;
+    PyObject* waiter_{nullptr};
+};
+
+// The end of something that runs elsewhere, as a task. Made by the thread that starts it, ended by any, once.
+class OutsideEnd {
+  public:
+    explicit OutsideEnd(std::shared_ptr<streaming::Executor> executor) : event_{std::move(executor)} {}
+    void succeed() { event_.set(); }
+    void fail(std::exception_ptr error) {
+        {
+            MutexLock const lock{mutex_};
+            if (!error_) {
+                error_ = std::move(error);
+            }
+        }
+        event_.set();
+    }
+    [[nodiscard]] static streaming::Task<void> task(std::shared_ptr<OutsideEnd> end) {
+        co_await end->event_.wait();
+        end->rethrow();
+    }
+
+  private:
+    void rethrow() {
+        std::exception_ptr error;
+        {
+            MutexLock const lock{mutex_};
+            error = error_;
+        }
+        if (error) {
+            std::rethrow_exception(std::move(error));
+        }
+    }
+    streaming::AsyncEvent event_;
+    Mutex mutex_;
+    std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
+};
+
+using EndPointer = std::shared_ptr<OutsideEnd>;
+
+[[nodiscard]] inline EndPointer make_end(streaming::Context const& context) {
+    return std::make_shared<OutsideEnd>(context.executor());
+}
+
+// Takes the exception over; the caller holds the GIL.
+inline void fail_end(OutsideEnd& end, PyObject* exception) {
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
+    end.fail(std::make_exception_ptr(PythonError::fetch()));
+}
+
+using ActorPointer = std::unique_ptr<streaming::Actor>;
+
+// An actor that runs elsewhere until `end` is there. When the network fails, `listener` (may be null) is put into the mailbox. The
+// caller holds the GIL.
+[[nodiscard]] inline ActorPointer outside_actor(
+    std::string name, EndPointer end, std::vector<streaming::ChannelPtr> inputs,
+    std::vector<streaming::ChannelPtr> outputs, MailboxPointer mailbox, PyObject* listener) {
+    streaming::Actor::OnCancel on_cancel;
+    if (mailbox && listener != nullptr) {
+        // The reference goes into the mailbox with the first call, there is no other.
+        Py_INCREF(listener);
+        auto const kept = std::make_shared<std::atomic<PyObject*>>(listener);
+        std::shared_ptr<void> const undelivered{nullptr, [kept](void*) {
+                                                    if (auto* const object = kept->exchange(nullptr)) {
+                                                        if (WithGil const gil; gil) {
+                                                            Py_DECREF(object);
+                                                        }
+                                                    }
+                                                }};
+        on_cancel = [mailbox, kept, undelivered](std::exception_ptr const& /*error*/) {
+            if (auto* const object = kept->exchange(nullptr)) {
+                mailbox->put(object);
+            }
+        };
+    }
+    return std::make_unique<streaming::Actor>(
+        std::move(name), OutsideEnd::task(std::move(end)), std::move(inputs), std::move(outputs),
+        std::move(on_cancel));
+}
+
+// Runs a network until it has ended; without the GIL.
+inline void run_network(
+    streaming::Context const& context, std::vector<ActorPointer> actors,
+    streaming::CancellationSource const& source) {
+    std::vector<streaming::Actor> owned;
+    owned.reserve(actors.size());
+    for (auto& actor : actors) {
+        owned.push_back(std::move(*actor));
+    }
+    actors.clear();
+    streaming::run_actor_network(*context.executor(), std::move(owned), source);
+}
+
+// The same for the main thread: what a signal handler raises cancels the network, and is thrown when it has ended. `ends` are those
+// of its Python actors: who does not hear of the cancellation for half a second is left behind.
+inline void run_network_interruptibly(
+    streaming::Context const& context, std::vector<ActorPointer> actors, streaming::CancellationSource source,
+    std::vector<EndPointer> const& ends) {
+    constexpr std::chrono::milliseconds grace{500};
+    auto future = std::async(
+        std::launch::async, [&] { run_network(context, std::move(actors), source); });
+    while (future.wait_for(detail::slice) != std::future_status::ready) {
+        if (auto const error = detail::raised_by_signal()) {
+            auto const reason = std::make_exception_ptr(PythonError{*error});
+            (void)source.cancel(reason);
+            if (future.wait_for(grace) != std::future_status::ready) {
+                for (auto const& end : ends) {
+                    end->fail(reason);
+                }
+            }
+            future.wait();
+            throw PythonError{*error};
+        }
+    }
+    future.get();
+}
+
+[[nodiscard]] inline streaming::ChannelPtr create_channel(
+    streaming::Context const& context, std::size_t messages, std::size_t bytes) {
+    return context.create_channel(streaming::ChannelCapacity{messages, bytes});
+}
+
+[[nodiscard]] inline ActorPointer fanout_actor(
+    streaming::Context const& context, streaming::ChannelPtr in, std::vector<streaming::ChannelPtr> outs,
+    bool unbounded) {
+    return std::make_unique<streaming::Actor>(streaming::fanout(
+        context, std::move(in), std::move(outs),
+        unbounded ? streaming::FanoutPolicy::unbounded : streaming::FanoutPolicy::bounded));
+}
+
+[[nodiscard]] inline std::unique_ptr<streaming::Lineariser> make_lineariser(
+    streaming::Context const& context, streaming::ChannelPtr out, std::size_t num_producers,
+    std::size_t capacity) {
+    return std::make_unique<streaming::Lineariser>(
+        context, std::move(out), num_producers, streaming::ChannelCapacity{capacity});
+}
+[[nodiscard]] inline ActorPointer lineariser_actor(streaming::Lineariser& lineariser) {
+    return std::make_unique<streaming::Actor>(lineariser.actor());
+}
+
+using MessageList = std::vector<streaming::Message>;
+using SharedMessages = std::shared_ptr<MessageList>;
+
+[[nodiscard]] inline streaming::Task<void> push_messages(
+    streaming::ChannelPtr out, SharedMessages messages) {
+    for (auto& message : *messages) {
+        if (!co_await out->send(std::move(message))) {
+            break;
+        }
+    }
+}
+[[nodiscard]] inline streaming::Task<void> pull_messages(streaming::ChannelPtr in, SharedMessages messages) {
+    while (true) {
+        auto message = co_await in->receive();
+        if (!message) {
+            break;
+        }
+        messages->push_back(std::move(*message));
+    }
+}
+[[nodiscard]] inline ActorPointer push_actor(streaming::ChannelPtr out, SharedMessages messages) {
+    auto task = push_messages(out, std::move(messages));
+    return std::make_unique<streaming::Actor>(
+        "push", std::move(task), std::vector<streaming::ChannelPtr>{},
+        std::vector<streaming::ChannelPtr>{std::move(out)});
+}
+[[nodiscard]] inline ActorPointer pull_actor(streaming::ChannelPtr in, SharedMessages messages) {
+    auto task = pull_messages(in, std::move(messages));
+    return std::make_unique<streaming::Actor>(
+        "pull", std::move(task), std::vector<streaming::ChannelPtr>{std::move(in)},
+        std::vector<streaming::ChannelPtr>{});
+}
+
+}  // namespace rapidsmpf::python

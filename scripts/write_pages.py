@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that are tables of the sources: options.md and statistics.md.
+"""Writes the pages of docs/ that are tables of the sources: options.md, sources.md and statistics.md.
 
 python scripts/write_pages.py
 """
@@ -11,6 +11,7 @@ from rapidsmpf.config import OptionInfo, registered_options
 from rapidsmpf.statistics import StatisticInfo, registered_statistics
 
 from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.lower.source_table import SINKS, SOURCES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -68,6 +69,45 @@ budget.
 """
 
 
+SOURCES_HEAD = """# Sources and sinks
+
+This page is written by `scripts/write_pages.py` from the table `python/cudf_polars/lower/source_table.py`, which
+the tests take, too. It holds for several ranks, of `rrun`, Dask or Ray alike; one rank leaves reading and writing
+to Polars.
+
+Object stores are S3, GCS and Azure, with Polars' own `storage_options` and `credential_provider`; S3 is what the
+tests have. Polars reads the rows. Where a file is cut (footers, ends of records) is found by ranges of bytes, which
+takes the package obstore: `pip install 'riverrun[cloud]'`. Without it, one rank reads a remote file, and several are
+read by file. Secrets are passed to the ranks and shown nowhere: not in plans, `explain`, fingerprints or errors.
+
+What one rank reads alone raises one `FallbackWarning` with the reason.
+
+## Sources
+
+"""
+
+SOURCES_TAIL = """
+One CSV or NDJSON file is cut at ends of records, and each rank parses its part in pieces of at most 64 MiB. Whether
+a newline is in quotes is known only from the start of the file: each rank counts the quotes of its part first. So
+each part is read twice, the second time mostly from memory. One rank reads a text file alone if it is compressed,
+if its types are to be found in all of its rows (`infer_schema_length=None`), if it has comments and quotes, or if
+lines that are skipped have quotes. The first rows (`head`) of a text are read by one rank without a warning, which
+is faster. Row indexes and slices of texts are counted over the ranks. Of IPC files, ranks take ranges of rows:
+those of one record batch may be read by two.
+
+## Sinks
+
+"""
+
+SINKS_TAIL = """
+On a file system a sink's folder has the old parts or the new ones when all ranks have renamed theirs. A store
+changes one object at a time: the parts of a sink have new names, `part.<rank>.<token>.<extension>`, and when all
+ranks have written, rank 0 deletes the parts of former sinks. Who reads the folder before that sees old and new
+parts. A sink that fails leaves the old ones. One that is killed leaves besides what it had written: the next sink
+to the folder removes it. A folder with other files than parts is refused.
+"""
+
+
 def _library_row(info: OptionInfo) -> str:
     value = ", ".join(f"`{word}`" for word in info.words) or info.type
     if info.can_be_off:
@@ -111,7 +151,30 @@ def statistics_page() -> str:
     return text
 
 
-PAGES = {DOCS / "options.md": options_page, DOCS / "statistics.md": statistics_page}
+def sources_page() -> str:
+    """Return docs/sources.md."""
+    sources = "".join(
+        f"| {row.format} | {row.store} | "
+        + (f"one rank: {row.why_not} |\n" if row.why_not else f"all ranks, by {row.how} |\n")
+        for row in SOURCES
+    )
+    sinks = "".join(f"| `{row.sink}` | {row.store} | {row.how} |\n" for row in SINKS)
+    return (
+        SOURCES_HEAD
+        + "| format | store | read by |\n| --- | --- | --- |\n"
+        + sources
+        + SOURCES_TAIL
+        + "| sink | store | written |\n| --- | --- | --- |\n"
+        + sinks
+        + SINKS_TAIL
+    )
+
+
+PAGES = {
+    DOCS / "sources.md": sources_page,
+    DOCS / "options.md": options_page,
+    DOCS / "statistics.md": statistics_page,
+}
 
 if __name__ == "__main__":
     for path, text in PAGES.items():

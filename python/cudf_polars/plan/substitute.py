@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 
 from cudf_polars.plan import nodes
+from cudf_polars.plan.cloud import read_access
 from cudf_polars.plan.datasets import is_dataset, scan_name
 from cudf_polars.plan.errors import CannotSubstitute
 from cudf_polars.plan.expressions import OpaqueSource
@@ -427,8 +428,12 @@ def _ipc_scan(form: Any, schema: pl.Schema) -> nodes.Scan | None:
     value = form["Scan"]
     args, sources = value["unified_scan_args"], value["sources"]
     paths = [p["inner"] if isinstance(p, dict) else p for p in sources.get("Paths", [])]
-    plain = all(isinstance(p, str) and not set("*?[]") & set(p) and "://" not in p for p in paths)
-    if not paths or not plain or args["hive_options"]["enabled"] or args["cloud_options"]["config"]:
+    plain = all(isinstance(p, str) and not set("*?[]") & set(p) for p in paths)
+    if not paths or not plain or args["hive_options"]["enabled"]:
+        return None
+    try:
+        cloud = read_access(json.dumps(args["cloud_options"]))
+    except ValueError:
         return None
     if any(p.endswith("/") or "." not in p.rsplit("/", 1)[-1] for p in paths):
         return None  # a folder, perhaps
@@ -441,6 +446,7 @@ def _ipc_scan(form: Any, schema: pl.Schema) -> nodes.Scan | None:
         paths=tuple(paths),
         row_index=None if row_index is None else (row_index["name"], row_index["offset"]),
         include_file_paths=args["include_file_paths"],
+        cloud=cloud,
         schema=dict(schema),
     )
 

@@ -27,7 +27,6 @@ from support.ranks import run_ranks
 from support.tables import ROWS, check_query, make_delta, make_iceberg, table_queries
 
 pytest.importorskip("deltalake")
-pytest.importorskip("obstore")
 pytest.importorskip("pyiceberg")
 
 HERE = str(Path(__file__).parents[1])
@@ -123,6 +122,7 @@ def test_frames_beside_a_table(dask_engine, folder):
 
 
 def test_files_that_need_credentials_on_ranks(store):
+    pytest.importorskip("obstore")
     run_ranks(
         2,
         PRELUDE

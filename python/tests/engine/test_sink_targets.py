@@ -232,6 +232,7 @@ assert os.listdir() == []
 
 
 def test_two_ranks(store, tmp_path, empty_folder):
+    pytest.importorskip("obstore")
     ROWS.write_parquet(tmp_path / "rows.parquet", row_group_size=50)
     arguments = str(tmp_path / "rows.parquet"), str(tmp_path), json.dumps(store.storage_options)
     run_ranks(2, SCRIPT, *arguments, timeout=60).check()

@@ -11,6 +11,7 @@ import polars as pl
 
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
+from cudf_polars.plan.cloud import is_remote
 from cudf_polars.plan.dsl_facts import DslFacts
 from cudf_polars.plan.errors import Unreadable
 from cudf_polars.plan.placeholder import ROWS, rows_as_column
@@ -166,6 +167,8 @@ class Adapter:
         )
         parts = None if view.hive_parts is None else pl.DataFrame._from_pydf(view.hive_parts)
         kind, keywords = scan_keywords(view.scan_type, options)
+        if kind == "ndjson" and any(is_remote(str(path)) for path in view.paths):
+            raise Unreadable("a scan of which the views do not show how its store is reached")
         node = nodes.Scan(
             kind=kind,
             paths=tuple(str(p) for p in view.paths),

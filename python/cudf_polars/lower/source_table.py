@@ -1,0 +1,72 @@
+"""Which sources are split over the ranks, by format and store: the table of docs/sources.md, and of the tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["SINKS", "SOURCES", "SinkRow", "SourceRow"]
+
+Store = Literal["file system", "object store"]
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """How one format is read from one store on several ranks.
+
+    Attributes
+    ----------
+    why_not
+        Why one rank reads it; empty if all ranks do.
+    """
+
+    format: str
+    store: Store
+    how: str
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class SinkRow:
+    """How one kind of sink writes to one store on several ranks."""
+
+    sink: str
+    store: Store
+    how: str
+    distributed: bool
+
+
+_STORES: tuple[Store, ...] = ("file system", "object store")
+
+SOURCES: tuple[SourceRow, ...] = (
+    *(
+        SourceRow(name, store, how, why_not)
+        for name, how, why_not in (
+            ("Parquet", "row groups", ""),
+            ("Parquet, hive partitions", "row groups", ""),
+            ("CSV", "ranges of bytes; several files: whole files", ""),
+            ("CSV, compressed", "one rank", "it is compressed"),
+            ("IPC", "rows", ""),
+            ("Delta", "row groups", ""),
+        )
+        for store in _STORES
+    ),
+    SourceRow("NDJSON", "file system", "ranges of bytes; several files: whole files"),
+    SourceRow("NDJSON", "object store", "one rank", "its files need credentials"),
+    SourceRow("Iceberg", "file system", "row groups"),
+)
+
+SINKS: tuple[SinkRow, ...] = (
+    *(
+        SinkRow(f"sink_{kind}", store, "a file a rank", distributed=True)
+        for kind in ("parquet", "ipc", "csv", "ndjson")
+        for store in _STORES
+    ),
+    *(
+        SinkRow("sink_* to pl.PartitionBy", store, "gathered on one rank", distributed=False)
+        for store in _STORES
+    ),
+    *(SinkRow("sink_*(lazy=True)", store, "gathered on one rank", distributed=False) for store in _STORES),
+    SinkRow("sink_delta", "file system", "gathered on one rank, one commit", distributed=False),
+    SinkRow("sink_iceberg", "file system", "gathered on one rank, one commit", distributed=False),
+)

@@ -1,0 +1,86 @@
+"""Every row of the table of sources, on 1 and 2 ranks: right, and read by all ranks or by one with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from execute.compare import ORDINARY, assert_like_polars
+
+from cudf_polars.lower.source_table import SOURCES, SourceRow
+from support.moto_store import moto_store
+from support.tables import catalog_of, make_iceberg
+
+pytest.importorskip("deltalake")
+pytest.importorskip("moto")
+pytest.importorskip("obstore")
+pytest.importorskip("pyiceberg")
+
+ROWS = pl.DataFrame(
+    {
+        "id": range(600),
+        "region": [("north", "south")[i % 2] for i in range(600)],
+        "v": [i / 4 for i in range(600)],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Return the base of each store's paths and its options, with the tables there."""
+    folder = tmp_path_factory.mktemp("matrix")
+    make_iceberg(folder / "iceberg")
+    with moto_store() as store:
+        found = {"file system": (str(folder), {}), "object store": ("s3://bucket", store.storage_options)}
+        for base, options in found.values():
+            given = {"storage_options": options} if options else {}
+            ROWS.lazy().sink_parquet(f"{base}/rows.parquet", row_group_size=100, **given)
+            ROWS.lazy().sink_csv(f"{base}/rows.csv", **given)
+            ROWS.lazy().sink_csv(f"{base}/packed.csv.gz", compression="gzip", **given)
+            ROWS.lazy().sink_ndjson(f"{base}/rows.ndjson", **given)
+            ROWS.lazy().sink_ipc(f"{base}/rows.ipc", **given)
+            for (region,), part in ROWS.partition_by("region", as_dict=True, include_key=False).items():
+                path = f"{base}/hive/region={region}/0.parquet"
+                part.lazy().sink_parquet(path, mkdir=True, **given)
+            of_delta = {"storage_options": {**options, "conditional_put": "etag"}} if options else {}
+            for half in (ROWS[:300], ROWS[300:]):
+                half.write_delta(f"{base}/delta", mode="append", **of_delta)
+        yield found
+
+
+def scan(row: SourceRow, base: str, options: dict[str, str]) -> pl.LazyFrame:
+    given = {"storage_options": options} if options else {}
+    match row.format:
+        case "Parquet":
+            return pl.scan_parquet(f"{base}/rows.parquet", **given)
+        case "Parquet, hive partitions":
+            return pl.scan_parquet(f"{base}/hive/", hive_partitioning=True, **given)
+        case "CSV":
+            return pl.scan_csv(f"{base}/rows.csv", **given)
+        case "CSV, compressed":
+            return pl.scan_csv(f"{base}/packed.csv.gz", **given)
+        case "NDJSON":
+            return pl.scan_ndjson(f"{base}/rows.ndjson", **given)
+        case "IPC":
+            return pl.scan_ipc(f"{base}/rows.ipc", **given)
+        case "Delta":
+            return pl.scan_delta(f"{base}/delta", **given)
+        case "Iceberg":
+            return pl.scan_iceberg(catalog_of(Path(base) / "iceberg").load_table("db.t"))
+    raise AssertionError(f"no test of {row.format}")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("nranks", [1, 2])
+@pytest.mark.parametrize("row", SOURCES, ids=lambda row: f"{row.format}, {row.store}")
+def test_source(row: SourceRow, nranks: int, places) -> None:
+    query = scan(row, *places[row.store])
+    outcomes = assert_like_polars(query, nranks, ORDINARY, ordered=False)
+    heights = [outcome.frame.height for outcome in outcomes]
+    if nranks == 1 or not row.why_not:
+        assert outcomes[0].fallbacks == []
+        assert min(heights) > 0
+    else:
+        assert [text for text in outcomes[0].fallbacks if row.why_not in text] == outcomes[0].fallbacks != []
+        assert heights[1] == 0

@@ -90,7 +90,7 @@ void ShuffleInserter::insert(std::uint64_t sequence, TableBatch const& batch) {
             ready_.erase(first);
             lock.unlock();
             for (auto& part : waiting) {
-                packed.emplace(part.partition, PackedData{std::move(part.metadata), part.data->take()});
+                packed.emplace_back(part.partition, PackedData{std::move(part.metadata), part.data->take()});
             }
         } else {
             lock.unlock();

@@ -6,6 +6,8 @@ table are in memory at a time, besides what waits in the shuffle, which may be s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 from polars.testing import assert_frame_equal
 from rapidsmpf import bootstrap
@@ -16,10 +18,12 @@ from rapidsmpf.streaming.chunks.table import TableChunk
 from rapidsmpf.streaming.coll.allgather import AllGather
 from rapidsmpf.streaming.coll.shuffler import ShufflerAsync
 from rapidsmpf.streaming.core.actor import define_actor, run_actor_network
+from rapidsmpf.streaming.core.channel import Channel
 from rapidsmpf.streaming.core.context import Context
 from rapidsmpf.streaming.core.message import Message
 from rapidsmpf.table import pack, partition_and_pack, unpack_and_concat
 
+Work = Callable[[pl.DataFrame], pl.DataFrame]
 ROWS, PIECE, KEYS, PARTITIONS = 400_000, 20_000, 100, 16
 
 
@@ -30,7 +34,7 @@ def piece(begin: int) -> pl.DataFrame:
 
 
 @define_actor()
-async def scan(ctx, ch_out):
+async def scan(ctx: Context, ch_out: Channel[TableChunk]) -> None:
     comm = ctx.comm()
     for number, begin in enumerate(range(comm.rank * PIECE, ROWS, comm.nranks * PIECE)):
         if not await ch_out.send(ctx, Message(number, TableChunk(piece(begin), ctx.br()))):
@@ -38,14 +42,14 @@ async def scan(ctx, ch_out):
 
 
 @define_actor()
-async def select(ctx, ch_in, ch_out, work):
+async def select(ctx: Context, ch_in: Channel[TableChunk], ch_out: Channel[TableChunk], work: Work) -> None:
     async for message in ch_in:
         frame = pl.DataFrame(TableChunk.from_message(message, ctx.br()).table_view())
         await ch_out.send(ctx, Message(message.sequence_number, TableChunk(work(frame), ctx.br())))
 
 
 @define_actor()
-async def shuffle(ctx, ch_in, ch_out):
+async def shuffle(ctx: Context, ch_in: Channel[TableChunk], ch_out: Channel[TableChunk]) -> None:
     shuffler = ShufflerAsync(ctx, None, op_id=1, total_num_partitions=PARTITIONS)
     async for message in ch_in:
         table = TableChunk.from_message(message, ctx.br()).table_view()
@@ -58,7 +62,7 @@ async def shuffle(ctx, ch_in, ch_out):
 
 
 @define_actor()
-async def sink(ctx, ch_in, result):
+async def sink(ctx: Context, ch_in: Channel[TableChunk], result: list[pl.DataFrame]) -> None:
     gather = AllGather(ctx, None, op_id=2)
     async for message in ch_in:
         rows = TableChunk.from_message(message, ctx.br()).table_view()

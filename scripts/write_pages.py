@@ -76,7 +76,7 @@ the tests take, too. It holds for several ranks, of `rrun`, Dask or Ray alike; o
 to Polars.
 
 Object stores are S3, GCS and Azure, with Polars' own `storage_options` and `credential_provider`; S3 is what the
-tests have. Polars reads the rows. Where a file is cut (footers, ends of records) is found by ranges of bytes, which
+tests have. Polars reads the rows. Where a file is divided (footers, ends of records) is found by ranges of bytes, which
 takes the package obstore: `pip install 'riverrun[cloud]'`. Without it, one rank reads a remote file, and several are
 read by file. Secrets are passed to the ranks and shown nowhere: not in plans, `explain`, fingerprints or errors.
 
@@ -87,7 +87,7 @@ What one rank reads alone raises one `FallbackWarning` with the reason.
 """
 
 SOURCES_TAIL = """
-One CSV or NDJSON file is cut at ends of records, and each rank parses its part in pieces of at most 64 MiB. Whether
+One CSV or NDJSON file is divided at ends of records, and each rank parses its part in pieces of at most 64 MiB. Whether
 a newline is in quotes is known only from the start of the file: each rank counts the quotes of its part first. So
 each part is read twice, the second time mostly from memory. One rank reads a text file alone if it is compressed,
 if its types are to be found in all of its rows (`infer_schema_length=None`), if it has comments and quotes, or if

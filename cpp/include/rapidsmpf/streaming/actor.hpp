@@ -6,7 +6,7 @@
 //   - When the last actor that sends to a channel has ended, the channel is finished; when the last actor that
 //     receives from it has ended, the channel is shut down, so that its producers stop. Actors may do either
 //     earlier themselves.
-//   - A channel that actors only send to, or only receive from, is refused at the start, unless it says that somebody outside is at
+//   - A channel that actors only send to, or only receive from, is refused at the start, unless it says that something outside is at
 //     its other end (Channel::set_outside_producer(), set_outside_consumer()). When all actors wait for each other the network
 //     fails with a StandstillError that says who waits for what.
 //   - When an actor fails, every channel of the network is cancelled with its error, and the on_cancel functions

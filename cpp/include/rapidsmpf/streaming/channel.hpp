@@ -312,7 +312,7 @@ class Channel {
         [[nodiscard]] bool succeeded();
         // The received message; nothing at the end. Throws what cancel() was given.
         [[nodiscard]] std::optional<Message> take();
-        // Nobody wants what was received: the next receiver gets it.
+        // What was received is not wanted: the next receiver gets it.
         void put_back();
 
       private:

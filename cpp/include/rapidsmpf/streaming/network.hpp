@@ -3,7 +3,7 @@
 //     std::cerr << describe_networks(*context.executor());
 //
 // says of each actor whether it waits, for what, and of each channel what is in it and went through it. On any thread, at any
-// time: it stops nobody.
+// time: it stops no actor.
 #pragma once
 
 #include <cstddef>

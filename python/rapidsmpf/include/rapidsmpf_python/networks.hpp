@@ -202,7 +202,7 @@ class ChannelOperation {
     PyObject* waiter_{nullptr};
 };
 
-// The end of something that runs elsewhere, as a task. Whoever runs it says how it ended, the first time counts.
+// The end of something that runs elsewhere, as a task. Its runner says how it ended; the first time counts.
 class OutsideEnd {
   public:
     explicit OutsideEnd(std::shared_ptr<streaming::Executor> executor) : event_{std::move(executor)} {}

@@ -59,7 +59,7 @@ inline void tell(SharedObject const& done, std::exception_ptr const& error) noex
     }
     PyObject* const result = PyObject_CallFunctionObjArgs(done.get(), exception, nullptr);
     if (result == nullptr) {
-        PyErr_Clear();  // the loop is closed: nobody waits any more
+        PyErr_Clear();  // the loop is closed: there is no waiter any more
     }
     Py_XDECREF(result);
     Py_XDECREF(exception);

@@ -123,7 +123,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="windows that begin at the least integer",
-        kinds=("hang",),
+        kinds=("hang", "crash"),
         detail=r"",
         text=r"(?s)lower_bound\(.*group_by_dynamic\(",
         reason="Polars looks for the first window below the least integer, and never ends.",
@@ -140,6 +140,35 @@ try:
 except subprocess.TimeoutExpired:
     faulty = True
 """,
+    ),
+    Known(
+        name="a left join by a key that has the suffix",
+        kinds=("we raise where Polars answers", "wrong schema", "wrong rows"),
+        detail=r"did not find column \w+_right|_right",
+        text=r"right_on=\['\w+_right'\]",
+        reason="Where the right side also has a column of the left key's name, Polars plans it under the key's name, and"
+        " leaves it out.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'c': [1]}).join(\n"
+        "    pl.LazyFrame({'c': [1], 'c_right': [1]}), left_on='c', right_on='c_right', how='left')\n"
+        "faulty = lf.collect_schema().names() != lf.collect().columns",
+    ),
+    Known(
+        name="row numbers of rows of which nothing is read",
+        kinds=("we answer where Polars raises",),
+        detail=r"ColumnNotFoundError: did not find column index",
+        text=r"(?s)scan_ipc.*with_row_index\('index'",
+        reason="Polars' optimiser asks a file for the numbers that a step before has made.",
+        reproduction="import io, polars as pl\n"
+        "file = io.BytesIO()\n"
+        "pl.DataFrame({'a': [0]}).write_ipc(file)\n"
+        "lf = pl.scan_ipc(file.getvalue())\n"
+        "lf = lf.join(lf.with_row_index('index'), on='a').select('index')\n"
+        "faulty = False\n"
+        "try:\n"
+        "    lf.collect()\n"
+        "except pl.exceptions.ColumnNotFoundError:\n"
+        "    faulty = True",
     ),
     Known(
         name="one row of rows that are read twice",

@@ -300,14 +300,17 @@ def run_seeds(
                 return
             if not found_here:
                 kind = Kind.HANG if status == -signal.SIGKILL else Kind.CRASH
-                text = f"the process ended with {status}"
+                detail = f"the process ended with {status}"
+                with tempfile.TemporaryDirectory() as name:
+                    text = describe(make_case(last, Path(name), tiny_blocks=tiny_blocks))
                 note(
                     {
                         "event": "finding",
                         "seed": last,
                         "kind": kind,
-                        "detail": text,
-                        "text": f"# seed {last}",
+                        "detail": detail,
+                        "text": text,
+                        "known": known_fault(text, kind, detail),
                     }
                 )
             seed = last + workers

@@ -207,6 +207,9 @@ def queries() -> dict[str, Query]:
             .group_by("g")
             .agg(pl.len(), pl.col("m").sum())
         ),
+        "constants_beside_aggregates": lambda t, u: t.select(
+            N.sum(), a=pl.lit(1) + 1, b=pl.lit(None).cast(pl.Struct({})), c=pl.lit("7").cast(pl.Int8)
+        ),
         "key_twice": lambda t, u: (
             t.select(a=N.max() - 48, b=pl.len() - 49)
             .join_where(u, pl.col("a") == pl.col("k"), pl.col("b") == pl.col("k"))

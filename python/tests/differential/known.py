@@ -146,7 +146,7 @@ except subprocess.TimeoutExpired:
         kinds=("we raise where Polars answers", "wrong schema", "wrong rows"),
         detail=r"did not find column \w+_right|_right",
         text=r"right_on=\['\w+_right'\]",
-        reason="Where the right side also has a column of the left key's name, Polars plans it under the key's name, and"
+        reason="Where the right side also has a column of the left key's name, Polars plans it with the suffix, and"
         " leaves it out.",
         reproduction="import polars as pl\n"
         "lf = pl.LazyFrame({'c': [1]}).join(\n"
@@ -159,16 +159,18 @@ except subprocess.TimeoutExpired:
         detail=r"ColumnNotFoundError: did not find column index",
         text=r"(?s)scan_ipc.*with_row_index\('index'",
         reason="Polars' optimiser asks a file for the numbers that a step before has made.",
-        reproduction="import io, polars as pl\n"
-        "file = io.BytesIO()\n"
-        "pl.DataFrame({'a': [0]}).write_ipc(file)\n"
-        "lf = pl.scan_ipc(file.getvalue())\n"
-        "lf = lf.join(lf.with_row_index('index'), on='a').select('index')\n"
-        "faulty = False\n"
-        "try:\n"
-        "    lf.collect()\n"
-        "except pl.exceptions.ColumnNotFoundError:\n"
-        "    faulty = True",
+        reproduction="""
+import tempfile
+import polars as pl
+faulty = False
+with tempfile.TemporaryDirectory() as folder:
+    pl.DataFrame({"a": [0]}).write_ipc(f"{folder}/a.ipc")
+    lf = pl.scan_ipc(f"{folder}/*.ipc")
+    try:
+        lf.join(lf.with_row_index("index"), on="a").select("index").collect()
+    except pl.exceptions.ColumnNotFoundError:
+        faulty = True
+""",
     ),
     Known(
         name="one row of rows that are read twice",

@@ -406,6 +406,10 @@ def run_actor_network(
         raise ValueError("run_actor_network needs the context")
     consumed, produced = list(consumed_outside), list(produced_outside)
     _check_ends(cpp_actors, py_actors, consumed, produced)
+    for channel in consumed:
+        channel.set_outside_consumer()
+    for channel in produced:
+        channel.set_outside_producer()
 
     loops = [
         _Loop(py_executor)

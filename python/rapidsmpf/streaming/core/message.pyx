@@ -44,7 +44,7 @@ cdef extern from "<rapidsmpf_python/chunks.hpp>" namespace "rapidsmpf::python":
 cdef extern from "Python.h":
     void Py_DECREF(PyObject*)
 
-__all__ = ["ArbitraryChunk", "Message", "PackedDataChunk", "Payload", "TableChunk"]
+__all__ = ["ArbitraryChunk", "Message", "PackedDataChunk", "TableChunk"]
 
 
 cdef class Message:

@@ -33,6 +33,8 @@ cdef extern from "<rapidsmpf_python/networks.hpp>" namespace "rapidsmpf::python"
         size_t bytes()
         cpp_bool is_finished()
         cpp_bool is_closed()
+        void set_outside_producer() except +translate_exception
+        void set_outside_consumer() except +translate_exception
 
     cdef cppclass cpp_Mailbox "rapidsmpf::python::Mailbox":
         int descriptor()
@@ -132,8 +134,8 @@ __all__ = [
     "DeferredMessages",
     "Lineariser",
     "create_channel",
-    "current_actor",
     "fanout_to",
+    "forget_loop",
     "pull_from",
     "push_into",
     "run_actors",
@@ -466,6 +468,14 @@ cdef class Channel:
     def drain_blocking(self):
         """Say that no more is sent, and wait until all was received; RuntimeError in an event loop."""
         return self._operation(DRAIN, False).block()
+
+    def set_outside_producer(self):
+        """Say that something sends to it that is no actor of the network."""
+        self._handle.get().set_outside_producer()
+
+    def set_outside_consumer(self):
+        """Say that something receives from it that is no actor of the network."""
+        self._handle.get().set_outside_consumer()
 
     def finish(self):
         """Say that no more is sent, and do not wait."""

@@ -55,6 +55,9 @@ bool ParkedMessage::try_restore(Message& message) {
         data_->set_next_use(SpillableBuffer::soon);
         data_->fetch(AllowOverbooking::yes);
         if (data_->try_pin() == nullptr) {
+            if (data_->rests_on_disk()) {
+                continue;  // it was on its way there when fetch() looked, so nothing brings it back yet
+            }
             return false;
         }
         auto buffer = data_->take();

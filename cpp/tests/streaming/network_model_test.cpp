@@ -2,9 +2,11 @@
 // comes out; nothing is lost, nothing leaks, nothing hangs. RAPIDSMPF_NETWORKS says how many; `make test-long` runs thousands.
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,6 +15,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -21,6 +24,7 @@
 #include <rapidsmpf/streaming/fanout.hpp>
 #include <rapidsmpf/streaming/lineariser.hpp>
 #include <rapidsmpf/streaming/memory_wait.hpp>
+#include <rapidsmpf/streaming/network.hpp>
 #include <rapidsmpf/streaming/throttle.hpp>
 #include <rapidsmpf/streaming/timer.hpp>
 
@@ -158,6 +162,7 @@ class Model {
 
     enum class End { delivered, failed, cut_short };
 
+    [[nodiscard]] std::shared_ptr<Executor> const& executor() const { return context_->executor(); }
     // How it ended; throws std::logic_error when something is wrong.
     End run() {
         build();
@@ -331,6 +336,36 @@ class Model {
     bool is_early_{false};
 };
 
+// Ends the program with a picture of the network when it stands still.
+class Watch {
+  public:
+    Watch(std::uint64_t seed, Executor const& executor)
+        : thread_{[this, seed, &executor] {
+              std::unique_lock lock{mutex_};
+              if (!changed_.wait_for(lock, std::chrono::seconds{20}, [this] { return is_over_; })) {
+                  std::cerr << "network " << seed << " does not end:\n"
+                            << describe_networks(executor) << std::endl;
+                  std::abort();
+              }
+          }} {}
+    Watch(Watch const&) = delete;
+    Watch& operator=(Watch const&) = delete;
+    ~Watch() {
+        {
+            std::lock_guard const lock{mutex_};
+            is_over_ = true;
+        }
+        changed_.notify_all();
+        thread_.join();
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool is_over_{false};
+    std::thread thread_;
+};
+
 std::uint64_t number_from_environment(char const* name, std::uint64_t otherwise) {
     auto const* const text = std::getenv(name);
     return text == nullptr ? otherwise : std::stoull(text);
@@ -343,6 +378,7 @@ TEST(NetworkModel, RandomNetworksDeliverEachParcelOnceOrEndWithTheInjectedError)
     for (std::uint64_t seed = first; seed < first + count; ++seed) {
         try {
             Model model{seed};
+            Watch const watch{seed, *model.executor()};
             ++ends[model.run()];
         } catch (std::exception const& error) {
             FAIL() << "network " << seed << ": " << error.what();

@@ -57,6 +57,9 @@ class SpillableBuffer {
     // The bytes, in memory, for as long as the pointer lives; null while they are being moved or are on disk.
     // A refused caller's listener is called when the move ends. Throws what made an earlier fetch() fail.
     [[nodiscard]] std::shared_ptr<Buffer const> try_pin();
+    // After a try_pin() that was refused: whether the bytes lie on disk and nothing moves them, be it that a move ended just
+    // before. Then the listener is not called; fetch() and try_pin() are to be called again.
+    [[nodiscard]] bool rests_on_disk();
     // As try_pin(), and waits: for a move, for memory, for the disk. Throws SpillError, and ReservationError when
     // there is no memory and the resource's requests may not overbook.
     [[nodiscard]] std::shared_ptr<Buffer const> pin();

@@ -163,6 +163,15 @@ bool SpillRegistry::is_on_disk(SpillEntry const& entry) const {
     return entry.buffer && !entry.moving && entry.buffer->mem_type() == MemoryType::DISK;
 }
 
+bool SpillRegistry::rests_on_disk(SpillEntry& entry) {
+    MutexLock const lock{mutex_};
+    if (!entry.buffer || entry.moving || entry.buffer->mem_type() != MemoryType::DISK) {
+        return false;
+    }
+    entry.refused = false;
+    return true;
+}
+
 void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory) {
     Buffer const* stored = nullptr;
     {

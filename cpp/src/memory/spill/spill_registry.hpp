@@ -89,6 +89,8 @@ class SpillRegistry {
     void fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory);
     // Whether the bytes are on disk and nobody is reading them back.
     [[nodiscard]] bool is_on_disk(SpillEntry const& entry) const;
+    // The same; then a caller of try_pin() that was refused is not told of the next move.
+    [[nodiscard]] bool rests_on_disk(SpillEntry& entry);
     void wait_while_moving(SpillEntry const& entry);
 
     // Moves victims of `tier` down until `amount` bytes are freed or none is left; returns how many were. Throws

@@ -60,6 +60,10 @@ std::shared_ptr<Buffer const> SpillableBuffer::try_pin() {
     return resource_->registry().try_pin(*entry_) ? pinned() : nullptr;
 }
 
+bool SpillableBuffer::rests_on_disk() {
+    return resource_->registry().rests_on_disk(*entry_);
+}
+
 std::shared_ptr<Buffer const> SpillableBuffer::pin() {
     auto& registry = resource_->registry();
     for (;;) {

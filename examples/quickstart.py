@@ -17,7 +17,7 @@ with SPMDEngine() as engine:
         .sort("region")
     )
     part = query.collect(engine=engine)  # this rank's rows
-    with reserve_op_id() as op_id:  # everybody's rows, in rank order
+    with reserve_op_id() as op_id:  # the rows of all ranks, in rank order
         answer = allgather_polars_dataframe(engine=engine, local_df=part, op_id=op_id)
 
     print(f"rank {engine.rank} of {engine.nranks} holds {part.height} of {answer.height} rows")

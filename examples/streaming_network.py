@@ -74,7 +74,7 @@ async def sink(ctx: Context, ch_in: Channel[TableChunk], result: list[pl.DataFra
 
 def main() -> None:
     options = Options(
-        {"num_streaming_threads": "2", "spill_device_limit": "640 KiB", "periodic_spill_check": "1ms"}
+        {"num_streaming_threads": "2", "spill_device_limit": "256 MiB", "periodic_spill_check": "1ms"}
     )
     if bootstrap.is_running_with_rrun():
         comm = bootstrap.create_ucxx_comm(options=options)

@@ -158,6 +158,14 @@ MemoryReservation BufferResource::reserve_or_wait(
 }
 
 MemoryReservation BufferResource::reserve_device_memory_and_spill(std::size_t size, AllowOverbooking allow) {
+    if (arbiter_->runs_this_thread()) {
+        // A spill function that packs what it moves needs memory for a moment, and cannot wait for itself.
+        auto reservation = reserve(MemoryType::DEVICE, size, allow).first;
+        if (reservation.size() < size) {
+            throw ReservationError{"no memory to pack what is to be spilled in"};
+        }
+        return reservation;
+    }
     return reserve_or_wait(MemoryType::DEVICE, size, allow, Duration::zero());
 }
 

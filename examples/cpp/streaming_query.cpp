@@ -1,4 +1,4 @@
-// A query as a network of actors on every rank: scan, filter, shuffle, aggregate, sink, in a tenth of the memory that its rows take.
+// A query as a network of actors on every rank: scan, filter, shuffle, aggregate, sink, under a budget of a tenth of the memory that its rows take.
 //
 //   scan -> filter -> shuffle_input ~~ other ranks ~~ shuffle_output -> count by key -> Arrow stream
 //

@@ -199,7 +199,9 @@ def _output(expr: Expr, leaves: _Leaves) -> Expr:
         # Alone, the column is the value. Polars 2.1 plans other types for some aggregates than they have (a product of
         # UInt128), which only matters to a step that computes.
         return replaced.child
-    nested = replaced.dtype is None or replaced.dtype.is_nested()  # Polars' first() of a struct without fields panics
+    nested = (
+        replaced.dtype is None or replaced.dtype.is_nested()
+    )  # Polars' first() of a struct without fields panics
     if not isinstance(replaced, Literal) and not columns(replaced) and not nested:
         # Over plain columns and constants Polars would look at a filter of the row first, and not compute what raises.
         return Agg("first", replaced, dtype=replaced.dtype)

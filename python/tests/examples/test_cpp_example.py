@@ -58,7 +58,9 @@ def test_a_number_of_ranks_that_is_none_is_refused(program: Path) -> None:
 
 
 @pytest.mark.parametrize("nranks", [1, 2])
-def test_a_network_of_actors_counts_all_rows_in_less_than_half_of_their_memory(programs: Path, nranks: int) -> None:
+def test_a_network_of_actors_counts_all_rows_in_less_than_half_of_their_memory(
+    programs: Path, nranks: int
+) -> None:
     done = subprocess.run(
         [str(programs / "streaming_query"), str(nranks)], capture_output=True, text=True, timeout=60
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -12,14 +11,14 @@ import polars as pl
 from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.footers import RowGroup
 from cudf_polars.lower.node_properties import NodeProperties
-from cudf_polars.lower.partitioning import SINGLE, Distribution, Partitioning, project, restrict
+from cudf_polars.lower.partitioning import SINGLE, Distribution, Partitioning, project
 from cudf_polars.lower.physical import Estimate, Local, Stream
 from cudf_polars.lower.replication import is_same_on_all_ranks
 from cudf_polars.lower.shape import renames
 from cudf_polars.lower.text_cuts import TextCutsOf
 from cudf_polars.plan.cloud import CloudAccess, shown_path
 from cudf_polars.plan.columns import keep_columns
-from cudf_polars.plan.nodes import HStack, Node, Scan, Select
+from cudf_polars.plan.nodes import Filter, HStack, Node, Scan, Select
 from cudf_polars.plan.rebuild import rebuild_node
 
 __all__ = ["Context", "Footers", "Operator", "node_title"]
@@ -85,7 +84,8 @@ class Context:
     ) -> Local:
         """Return ``node`` itself as a local step over ``inputs``.
 
-        A partitioning by columns that the node computes anew is taken for arbitrary.
+        The partitioning of ``select``, ``with_columns`` and ``filter`` follows from the columns that they keep. That of
+        other nodes is ``partitioning``, by default their first input's.
         """
         # The inputs may have more columns than the node was read with (positions, computed keys).
         step = node.with_children([_Input(schema=stream.schema) for stream in inputs])
@@ -99,13 +99,9 @@ class Context:
             inputs = [self.builder.disjoint(stream) for stream in inputs]
             partitioning = SINGLE
 
-        if isinstance(node, Select | HStack):
+        if isinstance(node, Select | HStack | Filter):
             (stream,) = inputs
-            kept = renames(node, stream.schema)
-            if partitioning is None:
-                partitioning = project(stream.partitioning, kept)
-            else:
-                partitioning = restrict(partitioning, itertools.chain(*kept.values()))
+            partitioning = project(stream.partitioning, renames(node, stream.schema))
 
         def build(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
             frame = rebuild_node(step, frames)

@@ -15,7 +15,6 @@ __all__ = [
     "hashed",
     "project",
     "ranged",
-    "restrict",
 ]
 
 
@@ -100,8 +99,3 @@ def project(partitioning: Partitioning, renames: Mapping[str, Iterable[str]]) ->
             return ARBITRARY
         keys.append(names)
     return Partitioning(partitioning.distribution, tuple(keys))
-
-
-def restrict(partitioning: Partitioning, columns: Iterable[str]) -> Partitioning:
-    """Return what is left of ``partitioning`` when only ``columns`` still hold what they held."""
-    return project(partitioning, {name: [name] for name in columns})

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import FILTERED, row_width
-from cudf_polars.lower.partitioning import project
 from cudf_polars.lower.physical import Estimate, Stream
-from cudf_polars.lower.shape import renames
 from cudf_polars.lower.windows import lower_windows, window_keys
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import is_elementwise
@@ -33,6 +31,5 @@ def apply_expressions(ctx: Context, node: Select | HStack | Filter, child: Strea
     return ctx.apply(
         node,
         [child],
-        partitioning=project(child.partitioning, renames(node, child.schema)),
         estimate=Estimate(child.estimate.rows, child.estimate.rows * row_width(node.schema)),
     )

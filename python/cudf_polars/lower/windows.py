@@ -8,9 +8,8 @@ import polars as pl
 
 from cudf_polars.lower.aggregates import ORDER
 from cudf_polars.lower.context import Context
-from cudf_polars.lower.partitioning import project
 from cudf_polars.lower.physical import Stream
-from cudf_polars.lower.shape import is_rowwise_step, renames, windows
+from cudf_polars.lower.shape import is_rowwise_step, windows
 from cudf_polars.plan.expressions import Column, Expr, NamedExpr, Window
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import depends_on_order, is_elementwise
@@ -36,10 +35,9 @@ def lower_windows(ctx: Context, node: Select | HStack | Filter, child: Stream) -
     assert keys is not None
     found = [window for expr in node.expressions for window in windows(expr)]
     builder = ctx.builder
-    kept = renames(node, node.child.schema)
     ordered = ctx.ordered(node)
     if child.partitioning.collocates(keys):
-        return ctx.apply(node, [child], partitioning=project(child.partitioning, kept))
+        return ctx.apply(node, [child])
     sensitive = any(depends_on_order(window) for window in found)
     if ordered or sensitive:
         child = builder.attach_order(child)
@@ -49,13 +47,13 @@ def lower_windows(ctx: Context, node: Select | HStack | Filter, child: Stream) -
     if not ordered:
         if sensitive:
             moved = builder.select(moved, [name for name in moved.schema if name != ORDER])
-        return ctx.apply(node, [moved], partitioning=project(moved.partitioning, kept), ordered=False)
+        return ctx.apply(node, [moved], ordered=False)
     schema = {**node.schema, ORDER: pl.UInt64()}
     numbered: Select | HStack | Filter = replace(node, schema=schema)
     if isinstance(numbered, Select):
         position = NamedExpr(ORDER, Column(ORDER, dtype=pl.UInt64()))
         numbered = replace(numbered, exprs=(*numbered.exprs, position))
-    result = ctx.apply(numbered, [moved], partitioning=project(moved.partitioning, kept))
+    result = ctx.apply(numbered, [moved])
     return builder.restore_order(result, [ORDER])
 
 

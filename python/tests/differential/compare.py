@@ -87,9 +87,6 @@ ENGINES = ("streaming", "in-memory")
 def judge(case: Case, reference: Reference, ends: Sequence[RankEnd]) -> Finding | None:
     """Return what is wrong with what the ranks gave, or ``None``."""
     errors = [end.error for end in ends if end.error is not None]
-    answered = (reference.answer(engine).frame for engine in ENGINES)
-    if any(len(set(frame.columns)) < frame.width for frame in answered if frame is not None):
-        return None  # a fault of Polars, of time windows whose column an aggregate is named after
     if errors:
         return _judge_errors(case, ends, reference)
     frames = [end.frame for end in ends if end.frame is not None]
@@ -103,6 +100,8 @@ def judge(case: Case, reference: Reference, ends: Sequence[RankEnd]) -> Finding 
                 return None
             first = first or Finding(Kind.WE_ANSWER, f"{type(answer.error).__name__}: {_line(answer.error)}")
             continue
+        if _has_a_name_twice(answer.frame):
+            return None
         found = _difference(answer.frame, frames, case.state)
         if found is None:
             return None
@@ -133,6 +132,11 @@ def _is_panic(error: BaseException | None) -> bool:
     return isinstance(error, pl.exceptions.PanicException)
 
 
+def _has_a_name_twice(frame: pl.DataFrame) -> bool:
+    """Whether it shows a fault of Polars, of time windows whose column an aggregate is named after."""
+    return len(set(frame.columns)) < frame.width
+
+
 def _judge_errors(case: Case, ends: Sequence[RankEnd], reference: Reference) -> Finding | None:
     own = [end.error for end in ends if end.error is not None and not end.is_echo] or [
         end.error for end in ends if end.error is not None
@@ -140,6 +144,8 @@ def _judge_errors(case: Case, ends: Sequence[RankEnd], reference: Reference) -> 
     ours = own[0]
     assert ours is not None
     answers = [reference.answer(engine) for engine in ENGINES]
+    if any(answer.frame is not None and _has_a_name_twice(answer.frame) for answer in answers):
+        return None
     raised = [answer.error for answer in answers if answer.error is not None]
     text = f"{type(ours).__name__}: {_line(ours)}"
     if any(map(_is_panic, raised)):

@@ -24,13 +24,7 @@ class PackedBatchesTest : public ::testing::Test {
     BatchSizes sizes;
 
     std::vector<PackedData> chunks(std::vector<std::int64_t> const& lengths) {
-        std::vector<PackedData> packed;
-        std::int64_t first = 0;
-        for (auto const length : lengths) {
-            packed.push_back(pack(make_table(count_rows(first, length)), *resource));
-            first += length;
-        }
-        return packed;
+        return testing::packed_chunks(lengths, *resource);
     }
     // The lengths of the batches; checks that all rows are there in order.
     std::vector<std::int64_t> batch_lengths(std::vector<std::int64_t> const& lengths) {

@@ -26,13 +26,7 @@ class RowStoreTest : public ::testing::Test {
     BatchSizes sizes;
 
     std::vector<PackedData> chunks(std::vector<std::int64_t> const& lengths) {
-        std::vector<PackedData> packed;
-        std::int64_t first = 0;
-        for (auto const length : lengths) {
-            packed.push_back(pack(make_table(count_rows(first, length)), *resource));
-            first += length;
-        }
-        return packed;
+        return testing::packed_chunks(lengths, *resource);
     }
     std::shared_ptr<RowStore> store(std::vector<std::int64_t> const& lengths) {
         return std::make_shared<RowStore>(testing::row_schema(), resource, chunks(lengths));

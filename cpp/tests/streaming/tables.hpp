@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <rapidsmpf/table/packed.hpp>
 #include <rapidsmpf/table/table.hpp>
 #include <rapidsmpf/table/table_stream.hpp>
 
@@ -35,6 +36,10 @@ void append(Rows& rows, Table const& table);
 
 // Rows with keys first, first + 1, ..., texts that name them, and targets key % targets.
 [[nodiscard]] Rows count_rows(std::int64_t first, std::int64_t count, std::uint32_t targets = 1);
+
+// Chunks of `lengths` rows each, which together are count_rows(0, their sum).
+[[nodiscard]] std::vector<PackedData> packed_chunks(
+    std::vector<std::int64_t> const& lengths, BufferResource& resource);
 
 // A stream of the tables; after them it fails with `error` unless that is empty. `released` is set to true when
 // the consumer lets go of the stream.

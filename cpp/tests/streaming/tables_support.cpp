@@ -79,6 +79,16 @@ Rows count_rows(std::int64_t first, std::int64_t count, std::uint32_t targets) {
     return rows;
 }
 
+std::vector<PackedData> packed_chunks(std::vector<std::int64_t> const& lengths, BufferResource& resource) {
+    std::vector<PackedData> packed;
+    std::int64_t first = 0;
+    for (auto const length : lengths) {
+        packed.push_back(pack(make_table(count_rows(first, length)), resource));
+        first += length;
+    }
+    return packed;
+}
+
 ArrowStreamOwner stream_of(std::vector<Table> tables, std::string error, std::shared_ptr<bool> released) {
     // Its destruction is the release of the stream.
     struct Producer {

@@ -24,23 +24,8 @@ from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.sealed import SealError
 from cudf_polars.lower import FallbackWarning
+from support.cluster_queries import ANSWER, FRAME, ROWS, check_explain_of_two_ranks, totals
 from support.dask_cluster import local_client, start_dask_cluster
-
-ROWS = 1000
-FRAME = pl.DataFrame(
-    {
-        "k": [i % 7 for i in range(ROWS)],
-        "v": [float(i) for i in range(ROWS)],
-        "s": [f"text {i % 31}" if i % 5 else None for i in range(ROWS)],
-    }
-)
-
-
-def totals(lf: pl.LazyFrame) -> pl.LazyFrame:
-    return lf.group_by("k").agg(pl.col("v").sum(), pl.col("s").n_unique()).sort("k")
-
-
-ANSWER = totals(FRAME.lazy()).collect()
 
 
 @pytest.fixture(scope="module")
@@ -268,22 +253,7 @@ def test_what_clients_fetch_beside_does_not_matter(client):
 
 
 def test_the_last_query_is_explained_with_the_numbers_of_all_ranks(engine, table, tmp_path):
-    def result():
-        text = engine.last_query.explain()
-        return next(line for line in text.splitlines() if line.startswith("RESULT"))
-
-    query = pl.scan_parquet(table).filter(pl.col("k") > 0)
-    query.collect(engine=engine)
-    halves = [FRAME[:500].filter(pl.col("k") > 0).height, FRAME[500:].filter(pl.col("k") > 0).height]
-    least, most = sorted(halves)
-    rows = f"; a rank {least} / {sum(halves) / 2:.0f} / {most} rows, "
-    assert rows in result()
-    totals(pl.scan_parquet(table)).collect(engine=engine)
-    assert "GATHER" in engine.last_query.explain()
-    query.sink_parquet(tmp_path / "out", engine=engine)
-    assert rows in result()
-    list(totals(pl.scan_parquet(table)).collect_batches(engine=engine))
-    assert "GATHER" in engine.last_query.explain()
+    check_explain_of_two_ranks(engine, table, tmp_path)
 
 
 def test_statistics_of_all_ranks(client, table):

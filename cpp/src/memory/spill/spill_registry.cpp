@@ -158,14 +158,18 @@ void SpillRegistry::wait_while_moving(SpillEntry const& entry) {
     moved_.wait(lock, [&] { return !entry.moving; });
 }
 
+bool SpillRegistry::is_at_rest_on_disk(SpillEntry const& entry) noexcept {
+    return entry.buffer && !entry.moving && entry.buffer->mem_type() == MemoryType::DISK;
+}
+
 bool SpillRegistry::is_on_disk(SpillEntry const& entry) const {
     MutexLock const lock{mutex_};
-    return entry.buffer && !entry.moving && entry.buffer->mem_type() == MemoryType::DISK;
+    return is_at_rest_on_disk(entry);
 }
 
 bool SpillRegistry::rests_on_disk(SpillEntry& entry) {
     MutexLock const lock{mutex_};
-    if (!entry.buffer || entry.moving || entry.buffer->mem_type() != MemoryType::DISK) {
+    if (!is_at_rest_on_disk(entry)) {
         return false;
     }
     entry.refused = false;
@@ -176,7 +180,7 @@ void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br, MemoryReser
     Buffer const* stored = nullptr;
     {
         MutexLock const lock{mutex_};
-        if (!entry->buffer || entry->moving || entry->buffer->mem_type() != MemoryType::DISK) {
+        if (!is_at_rest_on_disk(*entry)) {
             return;
         }
         entry->moving = true;

@@ -112,6 +112,7 @@ class SpillRegistry {
         Holdings holdings;
     };
 
+    [[nodiscard]] static bool is_at_rest_on_disk(SpillEntry const& entry) noexcept;
     [[nodiscard]] std::vector<EntryPtr> choose(MemoryType tier, std::size_t amount);
     // The bytes of a victim further down, as far as there was room for them.
     struct Move {

@@ -86,6 +86,6 @@ def open_gpu(br: BufferResource, *, raise_on_fail: bool = False) -> ComputeDevic
     """Return this process's GPU as a compute device; :func:`gpu_unavailable` must have said that there is one."""
     from rapidsmpf.compute import Runtime
 
-    from cudf_polars.execute.gpu.run import GpuDevice
+    from cudf_polars.execute.gpu.run import GpuDevice, Operators
 
-    return GpuDevice(Runtime(br), raise_on_fail=raise_on_fail)
+    return GpuDevice(Operators(Runtime(br)), raise_on_fail=raise_on_fail)

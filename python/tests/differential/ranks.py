@@ -25,6 +25,7 @@ from cudf_polars.engine.shipping import pack_query, unpack_query
 from cudf_polars.execute import run
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.exchange import RapidsmpfTransport
+from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.run import QueryOutcome, run_query
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import walk
@@ -58,7 +59,7 @@ class RankEnd:
         return isinstance(self.error, RankFailedError | local_transport.RankFailedError)
 
 
-COUNTERS = ("streams", "collectives", "functions", "nodes", "paths", "frames_held")
+COUNTERS = ("streams", "collectives", "functions", "nodes", "paths", "frames_held", "host_steps")
 
 
 @dataclass
@@ -79,6 +80,8 @@ class Coverage:
         Ways of rows in partitions.
     frames_held
         Cases in which data frames waited between two steps of a rank with partitions.
+    host_steps
+        What ran on the CPU though the device is none, by reason; ``""`` counts the cases in which nothing did.
     """
 
     streams: Counter[str] = field(default_factory=Counter)
@@ -87,6 +90,7 @@ class Coverage:
     nodes: Counter[str] = field(default_factory=Counter)
     paths: Counter[str] = field(default_factory=Counter)
     frames_held: Counter[str] = field(default_factory=Counter)
+    host_steps: Counter[str] = field(default_factory=Counter)
 
     def update(self, other: Coverage) -> None:
         """Add what another has counted."""
@@ -234,8 +238,10 @@ def _waited_for_processor() -> float:
     return total / 1e9
 
 
-def run_case(case: Case, folder: Path, coverage: Coverage) -> list[RankEnd]:
-    """Run a case on its ranks.
+def run_case(
+    case: Case, folder: Path, coverage: Coverage, device: ComputeDevice | None = None
+) -> list[RankEnd]:
+    """Run a case on its ranks, which share ``device``; without one, Polars runs their fragments.
 
     Raises
     ------
@@ -261,7 +267,9 @@ def run_case(case: Case, folder: Path, coverage: Coverage) -> list[RankEnd]:
 
         def work(rank: int, transport: Any) -> pl.DataFrame:
             asked, own_flags = query(rank)
-            outcome = run_query(asked, transport, optimizations=own_flags, options=case.options)
+            outcome = run_query(
+                asked, transport, optimizations=own_flags, options=case.options, device=device
+            )
             if rank == 0:
                 _note_outcome(outcome, noted)
                 if (plan := getattr(_plans, "last", None)) is not None:
@@ -279,6 +287,9 @@ def run_case(case: Case, folder: Path, coverage: Coverage) -> list[RankEnd]:
                 lambda rank: work(rank, CountingTransport(group, rank, noted)),
                 lambda _, __: group.barrier.abort(),
             )
+    if device is not None and not device.is_cpu:
+        steps = {step for outcome in outcomes.values() for step in outcome.host_steps}
+        noted.host_steps.update(steps.union(device.take_host_steps()) or {""})
     coverage.update(noted)
     if len(outcomes) == case.nranks and (wrong := _misplaced(outcomes)):
         return [replace(end, frame=None, error=AssertionError(wrong)) for end in ends]

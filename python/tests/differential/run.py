@@ -12,6 +12,7 @@ import argparse
 import collections
 import contextlib
 import faulthandler
+import functools
 import json
 import os
 import re
@@ -28,11 +29,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cudf_polars.execute.fragments import ComputeDevice
 from differential.cases import Case, build, case_in_tiny_blocks, describe, random_case
 from differential.compare import ENGINES, Finding, Kind, Reference, judge
+from differential.devices import DEVICES, open_device
 from differential.known import known_fault
 from differential.ranks import COUNTERS, Coverage, Hang, run_case
-from differential.shrink import shrink
+from differential.shrink import Check, shrink
 
 __all__ = ["Report", "check_seed", "main", "run_seeds"]
 
@@ -47,12 +50,14 @@ SILENT_S = 120.0
 """Seconds without a sign of life after which a worker is replaced."""
 
 
-def check(case: Case, folder: Path, coverage: Coverage | None = None) -> Finding | None:
-    """Run a case and compare; raises Hang."""
+def compare_case(
+    case: Case, folder: Path, coverage: Coverage | None = None, device: ComputeDevice | None = None
+) -> Finding | None:
+    """Run a case on ``device`` and compare; raises Hang."""
     coverage = Coverage() if coverage is None else coverage
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ends = run_case(case, folder, coverage)
+        ends = run_case(case, folder, coverage, device)
         return judge(case, Reference(case, folder), ends)
 
 
@@ -66,7 +71,7 @@ def check_seed(seed: int, coverage: Coverage, *, tiny_blocks: bool = False) -> t
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         case = make_case(seed, folder, tiny_blocks=tiny_blocks)
-        return case, check(case, folder, coverage)
+        return case, compare_case(case, folder, coverage)
 
 
 # --- a worker ----------------------------------------
@@ -88,7 +93,7 @@ def _stacks() -> str:
         return file.read()
 
 
-def _right_without(case: Case, folder: Path) -> list[str]:
+def _right_without(case: Case, folder: Path, check: Check) -> list[str]:
     """Return the optimisations of Polars without any one of which the ranks are right: they show where the fault is."""
     found = []
     for name in SWITCHES:
@@ -97,9 +102,10 @@ def _right_without(case: Case, folder: Path) -> list[str]:
     return found
 
 
-def _work(first: int, step: int, stop: int, shrink_s: float, *, tiny_blocks: bool) -> None:
+def _work(first: int, step: int, stop: int, shrink_s: float, device: str, *, tiny_blocks: bool) -> None:
     """Run seeds and write a line of JSON for each event."""
     warnings.simplefilter("ignore")
+    check = functools.partial(compare_case, device=open_device(device))
     out = os.fdopen(os.dup(1), "w", buffering=1)
 
     def say(**event: Any) -> None:
@@ -133,7 +139,7 @@ def _work(first: int, step: int, stop: int, shrink_s: float, *, tiny_blocks: boo
             if shrink_s and known is None:
                 say(event="shrinking", seed=seed)
                 with contextlib.suppress(Hang):
-                    right_without = _right_without(case, folder)
+                    right_without = _right_without(case, folder, check)
                     signature = f"{_early_signature(finding)} {right_without}"
                     seen[signature] += 1
                     if seen[signature] <= 4:
@@ -213,6 +219,10 @@ class Report:
             f"\nstreams: {dict(c.streams)}\ncollectives: {dict(c.collectives)}\nnodes: {dict(c.nodes)}"
         )
         lines.append(f"{len(c.functions)} functions")
+        if c.host_steps:
+            total = sum(c.host_steps.values())
+            lines.append(f"nothing ran on the host in {c.host_steps['']} cases; host steps, of {total}: ")
+            lines.extend(f"   {n} x {reason[:160]}" for reason, n in c.host_steps.most_common(40) if reason)
         if c.paths:
             lines.append("ways of rows: " + ", ".join(f"{name} {n}" for name, n in c.paths.most_common()))
         return "\n".join(lines)
@@ -244,6 +254,7 @@ def run_seeds(
     shrink_s: float = 8.0,
     log: Path | None = None,
     *,
+    device: str = "cpu",
     tiny_blocks: bool = False,
 ) -> Report:
     """Run ``count`` seeds from ``first`` on so many processes; ``tiny_blocks``: where memory has no room for them."""
@@ -269,6 +280,7 @@ def run_seeds(
                 str(workers),
                 str(first + count),
                 str(shrink_s),
+                device,
                 *(["--tiny-blocks"] if tiny_blocks else []),
             ]
             environment = {
@@ -323,7 +335,8 @@ def run_seeds(
     return report
 
 
-def _show(seed: int, *, small: bool, tiny_blocks: bool) -> int:
+def _show(seed: int, device: str, *, small: bool, tiny_blocks: bool) -> int:
+    check = functools.partial(compare_case, device=open_device(device))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         case = make_case(seed, folder, tiny_blocks=tiny_blocks)
@@ -337,7 +350,7 @@ def _show(seed: int, *, small: bool, tiny_blocks: bool) -> int:
         for engine in ENGINES:
             answer = Reference(case, folder).answer(engine)
             print(f"\nPolars, {engine}:", answer.frame if answer.frame is not None else repr(answer.error))
-        for rank, end in enumerate(run_case(case, folder, coverage)):
+        for rank, end in enumerate(run_case(case, folder, coverage, open_device(device))):
             print(f"\nrank {rank}:", end.frame if end.frame is not None else repr(end.error))
             if end.error is not None and not end.is_echo:
                 traceback.print_exception(end.error)
@@ -367,14 +380,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--tiny-blocks", action="store_true", help="on ranks whose memory has no room for the rows"
     )
-    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--device", choices=DEVICES, default="cpu", help="what runs the fragments of queries")
+    parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.worker:
         first, step, stop = map(int, given.worker[:3])
-        _work(first, step, stop, float(given.worker[3]), tiny_blocks=given.tiny_blocks)
+        _work(first, step, stop, float(given.worker[3]), given.worker[4], tiny_blocks=given.tiny_blocks)
         return 0
     if given.seed is not None:
-        return _show(given.seed, small=given.shrink, tiny_blocks=given.tiny_blocks)
+        return _show(given.seed, given.device, small=given.shrink, tiny_blocks=given.tiny_blocks)
     start = time.monotonic()
     if given.log is not None:
         given.log.unlink(missing_ok=True)
@@ -384,6 +398,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.workers,
         given.shrink_seconds,
         given.log,
+        device=given.device,
         tiny_blocks=given.tiny_blocks,
     )
     print(report.text())

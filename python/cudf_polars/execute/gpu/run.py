@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
@@ -21,10 +21,43 @@ from cudf_polars.plan.rebuild import to_lazyframe
 if TYPE_CHECKING:
     from rapidsmpf.compute import Runtime
 
-__all__ = ["GpuDevice", "run_plan", "run_program"]
+__all__ = ["GpuDevice", "Operators", "ProgramRunner", "run_plan", "run_program"]
 
 RunProgram = Callable[[TranslatedProgram], pl.DataFrame]
 """Runs a program over its own frames and returns its rows with the types of its schema."""
+
+
+class ProgramRunner(Protocol):
+    """Runs programs: the operators over libcudf, or what stands in for them where there is no GPU."""
+
+    def run(self, program: Program, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Run a program over its inputs and return its rows with the types of its schema."""
+        ...
+
+    def close(self) -> None:
+        """Give up memory and threads; no program may be running."""
+        ...
+
+
+class Operators:
+    """The operators over libcudf on this process's GPU.
+
+    Parameters
+    ----------
+    runtime
+        Their memory and threads; owned by this object.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def run(self, program: Program, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Run a program over its inputs and return its rows with the types of its schema."""
+        return run_program(self._runtime, program, frames)
+
+    def close(self) -> None:
+        """Give up memory and threads; no program may be running."""
+        self._runtime.close()
 
 
 class GpuDevice:
@@ -32,16 +65,16 @@ class GpuDevice:
 
     Parameters
     ----------
-    runtime
-        The operators, with their memory and threads.
+    programs
+        Runs what has a form on a GPU; owned by this object.
     raise_on_fail
         What has no form on a GPU is an error.
     """
 
     is_cpu = False
 
-    def __init__(self, runtime: Runtime, *, raise_on_fail: bool = False) -> None:
-        self._runtime = runtime
+    def __init__(self, programs: ProgramRunner, *, raise_on_fail: bool = False) -> None:
+        self._programs = programs
         self._raise_on_fail = raise_on_fail
         self._lock = threading.Lock()
         self._host_steps: list[str] = []
@@ -79,7 +112,7 @@ class GpuDevice:
 
     def close(self) -> None:
         """Give up the memory and threads of the operators; no fragment may be running."""
-        self._runtime.close()
+        self._programs.close()
 
     def _note(self, refusal: Refusal) -> None:
         if self._raise_on_fail:
@@ -88,7 +121,7 @@ class GpuDevice:
             self._host_steps.append(str(refusal))
 
     def _run(self, translated: TranslatedProgram) -> pl.DataFrame:
-        return run_program(self._runtime, translated.program, translated.frames)
+        return self._programs.run(translated.program, translated.frames)
 
 
 def run_program(runtime: Runtime, program: Program, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -75,6 +75,7 @@ class ActorNetwork final : public RunningNetwork {
     void rethrow_first_error() {
         registration_.reset();  // nobody cancels from here on
         MutexLock const lock{mutex_};
+        over_ = true;
         if (first_error_) {
             std::rethrow_exception(std::exchange(first_error_, nullptr));
         }
@@ -82,6 +83,9 @@ class ActorNetwork final : public RunningNetwork {
 
     [[nodiscard]] std::string describe(NetworkFormat format, std::size_t number) const override {
         MutexLock const lock{mutex_};
+        if (over_) {
+            return "";  // an idle worker may hold it yet, to see whether it stands still
+        }
         return format == NetworkFormat::text ? as_text() : as_dot(number);
     }
 
@@ -325,6 +329,7 @@ class ActorNetwork final : public RunningNetwork {
     std::map<ChannelPtr, Users> users_;
     std::vector<bool> ended_ RAPIDSMPF_GUARDED_BY(mutex_);  // of each actor
     std::exception_ptr first_error_ RAPIDSMPF_GUARDED_BY(mutex_);
+    bool over_ RAPIDSMPF_GUARDED_BY(mutex_){false};
 };
 
 Task<void> actor_network(Executor& executor, std::vector<Actor> actors, CancellationSource cancellation) {

@@ -46,7 +46,12 @@ class HiddenPart:
         def build(frames: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
             sources = [frame_source(f, s) for f, s in zip(frames, self.schemas, strict=True)]
             lf = self.over(sources)
-            return lf if names is None else keep_columns(lf, names)
+            if names is None:
+                return lf
+            # What reads this may want its rows only; Polars would then ask the sources for columns of its own choice.
+            return keep_columns(lf, names).map_batches(
+                _unchanged, predicate_pushdown=True, slice_pushdown=True, streamable=True
+            )
 
         return build
 
@@ -63,6 +68,10 @@ class HiddenPart:
             lambda traverser: _asked(traverser, len(self.schemas)),
         )
         return [[name for name in s if name in found] for s, found in zip(self.schemas, asked, strict=True)]
+
+
+def _unchanged(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame
 
 
 def _asked(traverser: Any, count: int) -> list[set[str]]:

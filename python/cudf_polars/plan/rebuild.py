@@ -197,7 +197,12 @@ def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
         case nodes.HConcat():
             if node.broadcast_unit_length:
                 raise CannotRebuild("a horizontal concatenation that repeats rows")
-            return pl.concat(children, how="horizontal" if node.strict else "horizontal_extend")
+            # An input whose columns are not in the result stands for rows without columns.
+            frames = [
+                keep_columns(child, ()) if node.schema.keys().isdisjoint(below.schema) else child
+                for child, below in zip(children, node.inputs, strict=True)
+            ]
+            return pl.concat(frames, how="horizontal" if node.strict else "horizontal_extend")
         case nodes.MergeSorted():
             left, right = children
             return left.merge_sorted(right, list(node.key), maintain_order=node.maintain_order)

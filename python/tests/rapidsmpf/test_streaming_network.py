@@ -224,7 +224,7 @@ def test_a_blocked_function_blocks_nobody_else(ctx):
 
 
 def test_ctrl_c_ends_a_running_network(ctx):
-    quiet, used = ctx.create_channel(), threading.Event()
+    quiet, used, over = ctx.create_channel(), threading.Event(), threading.Event()
 
     @define_actor()
     async def wait(ctx, ch):
@@ -233,7 +233,7 @@ def test_ctrl_c_ends_a_running_network(ctx):
 
     @define_actor()
     def compute(ctx, ch):
-        while True:
+        while not over.is_set():
             pass
 
     def interrupt():
@@ -247,6 +247,7 @@ def test_ctrl_c_ends_a_running_network(ctx):
     with pytest.raises(KeyboardInterrupt):
         run_actor_network(ctx, actors=[wait(ctx, quiet), compute(ctx, quiet)])
     assert time.perf_counter() - begin[0] < 5  # a second, and what a busy machine adds
+    over.set()
     thread.join()
 
 

@@ -367,11 +367,9 @@ class Adapter:
 
     def _read_HConcat(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
         _parallel, strict, broadcast = view.options
-        # Polars takes no notice of an input without columns and rows. Only a strict concatenation would: where shorter
-        # inputs are extended, it stays, because on another rank it may have rows.
-        numbers = [i for i in view.inputs if not (strict and _is_nothing(self._node(i)))] or view.inputs
-        hidden = [self._hide(self._node(i), i) for i in numbers]
-        # the column that counts rows without columns must have a name of its own in each input
+        hidden = [self._hide(self._node(i), i) for i in view.inputs]
+        # The column that counts rows without columns has a name of its own in each input. Polars takes no notice of an
+        # input without columns and rows; whether it is one, no rank knows by its own rows.
         inputs = tuple(
             _renamed_rows(node, f"{ROWS}{place}") if list(node.schema) == [ROWS] else node
             for place, node in enumerate(hidden)
@@ -435,8 +433,3 @@ class Adapter:
 def _renamed_rows(node: nodes.Node, name: str) -> nodes.Node:
     rows = ex.NamedExpr(name, ex.Column(ROWS, dtype=node.schema[ROWS]))
     return nodes.Select(node, (rows,), broadcast=False, schema={name: node.schema[ROWS]})
-
-
-def _is_nothing(node: nodes.Node) -> bool:
-    """Whether this was a data frame without columns and rows."""
-    return isinstance(node, nodes.DataFrameScan) and node.frame.columns == [ROWS] and not node.frame.height

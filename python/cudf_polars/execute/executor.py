@@ -67,6 +67,8 @@ __all__ = ["Executor"]
 
 # Rows of a batch that go into the sample for a sort's boundaries; of all rows in one frame, so many for each rank.
 _SAMPLE_ROWS = 64
+_FAILED = 2**64 - 1
+"""Stands for the number of rows of a rank that could not read them."""
 
 
 class Executor:
@@ -549,8 +551,8 @@ class Executor:
         return [int(struct.unpack("<Q", value)[0]) for value in self.allgather_bytes(struct.pack("<Q", rows))]
 
     def _global_slice(self, stream: GlobalSlice) -> StreamRows:
-        rows, height = self._kept(stream.inputs[0])
-        counts = self._counts(height)
+        rows, counts = self._rows_up_to(stream)
+        height = counts[self._transport.rank]
         before, total = sum(counts[: self._transport.rank]), sum(counts)
         start = stream.offset if stream.offset >= 0 else total + stream.offset
         stop = total if stream.length is None else min(total, start + stream.length)
@@ -558,6 +560,32 @@ class Executor:
         low = min(max(start - before, 0), height)
         high = min(max(stop - before, low), height)
         return StreamRows(lazy=rows.slice(low, high - low), height=high - low)
+
+    def _rows_up_to(self, stream: GlobalSlice) -> tuple[pl.LazyFrame, list[int]]:
+        """Return the rows of a slice's input on this rank, and how many each rank has.
+
+        Polars reads no further than the slice: what it does not read cannot fail. So the error of a rank counts only if
+        the ranks before it have too few rows.
+        """
+        (below,) = stream.inputs
+        error: pl.exceptions.PolarsError | None = None
+        self._prepare(below)
+        try:
+            rows, height = self._kept(below)
+        except pl.exceptions.PolarsError as raised:
+            if stream.offset < 0 or stream.length is None:
+                raise
+            error, height = raised, _FAILED
+            rows = pl.LazyFrame(schema=dict(below.schema))
+        counts = self._counts(height)
+        if _FAILED in counts:
+            first = counts.index(_FAILED)
+            needed = stream.offset + (stream.length or 0)
+            if error is not None and sum(counts[:first]) < needed:
+                raise error
+            # Where they are needed, the ranks that failed say so to all; elsewhere these rows are left out.
+            counts = [*counts[:first], *[0] * (self.nranks - first)]
+        return rows, counts
 
     def _global_row_index(self, stream: GlobalRowIndex) -> StreamRows:
         rows, height = self._kept(stream.inputs[0])

@@ -334,6 +334,24 @@ with tempfile.TemporaryDirectory() as folder:
         "lf = lf.group_by('g').agg(pl.col('x').var(ddof=0))\n"
         "faulty = not lf.collect(engine='streaming').equals(lf.collect(engine='in-memory'))",
     ),
+    Known(
+        name="a function of the wrong type over no group",
+        kinds=("we answer where Polars raises", "we raise where Polars answers"),
+        detail=r"SchemaError: expected output type .* set `return_dtype`",
+        text=r"group_by.*map_(batches|elements)|map_(batches|elements).*over\(",
+        reason="Of a table without rows, Polars finds the wrong type by its engine and by what follows.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame(schema={'s': pl.String, 'h': pl.Int32})\n"
+        "lf = lf.group_by('s').agg(pl.col('h').map_batches(lambda s: s, return_dtype=pl.Int64))\n"
+        "raised = []\n"
+        "for engine in ('streaming', 'in-memory'):\n"
+        "    try:\n"
+        "        lf.collect(engine=engine)\n"
+        "        raised.append(False)\n"
+        "    except pl.exceptions.SchemaError:\n"
+        "        raised.append(True)\n"
+        "faulty = raised == [False, True]",
+    ),
 )
 
 

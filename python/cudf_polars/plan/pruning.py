@@ -48,10 +48,11 @@ class HiddenPart:
             lf = self.over(sources)
             if names is None:
                 return lf
+            kept = keep_columns(lf, names)
+            if not sources:
+                return kept
             # What reads this may want its rows only; Polars would then ask the sources for columns of its own choice.
-            return keep_columns(lf, names).map_batches(
-                _unchanged, predicate_pushdown=True, slice_pushdown=True, streamable=True
-            )
+            return kept.map_batches(_unchanged, predicate_pushdown=True, slice_pushdown=True, streamable=True)
 
         return build
 

@@ -17,6 +17,7 @@ from cudf_polars.plan import nodes
 from cudf_polars.plan.cloud import with_access
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.errors import CannotRebuild
+from cudf_polars.plan.placeholder import ROWS
 from cudf_polars.plan.properties import is_length_preserving
 from cudf_polars.plan.rebuild_expressions import column_name, to_expr, to_exprs
 
@@ -197,11 +198,13 @@ def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
         case nodes.HConcat():
             if node.broadcast_unit_length:
                 raise CannotRebuild("a horizontal concatenation that repeats rows")
-            # An input whose columns are not in the result stands for rows without columns.
-            frames = [
-                keep_columns(child, ()) if node.schema.keys().isdisjoint(below.schema) else child
-                for child, below in zip(children, node.inputs, strict=True)
-            ]
+            frames = list(children)
+            if not any(name.startswith(ROWS) for name in node.schema):
+                # An input whose columns are not in the result stands for rows without columns.
+                frames = [
+                    keep_columns(child, ()) if node.schema.keys().isdisjoint(below.schema) else child
+                    for child, below in zip(children, node.inputs, strict=True)
+                ]
             return pl.concat(frames, how="horizontal" if node.strict else "horizontal_extend")
         case nodes.MergeSorted():
             left, right = children

@@ -1,0 +1,1 @@
+"""What a rank holds in memory under a budget."""

@@ -1,0 +1,53 @@
+"""One rank that runs one query under a budget: ``python -m benchmarks.memory.worker``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.memory.queries import QUERIES
+from benchmarks.memory.sampler import resident
+
+
+def main() -> None:
+    """Run what the command line says and print the result as a line of JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("query", choices=list(QUERIES))
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--budget", required=True)
+    given = parser.parse_args()
+    from cudf_polars.engine.spmd import SPMDEngine
+
+    options = {"spill_device_limit": given.budget, "spill_directory": str(given.folder / "spill")}
+    with SPMDEngine(rapidsmpf_options=options) as engine:
+        pid = os.getpid()
+        before = resident(pid)
+        sampler = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.memory.sampler", str(pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        start = time.perf_counter()
+        QUERIES[given.query](given.data).sink_parquet(given.folder / "output", engine=engine)
+        seconds = time.perf_counter() - start
+        most, _ = sampler.communicate()
+        result = {
+            "rank": engine.rank,
+            "seconds": seconds,
+            "ready_bytes": before,
+            "peak_bytes": int(most),
+            "above_bytes": int(most) - before,
+            "explain": engine.last_query.explain() if engine.last_query else "",
+        }
+    print("RESULT " + json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

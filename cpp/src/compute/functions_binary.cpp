@@ -2,9 +2,12 @@
 #include <variant>
 
 #include <cudf/binaryop.hpp>
+#include <cudf/column/column_factories.hpp>
 #include <cudf/copying.hpp>
 #include <cudf/replace.hpp>
+#include <cudf/scalar/scalar_factories.hpp>
 #include <cudf/search.hpp>
+#include <cudf/utilities/traits.hpp>
 
 #include "compute/functions.hpp"
 
@@ -25,6 +28,36 @@ ColumnPtr binary(Call& call) {
         return cudf::binary_operation(call.column(0), *right, op, call.type(), call.stream(), call.mr());
     }
     return cudf::binary_operation(call.column(0), call.column(1), op, call.type(), call.stream(), call.mr());
+}
+
+ColumnPtr remainder_of_divisor_sign(Call& call) {
+    auto remainder = binary<Binary::MOD>(call);
+    if (cudf::is_unsigned(call.type())) {
+        return remainder;
+    }
+    // libcudf's PYMOD adds the divisor to every remainder and divides again: sums beyond the type, and rounding, are wrong.
+    auto const stream = call.stream();
+    auto const mr = call.mr();
+    auto const zero = cudf::make_default_constructed_scalar(call.type(), stream, mr);
+    zero->set_valid_async(true, stream);
+    auto const bool8 = cudf::data_type{cudf::type_id::BOOL8};
+    auto const is_negative = [&](cudf::column_view const& values) {
+        return cudf::binary_operation(values, *zero, Binary::LESS, bool8, stream, mr);
+    };
+    auto const* const divisor = call.constant(1);
+    auto const repeated =
+        divisor == nullptr ? nullptr : cudf::make_column_from_scalar(*divisor, call.rows(), stream, mr);
+    auto const divisors = repeated ? repeated->view() : call.column(1);
+    auto const other_sign = cudf::binary_operation(
+        is_negative(remainder->view())->view(), is_negative(divisors)->view(), Binary::NOT_EQUAL, bool8,
+        stream, mr);
+    auto const not_zero =
+        cudf::binary_operation(remainder->view(), *zero, Binary::NOT_EQUAL, bool8, stream, mr);
+    auto const moves =
+        cudf::binary_operation(other_sign->view(), not_zero->view(), Binary::LOGICAL_AND, bool8, stream, mr);
+    auto const moved =
+        cudf::binary_operation(remainder->view(), divisors, Binary::ADD, call.type(), stream, mr);
+    return cudf::copy_if_else(moved->view(), remainder->view(), moves->view(), stream, mr);
 }
 
 ColumnPtr choose_values(Call& call) {
@@ -67,7 +100,7 @@ constexpr Primitive binary_table[]{
     {"true_div", 2, "", binary<Binary::TRUE_DIV>},
     {"floor_div", 2, "", binary<Binary::FLOOR_DIV>},
     {"mod", 2, "", binary<Binary::MOD>},
-    {"pymod", 2, "", binary<Binary::PYMOD>},
+    {"pymod", 2, "", remainder_of_divisor_sign},
     {"pow", 2, "", binary<Binary::POW>},
     {"int_pow", 2, "", binary<Binary::INT_POW>},
     {"atan2", 2, "", binary<Binary::ATAN2>},

@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include <cudf/null_mask.hpp>
 #include <cudf/strings/attributes.hpp>
 #include <cudf/strings/case.hpp>
 #include <cudf/strings/combine.hpp>
@@ -100,7 +101,15 @@ ColumnPtr with_targets(Call& call, Function const& function) {
         }
         return function(texts, static_cast<cudf::string_scalar const&>(*constant));
     }
-    return function(texts, call.texts(1));
+    auto const targets = call.texts(1);
+    auto found = function(texts, targets);
+    if (targets.null_count() > 0) {
+        // libcudf's answer for a target that is null is false, or null, by the function.
+        auto [mask, nulls] =
+            cudf::bitmask_and(cudf::table_view{{texts.parent(), targets.parent()}}, call.stream(), call.mr());
+        found->set_null_mask(std::move(mask), nulls);
+    }
+    return found;
 }
 
 ColumnPtr has_text(Call& call) {

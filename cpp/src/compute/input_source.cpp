@@ -49,7 +49,7 @@ ColumnPtr decode(
         cudf::data_type{cudf::type_id::INT32}, work);
     auto const values = import_column(*field.dictionary(), *column.dictionary, owner, work);
     if (values->size() == 0) {
-        return null_column(values->type(), codes->size(), work);
+        return null_column(values->view(), codes->size(), work);
     }
     if (codes->null_count() > 0) {
         cudf::numeric_scalar<std::int32_t> const outside{

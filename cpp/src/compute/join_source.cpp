@@ -117,7 +117,7 @@ class JoinSource final : public ChunkSource {
         }
         std::vector<ColumnPtr> nulls;
         for (auto const& column : side) {
-            nulls.push_back(null_column(column.type(), map.size(), work));
+            nulls.push_back(null_column(column, map.size(), work));
         }
         return std::make_unique<cudf::table>(std::move(nulls));
     }

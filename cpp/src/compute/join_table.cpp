@@ -60,7 +60,7 @@ TablePtr JoinTable::probe_empty(
     }
     std::vector<ColumnPtr> nulls;
     for (auto const& column : payload) {
-        nulls.push_back(null_column(column.type(), chunk->num_rows(), work));
+        nulls.push_back(null_column(column, chunk->num_rows(), work));
     }
     return join_columns(std::move(chunk), std::make_unique<cudf::table>(std::move(nulls)));
 }

@@ -9,6 +9,8 @@
 
 #include <cudf/column/column_factories.hpp>
 #include <cudf/concatenate.hpp>
+#include <cudf/lists/lists_column_view.hpp>
+#include <cudf/null_mask.hpp>
 #include <cudf/replace.hpp>
 #include <cudf/scalar/scalar.hpp>
 #include <cudf/scalar/scalar_factories.hpp>
@@ -33,18 +35,54 @@ cudf::data_type to_cudf(DataType const& type) {
     return decimal ? cudf::data_type{id, type.scale} : cudf::data_type{id};
 }
 
+ColumnPtr empty_column(cudf::data_type type) {
+    switch (type.id()) {
+        case cudf::type_id::LIST:
+            return cudf::make_empty_lists_column(cudf::data_type{cudf::type_id::INT8});
+        case cudf::type_id::STRUCT:
+            return cudf::make_structs_column(0, {}, 0, {});
+        default:
+            return cudf::make_empty_column(type);
+    }
+}
+
 TablePtr empty_table(std::span<DataType const> types) {
     std::vector<ColumnPtr> columns;
     for (auto const& type : types) {
-        columns.push_back(cudf::make_empty_column(to_cudf(type)));
+        columns.push_back(empty_column(to_cudf(type)));
     }
     return std::make_unique<cudf::table>(std::move(columns));
 }
 
 ColumnPtr null_column(cudf::data_type type, cudf::size_type rows, Work& work) {
+    if (cudf::is_nested(type)) {
+        return null_column(empty_column(type)->view(), rows, work);
+    }
     auto const scalar = cudf::make_default_constructed_scalar(type, work.stream(), work.mr());
     scalar->set_valid_async(false, work.stream());
     return cudf::make_column_from_scalar(*scalar, rows, work.stream(), work.mr());
+}
+
+ColumnPtr null_column(cudf::column_view const& like, cudf::size_type rows, Work& work) {
+    if (!cudf::is_nested(like.type())) {
+        return null_column(like.type(), rows, work);
+    }
+    if (rows == 0) {
+        return cudf::empty_like(like);
+    }
+    auto nulls = cudf::create_null_mask(rows, cudf::mask_state::ALL_NULL, work.stream(), work.mr());
+    if (like.type().id() == cudf::type_id::LIST) {
+        cudf::numeric_scalar<cudf::size_type> const zero{0, true, work.stream(), work.mr()};
+        return cudf::make_lists_column(
+            rows, cudf::make_column_from_scalar(zero, rows + 1, work.stream(), work.mr()),
+            cudf::empty_like(cudf::lists_column_view{like}.child()), rows, std::move(nulls));
+    }
+    std::vector<ColumnPtr> fields;
+    for (cudf::size_type i = 0; i < like.num_children(); ++i) {
+        fields.push_back(null_column(like.child(i), rows, work));
+    }
+    return cudf::make_structs_column(
+        rows, std::move(fields), rows, std::move(nulls), work.stream(), work.mr());
 }
 
 ColumnPtr adopt(ColumnPtr column, cuda::stream_ref stream) {

@@ -231,33 +231,45 @@ def _scan(
     source: _Reader | Callable[[], _Reader], schema: Mapping[str, pl.DataType], count: RowCount | None
 ) -> pl.LazyFrame:
     """Return a lazy frame over a reader, or over as many of them as the frame is read."""
-    names = list(schema)
-    count = RowCount() if count is None else count
-    started = False
+    rows = _Source(source, list(schema), RowCount() if count is None else count)
+    return register_io_source(rows, schema=dict(schema))
 
-    def reader() -> _Reader:
-        nonlocal started
-        if callable(source):
-            return source()
-        if started:
+
+class _Source:
+    """What Polars calls to read the rows of a reader.
+
+    It does not travel: in a query that is serialised, to see what its views leave out, it is a source without rows.
+    """
+
+    def __init__(self, source: _Reader | Callable[[], _Reader], names: list[str], count: RowCount) -> None:
+        self._source, self._names, self._count = source, names, count
+        self._started = False
+
+    def __reduce__(self) -> tuple[Callable[[], Callable[..., Iterator[pl.DataFrame]]], tuple[()]]:
+        return _source_that_stayed, ()
+
+    def _reader(self) -> _Reader:
+        if callable(self._source):
+            return self._source()
+        if self._started:
             raise StreamReadTwiceError(
                 "Polars reads the rows of an exchange twice, which are there once: please report the query"
             )
-        started = True
-        return source
+        self._started = True
+        return self._source
 
-    def batches(
-        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
+    def __call__(
+        self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        rows = reader()
-        wanted = names if with_columns is None else with_columns
+        rows = self._reader()
+        wanted = self._names if with_columns is None else with_columns
         remaining = n_rows
         while remaining is None or remaining > 0:
-            frame = rows.next_batch(wanted or names[:1])
+            frame = rows.next_batch(wanted or self._names[:1])
             if frame is None:
-                count.complete = True
+                self._count.complete = True
                 return
-            count.rows += frame.height
+            self._count.rows += frame.height
             if remaining is not None:
                 # Polars asks for the head of the rows, and to filter that.
                 frame = frame.head(remaining)
@@ -266,4 +278,9 @@ def _scan(
                 frame = frame.filter(predicate)
             yield frame if wanted else pl.DataFrame(height=frame.height)
 
-    return register_io_source(batches, schema=dict(schema))
+
+def _source_that_stayed() -> Callable[..., Iterator[pl.DataFrame]]:
+    def read(*_: object) -> Iterator[pl.DataFrame]:
+        raise RuntimeError("the rows of an exchange are in the process that made it: please report the query")
+
+    return read

@@ -20,7 +20,7 @@ class DslFacts:
     Attributes
     ----------
     null_on_oob
-        Value of ``null_on_oob`` of every gather; ``None`` when they differ.
+        Value of ``null_on_oob`` of every gather; ``None`` when they differ or could not be found out.
     validations
         Value of ``validate`` of joins by the names of their keys, left ones first; ``None`` where it differs among
         joins of the same keys.

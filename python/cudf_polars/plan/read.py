@@ -205,14 +205,14 @@ class _Reader:
         size = look(self._lf, self._flags, _frame_bytes)
         if size > _SERIALIZE_LIMIT:
             note = "large data frames: 'validate' of joins and 'null_on_oob' of gathers are not looked up"
-            return DslFacts(False, {}, (note,))
+            return DslFacts(None, {}, (note,))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 binary = self._lf.serialize()
         except Exception as e:  # whatever the pickling of the user's functions raises
             note = f"not serialisable ({type(e).__name__}): 'validate' and 'null_on_oob' are not known"
-            return DslFacts(False, {}, (note,))
+            return DslFacts(None, {}, (note,))
         if re.search(rb"OneToOne|OneToMany|ManyToOne|null_on_oob\xc3", binary) is None:
             return DslFacts(False, {})
         if len(binary) > _SUBSTITUTE_LIMIT:

@@ -30,7 +30,7 @@ div              2  -  binary_operation DIV (integers: towards zero, undefined b
 true_div         2  -  binary_operation TRUE_DIV
 floor_div        2  -  binary_operation FLOOR_DIV
 mod              2  -  binary_operation MOD (sign of the dividend)
-pymod            2  -  binary_operation PYMOD (sign of the divisor)
+pymod            2  -  binary_operation MOD, and the divisor added where the signs differ
 pow              2  -  binary_operation POW (floats)
 int_pow          2  -  binary_operation INT_POW
 atan2            2  -  binary_operation ATAN2

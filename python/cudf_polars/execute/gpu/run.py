@@ -14,6 +14,7 @@ from cudf_polars.execute.gpu.program import Program
 from cudf_polars.execute.gpu.translate import Refusal, TranslatedProgram, translate
 from cudf_polars.execute.streams import conform
 from cudf_polars.plan import nodes
+from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.dag import map_nodes, walk_nodes
 from cudf_polars.plan.read import UnsupportedPolarsError, read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
@@ -88,10 +89,13 @@ class GpuDevice:
             With ``raise_on_fail``, if a part of the fragment has no form on a GPU.
         """
         try:
-            root = read_plan(fragment, optimizations).root
+            plan = read_plan(fragment, optimizations)
         except (pl.exceptions.PolarsError, UnsupportedPolarsError):
             return CpuDevice().collect(fragment, optimizations)  # Polars says what is wrong
-        return self.collect_plan(root)
+        if plan.notes:  # an option of a join that nobody knows would not be obeyed
+            self._note(Refusal(plan.root, "; ".join(plan.notes)))
+            return CpuDevice().collect(fragment, optimizations)
+        return self.collect_plan(plan.root)
 
     def collect_plan(self, root: nodes.Node) -> pl.DataFrame:
         """Run a plan that has been read and return its rows."""
@@ -128,6 +132,12 @@ def run_program(runtime: Runtime, program: Program, frames: Sequence[pl.DataFram
     """Run a program over its inputs and return its rows with the types of its schema."""
     rows = pl.DataFrame(runtime.run(build_program(program), frames))
     rows.columns = list(program.schema)
+    # Where there is no value, a nested type says nothing of what is in it.
+    for place, dtype in enumerate(program.schema.values()):
+        column = rows.to_series(place)
+        if dtype.is_nested() and column.dtype != dtype and column.null_count() == rows.height:
+            nothing = pl.Series(column.name, [None], dtype=dtype).new_from_index(0, rows.height)
+            rows.replace_column(place, nothing)
     return conform(rows, program.schema)
 
 
@@ -142,7 +152,7 @@ def run_plan(root: nodes.Node, run: RunProgram, note: Callable[[Refusal], None])
     root = _with_streams_read(root)
     while True:
         if isinstance(root, nodes.DataFrameScan):
-            return root.frame.select(list(root.schema))
+            return keep_columns(root.frame, root.schema)
         try:
             translated = translate(root, {})
         except Refusal as refusal:

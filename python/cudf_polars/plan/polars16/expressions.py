@@ -223,7 +223,7 @@ class ExpressionReader:
     def _expr_Gather(self, view: Any, dtype: pl.DataType | None, sub: Sub) -> ex.Expr:
         null_on_oob = self._dsl_facts().null_on_oob
         if null_on_oob is None:
-            raise Unreadable("gathers with different 'null_on_oob'")
+            raise Unreadable("gathers of which 'null_on_oob' differs or cannot be found out")
         return ex.Gather(sub(view.expr), sub(view.idx), view.scalar, null_on_oob, dtype=dtype)
 
     def _expr_Explode(self, view: Any, dtype: pl.DataType | None, sub: Sub) -> ex.Expr:

@@ -219,8 +219,14 @@ def _parse(text: str, format: str) -> datetime.datetime | None:
 
 
 def is_timestamp(a: Values, format: str) -> Values:
-    """Return whether texts are times of a format."""
-    return mapped("str.is_timestamp", a, lambda text: _parse(text, format) is not None, BOOL)
+    """Return whether texts begin with a time of a format; its year may have fewer digits."""
+
+    def begins_with_a_time(text: str) -> bool:
+        found = re.match(r"\d{1,4}", text, re.ASCII) if format.startswith("%Y") else None
+        padded = text if found is None else found.group().zfill(4) + text[found.end() :]
+        return any(_parse(padded[:end], format) is not None for end in range(len(padded) + 1))
+
+    return mapped("str.is_timestamp", a, begins_with_a_time, BOOL)
 
 
 def to_timestamps(a: Values, format: str, type: CudfType) -> Values:

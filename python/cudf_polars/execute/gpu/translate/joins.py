@@ -188,6 +188,8 @@ class _Join:
 
     def _full(self) -> Stream:
         node = self._node
+        if node.coalesce and any(not isinstance(e.expr, ex.Column) for e in (*node.left_on, *node.right_on)):
+            raise Unsupported("a full join that coalesces keys of different types")
         left_keys, right_keys = self._keys()
         left = _picked(self._left, self._left_names, self._needed)
         right = _picked(self._right, self._right_names, self._needed)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from cudf_polars.plan import nodes
 from cudf_polars.plan.dag import walk_nodes
-from cudf_polars.plan.expressions import Column
+from cudf_polars.plan.expressions import Cast, Column, Expr
 from cudf_polars.plan.properties import columns
 
 __all__ = ["column_needs", "join_names"]
@@ -67,12 +67,11 @@ def join_names(node: nodes.Join) -> tuple[Mapping[str, str], Mapping[str, str]]:
     left = {name: name for name in node.left.schema}
     if node.how in ("semi", "anti"):
         return left, {}
-    right_keys = {e.expr.name for e in node.right_on if isinstance(e.expr, Column)}
+    right_keys = {name for e in node.right_on if (name := _key_column(e.expr)) is not None}
     dropped: set[str] = set()
     if node.coalesce and node.how == "right":
         for e in node.left_on:
-            if isinstance(e.expr, Column):
-                left.pop(e.expr.name, None)
+            left.pop(_key_column(e.expr) or "", None)
     elif node.coalesce and node.how in ("inner", "left", "full"):
         dropped = right_keys
     right: dict[str, str] = {}
@@ -80,3 +79,10 @@ def join_names(node: nodes.Join) -> tuple[Mapping[str, str], Mapping[str, str]]:
         if name not in dropped:
             right[name + node.suffix if name in left else name] = name
     return left, right
+
+
+def _key_column(expr: Expr) -> str | None:
+    """Return the column that is a key; Polars casts keys whose types differ, and coalesces the columns."""
+    while isinstance(expr, Cast):
+        (expr,) = expr.children
+    return expr.name if isinstance(expr, Column) else None

@@ -30,7 +30,12 @@ from cudf_polars.execute.gpu.translate.needs import column_needs
 from cudf_polars.execute.gpu.translate.ranges import Interval, Range, limits_of
 from cudf_polars.execute.gpu.translate.refusal import Refusal, Unsupported, text_of
 from cudf_polars.execute.gpu.translate.rewrites import as_one_source, several_values
-from cudf_polars.execute.gpu.translate.statistics import column_range, file_rows, may_hold_nulls
+from cudf_polars.execute.gpu.translate.statistics import (
+    column_range,
+    file_rows,
+    may_hold_nulls,
+    types_in_files,
+)
 from cudf_polars.execute.gpu.translate.streams import Pipelines, Stream
 from cudf_polars.execute.gpu.translate.typed import Constants, Scope, Typed, condition
 from cudf_polars.execute.gpu.translate.types import device_type, has_form, instance, is_integer, scale_of
@@ -248,6 +253,9 @@ class _Translator:
         names = [name for name in types_of if name in read and has_form(types_of[name])] or _cheapest(
             node.schema
         )
+        for name in names:
+            if types_in_files(node.paths, name) != {types_of[name]}:
+                raise Unsupported(f"files in which the column {name!r} is not there, or of other types")
         types = tuple(device_type(types_of[name]) for name in names)
         columns = {
             name: Typed(
@@ -335,6 +343,13 @@ class _Translator:
 
     def _row_wise(self, stream: Stream, exprs: Sequence[ex.NamedExpr], kept: Mapping[str, Typed]) -> Stream:
         """Compute expressions, beside columns that are kept."""
+        for e in exprs:
+            parts = list(walk(e.expr))
+            # A series has rows of its own, one too; a column beside it must have as many.
+            if any(isinstance(part, ex.Literal) and not part.scalar for part in parts) and not any(
+                isinstance(part, ex.Column) for part in parts
+            ):
+                raise Unsupported("a series as a column", e.expr)
         if any(has_aggregates(e.expr) for e in exprs):
             used = {name for e in exprs for name in _columns_of(e.expr)}
             stream, changed = self._groups.beside(stream, [e.expr for e in exprs], used | set(kept))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -14,7 +14,7 @@ from cudf_polars.execute.gpu.translate.ranges import Interval, Range, limits_of
 from cudf_polars.execute.gpu.translate.types import is_integer, scale_of
 from cudf_polars.lower.footers import FooterError, read_row_groups
 
-__all__ = ["column_range", "file_rows", "may_hold_nulls"]
+__all__ = ["column_range", "file_rows", "may_hold_nulls", "types_in_files"]
 
 _FILES = 64
 _COLUMNS = 4096
@@ -27,6 +27,11 @@ def file_rows(paths: Sequence[str]) -> float | None:
         return float(sum(_rows_of(path, *_version(path)) for path in paths))
     except FooterError:
         return None
+
+
+def types_in_files(paths: Sequence[str], name: str) -> set[pl.DataType | None]:
+    """Return the types that a column has in files, ``None`` among them if one does not have it or cannot be read."""
+    return {_type_of(path, name, *_version(path)) for path in paths}
 
 
 def may_hold_nulls(paths: Sequence[str], name: str) -> bool:
@@ -95,6 +100,19 @@ def _place(path: str, name: str, *version: int) -> int | None:
         if metadata.schema.column(place).path == name:
             return place
     return None
+
+
+@functools.lru_cache(maxsize=_COLUMNS)
+def _type_of(path: str, name: str, *version: int) -> pl.DataType | None:
+    return _types_of(path, *version).get(name)
+
+
+@functools.lru_cache(maxsize=_COLUMNS)
+def _types_of(path: str, *version: int) -> Mapping[str, pl.DataType]:
+    try:
+        return pl.read_parquet_schema(path) if version else {}
+    except (pl.exceptions.PolarsError, OSError):
+        return {}
 
 
 def _is_required(path: str, name: str, *version: int) -> bool:

@@ -1,4 +1,4 @@
-"""Samples what another process holds: ``python -m benchmarks.memory.sampler PID`` prints the most when its input ends."""
+"""Samples what another process holds: ``python -m benchmarks.memory.sampler PID`` says the most when its input ends."""
 
 from __future__ import annotations
 

@@ -99,8 +99,13 @@ def filter_by_keys(
     limits = [int(min(settings.filter_keys, settings.filter_share * domain)) for domain in domains]
     if settings.filter_share >= 1:
         limits = [settings.filter_keys] * len(pairs)
-    found = ctx.builder.find_keys(small, {t: limit for (_, t), limit in zip(pairs, limits, strict=True)})
-    for (ours, _), domain, keys in zip(pairs, domains, found, strict=True):
+    # A column may be the partner of several.
+    wanted: dict[str, int] = {}
+    for (_, theirs), limit in zip(pairs, limits, strict=True):
+        wanted[theirs] = max(limit, wanted.get(theirs, 0))
+    found = dict(zip(wanted, ctx.builder.find_keys(small, wanted), strict=True))
+    for (ours, theirs), domain in zip(pairs, domains, strict=True):
+        keys = found[theirs]
         kept = _kept_part(keys, domain)
         if kept <= settings.filter_share and _agrees(
             ctx, whole, ours, keys, kept, nulls_equal=node.nulls_equal

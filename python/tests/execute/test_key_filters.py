@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,10 +12,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 from execute.compare import ORDINARY, PARTITIONED, TINY, assert_like_polars, run
+from execute.local_transport import run_ranks
 
 from cudf_polars.execute.keys import KeySet
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.run import QueryOutcome, explain_query
+from cudf_polars.execute.run import QueryOutcome, explain_query, run_query
 from cudf_polars.lower.key_filters import key_predicate
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -180,6 +182,24 @@ def test_several_keys_and_order(tmp_path: Path) -> None:
     query = left.join(right, on=["k", "j"], maintain_order="left")
     outcomes = assert_like_polars(query, 3)
     assert sorted(filters(outcomes)) == ["j", "k"]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_column_is_a_key_twice(turned: bool, tmp_path: Path) -> None:
+    """Polars makes a filter of this by its own, unless it is told not to move filters."""
+    table = pl.DataFrame({"k": [1, 2, 3, 5] * 20, "j": [1, 5] * 40}).with_row_index("a")
+    sides = on_disk(tmp_path, table, pl.DataFrame({"x": [1, 5, 4], "b": [7, 8, 9]}))
+    keys = [["k", "j"], ["x", "x"]]
+    if turned:
+        sides.reverse()
+        keys.reverse()
+    query = sides[0].join(sides[1], left_on=keys[0], right_on=keys[1])
+    flags = pl.QueryOptFlags(predicate_pushdown=False)
+    for nranks, options in itertools.product((2, 3), (SHUFFLED, TINY)):
+        outcomes = run_ranks(
+            nranks, lambda transport, o=options: run_query(query, transport, optimizations=flags, options=o)
+        )
+        assert sorted(pl.concat(o.frame for o in outcomes).rows()) == sorted(query.collect().rows())
 
 
 def test_filters_are_in_the_plan_before_a_run(tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""Selections of a column's distinct values: distributed, and Polars' own answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import polars as pl
+import pytest
+from execute.compare import PARTITIONED, TINY, assert_like_polars
+from execute.random_tables import random_table, scan_five_files
+
+from cudf_polars.execute.options import ExecutionOptions
+
+I, X, F, S, D, B = (pl.col(name) for name in "ixfsdb")  # noqa: E741
+COLUMNS: Mapping[str, tuple[pl.DataType, Sequence[object]]] = {
+    "x": (pl.Int64(), range(5)),
+    "f": (pl.Float64(), [float("nan"), 1.5, -2.0]),
+    "s": (pl.String(), ["a", "b"]),
+    "d": (pl.Datetime("us"), [10**15, 10**15 + 7]),
+    "b": (pl.Boolean(), [True, False]),
+}
+UNORDERED: Mapping[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
+    "value_counts": lambda lf: lf.select(X.value_counts()),
+    "value_counts of floats": lambda lf: lf.select(F.value_counts(name="n").alias("z")),
+    "value_counts of what is computed": lambda lf: lf.select((I % 3 + X).value_counts(name="n")),
+    "mode": lambda lf: lf.select(S.mode()),
+    "mode of floats": lambda lf: lf.select(F.mode().alias("m")),
+    "top": lambda lf: lf.select(X.top_k(7)),
+    "bottom": lambda lf: lf.select(D.bottom_k(3)),
+    "top of text": lambda lf: lf.select(S.top_k(100)),
+    "values that are counted": lambda lf: lf.select(S.value_counts().struct.field("s").str.to_uppercase()),
+    "none": lambda lf: lf.select(X.top_k(0)),
+}
+ORDERED: Mapping[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
+    "unique_counts": lambda lf: lf.select(S.unique_counts()),
+    "unique_counts of floats": lambda lf: lf.select(F.unique_counts().alias("z")),
+    "mode in order": lambda lf: lf.select(B.mode(maintain_order=True)),
+    "counts in order": lambda lf: lf.select(X.value_counts(sort=True).struct.field("count")),
+    "counts of a filtered table": lambda lf: lf.filter(I % 2 == 0).select(X.unique_counts()),
+}
+
+
+@pytest.fixture(scope="module", params=[0, 1, 40])
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
+    """Return a table in five files, two of them without rows."""
+    return scan_five_files(random_table(request.param, COLUMNS), tmp_path_factory.mktemp("table"))
+
+
+@pytest.mark.parametrize("options", [TINY, PARTITIONED], ids=["tiny", "partitioned"])
+@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("name", [*UNORDERED, *ORDERED])
+def test_distinct_values(table: pl.LazyFrame, name: str, nranks: int, options: ExecutionOptions) -> None:
+    query = {**UNORDERED, **ORDERED}[name](table)
+    for outcome in assert_like_polars(query, nranks, options, ordered=name in ORDERED):
+        assert not outcome.fallbacks

@@ -9,7 +9,6 @@ between two steps waits in the library's store, where it may be spilled. Without
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 import struct
@@ -26,13 +25,12 @@ from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.keys import KeySet, distinct_keys, meet
 from cudf_polars.execute.measured import Measured, Size
+from cudf_polars.execute.ordered import OrderedExchanges
 from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.pieces import Fragment, Fragments
 from cudf_polars.execute.rows import (
     DESTINATION,
-    WEIGHT,
-    KeySample,
     StreamRows,
     chunks,
     concatenated,
@@ -45,6 +43,7 @@ from cudf_polars.execute.transport import ArrowStream, Transport
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import (
     Broadcast,
+    Carried,
     CheckedOrder,
     Gather,
     GlobalRowIndex,
@@ -55,20 +54,12 @@ from cudf_polars.lower.physical import (
     RangeExchange,
     Schema,
     Shuffle,
-    SortKey,
     Stream,
     WithScalars,
     walk,
 )
-from cudf_polars.lower.ranges import boundary_frame, destination
-from cudf_polars.plan.columns import keep_columns
 
 __all__ = ["Executor"]
-
-# Rows of a batch that go into the sample for a sort's boundaries; of all rows in one frame, so many for each rank.
-_SAMPLE_ROWS = 64
-_FAILED = 2**64 - 1
-"""Stands for the number of rows of a rank that could not read them."""
 
 
 class Executor:
@@ -114,6 +105,11 @@ class Executor:
     # -- what the planner and the engine ask for ------------------------------------------------------------
 
     @property
+    def rank(self) -> int:
+        """This rank."""
+        return self._transport.rank
+
+    @property
     def nranks(self) -> int:
         """Number of ranks."""
         return self._transport.nranks
@@ -128,7 +124,7 @@ class Executor:
         limit
             Bytes; ``None`` reads to the end.
         """
-        self._prepare(materialized)
+        self.prepare(materialized)
         rows = self._rows[materialized]
         with self._measuring(materialized):
             if rows.rest is not None:
@@ -141,7 +137,7 @@ class Executor:
 
     def assume(self, materialized: Materialize, limit: int | None) -> Size:
         """Prepare ``materialized`` as :meth:`run_and_measure` does, but estimate what it holds and read nothing."""
-        self._prepare(materialized)
+        self.prepare(materialized)
         return Size.estimated(materialized, limit)
 
     def find_keys(self, materialized: Materialize, limits: Mapping[str, int]) -> list[KeySet]:
@@ -181,13 +177,13 @@ class Executor:
         The parts are disjoint: what is the same on all ranks is returned by rank 0 only.
         """
         if root.partitioning.distribution is Distribution.REPLICATED and self._transport.rank != 0:
-            self._prepare(root)
+            self.prepare(root)
             return pl.DataFrame(schema=dict(root.schema))
         return self._collect(root)
 
     def result_batches(self, root: Stream) -> Iterator[pl.DataFrame]:
         """Return this rank's part of the answer, made while it is read, with the types that Polars gives it."""
-        self._prepare(root)
+        self.prepare(root)
         if root.partitioning.distribution is Distribution.REPLICATED and self._transport.rank != 0:
             return iter(())
         return self._result_batches(root)
@@ -198,12 +194,12 @@ class Executor:
 
     # -- running ---------------------------------------------------------------------------------------------
 
-    def _prepare(self, stream: Stream) -> None:
+    def prepare(self, stream: Stream) -> None:
         """Run every exchange under ``stream``, inputs first, and ``stream`` itself if it is one."""
         if stream in self._done:
             return
         for child in stream.inputs:
-            self._prepare(child)
+            self.prepare(child)
         self._done.add(stream)
         if isinstance(stream, Local):
             return
@@ -280,13 +276,15 @@ class Executor:
             case Gather():
                 return self._send(stream.inputs[0], lambda source, op: [transport.gather(source, op=op)])
             case RangeExchange():
-                return self._range_exchange(stream)
+                return OrderedExchanges(self).range_exchange(stream)
             case GlobalSlice():
-                return self._global_slice(stream)
+                return OrderedExchanges(self).global_slice(stream)
             case GlobalRowIndex():
-                return self._global_row_index(stream)
+                return OrderedExchanges(self).global_row_index(stream)
             case OrderedConcat():
-                return self._ordered_concat(stream)
+                return OrderedExchanges(self).ordered_concat(stream)
+            case Carried():
+                return OrderedExchanges(self).carried(stream)
             case WithScalars():
                 return StreamRows(frame=self._scalars(stream))
             case CheckedOrder():
@@ -297,7 +295,7 @@ class Executor:
 
     def _collect(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on this rank, with the types that Polars gave them."""
-        self._prepare(stream)
+        self.prepare(stream)
         if self._fragments.is_absent(stream):
             return pl.DataFrame(schema=dict(stream.schema))
         if isinstance(stream, Materialize):
@@ -328,7 +326,7 @@ class Executor:
         if self.plan.count > 1 and isinstance(stream, Local) and stream.of_any_rows:
             yield from self._by_chunks(stream)
             return
-        self._prepare(stream)
+        self.prepare(stream)
         for fragment in self._fragments_of(stream):
             yield from self._fragment_batches(stream, fragment, planned=planned)
 
@@ -349,7 +347,7 @@ class Executor:
                 raise
 
     def _materialized_batches(self, stream: Materialize) -> Iterator[pl.DataFrame]:
-        self._prepare(stream)
+        self.prepare(stream)
         rows = self._rows[stream] if stream.shared else self._rows.pop(stream)
         frame, sources, rest = rows.frame, rows.take_all(), rows.rest
         if not stream.shared:
@@ -365,7 +363,7 @@ class Executor:
     def _by_chunks(self, stream: Local) -> Iterator[pl.DataFrame]:
         """Run a step that may be done over any rows in chunks of its input, and yield the result of each chunk."""
         (child,) = stream.inputs
-        self._prepare(child)
+        self.prepare(child)
         for chunk in chunks(self._batches(child), self.plan.chunk_bytes):
             self.paths.took(paths.CHUNKS)
             lf = stream.build([chunk.lazy()], self._transport.rank)
@@ -405,7 +403,7 @@ class Executor:
         )
         if not self._fragments.is_absent(child):
             # What it reads must be there before the next step of this query asks for rows.
-            self._prepare(child)
+            self.prepare(child)
             rows.rest = self._counted(self._batches(child))
         return rows
 
@@ -418,7 +416,7 @@ class Executor:
         if not self._stores(schema):
             frame = conform(self._collect(child), schema)
             return StreamRows(frame=frame, height=frame.height, nbytes=int(frame.estimated_size()))
-        self._prepare(child)
+        self.prepare(child)
         pieces = self._fragments.pieces(child)
         self.paths.took(paths.KEPT_WHOLE if pieces == 1 else paths.KEPT_PARTITIONS)
         rows = StreamRows(shared=True)
@@ -492,9 +490,19 @@ class Executor:
         """Hand batches to a collective."""
         return handed_over(self._counted(batches), schema, lambda source: send(source, next(self._ops)))
 
-    # -- exchanges that look at the rows ---------------------------------------------------------------------
+    # -- what exchanges that look at the rows ask for ----------------------------------------------------------
 
-    def _scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> Sequence[ArrowStream]:
+    def to_all(self, frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+        """Give every rank the rows of each rank's ``frame``."""
+        (everywhere,) = self._exchange(
+            iter((conform(frame, schema),)),
+            schema,
+            lambda source, op: [self._transport.allgather(source, op=op)],
+        )
+        return read_stream(everywhere, schema)
+
+    def scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> Sequence[ArrowStream]:
+        """Send each row to the partition that its column ``DESTINATION`` names; return this rank's partitions."""
         partitions = self.plan.count
         addressed = {**schema, DESTINATION: pl.UInt32()}
         batches = self._device.batches(frame, self._optimizations, ordered=ordered)
@@ -504,7 +512,7 @@ class Executor:
             lambda source, op: self._transport.scatter(source, DESTINATION, op=op, partitions=partitions),
         )
 
-    def _kept(
+    def kept(
         self, stream: Stream, look: Callable[[pl.DataFrame], None] | None = None
     ) -> tuple[pl.LazyFrame, int]:
         """Run a fragment to its end; return its rows on this rank, to be read once, and how many there are.
@@ -526,97 +534,16 @@ class Executor:
                     look(batch)
                 yield batch
 
-        self._prepare(stream)
+        self.prepare(stream)
         rows = handed_over(seen(), stream.schema, self._transport.keep)
         height = rows.rows
         return scan_stream(rows.stream(last=True), stream.schema, brake=self.brake), height
-
-    def _range_exchange(self, stream: RangeExchange) -> StreamRows:
-        rows_of_batch = _SAMPLE_ROWS * (self.nranks if self.plan.count == 1 else 1)
-        sample = KeySample(stream.keys, rows_of_batch)
-        rows, _ = self._kept(stream.inputs[0], sample.look)
-        boundaries = self._boundaries(sample.rows(stream.schema), stream.keys)
-        target = destination(stream.keys, boundaries, stream.schema).alias(DESTINATION)
-        moved = self._scatter(rows.with_columns(target), stream.schema, ordered=stream.ordered)
-        return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
-
-    def _boundaries(self, sample: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
-        """Return at most ``nranks * partitions - 1`` rows of key values that split all ranks' rows into equal parts."""
-        buffer = io.BytesIO()
-        sample.write_ipc(buffer)
-        samples = [pl.read_ipc(io.BytesIO(value)) for value in self.allgather_bytes(buffer.getvalue())]
-        return boundary_frame(pl.concat(samples), keys, WEIGHT, self.nranks * self.plan.count)
-
-    def _counts(self, rows: int) -> list[int]:
-        return [int(struct.unpack("<Q", value)[0]) for value in self.allgather_bytes(struct.pack("<Q", rows))]
-
-    def _global_slice(self, stream: GlobalSlice) -> StreamRows:
-        rows, counts = self._rows_up_to(stream)
-        height = counts[self._transport.rank]
-        before, total = sum(counts[: self._transport.rank]), sum(counts)
-        start = stream.offset if stream.offset >= 0 else total + stream.offset
-        stop = total if stream.length is None else min(total, start + stream.length)
-        start = max(0, start)
-        low = min(max(start - before, 0), height)
-        high = min(max(stop - before, low), height)
-        return StreamRows(lazy=rows.slice(low, high - low), height=high - low)
-
-    def _rows_up_to(self, stream: GlobalSlice) -> tuple[pl.LazyFrame, list[int]]:
-        """Return the rows of a slice's input on this rank, and how many each rank has.
-
-        Polars reads no further than the slice: what it does not read cannot fail. So the error of a rank counts only if
-        the ranks before it have too few rows.
-        """
-        (below,) = stream.inputs
-        error: pl.exceptions.PolarsError | None = None
-        self._prepare(below)
-        try:
-            rows, height = self._kept(below)
-        except pl.exceptions.PolarsError as raised:
-            if stream.offset < 0 or stream.length is None:
-                raise
-            error, height = raised, _FAILED
-            rows = pl.LazyFrame(schema=dict(below.schema))
-        counts = self._counts(height)
-        if _FAILED in counts:
-            first = counts.index(_FAILED)
-            needed = stream.offset + (stream.length or 0)
-            if error is not None and sum(counts[:first]) < needed:
-                raise error
-            # Where they are needed, the ranks that failed say so to all; elsewhere these rows are left out.
-            counts = [*counts[:first], *[0] * (self.nranks - first)]
-        return rows, counts
-
-    def _global_row_index(self, stream: GlobalRowIndex) -> StreamRows:
-        rows, height = self._kept(stream.inputs[0])
-        before = sum(self._counts(height)[: self._transport.rank])
-        numbered = rows.with_row_index(stream.name, stream.offset + before)
-        return StreamRows(lazy=keep_columns(numbered, stream.schema), height=height)
-
-    def _ordered_concat(self, stream: OrderedConcat) -> StreamRows:
-        kept = [self._kept(child) for child in stream.inputs]
-        counts = [self._counts(height) for _, height in kept]
-        total = sum(map(sum, counts))
-        share = max(1, math.ceil(total / (self.nranks * self.plan.count)))
-        start, parts = 0, []
-        for (rows, _), heights in zip(kept, counts, strict=True):
-            first = start + sum(heights[: self._transport.rank])
-            start += sum(heights)
-            target = ((pl.int_range(pl.len(), dtype=pl.UInt64) + first) // share).cast(pl.UInt32)
-            addressed = rows.with_columns(target.alias(DESTINATION))
-            parts.append(self._scatter(addressed, stream.schema, ordered=True))
-        return partitioned(*parts, schema={**stream.schema, DESTINATION: pl.UInt32()})
 
     def _scalars(self, stream: WithScalars) -> pl.DataFrame:
         main, side = stream.inputs
         frame = self._collect(side)
         if side.partitioning.distribution is not Distribution.REPLICATED:
-            (everywhere,) = self._exchange(
-                iter((conform(frame, side.schema),)),
-                side.schema,
-                lambda source, op: [self._transport.allgather(source, op=op)],
-            )
-            frame = read_stream(everywhere, side.schema)
+            frame = self.to_all(frame, side.schema)
         if frame.height != 1:
             raise AssertionError(f"a scalar sub-result has {frame.height} rows")
         return frame.select(name for name in frame.columns if name not in main.schema)

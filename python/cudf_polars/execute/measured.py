@@ -10,7 +10,7 @@ import polars as pl
 
 from cudf_polars.lower.physical import Stream, walk
 
-__all__ = ["Measured", "Size", "Spread", "merge_facts", "pack_facts"]
+__all__ = ["Measured", "RankTotals", "Size", "merge_facts", "pack_facts"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Spread:
+class RankTotals:
     """What running a stream gave and cost on all ranks.
 
     Attributes
@@ -95,7 +95,7 @@ def pack_facts(root: Stream, measured: Mapping[Stream, Measured]) -> bytes:
     return json.dumps(facts).encode()
 
 
-def merge_facts(root: Stream, facts: Sequence[bytes]) -> dict[Stream, Spread]:
+def merge_facts(root: Stream, facts: Sequence[bytes]) -> dict[Stream, RankTotals]:
     """Return what all ranks have measured, from what :func:`pack_facts` gave on each."""
     ranks = [json.loads(value) for value in facts]
     merged = {}
@@ -103,5 +103,5 @@ def merge_facts(root: Stream, facts: Sequence[bytes]) -> dict[Stream, Spread]:
         found = [rank[str(place)] for rank in ranks if str(place) in rank]
         if found:
             columns = (tuple(value for value in of if value is not None) for of in zip(*found, strict=True))
-            merged[stream] = Spread(*columns)
+            merged[stream] = RankTotals(*columns)
     return merged

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -238,15 +240,18 @@ def _scan(
 class _Source:
     """What Polars calls to read the rows of a reader.
 
-    It does not travel: in a query that is serialised, to see what its views leave out, it is a source without rows.
+    Polars' views leave out some of a query, which its serialised form has. So a query with this is serialised and read
+    back, in one process: it goes through that as a number, and comes out as itself.
     """
 
     def __init__(self, source: _Reader | Callable[[], _Reader], names: list[str], count: RowCount) -> None:
         self._source, self._names, self._count = source, names, count
         self._started = False
+        self._number = next(_numbers)
+        _sources[self._number] = self
 
-    def __reduce__(self) -> tuple[Callable[[], Callable[..., Iterator[pl.DataFrame]]], tuple[()]]:
-        return _source_that_stayed, ()
+    def __reduce__(self) -> tuple[Callable[[int], _Source], tuple[int]]:
+        return _source_of, (self._number,)
 
     def _reader(self) -> _Reader:
         if callable(self._source):
@@ -279,8 +284,14 @@ class _Source:
             yield frame if wanted else pl.DataFrame(height=frame.height)
 
 
-def _source_that_stayed() -> Callable[..., Iterator[pl.DataFrame]]:
-    def read(*_: object) -> Iterator[pl.DataFrame]:
-        raise RuntimeError("the rows of an exchange are in the process that made it: please report the query")
+_numbers = itertools.count()
+_sources: weakref.WeakValueDictionary[int, _Source] = weakref.WeakValueDictionary()
 
-    return read
+
+def _source_of(number: int) -> _Source:
+    try:
+        return _sources[number]
+    except KeyError:
+        raise RuntimeError(
+            "the rows of an exchange are in the process that made it: please report the query"
+        ) from None

@@ -8,16 +8,19 @@ aggregation undecomposable: its raw rows travel instead.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
-from cudf_polars.plan.expressions import Agg, Column, Expr, Filter, Function, Len, Literal, NamedExpr
+from cudf_polars.lower.shape import is_rowwise_step
+from cudf_polars.plan.expressions import Agg, Column, Explode, Expr, Filter, Function, Len, Literal, NamedExpr
+from cudf_polars.plan.functions import FUNCTIONS
 from cudf_polars.plan.properties import columns, is_elementwise
 from cudf_polars.plan.rebuild_expressions import to_expr
 
-__all__ = ["DISTINCT", "ORDER", "Decomposition", "decompose"]
+__all__ = ["DISTINCT", "ORDER", "PARTIAL_FUNCTIONS", "Decomposition", "decompose", "is_row_source"]
 
 ORDER = "__rr_order"
 """A column (UInt64) that grows with the position of a row over all ranks."""
@@ -37,6 +40,10 @@ _MERGED_BY = {
     "is_empty": "all",
 }
 """How the partial results of functions are merged."""
+
+
+PARTIAL_FUNCTIONS = (*_MERGED_BY, "index_of", "arg_min", "arg_max", "is_sorted", "corr", "covariance")
+"""The functions that a whole table is aggregated by in parts."""
 
 
 @dataclass
@@ -68,9 +75,16 @@ class _Undecomposable(Exception):
     """Some aggregate has no partial form."""
 
 
-def decompose(outputs: Sequence[NamedExpr]) -> Decomposition | None:
-    """Return how to compute ``outputs`` in two aggregations, or ``None`` if that is not possible."""
-    splitter = _Splitter()
+def decompose(outputs: Sequence[NamedExpr], *, of_table: bool = False) -> Decomposition | None:
+    """Return how to compute ``outputs`` in two aggregations, or ``None`` if that is not possible.
+
+    Parameters
+    ----------
+    of_table
+        The one group is the whole table. Places of rows and lists of them can be put together then; of many groups it
+        is cheaper to send the rows.
+    """
+    splitter = _Splitter(of_table=of_table)
     try:
         for output in outputs:
             splitter.result.outputs.append(NamedExpr(output.name, splitter.rewrite(output.expr)))
@@ -80,8 +94,9 @@ def decompose(outputs: Sequence[NamedExpr]) -> Decomposition | None:
 
 
 class _Splitter:
-    def __init__(self) -> None:
+    def __init__(self, *, of_table: bool) -> None:
         self.result = Decomposition()
+        self._of_table = of_table
         self._finals: dict[Expr, Column] = {}
         self._partials: dict[tuple[str, Expr], str] = {}
 
@@ -125,7 +140,7 @@ class _Splitter:
         if not isinstance(expr, Agg):
             return None
         (source, *_) = expr.children
-        if not _is_row_source(source):
+        if not is_row_source(source):
             raise _Undecomposable
         dtype = source.dtype
         values = to_expr(source)
@@ -151,15 +166,27 @@ class _Splitter:
                 return self._positional(expr, source)
             case "n_unique":
                 return self._n_unique(source)
+            case "implode" if self._of_table:
+                return self._implode(expr, source)
             case _:
                 raise _Undecomposable
 
     def _split_function(self, expr: Function) -> pl.Expr | None:
+        if self._of_table:
+            match expr.name:
+                case "index_of":
+                    return self._index_of(expr)
+                case "arg_min" | "arg_max":
+                    return self._extreme_place(expr)
+                case "is_sorted":
+                    return self._is_sorted(expr)
+                case "corr" | "covariance":
+                    return self._covariance(expr)
         merged = _MERGED_BY.get(expr.name)
         if merged is None:
             return None
         (source,) = expr.children
-        if not _is_row_source(source) or (
+        if not is_row_source(source) or (
             # each multiplication of decimals is rounded; Polars' plan and its result have other types for UInt128
             expr.name == "product" and (source.dtype is None or source.dtype in (pl.Decimal, pl.UInt128))
         ):
@@ -212,6 +239,8 @@ class _Splitter:
 
     def _positional(self, expr: Agg, source: Expr) -> pl.Expr:
         """Take the value of the part whose row comes first (or last) over all ranks."""
+        if _changes_rows(source):
+            raise _Undecomposable
         values = to_expr(source)
         position = pl.col(ORDER)
         for mask in _masks(source):
@@ -228,11 +257,109 @@ class _Splitter:
         ordered = value.filter(present).sort_by(where.filter(present))
         return ordered.last() if last else ordered.first()
 
+    # -- of a whole table: its parts in their order -----------------------------------------------------------
+
+    def _in_order(self, column: pl.Expr) -> pl.Expr:
+        """Return a column of the partial results in the order of the parts' rows; parts without rows come first."""
+        self.result.needs_order = True
+        return column.sort_by(self._partial("place", Len(), lambda: pl.col(ORDER).min()))
+
+    def _rows_before(self, source: Expr) -> pl.Expr:
+        """Return how many values the parts before each part have, in the order of the parts."""
+        rows = self._partial("rows", source, lambda: to_expr(source).len().cast(pl.Int64))
+        return self._in_order(rows).cum_sum() - self._in_order(rows)
+
+    def _index_of(self, expr: Function) -> pl.Expr:
+        source, value = expr.inputs
+        if not is_row_source(source) or columns(value) or not is_elementwise(value):
+            raise _Undecomposable
+        # It says that a value was not found by null.
+        found = self._partial(f"index of {value!r}", source, lambda: to_expr(expr).cast(pl.Int64))
+        return (self._in_order(found) + self._rows_before(source)).drop_nulls().first()
+
+    def _extreme_place(self, expr: Function) -> pl.Expr:
+        """Choose among the extremes of the parts by the function that chose each.
+
+        Which of equal values it is differs between Polars' engines, too.
+        """
+        (source,) = expr.inputs
+        if not is_row_source(source) or source.dtype is None or source.dtype.is_nested():
+            raise _Undecomposable
+        values, place = to_expr(source), to_expr(expr)
+        where = self._partial(expr.name, source, lambda: place.cast(pl.Int64))
+        value = self._partial(f"value {expr.name}", source, lambda: values.get(place))
+        extremes, places = self._in_order(value), self._in_order(where) + self._rows_before(source)
+        chosen = extremes.arg_min() if expr.name == "arg_min" else extremes.arg_max()
+        return places.filter(extremes.eq_missing(extremes.get(chosen))).min()
+
+    def _is_sorted(self, expr: Function) -> pl.Expr:
+        """Look at the ends of the parts, which are sorted themselves."""
+        (source,) = expr.inputs
+        if not is_row_source(source) or source.dtype is None or source.dtype.is_nested():
+            raise _Undecomposable
+        values = to_expr(source)
+        inside = self._partial(f"{expr.name}{expr.args}", source, lambda: to_expr(expr))
+        first = self._partial("first", source, values.first)
+        last = self._partial("last", source, values.last)
+        present = self._in_order(self._partial("rows", source, lambda: values.len().cast(pl.Int64))) > 0
+        ends = pl.concat_list(self._in_order(first).filter(present), self._in_order(last).filter(present))
+        sorted_ends = FUNCTIONS[expr.name].build([ends.explode(empty_as_null=False)], expr.args)
+        return inside.all() & sorted_ends
+
+    def _covariance(self, expr: Function) -> pl.Expr:
+        """Merge the products of deviations of the parts, as those of one column for a variance."""
+        # Of decimals and Booleans Polars' streaming engine has none, which is its to say.
+        if not all(
+            is_elementwise(e)
+            and columns(e)
+            and e.dtype is not None
+            and (e.dtype.is_integer() or e.dtype.is_float())
+            for e in expr.inputs
+        ):
+            raise _Undecomposable
+        x, y = (to_expr(e).cast(pl.Float64) for e in expr.inputs)
+        both = x.is_not_null() & y.is_not_null()
+        x, y = pl.when(both).then(x), pl.when(both).then(y)
+
+        def part(kind: str, make: Callable[[], pl.Expr]) -> pl.Expr:
+            return self._partial(f"pairs {kind} {expr.inputs[1]!r}", expr.inputs[0], make)
+
+        count = part("count", x.count)
+        rows = count.sum()
+        means = [part(f"mean {n}", v.mean) for n, v in enumerate((x, y))]
+        between = [mean - (mean * count).sum() / rows for mean in means]
+
+        def deviations(first: int, second: int) -> pl.Expr:
+            a, b = ((x, y)[n] - (x, y)[n].mean() for n in (first, second))
+            within = part(f"deviations {first}{second}", lambda: (a * b).sum())
+            return within.sum() + (count * between[first] * between[second]).sum()
+
+        if expr.name == "covariance":
+            freedom = rows.cast(pl.Int64) - int(expr.args[0])
+            return pl.when((rows > 0) & (freedom > 0)).then(deviations(0, 1) / freedom)
+        # What is rounded must not look like a deviation where all values are the same.
+        same = [part(f"low {n}", v.min).min() == part(f"high {n}", v.max).max() for n, v in enumerate((x, y))]
+        ratio = deviations(0, 1) / (deviations(0, 0) * deviations(1, 1)).sqrt()
+        constant = pl.any_horizontal(*same).fill_null(False)
+        return pl.when(rows > 0).then(pl.when(constant).then(pl.lit(math.nan)).otherwise(ratio))
+
+    def _implode(self, expr: Agg, source: Expr) -> pl.Expr:
+        part = self._partial(f"list {expr.options}", source, lambda: to_expr(expr))
+        return self._in_order(part).explode(empty_as_null=False).implode()
+
     def _n_unique(self, source: Expr) -> pl.Expr:
-        if isinstance(source, Filter) or self.result.distinct not in (None, source):
+        # Of a group, a filter may leave nothing, and then there would be no row of the group.
+        if not (self._of_table or is_elementwise(source)) or self.result.distinct not in (None, source):
             raise _Undecomposable
         self.result.distinct = source
         return pl.col(DISTINCT).n_unique()
+
+
+def _changes_rows(source: Expr) -> bool:
+    """Whether the values of ``source`` are others, in number, than the rows that it filters."""
+    while isinstance(source, Filter):
+        source = source.children[0]
+    return not is_elementwise(source)
 
 
 def _masks(source: Expr) -> list[Expr]:
@@ -244,14 +371,23 @@ def _masks(source: Expr) -> list[Expr]:
     return masks
 
 
-def _is_row_source(expr: Expr) -> bool:
-    """Whether ``expr`` makes its values row by row from columns, perhaps leaving some rows out."""
-    while isinstance(expr, Filter):
-        if not is_elementwise(expr.children[1]):
-            return False
-        expr = expr.children[0]
+def is_row_source(expr: Expr) -> bool:
+    """Whether ``expr`` makes its values row by row from columns, perhaps leaving some rows out or making several."""
+    while not is_elementwise(expr):
+        match expr:
+            case Filter(child, predicate) if is_elementwise(predicate) and not _changes_rows(child):
+                expr = child
+            case Explode(child):
+                expr = child
+            case Function(name, (child,)) if name in ("drop_nulls", "drop_nans"):
+                expr = child
+            case _:
+                rest = [child for child in expr.children if not isinstance(child, Literal)]
+                if len(rest) != 1 or not is_rowwise_step(expr):
+                    return False
+                expr = rest[0]
     # Without a column the value is one per group, however many rows the group has on each rank.
-    return is_elementwise(expr) and bool(columns(expr))
+    return bool(columns(expr))
 
 
 def _is_plain_number(dtype: pl.DataType | None) -> bool:

@@ -362,19 +362,19 @@ class StreamBuilder:
         if self.is_whole(stream):
             return self.local(title, [stream], build, schema=stream.schema, ordered=True)
         materialized, small = self.materialize_if_small(stream, "to choose how to sort")
-        moved: Stream
-        if small:
-            moved = self.gather(materialized)
-        else:
-            moved = RangeExchange(
-                inputs=(materialized,),
-                schema=stream.schema,
-                partitioning=ranged([key.column for key in keys]),
-                ordered=stream.ordered,
-                estimate=stream.estimate,
-                keys=tuple(keys),
-            )
+        moved = self.gather(materialized) if small else self.by_ranges(materialized, keys)
         return self.local(title, [moved], build, schema=stream.schema, ordered=True)
+
+    def by_ranges(self, stream: Stream, keys: Sequence[SortKey]) -> Stream:
+        """Return ``stream`` with rows sent by ranges of ``keys``; those of a rank are not sorted."""
+        return RangeExchange(
+            inputs=(stream,),
+            schema=stream.schema,
+            partitioning=ranged([key.column for key in keys]),
+            ordered=stream.ordered,
+            estimate=stream.estimate,
+            keys=tuple(keys),
+        )
 
     def restore_order(self, stream: Stream, names: Sequence[str]) -> Stream:
         """Return ``stream`` sorted by its order columns ``names``, without them; nulls come last."""

@@ -10,9 +10,10 @@ import polars as pl
 
 from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.footers import RowGroup
+from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.node_properties import NodeProperties
 from cudf_polars.lower.partitioning import SINGLE, Distribution, Partitioning, project
-from cudf_polars.lower.physical import Estimate, Local, Stream
+from cudf_polars.lower.physical import Estimate, Local, Schema, Stream
 from cudf_polars.lower.replication import is_same_on_all_ranks
 from cudf_polars.lower.shape import renames
 from cudf_polars.lower.text_cuts import TextCutsOf
@@ -87,13 +88,6 @@ class Context:
         The partitioning of ``select``, ``with_columns`` and ``filter`` follows from the columns that they keep. That of
         other nodes is ``partitioning``, by default their first input's.
         """
-        # The inputs may have more columns than the node was read with (positions, computed keys).
-        step = node.with_children([_Input(schema=stream.schema) for stream in inputs])
-        extended = any(
-            list(stream.schema) != list(child.schema)
-            for stream, child in zip(inputs, node.children, strict=True)
-        )
-        names = list(node.schema)
         whole = [stream.partitioning.distribution is Distribution.REPLICATED for stream in inputs]
         if whole and all(whole) and not is_same_on_all_ranks(node):
             inputs = [self.builder.disjoint(stream) for stream in inputs]
@@ -103,14 +97,11 @@ class Context:
             (stream,) = inputs
             partitioning = project(stream.partitioning, renames(node, stream.schema))
 
-        def build(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
-            frame = rebuild_node(step, frames)
-            return keep_columns(frame, names) if extended else frame
-
+        compute = self.rebuilt(node, [stream.schema for stream in inputs])
         local = self.builder.local(
             node_title(node),
             inputs,
-            build,
+            lambda frames, _: compute(frames),
             schema=node.schema,
             partitioning=partitioning,
             ordered=ordered,
@@ -120,10 +111,38 @@ class Context:
         local.node = node
         return local
 
-    def on_one_rank(self, node: Node, inputs: Sequence[Stream], why: str) -> Stream:
-        """Return ``node`` run by rank 0 over all rows of its inputs; it is noted when rows have to move there."""
+    def rebuilt(
+        self, node: Node, schemas: Sequence[Schema]
+    ) -> Callable[[Sequence[pl.LazyFrame]], pl.LazyFrame]:
+        """Return what computes ``node`` over frames of these schemas.
+
+        They may have more columns than the node was read with (positions, computed keys).
+        """
+        step = node.with_children([_Input(schema=schema) for schema in schemas])
+        extended = any(
+            list(schema) != list(child.schema) for schema, child in zip(schemas, node.children, strict=True)
+        )
+        names = list(node.schema)
+
+        def compute(frames: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
+            frame = rebuild_node(step, frames)
+            return keep_columns(frame, names) if extended else frame
+
+        return compute
+
+    def on_one_rank(self, node: Node, inputs: Sequence[Stream], why: Gathered, detail: str = "") -> Stream:
+        """Return ``node`` run by rank 0 over all rows of its inputs; it is noted when rows have to move there.
+
+        Parameters
+        ----------
+        why, detail
+            The reason, and what it is of in this query.
+        """
         if any(not self.builder.is_whole(stream) for stream in inputs):
-            self.builder.fall_back(f"{node_title(node)} ({why})")
+            text = (
+                detail if why is Gathered.HIDDEN and detail else ": ".join(filter(None, (why.value, detail)))
+            )
+            self.builder.fall_back(f"{node_title(node)} ({text})")
         return self.apply(node, [self.builder.gather(stream) for stream in inputs], partitioning=SINGLE)
 
 

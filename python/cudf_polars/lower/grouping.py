@@ -10,6 +10,7 @@ import polars as pl
 from cudf_polars.lower.aggregates import DISTINCT, ORDER, Decomposition, decompose
 from cudf_polars.lower.context import Context, node_title
 from cudf_polars.lower.estimates import AGGREGATED
+from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.partitioning import project
 from cudf_polars.lower.physical import Local, Schema, Stream
 from cudf_polars.lower.scans import sample_pipeline
@@ -47,10 +48,8 @@ def lower_group_by(ctx: Context, node: Node) -> Stream:
     child = ctx.lower(node.child)
     if ctx.builder.is_whole(child):
         return ctx.apply(node, [child], estimate=child.estimate.scaled(AGGREGATED))
-    if node.dynamic is not None or node.rolling is not None:
-        return ctx.on_one_rank(node, [child], "time windows")
     if not all(is_elementwise(key.expr) for key in node.keys):
-        return ctx.on_one_rank(node, [child], "its keys are not row-wise")
+        return ctx.on_one_rank(node, [child], Gathered.NOT_ROWWISE_KEYS)
     ordered = node.maintain_order and (ctx.ordered(node) or node.slice is not None)
     plain = replace(node, slice=None, maintain_order=ordered)
     keys = [key.expr.name for key in node.keys if isinstance(key.expr, Column)]

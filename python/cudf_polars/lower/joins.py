@@ -10,11 +10,13 @@ import polars as pl
 
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import row_width
+from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
 from cudf_polars.lower.physical import CheckedOrder, Estimate, Materialize, Stream
 from cudf_polars.lower.scans import read_everywhere
+from cudf_polars.lower.validated_joins import check_keys, without_check_if_empty
 from cudf_polars.plan.expressions import Column, Expr
 from cudf_polars.plan.nodes import (
     Filter,
@@ -45,6 +47,8 @@ _COPIED_SIDES = {
     "ie": ("right", "left"),
     "asof": ("right",),
 }
+# Rows match by something else than equal keys.
+_WITHOUT_EQUAL_KEYS = ("cross", "ie", "asof")
 # The sides whose order a join can keep when the other is on every rank.
 _KEPT_ORDERS = {
     "none": ("left", "right"),
@@ -93,7 +97,8 @@ def _join(ctx: Context, node: Join) -> Stream:
     everywhere = _read_one_side_everywhere(ctx, node, copied)
     if everywhere is not None:
         return everywhere
-    sides = _Sides(node, ctx.lower(node.left), ctx.lower(node.right))
+    node, left, right = without_check_if_empty(ctx, node, ctx.lower(node.left), ctx.lower(node.right))
+    sides = _Sides(node, left, right)
     placed = _in_place(ctx, sides, copied)
     if placed is not None:
         return placed
@@ -102,10 +107,10 @@ def _join(ctx: Context, node: Join) -> Stream:
     placed = _in_place(ctx, sides, copied)
     if placed is not None:
         return placed
-    if node.how in ("cross", "ie", "asof"):
+    if node.how in _WITHOUT_EQUAL_KEYS:
         return _broadcast_smaller(ctx, sides, copied)
     if not all(is_elementwise(key.expr) for key in (*node.left_on, *node.right_on)):
-        return ctx.on_one_rank(node, [sides.left, sides.right], "its keys are not row-wise")
+        return ctx.on_one_rank(node, [sides.left, sides.right], Gathered.NOT_ROWWISE_KEYS)
     small, large = _by_size(ctx, sides)
     if small not in copied:
         # Filtered, the other side may be small enough to be copied.
@@ -174,6 +179,9 @@ def _meet(node: Join, left: Partitioning, right: Partitioning) -> bool:
 
 
 def _column_pairs(node: Join) -> list[tuple[str, str]]:
+    """Return the columns of both sides that are equal in rows that match."""
+    if node.how in _WITHOUT_EQUAL_KEYS:
+        return []
     return [
         (a.expr.name, b.expr.name)
         for a, b in zip(node.left_on, node.right_on, strict=True)
@@ -231,6 +239,7 @@ def _hash_of_join(node: Join, left: Partitioning) -> Partitioning:
 def _apply(ctx: Context, node: Join, left: Stream, right: Stream, partitioning: Partitioning) -> Stream:
     left = _in_order(ctx, node, left)
     left, right = _without_null_keys(ctx, node, left, "left"), _without_null_keys(ctx, node, right, "right")
+    left, right = check_keys(ctx, node, left, right)
     rows = _rows(node, left.estimate.rows, right.estimate.rows)
     return ctx.apply(
         node,
@@ -297,7 +306,7 @@ def _without_null_keys(ctx: Context, node: Join, stream: Stream, side: str) -> S
     if (
         stream.partitioning.distribution is not Distribution.REPLICATED
         or side not in _COPIED_SIDES[node.how]
-        or node.how in ("cross", "ie", "asof", "anti")
+        or node.how in (*_WITHOUT_EQUAL_KEYS, "anti")
         or node.nulls_equal
         or not ctx.properties.is_filtered(node.left if side == "left" else node.right)
     ):
@@ -343,7 +352,7 @@ def _broadcast_smaller(ctx: Context, sides: _Sides, copied: Sequence[str]) -> St
     """Join without equal keys: one side must be everywhere."""
     node = sides.node
     if not copied:
-        return ctx.on_one_rank(node, [sides.left, sides.right], "no side may be copied")
+        return ctx.on_one_rank(node, [sides.left, sides.right], Gathered.NO_SIDE_COPIED)
     side = min(copied, key=lambda s: sides.get(s).estimate.nbytes)
     if len(copied) == 2:
         limit = ctx.builder.settings.broadcast_limit

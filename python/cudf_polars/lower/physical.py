@@ -19,6 +19,7 @@ from cudf_polars.plan.nodes import Node
 
 __all__ = [
     "Broadcast",
+    "Carried",
     "CheckedOrder",
     "Estimate",
     "Gather",
@@ -253,6 +254,36 @@ class GlobalRowIndex(Stream):
     def label(self) -> str:
         """One line for ``explain``."""
         return f"GLOBAL ROW INDEX {self.name!r}"
+
+
+@dataclass(eq=False, kw_only=True)
+class Carried(Stream):
+    """The ordered input, each rank's rows seen beside a summary of all rows before them and of all rows behind them.
+
+    Attributes
+    ----------
+    summary
+        Names and types of the columns of a summary, which has few rows.
+    summarize
+        Gives the summary of some rows.
+    merge
+        Gives the summary of rows whose summaries, one below the other, are in their order; of none it has no row.
+    apply
+        ``apply(rows, before, behind)`` gives the rows of the stream; without rows on a side its summary has none.
+    title
+        One line for ``explain``.
+    """
+
+    summary: Schema
+    summarize: Callable[[pl.DataFrame], pl.DataFrame]
+    merge: Callable[[pl.DataFrame], pl.DataFrame]
+    apply: Callable[[pl.LazyFrame, pl.DataFrame, pl.DataFrame], pl.LazyFrame]
+    title: str
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return self.title
 
 
 @dataclass(eq=False, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from cudf_polars.lower.builder import FindKeys, RunAndMeasure, Settings, StreamBuilder
 from cudf_polars.lower.context import Context, Footers, Operator
+from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.grouping import lower_distinct, lower_group_by
 from cudf_polars.lower.joins import lower_join
 from cudf_polars.lower.node_properties import NodeProperties
@@ -22,6 +23,7 @@ from cudf_polars.lower.rows import (
 from cudf_polars.lower.scans import lower_frame_scan, lower_python_scan, lower_scan
 from cudf_polars.lower.sorts import lower_sort
 from cudf_polars.lower.text_cuts import TextCutsOf
+from cudf_polars.lower.time_windows import lower_time_windows
 from cudf_polars.plan import nodes
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.nodes import Node
@@ -85,17 +87,24 @@ def _lower_node(ctx: Context, node: Node) -> Stream:
     operator = _OPERATORS.get(type(node), _on_one_rank)
     if node.children and any(map(is_process_local, node.expressions)):
         inputs = [ctx.lower(child) for child in node.children]
-        return ctx.on_one_rank(node, inputs, "each process has its own codes of categories")
+        return ctx.on_one_rank(node, inputs, Gathered.CATEGORY_CODES)
     return operator(ctx, node)
 
 
 def _on_one_rank(ctx: Context, node: Node) -> Stream:
-    return ctx.on_one_rank(node, [ctx.lower(child) for child in node.children], "it has no distributed form")
+    return ctx.on_one_rank(node, [ctx.lower(child) for child in node.children], Gathered.NO_FORM)
+
+
+def _lower_groups(ctx: Context, node: Node) -> Stream:
+    assert isinstance(node, nodes.GroupBy)
+    if node.dynamic is not None or node.rolling is not None:
+        return lower_time_windows(ctx, node)
+    return lower_group_by(ctx, node)
 
 
 def _lower_sink(ctx: Context, node: Node) -> Stream:
     """Let rank 0 write: the target is one file or directory of the user's choice."""
-    return ctx.on_one_rank(node, [ctx.lower(child) for child in node.children], "one rank writes")
+    return ctx.on_one_rank(node, [ctx.lower(child) for child in node.children], Gathered.ONE_WRITES)
 
 
 def _lower_opaque(ctx: Context, node: Node) -> Stream:
@@ -104,7 +113,7 @@ def _lower_opaque(ctx: Context, node: Node) -> Stream:
     inputs = [ctx.lower(child) for child in node.inputs]
     if not inputs:
         ctx.builder.fall_back(f"OPAQUE {node.name} ({node.reason})" if node.reason else f"OPAQUE {node.name}")
-    return ctx.on_one_rank(node, inputs, node.reason or "only Polars can run it")
+    return ctx.on_one_rank(node, inputs, Gathered.HIDDEN, node.reason)
 
 
 _OPERATORS: dict[type[Node], Operator] = {
@@ -120,7 +129,7 @@ _OPERATORS: dict[type[Node], Operator] = {
     nodes.HintSorted: lower_one_to_one,
     nodes.Unpivot: lower_unpivot,
     nodes.RowIndex: lower_row_index,
-    nodes.GroupBy: lower_group_by,
+    nodes.GroupBy: _lower_groups,
     nodes.Distinct: lower_distinct,
     nodes.Join: lower_join,
     nodes.Sort: lower_sort,

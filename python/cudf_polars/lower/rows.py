@@ -5,10 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cudf_polars.lower.context import Context
+from cudf_polars.lower.distinct_values import as_groups
+from cudf_polars.lower.gathered import Gathered, named
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning, project
 from cudf_polars.lower.physical import Estimate, GlobalRowIndex, OrderedConcat, Stream
+from cudf_polars.lower.reshapes import as_steps, is_of_parts
 from cudf_polars.lower.rowwise import apply_expressions, is_distributable, lower_distributable
-from cudf_polars.lower.scalars import lower_scalars, lower_with_scalars, scalars_beside_rows
+from cudf_polars.lower.scalars import (
+    is_constant,
+    lower_constants,
+    lower_scalars,
+    lower_with_scalars,
+    scalars_beside_rows,
+)
 from cudf_polars.lower.scans import scan_in_sequence
 from cudf_polars.plan.nodes import (
     Filter,
@@ -63,6 +72,13 @@ def lower_expressions(ctx: Context, node: Node) -> Stream:
         return lower_scalars(ctx, node)
     if all(map(is_elementwise, node.expressions)):
         return apply_expressions(ctx, node, ctx.lower(node.child))
+    if isinstance(node, Select):
+        if all(map(is_constant, node.expressions)):
+            return lower_constants(ctx, node)
+        if is_of_parts(node):
+            return ctx.apply(node, [ctx.lower(node.child)])
+        if (steps := as_steps(node) or as_groups(node)) is not None:
+            return ctx.lower(steps)
     scalars = [scalar for expr in node.expressions for scalar in scalars_beside_rows(expr)]
     if scalars:
         return lower_with_scalars(ctx, node, scalars)
@@ -70,7 +86,7 @@ def lower_expressions(ctx: Context, node: Node) -> Stream:
     if ctx.builder.is_whole(child):
         return apply_expressions(ctx, node, child)
     if not is_distributable(node):
-        return ctx.on_one_rank(node, [child], "an expression looks at other rows")
+        return ctx.on_one_rank(node, [child], Gathered.OTHER_ROWS, named(node.expressions))
     return lower_distributable(ctx, node, child)
 
 
@@ -132,7 +148,7 @@ def lower_hconcat(ctx: Context, node: Node) -> Stream:
     inputs = [ctx.lower(child) for child in node.inputs]
     if {stream.partitioning.distribution for stream in inputs} == {Distribution.REPLICATED}:
         return ctx.apply(node, inputs)
-    return ctx.on_one_rank(node, inputs, "rows belong together by position")
+    return ctx.on_one_rank(node, inputs, Gathered.PAIRED_ROWS)
 
 
 def lower_unpivot(ctx: Context, node: Node) -> Stream:

@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import FILTERED, row_width
 from cudf_polars.lower.physical import Estimate, Stream
-from cudf_polars.lower.windows import lower_windows, window_keys
+from cudf_polars.lower.ranks import add_ranks, ranks_of
+from cudf_polars.lower.sequences import add_sequences, sequences_of
+from cudf_polars.lower.windows import are_windows, keyed_windows, lower_windows
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import is_elementwise
+from cudf_polars.plan.rebuild_expressions import to_expr
 
 __all__ = ["apply_expressions", "is_distributable", "lower_distributable"]
 
 
 def is_distributable(node: Select | HStack | Filter) -> bool:
-    """Whether the expressions are row-wise, or windows over columns that they have in common."""
-    return all(map(is_elementwise, node.expressions)) or window_keys(node) is not None
+    """Whether the expressions are row-wise, ranks, over rows in order, or windows over their own partitions."""
+    if all(map(is_elementwise, node.expressions)):
+        return True
+    node = keyed_windows(ranks_of(node).node).node
+    found = sequences_of(node)
+    if found is not None:
+        node = found.node
+    return all(map(is_elementwise, node.expressions)) or are_windows(node)
 
 
 def lower_distributable(ctx: Context, node: Select | HStack | Filter, child: Stream) -> Stream:
     """Compute expressions for which :func:`is_distributable` holds."""
-    if all(map(is_elementwise, node.expressions)):
+    if all(map(is_elementwise, node.expressions)) or ctx.builder.is_whole(child):
         return apply_expressions(ctx, node, child)
-    return lower_windows(ctx, node, child)
+    ordered = ctx.ordered(node)
+    ranked = ranks_of(node)
+    wide = add_ranks(ctx.builder, ranked.ranks, child)
+    windows = keyed_windows(ranked.node)
+    keys = [to_expr(expr).alias(column.name) for expr, column in windows.keys.items()]
+    wide = ctx.builder.with_columns(wide, keys, "KEYS")
+    found = sequences_of(windows.node)
+    if found is not None:
+        wide = add_sequences(ctx.builder, found, wide)
+    new = windows.node if found is None else found.node
+    if isinstance(new, Filter):
+        new = replace(new, schema=wide.schema)
+    elif isinstance(new, HStack):
+        new = replace(new, schema={**wide.schema, **node.schema})
+    if all(map(is_elementwise, new.expressions)):
+        result = apply_expressions(ctx, new, wide)
+    else:
+        result = lower_windows(ctx, new, wide, ordered=ordered)
+    return ctx.builder.select(result, list(node.schema))
 
 
 def apply_expressions(ctx: Context, node: Select | HStack | Filter, child: Stream) -> Stream:

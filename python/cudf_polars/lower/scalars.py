@@ -11,21 +11,23 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from cudf_polars.lower.aggregates import DISTINCT, decompose
+from cudf_polars.lower.aggregates import DISTINCT, decompose, is_row_source
 from cudf_polars.lower.context import Context, node_title
 from cudf_polars.lower.estimates import row_width
+from cudf_polars.lower.gathered import Gathered, named
 from cudf_polars.lower.grouping import outputs_of
 from cudf_polars.lower.partitioning import SINGLE, project
 from cudf_polars.lower.physical import Estimate, Materialize, Schema, Stream, WithScalars
+from cudf_polars.lower.quantiles import is_quantile, quantile_source, sorted_quantiles
 from cudf_polars.lower.rowwise import apply_expressions, is_distributable, lower_distributable
 from cudf_polars.lower.shape import is_rowwise_step
-from cudf_polars.plan.expressions import Agg, Column, Expr, Len, Literal, NamedExpr
+from cudf_polars.plan.expressions import Agg, Column, Expr, Gather, Len, Literal, NamedExpr, Opaque
 from cudf_polars.plan.nodes import Filter, HStack, Node, Select
-from cudf_polars.plan.properties import columns, is_scalar
+from cudf_polars.plan.properties import columns, is_deterministic, is_scalar
 from cudf_polars.plan.rebuild import rebuild_node
 from cudf_polars.plan.rebuild_expressions import to_expr, to_exprs
 
-__all__ = ["lower_scalars", "lower_with_scalars", "scalars_beside_rows"]
+__all__ = ["is_constant", "lower_constants", "lower_scalars", "lower_with_scalars", "scalars_beside_rows"]
 
 _ONE_ROW = Estimate(1.0, 64.0)
 _SCALAR = "__rr_scalar"
@@ -125,7 +127,7 @@ def lower_scalars(ctx: Context, node: Select) -> Stream:
         return ctx.apply(node, [ctx.builder.gather(ctx.lower(node.child))], estimate=_ONE_ROW)
     nested = leaves.nested()
     if not leaves.are_typed() or any(scalar.dtype is None for scalar in nested):
-        return ctx.on_one_rank(node, [ctx.lower(node.child)], "an aggregate of unknown type")
+        return ctx.on_one_rank(node, [ctx.lower(node.child)], Gathered.UNKNOWN_TYPE)
     several = bool(nested) or len(_passes(leaves)) > 1
     rows = _Rows.of_node(ctx, node.child, several=several)
     if ctx.builder.is_whole(rows.peek()):
@@ -145,6 +147,27 @@ def _literals(ctx: Context, node: Select) -> Stream:
         ordered=True,
         estimate=_ONE_ROW,
     )
+
+
+def lower_constants(ctx: Context, node: Select) -> Stream:
+    """Compute what depends on no row, nor on the number of rows, once: on rank 0, beside no rows."""
+    none = ctx.builder.local(
+        "NO ROWS",
+        [ctx.lower(node.child)],
+        lambda frames, _: frames[0].head(0),
+        schema=node.child.schema,
+        estimate=Estimate(0.0, 0.0),
+    )
+    return ctx.apply(node, [ctx.builder.gather(none)], estimate=_ONE_ROW)
+
+
+def is_constant(expr: Expr) -> bool:
+    """Whether ``expr`` depends neither on rows nor on their number, nor on anything that Polars does not show."""
+    return not _reads_rows(expr) and is_deterministic(expr) and not _is_hidden(expr)
+
+
+def _is_hidden(expr: Expr) -> bool:
+    return isinstance(expr, Opaque) or any(map(_is_hidden, expr.children))
 
 
 def _taken_apart(exprs: Sequence[NamedExpr]) -> tuple[_Leaves, tuple[NamedExpr, ...]]:
@@ -236,11 +259,16 @@ class _Pass:
 
 
 def _passes(leaves: _Leaves) -> list[_Pass]:
-    """Sort leaves by how they are computed: by partial aggregates, by distinct values, or from all rows."""
+    """Sort leaves by how they are computed: by partial aggregates, distinct values, places, or from all rows."""
     partial, whole, passes = [], [], []
+    quantiles: dict[Expr, list[NamedExpr]] = {}
     for output in leaves.outputs():
-        split = decompose([output])
-        if split is None:
+        split = decompose([output], of_table=True)
+        if split is None and is_quantile(output.expr):
+            quantiles.setdefault(quantile_source(output.expr), []).append(output)
+        elif split is None and _is_place(output.expr):
+            passes.append(_Pass("place", (output,)))
+        elif split is None:
             whole.append(output)
         elif split.distinct is not None:
             passes.append(_Pass("distinct", (output,)))
@@ -248,14 +276,30 @@ def _passes(leaves: _Leaves) -> list[_Pass]:
             partial.append(output)
     if partial:
         passes.insert(0, _Pass("partial", tuple(partial)))
+    passes += [_Pass("quantiles", tuple(outputs)) for outputs in quantiles.values()]
     if whole:
         passes.append(_Pass("whole", tuple(whole)))
     return passes
 
 
+def _is_place(expr: Expr) -> bool:
+    """Whether ``expr`` is the value at a constant place of values that are made row by row."""
+    return (
+        isinstance(expr, Gather)
+        and expr.scalar
+        and isinstance(expr.indices, Literal)
+        and isinstance(expr.indices.value, int)
+        and is_row_source(expr.child)
+    )
+
+
 def _row_of(ctx: Context, node: Node, rows: _Rows, passes: Sequence[_Pass]) -> Stream:
     """Return the outputs of all passes as one row on rank 0."""
     parts = [_PASSES[each.kind](ctx, node, rows.read(), each.outputs) for each in passes]
+    return _side_by_side(ctx, parts)
+
+
+def _side_by_side(ctx: Context, parts: Sequence[Stream]) -> Stream:
     if len(parts) == 1:
         return parts[0]
     schema = {name: dtype for part in parts for name, dtype in part.schema.items()}
@@ -275,7 +319,7 @@ def _schema_of(outputs: Sequence[NamedExpr]) -> Schema:
 
 def _partial_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
     """Aggregate where the rows are, and aggregate the ranks' results on rank 0."""
-    split = decompose(outputs)
+    split = decompose(outputs, of_table=True)
     assert split is not None
     builder = ctx.builder
     if split.needs_order:
@@ -300,7 +344,7 @@ def _partial_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[Nam
 
 def _distinct_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
     """Count distinct values: equal ones meet by their hash, then each rank's counts add up."""
-    split = decompose(outputs)
+    split = decompose(outputs, of_table=True)
     assert split is not None
     assert split.distinct is not None
     builder = ctx.builder
@@ -333,10 +377,41 @@ def _distinct_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[Na
     return outputs_of(ctx, totals, [], split.outputs, _schema_of(outputs))
 
 
+def _quantiles_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
+    """Sort the values over the ranks, and look up those that the quantiles are made of."""
+    return _side_by_side(ctx, sorted_quantiles(ctx.builder, child, outputs))
+
+
+def _place_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
+    """Find the row at a place over all ranks."""
+    (output,) = outputs
+    expr, builder = output.expr, ctx.builder
+    assert isinstance(expr, Gather)
+    assert isinstance(expr.indices, Literal)
+    place, value = expr.indices.value, to_expr(expr.child).alias(output.name)
+    rows = builder.local(
+        "VALUES",
+        [child],
+        lambda frames, _: frames[0].select(value),
+        partitioning=project(child.partitioning, {}),
+    )
+    found = builder.gather(builder.slice(rows, (place, 1)))
+    one = pl.col(output.name).get(min(place, 0) and -1, null_on_oob=expr.null_on_oob)
+    return builder.local(
+        f"ROW {place}",
+        [found],
+        lambda frames, _: frames[0].select(one),
+        partitioning=SINGLE,
+        estimate=_ONE_ROW,
+    )
+
+
 def _whole_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
     """Let rank 0 aggregate all rows of the columns that are read."""
     builder = ctx.builder
-    builder.fall_back(f"{node_title(node)} (an aggregate has no partial form)")
+    builder.fall_back(
+        f"{node_title(node)} ({Gathered.WHOLE_AGGREGATE.value}: {named(o.expr for o in outputs)})"
+    )
     used = {name for output in outputs for name in columns(output.expr)}
     names = [name for name in child.schema if name in used] or list(child.schema)[:1]
     exprs = to_exprs(outputs)
@@ -353,6 +428,8 @@ def _whole_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[Named
 _PASSES: dict[str, Callable[[Context, Node, Stream, Sequence[NamedExpr]], Stream]] = {
     "partial": _partial_pass,
     "distinct": _distinct_pass,
+    "quantiles": _quantiles_pass,
+    "place": _place_pass,
     "whole": _whole_pass,
 }
 
@@ -400,13 +477,13 @@ def _replace_inside_aggregates(expr: Expr, replacement: Callable[[Expr], Expr]) 
 def lower_with_scalars(ctx: Context, node: Select | HStack | Filter, scalars: Sequence[Expr]) -> Stream:
     """Compute values of the table first, give them to every rank, and go on with them as constants."""
     if any(scalar.dtype is None for scalar in scalars):
-        return ctx.on_one_rank(node, [ctx.lower(node.child)], "an aggregate of unknown type")
+        return ctx.on_one_rank(node, [ctx.lower(node.child)], Gathered.UNKNOWN_TYPE)
     blank = _with_constants(node, lambda scalar: Column(_SCALAR, dtype=scalar.dtype))
     if not is_distributable(blank):
-        return ctx.on_one_rank(node, [ctx.lower(node.child)], "an expression looks at other rows")
+        return ctx.on_one_rank(node, [ctx.lower(node.child)], Gathered.OTHER_ROWS, named(blank.expressions))
     if isinstance(node, Select) and not any({*columns(expr)} - {_SCALAR} for expr in blank.expressions):
         # Each rank would give the rows of a literal series, whatever rows it has.
-        return ctx.on_one_rank(node, [ctx.lower(node.child)], "its rows are those of a literal")
+        return ctx.on_one_rank(node, [ctx.lower(node.child)], Gathered.LITERAL_ROWS)
     rows = _Rows.of_node(ctx, node.child, several=True)
     if ctx.builder.is_whole(rows.peek()):
         return apply_expressions(ctx, node, rows.read())

@@ -7,6 +7,7 @@ from dataclasses import replace
 import polars as pl
 
 from cudf_polars.lower.context import Context
+from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.physical import Estimate, SortKey, Stream
 from cudf_polars.lower.ranges import is_comparable
@@ -23,7 +24,7 @@ def lower_sort(ctx: Context, node: Node) -> Stream:
     if ctx.builder.is_whole(child):
         return ctx.apply(node, [child], ordered=True)
     if not all(is_elementwise(key.expr) for key in node.by):
-        return ctx.on_one_rank(node, [child], "its keys are not row-wise")
+        return ctx.on_one_rank(node, [child], Gathered.NOT_ROWWISE_KEYS)
     if node.slice is not None:
         offset, length = node.slice
         if offset >= 0 and offset + length <= ctx.builder.settings.head_limit:
@@ -44,7 +45,7 @@ def _sort(ctx: Context, node: Sort, child: Stream) -> Stream:
     names = list(child.schema)
     keyed, keys = key_columns(ctx, child, [key.expr for key in node.by], "__rr_sort")
     if not is_comparable(keyed.schema[keys[0]]):
-        return ctx.on_one_rank(node, [child], f"by {keyed.schema[keys[0]]}")
+        return ctx.on_one_rank(node, [child], Gathered.NESTED_SORT_KEY, str(keyed.schema[keys[0]]))
     sort_keys = [
         SortKey(name, descending, nulls_last)
         for name, descending, nulls_last in zip(keys, node.descending, node.nulls_last, strict=True)

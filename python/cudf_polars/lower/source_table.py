@@ -63,10 +63,11 @@ SINKS: tuple[SinkRow, ...] = (
         for store in _STORES
     ),
     *(
-        SinkRow("sink_* to pl.PartitionBy", store, "gathered on one rank", distributed=False)
+        SinkRow("sink_* to pl.PartitionBy", store, "the files of its rows by each rank", distributed=True)
         for store in _STORES
     ),
-    *(SinkRow("sink_*(lazy=True)", store, "gathered on one rank", distributed=False) for store in _STORES),
-    SinkRow("sink_delta", "file system", "gathered on one rank, one commit", distributed=False),
+    *(SinkRow("sink_*(lazy=True)", store, "as the eager call", distributed=True) for store in _STORES),
+    SinkRow("sink_delta", "file system", "files of each rank, one commit", distributed=True),
+    SinkRow("sink_delta", "object store", "gathered on one rank, one commit", distributed=False),
     SinkRow("sink_iceberg", "file system", "gathered on one rank, one commit", distributed=False),
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,7 @@ from cudf_polars.plan.serialized import deserialize_expr, forms
 __all__ = ["DslFacts", "find_dsl_facts"]
 
 _VALIDATIONS = {"OneToOne": "1:1", "OneToMany": "1:m", "ManyToOne": "m:1"}
+_MOST_REPEATED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,14 @@ class DslFacts:
     validations: Mapping[tuple[str, ...], str | None]
     notes: tuple[str, ...] = ()
 
+    def validation_of(self, left: Sequence[str], right: Sequence[str]) -> str | None:
+        """Return ``validate`` of the join of these keys; ``None`` if that cannot be told."""
+        names = (*left, *right)
+        if names in self.validations:
+            return self.validations[names]
+        # Of a query without any, also a join that the user did not write has none.
+        return "m:m" if set(self.validations.values()) <= {"m:m"} else None
+
 
 def find_dsl_facts(form: Any) -> DslFacts:
     """Return the facts of a query's JSON form."""
@@ -43,13 +54,29 @@ def find_dsl_facts(form: Any) -> DslFacts:
         equi = join["condition"]["Equi"]
         left, right = ([_output_name(e) for e in equi[side]] for side in ("left_on", "right_on"))
         how = _VALIDATIONS.get(join["options"]["args"]["validation"], "m:m")
-        key = (*left, *right)
-        if validations.setdefault(key, how) != how:
-            validations[key] = None  # the views do not tell these joins apart
+        for pairs in _as_optimized(list(zip(left, right, strict=True))):
+            key = (*(a for a, _ in pairs), *(b for _, b in pairs))
+            if validations.setdefault(key, how) != how:
+                validations[key] = None  # the views do not tell these joins apart
     return DslFacts(
         null_on_oob=None if len(out_of_bounds) > 1 else out_of_bounds == {True},
         validations=validations,
     )
+
+
+def _as_optimized(pairs: list[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
+    """Give the keys of a join, and what may be left of them.
+
+    Where a column is a key twice, Polars compares its two partners before the join, and drops a pair.
+    """
+    yield pairs
+    lefts, rights = Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
+    repeated = [place for place, (a, b) in enumerate(pairs) if lefts[a] > 1 or rights[b] > 1]
+    # The number of subsets doubles with each repeated key. With more keys than this the join counts as not found.
+    if len(repeated) <= _MOST_REPEATED:
+        for count in range(1, len(repeated)):
+            for dropped in itertools.combinations(repeated, count):
+                yield [pair for place, pair in enumerate(pairs) if place not in dropped]
 
 
 def _output_name(form: Any) -> str:

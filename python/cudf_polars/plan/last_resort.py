@@ -40,9 +40,13 @@ def opaque_query(lf: pl.LazyFrame, flags: Any, reason: str) -> nodes.OpaqueNode:
         Why it is not read.
     """
     schema = lf.collect_schema()
+    # Of a query that was shipped, Polars finds equal sub-plans now and then only; but the plan that runs must have the
+    # data frames of this one.
+    apart = flags.copy()
+    apart.comm_subplan_elim = False
     is_sink, carried = look(
         lf,
-        flags,
+        apart,
         lambda plan: (_is_sink(plan), [_used(plan, number, frame) for number, frame in frame_scans(plan)]),
     )
     name = "query"
@@ -54,7 +58,7 @@ def opaque_query(lf: pl.LazyFrame, flags: Any, reason: str) -> nodes.OpaqueNode:
     text = renumber_text(lf.explain(optimized=False))
     text = re.sub(r"0x[0-9a-fA-F]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "", text)
     digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    build = _Build(lf, _flag_values(flags), bool(carried), dict(schema))
+    build = _Build(lf, _flag_values(apart), bool(carried), dict(schema))
     return nodes.OpaqueNode(name, inputs, build, reason, digest, schema=dict(schema))
 
 

@@ -89,7 +89,9 @@ def read_plan(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags | None = None) -
         When the query is wrong: what ``lf.collect_schema()`` or ``lf.collect()`` raises.
     """
     flags = (pl.QueryOptFlags() if optimizations is None else optimizations)._pyoptflags
-    return _Reader(lf, flags).read()
+    # A lazy frame has a lock, which Polars takes with Python's lock held, or the other way round: of one that two
+    # threads look at, each needs its own.
+    return _Reader(lf.clone(), flags).read()
 
 
 class UnreadablePlanError(ValueError):

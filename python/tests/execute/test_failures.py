@@ -64,7 +64,9 @@ def test_failing_rank_fails_the_query_everywhere() -> None:
 
 
 def test_fallback_warns_once_and_names_the_step(files: Path) -> None:
-    query = pl.scan_parquet(files / "big.parquet").select(pl.col("i").cum_sum(), pl.col("b").median())
+    query = pl.scan_parquet(files / "big.parquet").select(
+        pl.col("i").ewm_mean(alpha=0.5), pl.col("s").str.join("-")
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         frame, _ = run(query, 2, ExecutionOptions())
@@ -75,13 +77,13 @@ def test_fallback_warns_once_and_names_the_step(files: Path) -> None:
 
 
 def test_fallback_raises_when_asked(files: Path) -> None:
-    query = pl.scan_parquet(files / "big.parquet").select(pl.col("i").cum_sum())
+    query = pl.scan_parquet(files / "big.parquet").select(pl.col("i").ewm_mean(alpha=0.5))
     with pytest.raises(NotImplementedError, match="SELECT"):
         run(query, 2, ExecutionOptions(fallback_mode="raise"))
 
 
 def test_silent_fallback_is_still_reported(files: Path) -> None:
-    query = pl.scan_parquet(files / "big.parquet").select(pl.col("i").cum_sum())
+    query = pl.scan_parquet(files / "big.parquet").select(pl.col("i").ewm_mean(alpha=0.5))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         _, outcomes = run(query, 2, ExecutionOptions(fallback_mode="silent"))
@@ -97,7 +99,7 @@ def test_error_of_the_query_keeps_its_type(files: Path) -> None:
 
 
 def test_single_rank_runs_the_query_itself(files: Path) -> None:
-    query = pl.scan_parquet(files / "big.parquet").select(pl.col("i").cum_sum())
+    query = pl.scan_parquet(files / "big.parquet").select(pl.col("i").ewm_mean(alpha=0.5))
     frame, outcomes = run(query, 1, ExecutionOptions(fallback_mode="raise"))
     assert outcomes[0].physical is None
     assert frame.equals(query.collect())

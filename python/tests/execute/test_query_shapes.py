@@ -13,13 +13,9 @@ from cudf_polars.execute.options import ExecutionOptions
 A, B, S, I, W = (pl.col(name) for name in ("a", "b", "s", "i", "w"))  # noqa: E741
 
 MAY_FALL_BACK = {
-    "select_median",
-    "select_cum_sum",
     "hconcat",
     "map_batches",
     "merge_sorted",
-    "gather_every",
-    "shift",
     "over_all",
     "dynamic",
     "rolling",

@@ -6,6 +6,8 @@ That it does not hold Python's lock shows in ``engine/test_catalog_scans.py``: t
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -54,3 +56,37 @@ def test_a_wrong_query_is_polars_to_tell():
 def test_nobody_looks_in_another_way():
     for path in Path(cudf_polars.__file__).parent.rglob("*.py"):
         assert not re.search(r"\.visit\(", path.read_text()), path
+
+
+_THREADS = """
+import threading
+import polars as pl
+from cudf_polars.plan.read import read_plan
+
+part = pl.LazyFrame({"a": [1, 2], "b": [1.5, 2.5]}).map_batches(lambda frame: frame.with_columns(c=1))
+part = part.with_columns(pl.col("a").map_elements(lambda x: x, return_dtype=pl.Int64).alias("d"))
+query = part.join(part, on="a").group_by("a").agg(pl.col("b").map_batches(lambda s: s * 2), pl.len())
+
+def work():
+    for _ in range(40):
+        read_plan(query)
+
+threads = [threading.Thread(target=work) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("read")
+"""
+
+
+def test_threads_may_read_one_lazy_frame() -> None:
+    """Polars locks a lazy frame with Python's lock held, and takes Python's lock with a lazy frame locked."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _THREADS],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "read\n", done.stderr

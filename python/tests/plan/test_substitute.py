@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -10,7 +13,8 @@ from polars.testing import assert_frame_equal
 
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes, read
-from cudf_polars.plan.dag import Plan
+from cudf_polars.plan.dag import Plan, walk_nodes
+from cudf_polars.plan.dsl_facts import DslFacts
 from cudf_polars.plan.placeholder import LIBRARY_VARIABLE
 from cudf_polars.plan.properties import walk
 from cudf_polars.plan.read import read_plan
@@ -133,6 +137,32 @@ def test_the_last_resort_runs_over_other_frames() -> None:
     ]
 
 
+def _joins_of(query: pl.LazyFrame) -> list[nodes.Join]:
+    return [node for node in walk_nodes(read_plan(query).root) if isinstance(node, nodes.Join)]
+
+
+@pytest.mark.parametrize("validate", ["1:1", "m:1", "1:m"])
+@pytest.mark.parametrize(
+    ("left_on", "right_on"),
+    [(["s", "s"], ["g", "s"]), (["g", "s", "s"], ["g", "g", "s"]), (["g", "s"], ["g", "g"])],
+)
+def test_validate_is_kept_where_a_column_is_a_key_twice(
+    validate: Any, left_on: list[str], right_on: list[str]
+) -> None:
+    """Polars drops a pair of keys, and compares its columns before the join."""
+    t = pl.LazyFrame({"g": ["b", "a"], "s": ["foo", "foo"]})
+    (join,) = _joins_of(t.join(t, left_on=left_on, right_on=right_on, validate=validate))
+    assert join.validate == validate
+
+
+def test_a_join_that_is_not_found_beside_a_validated_one() -> None:
+    facts = DslFacts(None, {("a", "a"): "1:1", ("b", "b"): "m:m"})
+    assert facts.validation_of(["a"], ["a"]) == "1:1"
+    assert facts.validation_of(["b"], ["b"]) == "m:m"
+    assert facts.validation_of(["c"], ["c"]) is None
+    assert DslFacts(None, {("b", "b"): "m:m"}).validation_of(["c"], ["c"]) == "m:m"
+
+
 def test_validate_is_kept() -> None:
     left, right = FRAME.lazy(), pl.LazyFrame({"k": [1, 1], "w": [1, 2]})
     root = read_plan(left.join(right, on="k", validate="1:1")).root
@@ -226,3 +256,21 @@ def test_without_projections_a_hidden_step_reads_all() -> None:
     plan = read_plan(_hidden_step("k"), pl.QueryOptFlags(projection_pushdown=False))
     (opaque,) = (n for n in plan.nodes if isinstance(n, nodes.OpaqueNode))
     assert "more" in opaque.inputs[0].schema
+
+
+@pytest.mark.usefixtures("_small_limit")
+def test_a_shipped_query_has_the_frames_that_it_was_read_with() -> None:
+    """Of such a query Polars finds equal sub-plans now and then only."""
+    doubled = FRAME.lazy().select("k", _double("v"), s=c("k").map_batches(lambda s: s * 2))
+    both = pl.concat([doubled.filter(c("k").is_between(2, 3)).head(3), doubled.filter(c("k") > 1)])
+    text = "SELECT k + 1 AS k FROM t WHERE s IS NOT NULL UNION ALL SELECT s AS k FROM t"
+    query = pl.SQLContext(t=both).execute(text)
+    expected = query.collect()
+    for _ in range(10):
+        shipped = pl.LazyFrame.deserialize(io.BytesIO(query.serialize()))
+        root = read_plan(query).root
+        assert isinstance(root, nodes.OpaqueNode)
+        other = pickle.loads(pickle.dumps(root.build))
+        frames = [scan.frame.lazy() for scan in root.inputs if isinstance(scan, nodes.DataFrameScan)]
+        assert_frame_equal(other(frames).collect(), expected, check_row_order=False)
+        assert_frame_equal(to_lazyframe(read_plan(shipped).root).collect(), expected, check_row_order=False)

@@ -308,10 +308,9 @@ class Adapter:
             left, right = self._hide(left, view.input_left), self._hide(right, view.input_right)
         validate = "m:m"
         if kind in _VALIDATED:
-            names = tuple(e.name for e in (*left_on, *right_on))
-            found = self._dsl_facts().validations.get(names, "m:m")
+            found = self._dsl_facts().validation_of([e.name for e in left_on], [e.name for e in right_on])
             if found is None:
-                raise Unreadable("joins on the same keys with different 'validate'")
+                raise Unreadable("a join of which Polars does not show 'validate' beside others that have it")
             validate = found
         return nodes.Join(
             left,

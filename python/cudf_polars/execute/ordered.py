@@ -1,0 +1,191 @@
+"""Exchanges that look at the rows: by ranges of keys, and by the places of rows in the order of all ranks.
+
+Each reads its input to the end first, for where a row goes depends on the rows of all ranks.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import polars as pl
+
+from cudf_polars.execute.partitions import PartitionPlan
+from cudf_polars.execute.rows import DESTINATION, WEIGHT, KeySample, StreamRows, partitioned
+from cudf_polars.execute.streams import conform
+from cudf_polars.execute.transport import ArrowStream
+from cudf_polars.lower.physical import (
+    Carried,
+    GlobalRowIndex,
+    GlobalSlice,
+    OrderedConcat,
+    RangeExchange,
+    Schema,
+    SortKey,
+    Stream,
+)
+from cudf_polars.lower.ranges import boundary_frame, destination
+from cudf_polars.plan.columns import keep_columns
+
+__all__ = ["OrderedExchanges", "Rows"]
+
+# Rows of a batch that go into the sample for a sort's boundaries; of all rows in one frame, so many for each rank.
+_SAMPLE_ROWS = 64
+_SUMMARIES = 64
+"""How many summaries of batches are merged at a time."""
+_RANK = "__rr_rank"
+"""The column (UInt32) that says whose summary a row is."""
+_FAILED = 2**64 - 1
+"""Stands for the number of rows of a rank that could not read them."""
+
+
+class Rows(Protocol):
+    """What runs the inputs of these exchanges and moves their rows: the executor."""
+
+    plan: PartitionPlan
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+
+    @property
+    def nranks(self) -> int:
+        """Number of ranks."""
+
+    def prepare(self, stream: Stream) -> None:
+        """Run every exchange under a stream."""
+
+    def kept(
+        self, stream: Stream, look: Callable[[pl.DataFrame], None] | None = None
+    ) -> tuple[pl.LazyFrame, int]:
+        """Run a fragment to its end; return its rows on this rank and how many there are."""
+
+    def scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> Sequence[ArrowStream]:
+        """Send each row to the partition that its column ``DESTINATION`` names; return this rank's partitions."""
+
+    def to_all(self, frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+        """Give every rank the rows of each rank's ``frame``."""
+
+    def allgather_bytes(self, value: bytes) -> list[bytes]:
+        """Give every rank each rank's ``value``."""
+
+
+class OrderedExchanges:
+    """Runs these exchanges for an executor; all ranks run the same in the same order.
+
+    The executor keeps none: in a cycle, what it holds of the ranks' memory would stay until Python looks for cycles.
+    """
+
+    def __init__(self, executor: Rows) -> None:
+        self._executor = executor
+
+    def range_exchange(self, stream: RangeExchange) -> StreamRows:
+        """Split all rows by ranges of their keys, of about equal numbers of rows."""
+        rows_of_batch = _SAMPLE_ROWS * (self._executor.nranks if self._executor.plan.count == 1 else 1)
+        sample = KeySample(stream.keys, rows_of_batch)
+        rows, _ = self._executor.kept(stream.inputs[0], sample.look)
+        boundaries = self._boundaries(sample.rows(stream.schema), stream.keys)
+        target = destination(stream.keys, boundaries, stream.schema).alias(DESTINATION)
+        moved = self._executor.scatter(rows.with_columns(target), stream.schema, ordered=stream.ordered)
+        return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
+
+    def _boundaries(self, sample: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
+        """Return at most ``nranks * partitions - 1`` rows of key values that split all ranks' rows into equal parts."""
+        buffer = io.BytesIO()
+        sample.write_ipc(buffer)
+        samples = [
+            pl.read_ipc(io.BytesIO(value)) for value in self._executor.allgather_bytes(buffer.getvalue())
+        ]
+        return boundary_frame(
+            pl.concat(samples), keys, WEIGHT, self._executor.nranks * self._executor.plan.count
+        )
+
+    def _counts(self, rows: int) -> list[int]:
+        return [
+            int(struct.unpack("<Q", value)[0])
+            for value in self._executor.allgather_bytes(struct.pack("<Q", rows))
+        ]
+
+    def global_slice(self, stream: GlobalSlice) -> StreamRows:
+        """Take a slice of the rows of all ranks, in rank order."""
+        rows, counts = self._rows_up_to(stream)
+        height = counts[self._executor.rank]
+        before, total = sum(counts[: self._executor.rank]), sum(counts)
+        start = stream.offset if stream.offset >= 0 else total + stream.offset
+        stop = total if stream.length is None else min(total, start + stream.length)
+        start = max(0, start)
+        low = min(max(start - before, 0), height)
+        high = min(max(stop - before, low), height)
+        return StreamRows(lazy=rows.slice(low, high - low), height=high - low)
+
+    def _rows_up_to(self, stream: GlobalSlice) -> tuple[pl.LazyFrame, list[int]]:
+        """Return the rows of a slice's input on this rank, and how many each rank has.
+
+        Polars reads no further than the slice: what it does not read cannot fail. So the error of a rank counts only if
+        the ranks before it have too few rows.
+        """
+        (below,) = stream.inputs
+        error: pl.exceptions.PolarsError | None = None
+        self._executor.prepare(below)
+        try:
+            rows, height = self._executor.kept(below)
+        except pl.exceptions.PolarsError as raised:
+            if stream.offset < 0 or stream.length is None:
+                raise
+            error, height = raised, _FAILED
+            rows = pl.LazyFrame(schema=dict(below.schema))
+        counts = self._counts(height)
+        if _FAILED in counts:
+            first = counts.index(_FAILED)
+            needed = stream.offset + (stream.length or 0)
+            if error is not None and sum(counts[:first]) < needed:
+                raise error
+            # Where they are needed, the ranks that failed say so to all; elsewhere these rows are left out.
+            counts = [*counts[:first], *[0] * (self._executor.nranks - first)]
+        return rows, counts
+
+    def global_row_index(self, stream: GlobalRowIndex) -> StreamRows:
+        """Number the rows of all ranks, in rank order."""
+        rows, height = self._executor.kept(stream.inputs[0])
+        before = sum(self._counts(height)[: self._executor.rank])
+        numbered = rows.with_row_index(stream.name, stream.offset + before)
+        return StreamRows(lazy=keep_columns(numbered, stream.schema), height=height)
+
+    def carried(self, stream: Carried) -> StreamRows:
+        """Summarize the rows of this rank while they pass, and compute over them with what the others say of theirs."""
+        parts: list[pl.DataFrame] = []
+
+        def look(batch: pl.DataFrame) -> None:
+            parts.append(conform(stream.summarize(batch), stream.summary))
+            if len(parts) > _SUMMARIES:
+                parts[:] = [conform(stream.merge(pl.concat(parts)), stream.summary)]
+
+        rows, height = self._executor.kept(stream.inputs[0], look)
+        nothing = pl.DataFrame(schema=dict(stream.summary))
+        mine = conform(stream.merge(pl.concat(parts)), stream.summary) if parts and height else nothing
+        numbered = mine.with_columns(pl.lit(self._executor.rank, dtype=pl.UInt32).alias(_RANK))
+        said = self._executor.to_all(numbered, dict(numbered.schema))
+        sides = []
+        for chosen in (pl.col(_RANK) < self._executor.rank, pl.col(_RANK) > self._executor.rank):
+            summaries = said.filter(chosen).drop(_RANK)
+            sides.append(conform(stream.merge(summaries), stream.summary) if summaries.height else nothing)
+        lazy = stream.apply(rows, *sides)
+        return StreamRows(lazy=keep_columns(lazy, stream.schema), height=height)
+
+    def ordered_concat(self, stream: OrderedConcat) -> StreamRows:
+        """Put inputs one after the other over all ranks, in equal parts."""
+        kept = [self._executor.kept(child) for child in stream.inputs]
+        counts = [self._counts(height) for _, height in kept]
+        total = sum(map(sum, counts))
+        share = max(1, math.ceil(total / (self._executor.nranks * self._executor.plan.count)))
+        start, parts = 0, []
+        for (rows, _), heights in zip(kept, counts, strict=True):
+            first = start + sum(heights[: self._executor.rank])
+            start += sum(heights)
+            target = ((pl.int_range(pl.len(), dtype=pl.UInt64) + first) // share).cast(pl.UInt32)
+            addressed = rows.with_columns(target.alias(DESTINATION))
+            parts.append(self._executor.scatter(addressed, stream.schema, ordered=True))
+        return partitioned(*parts, schema={**stream.schema, DESTINATION: pl.UInt32()})

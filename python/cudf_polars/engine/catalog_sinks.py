@@ -1,10 +1,12 @@
-"""``sink_delta`` and ``sink_iceberg`` with our engines: one process writes and commits.
+"""``sink_delta`` and ``sink_iceberg`` with our engines: one process commits, and mostly it writes, too.
 
 Polars asks an engine for the rows of such a sink, and then writes and commits them itself, in the process that called
 it. Where each rank runs the script, every rank would commit: an overwriting one removes the rows of the others. An
 engine cannot prevent that from where Polars calls it, so the two methods of ``pl.LazyFrame`` are wrapped when
 :mod:`cudf_polars.engine.core` is imported, as every engine does. Queries of other engines go straight to Polars' own
 methods, as they were called.
+
+Files of a Delta table are written by all ranks where :mod:`cudf_polars.engine.delta_sinks` can.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ def _wrapped(own: Callable[..., Any], engine_type: type[Any]) -> Callable[..., A
             engine = get_engine_affinity_override()
         if not isinstance(engine, engine_type):
             return own(self, *args, **kwargs)
-        signature.bind(self, *args, **kwargs)  # a wrong call is one on every rank, before anything runs
+        # A wrong call is one on every rank, before anything runs.
+        bound = signature.bind(self, *args, **kwargs)
         polars_kwargs = {**kwargs, "engine": "streaming"}
         # Rows that are there need no optimisation, and sink_iceberg knows of none.
         kwargs_of_rows = {key: value for key, value in polars_kwargs.items() if key != "optimizations"}
@@ -62,6 +65,7 @@ def _wrapped(own: Callable[..., Any], engine_type: type[Any]) -> Callable[..., A
             optimizations=kwargs.get("optimizations") or pl.QueryOptFlags(),
             # What sink_delta returns then commits when it is told to.
             commits_later=kwargs.get("mode") == "merge",
+            arguments=bound.arguments,
         )
 
     setattr(sink, _MARK, own)

@@ -13,10 +13,10 @@ import itertools
 import pickle
 import threading
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import polars as pl
 from rapidsmpf import bootstrap
@@ -25,11 +25,14 @@ from rapidsmpf.statistics import Statistics
 
 from cudf_polars.engine.batches import BatchSource, GatheredBatches
 from cudf_polars.engine.core import ClusterInfo, StreamingEngine
+from cudf_polars.engine.delta_sinks import DeltaPlan, DeltaWrite, plan_delta
 from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.engine.partition_sinks import Partitioning
 from cudf_polars.engine.relay import RankReply, emit, remote_error
 from cudf_polars.engine.shipping import pack_query, unpack_frame
-from cudf_polars.engine.sinks import destination, report_one_writer, write_rows
+from cudf_polars.engine.sinks import destination, partitioning_for_workers, write_rows
 from cudf_polars.engine.turns import QueryCall, QueryCancelled
+from cudf_polars.lower.fallback import report
 from cudf_polars.lower.user_code import calling_place
 from cudf_polars.streaming.actor_graph.collectives.common import EPOCH_BITS
 
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterEngine", "GivenUp", "Lost", "Question", "refuse_rrun", "wait_for_any"]
 
+T = TypeVar("T")
 _SIGNAL_SECONDS = 0.2
 """How often a wait for ranks lets Python look for signals."""
 
@@ -258,18 +262,53 @@ class ClusterEngine(StreamingEngine):
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
         where = destination(target)
-        if not isinstance(where, str | Path):
+        sent: object = where
+        if isinstance(target, pl.PartitionBy):
+            sent = partitioning_for_workers(target, kwargs, self.nranks)
+            if isinstance(sent, str) and self.nranks > 1:
+                report([sent], self._options.get("fallback_mode"))
+        elif isinstance(where, Path):
+            # A path that does not depend on this process's folder.
+            sent = str(where.expanduser().absolute())
+        if not isinstance(sent, Partitioning) and not isinstance(where, str | Path):
             # A file object, say, is only here.
-            if self.nranks > 1:
-                report_one_writer(target, self._options.get("fallback_mode"))
             write_rows(self._run(lf, optimizations).lazy(), target, extension, **kwargs)
             return
         packed = pack_query(lf, optimizations, self.nranks)
-        # A path that does not depend on this process's folder.
-        text = str(where.expanduser().absolute()) if isinstance(where, Path) else where
         self.last_query = _Report(
-            self._call("sink", [(query, text, extension, kwargs) for query in packed])[0]
+            self._call("sink", [(query, sent, extension, kwargs) for query in packed])[0]
         )
+
+    def _sink_catalog(
+        self,
+        lf: pl.LazyFrame,
+        write: Callable[[pl.LazyFrame], T],
+        step: str,
+        optimizations: QueryOptFlags,
+        *,
+        commits_later: bool,
+        arguments: Mapping[str, Any],
+    ) -> T:
+        if step == "sink_delta" and not commits_later:
+            shared = DeltaWrite.of(arguments)
+            plan = plan_delta(shared) if isinstance(shared, DeltaWrite) else shared
+            if isinstance(plan, DeltaPlan) and self._write_delta(lf, plan, optimizations):
+                return cast("T", None)
+        return super()._sink_catalog(
+            lf, write, step, optimizations, commits_later=commits_later, arguments=arguments
+        )
+
+    def _write_delta(self, lf: pl.LazyFrame, plan: DeltaPlan, optimizations: QueryOptFlags) -> bool:
+        """Let the ranks write to a Delta table; False if they cannot."""
+        try:
+            packed = pack_query(lf, optimizations, self.nranks)
+            report = self._call("sink_delta", [(query, plan) for query in packed])[0]
+        finally:
+            plan.end()  # the ranks have, if they see the folder
+        if report is None:
+            return False
+        self.last_query = _Report(report)
+        return True
 
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
         answers = self._call("statistics", [(clear,)] * self.nranks)

@@ -20,10 +20,10 @@ import polars as pl
 from polars.lazyframe.query_result import SingleNodeQueryResult
 from rapidsmpf.statistics import Statistics
 
-from cudf_polars.engine import catalog_sinks
+from cudf_polars.engine import catalog_sinks, lazy_sinks
 from cudf_polars.engine.batches import Batches, BatchSource
 from cudf_polars.engine.options import StreamingOptions
-from cudf_polars.engine.turns import QueryCall, Turns
+from cudf_polars.engine.turns import QueryCall, QueryQueue
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
@@ -144,7 +144,8 @@ class StreamingEngine(pl.Engine):
     def __init__(self, options: StreamingOptions, cluster_info: list[ClusterInfo]) -> None:
         self._options = options
         self._cluster_info = cluster_info
-        self._turns = Turns(type(self).__name__)  # one query at a time: collectives of two would interleave
+        # One query at a time: collectives of two would interleave.
+        self._turns = QueryQueue(type(self).__name__)
         self._current_call = QueryCall("the engine")  # what has the turn, or had the last
         self._closed = False
         self._batches: weakref.WeakSet[Batches] = weakref.WeakSet()
@@ -175,6 +176,7 @@ class StreamingEngine(pl.Engine):
         optimizations: QueryOptFlags,
         *,
         commits_later: bool,
+        arguments: Mapping[str, Any],
     ) -> T:
         """Run a query and let one process write its rows: here the client, to which they come."""
         return write(self._run(lf, optimizations).lazy())
@@ -293,9 +295,18 @@ class StreamingEngine(pl.Engine):
         with self._turn(call):
             self._check_open("the engine")
             try:
-                return self._run(lf, optimizations)
+                sink = lazy_sinks.sink_of(lf)
+                if sink is None or not self._takes(sink):
+                    return self._run(lf, optimizations)
+                self._sink(sink.rows, sink.target, sink.extension, optimizations, **sink.options)
+                return pl.DataFrame()  # as Polars
             finally:
                 call.on_cancel(None)
+
+    def _takes(self, sink: lazy_sinks.LazySink) -> bool:
+        """Say whether a lazy sink goes the way of the eager one. Several ranks cannot write one file; one rank can."""
+        one_file = self.nranks > 1 and not self._options.get("sink_to_directory")
+        return not (one_file and isinstance(sink.target, str | os.PathLike))
 
     # -- Polars' hooks ------------------------------------------------------------------------------------
 
@@ -404,6 +415,7 @@ class StreamingEngine(pl.Engine):
         step: str,
         optimizations: QueryOptFlags,
         commits_later: bool,
+        arguments: Mapping[str, Any],
     ) -> T:
         """Run the query and let one process commit its rows to a catalog; see :mod:`~cudf_polars.engine.catalog_sinks`.
 
@@ -420,10 +432,12 @@ class StreamingEngine(pl.Engine):
             For the query.
         commits_later
             What ``write`` returns commits when it is told to.
+        arguments
+            Those of the sink, by name, as far as they were given.
 
         Returns
         -------
-        What ``write`` returned, on every rank.
+        What ``write`` returned, on every rank. None, as Polars' ``sink_delta``, where all ranks have written.
 
         Raises
         ------
@@ -432,7 +446,9 @@ class StreamingEngine(pl.Engine):
         """
         with self._turn(QueryCall(step)):
             self._check_open("the engine")
-            return self._sink_catalog(lf, write, step, optimizations, commits_later=commits_later)
+            return self._sink_catalog(
+                lf, write, step, optimizations, commits_later=commits_later, arguments=arguments
+            )
 
     def _sink_locked(self, lf: pl.LazyFrame, target: object, extension: str, kwargs: dict[str, Any]) -> None:
         optimizations = cast("QueryOptFlags", kwargs.pop("optimizations"))
@@ -466,3 +482,4 @@ class StreamingEngine(pl.Engine):
 
 
 catalog_sinks.install(StreamingEngine)
+lazy_sinks.install()

@@ -29,6 +29,7 @@ from rapidsmpf.utils.system_info import get_device_memory
 from cudf_polars.engine.batches import RankBatches
 from cudf_polars.engine.compute_device import open_compute_device
 from cudf_polars.engine.core import ClusterInfo, check_reserved
+from cudf_polars.engine.delta_sinks import DeltaPlan, DeltaSink, DeltaWrite, agree_on_delta
 from cudf_polars.engine.one_writer import write_on_one_rank
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.sinks import SinkTarget
@@ -335,6 +336,53 @@ class Rank:
                 failed=transport.abandon,
             )
             return opened.outcome(), batches
+
+    def sink_delta(
+        self,
+        query: pl.LazyFrame | Query,
+        op_ids: OpIds,
+        optimizations: QueryOptFlags | None,
+        write: DeltaWrite | DeltaPlan | str,
+    ) -> tuple[DeltaPlan | str | None, QueryOutcome | None]:
+        """Run a query and write its rows to a Delta table: on all ranks, with one commit, or on none.
+
+        Parameters
+        ----------
+        query, op_ids, optimizations
+            As for :meth:`run`.
+        write
+            What to write, or why ranks cannot share it; or the plan for it that another process has made.
+
+        Returns
+        -------
+        The plan, and the query's outcome. That is None if the ranks cannot do it: nothing has run then.
+        """
+        transport = RapidsmpfTransport(self.context, op_ids)
+        with _tell_others(transport):
+            plan = (
+                write if isinstance(write, DeltaPlan) else agree_on_delta(write, transport, op=_LAST_OP + 3)
+            )
+            if not isinstance(plan, DeltaPlan):
+                return plan, None
+            sink = DeltaSink(plan, transport, _LAST_OP)
+            try:
+                if not sink.is_seen_by_all():
+                    plan.end()
+                    return plan, None
+                # The user's own query, of which only the user's optimisations are left to whoever runs it.
+                whole = (optimizations or pl.QueryOptFlags(),) if transport.nranks == 1 else ()
+                return plan, stream_query(
+                    query,
+                    transport,
+                    lambda rows: sink.write(rows, *whole),
+                    optimizations=optimizations,
+                    options=self._execution_options,
+                    device=self._device,
+                    end=sink.commit,
+                )
+            except BaseException:
+                sink.discard()
+                raise
 
     def write_once(
         self,

@@ -27,6 +27,7 @@ from rapidsmpf.statistics import Statistics
 
 from cudf_polars.engine.batches import BATCH_ROWS, RankBatches
 from cudf_polars.engine.core import ClusterInfo
+from cudf_polars.engine.delta_sinks import DeltaPlan
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.rank import Rank, RankSettings, bootstrap_timeout
 from cudf_polars.engine.relay import run_captured, running_function
@@ -328,13 +329,23 @@ class RankHost:
         return frames, False
 
     def sink(
-        self, epoch: int, query: PackedQuery, target: str, extension: str, kwargs: Mapping[str, Any]
+        self, epoch: int, query: PackedQuery, target: object, extension: str, kwargs: Mapping[str, Any]
     ) -> bytes:
         """Run a query and write its rows; returns a reply with its report."""
 
         def work() -> str:
             rank, lf, flags = self._opened(query)
             return _report(rank, rank.sink(lf, OpIds(epoch), flags, target, extension, **kwargs))
+
+        return self._captured(epoch, work)
+
+    def sink_delta(self, epoch: int, query: PackedQuery, plan: DeltaPlan) -> bytes:
+        """Run a query and write its rows to a Delta table; returns a reply with its report, None if ranks cannot."""
+
+        def work() -> str | None:
+            rank, lf, flags = self._opened(query)
+            _, outcome = rank.sink_delta(lf, OpIds(epoch), flags, plan)
+            return None if outcome is None else _report(rank, outcome)
 
         return self._captured(epoch, work)
 

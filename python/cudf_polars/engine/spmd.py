@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import polars as pl
 from rapidsmpf import bootstrap
@@ -16,6 +16,7 @@ from rapidsmpf.statistics import Statistics
 
 from cudf_polars.engine.batches import BatchSource
 from cudf_polars.engine.core import StreamingEngine
+from cudf_polars.engine.delta_sinks import DeltaWrite
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import Rank, RankSettings, resolve_options
@@ -211,7 +212,13 @@ class SPMDEngine(StreamingEngine):
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
         rank = self._open_rank("the engine")
-        self.last_query = rank.sink(lf, self._next_op_ids(), optimizations, target, extension, **kwargs)
+        op_ids = self._next_op_ids()
+        call = self._current_call
+        call.on_cancel(lambda: self._cancel(call, rank, op_ids))
+        # Ranks count the same queries, also where one was cancelled before it began.
+        if call.cancelled:
+            raise QueryCancelled("the query was cancelled")
+        self.last_query = rank.sink(lf, op_ids, optimizations, target, extension, **kwargs)
         self._warn_of_equal_frames(self.last_query)
 
     def sink_batches(self, lf: pl.LazyFrame, function: Any, **kwargs: Any) -> None:
@@ -236,10 +243,21 @@ class SPMDEngine(StreamingEngine):
         optimizations: QueryOptFlags,
         *,
         commits_later: bool,
+        arguments: Mapping[str, Any],
     ) -> T:
         rank = self._open_rank("the engine")
         if self.nranks == 1:
             return write(lf)
+        if step == "sink_delta" and not commits_later:
+            shared = DeltaWrite.of(arguments)
+            plan, outcome = rank.sink_delta(lf, self._next_op_ids(), optimizations, shared)
+            if plan is None:
+                # There is a table: Polars says what it says, and writes nothing.
+                return write(pl.LazyFrame(schema=lf.collect_schema()))
+            if outcome is not None:
+                self.last_query = outcome
+                return cast("T", None)
+            step = f"{step} {plan if isinstance(plan, str) else 'to a folder that not all ranks have'}"
         self.last_query, result = rank.write_once(
             lf, self._next_op_ids(), optimizations, write, step, commits_later=commits_later
         )

@@ -53,14 +53,20 @@ class StoreParts:
         first_op: int,
     ) -> None:
         self._transport, self._first_op = transport, first_op
-        token = transport.allgather_bytes(secrets.token_hex(6).encode(), op=first_op)[0].decode()
         folder = url.rstrip("/")
-        name = f"{prefix}{transport.rank:05d}.{token}.{extension}"
-        self.url = f"{folder}/{name}"
-        self._access: CloudAccess | None = access_of_options(self.url, options)
+        self._prefix, self._extension = f"{folder}/{prefix}{transport.rank:05d}", extension
+        self.url = ""
+        self._is_final = False
+        self._access: CloudAccess | None = access_of_options(f"{self._prefix}.{extension}", options)
         self._stale: list[str] = []
         if transport.rank == 0:
             self._stale = self._former_parts(folder, prefix)
+
+    def begin(self) -> None:
+        """Agree with the other ranks on names; from then on, ``url`` is that of this rank's part."""
+        mine = secrets.token_hex(6).encode()
+        token = self._transport.allgather_bytes(mine, op=self._first_op)[0].decode()
+        self.url = f"{self._prefix}.{token}.{self._extension}"
 
     def _store(self, url: str) -> tuple[Any, str]:
         try:
@@ -88,16 +94,24 @@ class StoreParts:
     def commit(self, facts: bytes) -> list[bytes]:
         """Wait until all ranks have written; then the former parts go. Returns what each rank tells besides."""
         told = self._transport.allgather_bytes(facts, op=self._first_op + 1)
+        self._is_final = True  # without some of the former parts, the new ones are all that there is
         if self._stale:
             import obstore
 
             store, _ = self._store(self.url)
-            obstore.delete(store, self._stale)
+            try:
+                obstore.delete(store, self._stale)
+            except Exception as error:  # of many kinds; their texts may hold the request
+                raise OSError(
+                    f"former parts beside {self.url} cannot be deleted: {type(error).__name__}"
+                ) from None
         self._transport.allgather_bytes(b"deleted", op=self._first_op + 2)
         return told
 
     def discard(self) -> None:
         """Remove this rank's part."""
+        if not self.url or self._is_final:
+            return
         with contextlib.suppress(Exception):
             import obstore
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["QueryCall", "QueryCancelled", "Turns"]
+__all__ = ["QueryCall", "QueryCancelled", "QueryQueue"]
 
 INNER_WAIT = 10.0
 """Seconds that a function of the user waits for its turn."""
@@ -93,7 +93,7 @@ class _Turn:
         self.since = time.monotonic()
 
 
-class Turns:
+class QueryQueue:
     """The turns of an engine's queries: in the order in which they are asked for.
 
     Parameters

@@ -193,7 +193,7 @@ def test_warnings_reach_the_client(engine, table):
     with pytest.warns(RuntimeWarning, match=r"first rows \(on rank 0, worker tls://"):
         query.collect(engine=engine)
     with pytest.warns(FallbackWarning, match="not fully distributed") as caught:
-        pl.scan_parquet(table).select(pl.col("v").rolling_mean(3)).collect(engine=engine)
+        pl.scan_parquet(table).select(pl.col("v").ewm_mean(alpha=0.5)).collect(engine=engine)
     assert len([w for w in caught if w.category is FallbackWarning]) == 1
     assert caught[0].filename == __file__
 
@@ -271,7 +271,7 @@ def test_options_reach_the_workers(client, table):
     options = StreamingOptions(fallback_mode="raise", hardware_binding=HardwareBindingPolicy(enabled=False))
     with DaskEngine.from_options(options, dask_client=client) as engine:
         with pytest.raises(NotImplementedError, match="fallback_mode"):
-            pl.scan_parquet(table).select(pl.col("v").rolling_mean(3)).collect(engine=engine)
+            pl.scan_parquet(table).select(pl.col("v").ewm_mean(alpha=0.5)).collect(engine=engine)
         assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=engine), ANSWER)
 
 

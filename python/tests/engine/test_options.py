@@ -279,8 +279,8 @@ def test_what_has_no_effect_warns_once_at_the_line_that_sets_it(monkeypatch):
     ) as caught:
         StreamingOptions(max_rows_per_partition=1 << 20)
     assert caught[0].filename == __file__
-    with pytest.warns(given_options.OptionWithoutEffectWarning, match="dask_statistics") as caught:
-        resolve_options({"dask_statistics": True}, None, None)
+    with pytest.warns(given_options.OptionWithoutEffectWarning, match="dask_oom_protection") as caught:
+        resolve_options({"dask_oom_protection": True}, None, None)
     assert caught[0].filename == __file__
     monkeypatch.setenv("CUDF_POLARS__EXECUTOR__KVIKIO_TASK_SIZE", "5")
     with pytest.warns(given_options.OptionWithoutEffectWarning, match="KVIKIO_TASK_SIZE"):
@@ -288,7 +288,7 @@ def test_what_has_no_effect_warns_once_at_the_line_that_sets_it(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         StreamingOptions(max_rows_per_partition=1 << 21, num_py_executors=8)
-        resolve_options({"dask_statistics": "on", "dask_oom_protection": False}, None, None)
+        resolve_options({"dask_oom_protection": "on", "dask_staging_spill_buffer": "128 MiB"}, None, None)
 
 
 def test_from_dict_treats_none_as_unspecified():

@@ -75,7 +75,7 @@ def test_errors_and_warnings_have_their_own_types(engine, table):
         pl.scan_parquet(table).select(pl.col("s").cast(pl.Int64)).collect(engine=engine)
     assert any("Ray actor" in note for note in caught.value.__notes__)
     with pytest.warns(FallbackWarning, match="not fully distributed") as warned:
-        pl.scan_parquet(table).select(pl.col("v").rolling_mean(3)).collect(engine=engine)
+        pl.scan_parquet(table).select(pl.col("v").ewm_mean(alpha=0.5)).collect(engine=engine)
     assert [w.filename for w in warned if w.category is FallbackWarning] == [__file__]
     assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=engine), ANSWER)
 

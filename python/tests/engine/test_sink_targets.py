@@ -6,6 +6,8 @@ import io
 import json
 import os
 import pathlib
+import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.sinks import SinkTarget, destination
 from cudf_polars.engine.spmd import SPMDEngine
+from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.lower import FallbackWarning
 from support.object_store import object_store
 from support.ranks import run_ranks
@@ -121,11 +124,217 @@ def test_one_rank_says_what_the_store_says(store):
     assert store.objects == {}
 
 
+def opened_on_ranks(nranks, work, target, extension="parquet", **options):
+    """Run ``work`` with each rank's sink; ``target`` may depend on the rank."""
+
+    def run(transport):
+        where = target(transport.rank) if callable(target) else target
+        sink = SinkTarget.open(where, extension, transport, "silent", options)
+        return work(sink, transport, options)
+
+    return local_transport.run_ranks(nranks, run)
+
+
+def write_and_commit(sink, transport, options):
+    try:
+        sink.write(ROWS[transport.rank :: transport.nranks].lazy(), **options)
+        return sink.commit(b"")
+    except BaseException:
+        sink.discard()
+        raise
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("out", pl.PartitionBy("out", key="region")),
+        (pl.PartitionBy("one", key="region"), pl.PartitionBy("two", key="region")),
+        (pl.PartitionBy("out", key="region"), pl.PartitionBy("out", key="id")),
+        (pl.PartitionBy("out", key="id", file_path_provider=str), pl.PartitionBy("out", key="id")),
+        (io.BytesIO(), "out"),
+    ],
+    ids=["kind", "base", "key", "provider", "file object"],
+)
+def test_ranks_with_different_targets_all_raise(first, second, empty_folder):
+    found = []
+
+    def work(*given):
+        with pytest.raises(
+            QueryMismatchError, match=r"different targets: rank 0 to .*, rank 1 to "
+        ) as caught:
+            write_and_commit(*given)
+        found.append(caught)
+
+    opened_on_ranks(2, work, lambda rank: (first, second)[rank])
+    assert len(found) == 2
+    assert list(empty_folder.iterdir()) == []
+
+
+def test_no_rank_returns_before_the_former_parts_are_gone(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    opened_on_ranks(3, write_and_commit, out)
+    own = Path.unlink
+
+    def unlink(self, **options):
+        gone.wait(0.5)  # who does not wait has looked by now
+        own(self, **options)
+
+    def work(*given):
+        write_and_commit(*given)
+        found.append(sorted(os.listdir(out)))
+        gone.set()
+
+    found, gone = [], threading.Event()
+    monkeypatch.setattr(Path, "unlink", unlink)
+    opened_on_ranks(2, work, out)
+    assert found == [["part.00000.parquet", "part.00001.parquet"]] * 2
+
+
+def test_a_rank_that_fails_when_all_have_written_leaves_no_mixture(tmp_path):
+    out = tmp_path / "out"
+    opened_on_ranks(2, write_and_commit, out)
+    former = (out / "part.00000.parquet").stat().st_ino
+    new = ROWS.with_columns(pl.col("id") + 1000)
+
+    def work(sink, transport, options):
+        sink.write(new[transport.rank :: 2].lazy())
+        if transport.rank == 1:
+            own = transport.allgather_bytes
+
+            def fail_next(value, *, op):
+                told = own(value, op=op)
+                for _ in range(100):  # the other rank comes as far as it can without this one
+                    if (out / "part.00000.parquet").stat().st_ino != former:
+                        break
+                    time.sleep(0.01)
+                raise ValueError(f"after {told}")
+
+            transport.allgather_bytes = fail_next
+        try:
+            sink.commit(b"")
+        finally:
+            sink.discard()
+
+    with pytest.raises(ValueError, match="after"):
+        opened_on_ranks(2, work, out)
+    assert sorted(os.listdir(out)) == ["part.00000.parquet", "part.00001.parquet"]
+    assert_frame_equal(pl.read_parquet(out).sort("id"), new)
+
+
+def test_ranks_with_file_systems_of_their_own(tmp_path):
+    opened_on_ranks(2, write_and_commit, lambda rank: tmp_path / f"out{rank}")
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("out*/*")) == [
+        "out0/part.00000.parquet",
+        "out1/part.00001.parquet",
+    ]
+
+
+def test_what_a_killed_sink_left_goes_with_the_next(tmp_path):
+    out = tmp_path / "out"
+    opened_on_ranks(2, write_and_commit, out)
+    (out / ".part.00001.parquet.99.tmp").write_text("half a file")
+    opened_on_ranks(2, write_and_commit, out)
+    assert sorted(os.listdir(out)) == ["part.00000.parquet", "part.00001.parquet"]
+    assert pl.scan_parquet(out).collect().height == ROWS.height
+
+
+def test_a_callback_that_fails_comes_after_the_sink(tmp_path):
+    out = tmp_path / "out"
+    opened_on_ranks(3, write_and_commit, out)
+
+    def callback(_):
+        raise ValueError("of the user")
+
+    with pytest.raises(ValueError, match="of the user"):
+        opened_on_ranks(2, write_and_commit, out, sinked_paths_callback=callback)
+    assert sorted(os.listdir(out)) == ["part.00000.parquet", "part.00001.parquet"]
+    assert pl.read_parquet(out).height == ROWS.height
+
+
+def test_the_folder_of_a_failed_sink_goes_with_the_last_file(tmp_path):
+    def work(transport):
+        for turn in range(2):
+            if transport.rank == turn:  # so the first one makes the folder
+                sink = SinkTarget.open(tmp_path / "out", "parquet", transport, "raise", {})
+            transport.allgather_bytes(b"", op=turn)
+        sink.write(ROWS.lazy())
+        transport.allgather_bytes(b"both have a file", op=8)
+        for turn in range(2):
+            if transport.rank == turn:  # and it is the first to remove its file
+                sink.discard()
+            transport.allgather_bytes(b"", op=9 + turn)
+
+    local_transport.run_ranks(2, work)
+    assert not (tmp_path / "out").exists()
+
+
+def test_new_parts_in_a_store_stay_when_the_old_ones_cannot_be_deleted(store, monkeypatch):
+    obstore = pytest.importorskip("obstore")
+    options = {"storage_options": store.storage_options}
+    opened_on_ranks(2, write_and_commit, "s3://bucket/out", **options)
+    former = set(store.objects)
+
+    def delete(*_):
+        raise ValueError("with a secret of the request")
+
+    monkeypatch.setattr(obstore, "delete", delete)
+    with pytest.raises(OSError, match="former parts") as caught:
+        opened_on_ranks(2, write_and_commit, "s3://bucket/out", **options)
+    assert "secret" not in str(caught.value)
+    new = set(store.objects) - former
+    assert sum(pl.read_parquet(io.BytesIO(store.objects[name])).height for name in new) == ROWS.height
+
+
+def test_one_rank_writes_to_a_device():
+    master, slave = os.openpty()
+    try:
+        with SPMDEngine.from_options(StreamingOptions(sink_to_directory=False)) as engine:
+            pl.LazyFrame({"a": [1, 2]}).sink_csv(os.ttyname(slave), engine=engine)
+        assert os.read(master, 100).split() == [b"a", b"1", b"2"]
+        assert Path(os.ttyname(slave)).is_char_device()
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson"])
+def test_one_ranks_file_has_the_ending_of_its_compression(kind, tmp_path):
+    sink = getattr(ROWS.lazy(), f"sink_{kind}")
+    with SPMDEngine.from_options(StreamingOptions(sink_to_directory=False)) as engine:
+        for name, options in (("rows", {"compression": "gzip"}), ("rows.gz", {})):
+            path = tmp_path / f"{name}.{kind}" if options else tmp_path / name
+            for engines in ("streaming", engine):
+                with pytest.raises(pl.exceptions.InvalidOperationError, match="check_extension"):
+                    sink(path, engine=engines, **options)
+            assert not path.exists()
+            sink(path, engine=engine, check_extension=False, **options)
+        sink(tmp_path / "rows.csv.gz", engine=engine, compression="gzip")
+
+
+def test_no_secret_of_a_url_is_shown():
+    for url in ("https://user:secret@host/out?sig=secret", Path("https://host/out?sig=secret")):
+        with pytest.raises(NotImplementedError, match="cannot sink to") as caught:
+            destination(url)
+        assert "secret" not in str(caught.value)
+
+
 def test_a_sink_keeps_no_rows(tmp_path):
     with SPMDEngine() as engine:
         ROWS.lazy().sink_parquet(tmp_path / "out", engine=engine)
         assert engine.last_query.frame.height == 0
     assert_frame_equal(pl.read_parquet(tmp_path / "out"), ROWS)
+
+
+@pytest.mark.parametrize("to_directory", [True, False])
+def test_the_callback_hears_of_the_final_path(to_directory, tmp_path):
+    told = []
+    with SPMDEngine.from_options(StreamingOptions(sink_to_directory=to_directory)) as engine:
+        ROWS.lazy().sink_parquet(
+            tmp_path / "out", engine=engine, sinked_paths_callback=lambda args: told.extend(args.paths)
+        )
+    path = tmp_path / "out" / "part.00000.parquet" if to_directory else tmp_path / "out"
+    assert [(file.path, file.num_rows) for file in told] == [(str(path), ROWS.height)]
+    assert told[0].num_bytes == path.stat().st_size
 
 
 class _NoCluster(ClusterEngine):
@@ -156,8 +365,12 @@ class _Answers(_NoCluster):
 
 
 def test_the_client_says_that_it_writes_parts_alone(empty_folder):
-    with _Answers() as engine, pytest.warns(FallbackWarning, match="PartitionBy"):
-        ROWS.lazy().sink_parquet(pl.PartitionBy("out", key="region"), mkdir=True, engine=engine)
+    parts = pl.PartitionBy("out", key="region")
+    with (
+        _Answers() as engine,
+        pytest.warns(FallbackWarning, match="PartitionBy with a sinked_paths_callback"),
+    ):
+        ROWS.lazy().sink_parquet(parts, sinked_paths_callback=lambda _: None, engine=engine)
     assert len(list(empty_folder.glob("out/region=*/*.parquet"))) == 3
     with _Answers() as engine, warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -208,25 +421,27 @@ with SPMDEngine() as engine:
     else:
         raise AssertionError("no error")
     lazy = rows.filter(pl.col("id") >= 0).sink_parquet("s3://bucket/lazy.parquet", storage_options=options, lazy=True)
-    text = said(lambda: lazy.collect(engine=engine))
+    text = said(lambda: lazy.clone().collect(engine=engine))  # which has forgotten how it was made
     assert len(text) == (engine.rank == 0) and all("sink" in line for line in text), text
     mine = pl.LazyFrame({"rank": [engine.rank] * 2})
     lazy = mine.sink_parquet("s3://bucket/mine.parquet", storage_options=options, lazy=True)
-    said(lambda: lazy.collect(engine=engine))
+    said(lambda: lazy.clone().collect(engine=engine))
 
     for base in ("s3://bucket/parts/", folder + "/parts"):
-        text = said(lambda: rows.sink_parquet(pl.PartitionBy(base, key="region"), storage_options=options, mkdir=True,
-                                              engine=engine))
-        assert len(text) == (engine.rank == 0) and all("PartitionBy" in line for line in text), text
+        assert said(lambda: rows.sink_parquet(pl.PartitionBy(base, key="region"), storage_options=options, mkdir=True,
+                                              engine=engine)) == []
+    named = pl.PartitionBy("s3://bucket/named", key="region", file_path_provider=lambda a: a.partition_keys.item())
+    text = said(lambda: rows.sink_parquet(named, storage_options=options, engine=engine))
+    assert len(text) == (engine.rank == 0) and all("PartitionBy" in line for line in text), text
     with SPMDEngine(comm=engine.comm, executor_options={"fallback_mode": "raise"}) as strict:
-        text = refused(lambda: rows.sink_parquet(pl.PartitionBy(folder + "/strict", key="region"), engine=strict))
+        text = refused(lambda: rows.sink_parquet(named, storage_options=options, engine=strict))
         assert "PartitionBy" in text, text
     assert said(lambda: rows.sink_parquet("file://" + folder + "/url", engine=engine)) == []
 
     # Each rank has 20 MB in memory, of which one would be written: refused on all ranks, and nothing is lost.
     large = pl.LazyFrame({"rank": [engine.rank] * 2_500_000})
     sink = large.sink_parquet("s3://bucket/large.parquet", storage_options=options, lazy=True)
-    assert "one rank's data frames" in refused(lambda: sink.collect(engine=engine))
+    assert "one rank's data frames" in refused(lambda: sink.clone().collect(engine=engine))
 assert os.listdir() == []
 """
 
@@ -248,6 +463,9 @@ def test_two_ranks(store, tmp_path, empty_folder):
         assert_frame_equal(pl.concat(read(io.BytesIO(store.objects.pop(name))) for name in names), ROWS)
     assert_frame_equal(stored("bucket/lazy.parquet"), ROWS)
     assert stored("bucket/mine.parquet")["rank"].sort().to_list() == [0, 0, 1, 1]
+    names = {f"bucket/named/{region}" for region in ("north", "south", "east")}
+    assert {name for name in store.objects if name.startswith("bucket/named/")} == names
+    assert sum(stored(name).height for name in names) == ROWS.height
     regions = {name.split("/")[2] for name in store.objects}
     assert regions == {"region=north", "region=south", "region=east"}
     assert sum(stored(name).height for name in list(store.objects)) == ROWS.height
@@ -255,7 +473,6 @@ def test_two_ranks(store, tmp_path, empty_folder):
     assert_frame_equal(
         pl.read_parquet(tmp_path / "parts"), ROWS, check_row_order=False, check_column_order=False
     )
-    assert not (tmp_path / "strict").exists()
     assert sorted(path.name for path in (tmp_path / "url").iterdir()) == [
         "part.00000.parquet",
         "part.00001.parquet",

@@ -294,7 +294,7 @@ def test_fallback_warns_once_at_the_line_of_the_query_and_is_right(table):
         + """
 import inspect
 from cudf_polars import FallbackWarning
-query = pl.scan_parquet(sys.argv[1]).select(pl.col("v").shift(1))
+query = pl.scan_parquet(sys.argv[1]).select(pl.col("v").ewm_mean(alpha=0.5))
 with SPMDEngine() as engine:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

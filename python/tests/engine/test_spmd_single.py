@@ -1,6 +1,8 @@
 """SPMDEngine on one rank: every way that Polars calls an engine, and its lifetime."""
 
 import asyncio
+import contextlib
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -9,6 +11,7 @@ from rapidsmpf.communicator import single
 from rapidsmpf.config import Options
 from rapidsmpf.progress_thread import ProgressThread
 
+from cudf_polars.engine import sinks
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.spmd import SPMDEngine, allgather_polars_dataframe
 from cudf_polars.streaming.actor_graph.collectives.common import reserve_op_id
@@ -76,6 +79,40 @@ def test_sinks_write_the_file_that_polars_writes(tmp_path, kind):
         assert [path.name for path in (tmp_path / "new").iterdir()] == [f"out.{kind}"]
         with pytest.raises(IsADirectoryError, match="sink_to_directory"):
             getattr(QUERY, f"sink_{kind}")(tmp_path / "new", engine=engine)
+
+
+@pytest.mark.parametrize("to_directory", [True, False])
+def test_a_late_writer_of_a_failed_sink_leaves_no_file(tmp_path, monkeypatch, to_directory):
+    late = []
+
+    def fail(rows, target, extension, **kwargs):
+        # As threads of Polars do, which go on when the query that they wrote for has failed.
+        late.append(
+            lambda: target.write(b"late") if hasattr(target, "write") else Path(target).write_bytes(b"late")
+        )
+        raise pl.exceptions.ComputeError("no rows")
+
+    monkeypatch.setattr(sinks, "write_rows", fail)
+    with SPMDEngine.from_options(StreamingOptions(sink_to_directory=to_directory)) as engine:
+        with pytest.raises(pl.exceptions.ComputeError, match="no rows"):
+            QUERY.sink_csv(tmp_path / "out.csv", engine=engine)
+        with contextlib.suppress(OSError, ValueError):
+            late[0]()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sink_into_no_folder_names_the_file(tmp_path):
+    with (
+        SPMDEngine.from_options(StreamingOptions(sink_to_directory=False)) as engine,
+        pytest.raises(FileNotFoundError, match=r"/none/out\.csv"),
+    ):
+        QUERY.sink_csv(tmp_path / "none" / "out.csv", engine=engine)
+
+
+def test_a_sink_into_one_file_compresses(tmp_path):
+    with SPMDEngine.from_options(StreamingOptions(sink_to_directory=False)) as engine:
+        QUERY.sink_csv(tmp_path / "out.csv.zst", compression="zstd", engine=engine)
+    assert_frame_equal(pl.read_csv(tmp_path / "out.csv.zst"), ANSWER)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "ipc", "ndjson"])

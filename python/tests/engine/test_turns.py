@@ -17,7 +17,7 @@ from rapidsmpf.error import RankFailedError
 
 from cudf_polars.engine import turns
 from cudf_polars.engine.spmd import SPMDEngine
-from cudf_polars.engine.turns import QueryCall, Turns
+from cudf_polars.engine.turns import QueryCall, QueryQueue
 from support.cluster import on_ranks
 
 QUERY = pl.LazyFrame({"a": [1, 2, 3]}).select(pl.sum("a"))
@@ -81,13 +81,13 @@ def test_engine_inside_its_own_query(nranks, monkeypatch):
     on_ranks(nranks, work)
 
 
-def take(turns_of_engine: Turns, what: str) -> None:
+def take(turns_of_engine: QueryQueue, what: str) -> None:
     with turns_of_engine.take(QueryCall(what)):
         pass
 
 
 def test_engine_inside_its_own_query_on_the_thread_of_the_query():
-    engine = Turns("Engine")
+    engine = QueryQueue("Engine")
     with engine.take(QueryCall("sink_csv()")), pytest.raises(RuntimeError, match=r"inside sink_csv\(\)"):
         take(engine, "collect()")
     take(engine, "collect()")
@@ -125,7 +125,7 @@ def test_who_waits_is_told_what_for(engine, monkeypatch):
 
 def test_queries_take_turns_in_the_order_in_which_they_were_asked_for():
     order: list[int] = []
-    lines = Turns("Engine")
+    lines = QueryQueue("Engine")
     calls = [QueryCall(str(i)) for i in range(8)]
 
     def take(i: int) -> None:

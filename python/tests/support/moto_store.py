@@ -23,6 +23,8 @@ def moto_store() -> Iterator[ObjectStore]:
     try:
         host, port = server.get_host_and_port()
         store = ObjectStore(f"http://{host}:{port}")
+        # Servers of a process share what they hold.
+        urlopen(Request(f"{store.url}/moto-api/reset", method="POST"), timeout=20).close()
         urlopen(Request(f"{store.url}/bucket", method="PUT"), timeout=20).close()
         yield store
     finally:

@@ -123,7 +123,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _post(self, name: str, query: dict[str, str], body: bytes) -> None:
         if "delete" in query:
-            keys = [unescape(key) for key in re.findall(r"<Key>(.*?)</Key>", body.decode())]
+            quotes = {"&quot;": '"', "&apos;": "'"}
+            keys = [unescape(key, quotes) for key in re.findall(r"<Key>(.*?)</Key>", body.decode())]
             for key in keys:
                 self.store.objects.pop(f"{name.strip('/')}/{key}", None)
             deleted = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)

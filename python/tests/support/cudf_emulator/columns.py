@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from cudf_polars.execute.gpu.program import CudfType, TypeId
+from cudf_polars.execute.gpu.translate.types import instance
 
 __all__ = [
     "DECIMALS",
@@ -285,7 +286,7 @@ def _nested(series: pl.Series, type: CudfType) -> list[Any]:
         column_of(series.struct.field(name), child).to_list()
         for name, child in zip(series.struct.fields, type.children, strict=True)
     ]
-    return list(zip(*fields, strict=True))
+    return list(zip(*fields, strict=True)) if fields else [()] * len(series)
 
 
 def _hide(column: Values) -> Values:
@@ -303,7 +304,9 @@ def series_of(column: Values) -> pl.Series:
     if is_decimal(type):
         return _series_of_decimals(column)
     if type.id is T.STRING or type.id in (T.LIST, T.STRUCT):
-        return pl.Series(_python(column.to_list(), type), dtype=_returns_as(type), strict=True)
+        dtype = _returns_as(type)
+        # By way of ticks: Polars makes Python's times, which have no nanoseconds, of those in lists and structs.
+        return pl.Series(_python(column.to_list(), type), dtype=_with_ticks(dtype), strict=True).cast(dtype)
     series = pl.Series(column.data)
     if not valid.all():
         series = pl.select(pl.when(pl.Series(valid)).then(series)).to_series()
@@ -319,10 +322,10 @@ def _python(values: list[Any], type: CudfType) -> list[Any]:
     match type.id:
         case T.LIST:
             (inner,) = type.children
-            return [None if v is None else series_of(_stored(v, inner)) for v in values]
+            return [None if v is None else _python(v, inner) for v in values]
         case T.STRUCT:
             children = [
-                series_of(_stored([None if v is None else v[i] for v in values], child)).to_list()
+                _python([None if v is None else v[i] for v in values], child)
                 for i, child in enumerate(type.children)
             ]
             rows = zip(*children, strict=True) if children else [()] * len(values)
@@ -330,8 +333,24 @@ def _python(values: list[Any], type: CudfType) -> list[Any]:
                 None if v is None else {str(i): x for i, x in enumerate(row)}
                 for v, row in zip(values, rows, strict=True)
             ]
+        case _ if is_decimal(type):
+            return _series_of_decimals(_stored(values, type)).to_list()
         case _:
             return values
+
+
+def _with_ticks(dtype: pl.DataType) -> pl.DataType:
+    match dtype:
+        case pl.List():
+            return pl.List(_with_ticks(instance(dtype.inner)))
+        case pl.Struct():
+            return pl.Struct([pl.Field(f.name, _with_ticks(instance(f.dtype))) for f in dtype.fields])
+        case pl.Date():
+            return pl.Int32()
+        case pl.Datetime() | pl.Duration():
+            return pl.Int64()
+        case _:
+            return dtype
 
 
 def _stored(values: list[Any], type: CudfType) -> Values:

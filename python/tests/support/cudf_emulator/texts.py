@@ -62,9 +62,9 @@ def _paired(op: str, a: Values, b: Values, function: Callable[[str, str], Any]) 
 
 
 def has(a: Values, target: Values) -> Values:
-    """Return whether texts hold others; a null target is not held: false, not null."""
+    """Return whether texts hold others; a null target gives null."""
     found = _paired("str.has", a, target, lambda text, part: part in text)
-    return Values(BOOL, np.array(found, dtype=np.bool_) & target.valid, a.valid)
+    return Values(BOOL, np.array(found, dtype=np.bool_), a.valid & target.valid)
 
 
 def affix(op: str, a: Values, target: Values) -> Values:

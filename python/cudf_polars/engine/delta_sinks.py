@@ -1,0 +1,358 @@
+"""``sink_delta`` by all ranks: each writes files of its rows, and one commits them all.
+
+Each rank lets Polars and deltalake write its rows to a table of its own, hidden beside the real one, with that one's
+schema, partitions and properties: so the files and their statistics are those that deltalake writes, and what it
+refuses is refused. Rank 0 moves the files, whose names are unique, and commits what the logs of the hidden tables say
+of them as one version. What needs more than that is written by one process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import cloudpickle
+import polars as pl
+
+from cudf_polars.engine.partition_files import hidden_beside, make_folders, tried
+from cudf_polars.engine.sinks import destination
+from cudf_polars.execute.errors import QueryMismatchError
+from cudf_polars.execute.transport import Transport
+
+__all__ = ["DeltaPlan", "DeltaSink", "DeltaWrite", "agree_on_delta", "plan_delta"]
+
+_FILE_OPTIONS = frozenset({"target_file_size", "writer_properties"})
+_COMMIT_OPTIONS = frozenset({"commit_properties", "post_commithook_properties"})
+_TABLE_OPTIONS = frozenset({"name", "description", "configuration"})
+_OPTIONS = _FILE_OPTIONS | _COMMIT_OPTIONS | _TABLE_OPTIONS | {"partition_by"}
+_FILE_PROPERTIES = frozenset(
+    {"delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns", "delta.targetFileSize"}
+)
+"""Properties of a table that say how files are written."""
+_OTHER_PROPERTIES = frozenset(
+    {
+        "delta.checkpointInterval",
+        "delta.deletedFileRetentionDuration",
+        "delta.enableExpiredLogCleanup",
+        "delta.logRetentionDuration",
+    }
+)
+"""Properties that do not matter to who adds files."""
+_FEATURES = frozenset({"timestampNtz"})
+"""Features of tables that say nothing but how files are written."""
+
+
+@dataclass(frozen=True)
+class DeltaWrite:
+    """A call of ``sink_delta`` that ranks may be able to share.
+
+    Attributes
+    ----------
+    target
+        The table's path, independent of the process's folder.
+    mode
+        ``"error"``, ``"append"``, ``"overwrite"`` or ``"ignore"``.
+    options
+        ``delta_write_options``.
+    """
+
+    target: Path
+    mode: str
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> DeltaWrite | str:
+        """Read the arguments of ``sink_delta``; why one process has to write, if it does."""
+        target, mode = arguments["target"], arguments.get("mode", "error")
+        options = arguments.get("delta_write_options") or {}
+        if mode not in ("error", "append", "overwrite", "ignore"):
+            return f"with mode={mode!r}"
+        if not isinstance(target, str | os.PathLike):
+            return "to a DeltaTable"
+        try:
+            where = destination(target)
+        except NotImplementedError:
+            where = None
+        given = arguments.get("storage_options") or arguments.get("credential_provider") not in (None, "auto")
+        if not isinstance(where, Path) or given:
+            return "to an object store"
+        if more := sorted(name for name in options if name not in _OPTIONS and options[name] is not None):
+            return f"with {', '.join(more)}"
+        if properties := sorted(
+            set(options.get("configuration") or ()) - _FILE_PROPERTIES - _OTHER_PROPERTIES
+        ):
+            return f"with {', '.join(properties)}"
+        return cls(where.expanduser().absolute(), mode, dict(options))
+
+    def describe(self) -> str:
+        """Return what has to be the same on all ranks, as text for an error."""
+        options = f" with {', '.join(sorted(self.options))}" if self.options else ""
+        return f"to {str(self.target)!r}, mode={self.mode!r}{options}"
+
+
+@dataclass(frozen=True)
+class DeltaPlan:
+    """How ranks write, as one process has decided it.
+
+    Attributes
+    ----------
+    write
+        The call.
+    hidden
+        A folder that is there, in which each rank has its table.
+    version
+        The table's version; None if there is no table.
+    schema
+        The table's, as JSON.
+    partition_by
+        The table's.
+    properties
+        Those of the table's properties that say how files are written.
+    """
+
+    write: DeltaWrite
+    hidden: Path
+    version: int | None = None
+    schema: str = ""
+    partition_by: Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def end(self) -> None:
+        """Remove the hidden folder."""
+        shutil.rmtree(self.hidden, ignore_errors=True)
+
+
+def plan_delta(write: DeltaWrite) -> DeltaPlan | str | None:
+    """Look at the table, and make the folder where ranks write.
+
+    Returns
+    -------
+    Why one process has to write; or None if the call writes nothing, because there is a table.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        table = DeltaTable(str(write.target))
+    except TableNotFoundError:
+        if write.mode == "ignore":
+            return "with mode='ignore'"
+        plan = DeltaPlan(write, Path(hidden_beside(write.target)))
+    else:
+        if write.mode in ("error", "ignore"):
+            return None
+        if reason := _why_not(table, write):
+            return reason
+        properties = {k: v for k, v in table.metadata().configuration.items() if k in _FILE_PROPERTIES}
+        plan = DeltaPlan(
+            write,
+            Path(hidden_beside(write.target)),
+            table.version(),
+            table.schema().to_json(),
+            tuple(table.metadata().partition_columns),
+            properties,
+        )
+    try:
+        cloudpickle.dumps(plan)
+    except Exception:  # of many kinds: options may hold what the user made
+        return "with options that cannot be sent to other processes"
+    try:
+        plan.hidden.mkdir()
+    except OSError:
+        return "beside whose table no folder can be made"
+    return plan
+
+
+def _why_not(table: Any, write: DeltaWrite) -> str | None:
+    """Say what of a table takes more than to add files."""
+    protocol, metadata = table.protocol(), table.metadata()
+    if given := sorted(name for name in _TABLE_OPTIONS if write.options.get(name) is not None):
+        return f"to a table that is there, with {', '.join(given)}"
+    if properties := sorted(set(metadata.configuration) - _FILE_PROPERTIES - _OTHER_PROPERTIES):
+        return f"to a table with {', '.join(properties)}"
+    features = set(protocol.writer_features or ()) | set(protocol.reader_features or ())
+    if features - _FEATURES or (protocol.min_writer_version > 2 and not features):
+        return f"to a table with {', '.join(sorted(features - _FEATURES)) or 'features'}"
+    if re.search(r'"metadata":\s*\{\s*"', table.schema().to_json()):
+        return "to a table whose columns have properties"
+    return None
+
+
+def agree_on_delta(write: DeltaWrite | str, transport: Transport, *, op: int) -> DeltaPlan | str | None:
+    """Plan on rank 0; all ranks return the same.
+
+    Parameters
+    ----------
+    write
+        As :meth:`DeltaWrite.of` returned it.
+
+    Raises
+    ------
+    QueryMismatchError
+        On all ranks, if they do not write to the same table in the same way.
+    """
+    what = f"sink_delta {write if isinstance(write, str) else write.describe()}"
+    plan: DeltaPlan | str | None = None
+    if transport.rank == 0:
+        plan = write if isinstance(write, str) else plan_delta(write)
+    try:
+        mine = cloudpickle.dumps((what, plan))
+        told = [pickle.loads(value) for value in transport.allgather_bytes(mine, op=op)]
+        for rank, (theirs, _) in enumerate(told):
+            if theirs != told[0][0]:
+                raise QueryMismatchError(
+                    f"The ranks call different sinks: rank 0 {told[0][0]}, rank {rank} {theirs}. Every rank must"
+                    " call the same sink with the same arguments: avoid conditions on the rank."
+                )
+    except BaseException:
+        if isinstance(plan, DeltaPlan):
+            plan.end()
+        raise
+    agreed: DeltaPlan | str | None = told[0][1]
+    return agreed
+
+
+class DeltaSink:
+    """This rank's part of a ``sink_delta``. All methods are called on all ranks.
+
+    Parameters
+    ----------
+    plan
+        The same on all ranks.
+    transport
+        Joins them.
+    first_op
+        Uses the transport's operations from here on.
+    """
+
+    def __init__(self, plan: DeltaPlan, transport: Transport, first_op: int) -> None:
+        self._plan, self._transport, self._first_op = plan, transport, first_op
+        self._own = plan.hidden / f"{transport.rank:05d}"
+
+    def is_seen_by_all(self) -> bool:
+        """Say whether all ranks have the file system with the hidden folder."""
+        mine = b"seen" if self._plan.hidden.is_dir() else b""
+        return all(self._transport.allgather_bytes(mine, op=self._first_op))
+
+    def write(self, rows: pl.LazyFrame, optimizations: pl.QueryOptFlags | None = None) -> None:
+        """Run the query of this rank's rows, with these optimisations if any, and write them to its table."""
+        plan, options = self._plan, self._plan.write.options
+        if plan.version is not None:
+            from deltalake import DeltaTable, Schema
+
+            DeltaTable.create(
+                str(self._own),
+                Schema.from_json(plan.schema),
+                partition_by=list(plan.partition_by),
+                configuration=dict(plan.properties),
+            )
+        arguments: dict[str, Any] = {
+            "mode": plan.write.mode,
+            "delta_write_options": {k: v for k, v in options.items() if k not in _COMMIT_OPTIONS},
+            "engine": "streaming",
+        }
+        if optimizations is not None:
+            arguments["optimizations"] = optimizations
+        rows.sink_delta(str(self._own), **arguments)
+
+    def commit(self, facts: bytes) -> list[bytes]:
+        """Commit what all ranks wrote, when they have written; returns what each rank tells besides, by rank."""
+        mine = pickle.dumps((facts, self._added()))
+        told = [pickle.loads(value) for value in self._transport.allgather_bytes(mine, op=self._first_op + 1)]
+        if self._transport.rank == 0:
+            self._commit_all([added for _, added in told])
+            self._plan.end()
+        self._transport.allgather_bytes(b"committed", op=self._first_op + 2)
+        return [facts for facts, _ in told]
+
+    def discard(self) -> None:
+        """Remove what this rank wrote."""
+        shutil.rmtree(self._own, ignore_errors=True)
+        with contextlib.suppress(OSError):  # other ranks' may still be there
+            self._plan.hidden.rmdir()
+
+    def _added(self) -> list[dict[str, Any]]:
+        """Return what this rank's table says of its files."""
+        lines = [
+            line
+            for log in sorted((self._own / "_delta_log").glob("*.json"))
+            for line in log.read_text().splitlines()
+        ]
+        return [entry["add"] for entry in map(json.loads, lines) if "add" in entry]
+
+    def _commit_all(self, added: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+        from deltalake.transaction import AddAction
+
+        target = self._plan.write.target
+        actions = []
+        with contextlib.ExitStack() as undo:
+            for rank, files in enumerate(added):
+                for file in files:
+                    name = unquote(file["path"])  # a path in a log is quoted, an action's is not
+                    final = target / name
+                    make_folders([final], undo)
+                    undo.callback(tried, final.unlink)
+                    (self._plan.hidden / f"{rank:05d}" / name).rename(final)
+                    actions.append(
+                        AddAction(
+                            path=name,
+                            size=file["size"],
+                            partition_values=file["partitionValues"],
+                            modification_time=file["modificationTime"],
+                            data_change=True,
+                            stats=file["stats"],
+                        )
+                    )
+            make_folders([target / "_delta_log"], undo)
+            try:
+                self._commit_actions(actions)
+            except BaseException:
+                if self._may_be_committed(actions):
+                    undo.pop_all()  # what is committed must stay
+                raise
+            undo.pop_all()
+
+    def _commit_actions(self, actions: list[Any]) -> None:
+        from deltalake import DeltaTable
+        from deltalake.transaction import create_table_with_add_actions
+
+        write = self._plan.write
+        properties = {key: value for key, value in write.options.items() if key in _COMMIT_OPTIONS}
+        if self._plan.version is not None:
+            table = DeltaTable(str(write.target), version=self._plan.version)
+            table.create_write_transaction(
+                actions, write.mode, table.schema(), list(self._plan.partition_by), **properties
+            )
+            return
+        made = DeltaTable(str(self._own))
+        create_table_with_add_actions(
+            str(write.target),
+            made.schema(),
+            actions,
+            mode=write.mode,  # type: ignore[arg-type]
+            partition_by=list(made.metadata().partition_columns),
+            **{key: value for key, value in write.options.items() if key in _TABLE_OPTIONS},
+            **properties,
+        )
+
+    def _may_be_committed(self, actions: Sequence[Any]) -> bool:
+        """Say whether the table has the files though the commit has failed, in what comes after it."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            names = {os.path.basename(uri) for uri in DeltaTable(str(self._plan.write.target)).file_uris()}
+        except TableNotFoundError:
+            return False
+        except Exception:  # nobody knows
+            return True
+        return any(os.path.basename(action.path) in names for action in actions)

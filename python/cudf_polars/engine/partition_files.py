@@ -1,0 +1,287 @@
+"""Sinks to ``pl.PartitionBy`` on a file system, by all ranks.
+
+Ranks write to a hidden folder, and rank 0 moves the files to their places: a new folder at once; into one that exists
+file by file, where files of other names stay, as with Polars.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import io
+import json
+import os
+import secrets
+import shutil
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars.io.partition import FileProviderArgs
+
+from cudf_polars.engine.partition_sinks import Partitioning, PartitionSink, Told, checked_name, kept_files
+from cudf_polars.execute.transport import Transport
+
+__all__ = ["PartitionFiles", "hidden_beside", "make_folders", "tried"]
+
+
+class PartitionFiles(PartitionSink):
+    """A sink to ``pl.PartitionBy`` on a file system.
+
+    Parameters
+    ----------
+    where
+        The base path.
+
+    Raises
+    ------
+    FileExistsError
+        If it is a file.
+    """
+
+    def __init__(
+        self, where: Path, parts: Partitioning, extension: str, transport: Transport, first_op: int
+    ) -> None:
+        super().__init__(parts, extension, transport, first_op)
+        self._where = where.expanduser().absolute()
+        self._is_new = False  # rank 0 knows
+        self._hidden: Path | None = None
+        if transport.rank == 0:
+            self._where = self._where.resolve()
+            self._is_new = not self._where.exists()
+            if not self._is_new and not self._where.is_dir():
+                raise FileExistsError(f"{where} is a file; a sink to pl.PartitionBy writes a folder")
+
+    def _begin(self) -> None:
+        mine = b""
+        try:
+            if self._transport.rank == 0:
+                hidden = hidden_beside(self._where)
+                hidden.mkdir()
+                self._hidden = hidden
+                self._own().mkdir()
+                mine = os.fsencode(hidden)
+            said = self._transport.allgather_bytes(mine, op=self._first_op)[0]
+            self._hidden = Path(os.fsdecode(said))
+            seen = b"seen" if self._hidden.is_dir() else b""
+            if seen and self._transport.rank != 0:
+                self._own().mkdir()
+        except OSError as error:
+            if error.filename is not None:
+                error.filename = str(self._where)
+            raise
+        see = self._transport.allgather_bytes(seen, op=self._first_op + 4)
+        if not all(see):
+            raise FileNotFoundError(
+                f"rank {see.index(b'')} does not see the folder {self._hidden.parent} of rank 0: the ranks of a sink to"
+                " pl.PartitionBy write to one file system"
+            )
+
+    def _own(self) -> Path:
+        """Return the folder where this rank writes."""
+        assert self._hidden is not None
+        return self._hidden / f"{self._transport.rank:05d}"
+
+    def _base(self) -> str:
+        return str(self._own())
+
+    def _new_name(self, folder: str, index: int) -> str:
+        return f"{len(self._files):08d}"
+
+    def _open(self, name: str) -> object:
+        if self._callback is not None:
+            return name  # Polars tells only of files that it opens itself
+        # Of a query that failed, Polars' threads may only now begin to write, and would make a folder again that was
+        # removed: so they get open files.
+        file = _open_new(self._own() / name)
+        if self._ended:
+            self._remove()  # again: this file may have come in between
+            raise RuntimeError("the sink has ended")
+        return file
+
+    def _finish(self, told: Sequence[Told]) -> Mapping[str, str]:
+        said = b""
+        if self._transport.rank == 0:
+            assert self._hidden is not None
+            said = json.dumps(self._place_all(told, self._hidden)).encode()
+            shutil.rmtree(self._hidden, ignore_errors=True)
+        said = self._transport.allgather_bytes(said, op=self._first_op + 2)[0]
+        mine = [(written, path) for rank, written, path in json.loads(said) if rank == self._transport.rank]
+        return {str(self._own() / written): path for written, path in mine}
+
+    def _place_all(self, told: Sequence[Told], hidden: Path) -> list[tuple[int, str, str]]:
+        """Move all files to their places. Returns rank, written name and path of each that a callback hears of."""
+        sources = [(rank, told[rank].files[number].written) for rank, number in kept_files(told)]
+        names = self._names(told)
+        moves, copies = [], []
+        for (rank, written), name in zip(sources, names, strict=True):
+            source = hidden / f"{rank:05d}" / written
+            if isinstance(name, str):
+                moves.append((source, name))
+            else:
+                copies.append((source, name))
+        twice = [name for name, count in Counter(name for _, name in moves).items() if count > 1]
+        if twice:
+            raise pl.exceptions.ComputeError(f"file_path_provider gave several files the path {min(twice)!r}")
+        # What the user gave stays as it is after a failure; so it comes first, while no file has its place.
+        for source, target in copies:
+            _copy_into(source, target)
+        self._move_all(moves, hidden)
+        return [
+            (rank, written, str(self._where / name))
+            for (rank, written), name in zip(sources, names, strict=True)
+            if told[rank].has_callback and isinstance(name, str)
+        ]
+
+    def _names(self, told: Sequence[Told]) -> list[Any]:
+        """Return the names of all files that are kept below the base path; or what the user gave to write to."""
+        numbers: Counter[str] = Counter()
+        names: list[Any] = []
+        for rank, number in kept_files(told):
+            file = told[rank].files[number]
+            index = numbers[file.group]
+            numbers[file.group] += 1
+            if self._parts.provider is None:
+                name = f"{index:08x}.{self._ending}"
+                names.append(checked_name(f"{file.folder}/{name}" if file.folder else name))
+                continue
+            keys = told[rank].keys
+            assert keys is not None
+            given = self._parts.provider(
+                FileProviderArgs(index_in_partition=index, partition_keys=keys[number])
+            )
+            names.append(self._relative(given) if isinstance(given, str | os.PathLike) else given)
+        if self._parts.travels and not all(isinstance(name, str) for name in names):
+            raise NotImplementedError(
+                "this file_path_provider gives file objects, and the sink's files are written by other processes: let"
+                " it give paths"
+            )
+        return names
+
+    def _relative(self, given: str | os.PathLike[str]) -> str:
+        """Check a path as Polars does."""
+        text = os.fspath(given)
+        if not os.path.isabs(text) and "://" not in text:
+            return checked_name(text)
+        for base in (self._where, Path(self._parts.base)):
+            if Path(text).is_relative_to(base):
+                return checked_name(str(Path(text).relative_to(base)))
+        raise pl.exceptions.ComputeError(
+            f"provided path {text!r} is absolute but does not start with base path {self._parts.base!r}"
+        )
+
+    def _move_all(self, moves: Sequence[tuple[Path, str]], hidden: Path) -> None:
+        if self._is_new and moves:
+            whole = hidden / "whole"
+            make_folders(whole / name for _, name in moves)
+            for source, name in moves:
+                source.rename(whole / name)
+            self._where.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                whole.rename(self._where)
+            except OSError:
+                if not self._where.is_dir():
+                    raise
+                # Somebody has made it meanwhile.
+                moves = [(whole / name, name) for _, name in moves]
+            else:
+                return
+        old = hidden / "old"
+        old.mkdir()
+        with contextlib.ExitStack() as undo:
+            for number, (source, name) in enumerate(moves):
+                final = self._where / name
+                make_folders([final], undo)
+                try:
+                    os.link(final, old / str(number))
+                except FileNotFoundError:
+                    undo.callback(tried, final.unlink)
+                except OSError:
+                    pass  # a file system without links, which cannot go back
+                else:
+                    undo.callback(tried, functools.partial((old / str(number)).replace, final))
+                _move(source, final)
+            undo.pop_all()
+
+    def _remove(self) -> None:
+        if self._hidden is None:
+            return
+        shutil.rmtree(self._own(), ignore_errors=True)
+        # Of rank 0, where moving the files has failed; another rank's files may still be there.
+        for folder in ("whole", "old"):
+            if self._transport.rank == 0:
+                shutil.rmtree(self._hidden / folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self._hidden.rmdir()
+
+
+def hidden_beside(where: Path) -> Path:
+    """Return a new hidden name on the file system of a folder, which need not be there."""
+    token = secrets.token_hex(6)
+    if where.exists():
+        # Who reads the folder reads what is hidden in it, too: so it is the last choice.
+        beside = where.parent.stat().st_dev == where.stat().st_dev and os.access(where.parent, os.W_OK)
+        return (where.parent / f".{where.name}.{token}.tmp") if beside else where / f".{token}.tmp"
+    while not where.parent.exists():
+        where = where.parent
+    return where.parent / f".{where.name}.{token}.tmp"
+
+
+def _open_new(path: Path) -> io.FileIO:
+    """Open a new file for Polars, which takes a descriptor of its own and then leaves this one to be collected."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    # Of what was not closed Python would warn.
+    file = io.FileIO(descriptor, "wb", closefd=False)
+    weakref.finalize(file, os.close, descriptor)
+    return file
+
+
+def make_folders(files: Iterable[Path], undo: contextlib.ExitStack | None = None) -> None:
+    """Make the folders of files."""
+    known: set[Path] = set()
+    for folder in (file.parent for file in files):
+        if folder in known:
+            continue
+        known.add(folder)
+        missing = []
+        while not folder.exists():
+            missing.append(folder)
+            folder = folder.parent
+        for path in reversed(missing):
+            path.mkdir(exist_ok=True)
+            if undo is not None:
+                undo.callback(tried, path.rmdir)
+
+
+def tried(work: Callable[[], object]) -> None:
+    with contextlib.suppress(OSError):
+        work()
+
+
+def _move(source: Path, final: Path) -> None:
+    try:
+        source.replace(final)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # The partition's folder is a link to another file system.
+        hidden = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+        try:
+            shutil.copyfile(source, hidden)
+            hidden.replace(final)
+        finally:
+            hidden.unlink(missing_ok=True)
+
+
+def _copy_into(source: Path, target: Any) -> None:
+    """Write a file to what the user gave, which stays open as with Polars."""
+    with source.open("rb") as file:
+        if isinstance(target, io.TextIOBase):
+            target.write(file.read().decode())
+        else:
+            shutil.copyfileobj(file, target)
+    target.flush()

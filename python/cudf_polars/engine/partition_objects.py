@@ -1,0 +1,130 @@
+"""Sinks of several ranks to ``pl.PartitionBy`` in an object store.
+
+A store cannot move: names there have a rank, and a token that no other sink has. Files of the same names but for the
+token are deleted when all ranks have written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cudf_polars.engine.partition_sinks import Partitioning, PartitionSink, Told, checked_name, kept_files
+from cudf_polars.execute.transport import Transport
+from cudf_polars.lower.byte_files import FileUnreadableError, open_store
+from cudf_polars.plan.cloud import CloudAccess, access_of_options
+
+__all__ = ["PartitionObjects"]
+
+
+class PartitionObjects(PartitionSink):
+    """A sink of several ranks to ``pl.PartitionBy`` in an object store.
+
+    Parameters
+    ----------
+    url
+        The base path.
+    options
+        Polars' arguments of the sink, of which it takes how the store is reached.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        parts: Partitioning,
+        extension: str,
+        transport: Transport,
+        first_op: int,
+        options: Mapping[str, Any],
+    ) -> None:
+        super().__init__(parts, extension, transport, first_op)
+        self._url = url.rstrip("/")
+        self._token = ""
+        self._access: CloudAccess | None = access_of_options(f"{self._url}/x.{self._ending}", options)
+        self._taken: set[tuple[str, int]] = set()
+        self._is_final = False
+
+    def _begin(self) -> None:
+        mine = secrets.token_hex(6).encode()
+        self._token = self._transport.allgather_bytes(mine, op=self._first_op)[0].decode()
+
+    def _base(self) -> str:
+        return self._url
+
+    def _new_name(self, folder: str, index: int) -> str:
+        # Polars gives a null and the text that stands for it one folder.
+        number = next(n for n in itertools.count(index) if (folder, n) not in self._taken)
+        self._taken.add((folder, number))
+        name = f"{self._transport.rank:05d}-{number:08x}.{self._token}.{self._ending}"
+        return checked_name(f"{folder}/{name}" if folder else name)
+
+    def _finish(self, told: Sequence[Told]) -> Mapping[str, str]:
+        kept = {told[rank].files[number].written for rank, number in kept_files(told)}
+        empty = [file.written for file in self._files if file.written not in kept]
+        if empty:
+            self._delete(empty)
+        old = self._replaced(kept) if self._transport.rank == 0 and kept else []
+        self._transport.allgather_bytes(b"listed", op=self._first_op + 2)
+        self._is_final = True  # without the old files, the new ones are all that there is
+        self._delete(old)
+        self._transport.allgather_bytes(b"deleted", op=self._first_op + 3)
+        return {path: path for path in (f"{self._url}/{name}" for name in kept)}
+
+    def _replaced(self, kept: Iterable[str]) -> list[str]:
+        """Return the files there that have the names of ours but for the token, or that one process would so name."""
+        pattern = re.compile(
+            rf"(?:(\d{{5}})-)?([0-9a-f]{{8}})(?:\.([0-9a-f]{{12}}))?\.{re.escape(self._ending)}"
+        )
+
+        def place(name: str) -> tuple[str, int, str] | None:
+            folder, _, file = name.rpartition("/")
+            found = pattern.fullmatch(file)
+            return None if found is None else (folder, int(found[1] or 0), found[2])
+
+        ours = {place(name) for name in kept}
+        return [
+            name
+            for name in self._names_there()
+            if f".{self._token}." not in name and (spot := place(name)) is not None and spot in ours
+        ]
+
+    def _names_there(self) -> list[str]:
+        store, base = self._store()
+        import obstore
+
+        try:
+            pages = list(obstore.list(store, prefix=base.rstrip("/") or None))
+        except Exception as error:  # of many kinds; their texts may hold the request
+            raise OSError(f"the folder {self._url} cannot be listed: {type(error).__name__}") from None
+        there = [entry["path"] for page in pages for entry in page]
+        return [path[len(base) :] for path in there if path.startswith(base)]
+
+    def _store(self) -> tuple[Any, str]:
+        try:
+            return open_store(f"{self._url}/", self._access)
+        except FileUnreadableError as error:
+            raise NotImplementedError(f"several ranks cannot sink to this folder: {error}") from None
+
+    def _delete(self, names: Sequence[str]) -> None:
+        if not names:
+            return
+        import obstore
+
+        store, base = self._store()
+        try:
+            obstore.delete(store, [f"{base}{name}" for name in names])
+        except Exception as error:
+            raise OSError(f"files in {self._url} cannot be deleted: {type(error).__name__}") from None
+
+    def _remove(self) -> None:
+        if self._is_final or not self._files:
+            return
+        with contextlib.suppress(Exception):
+            # Some were not written before the query failed; after a name that is not there, some stores delete
+            # nothing more.
+            there = set(self._names_there())
+            self._delete([file.written for file in self._files if file.written in there])

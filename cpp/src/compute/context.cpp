@@ -41,12 +41,18 @@ std::shared_ptr<MemoryResource> make_device_pool() {
         rmm::device_async_resource_ref{pool});  // which holds a copy: a shared handle
 }
 
+int current_device() {
+    int device{0};
+    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+    return device;
+}
+
 // The BufferResource's own resource, or else what RMM was told to use, or else a pool.
 std::shared_ptr<MemoryResource> upstream_of(BufferResource const& resource) {
     if (!is_current_resource(resource.device_mr().get())) {
         return resource.device_mr();
     }
-    AnyResource current{rmm::mr::get_current_device_resource_ref()};
+    auto current = CurrentResource::beneath(current_device());
     if (current == AnyResource{rmm::mr::cuda_memory_resource{}}) {
         return make_device_pool();
     }
@@ -89,12 +95,6 @@ BufferResource& on_gpu(BufferResource& resource) {
     return resource;
 }
 
-int current_device() {
-    int device{0};
-    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-    return device;
-}
-
 }  // namespace
 
 void Work::synchronize() const {
@@ -129,11 +129,10 @@ Context::Context(std::shared_ptr<BufferResource> resource, RuntimeSettings const
       device_{(on_gpu(*resource_), current_device())},
       memory_{std::make_shared<DeviceMemory>(
           upstream_of(*resource_), resource_->memory_limit(MemoryType::DEVICE))},
-      previous_{rmm::mr::get_current_device_resource_ref()},
+      current_resource_{memory_, device_},
       files_{std::make_unique<MappedFiles>(scan_settings_)},
       footers_{std::make_unique<FooterCache>()} {
     check_cuda(cudaStreamCreateWithFlags(&move_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-    (void)rmm::mr::set_current_device_resource(RmmView{memory_});
     // libcudf's decoder hands small tables to the device again and again: from page-locked memory, and by a kernel when they
     // are small, a scan decodes a fifth more in a second.
     cudf::set_allocate_host_as_pinned_threshold(std::size_t{1} << 20);
@@ -143,7 +142,6 @@ Context::Context(std::shared_ptr<BufferResource> resource, RuntimeSettings const
 Context::~Context() {
     (void)cudaSetDevice(device_);
     // What results still hold is freed on these streams, which therefore stay; they are few.
-    (void)rmm::mr::set_current_device_resource(previous_);
 }
 
 void Context::enter_thread() const {

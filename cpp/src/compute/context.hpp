@@ -1,7 +1,7 @@
 // What all programs of an engine share: memory, streams, mapped files, footers.
 //
-// While there is a Context, RMM's current device resource is the one of its DeviceMemory; before it goes, what was set before
-// is set again. What it gave out (columns of results) keeps the memory's resource alive beyond it.
+// While there is a Context, RMM's current device resource is the one of its DeviceMemory (current_resource.hpp). What it gave
+// out (columns of results) keeps the memory's resource alive beyond it.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 #include <mutex>
 #include <vector>
 
-#include <cuda/memory_resource>
 #include <cuda_runtime_api.h>
 
 #include <rapidsmpf/compute/detail/runtime.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
+#include "compute/current_resource.hpp"
 #include "compute/device_memory.hpp"
 #include "compute/scan/footers.hpp"
 #include "compute/scan/mapped_files.hpp"
@@ -62,7 +62,7 @@ class Context {
     std::shared_ptr<BufferResource> resource_;
     int device_{0};
     std::shared_ptr<DeviceMemory> memory_;
-    cuda::mr::any_resource<cuda::mr::device_accessible> previous_;
+    CurrentResource current_resource_;
     std::unique_ptr<MappedFiles> files_;
     std::unique_ptr<FooterCache> footers_;
 

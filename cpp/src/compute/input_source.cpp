@@ -1,11 +1,17 @@
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <list>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include <cuda_runtime_api.h>
 #include <cudf/interop.hpp>
 #include <cudf/replace.hpp>
 #include <cudf/scalar/scalar.hpp>
@@ -23,9 +29,64 @@ namespace {
 // Fewer rows are not worth a chunk of their own.
 constexpr std::int64_t small_input = 1'000'000;
 
+using Bitmap = std::vector<std::uint8_t>;
+
+// libcudf copies bitmaps in whole blocks of 64 bytes, as Arrow advises to allocate them. Others end where their last bit is,
+// and from page-locked memory nothing behind its end is copied: these are put into longer ones, which `kept` keeps.
+std::uint8_t const* in_whole_blocks(std::uint8_t const* bits, Column const& column, std::list<Bitmap>& kept) {
+    constexpr std::size_t block{64};
+    auto const bytes = static_cast<std::size_t>((column.offset + column.length + 7) / 8);
+    auto& longer = kept.emplace_back((bytes / block + 1) * block);
+    if (bytes > 0) {
+        std::memcpy(longer.data(), bits, bytes);
+    }
+    return longer.data();
+}
+
+void put_bitmaps_in_whole_blocks(Field const& field, Column& column, std::list<Bitmap>& kept) {
+    if (column.validity != nullptr) {
+        column.validity = in_whole_blocks(column.validity, column, kept);
+    }
+    if (field.format() == "b") {
+        auto const* const bits = reinterpret_cast<std::uint8_t const*>(column.values);
+        column.values = reinterpret_cast<std::byte const*>(in_whole_blocks(bits, column, kept));
+    }
+    for (std::size_t i = 0; i < column.children.size(); ++i) {
+        put_bitmaps_in_whole_blocks(field.children()[i], column.children[i], kept);
+    }
+}
+
+// What CUDA takes an address for.
+std::string kind_of_memory(void const* address) {
+    cudaPointerAttributes attributes{};
+    if (address == nullptr || cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
+        (void)cudaGetLastError();  // so that no later call reports it
+        return address == nullptr ? "none" : "unknown";
+    }
+    switch (attributes.type) {
+        case cudaMemoryTypeUnregistered:
+            return "pageable";
+        case cudaMemoryTypeHost:
+            return "page-locked";
+        case cudaMemoryTypeDevice:
+            return "device";
+        default:
+            return "managed";
+    }
+}
+
+std::string describe(Field const& field, Column const& column) {
+    return "column '" + field.name() + "' (" + field.format() + ", " + std::to_string(column.length)
+           + " rows from row " + std::to_string(column.offset) + ", values in "
+           + kind_of_memory(column.values) + " memory, validity in " + kind_of_memory(column.validity)
+           + " memory)";
+}
+
 // One column of a table in host memory, on the device.
 ColumnPtr import_column(Field field, Column column, std::shared_ptr<void const> owner, Work& work) {
     auto const rows = column.length;
+    std::list<Bitmap> bitmaps;
+    put_bitmaps_in_whole_blocks(field, column, bitmaps);
     std::vector<Field> fields;
     fields.push_back(std::move(field));
     Table const table{
@@ -34,9 +95,17 @@ ColumnPtr import_column(Field field, Column column, std::shared_ptr<void const> 
     ArrowArrayOwner array;
     table.export_schema(schema.out());
     table.export_array(array.out());
-    auto columns = cudf::from_arrow(schema.get(), array.get(), work.stream(), work.mr())->release();
-    work.synchronize();  // the copies read the array
-    return std::move(columns.front());
+    try {
+        auto columns = cudf::from_arrow(schema.get(), array.get(), work.stream(), work.mr())->release();
+        work.synchronize();  // the copies read the array
+        return std::move(columns.front());
+    } catch (std::bad_alloc const&) {
+        throw;
+    } catch (std::exception const& error) {
+        throw std::runtime_error{
+            describe(table.schema()->fields().front(), table.columns().front())
+            + " cannot be copied to the device: " + error.what()};
+    }
 }
 
 // The values of a dictionary where the codes are.

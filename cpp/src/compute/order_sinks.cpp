@@ -16,8 +16,11 @@ namespace rapidsmpf::compute {
 
 namespace {
 
-// Tables of less than that are put together, because each costs later pipelines a chunk.
+// Tables of less than that are put together, because each costs later pipelines a chunk: up to so many rows, and a share of the
+// device's memory.
 constexpr std::int64_t small_table = 1'000'000;
+constexpr std::int64_t together = 4 * small_table;
+constexpr std::int64_t share_together = 32;
 
 // The rows of a range of them, as a result.
 std::shared_ptr<HeldRows> as_result(
@@ -72,11 +75,13 @@ class HoldSink final : public ResultSink {
         auto const all = std::exchange(held_, std::make_shared<HeldRows>(context_));
         std::vector<TablePtr> small;
         std::int64_t small_rows{0};
+        std::int64_t small_bytes{0};
+        auto const most_bytes = context_.memory().limit() / share_together;
         std::uint64_t given{0};
         auto const flush = [&] {
             if (!small.empty()) {
                 held_->add({concatenate(std::exchange(small, {}), name_.c_str(), work), given++}, work);
-                small_rows = 0;
+                small_rows = small_bytes = 0;
             }
         };
         std::int64_t begin{0};
@@ -87,15 +92,17 @@ class HoldSink final : public ResultSink {
             if (from >= to) {
                 all->drop(i);
             } else {
+                auto const bytes = all->bytes_of(i);  // of all its rows
                 auto part =
                     to - from == rows ? all->take(i, work) : all->copy(i, from - begin, to - from, work);
-                if (to - from >= small_table) {
+                if (to - from >= small_table || bytes >= most_bytes) {
                     flush();
                     held_->add({std::move(part), given++}, work);
                 } else {
                     small.push_back(std::move(part));
                     small_rows += to - from;
-                    if (small_rows >= 4 * small_table) {
+                    small_bytes += bytes;
+                    if (small_rows >= together || small_bytes >= most_bytes) {
                         flush();
                     }
                 }

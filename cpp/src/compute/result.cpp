@@ -9,7 +9,7 @@
 
 #include <rapidsmpf/device/detail/cuda_check.hpp>
 #include <rapidsmpf/table/arrow_c.hpp>
-#include <rapidsmpf/table/host_copy.hpp>
+#include <rapidsmpf/table/table.hpp>
 
 #include "compute/tables.hpp"
 

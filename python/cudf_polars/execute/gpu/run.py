@@ -11,7 +11,7 @@ import polars as pl
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.gpu.native import build_program
 from cudf_polars.execute.gpu.program import Program
-from cudf_polars.execute.gpu.translate import Refusal, TranslatedProgram, translate
+from cudf_polars.execute.gpu.translate import TranslatedProgram, UntranslatablePlan, translate
 from cudf_polars.execute.streams import conform
 from cudf_polars.plan import nodes
 from cudf_polars.plan.columns import keep_columns
@@ -93,7 +93,7 @@ class GpuDevice:
         except (pl.exceptions.PolarsError, UnsupportedPolarsError):
             return CpuDevice().collect(fragment, optimizations)  # Polars says what is wrong
         if plan.notes:  # an option of a join that nobody knows would not be obeyed
-            self._note(Refusal(plan.root, "; ".join(plan.notes)))
+            self._note(UntranslatablePlan(plan.root, "; ".join(plan.notes)))
             return CpuDevice().collect(fragment, optimizations)
         return self.collect_plan(plan.root)
 
@@ -118,7 +118,7 @@ class GpuDevice:
         """Give up the memory and threads of the operators; no fragment may be running."""
         self._programs.close()
 
-    def _note(self, refusal: Refusal) -> None:
+    def _note(self, refusal: UntranslatablePlan) -> None:
         if self._raise_on_fail:
             raise NotImplementedError(f"{refusal} (raise_on_fail=True)")
         with self._lock:
@@ -141,7 +141,7 @@ def run_program(runtime: Runtime, program: Program, frames: Sequence[pl.DataFram
     return conform(rows, program.schema)
 
 
-def run_plan(root: nodes.Node, run: RunProgram, note: Callable[[Refusal], None]) -> pl.DataFrame:
+def run_plan(root: nodes.Node, run: RunProgram, note: Callable[[UntranslatablePlan], None]) -> pl.DataFrame:
     """Run a plan by programs as far as they go, and by Polars where they do not.
 
     Parameters
@@ -155,7 +155,7 @@ def run_plan(root: nodes.Node, run: RunProgram, note: Callable[[Refusal], None])
             return keep_columns(root.frame, root.schema)
         try:
             translated = translate(root, {})
-        except Refusal as refusal:
+        except UntranslatablePlan as refusal:
             note(refusal)
             root = _with_host_step(root, refusal.node, run, note)
         else:
@@ -171,7 +171,7 @@ def _with_streams_read(root: nodes.Node) -> nodes.Node:
 
 
 def _with_host_step(
-    root: nodes.Node, refused: nodes.Node, run: RunProgram, note: Callable[[Refusal], None]
+    root: nodes.Node, refused: nodes.Node, run: RunProgram, note: Callable[[UntranslatablePlan], None]
 ) -> nodes.Node:
     """Let Polars run one node of a plan, and programs what is below it; its rows take its place."""
 

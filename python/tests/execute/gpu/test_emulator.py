@@ -275,7 +275,7 @@ def test_a_case_has_one_character_for_one() -> None:
 
 def test_null_targets() -> None:
     a, target = texts("ab", "ab", None, None), texts("a", None, "a", None)
-    assert call("str.has", (a, target), BOOL) == [True, False, None, None]
+    assert call("str.has", (a, target), BOOL) == [True, None, None, None]
     assert call("str.starts_with", (a, target), BOOL) == [True, None, None, None]
     assert call("str.concat", (a, target), STRING, "-") == ["ab-a", None, None, None]
 

@@ -15,7 +15,7 @@ from execute.gpu.drawn_plans import Query, queries, query_of
 from hypothesis import HealthCheck, given, settings
 from polars.testing import assert_frame_equal
 
-from cudf_polars.execute.gpu.translate import Refusal, translate
+from cudf_polars.execute.gpu.translate import UntranslatablePlan, translate
 from cudf_polars.plan.read import read_plan
 from support.cudf_emulator import ProgramError, run
 
@@ -50,7 +50,7 @@ def check(query: Query, outcomes: Outcomes) -> None:
             return
         try:
             translated = translate(read_plan(query.frame).root, {})
-        except Refusal as refusal:
+        except UntranslatablePlan as refusal:
             outcomes.counts["refused"] += 1
             outcomes.refusals[f"{type(refusal.node).__name__}: {refusal.reason}"] += 1
             return

@@ -17,7 +17,7 @@ __all__ = ["check", "emulated"]
 
 
 def emulated(query: pl.LazyFrame) -> pl.DataFrame:
-    """Return what a query gives as a program; raises Refusal if it has none."""
+    """Return what a query gives as a program; raises UntranslatablePlan if it has none."""
     translated = translate(read_plan(query).root, {})
     rows = run(translated.program, list(translated.frames))
     return conform(rows, translated.program.schema)

@@ -4,6 +4,6 @@ All knowledge of what Polars means is here; a program calls primitives with libc
 """
 
 from cudf_polars.execute.gpu.translate.nodes import TranslatedProgram, refusals, translate
-from cudf_polars.execute.gpu.translate.refusal import Refusal
+from cudf_polars.execute.gpu.translate.untranslatable import UntranslatablePlan
 
-__all__ = ["Refusal", "TranslatedProgram", "refusals", "translate"]
+__all__ = ["TranslatedProgram", "UntranslatablePlan", "refusals", "translate"]

@@ -14,7 +14,6 @@ from cudf_polars.execute.gpu.translate.casts import cast, widen_to_float
 from cudf_polars.execute.gpu.translate.expressions import choose, translate_expression
 from cudf_polars.execute.gpu.translate.functions.call import where
 from cudf_polars.execute.gpu.translate.ranges import Range, combine, limits_of
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.typed import Scope, Typed, call, condition, null
 from cudf_polars.execute.gpu.translate.types import (
     INT8,
@@ -24,6 +23,7 @@ from cudf_polars.execute.gpu.translate.types import (
     is_integer,
     scale_of,
 )
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan.functions import FUNCTIONS, Kind
 from cudf_polars.plan.properties import walk

@@ -9,10 +9,10 @@ import polars as pl
 from cudf_polars.execute.gpu.program import TypeId
 from cudf_polars.execute.gpu.translate import decimals
 from cudf_polars.execute.gpu.translate.ranges import Interval, Range, combine, limits_of
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.ticks import DAY_TICKS, days_of, from_ticks, ticks_of
 from cudf_polars.execute.gpu.translate.typed import Constants, Typed, call, condition, null
 from cudf_polars.execute.gpu.translate.types import decimal_type, device_type, is_float, is_integer, scale_of
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.plan.expressions import CastMode
 
 __all__ = ["cast", "widen_to_float"]
@@ -69,7 +69,7 @@ def _constant(t: Typed, to: pl.DataType, mode: CastMode, constants: Constants) -
         done = series.cast(to, strict=mode is CastMode.STRICT, wrap_numerical=mode is CastMode.WRAP)
     except pl.exceptions.PolarsError as error:
         raise Unsupported(f"a cast that fails: {str(error).splitlines()[0]}") from error
-    return constants.value(done.item(), to)
+    return constants.only(done)
 
 
 def _as_floats(interval: Interval) -> Interval:

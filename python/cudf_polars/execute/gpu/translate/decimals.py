@@ -13,7 +13,6 @@ import polars as pl
 
 from cudf_polars.execute.gpu.program import CudfType, TypeId
 from cudf_polars.execute.gpu.translate.ranges import Interval, Range, combine
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.typed import Constants, Typed, call
 from cudf_polars.execute.gpu.translate.types import (
     FLOAT64,
@@ -21,6 +20,7 @@ from cudf_polars.execute.gpu.translate.types import (
     decimal_type,
     scale_of,
 )
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.plan.expressions import Operator
 
 __all__ = ["align", "arithmetic", "float_range", "rescale", "retype", "round_to", "to_float"]

@@ -7,9 +7,9 @@ import polars as pl
 from cudf_polars.execute.gpu.translate import decimals, operators
 from cudf_polars.execute.gpu.translate.casts import cast
 from cudf_polars.execute.gpu.translate.functions import translate_function
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.typed import Constants, Scope, Typed, call, null
 from cudf_polars.execute.gpu.translate.types import device_type
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan.properties import walk
 from cudf_polars.plan.rebuild_expressions import to_expr
@@ -81,9 +81,12 @@ def _folded(expr: ex.Expr) -> ex.Literal:
 def _literal(expr: ex.Literal, constants: Constants) -> Typed:
     value, dtype = expr.value, expr.dtype
     if isinstance(value, ex.FrozenSeries):
-        if len(value.series) != 1 or value.series.dtype.is_nested():
+        series = value.series
+        if len(series) != 1 or series.dtype.is_nested():
             raise Unsupported("a literal of several values")
-        value, dtype = value.series.item(), value.series.dtype
+        if not isinstance(series.dtype, pl.Null):
+            return constants.only(series)
+        value, dtype = None, series.dtype
     if dtype is None:
         raise Unsupported("a literal without a type")
     if value is None and isinstance(dtype, pl.Null):

@@ -11,10 +11,10 @@ from cudf_polars.execute.gpu.program import Build, Group, Probe
 from cudf_polars.execute.gpu.translate.aggregates import Aggregation, is_aggregate
 from cudf_polars.execute.gpu.translate.estimates import AGGREGATED
 from cudf_polars.execute.gpu.translate.expressions import translate_expression
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.streams import Pipelines, Stream
 from cudf_polars.execute.gpu.translate.typed import Constants, Scope, Typed, call, column
 from cudf_polars.execute.gpu.translate.types import is_float
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan.properties import is_scalar, substitute, walk
 

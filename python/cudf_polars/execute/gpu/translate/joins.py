@@ -13,10 +13,10 @@ from cudf_polars.execute.gpu.translate.estimates import kept_by, rows_of_join
 from cudf_polars.execute.gpu.translate.expressions import translate_expression
 from cudf_polars.execute.gpu.translate.groups import cross_with_row
 from cudf_polars.execute.gpu.translate.needs import join_names
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.streams import Pipelines, Stream
 from cudf_polars.execute.gpu.translate.typed import Constants, Scope, Typed, call, column, condition
 from cudf_polars.execute.gpu.translate.types import is_float
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.lower.estimates import FILTERED
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes

@@ -26,7 +26,9 @@ def column_needs(root: nodes.Node) -> dict[nodes.Node, set[str]]:
 def _of_children(node: nodes.Node, wanted: set[str]) -> list[Iterable[str]]:
     match node:
         case nodes.Select():
-            return [{c for e in node.exprs if e.name in wanted for c in columns(e.expr)}]
+            # Of a table that is only counted, one column is computed.
+            made = [e for e in node.exprs if e.name in wanted] or node.exprs[:1]
+            return [{c for e in made for c in columns(e.expr)}]
         case nodes.HStack():
             new = {e.name for e in node.exprs}
             used = {c for e in node.exprs if e.name in wanted for c in columns(e.expr)}

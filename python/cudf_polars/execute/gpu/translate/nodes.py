@@ -28,22 +28,23 @@ from cudf_polars.execute.gpu.translate.groups import Groups, has_aggregates
 from cudf_polars.execute.gpu.translate.joins import join
 from cudf_polars.execute.gpu.translate.needs import column_needs
 from cudf_polars.execute.gpu.translate.ranges import Interval, Range, limits_of
-from cudf_polars.execute.gpu.translate.refusal import Refusal, Unsupported, text_of
 from cudf_polars.execute.gpu.translate.rewrites import as_one_source, several_values
 from cudf_polars.execute.gpu.translate.statistics import (
     column_range,
     file_rows,
+    have_columns,
     may_hold_nulls,
     types_in_files,
 )
 from cudf_polars.execute.gpu.translate.streams import Pipelines, Stream
 from cudf_polars.execute.gpu.translate.typed import Constants, Scope, Typed, condition
 from cudf_polars.execute.gpu.translate.types import device_type, has_form, instance, is_integer, scale_of
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported, UntranslatablePlan, text_of
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
 from cudf_polars.plan.dag import walk_nodes
-from cudf_polars.plan.properties import is_scalar, walk
+from cudf_polars.plan.properties import is_length_preserving, is_scalar, walk
 
 __all__ = ["TranslatedProgram", "refusals", "translate"]
 
@@ -80,20 +81,20 @@ def translate(root: nodes.Node, inputs: Mapping[nodes.Node, int]) -> TranslatedP
 
     Raises
     ------
-    Refusal
+    UntranslatablePlan
         If a node has no form on a GPU.
     """
     return _Translator(root, inputs).translate()
 
 
-def refusals(root: nodes.Node) -> list[Refusal]:
+def refusals(root: nodes.Node) -> list[UntranslatablePlan]:
     """Return all nodes of a plan that have no form on a GPU, each by itself; none if the plan has one.
 
     A node alone may be refused where the whole plan is not: what is known of values below it is not known then.
     """
     try:
         translate(root, {})
-    except Refusal:
+    except UntranslatablePlan:
         pass
     else:
         return []
@@ -102,7 +103,7 @@ def refusals(root: nodes.Node) -> list[Refusal]:
         below = dict.fromkeys(node.children)
         try:
             translate(node, {child: number for number, child in enumerate(below)})
-        except Refusal as refusal:
+        except UntranslatablePlan as refusal:
             found.append(refusal)
     return found
 
@@ -126,10 +127,10 @@ class _Translator:
         root = self._root
         stream = self._stream(root)
         if not root.schema:
-            raise Refusal(root, "a result without columns")
+            raise UntranslatablePlan(root, "a result without columns")
         for name, dtype in root.schema.items():
             if name not in stream.columns or _holds_structs(dtype):  # the names of fields do not come back
-                raise Refusal(root, f"the column {name!r} of {dtype} in a result")
+                raise UntranslatablePlan(root, f"the column {name!r} of {dtype} in a result")
         stream.give([stream.columns[name] for name in root.schema])
         if stream.held is None or stream.held != len(self._pipelines.done) - 1:
             self._pipelines.close(stream, Hold(in_order=True))
@@ -145,9 +146,9 @@ class _Translator:
             stream = self._translate(node)
         except Unsupported as refused:
             text = None if refused.expression is None else text_of(refused.expression)
-            raise Refusal(node, refused.reason, text) from None
+            raise UntranslatablePlan(node, refused.reason, text) from None
         except RecursionError:
-            raise Refusal(node, "an expression is too deep") from None
+            raise UntranslatablePlan(node, "an expression is too deep") from None
         if self._users[node] > 1 and not self._is_read_again(node, stream):
             wanted = [name for name in node.schema if name in self._needs[node]]
             stream.keep(wanted)
@@ -253,6 +254,8 @@ class _Translator:
         names = [name for name in types_of if name in read and has_form(types_of[name])] or _cheapest(
             node.schema
         )
+        if not have_columns(node.paths, node.options.get("schema")):
+            raise Unsupported("files of different columns")
         for name in names:
             if types_in_files(node.paths, name) != {types_of[name]}:
                 raise Unsupported(f"files in which the column {name!r} is not there, or of other types")
@@ -331,6 +334,10 @@ class _Translator:
         if all(is_scalar(e.expr) for e in node.exprs):
             return self._groups.reduce(stream, node.exprs)
         wanted = [e for e in node.exprs if e.name in self._needs[node]] or list(node.exprs[:1])
+        # What is not wanted may still say how many rows there are.
+        for e in node.exprs:
+            if e not in wanted and not (is_scalar(e.expr) or is_length_preserving(e.expr)):
+                raise Unsupported("the number of rows of a column that is not used", e.expr)
         return self._row_wise(stream, wanted, {})
 
     def _hstack(self, node: nodes.HStack) -> Stream:
@@ -417,16 +424,18 @@ class _Translator:
 
     def _unnest(self, node: nodes.Unnest) -> Stream:
         stream = self._stream(node.child)
-        made: dict[str, Typed] = {}
+        made: list[tuple[str, Typed]] = []
         for name, typed in stream.columns.items():
             if name not in node.columns:
-                made[name] = typed
+                made.append((name, typed))
                 continue
             assert isinstance(typed.dtype, pl.Struct)
             prefix = "" if node.separator is None else name + node.separator
             for place, struct_field in enumerate(typed.dtype.fields):
-                made[prefix + struct_field.name] = field_of(typed, place)
-        stream.select({name: typed for name, typed in made.items() if name in self._needs[node]})
+                made.append((prefix + struct_field.name, field_of(typed, place)))
+        if len(dict(made)) < len(made):
+            raise Unsupported("fields of the same name as other columns")  # Polars says which
+        stream.select({name: typed for name, typed in made if name in self._needs[node]})
         return stream
 
     # --- several inputs ----------------------------------------------------------------------

@@ -9,10 +9,10 @@ import polars as pl
 from cudf_polars.execute.gpu.translate import decimals
 from cudf_polars.execute.gpu.translate.casts import cast, widen_to_float
 from cudf_polars.execute.gpu.translate.ranges import Interval, Range, combine, limits_of
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.ticks import DAY_TICKS, from_ticks, ticks_of
 from cudf_polars.execute.gpu.translate.typed import Constants, Typed, call, condition, null
 from cudf_polars.execute.gpu.translate.types import device_type, is_float, is_integer
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.plan.expressions import CastMode, Operator
 
 __all__ = ["all_of", "any_of", "binary", "compare", "hull", "negated"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 
 __all__ = ["common_pattern", "counting_pattern", "escaped", "plain_text"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -14,7 +14,7 @@ from cudf_polars.execute.gpu.translate.ranges import Interval, Range, limits_of
 from cudf_polars.execute.gpu.translate.types import is_integer, scale_of
 from cudf_polars.lower.footers import FooterError, read_row_groups
 
-__all__ = ["column_range", "file_rows", "may_hold_nulls", "types_in_files"]
+__all__ = ["column_range", "file_rows", "have_columns", "may_hold_nulls", "types_in_files"]
 
 _FILES = 64
 _COLUMNS = 4096
@@ -32,6 +32,13 @@ def file_rows(paths: Sequence[str]) -> float | None:
 def types_in_files(paths: Sequence[str], name: str) -> set[pl.DataType | None]:
     """Return the types that a column has in files, ``None`` among them if one does not have it or cannot be read."""
     return {_type_of(path, name, *_version(path)) for path in paths}
+
+
+def have_columns(paths: Sequence[str], given: Iterable[str] | None) -> bool:
+    """Whether all files have the columns ``given``, or those of the first: of others Polars says what is wrong."""
+    found = [frozenset(_types_of(path, *_version(path))) for path in paths]
+    wanted = set(found[:1]) if given is None else {frozenset(given)}
+    return set(found) <= wanted
 
 
 def may_hold_nulls(paths: Sequence[str], name: str) -> bool:

@@ -122,7 +122,13 @@ class Constants:
         """Return one value as a constant; ``None`` becomes a null."""
         if value is None:
             return null(dtype, type)
-        series = pl.Series("", [value], dtype=dtype)
+        return self.only(pl.Series("", [value], dtype=dtype), type)
+
+    def only(self, series: pl.Series, type: CudfType | None = None) -> Typed:
+        """Return the one value of a series as a constant: Python's times would not have its nanoseconds."""
+        dtype = series.dtype
+        if series.has_nulls():
+            return null(dtype, type)
         return Typed(
             Constant(self.add(series), device_type(dtype) if type is None else type),
             dtype,

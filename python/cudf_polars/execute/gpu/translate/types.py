@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from cudf_polars.execute.gpu.program import CudfType, TypeId
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 
 __all__ = [
     "BITS",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cudf_polars.execute.gpu.translate.functions import dates, logic, nested, numbers, texts
 from cudf_polars.execute.gpu.translate.functions.call import Form, FunctionCall, Translate
 from cudf_polars.execute.gpu.translate.functions.nested import field_of
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.typed import Scope, Typed
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.plan import expressions as ex
 
 __all__ = ["FORMS", "field_of", "translate_function"]

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import polars as pl
 
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.typed import Scope, Typed, call, condition, null
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.plan import expressions as ex
 
 __all__ = ["Form", "FunctionCall", "Translate", "add", "divide", "keep_null", "multiply", "subtract", "where"]

@@ -17,10 +17,10 @@ from cudf_polars.execute.gpu.translate.functions.call import (
     subtract,
 )
 from cudf_polars.execute.gpu.translate.ranges import Range
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.ticks import DAY_TICKS, UNIT_TICKS, days_of, from_ticks, ticks_of
 from cudf_polars.execute.gpu.translate.typed import Typed, call
 from cudf_polars.execute.gpu.translate.types import INT32
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.plan.expressions import CastMode
 
 __all__ = ["FORMS"]

@@ -10,10 +10,10 @@ from cudf_polars.execute.gpu.translate import decimals, operators
 from cudf_polars.execute.gpu.translate.casts import cast
 from cudf_polars.execute.gpu.translate.functions.call import Form, FunctionCall, keep_null, where
 from cudf_polars.execute.gpu.translate.ranges import Range
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.ticks import ticks_of
 from cudf_polars.execute.gpu.translate.typed import Typed, call, condition, null
 from cudf_polars.execute.gpu.translate.types import is_float, is_integer
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.plan.expressions import CastMode, Operator
 
 __all__ = ["FORMS"]
@@ -54,7 +54,7 @@ def _is_in(c: FunctionCall) -> Typed:
     if len(values) == 0:
         found = keep_null(c.constants.value(False, pl.Boolean()), value)
     elif len(values) == 1 and not value.nan:
-        found = condition("equal", value, c.constants.value(values.item(), value.dtype))
+        found = condition("equal", value, c.constants.only(values))
     else:
         if is_float(value.dtype):
             value = call("normalize_nans_and_zeros", (value,), value.dtype, range=value.range)

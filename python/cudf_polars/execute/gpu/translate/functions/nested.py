@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from cudf_polars.execute.gpu.translate.functions.call import Form, FunctionCall
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.typed import Typed, call
 from cudf_polars.execute.gpu.translate.types import INT32, instance, is_integer
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 
 __all__ = ["FORMS", "field_of"]
 

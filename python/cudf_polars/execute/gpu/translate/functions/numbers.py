@@ -19,9 +19,9 @@ from cudf_polars.execute.gpu.translate.functions.call import (
     where,
 )
 from cudf_polars.execute.gpu.translate.ranges import Range, limits_of
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.typed import Typed, call, condition, null
 from cudf_polars.execute.gpu.translate.types import BITS, INT32, decimal_type, is_float, is_integer, scale_of
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.plan.expressions import CastMode
 
 __all__ = ["FORMS"]

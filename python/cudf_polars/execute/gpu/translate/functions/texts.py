@@ -12,15 +12,14 @@ from cudf_polars.execute.gpu.translate.functions.call import (
     Form,
     FunctionCall,
     add,
-    keep_null,
     subtract,
     where,
 )
 from cudf_polars.execute.gpu.translate.ranges import Range
-from cudf_polars.execute.gpu.translate.refusal import Unsupported
 from cudf_polars.execute.gpu.translate.regex import common_pattern, counting_pattern, escaped, plain_text
 from cudf_polars.execute.gpu.translate.typed import Typed, call, condition, null
 from cudf_polars.execute.gpu.translate.types import INT32
+from cudf_polars.execute.gpu.translate.untranslatable import Unsupported
 from cudf_polars.plan.expressions import CastMode
 
 __all__ = ["FORMS"]
@@ -85,7 +84,7 @@ def _contains(c: FunctionCall) -> Typed:
     if found.is_null_literal:
         return null(pl.Boolean())
     if literal:
-        return _found("str.has", value, found)
+        return condition("str.has", value, found)
     pattern = c.text(1)
     plain = plain_text(pattern)
     if plain is not None:
@@ -96,14 +95,9 @@ def _contains(c: FunctionCall) -> Typed:
 def _starts(op: str) -> Form:
     def form(c: FunctionCall) -> Typed:
         other = c.input(1)
-        return null(pl.Boolean()) if other.is_null_literal else _found(op, _text(c), other)
+        return null(pl.Boolean()) if other.is_null_literal else condition(op, _text(c), other)
 
     return form
-
-
-def _found(op: str, value: Typed, other: Typed) -> Typed:
-    """Return whether texts have others; of a null there is no saying, where libcudf says no."""
-    return keep_null(condition(op, value, other), other)
 
 
 def _contains_any(c: FunctionCall) -> Typed:

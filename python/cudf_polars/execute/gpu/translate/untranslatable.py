@@ -5,7 +5,7 @@ from __future__ import annotations
 from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes
 
-__all__ = ["Refusal", "Unsupported", "text_of"]
+__all__ = ["Unsupported", "UntranslatablePlan", "text_of"]
 
 _TEXT_LIMIT = 200
 
@@ -27,7 +27,7 @@ class Unsupported(Exception):
         self.expression = expression
 
 
-class Refusal(Exception):
+class UntranslatablePlan(Exception):
     """A node of a plan has no form on a GPU.
 
     Attributes

@@ -84,6 +84,12 @@ class Case:
         """Whether it has a file that Polars refuses beside the others, where it reads what differs."""
         return any("odd" in table.options for table in self.tables)
 
+    def may_have_unread_errors(self) -> bool:
+        """Whether a file has what Polars refuses where it reads it; NDJSON has, whose types are those of one file."""
+        return self.has_odd_files or any(
+            table.kind == "ndjson" and not table.options.get("schema") for table in self.tables
+        )
+
     def may_skip_files(self) -> bool:
         """Whether it has a file that Polars refuses, and a slice by which that file may not be read."""
         return self.has_odd_files and any(

@@ -133,6 +133,7 @@ def _nature(expr: pl.Expr) -> Nature | None:
     return Nature.ROWWISE if alone else Nature.WHOLE
 
 
+_PLACES = re.compile(r"^c\('\w+'\)\.(get|gather)\(")
 _WITH_TIES = {Nature.SCALAR: Nature.SCALAR_ORDERED, Nature.WHOLE: Nature.ORDERED}
 
 
@@ -160,6 +161,8 @@ def templates() -> tuple[Template, ...]:
                     nature = Nature.ORDERED  # there are none in the catalogue's rows
                 elif _TIES.search(text):
                     nature = _WITH_TIES.get(nature, nature)
+                elif nature is Nature.SCALAR and _PLACES.search(text):
+                    nature = Nature.SCALAR_ORDERED  # the catalogue's rows end before it
                 elif nature is Nature.SCALAR_ORDERED and _STATISTICS.search(text):
                     nature = Nature.SCALAR  # but for the last digits
                 columns = {word for word in _WORD.findall(text) if word in FRAME.columns}

@@ -84,6 +84,8 @@ _INEXACT_SCALARS = (
     "{num}.var(ddof=0)",
     "{num}.quantile(0.3)",
     "{num}.quantile(0.5, 'linear')",
+    "{num}.quantile(0.9, 'midpoint')",
+    "{int}.filter({predicate}).median()",
 )
 _ORDERED_SCALARS = (
     "{any}.first()",
@@ -95,6 +97,9 @@ _ORDERED_SCALARS = (
     "{plain}.head(2).n_unique()",
     "{num}.shift(1).sum()",
     "{any}.first(ignore_nulls=True)",
+    "{int}.index_of(3)",
+    "{int}.is_sorted()",
+    "{any}.implode().list.len()",
 )
 _NESTED = (
     "{num}.max().sum()",
@@ -188,6 +193,16 @@ _ORDERED = (
     "{num}.reverse().over({key})",
     "pl.row_index()",
     "{any}.cum_count()",
+    "{any}.shift(-2)",
+    "{any}.fill_null(strategy='backward')",
+    "{any}.fill_null(strategy='forward', limit=2)",
+    "{int}.cum_min(reverse=True)",
+    "{int}.rolling_max(4, min_samples=1)",
+    "{int}.rolling_sum(3)",
+    "{int}.diff(-1)",
+    "{plain}.is_last_distinct()",
+    "{int}.cum_sum().shift(1)",
+    "pl.when(pl.int_range(pl.len()) % 2 == 0).then({int}).otherwise({int}.shift(1))",
     "{num}.cum_sum() - {num}.sum()",
 )
 _BY_NUMBER = (

@@ -111,8 +111,9 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         name="the type of set operations on lists",
-        kinds=_OF_TYPES,
-        detail=r"incoming: \w+ != target: \w+\b|List\((Int|UInt|Float)\d+.*Polars.*List\((Int|UInt|Float)\d+",
+        kinds=(*_OF_TYPES, "we answer where Polars raises"),
+        detail=r"incoming: \w+ != target: \w+\b|List\((Int|UInt|Float)\d+.*Polars.*List\((Int|UInt|Float)\d+"
+        r"|type \w+ is incompatible with expected type",
         text=r"list\.set_\w+\(",
         reason="Of lists of different types, Polars plans the type of the first, and gives that which both have in"
         " common.",
@@ -125,7 +126,7 @@ KNOWN: tuple[Known, ...] = (
         name="windows that begin at the least integer",
         kinds=("hang", "crash"),
         detail=r"",
-        text=r"(?s)lower_bound\(.*group_by_dynamic\(",
+        text=r"(?s)(lower_bound\(|'w').*group_by_dynamic\(.*every='\di'",  # 'w' has that value
         reason="Polars looks for the first window below the least integer, and never ends.",
         reproduction="""
 import subprocess, sys
@@ -351,6 +352,149 @@ with tempfile.TemporaryDirectory() as folder:
         "    except pl.exceptions.SchemaError:\n"
         "        raised.append(True)\n"
         "faulty = raised == [False, True]",
+    ),
+    Known(
+        name="the sign of a zero that is a key of groups",
+        kinds=("wrong rows",),
+        detail=r"9223372036854775808.*Polars|Polars.*9223372036854775808",
+        text=r"(group_by|unique)\(.*reinterpret\(",
+        reason="0.0 and -0.0 are one key. Polars gives the one that comes first, and rows come in no order.",
+        reproduction="import polars as pl\n"
+        "def key(*values):\n"
+        "    lf = pl.LazyFrame({'f': values}).group_by('f').agg(pl.len())\n"
+        "    return lf.select(pl.col('f').reinterpret(dtype=pl.UInt64)).collect().item()\n"
+        "faulty = key(0.0, -0.0) != key(-0.0, 0.0)",
+    ),
+    Known(
+        name="a list for each row, of rows that are left out",
+        kinds=("we raise where Polars answers", "we answer where Polars raises"),
+        detail=r"arguments for `is_in` have different lengths",
+        text=r"is_in\(pl\.Series\(\[\[",
+        reason="Polars puts filters and slices under a step that compares each row with a list of its own.",
+        reproduction="import polars as pl\n"
+        "lists = pl.Series([[k] for k in range(9)])\n"
+        "lf = pl.LazyFrame({'u': range(9)}).with_columns(z=pl.col('u').is_in(lists)).filter(pl.col('u') > 3)\n"
+        "try:\n"
+        "    lf.collect()\n"
+        "    faulty = False\n"
+        "except pl.exceptions.ShapeError:\n"
+        "    faulty = True",
+    ),
+    Known(
+        name="a function of rows without a partner",
+        kinds=("we answer where Polars raises",),
+        detail=r"unexpected value while building Series of type",
+        text=r"map_(batches|elements).*join\(",
+        reason="Rows that a join cannot use are filtered before it, and of rows that no filter leaves Polars asks no"
+        " function.",
+        reproduction="import polars as pl\n"
+        "def fail(x):\n"
+        "    raise ValueError\n"
+        "lf = pl.LazyFrame({'a': [1]}).with_columns(z=pl.col('a').map_elements(fail, return_dtype=pl.Int64))\n"
+        "faulty = lf.filter(pl.lit(False)).collect().height == 0",
+    ),
+    Known(
+        name="lists of another type than planned, in a function of frames",
+        kinds=("we answer where Polars raises",),
+        detail=r"The output schema of 'LazyFrame\.map' is incorrect",
+        text=r"list\.(set_\w+|diff)\(.*map_batches\(lambda frame",
+        reason="Polars plans other types of these lists than it gives; a rank's rows have those of the plan.",
+        reproduction="import polars as pl\n"
+        "schema = {'a': pl.List(pl.Int16), 'b': pl.List(pl.Int64)}\n"
+        "lf = pl.LazyFrame({'a': [[1]], 'b': [[2]]}, schema=schema).select(pl.col('a').list.set_union('b'))\n"
+        "schema = lf.collect_schema()\n"
+        "try:\n"
+        "    lf.map_batches(lambda frame: frame, schema=schema).collect()\n"
+        "    faulty = lf.collect().schema != schema\n"
+        "except pl.exceptions.ComputeError:\n"
+        "    faulty = True",
+    ),
+    Known(
+        name="a format of times that the first of unordered rows gives",
+        kinds=("wrong rows", "Polars' engines disagree, and we with both"),
+        detail=r"None",
+        text=r"(group_by|unique|join)\(.*\.str\.(to_datetime|to_date|to_time|strptime)\(",
+        reason="Polars takes the format from the first value that has one, and these rows come in no order.",
+        reproduction="import polars as pl\n"
+        "def nulls(*texts):\n"
+        "    return pl.Series(texts).str.to_datetime(strict=False).null_count()\n"
+        "faulty = nulls('2020-02-03', '04/05/2021') == 1 and (\n"
+        "    pl.Series(['2020-02-03', '04/05/2021']).str.to_datetime(strict=False)[1]\n"
+        "    != pl.Series(['04/05/2021', '2020-02-03']).str.to_datetime(strict=False)[0]\n"
+        ")",
+    ),
+    Known(
+        name="as-of joins of rows that a later join does not need",
+        kinds=("we answer where Polars raises",),
+        detail=r"'asof_join' is not sorted",
+        text=r"join_asof\(.*\.join\(",
+        reason="Rows without a partner in the later join leave before the first, as a filter's do in Polars; the"
+        " others may be sorted.",
+        reproduction="import polars as pl\n"
+        "left = pl.LazyFrame({'k': [2, 1], 'x': [0, 1]})\n"
+        "lf = left.join_asof(pl.LazyFrame({'k': [1, 2]}), on='k')\n"
+        "try:\n"
+        "    lf.collect()\n"
+        "    faulty = False\n"
+        "except pl.exceptions.InvalidOperationError:\n"
+        "    faulty = lf.filter(pl.col('x') == 1).collect().height == 1",
+    ),
+    Known(
+        name="columns of different lengths, some of which nobody reads",
+        kinds=("Polars' engines disagree, and we with both",),
+        detail=r"one engine of Polars raises",
+        text=r"pl\.all\(\)\.drop_nulls\(\)",
+        reason="Whether Polars finds them to differ depends on its engine and on what is read of them.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'a': [1, 2], 'b': [None, 1]}).select(pl.all().drop_nulls())\n"
+        "def raises(lf, engine):\n"
+        "    try:\n"
+        "        lf.collect(engine=engine)\n"
+        "    except pl.exceptions.PolarsError:\n"
+        "        return True\n"
+        "    return False\n"
+        "faulty = raises(lf, 'in-memory') and not raises(lf, 'streaming')",
+    ),
+    Known(
+        name="variance of one infinite value",
+        kinds=("wrong rows", "Polars' engines disagree, and we with both"),
+        detail=r"nan.*0\.0|0\.0.*nan",
+        text=r"(var|std)\(ddof=0\)",
+        reason="Of a group of one infinite value, Polars gives NaN or 0.0, by its engine and by what else there is.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'g': [1], 'x': [float('inf')]}).group_by('g').agg(pl.col('x').var(ddof=0))\n"
+        "faulty = not lf.collect(engine='streaming').equals(lf.collect(engine='in-memory'))",
+    ),
+    Known(
+        name="frames without columns side by side",
+        kinds=("we raise where Polars answers", "we answer where Polars raises"),
+        detail=r"zip node received non-equal length inputs|ShapeError|PanicException",
+        text=r"(?s)pl\.LazyFrame\(height=.*how='horizontal'",
+        reason="A select of no columns has no rows for one engine of Polars, and panics or has rows for the other.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame(height=2).select()\n"
+        "try:\n"
+        "    pl.concat([lf, lf], how='horizontal').collect(engine='streaming')\n"
+        "    faulty = False\n"
+        "except pl.exceptions.PanicException:\n"
+        "    faulty = True",
+    ),
+    Known(
+        name="a full join by one column twice, with columns of two types",
+        kinds=("we answer where Polars raises",),
+        detail=r"join received different key types|datatypes of join keys don't match",
+        text=r"(?s)(left|right)_on=\[[^]]*('\w+')[^]]*\2[^]]*\].*how='full'.*coalesce=True",
+        reason="Polars casts a key to the types of both of its partners; of other joins it answers the same.",
+        reproduction="import polars as pl\n"
+        "a = pl.LazyFrame({'i': [4]})\n"
+        "b = pl.LazyFrame({'k': [1], 'i': [2]}, schema={'k': pl.UInt64, 'i': pl.Int64})\n"
+        "def raises(how):\n"
+        "    try:\n"
+        "        a.join(b, left_on=['i', 'i'], right_on=['k', 'i'], how=how, coalesce=True).collect()\n"
+        "    except pl.exceptions.PolarsError:\n"
+        "        return True\n"
+        "    return False\n"
+        "faulty = raises('full') and not raises('left')",
     ),
 )
 

@@ -306,7 +306,8 @@ def _misplaced(outcomes: Mapping[int, QueryOutcome]) -> str | None:
     if placed.distribution is Distribution.SINGLE and any(frame.height for frame in frames[1:]):
         return "rows of one rank are on others"
     schema = frames[0].schema
-    names = [min(key & set(schema), default=None) for key in placed.keys]
+    # A column may be a key twice.
+    names = list(dict.fromkeys(min(key & set(schema), default=None) for key in placed.keys))
     if not names or not all(name and _can_be_compared(schema[name]) for name in names):
         return None
     seen: set[tuple[Any, ...]] = set()

@@ -14,6 +14,7 @@ import contextlib
 import faulthandler
 import functools
 import json
+import math
 import os
 import re
 import signal
@@ -102,8 +103,10 @@ def _right_without(case: Case, folder: Path, check: Check) -> list[str]:
     return found
 
 
-def _work(first: int, step: int, stop: int, shrink_s: float, device: str, *, tiny_blocks: bool) -> None:
-    """Run seeds and write a line of JSON for each event."""
+def _work(
+    first: int, step: int, stop: int, shrink_s: float, device: str, end_time: float, *, tiny_blocks: bool
+) -> None:
+    """Run seeds until a time, as ``time.time()`` gives it, and write a line of JSON for each event."""
     warnings.simplefilter("ignore")
     check = functools.partial(compare_case, device=open_device(device))
     out = os.fdopen(os.dup(1), "w", buffering=1)
@@ -114,6 +117,8 @@ def _work(first: int, step: int, stop: int, shrink_s: float, device: str, *, tin
     coverage = Coverage()
     seen: collections.Counter[str] = collections.Counter()
     for seed in range(first, stop, step):
+        if time.time() > end_time:
+            break
         say(event="begin", seed=seed)
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
             folder = Path(name)
@@ -126,7 +131,9 @@ def _work(first: int, step: int, stop: int, shrink_s: float, device: str, *, tin
                 finding = check(case, folder, coverage)
             except Hang:
                 where = _stacks()
-                say(event="finding", seed=seed, kind=Kind.HANG, detail=where, text=describe(case))
+                text = describe(case)
+                known = known_fault(text, Kind.HANG, where)
+                say(event="finding", seed=seed, kind=Kind.HANG, detail=where, text=text, known=known)
                 os._exit(3)
             except Exception:
                 say(event="broken", seed=seed, text=traceback.format_exc() + describe(case))
@@ -256,9 +263,14 @@ def run_seeds(
     *,
     device: str = "cpu",
     tiny_blocks: bool = False,
+    seconds: float = math.inf,
 ) -> Report:
-    """Run ``count`` seeds from ``first`` on so many processes; ``tiny_blocks``: where memory has no room for them."""
+    """Run ``count`` seeds from ``first`` on so many processes, none of them begun after ``seconds``.
+
+    ``tiny_blocks``: where memory has no room for them.
+    """
     report = Report()
+    end_time = time.time() + seconds
     lock = threading.Lock()
 
     def note(event: Mapping[str, Any]) -> None:
@@ -281,6 +293,7 @@ def run_seeds(
                 str(first + count),
                 str(shrink_s),
                 device,
+                str(end_time),
                 *(["--tiny-blocks"] if tiny_blocks else []),
             ]
             environment = {
@@ -381,11 +394,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--tiny-blocks", action="store_true", help="on ranks whose memory has no room for the rows"
     )
     parser.add_argument("--device", choices=DEVICES, default="cpu", help="what runs the fragments of queries")
-    parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after so long")
+    parser.add_argument("--worker", nargs=6, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.worker:
         first, step, stop = map(int, given.worker[:3])
-        _work(first, step, stop, float(given.worker[3]), given.worker[4], tiny_blocks=given.tiny_blocks)
+        shrink_s, device, end_time = given.worker[3:]
+        _work(first, step, stop, float(shrink_s), device, float(end_time), tiny_blocks=given.tiny_blocks)
         return 0
     if given.seed is not None:
         return _show(given.seed, given.device, small=given.shrink, tiny_blocks=given.tiny_blocks)
@@ -400,6 +415,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.log,
         device=given.device,
         tiny_blocks=given.tiny_blocks,
+        seconds=given.seconds,
     )
     print(report.text())
     print(f"{time.monotonic() - start:.0f} s")

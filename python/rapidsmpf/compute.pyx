@@ -16,6 +16,8 @@ from rapidsmpf.error cimport translate_exception
 from rapidsmpf.memory.buffer_resource cimport BufferResource, cpp_BufferResource
 from rapidsmpf.table cimport cpp_ArrowStream, open_table_stream, stream_to_capsule
 
+from rapidsmpf.signatures import STUB_SIGNATURE
+
 
 cdef extern from "<optional>" namespace "std" nogil:
     cdef cppclass optional[T]:
@@ -315,6 +317,8 @@ cdef class Runtime:
     RuntimeError
         If the compute device of this process is no GPU.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     cdef shared_ptr[cpp_Runtime] _handle
     cdef BufferResource _br

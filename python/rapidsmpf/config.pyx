@@ -10,6 +10,7 @@ from libcpp.memory cimport shared_ptr
 from libcpp.utility cimport move
 
 from rapidsmpf.error import OptionTypeError
+from rapidsmpf.signatures import STUB_SIGNATURE
 from rapidsmpf.utils.string import is_disabled, parse_boolean, parse_bytes
 
 
@@ -38,7 +39,7 @@ cdef extern from * nogil:
     """
     #include <string>
     #include <vector>
-    #include <rapidsmpf/core/option_table.hpp>
+    #include <rapidsmpf/core/detail/option_table.hpp>
     // A row of the table of options, as text.
     struct OptionRow {
         std::string key, kind, type, default_text, meaning, words;
@@ -69,7 +70,7 @@ cdef extern from * nogil:
 
     vector[OptionRow] option_rows() except +translate_exception
 
-cdef extern from "<rapidsmpf/core/option_table.hpp>" namespace "rapidsmpf::config" nogil:
+cdef extern from "<rapidsmpf/core/detail/option_table.hpp>" namespace "rapidsmpf::config" nogil:
     void cpp_check_option "rapidsmpf::config::check_option"(string, string) except +translate_exception
 
 __all__ = [
@@ -248,6 +249,8 @@ cdef class Options:
     options_as_strings
         Option names and their values.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     def __init__(self, options_as_strings=None):
         cdef cpp_map[string, string] values

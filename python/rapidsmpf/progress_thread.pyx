@@ -5,6 +5,8 @@ from libcpp.utility cimport move
 
 from rapidsmpf.statistics cimport Statistics
 
+from rapidsmpf.signatures import STUB_SIGNATURE
+
 
 cdef extern from * nogil:
     """
@@ -31,6 +33,8 @@ cdef class ProgressThread:
     statistics
         Where to record what it does; None: nowhere.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     def __init__(self, Statistics statistics=None):
         cdef shared_ptr[cpp_Statistics] stats

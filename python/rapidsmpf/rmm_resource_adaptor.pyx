@@ -18,6 +18,8 @@ from rapidsmpf.memory.memory_resource cimport (
 from rapidsmpf.memory.rmm_view cimport cpp_RmmView, make_device_async_resource_ref
 from rapidsmpf.memory.scoped_memory_record cimport ScopedMemoryRecord, cpp_ScopedMemoryRecord
 
+from rapidsmpf.signatures import STUB_SIGNATURE
+
 from rmm.pylibrmm.stream import DEFAULT_STREAM
 
 
@@ -42,6 +44,8 @@ cdef class RmmResourceAdaptor(UpstreamResourceAdaptor):
     fallback_mr
         Whom to ask when the upstream resource is out of memory; None: nobody.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     cdef readonly DeviceMemoryResource fallback_mr
     cdef shared_ptr[cpp_RmmResourceAdaptor] _adaptor

@@ -10,6 +10,8 @@ from rapidsmpf.config cimport Options
 from rapidsmpf.memory.buffer_resource cimport BufferResource
 from rapidsmpf.memory.packed_data cimport PackedData
 
+from rapidsmpf.signatures import STUB_SIGNATURE
+
 
 cdef extern from "<rapidsmpf_python/collectives.hpp>" namespace "rapidsmpf::python" nogil:
     shared_ptr[cpp_Shuffler] make_shuffler(
@@ -72,6 +74,8 @@ cdef class Shuffler:
     ValueError
         If the id is in use or out of range, or there are no partitions.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     max_concurrent_shuffles = max_op_id  # the largest id is the exchange's own
 

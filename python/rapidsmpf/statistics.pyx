@@ -13,11 +13,13 @@ from rapidsmpf.config cimport Options, cpp_Options
 from rapidsmpf.memory.memory_resource cimport adaptor_of, cpp_RmmResourceAdaptor
 from rapidsmpf.memory.scoped_memory_record cimport ScopedMemoryRecord
 
+from rapidsmpf.signatures import STUB_SIGNATURE
+
 
 cdef extern from * nogil:
     """
     #include <span>
-    #include <rapidsmpf/core/option_table.hpp>
+    #include <rapidsmpf/core/detail/option_table.hpp>
     #include <rapidsmpf/core/statistic_names.hpp>
     static bool statistics_wanted(rapidsmpf::config::Options const& options) {
         return rapidsmpf::config::get_bool(options, "statistics");
@@ -173,6 +175,8 @@ cdef class Statistics:
     TypeError
         If ``mr`` is another memory resource.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     def __init__(self, bint enable, *, mr=None):
         cdef cpp_Enabled enabled = cpp_Enabled.yes if enable else cpp_Enabled.no

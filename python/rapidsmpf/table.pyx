@@ -11,6 +11,8 @@ from rapidsmpf.memory.buffer_resource cimport BufferResource, cpp_BufferResource
 from rapidsmpf.memory.memory_resource cimport cpp_Stream, stream_of as native_stream
 from rapidsmpf.memory.packed_data cimport PackedData, cpp_PackedData
 
+from rapidsmpf.signatures import STUB_SIGNATURE
+
 
 cdef extern from "<rapidsmpf_python/tables.hpp>" namespace "rapidsmpf::python" nogil:
     cdef cppclass cpp_ColumnReference "rapidsmpf::python::ColumnReference":
@@ -145,6 +147,8 @@ cdef class Table:
     ValueError
         If a column has a type that is not supported (run-end encoded, union, list view); the message names it.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     def __init__(self, source, BufferResource br not None, stream=None):
         self._handle = read_table(source, br, stream)

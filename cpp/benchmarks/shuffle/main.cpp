@@ -8,7 +8,7 @@
 #include <string>
 
 #include <rapidsmpf/bootstrap/bootstrap.hpp>
-#include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/core/detail/option_table.hpp>
 
 #include "cases.hpp"
 

@@ -8,8 +8,8 @@
 
 #include <ucxx/api.h>
 
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 
 #include "bootstrap/batch_job.hpp"
 #include "bootstrap/coordinator.hpp"

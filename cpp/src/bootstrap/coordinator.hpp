@@ -16,7 +16,8 @@
 
 #include <rapidsmpf/bootstrap/detail/protocol.hpp>
 #include <rapidsmpf/bootstrap/detail/socket.hpp>
-#include <rapidsmpf/communicator/liveness.hpp>
+#include <rapidsmpf/communicator/detail/liveness.hpp>
+#include <rapidsmpf/core/detail/token.hpp>
 
 namespace rapidsmpf::bootstrap {
 

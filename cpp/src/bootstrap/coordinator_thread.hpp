@@ -7,6 +7,8 @@
 #include <string>
 
 #include <rapidsmpf/bootstrap/detail/server.hpp>
+#include <rapidsmpf/communicator/detail/liveness.hpp>
+#include <rapidsmpf/core/detail/token.hpp>
 
 namespace rapidsmpf::bootstrap {
 

@@ -1,13 +1,13 @@
-#include <rapidsmpf/bootstrap/join.hpp>
-
 #include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <rapidsmpf/bootstrap/bootstrap.hpp>
 #include <rapidsmpf/bootstrap/detail/hosted.hpp>
+#include <rapidsmpf/communicator/detail/liveness.hpp>
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/logger.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 
 namespace rapidsmpf::bootstrap {
 

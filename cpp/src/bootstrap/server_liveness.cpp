@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <rapidsmpf/bootstrap/detail/server.hpp>
-#include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/core/detail/option_table.hpp>
 
 namespace rapidsmpf::bootstrap {
 

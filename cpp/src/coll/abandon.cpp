@@ -1,4 +1,4 @@
-#include <rapidsmpf/coll/abandon.hpp>
+#include <rapidsmpf/coll/detail/abandon.hpp>
 
 #include <stdexcept>
 #include <utility>

@@ -20,6 +20,12 @@ AllGather::AllGather(
 
 AllGather::~AllGather() = default;
 
+void AllGather::give_up(std::string const& reason) {
+    if (!operation_->all_inserted()) {
+        operation_->abandon(reason);
+    }
+}
+
 void AllGather::insert(std::uint64_t sequence, PackedData chunk) {
     operation_->insert_for_all(sequence, std::move(chunk));
 }

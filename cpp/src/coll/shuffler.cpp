@@ -61,6 +61,12 @@ Shuffler::Shuffler(
 
 Shuffler::~Shuffler() = default;
 
+void Shuffler::give_up(std::string const& reason) {
+    if (!operation_->all_inserted()) {
+        operation_->abandon(reason);
+    }
+}
+
 void Shuffler::insert(std::vector<std::pair<PartitionId, PackedData>> chunks) {
     operation_->insert(std::move(chunks));
 }

@@ -7,8 +7,8 @@
 #include <ucxx/api.h>
 
 #include <rapidsmpf/communicator/detail/lifetime.hpp>
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 
 #include "communicator/ucxx_address.hpp"
 #include "communicator/ucxx_impl.hpp"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <rapidsmpf/core/token.hpp>
+#include <rapidsmpf/core/detail/token.hpp>
 
 namespace rapidsmpf::detail {
 

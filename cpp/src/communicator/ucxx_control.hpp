@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
-#include <rapidsmpf/core/token.hpp>
+#include <rapidsmpf/core/detail/token.hpp>
 
 namespace rapidsmpf::detail {
 

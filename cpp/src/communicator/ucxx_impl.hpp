@@ -16,7 +16,9 @@
 #include <vector>
 
 #include <rapidsmpf/communicator/detail/closed_peers.hpp>
+#include <rapidsmpf/communicator/detail/liveness.hpp>
 #include <rapidsmpf/communicator/ucxx.hpp>
+#include <rapidsmpf/core/detail/token.hpp>
 #include <rapidsmpf/core/mutex.hpp>
 
 #include "communicator/ucxx_control.hpp"

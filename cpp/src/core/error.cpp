@@ -26,4 +26,35 @@ RankFailedError::RankFailedError(std::int32_t rank, std::string host, std::int64
       pid_{pid},
       reason_{std::move(reason)} {}
 
+std::string describe_error(std::exception_ptr const& error) {
+    auto const named = [](char const* name, std::exception const& cause) {
+        return std::string{name} + ": " + cause.what();
+    };
+    try {
+        std::rethrow_exception(error);
+    } catch (RankFailedError const& cause) {
+        return named("RankFailedError", cause);
+    } catch (ReservationError const& cause) {
+        return named("ReservationError", cause);
+    } catch (OutOfMemory const& cause) {
+        return named("OutOfMemory", cause);
+    } catch (BadAlloc const& cause) {
+        return named("BadAlloc", cause);
+    } catch (FormatError const& cause) {
+        return named("FormatError", cause);
+    } catch (SpillError const& cause) {
+        return named("SpillError", cause);
+    } catch (TimeoutError const& cause) {
+        return named("TimeoutError", cause);
+    } catch (DeviceLostError const& cause) {
+        return named("DeviceLostError", cause);
+    } catch (SystemError const& cause) {
+        return named("SystemError", cause);
+    } catch (std::exception const& cause) {
+        return cause.what();
+    } catch (...) {
+        return {};
+    }
+}
+
 }  // namespace rapidsmpf

@@ -6,14 +6,15 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <stdexcept>
 
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 
 namespace rapidsmpf {
 
@@ -58,8 +59,24 @@ std::string_view to_string(LogLevel level) noexcept {
     return level_names[static_cast<std::size_t>(level)];
 }
 
-Logger::Logger(config::Options options, std::int32_t rank)
-    : level_{parse_log_level(config::get_text(options, "log"))}, rank_{rank} {}
+namespace {
+// The environment's level where the options say nothing: the variable is how a user sees more of a program that
+// never reads its environment.
+LogLevel level_of(config::Options const& options) {
+    auto const is_blank = [](std::string_view text) {
+        return text.find_first_not_of(" \t") == std::string_view::npos;
+    };
+    auto const given = options.get_strings();
+    auto const found = given.find("log");
+    char const* const variable = std::getenv("RAPIDSMPF_LOG");
+    if ((found == given.end() || is_blank(found->second)) && variable != nullptr && !is_blank(variable)) {
+        return parse_log_level(variable);
+    }
+    return parse_log_level(config::get_text(options, "log"));
+}
+}  // namespace
+
+Logger::Logger(config::Options options, std::int32_t rank) : level_{level_of(options)}, rank_{rank} {}
 
 void Logger::log(LogLevel level, std::string_view message) const {
     if (level_ < level || level == LogLevel::none) {

@@ -1,4 +1,4 @@
-#include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/core/detail/option_table.hpp>
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include <rapidsmpf/core/token.hpp>
+#include <rapidsmpf/core/detail/token.hpp>
 
 #include <algorithm>
 #include <cerrno>

@@ -11,24 +11,26 @@
 
 namespace rapidsmpf::exchange {
 
+// A piece that another rank has announced and not sent yet.
+struct AnnouncedPiece {
+    AnnouncedPiece(PieceHeader header_, std::vector<std::uint8_t> metadata_)
+        : header{header_}, metadata{std::move(metadata_)} {}
+    PieceHeader header;
+    std::vector<std::uint8_t> metadata;
+};
+
 struct AnnouncedFrame {
-    struct Piece {
-        Piece(PieceHeader header_, std::vector<std::uint8_t> metadata_)
-            : header{header_}, metadata{std::move(metadata_)} {}
-        PieceHeader header;
-        std::vector<std::uint8_t> metadata;
-    };
     // Throws FormatError when the frame would take an absurd number of messages.
     AnnouncedFrame(PieceList const& list, ReceiveBudget& budget);
 
     // Whether a piece travels with others in one message, if there are others.
-    [[nodiscard]] bool is_small(Piece const& piece) const noexcept {
+    [[nodiscard]] bool is_small(AnnouncedPiece const& piece) const noexcept {
         return piece.header.data_size > 0 && piece.header.data_size <= gather_limit;
     }
     // Bytes to allocate for it: its data, and what is gathered a second time.
     [[nodiscard]] std::size_t memory_needed() const;
 
-    std::vector<Piece> pieces;
+    std::vector<AnnouncedPiece> pieces;
     std::uint64_t gather_limit;
     std::size_t split_bytes;
     ReceiveBudget::Ticket ticket;

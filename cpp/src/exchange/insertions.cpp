@@ -27,7 +27,7 @@ void Insertions::count_for_all() {
     }
 }
 
-void Insertions::push(Rank peer, Outbox::Piece piece) {
+void Insertions::push(Rank peer, OutgoingPiece piece) {
     auto& to = peers_[static_cast<std::size_t>(peer)];
     to.bytes += piece.payload->size;
     to.chunks += piece.id.chunks();

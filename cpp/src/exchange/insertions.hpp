@@ -28,7 +28,7 @@ class Insertions {
     // What is for one peer.
     struct Batch {
         Rank peer{0};
-        std::vector<Outbox::Piece> pieces;
+        std::vector<OutgoingPiece> pieces;
         std::uint64_t chunks{0};  // of pieces
         std::vector<PartitionCount> counts;
     };
@@ -44,7 +44,7 @@ class Insertions {
     void count_for_all();
 
     // For a rank other than this one.
-    void push(Rank peer, Outbox::Piece piece);
+    void push(Rank peer, OutgoingPiece piece);
     // Nothing more will be inserted. The owner is told, unless it is this rank.
     void finish(PartitionId partition);
     [[nodiscard]] bool is_finished(PartitionId partition) const { return finished_[partition]; }
@@ -68,7 +68,7 @@ class Insertions {
 
   private:
     struct Peer {
-        std::vector<Outbox::Piece> pieces;
+        std::vector<OutgoingPiece> pieces;
         std::uint64_t bytes{0};   // of pieces
         std::uint64_t chunks{0};  // likewise
         std::vector<PartitionCount> counts;

@@ -60,10 +60,10 @@ void NewPieces::insert_into(OperationState& state) {
         for (std::size_t i = 0; i < partitions.size(); ++i) {
             set_bundle_sequence(payload->metadata, i, inserted.number(partitions[i]));
         }
-        inserted.push(owner, Outbox::Piece{PieceId::bundle_of(partitions.size()), std::move(payload)});
+        inserted.push(owner, OutgoingPiece{PieceId::bundle_of(partitions.size()), std::move(payload)});
     }
     for (auto& [owner, partition, payload] : singles_) {
-        inserted.push(owner, Outbox::Piece{{partition, inserted.number(partition)}, std::move(payload)});
+        inserted.push(owner, OutgoingPiece{{partition, inserted.number(partition)}, std::move(payload)});
     }
 }
 

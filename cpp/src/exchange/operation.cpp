@@ -127,7 +127,7 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
         state.inserted.count_for_all();
         for (Rank rank = 0; rank < nranks; ++rank) {
             if (rank != state.rank) {
-                state.inserted.push(rank, Outbox::Piece{{static_cast<PartitionId>(rank), sequence}, payload});
+                state.inserted.push(rank, OutgoingPiece{{static_cast<PartitionId>(rank), sequence}, payload});
             }
         }
         for (auto& [partition, piece] : own) {
@@ -192,7 +192,7 @@ bool Operation::all_inserted() const {
 std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::optional<Rank> source) {
     auto& state = *state_;
     auto const index = state.require_local(partition);
-    std::vector<PartitionStore::Piece> pieces;
+    std::vector<StoredChunk> pieces;
     {
         MutexLock const lock{state.mutex};
         state.check_extractable(index);

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 #include <rapidsmpf/exchange/detail/operation.hpp>
 
 #include "exchange/operation_state.hpp"

@@ -12,7 +12,7 @@ namespace rapidsmpf::exchange {
 
 namespace {
 
-PieceHeader header_of(Outbox::Piece const& piece) {
+PieceHeader header_of(OutgoingPiece const& piece) {
     return PieceHeader{piece.id, piece.payload->metadata.size(), piece.payload->size};
 }
 
@@ -29,7 +29,7 @@ bool Outbox::compose(MessageWriter& writer, Sent const& sent) {
     return compose_frames(writer);
 }
 
-Outbox::Piece Outbox::pop_waiting() {
+OutgoingPiece Outbox::pop_waiting() {
     auto piece = std::move(waiting_.front());
     waiting_.pop_front();
     return piece;
@@ -37,7 +37,7 @@ Outbox::Piece Outbox::pop_waiting() {
 
 void Outbox::compose_eager(MessageWriter& writer, Sent const& sent) {
     std::vector<PieceHeader> headers;
-    std::vector<Piece> pieces;
+    std::vector<OutgoingPiece> pieces;
     std::vector<std::shared_ptr<Buffer const>> pins;
     while (!waiting_.empty()) {
         auto const& piece = waiting_.front();
@@ -74,7 +74,7 @@ void Outbox::compose_eager(MessageWriter& writer, Sent const& sent) {
 bool Outbox::compose_frames(MessageWriter& writer) {
     // The bytes of a piece are read only once it is granted, so it does not matter where they are now; but a
     // piece whose first write is not done would stop all frames behind it.
-    auto const is_written = [](Piece const& piece) {
+    auto const is_written = [](OutgoingPiece const& piece) {
         auto& first = piece.payload->first_write;
         if (first && first->is_done()) {
             first.reset();
@@ -191,7 +191,7 @@ void Outbox::stop_writing() {
     recount();
 }
 
-void Outbox::discount(Piece const& piece) {
+void Outbox::discount(OutgoingPiece const& piece) {
     backlog_ -= piece.id.chunks();
 }
 

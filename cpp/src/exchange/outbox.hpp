@@ -28,20 +28,22 @@
 
 namespace rapidsmpf::exchange {
 
+// A piece that waits to be sent.
+struct OutgoingPiece {
+    OutgoingPiece(PieceId id_, std::shared_ptr<Payload> payload_) : id{id_}, payload{std::move(payload_)} {}
+    PieceId id;
+    std::shared_ptr<Payload> payload;
+};
+
 class Outbox {
   public:
-    struct Piece {
-        Piece(PieceId id_, std::shared_ptr<Payload> payload_) : id{id_}, payload{std::move(payload_)} {}
-        PieceId id;
-        std::shared_ptr<Payload> payload;
-    };
     // Called when a piece has left and its payload is no longer read.
     using Sent = std::function<void(std::shared_ptr<Payload> const&)>;
 
     explicit Outbox(Settings const& settings);
     Outbox(Outbox&&) = default;
 
-    void push(Piece piece) {
+    void push(OutgoingPiece piece) {
         backlog_ += piece.id.chunks();
         waiting_.push_back(std::move(piece));
     }
@@ -88,7 +90,7 @@ class Outbox {
 
   private:
     struct Frame {
-        std::vector<Piece> pieces;
+        std::vector<OutgoingPiece> pieces;
         std::uint64_t bytes{0};
         std::vector<RemoteAddress> addresses;  // where the peer wants it, once granted; none: as messages
         SendTransfer::Pieces pins;             // by piece: its data, once granted and in memory
@@ -96,19 +98,19 @@ class Outbox {
     };
     void compose_eager(MessageWriter& writer, Sent const& sent);
     bool compose_frames(MessageWriter& writer);
-    Piece pop_waiting();
+    OutgoingPiece pop_waiting();
     // A piece has left.
-    void discount(Piece const& piece);
+    void discount(OutgoingPiece const& piece);
     // Only what the transports have is left.
     void recount();
     // Whether the pieces of a frame are in memory and can be read.
     [[nodiscard]] static bool prepare(Frame& frame);
-    [[nodiscard]] bool is_gathered(Piece const& piece) const noexcept {
+    [[nodiscard]] bool is_gathered(OutgoingPiece const& piece) const noexcept {
         return piece.payload->size <= settings_.gather_limit;
     }
 
     Settings settings_;
-    std::deque<Piece> waiting_;
+    std::deque<OutgoingPiece> waiting_;
     std::uint64_t backlog_{0};
     std::vector<PartitionCount> counts_;
     std::deque<Frame> announced_;

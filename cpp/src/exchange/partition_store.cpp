@@ -10,8 +10,8 @@
 
 namespace rapidsmpf::exchange {
 
-void PartitionStore::sort(std::vector<Piece>& pieces) {
-    auto const is_before = [](Piece const& a, Piece const& b) {
+void PartitionStore::sort(std::vector<StoredChunk>& pieces) {
+    auto const is_before = [](StoredChunk const& a, StoredChunk const& b) {
         return std::tie(a.source, a.sequence) < std::tie(b.source, b.sequence);
     };
     if (std::is_sorted(pieces.begin(), pieces.end(), is_before)) {
@@ -31,7 +31,7 @@ void PartitionStore::sort(std::vector<Piece>& pieces) {
     for (auto i = pieces.size(); i-- > 0;) {
         order[--ends[static_cast<std::size_t>(pieces[i].source)]] = i;
     }
-    std::vector<Piece> sorted;
+    std::vector<StoredChunk> sorted;
     sorted.reserve(pieces.size());
     for (auto const i : order) {
         sorted.push_back(std::move(pieces[i]));
@@ -42,7 +42,7 @@ void PartitionStore::sort(std::vector<Piece>& pieces) {
     pieces = std::move(sorted);
 }
 
-std::vector<PackedData> PartitionStore::release(std::span<Piece const> pieces) {
+std::vector<PackedData> PartitionStore::release(std::span<StoredChunk const> pieces) {
     constexpr std::size_t at_once = 16;
     std::vector<PackedData> chunks;
     chunks.reserve(pieces.size());
@@ -69,7 +69,7 @@ std::vector<PackedData> PartitionStore::release(std::span<Piece const> pieces) {
     return chunks;
 }
 
-void PartitionStore::prefetch(std::span<Piece const> pieces, std::size_t at) noexcept {
+void PartitionStore::prefetch(std::span<StoredChunk const> pieces, std::size_t at) noexcept {
     constexpr std::size_t step = 8;
     constexpr std::size_t line = 64;
     if (at + 3 * step < pieces.size()) {
@@ -114,7 +114,7 @@ PartitionStore::Index PartitionStore::require(PartitionId partition) const {
     return *index;
 }
 
-void PartitionStore::add(PartitionId partition, Piece piece) {
+void PartitionStore::add(PartitionId partition, StoredChunk piece) {
     auto const index = require(partition);
     auto const rank = piece.source;
     auto& from = source(index, rank);
@@ -185,12 +185,13 @@ std::vector<std::uint64_t> PartitionStore::received(Index index) const {
     return chunks;
 }
 
-std::vector<PartitionStore::Piece> PartitionStore::extract(Index index, std::optional<Rank> source) {
+std::vector<StoredChunk> PartitionStore::extract(Index index, std::optional<Rank> source) {
     if (source) {
         auto& pieces = entries_[index].pieces;
         auto const others = std::stable_partition(
-            pieces.begin(), pieces.end(), [&](Piece const& piece) { return piece.source != *source; });
-        std::vector<Piece> found(std::make_move_iterator(others), std::make_move_iterator(pieces.end()));
+            pieces.begin(), pieces.end(), [&](StoredChunk const& piece) { return piece.source != *source; });
+        std::vector<StoredChunk> found(
+            std::make_move_iterator(others), std::make_move_iterator(pieces.end()));
         pieces.erase(others, pieces.end());
         return found;
     }

@@ -21,24 +21,26 @@
 
 namespace rapidsmpf::exchange {
 
+// A chunk that has arrived: by itself, or as one of a bundle.
+struct StoredChunk {
+    StoredChunk(Rank source_, std::uint64_t sequence_, std::shared_ptr<Payload> payload_)
+        : source{source_}, sequence{sequence_}, payload{std::move(payload_)} {}
+    StoredChunk(Rank source_, std::uint64_t sequence_, std::shared_ptr<Bundle> bundle_, std::size_t index)
+        : source{source_}, sequence{sequence_}, bundle{std::move(bundle_)}, index_in_bundle{index} {}
+
+    Rank source;
+    std::uint64_t sequence;
+    std::shared_ptr<Payload> payload;  // null: in a bundle
+    std::shared_ptr<Bundle> bundle;
+    std::size_t index_in_bundle{0};
+};
+
 class PartitionStore {
   public:
-    struct Piece {
-        Piece(Rank source_, std::uint64_t sequence_, std::shared_ptr<Payload> payload_)
-            : source{source_}, sequence{sequence_}, payload{std::move(payload_)} {}
-        Piece(Rank source_, std::uint64_t sequence_, std::shared_ptr<Bundle> bundle_, std::size_t index)
-            : source{source_}, sequence{sequence_}, bundle{std::move(bundle_)}, index_in_bundle{index} {}
-
-        Rank source;
-        std::uint64_t sequence;
-        std::shared_ptr<Payload> payload;  // null: in a bundle
-        std::shared_ptr<Bundle> bundle;
-        std::size_t index_in_bundle{0};
-    };
     // Brings pieces into the order of their sources and numbers.
-    static void sort(std::vector<Piece>& pieces);
+    static void sort(std::vector<StoredChunk>& pieces);
     // The chunks of pieces that have been extracted. Waits for moves of their data to end; it may be on disk.
-    [[nodiscard]] static std::vector<PackedData> release(std::span<Piece const> pieces);
+    [[nodiscard]] static std::vector<PackedData> release(std::span<StoredChunk const> pieces);
 
     using Index = LocalPartitions::Index;
 
@@ -49,7 +51,7 @@ class PartitionStore {
     [[nodiscard]] std::optional<Index> find(PartitionId partition) const { return local_.find(partition); }
 
     // A chunk has come whole.
-    void add(PartitionId partition, Piece piece);
+    void add(PartitionId partition, StoredChunk piece);
     // `source` has inserted `chunks` and will insert no more.
     void announce(PartitionId partition, Rank source, std::uint64_t chunks);
 
@@ -71,7 +73,7 @@ class PartitionStore {
     [[nodiscard]] std::optional<Index> first_ready();
 
     // Takes out what is there, of one source or of all.
-    [[nodiscard]] std::vector<Piece> extract(Index index, std::optional<Rank> source = {});
+    [[nodiscard]] std::vector<StoredChunk> extract(Index index, std::optional<Rank> source = {});
     // Chunks that have come, by rank.
     [[nodiscard]] std::vector<std::uint64_t> received(Index index) const;
     // The partitions that have become complete since the last call.
@@ -89,7 +91,7 @@ class PartitionStore {
   private:
     // Has the processor load what is needed for the pieces that follow `at`. They have lain here for long, and of many small
     // ones each is a walk from one cold line to the next.
-    static void prefetch(std::span<Piece const> pieces, std::size_t at) noexcept;
+    static void prefetch(std::span<StoredChunk const> pieces, std::size_t at) noexcept;
 
     struct Source {
         std::uint64_t received{0};
@@ -97,7 +99,7 @@ class PartitionStore {
         [[nodiscard]] bool done() const noexcept { return expected && *expected == received; }
     };
     struct Entry {
-        std::vector<Piece> pieces;
+        std::vector<StoredChunk> pieces;
         std::size_t open_sources{0};
         bool taken{false};
         bool extracted{false};  // after it was complete

@@ -120,7 +120,7 @@ struct FrameBlocks {
         constexpr std::size_t line = 64;
         return round_up(size, line);
     }
-    static bool is_small(AnnouncedFrame const& frame, AnnouncedFrame::Piece const& piece) {
+    static bool is_small(AnnouncedFrame const& frame, AnnouncedPiece const& piece) {
         return frame.is_small(piece) && piece.header.data_size < PeerMemory::small_piece;
     }
 

@@ -58,7 +58,7 @@ void PieceUnpacker::keep(
     Rank source, PartitionId partition, std::uint64_t sequence, std::shared_ptr<Payload> payload,
     Arrivals& to) const {
     br_->statistics()->add(received_, static_cast<double>(payload->size));
-    to.emplace_back(partition, PartitionStore::Piece{source, sequence, std::move(payload)});
+    to.emplace_back(partition, StoredChunk{source, sequence, std::move(payload)});
 }
 
 void PieceUnpacker::unpack_bundle(Rank source, std::uint64_t count, PackedData packed, Arrivals& to) const {
@@ -77,7 +77,7 @@ void PieceUnpacker::unpack_bundle(Rank source, std::uint64_t count, PackedData p
         to.reserve(to.size() + bundle->chunks().size());
         for (std::size_t i = 0; i < bundle->chunks().size(); ++i) {
             auto const& chunk = bundle->chunks()[i];
-            to.emplace_back(chunk.partition, PartitionStore::Piece{source, chunk.sequence, bundle, i});
+            to.emplace_back(chunk.partition, StoredChunk{source, chunk.sequence, bundle, i});
         }
         return;
     }

@@ -22,7 +22,7 @@
 namespace rapidsmpf::exchange {
 
 // Chunks for the store, and their partitions.
-using Arrivals = std::vector<std::pair<PartitionId, PartitionStore::Piece>>;
+using Arrivals = std::vector<std::pair<PartitionId, StoredChunk>>;
 
 class PieceUnpacker {
   public:

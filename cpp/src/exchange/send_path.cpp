@@ -16,7 +16,7 @@ SendPath::SendPath(
     }
 }
 
-void SendPath::add(Rank peer, std::vector<Outbox::Piece> pieces, std::vector<PartitionCount> const& counts) {
+void SendPath::add(Rank peer, std::vector<OutgoingPiece> pieces, std::vector<PartitionCount> const& counts) {
     auto& to = outbox(peer);
     for (auto& piece : pieces) {
         to.push(std::move(piece));
@@ -32,7 +32,7 @@ void SendPath::sent(std::shared_ptr<Payload> const& payload) {
     }
 }
 
-void SendPath::drop(std::vector<Outbox::Piece> const& pieces) {
+void SendPath::drop(std::vector<OutgoingPiece> const& pieces) {
     for (auto const& piece : pieces) {
         sent(piece.payload);
     }

@@ -26,10 +26,10 @@ class SendPath {
         Settings const& settings, std::shared_ptr<BufferResource> br, TransportSelector& transports,
         Tag payload_tag, Rank rank, Rank nranks);
 
-    void add(Rank peer, std::vector<Outbox::Piece> pieces, std::vector<PartitionCount> const& counts);
+    void add(Rank peer, std::vector<OutgoingPiece> pieces, std::vector<PartitionCount> const& counts);
     // A peer has left: what it was to get counts as sent, also what is inserted for it later.
     void drop(Rank peer);
-    void drop(std::vector<Outbox::Piece> const& pieces);
+    void drop(std::vector<OutgoingPiece> const& pieces);
 
     // What a peer's message says. Throws FormatError.
     void take_in(Rank peer, OperationMessage const& message);

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 #include <rapidsmpf/device/device.hpp>
 
 namespace rapidsmpf::exchange {

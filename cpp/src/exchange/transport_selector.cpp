@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 
 #include "exchange/device_peer_memory.hpp"
 #include "exchange/peer_memory.hpp"

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 #include <rapidsmpf/core/statistic_names.hpp>
 #include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/memory/available_memory.hpp>

@@ -12,9 +12,10 @@
 
 #include <rapidsmpf/bootstrap/detail/hosted.hpp>
 #include <rapidsmpf/communicator/detail/lifetime.hpp>
+#include <rapidsmpf/communicator/detail/liveness.hpp>
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/logger.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 
 #include "mpi/mpi_check.hpp"
 #include "mpi/mpi_communicator.hpp"

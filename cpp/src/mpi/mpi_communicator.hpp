@@ -14,7 +14,7 @@
 #include <rapidsmpf/communicator/communicator.hpp>
 #include <rapidsmpf/communicator/detail/closed_peers.hpp>
 #include <rapidsmpf/communicator/detail/failure_detector.hpp>
-#include <rapidsmpf/communicator/liveness.hpp>
+#include <rapidsmpf/communicator/detail/liveness.hpp>
 
 #include "mpi/mpi_transport.hpp"
 #include "mpi/poll_pace.hpp"

@@ -88,7 +88,7 @@ class TableGroup {
 
 // One table of a group. Waits in line until there is memory for it, and overbooks in the end: who puts rows together frees those
 // that they came from.
-Task<Table> put_together(Context context, std::vector<Table> tables, std::size_t bytes) {
+Task<Table> concatenate(Context context, std::vector<Table> tables, std::size_t bytes) {
     if (tables.size() == 1) {
         co_return std::move(tables.front());
     }
@@ -129,7 +129,7 @@ Task<void> repartition_rows(Context context, ChannelPtr in, ChannelPtr out, Batc
                 break;
             }
             auto const bytes = group.bytes();
-            auto table = co_await put_together(context, group.take(), bytes);
+            auto table = co_await concatenate(context, group.take(), bytes);
             Message next{sequence++, std::move(table)};
             if (!co_await out->send(std::move(next))) {
                 co_return;
@@ -147,7 +147,7 @@ Task<void> concat_rows(Context context, ChannelPtr in, ChannelPtr out) {
     }
     if (!group.empty()) {
         auto const bytes = group.bytes();
-        auto table = co_await put_together(context, group.take(), bytes);
+        auto table = co_await concatenate(context, group.take(), bytes);
         Message whole{0, std::move(table)};
         co_await out->send(std::move(whole));
     }

@@ -17,14 +17,15 @@ class CancellationState {
         return error_;
     }
 
-    // Zero: it was called already.
-    [[nodiscard]] std::uint64_t add(CancellationToken::Callback callback) {
+    // Callbacks are called in ascending order, and as they were added. Zero: it was called already.
+    [[nodiscard]] std::uint64_t add(CancellationToken::Callback callback, std::uint64_t order) {
         std::exception_ptr error;
         {
             MutexLock const lock{mutex_};
             if (!error_) {
-                callbacks_.emplace(++last_id_, std::move(callback));
-                return last_id_;
+                auto const id = order + ++last_id_;
+                callbacks_.emplace(id, std::move(callback));
+                return id;
             }
             error = error_;
         }
@@ -116,12 +117,21 @@ void CancellationToken::throw_if_cancelled() const {
     }
 }
 
-CancellationToken::Registration CancellationToken::on_cancel(Callback callback) const {
+CancellationToken::Registration CancellationToken::add(Callback callback, std::uint64_t order) const {
     if (!state_) {
         return {};
     }
-    auto const id = state_->add(std::move(callback));
+    auto const id = state_->add(std::move(callback), order);
     return id == 0 ? Registration{} : Registration{state_, id};
+}
+
+CancellationToken::Registration CancellationToken::on_cancel(Callback callback) const {
+    return add(std::move(callback), 0);
+}
+
+CancellationToken::Registration CancellationToken::on_cancel_last(Callback callback) const {
+    constexpr std::uint64_t behind_all = std::uint64_t{1} << 63;
+    return add(std::move(callback), behind_all);
 }
 
 CancellationSource::CancellationSource() : state_{std::make_shared<detail::CancellationState>()} {}

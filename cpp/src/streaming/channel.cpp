@@ -1,12 +1,20 @@
 #include <rapidsmpf/streaming/channel.hpp>
 
+#include <atomic>
 #include <stdexcept>
 
 #include <rapidsmpf/core/error.hpp>
 
-#include "streaming/parked_message.hpp"
+#include "streaming/channel_parts.hpp"
 
 namespace rapidsmpf::streaming {
+
+namespace {
+std::uint64_t next_channel_id() noexcept {
+    static std::atomic<std::uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+}  // namespace
 
 ChannelCapacity::ChannelCapacity(std::size_t messages, std::size_t bytes)
     : messages_{messages}, bytes_{bytes} {
@@ -14,69 +22,20 @@ ChannelCapacity::ChannelCapacity(std::size_t messages, std::size_t bytes)
         messages > 0, "a channel must have room for at least one message", std::invalid_argument);
 }
 
-void Channel::WaiterList::push(Waiter& waiter) noexcept {
-    waiter.next = nullptr;
-    (first == nullptr ? first : last->next) = &waiter;
-    last = &waiter;
-}
-
-Channel::Waiter& Channel::WaiterList::pop() noexcept {
-    Waiter& waiter = *first;
-    first = waiter.next;
-    return waiter;
-}
-
-std::size_t Channel::WaiterList::size() const noexcept {
-    std::size_t count = 0;
-    for (auto const* waiter = first; waiter != nullptr; waiter = waiter->next) {
-        ++count;
-    }
-    return count;
-}
-
-bool Channel::WaiterList::remove(Waiter const& waiter) noexcept {
-    Waiter* before = nullptr;
-    for (auto* each = first; each != nullptr; before = each, each = each->next) {
-        if (each == &waiter) {
-            (before == nullptr ? first : before->next) = each->next;
-            if (last == each) {
-                last = before;
-            }
-            return true;
-        }
-    }
-    return false;
-}
-
-// The arbiter's word that a move has ended, for as long as the channel lives.
-class Channel::Moves final : public MoveListener {
-  public:
-    explicit Moves(Channel& channel) noexcept : channel_{&channel} {}
-    void forget() {
-        MutexLock const lock{mutex_};
-        channel_ = nullptr;
-    }
-    void moved() noexcept override {
-        MutexLock const lock{mutex_};
-        if (channel_ != nullptr) {
-            channel_->on_moved();
-        }
-    }
-
-  private:
-    Mutex mutex_;
-    Channel* channel_ RAPIDSMPF_GUARDED_BY(mutex_);
-};
-
 Channel::Entry::Entry(Message message_) noexcept
     : message{std::move(message_)}, bytes{message.description().total_bytes()} {}
 Channel::Entry::~Entry() = default;
+
 Channel::Entry::Entry(Entry&&) noexcept = default;
+
 Channel::Entry& Channel::Entry::operator=(Entry&&) noexcept = default;
 
 Channel::Channel(
     std::shared_ptr<Executor> executor, ChannelCapacity capacity, std::shared_ptr<BufferResource> resource)
-    : executor_{std::move(executor)}, capacity_{capacity}, resource_{std::move(resource)} {
+    : id_{next_channel_id()},
+      executor_{std::move(executor)},
+      capacity_{capacity},
+      resource_{std::move(resource)} {
     RAPIDSMPF_EXPECTS(executor_ != nullptr, "a channel needs an executor", std::invalid_argument);
     if (resource_) {
         moves_ = std::make_shared<Moves>(*this);
@@ -177,14 +136,6 @@ void Channel::cancel_closed(std::exception_ptr error) {
             error ? std::move(error)
                   : std::make_exception_ptr(CancelledError{"nobody receives from the channel"}));
     }
-}
-
-void Channel::on_moved() {
-    WaiterList woken;
-    MutexLock lock{mutex_};
-    auto const ended = std::exchange(restoring_, std::nullopt);
-    match(woken);
-    wake(woken);
 }
 
 Channel& Channel::metadata() {
@@ -297,23 +248,6 @@ void Channel::set_outside_consumer() {
     outside_consumer_ = true;
 }
 
-Channel::State Channel::state() const {
-    MutexLock const lock{mutex_};
-    State state{};
-    state.messages = queue_.size();
-    state.bytes = bytes_;
-    state.senders = senders_.size();
-    state.receivers = receivers_.size();
-    state.drainers = drainers_.size();
-    state.sent = sent_;
-    state.sent_bytes = sent_bytes_;
-    state.is_finished = finished_;
-    state.is_closed = shut_ || error_ != nullptr;
-    state.has_outside_producer = outside_producer_;
-    state.has_outside_consumer = outside_consumer_;
-    return state;
-}
-
 bool Channel::is_finished() const {
     MutexLock lock{mutex_};
     return finished_;
@@ -324,57 +258,15 @@ bool Channel::is_closed() const {
     return shut_ || error_ != nullptr;
 }
 
-std::size_t Channel::spill(std::size_t amount) {
-    std::size_t freed = 0;
-    UniqueLock lock{mutex_};
-    while (freed < amount && !shut_ && !error_) {
-        // What was queued last is needed last.
-        auto victim = queue_.rbegin();
-        while (victim != queue_.rend()
-               && (victim->unspillable || victim->parked || !victim->message.description().spillable())) {
-            ++victim;
-        }
-        if (victim == queue_.rend() || spilling_ != nullptr) {
-            break;
-        }
-        auto& entry = *victim;
-        spilling_ = &entry;
-        auto const position = static_cast<SpillableBuffer::NextUse>(queue_.size());
-        lock.unlock();
-        auto const outside = executor_->outside_wait();
-        std::size_t bytes = 0;
-        std::unique_ptr<ParkedMessage> parked;
-        std::exception_ptr error;
-        try {
-            if (entry.message.packing() == Packing::copies) {
-                parked = ParkedMessage::pack_below(entry.message, *resource_, position, moves_);
-                bytes = parked ? entry.bytes : 0;
-            } else {
-                bytes = entry.message.spill();
-            }
-        } catch (...) {
-            error = std::current_exception();
-        }
-        lock.lock();
-        entry.parked = std::move(parked);
-        entry.unspillable = bytes == 0;
-        spilling_ = nullptr;
-        spilled_.notify_all();
-        WaiterList woken;
-        match(woken);  // a receiver may have come to this message meanwhile
-        wake(woken);
-        if (error) {
-            std::rethrow_exception(error);
-        }
-        freed += bytes;
-    }
-    return freed;
-}
-
-bool Channel::start_or_wait(Waiter& waiter, std::coroutine_handle<> coroutine) {
+bool Channel::start_or_wait(Waiter& waiter, std::coroutine_handle<> coroutine, detail::ActorPart part) {
     WaiterList woken;
     {
         MutexLock lock{mutex_};
+        if (part.activity != nullptr) {
+            waiter.use = &use_of(*part.activity, waiter.action);
+            waiter.lane = part.lane;
+            waiter.begun = trace_ ? NetworkTrace::now() : 0;
+        }
         if (!try_start(waiter, woken)) {
             waiter.coroutine = coroutine;
             // From the end of this block on, the coroutine may run and the waiter, even the channel, be gone.
@@ -413,6 +305,17 @@ void Channel::rethrow(Waiter& waiter) {
 }
 
 bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
+    if (try_now(waiter, woken)) {
+        if (trace_ && waiter.use != nullptr && waiter.outcome != Outcome::done) {
+            trace(waiter, nullptr);
+        }
+        return true;
+    }
+    begin_wait(waiter);
+    return false;
+}
+
+bool Channel::try_now(Waiter& waiter, WaiterList& woken) {
     if (error_) {
         waiter.outcome = Outcome::failed;
         waiter.error = error_;
@@ -427,6 +330,7 @@ bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
             RAPIDSMPF_EXPECTS(
                 !finished_, "send() on a channel whose producers have finished", std::logic_error);
             if (senders_.empty() && has_room(waiter.message)) {
+                count(waiter, waiter.message);
                 push(std::move(waiter.message));
                 waiter.outcome = Outcome::done;
                 if (!receivers_.empty()) {
@@ -439,6 +343,7 @@ bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
         case Action::receive:
             if (receivers_.empty() && can_pop(woken)) {
                 waiter.message = pop();
+                count(waiter, waiter.message);
                 waiter.outcome = Outcome::done;
                 if (!senders_.empty() || finished_) {
                     match(woken);
@@ -482,54 +387,12 @@ bool Channel::has_room(Message const& message) const noexcept {
            && size <= capacity_.bytes() - bytes_;
 }
 
-bool Channel::can_pop(WaiterList& woken) {
-    if (error_ || queue_.empty() || &queue_.front() == spilling_) {
-        return false;
-    }
-    auto& front = queue_.front();
-    if (!front.parked) {
-        return true;
-    }
-    try {
-        if (!front.parked->try_restore(front.message)) {
-            if (!restoring_) {
-                restoring_.emplace(executor_->outside_wait());
-            }
-            return false;  // on_moved() is called when it is worth trying again
-        }
-        front.parked = nullptr;
-        if (queue_.size() > 1 && queue_[1].parked) {
-            queue_[1].parked->prefetch();
-        }
-        return true;
-    } catch (...) {
-        // What waits is lost: that is a failure of the channel. The messages go with it.
-        error_ = std::current_exception();
-        settle_all(senders_, Outcome::failed, woken);
-        settle_all(receivers_, Outcome::failed, woken);
-        settle_all(drainers_, Outcome::failed, woken);
-        return false;
-    }
-}
-
 Message Channel::pop() noexcept {
     auto& front = queue_.front();
     Message message = std::move(front.message);
     bytes_ -= front.bytes;
     queue_.pop_front();
     return message;
-}
-
-void Channel::push(Message message) {
-    auto& entry = queue_.emplace_back(std::move(message));
-    bytes_ += entry.bytes;
-    ++sent_;
-    sent_bytes_ += entry.bytes;
-    // What is handed out at once need not be told of.
-    if (resource_ && entry.bytes > 0 && (receivers_.empty() || queue_.size() > 1)) {
-        auto const position = static_cast<SpillableBuffer::NextUse>(queue_.size());
-        entry.parked = ParkedMessage::park(entry.message, position, moves_);
-    }
 }
 
 // Lets in what there is room for and hands out what there is, in turn, until neither goes on; then sees
@@ -539,6 +402,7 @@ void Channel::match(WaiterList& woken) {
         moved = false;
         while (!senders_.empty() && has_room(senders_.first->message)) {
             Waiter& sender = senders_.pop();
+            count(sender, sender.message);
             push(std::move(sender.message));
             settle(sender, Outcome::done, woken);
             moved = true;
@@ -546,6 +410,7 @@ void Channel::match(WaiterList& woken) {
         while (!receivers_.empty() && can_pop(woken)) {
             Waiter& receiver = receivers_.pop();
             receiver.message = pop();
+            count(receiver, receiver.message);
             settle(receiver, Outcome::done, woken);
             moved = true;
         }
@@ -560,6 +425,12 @@ void Channel::settle(Waiter& waiter, Outcome outcome, WaiterList& woken) noexcep
     waiter.outcome = outcome;
     if (outcome == Outcome::failed) {
         waiter.error = error_;
+    }
+    if (waiter.use != nullptr) {
+        if (trace_ && (outcome != Outcome::done || waiter.action == Action::drain)) {
+            trace(waiter, nullptr);
+        }
+        end_wait(waiter);
     }
     if (waiter.parked != nullptr) {
         waiter.parked->notify_one();  // under the lock: then its thread is free to destroy the waiter
@@ -606,6 +477,12 @@ bool Channel::withdraw(Waiter& waiter) {
             removed = removed || list->remove(waiter);
         }
         if (removed) {
+            if (waiter.use != nullptr) {
+                if (trace_) {
+                    trace(waiter, nullptr);
+                }
+                end_wait(waiter);
+            }
             match(woken);  // a sender with a smaller message may have waited behind it
         }
     }
@@ -613,59 +490,18 @@ bool Channel::withdraw(Waiter& waiter) {
     return removed;
 }
 
-void Channel::put_back(Message message) {
+void Channel::put_back(Waiter& waiter) {
     WaiterList woken;
     {
         MutexLock lock{mutex_};
         if (shut_ || error_) {
             return;
         }
-        bytes_ += queue_.emplace_front(std::move(message)).bytes;
+        discount(waiter);
+        bytes_ += queue_.emplace_front(std::move(waiter.message)).bytes;
         match(woken);
     }
     wake(woken);
-}
-
-Channel::CallbackOperation Channel::CallbackOperation::send(Channel& channel, Message message) {
-    RAPIDSMPF_EXPECTS(!message.empty(), "cannot send an empty message", std::invalid_argument);
-    return {channel, Waiter{Action::send, std::move(message)}};
-}
-
-Channel::CallbackOperation Channel::CallbackOperation::receive(Channel& channel) noexcept {
-    return {channel, Waiter{Action::receive}};
-}
-
-Channel::CallbackOperation Channel::CallbackOperation::drain(Channel& channel) noexcept {
-    return {channel, Waiter{Action::drain}};
-}
-
-bool Channel::CallbackOperation::start(Done done, void* whom) {
-    waiter_.done = done;
-    waiter_.whom = whom;
-    return channel_->start_or_wait(waiter_, nullptr);
-}
-
-bool Channel::CallbackOperation::withdraw() {
-    return channel_->withdraw(waiter_);
-}
-
-bool Channel::CallbackOperation::succeeded() {
-    rethrow(waiter_);
-    return waiter_.outcome == Outcome::done;
-}
-
-std::optional<Message> Channel::CallbackOperation::take() {
-    rethrow(waiter_);
-    if (waiter_.outcome == Outcome::ended) {
-        return std::nullopt;
-    }
-    return std::move(waiter_.message);
-}
-
-void Channel::CallbackOperation::put_back() {
-    if (waiter_.action == Action::receive && waiter_.outcome == Outcome::done && !waiter_.message.empty()) {
-        channel_->put_back(std::move(waiter_.message));
-    }
 }
 
 }  // namespace rapidsmpf::streaming

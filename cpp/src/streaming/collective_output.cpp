@@ -7,20 +7,27 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/streaming/collectives.hpp>
+#include <rapidsmpf/streaming/detail/packed_batches.hpp>
 
 namespace rapidsmpf::streaming {
 
 ShuffleOutput::ShuffleOutput(
     std::shared_ptr<coll::Shuffler> shuffler, std::shared_ptr<Schema const> schema,
     std::shared_ptr<BufferResource> resource, PartitionOrder order, BatchSizes const& sizes)
-    : shuffler_{std::move(shuffler)}, order_{order}, batches_{std::move(schema), std::move(resource), sizes} {
+    : shuffler_{std::move(shuffler)},
+      order_{order},
+      batches_{std::make_unique<PackedBatches>(std::move(schema), std::move(resource), sizes)} {
     RAPIDSMPF_EXPECTS(shuffler_ != nullptr, "a shuffle's output needs its shuffler", std::invalid_argument);
     partitions_ = shuffler_->local_partitions();
 }
 
+ShuffleOutput::~ShuffleOutput() = default;
+ShuffleOutput::ShuffleOutput(ShuffleOutput&&) noexcept = default;
+ShuffleOutput& ShuffleOutput::operator=(ShuffleOutput&&) noexcept = default;
+
 std::optional<Table> ShuffleOutput::next(coll::Timeout timeout) {
     for (;;) {
-        if (auto batch = batches_.next()) {
+        if (auto batch = batches_->next()) {
             return batch;
         }
         if (taken_ == partitions_.size()) {
@@ -34,7 +41,7 @@ std::optional<Table> ShuffleOutput::next(coll::Timeout timeout) {
             partition_ = shuffler_->wait_any(timeout);
         }
         ++taken_;
-        batches_.add(shuffler_->extract(partition_));
+        batches_->add(shuffler_->extract(partition_));
     }
 }
 
@@ -49,8 +56,8 @@ Task<std::optional<Table>> next_batch(std::shared_ptr<Executor> executor, Packed
 Task<std::optional<Table>> ShuffleOutput::async_next(
     std::shared_ptr<Executor> executor, CancellationToken cancellation) {
     for (;;) {
-        if (!batches_.empty()) {
-            if (auto batch = co_await next_batch(executor, batches_)) {
+        if (!batches_->empty()) {
+            if (auto batch = co_await next_batch(executor, *batches_)) {
                 co_return batch;
             }
         }
@@ -65,7 +72,7 @@ Task<std::optional<Table>> ShuffleOutput::async_next(
             partition_ = co_await async_wait_any(executor, shuffler_, cancellation);
         }
         ++taken_;
-        batches_.add(shuffler_->extract(partition_));
+        batches_->add(shuffler_->extract(partition_));
     }
 }
 
@@ -74,7 +81,7 @@ PartitionOutput::PartitionOutput(
     std::shared_ptr<Schema const> schema, std::shared_ptr<BufferResource> resource, BatchSizes const& sizes)
     : shuffler_{std::move(shuffler)},
       partition_{partition},
-      batches_{std::move(schema), std::move(resource), sizes} {
+      batches_{std::make_unique<PackedBatches>(std::move(schema), std::move(resource), sizes)} {
     RAPIDSMPF_EXPECTS(shuffler_ != nullptr, "a shuffle's output needs its shuffler", std::invalid_argument);
     auto const& local = shuffler_->local_partitions();
     RAPIDSMPF_EXPECTS(
@@ -82,29 +89,38 @@ PartitionOutput::PartitionOutput(
         "partition " + std::to_string(partition) + " belongs to another rank", std::invalid_argument);
 }
 
+PartitionOutput::~PartitionOutput() = default;
+PartitionOutput::PartitionOutput(PartitionOutput&&) noexcept = default;
+PartitionOutput& PartitionOutput::operator=(PartitionOutput&&) noexcept = default;
+
 std::optional<Table> PartitionOutput::next(coll::Timeout timeout) {
     if (shuffler_) {
         shuffler_->wait_on(partition_, timeout);
-        batches_.add(shuffler_->extract(partition_));
+        batches_->add(shuffler_->extract(partition_));
         shuffler_.reset();
     }
-    return batches_.next();
+    return batches_->next();
 }
 
 AllGatherOutput::AllGatherOutput(
     std::shared_ptr<coll::AllGather> allgather, std::shared_ptr<Schema const> schema,
     std::shared_ptr<BufferResource> resource, BatchSizes const& sizes)
-    : allgather_{std::move(allgather)}, batches_{std::move(schema), std::move(resource), sizes} {
+    : allgather_{std::move(allgather)},
+      batches_{std::make_unique<PackedBatches>(std::move(schema), std::move(resource), sizes)} {
     RAPIDSMPF_EXPECTS(
         allgather_ != nullptr, "an all-gather's output needs its all-gather", std::invalid_argument);
 }
 
+AllGatherOutput::~AllGatherOutput() = default;
+AllGatherOutput::AllGatherOutput(AllGatherOutput&&) noexcept = default;
+AllGatherOutput& AllGatherOutput::operator=(AllGatherOutput&&) noexcept = default;
+
 std::optional<Table> AllGatherOutput::next(coll::Timeout timeout) {
     if (allgather_) {
-        batches_.add(allgather_->wait_and_extract(coll::Ordered::yes, timeout));
+        batches_->add(allgather_->wait_and_extract(coll::Ordered::yes, timeout));
         allgather_.reset();
     }
-    return batches_.next();
+    return batches_->next();
 }
 
 Task<std::optional<Table>> AllGatherOutput::async_next(
@@ -112,10 +128,10 @@ Task<std::optional<Table>> AllGatherOutput::async_next(
     if (allgather_) {
         auto chunks = co_await async_wait_and_extract(
             executor, allgather_, coll::Ordered::yes, std::move(cancellation));
-        batches_.add(std::move(chunks));
+        batches_->add(std::move(chunks));
         allgather_.reset();
     }
-    co_return co_await next_batch(std::move(executor), batches_);
+    co_return co_await next_batch(std::move(executor), *batches_);
 }
 
 }  // namespace rapidsmpf::streaming

@@ -3,10 +3,12 @@
 #include <coroutine>
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
 
+#include "streaming/activity.hpp"
 #include "streaming/settled_once.hpp"
 
 namespace rapidsmpf::streaming {
@@ -23,7 +25,9 @@ class ToldAwaiter {
           tell_{std::move(tell)},
           cancellation_{std::move(cancellation)} {}
     [[nodiscard]] bool await_ready() const noexcept { return false; }
-    [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
+    template <typename Promise>
+    [[gnu::noinline]] bool await_suspend(std::coroutine_handle<Promise> coroutine) {
+        wait_of_actor_.begin(detail::actor_part_of(coroutine).activity, Activity::Wait::ranks);
         auto const state = state_;
         state->set_coroutine(coroutine);
         tell_([state] { state->settle(); });
@@ -33,6 +37,7 @@ class ToldAwaiter {
     }
     void await_resume() {
         registration_.reset();
+        wait_of_actor_.end();
         state_->rethrow();
     }
 
@@ -41,6 +46,7 @@ class ToldAwaiter {
     Tell tell_;
     CancellationToken cancellation_;
     CancellationToken::Registration registration_;
+    ActivityWait wait_of_actor_;
 };
 
 // What does not wait once it was told. Other coroutines may have been faster: then it is told again.
@@ -131,6 +137,31 @@ Task<void> async_wait(
     CancellationToken cancellation) {
     co_await told_of(std::move(executor), barrier, std::move(cancellation));
     barrier->wait(at_once);
+}
+
+std::string reason_of(std::exception_ptr const& error) {
+    std::string const cause = describe_error(error);
+    return cause.empty() ? "its network failed" : "its network failed: " + cause;
+}
+
+namespace {
+template <typename Collective>
+CancellationToken::Registration give_up_on_cancel(
+    CancellationToken const& cancellation, std::shared_ptr<Collective> collective) {
+    return cancellation.on_cancel([collective = std::move(collective)](std::exception_ptr const& error) {
+        collective->give_up(reason_of(error));
+    });
+}
+}  // namespace
+
+CancellationToken::Registration give_up_with(
+    CancellationToken const& cancellation, std::shared_ptr<coll::Shuffler> shuffler) {
+    return give_up_on_cancel(cancellation, std::move(shuffler));
+}
+
+CancellationToken::Registration give_up_with(
+    CancellationToken const& cancellation, std::shared_ptr<coll::AllGather> allgather) {
+    return give_up_on_cancel(cancellation, std::move(allgather));
 }
 
 }  // namespace rapidsmpf::streaming

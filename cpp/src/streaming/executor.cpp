@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/fork.hpp>
 #include <rapidsmpf/core/mutex.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 #include <rapidsmpf/streaming/network.hpp>
 
 #include "streaming/run_queue.hpp"

@@ -1,10 +1,9 @@
-#include <rapidsmpf/streaming/fanout.hpp>
-
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/streaming/actors.hpp>
 #include <rapidsmpf/streaming/memory_wait.hpp>
 #include <rapidsmpf/streaming/when_all.hpp>
 

@@ -3,8 +3,9 @@
 #include <coroutine>
 #include <utility>
 
-#include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/core/detail/option_table.hpp>
 
+#include "streaming/activity.hpp"
 #include "streaming/settled_once.hpp"
 
 namespace rapidsmpf::streaming {
@@ -25,7 +26,9 @@ class ReserveAwaiter {
           wait_{std::move(wait)} {}
 
     [[nodiscard]] bool await_ready() const noexcept { return false; }
-    [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
+    template <typename Promise>
+    [[gnu::noinline]] bool await_suspend(std::coroutine_handle<Promise> coroutine) {
+        wait_of_actor_.begin(detail::actor_part_of(coroutine).activity, Activity::Wait::memory);
         auto const state = state_;
         state->set_coroutine(coroutine);
         auto on_done = [state] { state->settle(); };
@@ -37,6 +40,7 @@ class ReserveAwaiter {
     }
     [[nodiscard]] MemoryReservation await_resume() {
         registration_.reset();
+        wait_of_actor_.end();
         state_->rethrow();  // the request goes with the awaiter, and its place in the line with it
         return request_->take();
     }
@@ -50,6 +54,7 @@ class ReserveAwaiter {
     MemoryWait wait_;
     std::shared_ptr<MemoryRequest> request_;
     CancellationToken::Registration registration_;
+    ActivityWait wait_of_actor_;
 };
 
 Task<MemoryReservation> wait_for_memory(

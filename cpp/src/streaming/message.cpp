@@ -8,6 +8,7 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/table/packed.hpp>
 
 namespace rapidsmpf::streaming {
 
@@ -22,9 +23,9 @@ std::string type_name(std::type_info const& type) {
 
 namespace {
 
-ContentDescription describe_buffer(Buffer const& buffer) noexcept {
+ContentDescription describe_buffer(Buffer const& buffer, std::uint64_t rows = 0) noexcept {
     auto const type = buffer.mem_type();
-    return {type, buffer.size(), type == MemoryType::DISK ? Spillable::no : Spillable::yes};
+    return {type, buffer.size(), type == MemoryType::DISK ? Spillable::no : Spillable::yes, rows};
 }
 
 std::size_t spill_buffer(std::unique_ptr<Buffer>& buffer) {
@@ -47,7 +48,7 @@ std::size_t spill_buffer(std::unique_ptr<Buffer>& buffer) {
 }  // namespace
 
 ContentDescription PayloadTraits<PackedData>::describe(PackedData const& payload) noexcept {
-    return describe_buffer(*payload.data);
+    return describe_buffer(*payload.data, packed_rows(payload.metadata));
 }
 
 std::size_t PayloadTraits<PackedData>::spill(PackedData& payload) {

@@ -1,4 +1,4 @@
-#include <rapidsmpf/streaming/packed_batches.hpp>
+#include <rapidsmpf/streaming/detail/packed_batches.hpp>
 
 #include <stdexcept>
 #include <string>
@@ -50,7 +50,7 @@ PackedData PackedBatches::take_first() {
     return packed;
 }
 
-Table PackedBatches::put_together(std::vector<PackedData> group) {
+Table PackedBatches::concatenate(std::vector<PackedData> group) {
     std::string text;
     try {
         // Handing rows out frees memory in the end: refusing it would stop the query.
@@ -89,7 +89,7 @@ std::optional<Table> PackedBatches::next() {
                 break;
             }
         }
-        auto const table = put_together(std::move(group));
+        auto const table = concatenate(std::move(group));
         for (auto& piece : split_table(table, sizes_)) {
             slices_.push_back(std::move(piece));
         }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/streaming/collectives.hpp>
 #include <rapidsmpf/streaming/when_all.hpp>
 #include <rapidsmpf/table/packed.hpp>
 
@@ -34,16 +35,25 @@ Task<void> work(
     }
 }
 
-// Handles the messages of `in` on all threads of the executor; calls `finish` after the last one.
+// Handles the messages of `in` on all threads of the executor; calls `finish` after the last one, or `give_up`.
 Task<void> work_on_all_threads(
     std::shared_ptr<Executor> executor, ChannelPtr in, std::function<void(Message&&)> handle,
-    std::function<void()> finish) {
+    std::function<void()> finish, Actor::OnCancel give_up) {
     std::vector<Task<void>> workers;
     for (std::size_t i = 0; i < executor->num_threads(); ++i) {
         workers.push_back(work(executor, in, &handle));
     }
-    co_await when_all(std::move(workers));
-    finish();
+    std::exception_ptr error;
+    try {
+        co_await when_all(std::move(workers));
+        finish();
+    } catch (...) {
+        error = std::current_exception();
+    }
+    if (error) {
+        give_up(error);
+        std::rethrow_exception(std::move(error));
+    }
 }
 
 }  // namespace
@@ -117,6 +127,10 @@ void ShuffleInserter::finish() {
     shuffler_->insert_finished();
 }
 
+void ShuffleInserter::give_up(std::string const& reason) {
+    shuffler_->give_up(reason);
+}
+
 Actor shuffle_input(Context const& context, ChannelPtr in, std::shared_ptr<ShuffleInserter> inserter) {
     RAPIDSMPF_EXPECTS(inserter != nullptr, "shuffle_input needs an inserter", std::invalid_argument);
     auto handle = [inserter](Message&& message) {
@@ -124,8 +138,11 @@ Actor shuffle_input(Context const& context, ChannelPtr in, std::shared_ptr<Shuff
         inserter->insert(sequence, message.release<TableBatch>());
     };
     auto finish = [inserter] { inserter->finish(); };
-    auto task = work_on_all_threads(context.executor(), in, std::move(handle), std::move(finish));
-    return Actor{"shuffle_input", std::move(task), {std::move(in)}, {}};
+    Actor::OnCancel give_up = [inserter](std::exception_ptr const& error) {
+        inserter->give_up(reason_of(error));
+    };
+    auto task = work_on_all_threads(context.executor(), in, std::move(handle), std::move(finish), give_up);
+    return Actor{"shuffle_input", std::move(task), {std::move(in)}, {}, std::move(give_up)};
 }
 
 Actor allgather_input(
@@ -142,8 +159,11 @@ Actor allgather_input(
         allgather->insert(sequence, std::move(packed));
     };
     auto finish = [allgather] { allgather->insert_finished(); };
-    auto task = work_on_all_threads(context.executor(), in, std::move(handle), std::move(finish));
-    return Actor{"allgather_input", std::move(task), {std::move(in)}, {}};
+    Actor::OnCancel give_up = [allgather](std::exception_ptr const& error) {
+        allgather->give_up(reason_of(error));
+    };
+    auto task = work_on_all_threads(context.executor(), in, std::move(handle), std::move(finish), give_up);
+    return Actor{"allgather_input", std::move(task), {std::move(in)}, {}, std::move(give_up)};
 }
 
 }  // namespace rapidsmpf::streaming

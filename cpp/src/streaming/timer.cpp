@@ -1,11 +1,10 @@
-#include <rapidsmpf/streaming/timer.hpp>
-
 #include <coroutine>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/streaming/synchronisation.hpp>
 
 #include "streaming/settled_once.hpp"
 #include "streaming/timers.hpp"

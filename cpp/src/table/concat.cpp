@@ -5,8 +5,8 @@
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/table/host_copy.hpp>
 #include <rapidsmpf/table/partition.hpp>
+#include <rapidsmpf/table/table.hpp>
 
 #include "table/gpu/device_table.hpp"
 #include "table/host/concat_fixed.hpp"

@@ -17,7 +17,9 @@
 #include <sys/socket.h>
 
 #include <rapidsmpf/bootstrap/detail/server.hpp>
+#include <rapidsmpf/communicator/detail/liveness.hpp>
 #include <rapidsmpf/core/detail/file_descriptor.hpp>
+#include <rapidsmpf/core/detail/token.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::bootstrap {

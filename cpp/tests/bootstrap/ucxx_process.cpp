@@ -11,7 +11,6 @@
 #include <ucxx/api.h>
 
 #include <rapidsmpf/bootstrap/bootstrap.hpp>
-#include <rapidsmpf/bootstrap/join.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 #include "bootstrap/coordinator.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include <rapidsmpf/coll/abandon.hpp>
+#include <rapidsmpf/coll/detail/abandon.hpp>
 #include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 #include "coll/steps.hpp"

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include <rapidsmpf/bootstrap/bootstrap.hpp>
-#include <rapidsmpf/bootstrap/join.hpp>
 
 namespace {
 

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <rapidsmpf/core/detail/token.hpp>
+
 namespace rapidsmpf::detail {
 namespace {
 

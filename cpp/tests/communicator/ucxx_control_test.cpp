@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <rapidsmpf/core/detail/token.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::detail {

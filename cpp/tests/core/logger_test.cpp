@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdlib>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -19,6 +20,16 @@ config::Options with_level(std::string const& level) {
 TEST(Logger, LevelComesFromTheOptions) {
     EXPECT_EQ(Logger{}.verbosity_level(), LogLevel::warn);
     EXPECT_EQ(Logger(with_level("debug")).verbosity_level(), LogLevel::debug);
+}
+
+TEST(Logger, TheEnvironmentSaysTheLevelWhereOptionsDoNot) {
+    ::setenv("RAPIDSMPF_LOG", "INFO", 1);
+    EXPECT_EQ(Logger{}.verbosity_level(), LogLevel::info);
+    EXPECT_EQ(Logger(with_level(" ")).verbosity_level(), LogLevel::info);
+    EXPECT_EQ(Logger(with_level("debug")).verbosity_level(), LogLevel::debug);
+    ::setenv("RAPIDSMPF_LOG", "", 1);
+    EXPECT_EQ(Logger{}.verbosity_level(), LogLevel::warn);
+    ::unsetenv("RAPIDSMPF_LOG");
 }
 
 TEST(Logger, UnknownLevelIsAnError) {

@@ -8,9 +8,9 @@
 namespace rapidsmpf::exchange {
 namespace {
 
-PartitionStore::Piece piece(Rank source, std::uint64_t sequence) {
+StoredChunk piece(Rank source, std::uint64_t sequence) {
     static auto const br = BufferResource::make();
-    return PartitionStore::Piece{
+    return StoredChunk{
         source, sequence, std::make_shared<Payload>(PackedData{{1}, br->allocate(MemoryType::HOST, 4)}, 0)};
 }
 

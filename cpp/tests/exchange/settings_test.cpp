@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/device/device.hpp>
 
 namespace rapidsmpf::exchange {

@@ -16,7 +16,7 @@
 #include <rapidsmpf/streaming/context.hpp>
 #include <rapidsmpf/streaming/network.hpp>
 #include <rapidsmpf/streaming/sync_wait.hpp>
-#include <rapidsmpf/streaming/timer.hpp>
+#include <rapidsmpf/streaming/synchronisation.hpp>
 
 namespace rapidsmpf::streaming {
 namespace {
@@ -334,13 +334,86 @@ TEST_P(ActorNetworkTest, CanBeLookedAtWhileItRuns) {
     (void)out->receive_blocking();
     auto const text = describe_networks(*context.executor());
     EXPECT_NE(text.find("actor 0 'transform'"), std::string::npos) << text;
-    EXPECT_NE(text.find("1 of 0 bytes were sent"), std::string::npos) << text;
+    EXPECT_NE(text.find("1 of 0 rows and 0 bytes were sent"), std::string::npos) << text;
+    EXPECT_NE(text.find("took 1 messages of 0 rows and 0 bytes, gave 1 messages"), std::string::npos) << text;
+    EXPECT_NE(text.find(" for memory, "), std::string::npos) << text;
     auto const dot = describe_networks(*context.executor(), NetworkFormat::dot);
     EXPECT_EQ(dot.rfind("digraph network_0 {", 0), 0U);
     EXPECT_NE(dot.find("n0_c0 -> n0_a0"), dot.find("n0_a0 -> n0_c0")) << dot;
     in->finish();
     network.get();
     EXPECT_EQ(describe_networks(*context.executor()), "");
+}
+
+TEST_P(ActorNetworkTest, CallbacksOfItsTokensComeBeforeTheEndOfItsChannels) {
+    auto const in = context.create_channel();
+    in->set_outside_producer();
+    CancellationSource cancellation;
+    std::atomic<std::uint64_t> sum{0};
+    std::vector<Actor> actors;
+    actors.emplace_back("sink", sink(in, never, never, &sum), std::vector{in}, std::vector<ChannelPtr>{});
+    auto network =
+        context.executor()->spawn(actor_network(*context.executor(), std::move(actors), cancellation));
+    while (describe_networks(*context.executor()).find("waits for input") == std::string::npos) {
+        std::this_thread::yield();
+    }
+    // As a collective that an actor registers while it runs.
+    bool was_closed = true;
+    auto const registration =
+        cancellation.token().on_cancel([&](std::exception_ptr) { was_closed = in->is_closed(); });
+    EXPECT_TRUE(cancellation.cancel(std::make_exception_ptr(std::domain_error{"enough"})));
+    EXPECT_FALSE(was_closed);
+    EXPECT_TRUE(in->is_closed());
+    EXPECT_THROW(network.get(), std::domain_error);
+}
+
+TEST_P(ActorNetworkTest, AnActorThatEndsWithAnotherErrorDuringACancellationDoesNotHideIt) {
+    CancellationSource cancellation;
+    auto const in = context.create_channel();
+    in->set_outside_producer();
+    auto other_error = [](std::shared_ptr<Executor> executor, CancellationToken token) -> Task<void> {
+        std::chrono::hours const long_time{1};
+        try {
+            co_await sleep_for(std::move(executor), long_time, std::move(token));
+        } catch (std::domain_error const&) {
+            throw std::runtime_error{"asleep"};
+        }
+    };
+    std::atomic<std::uint64_t> sum{0};
+    std::vector<Actor> actors;
+    actors.emplace_back(
+        "sleeper", other_error(context.executor(), cancellation.token()), std::vector<ChannelPtr>{},
+        std::vector<ChannelPtr>{});
+    actors.emplace_back("sink", sink(in, never, never, &sum), std::vector{in}, std::vector<ChannelPtr>{});
+    auto network =
+        context.executor()->spawn(actor_network(*context.executor(), std::move(actors), cancellation));
+    while (describe_networks(*context.executor()).find("waits for input") == std::string::npos) {
+        std::this_thread::yield();
+    }
+    (void)cancellation.cancel(std::make_exception_ptr(std::domain_error{"enough"}));
+    EXPECT_THROW(network.get(), std::domain_error);
+    EXPECT_TRUE(in->is_closed());
+}
+
+TEST_P(ActorNetworkTest, WhatOnCancelOwnsIsReleasedInTheEnd) {
+    auto owned = std::make_shared<int>(0);
+    std::weak_ptr<int> const watched = owned;
+    auto const in = context.create_channel();
+    in->set_outside_producer();
+    std::atomic<std::uint64_t> sum{0};
+    std::vector<Actor> actors;
+    actors.emplace_back(
+        "sink", sink(in, never, never, &sum), std::vector{in}, std::vector<ChannelPtr>{},
+        [owned = std::move(owned)](std::exception_ptr) {});
+    auto network = context.executor()->spawn(actor_network(*context.executor(), std::move(actors)));
+    auto described = context.executor()->networks();  // as a thread that describes them
+    while (described.empty()) {
+        std::this_thread::yield();
+        described = context.executor()->networks();
+    }
+    in->finish();
+    network.get();
+    EXPECT_TRUE(watched.expired());
 }
 
 TEST_P(ActorNetworkTest, CanBeCancelledFromOutside) {

@@ -1,5 +1,3 @@
-#include <rapidsmpf/streaming/fanout.hpp>
-
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -7,6 +5,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include <rapidsmpf/streaming/actors.hpp>
 
 namespace rapidsmpf::streaming {
 namespace {

@@ -10,8 +10,10 @@
 #include <gtest/gtest.h>
 
 #include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/streaming/table_batch.hpp>
 
 #include "about_the_cpu.hpp"
+#include "streaming/tables.hpp"
 
 namespace rapidsmpf::streaming {
 namespace {
@@ -59,6 +61,15 @@ TEST(Message, TakesADescriptionOfItsOwn) {
     Message message{0, 3, ContentDescription{MemoryType::HOST, 100, Spillable::no}};
     EXPECT_EQ(message.description().bytes(MemoryType::HOST), 100U);
     EXPECT_EQ(message.description().total_bytes(), 100U);
+}
+
+TEST(Message, DescribesTheRowsOfTablesPackedOrNot) {
+    auto const resource = BufferResource::make();
+    auto const table = testing::make_table(testing::count_rows(0, 12));
+    EXPECT_EQ((Message{0, Table{table}}.description().rows()), 12U);
+    EXPECT_EQ((Message{0, TableBatch{std::vector<Table>{table, table}}}.description().rows()), 24U);
+    EXPECT_EQ((Message{0, pack(table, *resource)}.description().rows()), 12U);
+    EXPECT_EQ((Message{0, packed(*resource, MemoryType::HOST, "no rows")}.description().rows()), 0U);
 }
 
 TEST(Message, DescribesPackedData) {

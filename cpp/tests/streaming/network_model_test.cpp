@@ -21,12 +21,12 @@
 #include <gtest/gtest.h>
 
 #include <rapidsmpf/streaming/actor.hpp>
-#include <rapidsmpf/streaming/fanout.hpp>
+#include <rapidsmpf/streaming/actors.hpp>
 #include <rapidsmpf/streaming/lineariser.hpp>
 #include <rapidsmpf/streaming/memory_wait.hpp>
 #include <rapidsmpf/streaming/network.hpp>
+#include <rapidsmpf/streaming/synchronisation.hpp>
 #include <rapidsmpf/streaming/throttle.hpp>
-#include <rapidsmpf/streaming/timer.hpp>
 
 namespace rapidsmpf::streaming {
 namespace {

@@ -1,4 +1,4 @@
-#include <rapidsmpf/streaming/packed_batches.hpp>
+#include <rapidsmpf/streaming/detail/packed_batches.hpp>
 
 #include <stdexcept>
 #include <string>

@@ -2,15 +2,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <rapidsmpf/communicator/single.hpp>
+#include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/streaming/collective_output.hpp>
 
+#include "about_the_cpu.hpp"
+#include "streaming/ranks.hpp"
 #include "streaming/tables.hpp"
 
 namespace rapidsmpf::streaming {
@@ -94,6 +100,93 @@ TEST_P(PartitionTest, ManyThreadsKeepTheOrder) {
     EXPECT_EQ(rows.size(), expected);
 }
 
+// On two ranks: the network of rank 1 fails while it inserts. Returns what rank 0 hears.
+template <typename Collective, typename Input>
+std::string error_of_the_other(Input const& input) {
+    std::string heard;
+    testing::run_all(2, 1, [&](Context const& context) {
+        auto const collective = [&] {
+            if constexpr (std::is_same_v<Collective, coll::Shuffler>) {
+                return std::make_shared<Collective>(context.communicator(), 1, 2, context.resource());
+            } else {
+                return std::make_shared<Collective>(context.communicator(), 1, context.resource());
+            }
+        }();
+        if (context.communicator()->rank() == 0) {
+            try {
+                collective->insert_finished();  // may hear of it, too
+                if constexpr (std::is_same_v<Collective, coll::Shuffler>) {
+                    (void)collective->wait_any(soon);
+                } else {
+                    (void)collective->wait_and_extract(coll::Ordered::yes, soon);
+                }
+            } catch (RankFailedError const& error) {
+                heard = error.what();
+            }
+            return;
+        }
+        auto const channel = context.create_channel();
+        auto fail = []() -> Task<void> {
+            throw std::runtime_error{"the file is gone"};
+            co_return;
+        };
+        std::vector<Actor> actors;
+        actors.push_back(input(context, channel, collective));
+        actors.emplace_back("scan", fail(), std::vector<ChannelPtr>{}, std::vector{channel});
+        EXPECT_THROW(run_actor_network(*context.executor(), std::move(actors)), std::runtime_error);
+    });
+    return heard;
+}
+
+TEST(ShuffleInput, TellsTheOtherRanksWhyItsNetworkFailed) {
+    auto const heard = error_of_the_other<coll::Shuffler>(
+        [](Context const& context, ChannelPtr in, std::shared_ptr<coll::Shuffler> shuffler) {
+            auto inserter = std::make_shared<ShuffleInserter>(
+                std::move(shuffler), RowRouting::to_partition(0), *testing::row_schema(), context.resource());
+            return shuffle_input(context, std::move(in), std::move(inserter));
+        });
+    EXPECT_NE(heard.find("rank 1"), std::string::npos) << heard;
+    EXPECT_NE(heard.find("the file is gone"), std::string::npos) << heard;
+}
+
+TEST(AllGatherInput, TellsTheOtherRanksWhyItsNetworkFailed) {
+    auto const heard = error_of_the_other<coll::AllGather>([](Context const& context, ChannelPtr in,
+                                                              std::shared_ptr<coll::AllGather> allgather) {
+        return allgather_input(context, std::move(in), std::move(allgather), std::make_shared<Inserted>());
+    });
+    EXPECT_NE(heard.find("the file is gone"), std::string::npos) << heard;
+}
+
+PackedData bytes(BufferResource& resource, std::size_t size) {
+    return PackedData{std::vector<std::uint8_t>{1}, resource.allocate(MemoryType::DEVICE, size)};
+}
+
+TEST(PartitionChunks, AreDescribedSpilledAndCopied) {
+    RAPIDSMPF_ABOUT_THE_CPU();
+    auto const resource = BufferResource::make();
+    PartitionMapChunk::Chunks map;
+    map.emplace(7, bytes(*resource, 10));
+    map.emplace(2, bytes(*resource, 20));
+    Message message{3, PartitionMapChunk{std::move(map)}};
+    EXPECT_EQ(message.description().bytes(MemoryType::DEVICE), 30U);
+    EXPECT_TRUE(message.description().spillable());
+    EXPECT_EQ(message.spill(), 30U);
+    EXPECT_EQ(message.description().bytes(MemoryType::DISK), 30U);
+    EXPECT_FALSE(message.description().spillable());
+    auto reservation =
+        resource->reserve(MemoryType::DEVICE, message.copy_cost(), AllowOverbooking::yes).first;
+    auto copy = message.copy(reservation);
+    EXPECT_EQ(copy.description().bytes(MemoryType::DEVICE), 30U);
+    EXPECT_EQ(copy.release<PartitionMapChunk>().chunks.at(2).data->size(), 20U);
+
+    std::vector<PackedData> list;
+    list.push_back(bytes(*resource, 5));
+    Message vector{0, PartitionVectorChunk{std::move(list)}};
+    EXPECT_EQ(vector.copy_cost(), 5U);
+    EXPECT_EQ(vector.spill(), 5U);
+    EXPECT_EQ(vector.release<PartitionVectorChunk>().chunks.at(0).data->mem_type(), MemoryType::DISK);
+}
+
 TEST_P(PartitionTest, AFailedWorkerStopsTheProducerAndFinishesNothing) {
     auto shuffler = make_shuffler();
     auto inserter = std::make_shared<ShuffleInserter>(
@@ -111,7 +204,7 @@ TEST_P(PartitionTest, AFailedWorkerStopsTheProducerAndFinishesNothing) {
     };
     EXPECT_THROW(send(), std::out_of_range);
     EXPECT_THROW(network.get(), std::out_of_range);
-    EXPECT_THROW((void)shuffler->wait_any(std::chrono::milliseconds{1}), TimeoutError);
+    EXPECT_THROW((void)shuffler->wait_any(std::chrono::milliseconds{1}), RankFailedError);  // it says why
 }
 
 TEST_P(PartitionTest, PacksForAnAllGather) {

@@ -1,5 +1,3 @@
-#include <rapidsmpf/streaming/timer.hpp>
-
 #include <chrono>
 #include <memory>
 #include <stdexcept>
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <rapidsmpf/streaming/sync_wait.hpp>
+#include <rapidsmpf/streaming/synchronisation.hpp>
 #include <rapidsmpf/streaming/when_any.hpp>
 
 namespace rapidsmpf::streaming {

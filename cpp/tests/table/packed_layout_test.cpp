@@ -123,7 +123,7 @@ TEST(DeviceBytes, of_equal_entries_the_last_is_found) {
     EXPECT_EQ(last_not_above(starts.data(), 0, 1, 100U), 0U);
 }
 
-TEST(JoinBits, words_put_together_are_the_bits) {
+TEST(JoinBits, joined_words_are_the_bits) {
     std::mt19937_64 random{1};
     for (int round = 0; round < 200; ++round) {
         std::vector<std::vector<std::uint32_t>> sources;

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/table/host_copy.hpp>
 #include <rapidsmpf/table/partition.hpp>
+#include <rapidsmpf/table/table.hpp>
 
 #include "random_table_support.hpp"
 #include "table/host/hash.hpp"
@@ -196,7 +196,7 @@ TEST_F(PartitionCuda, rows_go_where_a_column_says) {
     EXPECT_THROW((void)partition_by_column_and_pack(to_gpu(both), 0, 9, *br_), std::out_of_range);
 }
 
-TEST_F(PartitionCuda, parts_of_every_type_are_put_together) {
+TEST_F(PartitionCuda, parts_of_every_type_are_concatenated) {
     for (std::uint64_t seed = 0; seed < 100; ++seed) {
         RandomTables random{seed};
         auto const schema = random.gpu_schema(5);
@@ -215,7 +215,7 @@ TEST_F(PartitionCuda, parts_of_every_type_are_put_together) {
 }
 
 // String views are cut on the host only, and may then travel to a GPU.
-TEST_F(PartitionCuda, parts_with_views_are_put_together) {
+TEST_F(PartitionCuda, parts_with_views_are_concatenated) {
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
         RandomTables random{seed};
         std::vector<Field> fields{
@@ -245,7 +245,7 @@ TEST_F(PartitionCuda, parts_with_views_are_put_together) {
     }
 }
 
-TEST_F(PartitionCuda, thousands_of_parts_are_put_together) {
+TEST_F(PartitionCuda, thousands_of_parts_are_concatenated) {
     RandomTables random{11};
     std::vector<Field> const fields{Field{"a", "l"}, Field{"b", "b"}, Field{"t", "u"}, Field{"u", "U"}};
     auto const table = random.table(std::make_shared<Schema const>(fields), 30'000);

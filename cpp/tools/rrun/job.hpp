@@ -11,6 +11,7 @@
 
 #include <rapidsmpf/bootstrap/detail/pmix.hpp>
 #include <rapidsmpf/bootstrap/detail/protocol.hpp>
+#include <rapidsmpf/core/detail/token.hpp>
 
 #include "options.hpp"
 #include "placement.hpp"

@@ -11,6 +11,7 @@
 #include <rapidsmpf/bootstrap/detail/node_protocol.hpp>
 #include <rapidsmpf/bootstrap/detail/protocol.hpp>
 #include <rapidsmpf/bootstrap/detail/socket.hpp>
+#include <rapidsmpf/core/detail/token.hpp>
 
 #include "console.hpp"
 #include "options.hpp"

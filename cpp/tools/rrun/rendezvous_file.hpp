@@ -6,6 +6,7 @@
 
 #include <rapidsmpf/bootstrap/detail/protocol.hpp>
 #include <rapidsmpf/bootstrap/detail/socket.hpp>
+#include <rapidsmpf/core/detail/token.hpp>
 
 #include "options.hpp"
 

@@ -8,6 +8,8 @@ from rapidsmpf.memory.packed_data cimport PackedData
 from rapidsmpf.shuffler cimport cpp_ExchangeSettings, exchange_settings
 from rapidsmpf.statistics cimport Statistics
 
+from rapidsmpf.signatures import STUB_SIGNATURE
+
 
 cdef extern from "<rapidsmpf_python/collectives.hpp>" namespace "rapidsmpf::python" nogil:
     shared_ptr[cpp_AllGather] make_allgather(
@@ -53,6 +55,8 @@ cdef class AllGather:
     ValueError
         If the id is in use or out of range.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     def __init__(
         self,

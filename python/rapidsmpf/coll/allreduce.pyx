@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t
 from libcpp.string cimport string
 
 from rapidsmpf.coll._values import encode
+from rapidsmpf.signatures import STUB_SIGNATURE
 
 from rapidsmpf.communicator.communicator cimport cpp_Communicator
 from rapidsmpf.config cimport Options, cpp_Options
@@ -64,6 +65,8 @@ cdef class AllReduce:
     OverflowError
         If an int does not fit into 64 bits.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     def __init__(
         self,

@@ -9,6 +9,8 @@ from rapidsmpf.memory.buffer_resource cimport BufferResource, cpp_BufferResource
 from rapidsmpf.memory.packed_data cimport PackedData, cpp_PackedData
 from rapidsmpf.shuffler cimport cpp_ExchangeSettings, exchange_settings
 
+from rapidsmpf.signatures import STUB_SIGNATURE
+
 
 cdef extern from "<rapidsmpf_python/collectives.hpp>" namespace "rapidsmpf::python" nogil:
     shared_ptr[cpp_SparseAlltoall] make_sparse_alltoall(
@@ -54,6 +56,8 @@ cdef class SparseAlltoall:
     ValueError
         If a list names a rank twice or one that does not exist, or the id is in use or out of range.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     def __init__(
         self,

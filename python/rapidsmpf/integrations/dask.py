@@ -20,7 +20,7 @@ import distributed
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from rapidsmpf.communicator import ucxx
 from rapidsmpf.config import Options
-from rapidsmpf.given_options import given_texts, warn_of_those_without_effect
+from rapidsmpf.given_options import given_texts, known_options, warn_of_those_without_effect
 from rapidsmpf.integrations.core import (
     ShuffleNames,
     ShufflerIntegration,
@@ -37,6 +37,7 @@ from rapidsmpf.integrations.core import (
 from rapidsmpf.integrations.dask_workers import WorkerCalls, ipv4_of, raise_first
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
+from rapidsmpf.utils.string import parse_boolean
 
 if TYPE_CHECKING:
     from distributed import Client, Scheduler, Worker
@@ -47,7 +48,44 @@ _PLUGIN = "rapidsmpf"
 _DROP = "rapidsmpf_drop_shuffle"
 _JOIN_SECONDS = 120.0
 
+# What a worker's options are called in the options of the whole cluster.
+_OF_WORKERS: dict[str, str] = {
+    "dask_spill_device": "spill_device_limit",
+    "dask_spill_to_pinned_memory": "pinned_memory",
+    "dask_periodic_spill_check": "periodic_spill_check",
+    "dask_statistics": "statistics",
+}
+
 # -- on the workers ------------------------------------------------------------------------------------------
+
+
+def _of_worker(options: Options) -> Options:
+    """Return options, filled by the environment, in which those for Dask workers go before the general ones.
+
+    Parameters
+    ----------
+    options
+        The options; ``dask_spill_device``, for instance, becomes ``spill_device_limit``.
+    """
+    texts = with_environment(options).get_strings()
+    own = {key: texts[name] for name, key in _OF_WORKERS.items() if texts.get(name, "").strip()}
+    return Options({**texts, **own})
+
+
+def _prints_statistics(options: Options) -> bool:
+    """Return whether a worker prints its statistics when it ends.
+
+    Parameters
+    ----------
+    options
+        What :func:`_of_worker` returned.
+    """
+    texts = options.get_strings()
+    wanted = texts.get("dask_statistics", "").strip() or known_options()["dask_statistics"].default
+    printed = (
+        texts.get("dask_print_statistics", "").strip() or known_options()["dask_print_statistics"].default
+    )
+    return parse_boolean(wanted) and parse_boolean(printed)
 
 
 @dataclass(frozen=True)
@@ -62,7 +100,7 @@ class _Join:
 
     def filled_options(self) -> Options:
         """Return the options, with the worker's environment and its share of memory where they say nothing."""
-        options = with_environment(Options(dict(self.options)))
+        options = _of_worker(Options(dict(self.options)))
         if self.one_host:
             options.insert_if_absent({"ucxx_reach": "one-host"})
         memory = host_memory_share(self.ranks_on_host, self.memory_limit)
@@ -93,6 +131,10 @@ class _ContextOfWorker(WorkerPlugin):  # type: ignore[misc]
             context, self.context, self._comm = self.context, None, None
         if context is not None and context.comm is not None and context.shufflers:
             context.comm.abort(f"its Dask worker {worker.address} was closed")
+        if context is not None and context.statistics is not None and _prints_statistics(context.options):
+            print(
+                f"Statistics of the Dask worker {worker.address}:\n{context.statistics.report()}", flush=True
+            )
         await asyncio.to_thread(self._pool.shutdown)
 
     def _drop(self, stage: str) -> None:
@@ -104,7 +146,7 @@ class _ContextOfWorker(WorkerPlugin):  # type: ignore[misc]
         """Return the context; one of a worker alone if the cluster was not bootstrapped."""
         with self._lock:
             if self.context is None:
-                self.context = make_context(Options(), None)
+                self.context = make_context(_of_worker(Options()), None)
             return self.context
 
     async def run(self, work: Any) -> Any:

@@ -13,6 +13,7 @@ from rapidsmpf.memory.buffer import MemoryType
 from rapidsmpf.memory.pinned_memory_resource import PinnedMemoryResource as _PinnedMemoryResource
 from rapidsmpf.memory.spill_manager import SpillManager
 from rapidsmpf.memory.stream_pool import StreamPool
+from rapidsmpf.signatures import STUB_SIGNATURE
 
 
 cdef extern from "<rapidsmpf_python/memory.hpp>" namespace "rapidsmpf::python" nogil:
@@ -70,6 +71,8 @@ cdef class LimitAvailableMemory:
     >>> mr = RmmResourceAdaptor(...)
     >>> br = BufferResource(mr, memory_available={MemoryType.DEVICE: LimitAvailableMemory(mr, limit=1_000_000)})
     """
+
+    __signature__ = STUB_SIGNATURE
 
     def __init__(self, mr not None, int64_t limit):
         self._handle.reset(new cpp_LimitAvailableMemory(adaptor_of(mr), limit))
@@ -152,6 +155,8 @@ cdef class BufferResource:
     ValueError
         If ``periodic_spill_check`` is not positive.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     def __init__(
         self,

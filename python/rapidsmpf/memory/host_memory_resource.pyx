@@ -11,6 +11,8 @@ from rapidsmpf.memory.memory_resource cimport (
 )
 from rapidsmpf.memory.rmm_view cimport cpp_RmmView, make_device_async_resource_ref
 
+from rapidsmpf.signatures import STUB_SIGNATURE
+
 __all__ = ["HostMemoryResource"]
 
 
@@ -20,6 +22,8 @@ cdef class HostMemoryResource(DeviceMemoryResource):
     On a machine without a GPU it stands where a program has a resource of ``rmm.mr``: there the memory of the compute
     device is this process's RAM. Blocks are aligned to 256 bytes, large ones to huge pages.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     cdef shared_ptr[cpp_MemoryResource] _handle
     cdef unique_ptr[cpp_RmmView] _view

@@ -7,6 +7,8 @@ from libcpp.memory cimport static_pointer_cast
 from rapidsmpf.config cimport Options
 from rapidsmpf.memory.memory_resource cimport MemoryResourceHandle, cpp_Stream, stream_of
 
+from rapidsmpf.signatures import STUB_SIGNATURE
+
 __all__ = ["PinnedMemoryResource", "is_pinned_memory_resources_supported"]
 
 
@@ -46,6 +48,8 @@ cdef class PinnedMemoryResource:
     ValueError
         If the initial size exceeds the maximal one.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     Disabled = None
 

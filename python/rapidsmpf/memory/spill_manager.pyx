@@ -4,6 +4,8 @@ from libc.stdint cimport int64_t
 
 from rapidsmpf.memory.buffer_resource cimport BufferResource, cpp_BufferResource
 
+from rapidsmpf.signatures import STUB_SIGNATURE
+
 
 cdef extern from "<rapidsmpf_python/memory.hpp>" namespace "rapidsmpf::python" nogil:
     size_t cpp_headroom "rapidsmpf::python::spill_to_make_headroom"(
@@ -24,6 +26,8 @@ cdef class SpillManager:
     br
         The buffer resource.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     cdef BufferResource _br
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from rapidsmpf.config import Options
 from rapidsmpf.integrations import ShufflerIntegration, WorkerContext
 from rapidsmpf.integrations.core import current_context
 from rapidsmpf.integrations.dask import (
@@ -219,6 +220,20 @@ def test_statistics_of_a_worker(client, frame):
 
     for stats in client.run(read).values():
         assert all(set(entry) == {"count", "value"} for entry in stats.values())
+
+
+def test_options_of_workers(capfd):
+    def read(dask_worker):
+        context = get_worker_context(dask_worker)
+        texts = context.options.get_strings()
+        return texts["spill_device_limit"], texts["periodic_spill_check"], context.statistics.enabled
+
+    options = {"dask_spill_device": "30%", "spill_device_limit": "70%"}
+    options |= {"dask_periodic_spill_check": "off", "dask_statistics": "true"}
+    with start_dask_cluster(1) as client:
+        bootstrap_dask_cluster(client, options=Options(options))
+        assert list(client.run(read).values()) == [("30%", "off", True)]
+    assert "Statistics of the Dask worker" in capfd.readouterr().out
 
 
 def test_a_cluster_without_workers():

@@ -48,6 +48,6 @@ def test_options_are_checked_where_they_are_given(monkeypatch):
     monkeypatch.setattr(given_options, "_told", set())
     with pytest.raises(ValueError, match=r"option spill_io_threads: .*given in options"):
         single.setup_worker(Options({"spill_io_threads": "-1"}))
-    with pytest.warns(given_options.OptionWithoutEffectWarning, match="dask_spill_device") as caught:
-        single.setup_worker(Options({"dask_spill_device": "30%"}))
+    with pytest.warns(given_options.OptionWithoutEffectWarning, match="dask_staging_spill_buffer") as caught:
+        single.setup_worker(Options({"dask_staging_spill_buffer": "1 MiB"}))
     assert caught[0].filename == __file__

@@ -197,3 +197,9 @@ from rapidsmpf.streaming.exchange import RowRouting, drain_into_shuffle, shuffle
         check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_environment_sets_the_log_level_where_options_do_not(monkeypatch):
+    monkeypatch.setenv("RAPIDSMPF_LOG", "DEBUG")
+    assert single.new_communicator(Options()).logger.verbosity_level is LOG_LEVEL.DEBUG
+    assert single.new_communicator(Options({"log": "INFO"})).logger.verbosity_level is LOG_LEVEL.INFO

@@ -189,7 +189,7 @@ def test_the_memory_of_a_result_lives_as_long_as_it(br, pylibcudf):
     assert_frame_equal(rows(together), rows(BATCH))
 
 
-def test_nothing_to_put_together(br, pylibcudf):
+def test_nothing_to_concatenate(br, pylibcudf):
     with pytest.raises(ValueError, match="no parts"):
         unpack_and_concat([], HostStream(), br)
 
@@ -203,6 +203,15 @@ def test_without_pylibcudf_the_rows_are_a_table_of_ours(br, monkeypatch):
     # They were taken.
     with pytest.raises(ValueError, match="taken"):
         unpack_and_concat(parts.values(), HostStream(), br)
+
+
+def test_pylibcudf_that_finds_no_gpu_is_as_none(br, pylibcudf, monkeypatch):
+    def no_driver(table, stream=None):
+        raise RuntimeError("cuda is a driver library")
+
+    monkeypatch.setattr(pylibcudf.Table, "from_arrow", no_driver)
+    parts = split_and_pack(DeviceOnly(BATCH), [3], HostStream(), br)
+    assert pa.record_batch(unpack_and_concat(parts.values(), HostStream(), br)).equals(BATCH)
 
 
 def test_without_pylibcudf_it_says_what_to_install(br, monkeypatch):
@@ -256,7 +265,7 @@ def test_spilling_and_back(br, pylibcudf):
     assert_frame_equal(rows(together), rows(BATCH), check_row_order=False)
 
 
-def test_what_is_spilled_can_be_put_together_at_once(br, pylibcudf):
+def test_what_is_spilled_can_be_concatenated_at_once(br, pylibcudf):
     parts = split_and_pack(DeviceOnly(BATCH), [2], HostStream(), br)
     together = unpack_and_concat(spill_partitions(parts.values(), br), HostStream(), br)
     assert_frame_equal(rows(together), rows(BATCH))

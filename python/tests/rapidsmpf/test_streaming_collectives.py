@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import polars as pl
 import pytest
@@ -107,6 +108,41 @@ def test_a_failed_rank_ends_the_waits_of_others():
         on_ranks(2, rank)
     assert isinstance(errors[0], RankFailedError)
     assert isinstance(errors[1], KeyError)
+
+
+@pytest.mark.parametrize("collective", ["shuffle", "allgather"])
+def test_the_errors_of_other_ranks_name_the_cause(collective):
+    async def work(ctx):
+        if collective == "shuffle":
+            shuffler = ShufflerAsync(ctx, None, 3, 2)
+            insert_finished, end = shuffler.insert_finished, shuffler.extract_any_async
+        else:
+            gather = AllGather(ctx, None, 3)
+            end = gather.extract_all
+
+            async def insert_finished(ctx):
+                gather.insert_finished()
+
+        if ctx.comm().rank == 1:
+            raise KeyError("no rows")
+        await insert_finished(ctx)
+        return await end(ctx)
+
+    def rank(comm):
+        # Rank 1 goes on: that its network failed is all that the others hear of it.
+        kind = KeyError if comm.rank == 1 else RankFailedError
+        with pytest.raises(kind) as caught:
+            run(comm, work)
+        text = str(caught.value)
+        del caught
+        gc.collect()
+        # The communicator is as good as before.
+        assert run(comm, lambda ctx: allreduce(ctx, None, 4, comm.rank)) == 1
+        return text
+
+    text = on_ranks(2, rank)[0]
+    assert "rank 1" in text
+    assert "KeyError: 'no rows'" in text
 
 
 def test_a_cancelled_wait_ends_at_once():

@@ -190,6 +190,35 @@ def test_an_error_of_an_actor_of_cpp_has_its_type(ctx):
     del ordered
 
 
+def test_a_function_may_run_one_event_loop_after_the_other(ctx):
+    waiting = threading.Semaphore(0)
+
+    @define_actor()
+    def generate(ctx, out):
+        for message in numbers(3):
+            assert waiting.acquire(timeout=30)
+            out.send_blocking(message)
+
+    @define_actor()
+    def receive(ctx, ch_in, found):
+        async def message():
+            return await ch_in.recv(ctx)
+
+        async def one():
+            task = asyncio.ensure_future(message())
+            await asyncio.sleep(0)  # it waits now
+            waiting.release()
+            return await task
+
+        for _ in range(3):
+            found.extend(values([asyncio.run(one())]))
+
+    found = []
+    channel = ctx.create_channel()
+    run_actor_network(ctx, actors=[generate(ctx, channel), receive(ctx, channel, found)])
+    assert found == [0, 1, 2]
+
+
 def test_a_blocked_function_blocks_nobody_else(ctx):
     release = threading.Event()
 

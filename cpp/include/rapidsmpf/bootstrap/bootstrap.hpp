@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <rapidsmpf/communicator/communicator.hpp>
@@ -32,6 +33,15 @@ namespace rapidsmpf::bootstrap {
 // A null progress thread: a new one is made.
 [[nodiscard]] std::shared_ptr<UcxxCommunicator> create_ucxx_comm(
     config::Options options = config::Options{}, std::shared_ptr<ProgressThread> progress_thread = nullptr);
+
+// A communicator that is made by hand: the root's address travels by other means (Dask, Ray, a file).
+// As UcxxCommunicator::join(), and ranks notice the end of others: the root hosts a coordinator, on the interface
+// with the IPv4 address of the option "coordinator_host" (default 127.0.0.1: for ranks on its own host; those of
+// other hosts warn that they go without).
+[[nodiscard]] std::shared_ptr<UcxxCommunicator> join_ucxx_comm(
+    Rank nranks, std::shared_ptr<::ucxx::Worker> worker,
+    std::optional<UcxxCommunicator::Address> const& root_address, config::Options options = config::Options{},
+    std::shared_ptr<ProgressThread> progress_thread = nullptr);
 
 // Tells the coordinator that this rank gives up because of `reason` ("ValueError: ..."): pending and future
 // waits of all other ranks raise RankFailedError with it. For the handler of an uncaught exception; needs no

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <rapidsmpf/coll/shuffler.hpp>
@@ -42,6 +43,10 @@ class AllGather {
     [[nodiscard]] std::vector<PackedData> extract_ready();
     // Whether everything of every rank has arrived.
     [[nodiscard]] bool finished() const;
+
+    // What destroying this does, with a reason for the others: if this rank has not finished inserting, every later call here
+    // and on other ranks raises it. Nothing happens if it has. Never blocks.
+    void give_up(std::string const& reason);
 
     [[nodiscard]] std::shared_ptr<Communicator> const& comm() const noexcept { return comm_; }
     [[nodiscard]] OpId op() const noexcept { return op_; }

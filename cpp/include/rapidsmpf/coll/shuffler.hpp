@@ -118,6 +118,10 @@ class Shuffler {
     // an error before.
     void shutdown(Timeout timeout = {});
 
+    // What destroying this does, with a reason for the others: if this rank has not finished all insertions, every later call
+    // here and on other ranks raises it. Nothing happens if it has. Never blocks.
+    void give_up(std::string const& reason);
+
     [[nodiscard]] std::string str() const;
 
   private:

@@ -30,15 +30,16 @@
 #include <vector>
 
 #include <rapidsmpf/communicator/communicator.hpp>
-#include <rapidsmpf/communicator/liveness.hpp>
 #include <rapidsmpf/core/config.hpp>
-#include <rapidsmpf/core/token.hpp>
 
 namespace ucxx {
 class Worker;
 }
 
 namespace rapidsmpf {
+
+class Liveness;  // communicator/detail/liveness.hpp
+class Token;     // core/detail/token.hpp
 
 // Whom a worker has to reach.
 enum class UcxxReach : std::uint8_t { anywhere, one_host };

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -94,6 +95,10 @@ class FormatError : public std::invalid_argument {
   public:
     using std::invalid_argument::invalid_argument;
 };
+
+// What other ranks are told of an error of this rank: its text, behind the name of the type where the type is one of
+// the above ("SpillError: cannot spill 204 KiB ..."). Empty for what is no std::exception.
+[[nodiscard]] std::string describe_error(std::exception_ptr const& error);
 
 }  // namespace rapidsmpf
 

@@ -20,7 +20,7 @@ enum class LogLevel : std::uint8_t { none = 0, print, warn, info, debug, trace }
 
 class Logger {
   public:
-    // The level comes from the option "log" (default WARN). `rank` < 0: not known yet.
+    // The level comes from the option "log", else from the environment variable RAPIDSMPF_LOG (default WARN). `rank` < 0: not known yet.
     explicit Logger(config::Options options = config::Options{}, std::int32_t rank = -1);
 
     [[nodiscard]] LogLevel verbosity_level() const noexcept { return level_; }

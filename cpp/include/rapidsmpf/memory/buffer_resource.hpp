@@ -27,7 +27,6 @@
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/statistics.hpp>
 #include <rapidsmpf/memory/buffer.hpp>
-#include <rapidsmpf/memory/memory_request.hpp>
 #include <rapidsmpf/memory/memory_reservation.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
 #include <rapidsmpf/memory/spill_manager.hpp>

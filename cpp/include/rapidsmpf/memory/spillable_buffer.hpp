@@ -15,7 +15,7 @@
 #include <memory>
 
 #include <rapidsmpf/memory/buffer.hpp>
-#include <rapidsmpf/memory/memory_request.hpp>
+#include <rapidsmpf/memory/memory_reservation.hpp>
 
 namespace rapidsmpf {
 

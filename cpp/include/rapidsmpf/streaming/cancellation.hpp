@@ -57,10 +57,13 @@ class CancellationToken {
     [[nodiscard]] std::exception_ptr reason() const noexcept;
     void throw_if_cancelled() const;
     [[nodiscard]] Registration on_cancel(Callback callback) const;
+    // For this repository: the same, but called after those of on_cancel().
+    [[nodiscard]] Registration on_cancel_last(Callback callback) const;
 
   private:
     friend class CancellationSource;
     explicit CancellationToken(std::shared_ptr<detail::CancellationState> state) noexcept;
+    [[nodiscard]] Registration add(Callback callback, std::uint64_t order) const;
     std::shared_ptr<detail::CancellationState> state_;
 };
 

@@ -23,18 +23,21 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/streaming/cancellation.hpp>
 #include <rapidsmpf/streaming/executor.hpp>
 #include <rapidsmpf/streaming/message.hpp>
+#include <rapidsmpf/streaming/task.hpp>
 
 namespace rapidsmpf::streaming {
 
@@ -55,7 +58,10 @@ class ChannelCapacity {
     std::size_t bytes_;
 };
 
+class NetworkTrace;
+
 class Channel {
+    struct Use;
     struct Waiter;
     struct WaiterList;
 
@@ -120,12 +126,33 @@ class Channel {
         std::size_t drainers;
         std::uint64_t sent;  // messages taken so far
         std::uint64_t sent_bytes;
+        std::uint64_t sent_rows;
         bool is_finished;
         bool is_closed;
         bool has_outside_producer;
         bool has_outside_consumer;
     };
     [[nodiscard]] State state() const;
+
+    // For this repository: what an actor has sent to it and received from it.
+    struct Share {
+        std::uint64_t sent;
+        std::uint64_t sent_rows;
+        std::uint64_t sent_bytes;
+        std::uint64_t received;
+        std::uint64_t received_rows;
+        std::uint64_t received_bytes;
+        std::int64_t for_room;  // nanoseconds that it has waited
+        std::int64_t for_input;
+        bool waits_for_room;
+        bool waits_for_end;
+        bool waits_for_input;
+    };
+    [[nodiscard]] Share share_of(std::uint64_t actor) const;
+    // For this repository: `trace` records the channel's operations from now on; null: none does.
+    void set_trace(std::shared_ptr<NetworkTrace> trace);
+    // For this repository: names it in traces. Of this process, never zero, never used again.
+    [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
     // Messages and bytes queued now (what waits in senders excluded).
     [[nodiscard]] std::size_t size() const;
@@ -158,6 +185,10 @@ class Channel {
         void (*done)(void*) noexcept {nullptr};  // or this is called, with `whom`
         void* whom{nullptr};
         Waiter* next{nullptr};
+        Use* use{nullptr};          // whose account it is on, if anyone's
+        void const* lane{nullptr};  // which part of theirs it is
+        std::int64_t since{0};      // when its wait began, if it waits
+        std::int64_t begun{0};      // exactly, if it is traced
     };
     // First in, first out; owns nothing.
     struct WaiterList {
@@ -184,16 +215,31 @@ class Channel {
     };
 
     // Completes the call or queues it. Whether it has to wait.
-    [[nodiscard]] bool start_or_wait(Waiter& waiter, std::coroutine_handle<> coroutine);
+    [[nodiscard]] bool start_or_wait(
+        Waiter& waiter, std::coroutine_handle<> coroutine, detail::ActorPart part);
     void run_blocking(Waiter& waiter);
     // Takes it out of its list; false when it was settled.
     [[nodiscard]] bool withdraw(Waiter& waiter);
     // Puts back what was received, before all else.
-    void put_back(Message message);
+    void put_back(Waiter& waiter);
     static void rethrow(Waiter& waiter);
+
+    // Returns the counts of an actor at one end of this channel; creates them at its first use.
+    [[nodiscard]] Use& use_of(Activity const& activity, Action action) RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] Use& add_use(std::uint64_t actor, Action action) RAPIDSMPF_REQUIRES(mutex_);
+    // `message` comes over by this call, which has ended.
+    void count(Waiter const& waiter, Message const& message) noexcept RAPIDSMPF_REQUIRES(mutex_);
+    // The message that this call has received goes back to the queue.
+    void discount(Waiter const& waiter) noexcept RAPIDSMPF_REQUIRES(mutex_);
+    // The call waits from now on, and no longer.
+    void begin_wait(Waiter& waiter) noexcept RAPIDSMPF_REQUIRES(mutex_);
+    void end_wait(Waiter& waiter) noexcept RAPIDSMPF_REQUIRES(mutex_);
+    // It has ended, with a message or without; for those that are on an account, if there is a trace.
+    void trace(Waiter const& waiter, Message const* message) noexcept RAPIDSMPF_REQUIRES(mutex_);
 
     // They put the waiters to be woken in `woken`.
     [[nodiscard]] bool try_start(Waiter& waiter, WaiterList& woken) RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] bool try_now(Waiter& waiter, WaiterList& woken) RAPIDSMPF_REQUIRES(mutex_);
     [[nodiscard]] bool has_room(Message const& message) const noexcept RAPIDSMPF_REQUIRES(mutex_);
     // Whether there is a message to hand out. Gives the first its payload back; if that cannot be read, the channel fails.
     [[nodiscard]] bool can_pop(WaiterList& woken) RAPIDSMPF_REQUIRES(mutex_);
@@ -210,6 +256,7 @@ class Channel {
     // Resumes coroutines; the lock need not be held.
     void wake(WaiterList& woken);
 
+    std::uint64_t const id_;
     std::shared_ptr<Executor> executor_;
     ChannelCapacity capacity_;
     std::shared_ptr<BufferResource> resource_;
@@ -231,6 +278,10 @@ class Channel {
         RAPIDSMPF_GUARDED_BY(mutex_);  // the first is being read back
     std::uint64_t sent_ RAPIDSMPF_GUARDED_BY(mutex_){0};
     std::uint64_t sent_bytes_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::uint64_t sent_rows_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    // By actor and end: twice the actor's id, and one more where it receives.
+    std::vector<std::pair<std::uint64_t, std::unique_ptr<Use>>> uses_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::shared_ptr<NetworkTrace> trace_ RAPIDSMPF_GUARDED_BY(mutex_);
     bool outside_producer_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     bool outside_consumer_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     std::optional<CancellationSource> closed_ RAPIDSMPF_GUARDED_BY(mutex_);  // likewise
@@ -244,8 +295,9 @@ class Channel {
         SendAwaiter(Channel& channel, Message message) noexcept
             : channel_{&channel}, waiter_{Action::send, std::move(message)} {}
         [[nodiscard]] bool await_ready() const noexcept { return false; }
-        [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
-            return channel_->start_or_wait(waiter_, coroutine);
+        template <typename Promise>
+        [[gnu::noinline]] bool await_suspend(std::coroutine_handle<Promise> coroutine) {
+            return channel_->start_or_wait(waiter_, coroutine, detail::actor_part_of(coroutine));
         }
         bool await_resume() {
             rethrow(waiter_);
@@ -261,8 +313,9 @@ class Channel {
       public:
         explicit ReceiveAwaiter(Channel& channel) noexcept : channel_{&channel}, waiter_{Action::receive} {}
         [[nodiscard]] bool await_ready() const noexcept { return false; }
-        [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
-            return channel_->start_or_wait(waiter_, coroutine);
+        template <typename Promise>
+        [[gnu::noinline]] bool await_suspend(std::coroutine_handle<Promise> coroutine) {
+            return channel_->start_or_wait(waiter_, coroutine, detail::actor_part_of(coroutine));
         }
         std::optional<Message> await_resume() {
             rethrow(waiter_);
@@ -281,8 +334,9 @@ class Channel {
       public:
         explicit DrainAwaiter(Channel& channel) noexcept : channel_{&channel}, waiter_{Action::drain} {}
         [[nodiscard]] bool await_ready() const noexcept { return false; }
-        [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
-            return channel_->start_or_wait(waiter_, coroutine);
+        template <typename Promise>
+        [[gnu::noinline]] bool await_suspend(std::coroutine_handle<Promise> coroutine) {
+            return channel_->start_or_wait(waiter_, coroutine, detail::actor_part_of(coroutine));
         }
         void await_resume() { rethrow(waiter_); }
 
@@ -304,6 +358,8 @@ class Channel {
         [[nodiscard]] static CallbackOperation receive(Channel& channel) noexcept;
         [[nodiscard]] static CallbackOperation drain(Channel& channel) noexcept;
 
+        // For this repository: it is an actor's. Before start(); the account must live as long as this.
+        void set_activity(Activity* activity) noexcept { activity_ = activity; }
         // Whether it has to wait. Once; must not be moved afterwards. Throws like the awaitable ones.
         [[nodiscard]] bool start(Done done, void* whom);
         // Gives up waiting. False when it was too late: `done` was, or will be, called.
@@ -320,6 +376,7 @@ class Channel {
             : channel_{&channel}, waiter_{std::move(waiter)} {}
         Channel* channel_;
         Waiter waiter_;
+        Activity* activity_{nullptr};
     };
 };
 

@@ -15,12 +15,13 @@
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/streaming/cancellation.hpp>
 #include <rapidsmpf/streaming/executor.hpp>
-#include <rapidsmpf/streaming/packed_batches.hpp>
 #include <rapidsmpf/streaming/table_batch.hpp>
 #include <rapidsmpf/streaming/task.hpp>
 #include <rapidsmpf/table/table.hpp>
 
 namespace rapidsmpf::streaming {
+
+class PackedBatches;
 
 enum class PartitionOrder : std::uint8_t {
     completion,  // whichever partition is complete first
@@ -34,6 +35,9 @@ class ShuffleOutput {
         std::shared_ptr<coll::Shuffler> shuffler, std::shared_ptr<Schema const> schema,
         std::shared_ptr<BufferResource> resource, PartitionOrder order = PartitionOrder::completion,
         BatchSizes const& sizes = BatchSizes());
+    ~ShuffleOutput();
+    ShuffleOutput(ShuffleOutput&&) noexcept;
+    ShuffleOutput& operator=(ShuffleOutput&&) noexcept;
 
     // The next batch; blocks until a partition is complete; nothing at the end. Throws what the Shuffler's waits throw:
     // RankFailedError when a rank fails, TimeoutError (and may be called again).
@@ -47,7 +51,7 @@ class ShuffleOutput {
   private:
     std::shared_ptr<coll::Shuffler> shuffler_;
     PartitionOrder order_;
-    PackedBatches batches_;
+    std::unique_ptr<PackedBatches> batches_;
     std::vector<coll::PartitionId> partitions_;
     std::size_t taken_{0};  // partitions whose chunks have been added to batches_
     coll::PartitionId partition_{0};
@@ -61,6 +65,9 @@ class PartitionOutput {
         std::shared_ptr<coll::Shuffler> shuffler, coll::PartitionId partition,
         std::shared_ptr<Schema const> schema, std::shared_ptr<BufferResource> resource,
         BatchSizes const& sizes = BatchSizes());
+    ~PartitionOutput();
+    PartitionOutput(PartitionOutput&&) noexcept;
+    PartitionOutput& operator=(PartitionOutput&&) noexcept;
 
     // The next batch; the first call blocks until the partition is complete; nothing at the end. Throws like
     // ShuffleOutput::next().
@@ -69,7 +76,7 @@ class PartitionOutput {
   private:
     std::shared_ptr<coll::Shuffler> shuffler_;  // none once its rows were taken
     coll::PartitionId partition_;
-    PackedBatches batches_;
+    std::unique_ptr<PackedBatches> batches_;
 };
 
 // The rows of all ranks, by rank and then by sequence number.
@@ -78,6 +85,9 @@ class AllGatherOutput {
     AllGatherOutput(
         std::shared_ptr<coll::AllGather> allgather, std::shared_ptr<Schema const> schema,
         std::shared_ptr<BufferResource> resource, BatchSizes const& sizes = BatchSizes());
+    ~AllGatherOutput();
+    AllGatherOutput(AllGatherOutput&&) noexcept;
+    AllGatherOutput& operator=(AllGatherOutput&&) noexcept;
 
     // The next batch; the first call blocks until every rank has finished; nothing at the end. Throws like
     // ShuffleOutput::next().
@@ -88,7 +98,7 @@ class AllGatherOutput {
 
   private:
     std::shared_ptr<coll::AllGather> allgather_;
-    PackedBatches batches_;
+    std::unique_ptr<PackedBatches> batches_;
 };
 
 }  // namespace rapidsmpf::streaming

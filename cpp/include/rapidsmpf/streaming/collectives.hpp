@@ -7,12 +7,16 @@
 //
 // Each does what the method of that name does, and throws what it throws. The exchange itself resumes who waits, when what they
 // wait for is there or an error is: there is no polling. They keep the collective, not the executor's threads. A cancelled wait
-// throws what its token was given and leaves the collective as it was: destroy it, or have all ranks know (coll/abandon.hpp).
+// throws what its token was given and leaves the collective as it was: destroy it, or have the other ranks learn why (give_up()).
+//
+// give_up_with() has a collective tell the other ranks why, when the network fails that inserts into it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <rapidsmpf/coll/allgather.hpp>
@@ -49,5 +53,15 @@ namespace rapidsmpf::streaming {
 [[nodiscard]] Task<void> async_wait(
     std::shared_ptr<Executor> executor, std::shared_ptr<coll::Barrier> barrier,
     CancellationToken cancellation = CancellationToken());
+
+// As long as the registration lives: when `cancellation` is cancelled, and this rank has not inserted all by then, the others'
+// waits raise an error with the reason. The registration keeps the collective.
+[[nodiscard]] CancellationToken::Registration give_up_with(
+    CancellationToken const& cancellation, std::shared_ptr<coll::Shuffler> shuffler);
+[[nodiscard]] CancellationToken::Registration give_up_with(
+    CancellationToken const& cancellation, std::shared_ptr<coll::AllGather> allgather);
+
+// For actors that insert into one: the reason that give_up() of a collective is given.
+[[nodiscard]] std::string reason_of(std::exception_ptr const& error);
 
 }  // namespace rapidsmpf::streaming

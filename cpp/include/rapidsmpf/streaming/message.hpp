@@ -24,7 +24,8 @@
 
 namespace rapidsmpf {
 class BufferResource;
-}
+class Table;
+}  // namespace rapidsmpf
 
 namespace rapidsmpf::streaming {
 
@@ -32,12 +33,13 @@ class ParkedMessage;
 
 enum class Spillable : bool { no = false, yes = true };
 
-// How many bytes a message holds in each tier, and whether they can be moved to a lower one.
+// How many bytes a message holds in each tier, whether they can be moved to a lower one, and how many rows they are.
 class ContentDescription {
   public:
     ContentDescription() noexcept = default;
-    ContentDescription(MemoryType type, std::size_t bytes, Spillable spillable) noexcept
-        : spillable_{spillable} {
+    ContentDescription(
+        MemoryType type, std::size_t bytes, Spillable spillable, std::uint64_t rows = 0) noexcept
+        : rows_{rows & most_rows}, spillable_{spillable == Spillable::yes} {
         bytes_[static_cast<std::size_t>(type)] = bytes;
     }
     [[nodiscard]] std::size_t bytes(MemoryType type) const noexcept {
@@ -49,11 +51,16 @@ class ContentDescription {
     [[nodiscard]] std::size_t total_bytes() const noexcept {
         return std::accumulate(bytes_.begin(), bytes_.end(), std::size_t{0});
     }
-    [[nodiscard]] bool spillable() const noexcept { return spillable_ == Spillable::yes; }
+    [[nodiscard]] bool spillable() const noexcept { return spillable_; }
+    // Rows of a table, packed or not; zero for other payloads.
+    [[nodiscard]] std::uint64_t rows() const noexcept { return rows_; }
 
   private:
+    static constexpr auto most_rows = ~std::uint64_t{0} >> 1;
+
     std::array<std::size_t, memory_types.size()> bytes_{};
-    Spillable spillable_{Spillable::no};
+    std::uint64_t rows_ : 63 {0};
+    bool spillable_ : 1 {false};  // in the same word: every message moves through a channel several times
 };
 
 // How the payload of a message that waits becomes bytes that may be moved to lower tiers, as a PackedData.
@@ -72,6 +79,10 @@ struct PayloadTraits {
     [[nodiscard]] static ContentDescription describe(T const& /*payload*/) noexcept { return {}; }
     static std::size_t spill(T& /*payload*/) { return 0; }
 };
+
+// In table_batch.hpp, without which a message of a table does not compile: it would have no rows and no bytes.
+template <>
+struct PayloadTraits<Table>;
 
 template <>
 struct PayloadTraits<PackedData> {

@@ -1,10 +1,12 @@
-// Rows into collectives: batches are partitioned and inserted into a shuffle, or packed for an all-gather.
+// Rows into collectives: batches are partitioned and inserted into a shuffle, or packed for an all-gather. And partitions as
+// messages, on their way to a collective or from one.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -50,6 +52,8 @@ class ShuffleInserter {
     void insert(std::uint64_t sequence, TableBatch const& batch);
     // All batches are in: calls insert_finished(). Throws std::logic_error when one is missing.
     void finish();
+    // The other ranks learn why not all is in; see Shuffler::give_up().
+    void give_up(std::string const& reason);
     [[nodiscard]] Inserted const& inserted() const noexcept { return inserted_; }
 
   private:
@@ -85,5 +89,41 @@ class ShuffleInserter {
 [[nodiscard]] Actor allgather_input(
     Context const& context, ChannelPtr in, std::shared_ptr<coll::AllGather> allgather,
     std::shared_ptr<Inserted> inserted);
+
+// A chunk for each of some partitions, as a message: what partition_and_pack() made and a shuffle takes. Where it waits and
+// memory is short, its chunks are moved to lower tiers one by one; the receiver gets them where they are then.
+class PartitionMapChunk {
+  public:
+    using Chunks = std::map<coll::PartitionId, PackedData>;
+    explicit PartitionMapChunk(Chunks chunks_) noexcept : chunks{std::move(chunks_)} {}
+    Chunks chunks;
+};
+
+// Chunks of one partition, in their order, as a message: what a shuffle gave. It spills as PartitionMapChunk does.
+class PartitionVectorChunk {
+  public:
+    using Chunks = std::vector<PackedData>;
+    explicit PartitionVectorChunk(Chunks chunks_) noexcept : chunks{std::move(chunks_)} {}
+    Chunks chunks;
+};
+
+namespace detail {
+// What both do, chunk by chunk.
+template <typename Payload>
+struct ChunksTraits {
+    [[nodiscard]] static ContentDescription describe(Payload const& payload) noexcept;
+    static std::size_t spill(Payload& payload);
+    [[nodiscard]] static std::size_t copy_cost(Payload const& payload) noexcept;
+    [[nodiscard]] static Payload copy(Payload const& payload, MemoryReservation& reservation);
+};
+extern template struct ChunksTraits<PartitionMapChunk>;
+extern template struct ChunksTraits<PartitionVectorChunk>;
+}  // namespace detail
+
+template <>
+struct PayloadTraits<PartitionMapChunk> : detail::ChunksTraits<PartitionMapChunk> {};
+
+template <>
+struct PayloadTraits<PartitionVectorChunk> : detail::ChunksTraits<PartitionVectorChunk> {};
 
 }  // namespace rapidsmpf::streaming

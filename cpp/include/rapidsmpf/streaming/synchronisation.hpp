@@ -1,10 +1,11 @@
-// What coroutines wait for besides channels: a semaphore, a mutex, an event.
+// What coroutines wait for besides channels: a semaphore, a mutex, an event, and time.
 //
 // They block no thread: who has to wait is suspended, and goes on, first come first served, on a thread of the executor.
 // cancel(error) ends every wait, pending and later, by throwing it. All methods are thread-safe; the object must outlive
 // every wait on it.
 #pragma once
 
+#include <chrono>
 #include <coroutine>
 #include <cstddef>
 #include <exception>
@@ -13,7 +14,9 @@
 #include <utility>
 
 #include <rapidsmpf/core/mutex.hpp>
+#include <rapidsmpf/streaming/cancellation.hpp>
 #include <rapidsmpf/streaming/executor.hpp>
+#include <rapidsmpf/streaming/task.hpp>
 
 namespace rapidsmpf::streaming {
 
@@ -151,5 +154,19 @@ class AsyncEvent {
     std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
     detail::ParkedList waiting_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
+
+// Letting time pass without keeping a thread:
+//
+//     co_await sleep_for(executor, std::chrono::seconds{1});
+//
+// One thread of the executor, started when it is first needed, watches the clock for all sleepers; they resume on its coroutine
+// threads.
+// co_await: until the time has passed, never less. Throws what the token was cancelled with, as soon as that happens.
+[[nodiscard]] Task<void> sleep_until(
+    std::shared_ptr<Executor> executor, std::chrono::steady_clock::time_point time,
+    CancellationToken cancellation = CancellationToken());
+[[nodiscard]] Task<void> sleep_for(
+    std::shared_ptr<Executor> executor, std::chrono::steady_clock::duration time,
+    CancellationToken cancellation = CancellationToken());
 
 }  // namespace rapidsmpf::streaming

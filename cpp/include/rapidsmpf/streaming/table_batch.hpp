@@ -39,7 +39,7 @@ template <>
 struct PayloadTraits<Table> {
     [[nodiscard]] static ContentDescription describe(Table const& payload) {
         auto const type = payload.place() == TablePlace::gpu ? MemoryType::DEVICE : MemoryType::HOST;
-        return {type, payload.byte_size(), Spillable::yes};
+        return {type, payload.byte_size(), Spillable::yes, static_cast<std::uint64_t>(payload.num_rows())};
     }
     static std::size_t spill(Table& /*payload*/) { return 0; }
     [[nodiscard]] static Packing packing(Table const& payload) noexcept {
@@ -54,7 +54,9 @@ template <>
 struct PayloadTraits<TableBatch> {
     [[nodiscard]] static ContentDescription describe(TableBatch const& payload) noexcept {
         auto const is_on_gpu = payload.tables().front().place() == TablePlace::gpu;
-        return {is_on_gpu ? MemoryType::DEVICE : MemoryType::HOST, payload.byte_size(), Spillable::yes};
+        return {
+            is_on_gpu ? MemoryType::DEVICE : MemoryType::HOST, payload.byte_size(), Spillable::yes,
+            static_cast<std::uint64_t>(payload.num_rows())};
     }
     static std::size_t spill(TableBatch& /*payload*/) { return 0; }
     [[nodiscard]] static Packing packing(TableBatch const& payload) noexcept {

@@ -7,6 +7,9 @@
 // It resumes its awaiter, on that thread. Destroying a task that has started and not finished is
 // allowed only if nothing will resume it any more.
 //
+// The tasks of an actor (actor.hpp) know whose they are: a task that is awaited by one of them is, too. What suspends a task
+// accounts for the wait by that.
+//
 // Stack safety: symmetric transfer overflows the stack without optimisation on g++ 12, so awaiting starts the
 // task inside await_suspend and an atomic flag says which came second: the end of the task or the suspension of
 // its awaiter. The awaiter is resumed by the second. See CONTRIBUTING for the rules that keep g++ 12 from miscompiling coroutines.
@@ -14,6 +17,7 @@
 
 #include <atomic>
 #include <coroutine>
+#include <cstddef>
 #include <exception>
 #include <optional>
 #include <type_traits>
@@ -21,10 +25,18 @@
 
 namespace rapidsmpf::streaming {
 
+class Activity;
+
 template <typename T = void>
 class Task;
 
 namespace detail {
+
+// Whose task something is: an actor's account, and which of its parts that run beside each other. The network owns the account.
+struct ActorPart {
+    Activity* activity{nullptr};  // null: of no actor
+    void const* lane{nullptr};
+};
 
 // What the promises of all tasks share.
 class TaskPromiseBase {
@@ -47,6 +59,9 @@ class TaskPromiseBase {
     [[nodiscard]] FinalAwaiter final_suspend() const noexcept { return {}; }
     void unhandled_exception() noexcept { error_ = std::current_exception(); }
 
+    [[nodiscard]] ActorPart const& actor_part() const noexcept { return part_; }
+    void set_actor_part(ActorPart part) noexcept { part_ = part; }
+
   protected:
     void rethrow() {
         if (error_) {
@@ -61,7 +76,38 @@ class TaskPromiseBase {
     std::coroutine_handle<> continuation_;
     std::atomic<bool> second_{false};  // set by the first of: the task ended, its awaiter is suspended
     std::exception_ptr error_;
+    ActorPart part_;
 };
+
+// Of whatever coroutine is suspended; of no actor if that is no task.
+template <typename Promise>
+[[nodiscard]] ActorPart actor_part_of(std::coroutine_handle<Promise> handle) noexcept {
+    if constexpr (std::is_base_of_v<TaskPromiseBase, Promise>) {
+        return handle.promise().actor_part();
+    } else {
+        return {};
+    }
+}
+
+// Gives the part of an actor that the awaiting coroutine belongs to, and never suspends:
+//     CurrentPart current;
+//     auto const part = co_await current;
+class CurrentPart {
+  public:
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    template <typename Promise>
+    [[gnu::noinline]] bool await_suspend(std::coroutine_handle<Promise> handle) noexcept {
+        part_ = actor_part_of(handle);
+        return false;
+    }
+    [[nodiscard]] ActorPart await_resume() const noexcept { return part_; }
+
+  private:
+    ActorPart part_;
+};
+
+// So many more tasks of an actor run beside each other. It may be null.
+void add_parts(Activity* activity, std::ptrdiff_t parts);
 
 template <typename T>
 class TaskPromise final : public TaskPromiseBase {
@@ -129,8 +175,13 @@ class [[nodiscard]] Task {
       public:
         explicit Awaiter(std::coroutine_handle<promise_type> handle) noexcept : handle_{handle} {}
         [[nodiscard]] bool await_ready() const noexcept { return false; }
-        [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> continuation) noexcept {
+        template <typename Promise>
+        [[gnu::noinline]] bool await_suspend(std::coroutine_handle<Promise> continuation) noexcept {
             auto& promise = handle_.promise();
+            // A task that has a part keeps it: the actors of a network that an actor's task runs.
+            if (promise.actor_part().activity == nullptr) {
+                promise.set_actor_part(detail::actor_part_of(continuation));
+            }
             promise.continuation_ = continuation;
             handle_.resume();
             return !promise.second_.exchange(true, std::memory_order_acq_rel);
@@ -140,6 +191,9 @@ class [[nodiscard]] Task {
       private:
         std::coroutine_handle<promise_type> handle_;
     };
+
+    // For this repository: sets the part of an actor that this task belongs to, whichever task awaits it. Before the task runs.
+    void set_actor_part(detail::ActorPart part) noexcept { handle_.promise().set_actor_part(part); }
 
     // Runs the task; at most once.
     Awaiter operator co_await() & noexcept { return Awaiter{handle_}; }

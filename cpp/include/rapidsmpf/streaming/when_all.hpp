@@ -40,6 +40,26 @@ class CountdownAwaiter {
     std::coroutine_handle<> continuation_;
 };
 
+// Tasks that run beside each other are parts of the actor that started them.
+template <typename T>
+class Parts {
+  public:
+    Parts(ActorPart part, std::vector<Task<T>>& tasks)
+        : activity_{part.activity}, number_{static_cast<std::ptrdiff_t>(tasks.size())} {
+        if (activity_ != nullptr) {
+            for (auto& task : tasks) {
+                task.set_actor_part(ActorPart{activity_, &task});
+            }
+            add_parts(activity_, number_ - 1);
+        }
+    }
+    void end() { add_parts(activity_, 1 - number_); }
+
+  private:
+    Activity* activity_;
+    std::ptrdiff_t number_;
+};
+
 template <typename T>
 Detached run_member(
     Task<T>* task, std::optional<T>* value, std::exception_ptr* error, CountdownAwaiter* countdown) {
@@ -74,10 +94,14 @@ inline void rethrow_first(std::vector<std::exception_ptr> const& errors) {
 inline Task<void> when_all(std::vector<Task<void>> tasks) {
     std::vector<std::exception_ptr> errors(tasks.size());
     detail::CountdownAwaiter countdown{tasks.size()};
+    detail::CurrentPart current;
+    auto const part = co_await current;
+    detail::Parts<void> parts{part, tasks};
     for (std::size_t i = 0; i < tasks.size(); ++i) {
         detail::run_member(&tasks[i], &errors[i], &countdown);
     }
     co_await countdown;
+    parts.end();
     detail::rethrow_first(errors);
 }
 
@@ -87,10 +111,14 @@ Task<std::vector<T>> when_all(std::vector<Task<T>> tasks) {
     std::vector<std::optional<T>> values(tasks.size());
     std::vector<std::exception_ptr> errors(tasks.size());
     detail::CountdownAwaiter countdown{tasks.size()};
+    detail::CurrentPart current;
+    auto const part = co_await current;
+    detail::Parts<T> parts{part, tasks};
     for (std::size_t i = 0; i < tasks.size(); ++i) {
         detail::run_member(&tasks[i], &values[i], &errors[i], &countdown);
     }
     co_await countdown;
+    parts.end();
     detail::rethrow_first(errors);
     std::vector<T> result;
     result.reserve(values.size());

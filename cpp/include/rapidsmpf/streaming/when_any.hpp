@@ -79,10 +79,14 @@ inline Task<std::size_t> when_any(std::vector<Task<void>> tasks, CancellationSou
     detail::FirstToEnd first{std::move(others)};
     std::vector<std::exception_ptr> errors(tasks.size());
     detail::CountdownAwaiter countdown{tasks.size()};
+    detail::CurrentPart current;
+    auto const part = co_await current;
+    detail::Parts<void> parts{part, tasks};
     for (std::size_t i = 0; i < tasks.size(); ++i) {
         detail::run_racer(&tasks[i], i, &first, &errors[i], &countdown);
     }
     co_await countdown;
+    parts.end();
     auto const index = first.index.load();
     if (errors[index]) {
         std::rethrow_exception(errors[index]);
@@ -98,10 +102,14 @@ Task<std::pair<std::size_t, T>> when_any(std::vector<Task<T>> tasks, Cancellatio
     std::vector<std::optional<T>> values(tasks.size());
     std::vector<std::exception_ptr> errors(tasks.size());
     detail::CountdownAwaiter countdown{tasks.size()};
+    detail::CurrentPart current;
+    auto const part = co_await current;
+    detail::Parts<T> parts{part, tasks};
     for (std::size_t i = 0; i < tasks.size(); ++i) {
         detail::run_racer(&tasks[i], i, &first, &values[i], &errors[i], &countdown);
     }
     co_await countdown;
+    parts.end();
     auto const index = first.index.load();
     if (errors[index]) {
         std::rethrow_exception(errors[index]);

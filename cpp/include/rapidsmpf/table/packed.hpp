@@ -43,6 +43,9 @@ struct PackedInfo {
 
 // Whether these bytes begin like a packed table's metadata.
 [[nodiscard]] bool is_packed_table(std::span<std::uint8_t const> metadata) noexcept;
+// How many rows the metadata of a packed table says that there are, without a check of anything: for statistics. Zero for
+// other metadata.
+[[nodiscard]] std::uint64_t packed_rows(std::span<std::uint8_t const> metadata) noexcept;
 // Throws FormatError unless the metadata is intact (magic, version, size, checksum).
 [[nodiscard]] PackedInfo packed_info(std::span<std::uint8_t const> metadata);
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include <rapidsmpf/core/detail/align.hpp>
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 
 #include "memory/disk/disk_allocator.hpp"
 #include "memory/disk/disk_block.hpp"

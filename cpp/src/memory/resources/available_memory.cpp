@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 #include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/device/detail/shared_memory.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>

@@ -6,8 +6,8 @@
 
 #include <unistd.h>
 
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/option_table.hpp>
 #include <rapidsmpf/device/detail/host_memory.hpp>
 
 #include "memory/resources/pinned_pool.hpp"

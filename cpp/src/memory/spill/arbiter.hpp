@@ -16,7 +16,7 @@
 #include <vector>
 
 #include <rapidsmpf/core/mutex.hpp>
-#include <rapidsmpf/memory/memory_request.hpp>
+#include <rapidsmpf/memory/memory_reservation.hpp>
 #include <rapidsmpf/memory/memory_type.hpp>
 
 namespace rapidsmpf {

@@ -1,9 +1,8 @@
-#include <rapidsmpf/memory/memory_request.hpp>
-
 #include <stdexcept>
 #include <utility>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/memory/memory_reservation.hpp>
 
 #include "memory/spill/arbiter.hpp"
 

@@ -1,5 +1,3 @@
-#include <rapidsmpf/table/host_copy.hpp>
-
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -8,6 +6,7 @@
 
 #include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/device/device.hpp>
+#include <rapidsmpf/table/table.hpp>
 
 #include "table/host/bits.hpp"
 

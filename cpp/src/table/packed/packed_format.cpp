@@ -335,4 +335,12 @@ bool read_fixed_columns(
 
 }  // namespace detail
 
+std::uint64_t packed_rows(std::span<std::uint8_t const> metadata) noexcept {
+    std::uint64_t rows = 0;
+    if (is_packed_table(metadata) && metadata.size() >= detail::header_size) {
+        std::memcpy(&rows, metadata.data() + detail::rows_at, sizeof rows);
+    }
+    return rows;
+}
+
 }  // namespace rapidsmpf

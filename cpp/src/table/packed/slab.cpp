@@ -44,11 +44,11 @@ struct Slab {
 
 template <typename Allocate, typename Free>
 Slab make_slab(Allocate const& allocate, Free free) {
-    struct Held {
-        explicit Held(Free free_) : free{std::move(free_)} {}
-        Held(Held const&) = delete;
-        Held& operator=(Held const&) = delete;
-        ~Held() {
+    struct Owner {
+        explicit Owner(Free free_) : free{std::move(free_)} {}
+        Owner(Owner const&) = delete;
+        Owner& operator=(Owner const&) = delete;
+        ~Owner() {
             if (memory != nullptr) {
                 free(memory);
             }
@@ -56,10 +56,10 @@ Slab make_slab(Allocate const& allocate, Free free) {
         void* memory{nullptr};
         Free free;
     };
-    auto held = std::make_shared<Held>(std::move(free));
-    held->memory = allocate();
-    auto* const memory = static_cast<std::byte*>(held->memory);
-    return {memory, std::move(held)};
+    auto owner = std::make_shared<Owner>(std::move(free));
+    owner->memory = allocate();
+    auto* const memory = static_cast<std::byte*>(owner->memory);
+    return {memory, std::move(owner)};
 }
 
 Slab allocate_slab(std::size_t size, MemoryType type, BufferResource& br, Stream stream) {

@@ -11,10 +11,15 @@
 #include <Python.h>
 #include <rapidsmpf_python/gil.hpp>
 
+#include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/memory_reservation.hpp>
 #include <rapidsmpf/streaming/message.hpp>
+#include <rapidsmpf/streaming/partition.hpp>
 #include <rapidsmpf/streaming/table_batch.hpp>
 #include <rapidsmpf/table/packed.hpp>
+#include <rapidsmpf/table/partition.hpp>
 #include <rapidsmpf/table/table.hpp>
 
 namespace rapidsmpf::python {
@@ -78,6 +83,68 @@ struct Rows {
     std::vector<PackedData> one;
     one.push_back(std::move(*packed));
     return std::make_shared<Table const>(unpack_and_concat(std::move(one), resource));
+}
+
+// Whether they can be read where they are: on a GPU, in its memory, else anywhere but on DISK.
+[[nodiscard]] inline bool is_readable(PackedData const& packed, BufferResource const& resource) {
+    auto const type = packed.data->mem_type();
+    return type == MemoryType::DEVICE
+           || (type != MemoryType::DISK && resource.device().kind() == DeviceKind::cpu);
+}
+// The rows, brought into the memory of the reservation if they cannot be read. On an error nothing is taken.
+[[nodiscard]] inline std::shared_ptr<Table const> unpack_rows_within(
+    std::unique_ptr<PackedData>& packed, MemoryReservation& reservation, BufferResource& resource) {
+    if (!is_readable(*packed, resource)) {
+        if (reservation.size() < packed->data->size()) {
+            throw ReservationError{
+                "making rows of " + config::format_bytes(packed->data->size())
+                + " available takes a reservation of as much, not of "
+                + config::format_bytes(reservation.size())};
+        }
+        packed->data = resource.move(std::move(packed->data), reservation);
+    }
+    return unpack_rows(std::move(packed), resource);
+}
+
+// Chunks of partitions. `partitions` and `chunks` are of one length.
+[[nodiscard]] inline Message partition_map_message(
+    std::uint64_t sequence, std::vector<std::uint32_t> const& partitions,
+    std::vector<std::unique_ptr<PackedData>> chunks) {
+    streaming::PartitionMapChunk::Chunks map;
+    for (std::size_t i = 0; i < partitions.size(); ++i) {
+        map.emplace(partitions[i], std::move(*chunks[i]));
+    }
+    return Message{sequence, streaming::PartitionMapChunk{std::move(map)}};
+}
+struct PartitionMap {
+    std::vector<std::uint32_t> partitions;
+    std::vector<std::unique_ptr<PackedData>> chunks;
+};
+[[nodiscard]] inline PartitionMap release_partition_map(Message& message) {
+    auto released = message.release<streaming::PartitionMapChunk>();
+    PartitionMap map;
+    for (auto& [partition, chunk] : released.chunks) {
+        map.partitions.push_back(partition);
+        map.chunks.push_back(std::make_unique<PackedData>(std::move(chunk)));
+    }
+    return map;
+}
+[[nodiscard]] inline Message partition_vector_message(
+    std::uint64_t sequence, std::vector<std::unique_ptr<PackedData>> chunks) {
+    std::vector<PackedData> owned;
+    owned.reserve(chunks.size());
+    for (auto& chunk : chunks) {
+        owned.push_back(std::move(*chunk));
+    }
+    return Message{sequence, streaming::PartitionVectorChunk{std::move(owned)}};
+}
+[[nodiscard]] inline std::vector<std::unique_ptr<PackedData>> release_partition_vector(Message& message) {
+    auto released = message.release<streaming::PartitionVectorChunk>();
+    std::vector<std::unique_ptr<PackedData>> chunks;
+    for (auto& chunk : released.chunks) {
+        chunks.push_back(std::make_unique<PackedData>(std::move(chunk)));
+    }
+    return chunks;
 }
 
 [[nodiscard]] inline Message copy_message(Message const& message, MemoryReservation& reservation) {

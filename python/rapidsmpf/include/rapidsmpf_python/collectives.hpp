@@ -14,14 +14,14 @@
 #include <rapidsmpf_python/interrupt.hpp>
 #include <rapidsmpf_python/reductions.hpp>
 
-#include <rapidsmpf/coll/abandon.hpp>
 #include <rapidsmpf/coll/allgather.hpp>
 #include <rapidsmpf/coll/allreduce.hpp>
 #include <rapidsmpf/coll/barrier.hpp>
 #include <rapidsmpf/coll/broadcast.hpp>
+#include <rapidsmpf/coll/detail/abandon.hpp>
 #include <rapidsmpf/coll/shuffler.hpp>
 #include <rapidsmpf/coll/sparse_alltoall.hpp>
-#include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/core/detail/option_table.hpp>
 
 namespace rapidsmpf::python {
 

@@ -17,7 +17,6 @@
 #include <rapidsmpf_python/tables.hpp>
 
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/table/host_copy.hpp>
 #include <rapidsmpf/table/packed.hpp>
 #include <rapidsmpf/table/partition.hpp>
 #include <rapidsmpf/table/table.hpp>

@@ -17,7 +17,7 @@
 #include <rapidsmpf_python/callbacks.hpp>
 
 #include <rapidsmpf/core/config.hpp>
-#include <rapidsmpf/core/option_table.hpp>
+#include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/device/device.hpp>
 #include <rapidsmpf/memory/available_memory.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>

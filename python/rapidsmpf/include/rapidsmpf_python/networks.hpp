@@ -27,11 +27,12 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/streaming/actor.hpp>
+#include <rapidsmpf/streaming/actors.hpp>
 #include <rapidsmpf/streaming/channel.hpp>
 #include <rapidsmpf/streaming/context.hpp>
-#include <rapidsmpf/streaming/fanout.hpp>
 #include <rapidsmpf/streaming/lineariser.hpp>
 #include <rapidsmpf/streaming/message.hpp>
+#include <rapidsmpf/streaming/network.hpp>
 #include <rapidsmpf/streaming/synchronisation.hpp>
 #include <rapidsmpf/streaming/task.hpp>
 
@@ -107,6 +108,11 @@ class ChannelOperation {
     ChannelOperation(ChannelOperation const&) = delete;
     ChannelOperation& operator=(ChannelOperation const&) = delete;
 
+    // It is an actor's; may be null. Before it starts.
+    void set_activity(std::shared_ptr<streaming::Activity> activity) noexcept {
+        activity_ = std::move(activity);
+        operation_.set_activity(activity_.get());
+    }
     // Whether it has to wait; then `waiter` is put into the mailbox in the end, which takes over a reference.
     [[nodiscard]] bool start_on_loop(MailboxPointer mailbox, PyObject* waiter) {
         mailbox_ = std::move(mailbox);
@@ -198,6 +204,7 @@ class ChannelOperation {
 
     ChannelPtr channel_;
     streaming::Channel::CallbackOperation operation_;
+    std::shared_ptr<streaming::Activity> activity_;
     MailboxPointer mailbox_;
     PyObject* waiter_{nullptr};
 };
@@ -256,11 +263,12 @@ inline void fail_end(OutsideEnd& end, PyObject* exception) {
 
 using ActorPointer = std::unique_ptr<streaming::Actor>;
 
-// An actor that runs elsewhere until `end` is there. When the network fails, `listener` (may be null) is put into the mailbox. The
+// An actor that runs elsewhere until `end` is there, on the account `activity`. When the network fails, `listener` (may be null) is put into the mailbox. The
 // caller holds the GIL.
 [[nodiscard]] inline ActorPointer outside_actor(
     std::string name, EndPointer end, std::vector<streaming::ChannelPtr> inputs,
-    std::vector<streaming::ChannelPtr> outputs, MailboxPointer mailbox, PyObject* listener) {
+    std::vector<streaming::ChannelPtr> outputs, MailboxPointer mailbox, PyObject* listener,
+    std::shared_ptr<streaming::Activity> activity) {
     streaming::Actor::OnCancel on_cancel;
     if (mailbox && listener != nullptr) {
         // The reference goes into the mailbox with the first call, there is no other.
@@ -281,29 +289,41 @@ using ActorPointer = std::unique_ptr<streaming::Actor>;
     }
     return std::make_unique<streaming::Actor>(
         std::move(name), OutsideEnd::task(std::move(end)), std::move(inputs), std::move(outputs),
-        std::move(on_cancel));
+        std::move(on_cancel), std::move(activity));
 }
 
-// Runs a network until it has ended; without the GIL.
+using TracePointer = std::shared_ptr<streaming::NetworkTrace>;
+
+[[nodiscard]] inline TracePointer make_trace(std::size_t most_events) {
+    return std::make_shared<streaming::NetworkTrace>(most_events);
+}
+
+[[nodiscard]] inline std::string describe_networks(streaming::Context const& context, bool as_dot) {
+    return streaming::describe_networks(
+        *context.executor(), as_dot ? streaming::NetworkFormat::dot : streaming::NetworkFormat::text);
+}
+
+// Runs a network until it has ended; without the GIL. `trace` may be null.
 inline void run_network(
     streaming::Context const& context, std::vector<ActorPointer> actors,
-    streaming::CancellationSource const& source) {
+    streaming::CancellationSource const& source, TracePointer trace) {
     std::vector<streaming::Actor> owned;
     owned.reserve(actors.size());
     for (auto& actor : actors) {
         owned.push_back(std::move(*actor));
     }
     actors.clear();
-    streaming::run_actor_network(*context.executor(), std::move(owned), source);
+    streaming::run_actor_network(*context.executor(), std::move(owned), source, std::move(trace));
 }
 
 // The same for the main thread: what a signal handler raises cancels the network, and is thrown when it has ended. `ends` are those
 // of its Python actors: who does not hear of the cancellation for half a second is left behind.
 inline void run_network_interruptibly(
     streaming::Context const& context, std::vector<ActorPointer> actors, streaming::CancellationSource source,
-    std::vector<EndPointer> const& ends) {
+    std::vector<EndPointer> const& ends, TracePointer trace) {
     constexpr std::chrono::milliseconds grace{500};
-    auto future = std::async(std::launch::async, [&] { run_network(context, std::move(actors), source); });
+    auto future = std::async(
+        std::launch::async, [&] { run_network(context, std::move(actors), source, std::move(trace)); });
     while (future.wait_for(detail::slice) != std::future_status::ready) {
         if (auto const error = detail::raised_by_signal()) {
             auto const reason = std::make_exception_ptr(PythonError{*error});

@@ -13,7 +13,7 @@
 #include <rapidsmpf_python/interrupt.hpp>
 #include <ucxx/api.h>
 
-#include <rapidsmpf/bootstrap/join.hpp>
+#include <rapidsmpf/bootstrap/bootstrap.hpp>
 #include <rapidsmpf/communicator/ucxx.hpp>
 
 namespace rapidsmpf::python {

@@ -22,8 +22,8 @@
 #include <rapidsmpf/streaming/memory_wait.hpp>
 #include <rapidsmpf/streaming/message.hpp>
 #include <rapidsmpf/streaming/spillable_messages.hpp>
+#include <rapidsmpf/streaming/synchronisation.hpp>
 #include <rapidsmpf/streaming/task.hpp>
-#include <rapidsmpf/streaming/timer.hpp>
 
 namespace rapidsmpf::python {
 
@@ -71,11 +71,16 @@ inline void tell(SharedObject const& done, std::exception_ptr const& error) noex
 template <typename T>
 using Result = std::shared_ptr<std::optional<T>>;
 
+// Whose wait it is; may be null.
+using ActivityPointer = std::shared_ptr<streaming::Activity>;
+
 template <typename T>
-streaming::detail::Detached run_told(streaming::Task<T> task, Result<T> result, SharedObject done) {
+streaming::detail::Detached run_told(
+    streaming::Task<T> task, Result<T> result, SharedObject done, ActivityPointer activity) {
     std::exception_ptr error;
     {
         streaming::Task<T> local = std::move(task);
+        local.set_actor_part(streaming::detail::ActorPart{activity.get(), nullptr});
         try {
             result->emplace(co_await local);
         } catch (...) {
@@ -84,10 +89,12 @@ streaming::detail::Detached run_told(streaming::Task<T> task, Result<T> result, 
     }
     detail::tell(done, error);
 }
-inline streaming::detail::Detached run_told(streaming::Task<void> task, SharedObject done) {
+inline streaming::detail::Detached run_told(
+    streaming::Task<void> task, SharedObject done, ActivityPointer activity) {
     std::exception_ptr error;
     {
         streaming::Task<void> local = std::move(task);
+        local.set_actor_part(streaming::detail::ActorPart{activity.get(), nullptr});
         try {
             co_await local;
         } catch (...) {
@@ -105,34 +112,34 @@ using FoundBytes = Result<std::vector<std::byte>>;
 
 // The caller of each holds the GIL, which is given up while the wait starts.
 template <typename T, typename Start>
-[[nodiscard]] Result<T> start_told(PyObject* done, Start&& start) {
+[[nodiscard]] Result<T> start_told(PyObject* done, ActivityPointer activity, Start&& start) {
     auto result = std::make_shared<std::optional<T>>();
     auto kept = share(done);
     WithoutGil const free;
-    run_told(start(), result, std::move(kept));
+    run_told(start(), result, std::move(kept), std::move(activity));
     return result;
 }
 
 [[nodiscard]] inline FoundPartition start_wait_any(
     streaming::Context const& context, std::shared_ptr<coll::Shuffler> shuffler,
-    CancellationPointer const& cancellation, PyObject* done) {
-    return start_told<coll::PartitionId>(done, [&] {
+    CancellationPointer const& cancellation, ActivityPointer activity, PyObject* done) {
+    return start_told<coll::PartitionId>(done, std::move(activity), [&] {
         return streaming::async_wait_any(context.executor(), std::move(shuffler), cancellation->token());
     });
 }
 inline void start_wait_on(
     streaming::Context const& context, std::shared_ptr<coll::Shuffler> shuffler, coll::PartitionId partition,
-    CancellationPointer const& cancellation, PyObject* done) {
+    CancellationPointer const& cancellation, ActivityPointer activity, PyObject* done) {
     auto kept = share(done);
     WithoutGil const free;
     run_told(
         streaming::async_wait_on(context.executor(), std::move(shuffler), partition, cancellation->token()),
-        std::move(kept));
+        std::move(kept), std::move(activity));
 }
 [[nodiscard]] inline FoundChunks start_gather(
     streaming::Context const& context, std::shared_ptr<coll::AllGather> allgather, bool ordered,
-    CancellationPointer const& cancellation, PyObject* done) {
-    return start_told<std::vector<PackedData>>(done, [&] {
+    CancellationPointer const& cancellation, ActivityPointer activity, PyObject* done) {
+    return start_told<std::vector<PackedData>>(done, std::move(activity), [&] {
         return streaming::async_wait_and_extract(
             context.executor(), std::move(allgather), ordered ? coll::Ordered::yes : coll::Ordered::no,
             cancellation->token());
@@ -140,8 +147,8 @@ inline void start_wait_on(
 }
 [[nodiscard]] inline FoundBytes start_reduce(
     streaming::Context const& context, std::shared_ptr<coll::AllReduce> allreduce,
-    CancellationPointer const& cancellation, PyObject* done) {
-    return start_told<std::vector<std::byte>>(done, [&] {
+    CancellationPointer const& cancellation, ActivityPointer activity, PyObject* done) {
+    return start_told<std::vector<std::byte>>(done, std::move(activity), [&] {
         return streaming::async_wait_and_extract(
             context.executor(), std::move(allreduce), cancellation->token());
     });
@@ -149,8 +156,8 @@ inline void start_wait_on(
 // `allow`: -1 as the options say, 0, 1.
 [[nodiscard]] inline FoundReservation start_reserve(
     streaming::Context const& context, std::size_t size, int type, int allow,
-    CancellationPointer const& cancellation, PyObject* done) {
-    return start_told<MemoryReservation>(done, [&] {
+    CancellationPointer const& cancellation, ActivityPointer activity, PyObject* done) {
+    return start_told<MemoryReservation>(done, std::move(activity), [&] {
         streaming::MemoryWait wait;
         wait.cancellation = cancellation->token();
         if (allow >= 0) {
@@ -172,7 +179,8 @@ using SpillablePointer = std::shared_ptr<streaming::SpillableMessages>;
 [[nodiscard]] inline FoundMessage start_extract(
     SpillablePointer const& messages, std::uint64_t id, CancellationPointer const& cancellation,
     PyObject* done) {
-    return start_told<streaming::Message>(done, [&] { return messages->extract(id, cancellation->token()); });
+    return start_told<streaming::Message>(
+        done, nullptr, [&] { return messages->extract(id, cancellation->token()); });
 }
 [[nodiscard]] inline std::size_t spillable_bytes(
     streaming::SpillableMessages const& messages, std::uint64_t id, int type) {
@@ -191,6 +199,19 @@ using SpillablePointer = std::shared_ptr<streaming::SpillableMessages>;
 }
 [[nodiscard]] inline std::string take_bytes(FoundBytes const& found) {
     return {reinterpret_cast<char const*>((*found)->data()), (*found)->size()};
+}
+
+// Keeps a collective telling other ranks why, should the network fail.
+using GivesUp = std::unique_ptr<streaming::CancellationToken::Registration>;
+[[nodiscard]] inline GivesUp shuffle_gives_up(
+    streaming::CancellationSource const& source, std::shared_ptr<coll::Shuffler> shuffler) {
+    return std::make_unique<streaming::CancellationToken::Registration>(
+        streaming::give_up_with(source.token(), std::move(shuffler)));
+}
+[[nodiscard]] inline GivesUp allgather_gives_up(
+    streaming::CancellationSource const& source, std::shared_ptr<coll::AllGather> allgather) {
+    return std::make_unique<streaming::CancellationToken::Registration>(
+        streaming::give_up_with(source.token(), std::move(allgather)));
 }
 
 }  // namespace rapidsmpf::python

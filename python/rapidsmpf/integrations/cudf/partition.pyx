@@ -22,6 +22,7 @@ import importlib
 
 from rapidsmpf import table as tables
 from rapidsmpf.memory.buffer import MemoryType
+from rapidsmpf.utils.system_info import get_device_name
 
 
 cdef extern from "<rapidsmpf_python/device_tables.hpp>" namespace "rapidsmpf::python" nogil:
@@ -206,7 +207,13 @@ cdef object _table_of(vector[unique_ptr[cpp_PackedData]] parts, object stream, B
     cdef cpp_Stream on = stream_of(stream)
     with nogil:
         table = concat_on_device(move(parts), br._handle.get()[0], on)
-    return _pylibcudf().Table.from_arrow(Table.from_handle(table), stream=stream)
+    ours = Table.from_handle(table)
+    try:
+        return _pylibcudf().Table.from_arrow(ours, stream=stream)
+    except Exception:
+        if get_device_name() != "cpu":
+            raise
+        return ours  # pylibcudf is installed, and needs a GPU
 
 
 def unpack_and_concat(partitions, stream, BufferResource br not None):
@@ -226,7 +233,8 @@ def unpack_and_concat(partitions, stream, BufferResource br not None):
 
     Returns
     -------
-    The rows as a ``pylibcudf.Table``, or, where pylibcudf is not installed, as a :class:`rapidsmpf.table.Table`.
+    The rows as a ``pylibcudf.Table``, or, where pylibcudf is not installed or finds no GPU, as a
+    :class:`rapidsmpf.table.Table`.
 
     Raises
     ------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import rapidsmpf.coll.allgather as blocking
-from rapidsmpf.streaming.core.waits import gathered
+from rapidsmpf.streaming.core.waits import GivesUp, gathered
 
 if TYPE_CHECKING:
     from rapidsmpf.communicator.communicator import Communicator
@@ -35,6 +35,7 @@ class AllGather:
 
     def __init__(self, ctx: Context, comm: Communicator | None, op_id: int) -> None:
         self._gather = blocking.AllGather(ctx.comm() if comm is None else comm, op_id, ctx.br())
+        self._gives_up = GivesUp(self._gather)
 
     @property
     def comm(self) -> Communicator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rapidsmpf.shuffler import PartitionAssignment, Shuffler
-from rapidsmpf.streaming.core.waits import wait_any, wait_on
+from rapidsmpf.streaming.core.waits import GivesUp, wait_any, wait_on
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,9 @@ __all__ = ["ShufflerAsync"]
 
 class ShufflerAsync:
     """A shuffle in a network: each rank inserts, says when it has finished, and takes out the partitions that it owns.
+
+    When it is made in an actor whose network fails before this rank has finished, the errors of the other ranks name
+    the cause.
 
     Parameters
     ----------
@@ -51,6 +54,7 @@ class ShufflerAsync:
         self._shuffler = Shuffler(
             ctx.comm() if comm is None else comm, op_id, total_num_partitions, ctx.br(), partition_assignment
         )
+        self._gives_up = GivesUp(self._shuffler)
 
     @property
     def comm(self) -> Communicator:

@@ -21,17 +21,22 @@ import asyncio
 import ctypes
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, Protocol, overload
 
+from rapidsmpf.config import check_option
+from rapidsmpf.given_options import known_options
 from rapidsmpf.streaming.core.context import Context
+from rapidsmpf.streaming.core.describe import running_in
 from rapidsmpf.streaming.core.network import (
     ActorEnd,
     CancellationSource,
     Channel,
     CppActor,
+    NetworkTrace,
     current_actor,
     forget_loop,
     run_actors,
@@ -340,14 +345,9 @@ def _num_loops(context: Context) -> int:
     context
         Has the option ``num_py_executors``.
     """
-    text = context.options().get_strings().get("num_py_executors", "1")
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"option num_py_executors must be a positive number, got '{text}'")
-    return number
+    text = context.options().get_strings().get("num_py_executors", "").strip()
+    check_option("num_py_executors", text)
+    return int(text) if text else int(known_options()["num_py_executors"].default)
 
 
 def run_actor_network(
@@ -358,6 +358,7 @@ def run_actor_network(
     cancellation: CancellationSource | None = None,
     consumed_outside: Iterable[Channel[Any]] = (),
     produced_outside: Iterable[Channel[Any]] = (),
+    trace: NetworkTrace | str | os.PathLike[str] | None = None,
 ) -> None:
     """Run actors until all have ended.
 
@@ -374,6 +375,9 @@ def run_actor_network(
     consumed_outside, produced_outside
         Channels that are received from, or sent to, outside the network, by other threads; its actors are at the other
         end.
+    trace
+        What is told what the actors do when; or a file that is written in the end, also after an error, to be opened
+        with Perfetto.
 
     Raises
     ------
@@ -418,9 +422,12 @@ def run_actor_network(
     runners: list[_Loop | _FunctionThread] = list(loops)
     ends: list[ActorEnd] = []
     network = cpp_actors
+    source = cancellation or CancellationSource()
+    told = trace if trace is None or isinstance(trace, NetworkTrace) else NetworkTrace()
     next_loop = 0
     for each in py_actors:
         end = ActorEnd(context, each.channels, consumed, produced)
+        end.set_source(source)
         ends.append(end)
         if each.is_coroutine:
             network = network + loops[next_loop].add(each, end)
@@ -428,17 +435,43 @@ def run_actor_network(
         else:
             network = network + end.actors(each.name)
             runners.append(_FunctionThread(each, end))
-    for runner in runners:
-        runner.start()
+    if told is not None:
+        for channel in dict.fromkeys(channel for each in py_actors for channel in each.channels):
+            channel.set_trace(told)  # its actors may begin before the network does
     left_behind = False
-    try:
-        run_actors(context, network, ends, cancellation or CancellationSource())
-    except KeyboardInterrupt:
-        left_behind = True
-        raise
-    finally:
+    with running_in(context):
         for runner in runners:
-            runner.join(0.1 if left_behind else None)
+            runner.start()
+        failure: BaseException | None = None
+        try:
+            run_actors(context, network, ends, source, told)
+        except BaseException as error:
+            failure = error
+            left_behind = isinstance(error, KeyboardInterrupt)
+            raise
+        finally:
+            for runner in runners:
+                runner.join(0.1 if left_behind else None)
+            if told is not None and not isinstance(trace, NetworkTrace | None):
+                _write_trace(told, trace, failure)
+
+
+def _write_trace(trace: NetworkTrace, path: str | os.PathLike[str], failure: BaseException | None) -> None:
+    """Write the trace of a network that has ended; the network's own error, if any, is not replaced.
+
+    Parameters
+    ----------
+    trace, path
+        What goes where.
+    failure
+        The network's error.
+    """
+    try:
+        trace.write(path)
+    except OSError as error:
+        if failure is None:
+            raise
+        failure.add_note(f"The trace of the network was not written: {error}")
 
 
 def _itself(awaitable: Awaitable[None]) -> Awaitable[None]:

@@ -2,6 +2,8 @@
 
 from rapidsmpf.statistics cimport Statistics
 
+from rapidsmpf.signatures import STUB_SIGNATURE
+
 
 cdef extern from * nogil:
     """
@@ -37,6 +39,8 @@ cdef class Context:
     ValueError
         If an option cannot be read.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     def __init__(self, Communicator comm, BufferResource br not None, Options options=None):
         if options is None:
@@ -109,6 +113,29 @@ cdef class Context:
         from rapidsmpf.streaming.core.network import create_channel
 
         return create_channel(self, messages, max_bytes)
+
+    def describe(self, format="text"):
+        """Return what the networks that run in this context do; empty text when there is none. In any thread, at any time.
+
+        Of each actor: whether it runs or what it waits for, the messages, rows and bytes that it took and gave, how long it
+        ran and how long it waited for input, room, memory and other ranks. Of each channel: who is at its ends, what waits in
+        it and what went through it.
+
+        Parameters
+        ----------
+        format
+            "text", or "dot" for Graphviz.
+
+        Raises
+        ------
+        ValueError
+            If it is another format.
+        """
+        from rapidsmpf.streaming.core.network import describe_networks
+
+        if format not in ("text", "dot"):
+            raise ValueError(f"networks are described as 'text' or 'dot', not as {format!r}")
+        return describe_networks(self, format == "dot")
 
     def comm(self):
         """Return the ranks, or None."""

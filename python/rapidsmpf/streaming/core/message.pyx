@@ -17,6 +17,7 @@ from rapidsmpf.memory.packed_data cimport PackedData, cpp_PackedData
 from rapidsmpf.table cimport Table, cpp_Table, read_table
 
 from rapidsmpf.memory.buffer import MemoryType
+from rapidsmpf.signatures import STUB_SIGNATURE
 from rapidsmpf.streaming.core.payload import Payload
 
 
@@ -33,6 +34,9 @@ cdef extern from "<rapidsmpf_python/chunks.hpp>" namespace "rapidsmpf::python" n
     cpp_bool holds_rows(const cpp_Message&)
     shared_ptr[const cpp_Table] unpack_rows(
         unique_ptr[cpp_PackedData], cpp_BufferResource&
+    ) except +translate_exception
+    shared_ptr[const cpp_Table] unpack_rows_within(
+        unique_ptr[cpp_PackedData]&, cpp_MemoryReservation&, cpp_BufferResource&
     ) except +translate_exception
     cpp_Message copy_message(const cpp_Message&, cpp_MemoryReservation&) except +translate_exception
     size_t bytes_in(const cpp_Message&, int) except +translate_exception
@@ -67,6 +71,8 @@ cdef class Message:
     ValueError
         If a chunk is empty.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     def __init__(self, uint64_t sequence_number, payload):
         into = getattr(payload, "into_message", None)
@@ -152,6 +158,8 @@ cdef class ArbitraryChunk:
     obj
         The object.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     cdef object _object
     cdef cpp_bool _taken
@@ -291,6 +299,8 @@ cdef class TableChunk:
         If it is no table.
     """
 
+    __signature__ = STUB_SIGNATURE
+
     cdef shared_ptr[const cpp_Table] _table
     cdef unique_ptr[cpp_PackedData] _packed
 
@@ -367,25 +377,46 @@ cdef class TableChunk:
         return self._table.get() != NULL
 
     def make_available_cost(self):
-        """Return the bytes that :meth:`make_available` takes; zero when the rows can be read."""
+        """Return the bytes that :meth:`make_available` takes at most; zero when the rows can be read."""
         return 0 if self._packed.get() == NULL else self._packed.get().data.get().size()
 
-    def make_available(self, BufferResource br not None):
+    def make_available(self, memory not None):
         """Return this chunk with rows that can be read: packed ones are unpacked, and brought back if they were spilled.
 
         Parameters
         ----------
-        br
-            Where the memory comes from.
+        memory
+            A reservation of device memory of :meth:`make_available_cost` bytes, of which is taken what is needed; or the
+            BufferResource to reserve from, by overbooking if need be.
 
         Raises
         ------
+        TypeError
+            If it is something else.
         ValueError
             If this is empty, or what is packed are no rows.
         ReservationError
-            If there is no memory for them.
+            If the reservation is too small, or there is no memory for them. The chunk is as it was if the reservation is.
         """
         cdef unique_ptr[cpp_PackedData] packed
+        cdef BufferResource br
+        cdef MemoryReservation reservation
+        if isinstance(memory, MemoryReservation):
+            reservation = memory
+            br = reservation.br
+            if self._table.get() == NULL and self._packed.get() != NULL:
+                with nogil:
+                    self._table = unpack_rows_within(
+                        self._packed, reservation._handle.get()[0], br._handle.get()[0]
+                    )
+                self._packed.reset()
+                return self
+        elif isinstance(memory, BufferResource):
+            br = memory
+        else:
+            raise TypeError(
+                f"rows are made available with a MemoryReservation or a BufferResource, got {type(memory).__name__}"
+            )
         if self._table.get() == NULL:
             if self._packed.get() == NULL:
                 raise ValueError("this chunk is empty: its rows have been taken already")

@@ -24,7 +24,18 @@ from rapidsmpf.streaming.core.context cimport Context, cpp_Context
 from rapidsmpf.streaming.core.message cimport Message, cpp_Message
 
 
+cdef extern from "Python.h":
+    unsigned long PyThread_get_thread_ident() nogil
+
+from rapidsmpf.signatures import STUB_SIGNATURE
+
+
 cdef extern from "<rapidsmpf_python/networks.hpp>" namespace "rapidsmpf::python" nogil:
+    cdef cppclass cpp_Trace "rapidsmpf::streaming::NetworkTrace":
+        string json() except +translate_exception
+        size_t num_events()
+        size_t num_dropped()
+
     cdef cppclass cpp_Channel "rapidsmpf::streaming::Channel":
         cpp_Channel& metadata() except +translate_exception
         void finish() except +translate_exception
@@ -35,17 +46,10 @@ cdef extern from "<rapidsmpf_python/networks.hpp>" namespace "rapidsmpf::python"
         cpp_bool is_closed()
         void set_outside_producer() except +translate_exception
         void set_outside_consumer() except +translate_exception
-
-    cdef cppclass cpp_Mailbox "rapidsmpf::python::Mailbox":
-        int descriptor()
-        void enter()
-        @staticmethod
-        void leave()
-        cpp_bool has_any()
-        vector[PyObject*] take() except +translate_exception
-        void clear_signal()
+        void set_trace(shared_ptr[cpp_Trace])
 
     cdef cppclass cpp_Operation "rapidsmpf::python::ChannelOperation":
+        void set_activity(shared_ptr[cpp_Activity])
         cpp_bool start_on_loop(shared_ptr[cpp_Mailbox], PyObject*) except +translate_exception
         cpp_bool withdraw() except +translate_exception
         void run_blocking(cpp_bool) except +translate_exception
@@ -53,28 +57,26 @@ cdef extern from "<rapidsmpf_python/networks.hpp>" namespace "rapidsmpf::python"
         cpp_bool take(cpp_Message&) except +translate_exception
         void put_back() except +translate_exception
 
-    cdef cppclass cpp_End "rapidsmpf::python::OutsideEnd":
-        void succeed() except +translate_exception
-
     cdef cppclass cpp_Actor "rapidsmpf::streaming::Actor":
         const string& name()
         vector[shared_ptr[cpp_Channel]] inputs()
         vector[shared_ptr[cpp_Channel]] outputs()
 
-    cdef cppclass cpp_Source "rapidsmpf::streaming::CancellationSource":
-        cpp_Source() except +translate_exception
-        cpp_bool cancel() except +translate_exception
-        cpp_bool is_cancelled()
-
     cdef cppclass cpp_Lineariser "rapidsmpf::streaming::Lineariser":
         vector[shared_ptr[cpp_Channel]] producers()
 
+    shared_ptr[cpp_Activity] make_activity "rapidsmpf::streaming::make_activity"() except +translate_exception
+    shared_ptr[cpp_Trace] make_trace(size_t) except +translate_exception
+    string cpp_describe "rapidsmpf::python::describe_networks"(
+        const cpp_Context&, cpp_bool
+    ) except +translate_exception
     shared_ptr[cpp_End] make_end(const cpp_Context&) except +translate_exception
     void run_network(
-        const cpp_Context&, vector[unique_ptr[cpp_Actor]], const cpp_Source&
+        const cpp_Context&, vector[unique_ptr[cpp_Actor]], const cpp_Source&, shared_ptr[cpp_Trace]
     ) except +translate_exception
     void run_network_interruptibly(
-        const cpp_Context&, vector[unique_ptr[cpp_Actor]], cpp_Source, const vector[shared_ptr[cpp_End]]&
+        const cpp_Context&, vector[unique_ptr[cpp_Actor]], cpp_Source, const vector[shared_ptr[cpp_End]]&,
+        shared_ptr[cpp_Trace]
     ) except +translate_exception
     shared_ptr[cpp_Channel] cpp_create_channel "rapidsmpf::python::create_channel"(
         const cpp_Context&, size_t, size_t
@@ -97,7 +99,7 @@ cdef extern from "<rapidsmpf_python/networks.hpp>" namespace "rapidsmpf::python"
     void fail_end(cpp_End&, object) except +translate_exception
     unique_ptr[cpp_Actor] outside_actor(
         string, shared_ptr[cpp_End], vector[shared_ptr[cpp_Channel]], vector[shared_ptr[cpp_Channel]],
-        shared_ptr[cpp_Mailbox], PyObject*
+        shared_ptr[cpp_Mailbox], PyObject*, shared_ptr[cpp_Activity]
     ) except +translate_exception
 
 cdef extern from * nogil:
@@ -133,7 +135,9 @@ __all__ = [
     "CppActor",
     "DeferredMessages",
     "Lineariser",
+    "NetworkTrace",
     "create_channel",
+    "describe_networks",
     "fanout_to",
     "forget_loop",
     "pull_from",
@@ -160,8 +164,6 @@ cdef LoopBox _last_box = None
 
 cdef class LoopBox:
     """What an event loop is to look at: operations that have ended and actors that are to be cancelled."""
-
-    cdef shared_ptr[cpp_Mailbox] _handle
 
     def __init__(self, loop):
         self._handle = make_mailbox()
@@ -219,72 +221,59 @@ cdef class Operation:
     """A send, receive or drain, to be awaited once, in an event loop."""
 
     cdef unique_ptr[cpp_Operation] _handle
+    cdef ActorEnd _actor
     cdef Kind _kind
     cdef object _future
     cdef cpp_bool _started
     cdef cpp_bool _done
     cdef cpp_bool _abandoned
 
-    def __await__(self):
-        return self
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
+    cdef cpp_bool must_wait(self) except? True:
+        """Start it; whether it is to be awaited by :attr:`_future`."""
         cdef LoopBox box
-        if not self._started:
+        cdef unsigned long thread
+        if self._started:
+            raise RuntimeError("this operation was awaited twice")
+        self._started = True
+        # asyncio asks the system for the process's number each time that it is asked for the loop.
+        thread = PyThread_get_thread_ident()
+        # A function on a thread may have had another loop there before.
+        if self._actor is not None and self._actor._thread == thread and self._actor._loop.is_running():
+            loop, box = self._actor._loop, self._actor._box
+        else:
             loop = _get_running_loop()
             if loop is None:
-                raise RuntimeError("a channel is awaited in an event loop; other threads have the *_blocking methods")
-            self._started = True
+                raise RuntimeError(
+                    "a channel is awaited in an event loop; other threads have the *_blocking methods"
+                )
             box = _box_of(loop)
-            box._handle.get().enter()
-            try:
-                if self._handle.get().start_on_loop(box._handle, <PyObject*> self):
-                    Py_INCREF(self)  # for the mailbox, which only this thread empties
-                else:
-                    self._done = True
-            finally:
-                cpp_Mailbox.leave()
-            box.deliver()
-            if not self._done:
-                self._future = loop.create_future()
-                self._future._asyncio_future_blocking = True
-                return self._future
-        if not self._done:
-            raise RuntimeError("this operation was awaited twice")
-        self._future = None
-        self._done = False
-        raise StopIteration(self._result())
-
-    def send(self, value):
-        """Go on, as coroutines do.
-
-        Parameters
-        ----------
-        value
-            None.
-        """
-        return self.__next__()
-
-    def throw(self, kind, value=None, traceback=None):
-        """End the wait with an exception, as coroutines do. What was received meanwhile stays in the channel.
-
-        Parameters
-        ----------
-        kind, value, traceback
-            The exception.
-        """
-        if self._future is not None:
-            self._future = None
-            if self._done:
-                self._handle.get().put_back()
-            elif self._handle.get().withdraw():
-                Py_DECREF(self)
+            if self._actor is not None:
+                self._actor._loop, self._actor._box, self._actor._thread = loop, box, thread
+        box._handle.get().enter()
+        try:
+            if self._handle.get().start_on_loop(box._handle, <PyObject*> self):
+                Py_INCREF(self)  # for the mailbox, which only this thread empties
             else:
-                self._abandoned = True
-        raise (kind if value is None else value)
+                self._done = True
+        finally:
+            # What has come meanwhile is for this thread to hand on, even if the start failed: nobody else is told of it.
+            cpp_Mailbox.leave()
+            box.deliver()
+        if self._done:
+            return False
+        self._future = loop.create_future()
+        return True
+
+    cdef int abandon(self) except -1:
+        """End the wait. What was received meanwhile stays in the channel."""
+        self._future = None
+        if self._done:
+            self._handle.get().put_back()
+        elif self._handle.get().withdraw():
+            Py_DECREF(self)
+        else:
+            self._abandoned = True
+        return 0
 
     cdef int completed(self) except -1:
         if self._abandoned:
@@ -301,6 +290,17 @@ cdef class Operation:
             return Message.from_handle(message) if self._handle.get().take(message) else None
         cdef cpp_bool succeeded = self._handle.get().succeeded()
         return succeeded if self._kind == SEND else None
+
+    def __await__(self):
+        """Start it, and go on when it has ended."""
+        if self.must_wait():
+            try:
+                yield from self._future
+            except BaseException:
+                self.abandon()
+                raise
+            self._future = None
+        return self._result()
 
     cdef object block(self):
         cdef cpp_bool in_main = _this_thread() is _main_thread()
@@ -346,11 +346,13 @@ cdef class Channel:
                 (<ActorEnd> actor).receives(self)
             else:
                 (<ActorEnd> actor).sends(self)
-        operation._kind = kind
+        operation._kind, operation._actor = kind, actor
         if message is None:
             operation._handle = make_operation(self._handle, on_metadata, kind, none)
         else:
             operation._handle = make_operation(self._handle, on_metadata, kind, message._handle)
+        if actor is not None and not on_metadata:
+            operation._handle.get().set_activity((<ActorEnd> actor)._activity)
         return operation
 
     def send(self, Context ctx, Message message not None):
@@ -476,6 +478,16 @@ cdef class Channel:
     def set_outside_consumer(self):
         """Say that something receives from it that is no actor of the network."""
         self._handle.get().set_outside_consumer()
+
+    def set_trace(self, NetworkTrace trace not None):
+        """Have a trace be told of operations before the network begins, which does so itself.
+
+        Parameters
+        ----------
+        trace
+            The trace.
+        """
+        self._handle.get().set_trace(trace._handle)
 
     def finish(self):
         """Say that no more is sent, and do not wait."""
@@ -625,15 +637,12 @@ cdef class ActorEnd:
         Those of them whose other end is outside the network.
     """
 
-    cdef shared_ptr[cpp_End] _end
-    cdef dict _unsent  # by channel: the end of its part as a producer
-    cdef dict _unreceived  # and as a consumer
-    cdef list _channels
-    cdef list _parts
+    __signature__ = STUB_SIGNATURE
 
     def __init__(self, Context context not None, channels, sends_only=(), receives_only=()):
         cdef Channel channel
         self._end = make_end(context._handle.get()[0])
+        self._activity = make_activity()
         self._channels = list(channels)
         self._unsent = {
             channel._id: Part(context) for channel in self._channels if channel not in receives_only
@@ -642,6 +651,16 @@ cdef class ActorEnd:
             channel._id: Part(context) for channel in self._channels if channel not in sends_only
         }
         self._parts = [*self._unsent.values(), *self._unreceived.values()]
+
+    def set_source(self, CancellationSource source not None):
+        """It runs in the network that this cancels.
+
+        Parameters
+        ----------
+        source
+            What cancels the network.
+        """
+        self._source = source
 
     def actors(self, str name, loop=None, cancel=None):
         """Return the actors that stand for it in the network.
@@ -665,7 +684,7 @@ cdef class ActorEnd:
             box = _box_of(loop)._handle
         cdef list result = [
             CppActor.from_handle(
-                outside_actor(name.encode(), self._end, none, none, box, listener)
+                outside_actor(name.encode(), self._end, none, none, box, listener, self._activity)
             )
         ]
         box.reset()
@@ -675,27 +694,35 @@ cdef class ActorEnd:
             part = self._unsent.get(channel._id)
             if part is not None:
                 result.append(
-                    CppActor.from_handle(outside_actor(name.encode(), (<Part> part)._end, none, one, box, NULL))
+                    CppActor.from_handle(
+                        outside_actor(name.encode(), (<Part> part)._end, none, one, box, NULL, self._activity)
+                    )
                 )
             part = self._unreceived.get(channel._id)
             if part is not None:
                 result.append(
-                    CppActor.from_handle(outside_actor(name.encode(), (<Part> part)._end, one, none, box, NULL))
+                    CppActor.from_handle(
+                        outside_actor(name.encode(), (<Part> part)._end, one, none, box, NULL, self._activity)
+                    )
                 )
         return result
 
-    cdef int sends(self, Channel channel) except -1:
+    cdef int sends(self, channel) except -1:
         # Who sends does not receive.
+        cdef object number
         if self._unreceived:
-            part = self._unreceived.pop(channel._id, None)
-            if part is not None and channel._id in self._unsent:
+            number = (<Channel> channel)._id
+            part = self._unreceived.pop(number, None)
+            if part is not None and number in self._unsent:
                 (<Part> part)._end.get().succeed()
         return 0
 
-    cdef int receives(self, Channel channel) except -1:
+    cdef int receives(self, channel) except -1:
+        cdef object number
         if self._unsent:
-            part = self._unsent.pop(channel._id, None)
-            if part is not None and channel._id in self._unreceived:
+            number = (<Channel> channel)._id
+            part = self._unsent.pop(number, None)
+            if part is not None and number in self._unreceived:
                 (<Part> part)._end.get().succeed()
         return 0
 
@@ -731,8 +758,6 @@ cdef class Part:
 cdef class CancellationSource:
     """Ends a network from outside: give it to ``run_actor_network`` and call :meth:`cancel`, in any thread."""
 
-    cdef cpp_Source _handle
-
     def cancel(self):
         """End the network, which raises RuntimeError; whether this was the first call."""
         cdef cpp_bool first
@@ -745,7 +770,70 @@ cdef class CancellationSource:
         return self._handle.is_cancelled()
 
 
-def run_actors(Context context not None, actors, ends, CancellationSource source not None):
+cdef class NetworkTrace:
+    """What the actors of networks did when: give it to ``run_actor_network``, and :meth:`write` it for Perfetto.
+
+    An actor is a track, and so is each of its parts that run beside each other. On it are the messages that it worked on, with
+    their channel, sequence number, rows and bytes, and its waits for input, room, memory and other ranks. Without one,
+    networks take no time for it.
+
+    Parameters
+    ----------
+    most_events
+        How many are kept, about two for a message and channel, of 80 bytes each; those that come later are counted.
+    """
+
+    __signature__ = STUB_SIGNATURE
+
+    cdef shared_ptr[cpp_Trace] _handle
+
+    def __init__(self, *, size_t most_events=1 << 20):
+        self._handle = make_trace(most_events)
+
+    def json(self):
+        """Return the trace as text, in the JSON format of Chrome's trace events; of a network that runs, what has ended."""
+        cdef string text
+        with nogil:
+            text = self._handle.get().json()
+        return text.decode()
+
+    def write(self, path):
+        """Write the trace to a file, which https://ui.perfetto.dev and ``chrome://tracing`` open.
+
+        Parameters
+        ----------
+        path
+            The file.
+        """
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.json())
+
+    def __len__(self):
+        return self._handle.get().num_events()
+
+    @property
+    def num_dropped(self):
+        """Events that there was no room for."""
+        return self._handle.get().num_dropped()
+
+
+def describe_networks(Context context not None, cpp_bool as_dot):
+    """Return what the networks of a context do; see :meth:`Context.describe`.
+
+    Parameters
+    ----------
+    context
+        The context.
+    as_dot
+        For Graphviz.
+    """
+    cdef string text
+    with nogil:
+        text = cpp_describe(context._handle.get()[0], as_dot)
+    return text.decode()
+
+
+def run_actors(Context context not None, actors, ends, CancellationSource source not None, NetworkTrace trace=None):
     """Run a network until all actors have ended.
 
     Parameters
@@ -758,12 +846,17 @@ def run_actors(Context context not None, actors, ends, CancellationSource source
         The ActorEnds.
     source
         What cancels the network.
+    trace
+        What is told what happens.
     """
     cdef vector[unique_ptr[cpp_Actor]] taken
+    cdef shared_ptr[cpp_Trace] told
     cdef vector[shared_ptr[cpp_End]] outside
     cdef CppActor actor
     cdef ActorEnd end
     cdef cpp_bool in_main = _this_thread() is _main_thread()
+    if trace is not None:
+        told = trace._handle
     for actor in actors:
         actor.check()
     for actor in actors:
@@ -774,9 +867,9 @@ def run_actors(Context context not None, actors, ends, CancellationSource source
             outside.push_back((<Part> part)._end)
     with nogil:
         if in_main:
-            run_network_interruptibly(context._handle.get()[0], move(taken), source._handle, outside)
+            run_network_interruptibly(context._handle.get()[0], move(taken), source._handle, outside, told)
         else:
-            run_network(context._handle.get()[0], move(taken), source._handle)
+            run_network(context._handle.get()[0], move(taken), source._handle, told)
 
 
 def fanout_to(Context context not None, Channel ch_in not None, chs_out, cpp_bool unbounded):
@@ -824,6 +917,8 @@ cdef class Lineariser:
     ValueError
         If there are no producers.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     cdef unique_ptr[cpp_Lineariser] _handle
     cdef list _producers

@@ -9,6 +9,9 @@ from rapidsmpf.shuffler import Shuffler
 from rapidsmpf.streaming.core.context import Context
 from rapidsmpf.streaming.core.message import Message
 
+class GivesUp:
+    def __init__(self, collective: Shuffler | AllGather) -> None: ...
+
 class SpillableMessages:
     def __init__(self, ctx: Context) -> None: ...
     def insert(self, message: Message[Any]) -> int: ...

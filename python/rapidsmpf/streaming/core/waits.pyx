@@ -21,13 +21,16 @@ from rapidsmpf.memory.packed_data cimport PackedData, cpp_PackedData
 from rapidsmpf.shuffler cimport Shuffler, cpp_Shuffler
 from rapidsmpf.streaming.core.context cimport Context, cpp_Context
 from rapidsmpf.streaming.core.message cimport Message, cpp_Message
+from rapidsmpf.streaming.core.network cimport ActorEnd, cpp_Activity, cpp_Source
 
 from rapidsmpf.memory.buffer import MemoryType
+from rapidsmpf.streaming.core.network import current_actor
+from rapidsmpf.signatures import STUB_SIGNATURE
 
 
 cdef extern from "<rapidsmpf_python/waits.hpp>" namespace "rapidsmpf::python" nogil:
-    cdef cppclass cpp_Source "rapidsmpf::streaming::CancellationSource":
-        cpp_bool cancel() except +translate_exception
+    cdef cppclass cpp_GivesUp "rapidsmpf::streaming::CancellationToken::Registration":
+        pass
 
     cdef cppclass cpp_Spillable "rapidsmpf::streaming::SpillableMessages":
         size_t size()
@@ -44,6 +47,10 @@ cdef extern from "<rapidsmpf_python/waits.hpp>" namespace "rapidsmpf::python" no
     cdef cppclass FoundBytes:
         pass
 
+    unique_ptr[cpp_GivesUp] shuffle_gives_up(const cpp_Source&, shared_ptr[cpp_Shuffler]) except +translate_exception
+    unique_ptr[cpp_GivesUp] allgather_gives_up(
+        const cpp_Source&, shared_ptr[cpp_AllGather]
+    ) except +translate_exception
     shared_ptr[cpp_Source] make_cancellation() except +translate_exception
     shared_ptr[cpp_Spillable] make_spillable(const cpp_Context&) except +translate_exception
     uint64_t insert_spillable(cpp_Spillable&, cpp_Message&) except +translate_exception
@@ -54,19 +61,19 @@ cdef extern from "<rapidsmpf_python/waits.hpp>" namespace "rapidsmpf::python" no
 
 cdef extern from "<rapidsmpf_python/waits.hpp>" namespace "rapidsmpf::python":
     FoundPartition start_wait_any(
-        const cpp_Context&, shared_ptr[cpp_Shuffler], const shared_ptr[cpp_Source]&, object
+        const cpp_Context&, shared_ptr[cpp_Shuffler], const shared_ptr[cpp_Source]&, shared_ptr[cpp_Activity], object
     ) except +translate_exception
     void start_wait_on(
-        const cpp_Context&, shared_ptr[cpp_Shuffler], uint32_t, const shared_ptr[cpp_Source]&, object
+        const cpp_Context&, shared_ptr[cpp_Shuffler], uint32_t, const shared_ptr[cpp_Source]&, shared_ptr[cpp_Activity], object
     ) except +translate_exception
     FoundChunks start_gather(
-        const cpp_Context&, shared_ptr[cpp_AllGather], cpp_bool, const shared_ptr[cpp_Source]&, object
+        const cpp_Context&, shared_ptr[cpp_AllGather], cpp_bool, const shared_ptr[cpp_Source]&, shared_ptr[cpp_Activity], object
     ) except +translate_exception
     FoundBytes start_reduce(
-        const cpp_Context&, shared_ptr[cpp_AllReduce], const shared_ptr[cpp_Source]&, object
+        const cpp_Context&, shared_ptr[cpp_AllReduce], const shared_ptr[cpp_Source]&, shared_ptr[cpp_Activity], object
     ) except +translate_exception
     FoundReservation start_reserve(
-        const cpp_Context&, size_t, int, int, const shared_ptr[cpp_Source]&, object
+        const cpp_Context&, size_t, int, int, const shared_ptr[cpp_Source]&, shared_ptr[cpp_Activity], object
     ) except +translate_exception
     FoundMessage start_extract(
         const shared_ptr[cpp_Spillable]&, uint64_t, const shared_ptr[cpp_Source]&, object
@@ -83,18 +90,22 @@ cdef extern from * nogil:
     uint32_t taken_partition(const FoundPartition&)
     void taken_message(const FoundMessage&, cpp_Message&)
 
-__all__ = ["SpillableMessages", "gathered", "reduced", "reserved", "wait_any", "wait_on"]
+__all__ = ["GivesUp", "SpillableMessages", "gathered", "reduced", "reserved", "wait_any", "wait_on"]
 
 
 cdef class Wait:
     """A wait that a coroutine is in: told of its end in another thread, and cancelled with the coroutine."""
 
     cdef shared_ptr[cpp_Source] _source
+    cdef shared_ptr[cpp_Activity] _activity  # of the actor, if it is one's
     cdef object _loop
     cdef object _future
 
     def __init__(self):
         self._source = make_cancellation()
+        actor = current_actor.get()
+        if actor is not None:
+            self._activity = (<ActorEnd> actor)._activity
         self._loop = get_running_loop()
         self._future = self._loop.create_future()
 
@@ -126,6 +137,34 @@ cdef class Wait:
             raise
 
 
+cdef class GivesUp:
+    """As long as it lives: if the network of this actor fails before this rank has inserted all, other ranks learn why.
+
+    Nothing happens outside an actor.
+
+    Parameters
+    ----------
+    collective
+        A Shuffler or an AllGather.
+    """
+
+    cdef unique_ptr[cpp_GivesUp] _handle
+
+    def __init__(self, collective):
+        cdef ActorEnd actor = current_actor.get()
+        if actor is None or actor._source is None:
+            return
+        if isinstance(collective, Shuffler):
+            self._handle = shuffle_gives_up(actor._source._handle, (<Shuffler> collective).open())
+        else:
+            self._handle = allgather_gives_up(actor._source._handle, (<AllGather?> collective)._handle)
+
+    def __dealloc__(self):
+        # Waits for a call that is under way.
+        with nogil:
+            self._handle.reset()
+
+
 async def wait_any(Context ctx not None, Shuffler shuffler not None):
     """Wait for a partition of this rank to be complete, and return it; IndexError when all were waited for.
 
@@ -137,7 +176,7 @@ async def wait_any(Context ctx not None, Shuffler shuffler not None):
         The shuffle.
     """
     cdef Wait wait = Wait()
-    cdef FoundPartition found = start_wait_any(ctx._handle.get()[0], shuffler.open(), wait._source, wait.done)
+    cdef FoundPartition found = start_wait_any(ctx._handle.get()[0], shuffler.open(), wait._source, wait._activity, wait.done)
     await wait.end()
     return taken_partition(found)
 
@@ -155,7 +194,7 @@ async def wait_on(Context ctx not None, Shuffler shuffler not None, uint32_t pid
         The partition.
     """
     cdef Wait wait = Wait()
-    start_wait_on(ctx._handle.get()[0], shuffler.open(), pid, wait._source, wait.done)
+    start_wait_on(ctx._handle.get()[0], shuffler.open(), pid, wait._source, wait._activity, wait.done)
     await wait.end()
 
 
@@ -173,7 +212,7 @@ async def gathered(Context ctx not None, AllGather allgather not None, cpp_bool 
     """
     cdef Wait wait = Wait()
     cdef FoundChunks found = start_gather(
-        ctx._handle.get()[0], allgather._handle, ordered, wait._source, wait.done
+        ctx._handle.get()[0], allgather._handle, ordered, wait._source, wait._activity, wait.done
     )
     await wait.end()
     cdef vector[unique_ptr[cpp_PackedData]] chunks = take_chunks(found)
@@ -191,7 +230,7 @@ async def reduced(Context ctx not None, AllReduce allreduce not None):
         The collective.
     """
     cdef Wait wait = Wait()
-    cdef FoundBytes found = start_reduce(ctx._handle.get()[0], allreduce._handle, wait._source, wait.done)
+    cdef FoundBytes found = start_reduce(ctx._handle.get()[0], allreduce._handle, wait._source, wait._activity, wait.done)
     await wait.end()
     cdef string content = take_bytes(found)
     return allreduce._form.decode(bytearray((<char*> content.data())[:content.size()]))
@@ -214,7 +253,7 @@ async def reserved(Context ctx not None, size_t size, mem_type, allow_overbookin
     cdef Wait wait = Wait()
     cdef int allow = -1 if allow_overbooking is None else int(bool(allow_overbooking))
     cdef FoundReservation found = start_reserve(
-        ctx._handle.get()[0], size, int(mem_type), allow, wait._source, wait.done
+        ctx._handle.get()[0], size, int(mem_type), allow, wait._source, wait._activity, wait.done
     )
     await wait.end()
     return MemoryReservation.from_handle(take_reservation(found), ctx.br())
@@ -228,6 +267,8 @@ cdef class SpillableMessages:
     ctx
         Memory and threads.
     """
+
+    __signature__ = STUB_SIGNATURE
 
     cdef shared_ptr[cpp_Spillable] _handle
     cdef Context _context

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include <rapidsmpf/core/detail/token.hpp>
 #include <rapidsmpf/core/error.hpp>
-#include <rapidsmpf/core/token.hpp>
 
 namespace rapidsmpf::bootstrap {
 

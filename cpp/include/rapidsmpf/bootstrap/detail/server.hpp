@@ -23,6 +23,7 @@
 #include <rapidsmpf/bootstrap/detail/protocol.hpp>
 #include <rapidsmpf/bootstrap/detail/socket.hpp>
 #include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/core/detail/token.hpp>
 
 namespace rapidsmpf::bootstrap {
 

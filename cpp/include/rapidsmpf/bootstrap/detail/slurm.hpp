@@ -7,6 +7,7 @@
 #include <string>
 
 #include <rapidsmpf/bootstrap/detail/protocol.hpp>
+#include <rapidsmpf/core/detail/token.hpp>
 
 namespace rapidsmpf::bootstrap {
 

@@ -15,7 +15,7 @@
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/memory/packed_data.hpp>
 #include <rapidsmpf/memory/spillable_buffer.hpp>
-#include <rapidsmpf/streaming/packed_batches.hpp>
+#include <rapidsmpf/streaming/detail/packed_batches.hpp>
 #include <rapidsmpf/streaming/table_batch.hpp>
 #include <rapidsmpf/table/arrow_c.hpp>
 #include <rapidsmpf/table/schema.hpp>

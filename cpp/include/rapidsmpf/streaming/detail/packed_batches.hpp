@@ -44,7 +44,7 @@ class PackedBatches {
     void read_ahead();
     // The first chunk, where the CPU can read it.
     [[nodiscard]] PackedData take_first();
-    [[nodiscard]] Table put_together(std::vector<PackedData> group);
+    [[nodiscard]] Table concatenate(std::vector<PackedData> group);
 
     std::shared_ptr<Schema const> schema_;
     std::shared_ptr<BufferResource> resource_;

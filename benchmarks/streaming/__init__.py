@@ -1,0 +1,1 @@
+"""What a message costs between actors."""

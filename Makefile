@@ -48,7 +48,7 @@ help:
 	@echo "make fuzz         fuzzers of all that comes from outside, under ASan and UBSan: SECONDS=600 each"
 	@echo "make test-gpu     all tests that are not about the CPU, on this machine's GPUs"
 	@echo "make test-long    many more random programs of collectives: PROGRAMS=20000"
-	@echo "make test-queries   random queries compared with Polars: SEEDS=50000 FIRST=0"
+	@echo "make test-queries   random queries compared with Polars: SEEDS=50000 FIRST=0 DEVICE=cpu, gpu or emulated"
 	@echo "make test-tiny-blocks  the same, and PDS-H, on ranks whose memory has no room for them: TINY_SEEDS=3000"
 	@echo "make test-repeat  collectives between processes, 50 times each: REPEATS=50"
 	@echo "make test-polars-suite  Polars' own tests on 2 ranks: POLARS_TESTS=<archive or folder of them>"
@@ -207,9 +207,11 @@ test-polars-suite: build
 # Random queries on ranks of one process against Polars' own answers, on two processes; what differs is printed by cause.
 SEEDS ?= 50000
 FIRST ?= 0
+DEVICE ?= cpu
 test-queries: build
 	@mkdir -p $(RESULTS)
-	PYTHONPATH=python/tests $(BIN)/python -m differential.run --first $(FIRST) --seeds $(SEEDS) --log $(RESULTS)/queries.jsonl
+	PYTHONPATH=python/tests $(BIN)/python -m differential.run --first $(FIRST) --seeds $(SEEDS) --device $(DEVICE) \
+	    --log $(RESULTS)/queries.jsonl
 
 # Ranks whose memory has no room for a query: thousands of random queries, and all of PDS-H; a short form is part of the tests.
 TINY_SEEDS ?= 3000

@@ -29,7 +29,15 @@ def cpp_sources() -> list[str]:
 
 
 # Where scripts/lint_words.py looks: code, and pages.
-WORDS_IN = ["cpp", "examples/cpp", "python/rapidsmpf", "docs", "README.md", "CONTRIBUTING.md"]
+WORDS_IN = [
+    "cpp",
+    "examples/cpp",
+    "python/rapidsmpf",
+    "python/cudf_polars",
+    "docs",
+    "README.md",
+    "CONTRIBUTING.md",
+]
 
 
 def checks() -> dict[str, list[str]]:

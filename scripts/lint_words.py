@@ -2,10 +2,10 @@
 
 One word, one meaning: these identifiers had another name in the field, or two meanings. The phrases are images where
 the field has a verb, or speak of code as of a person. Prints ``file:line: ...`` for each identifier in the code (not in
-comments and texts) of C++ and Cython sources, and for each phrase in pages (``.md``) and in the comments of installed
-headers, and exits with 1 if there is one.
+comments and texts) of C++, Cython and Python sources, and for each phrase in pages (``.md``) and in the comments of
+installed headers, and exits with 1 if there is one.
 
-    python scripts/lint_words.py cpp examples/cpp python/rapidsmpf docs README.md CONTRIBUTING.md
+    python scripts/lint_words.py cpp examples/cpp python/rapidsmpf python/cudf_polars docs README.md CONTRIBUTING.md
 """
 
 from __future__ import annotations
@@ -17,36 +17,44 @@ from pathlib import Path
 
 # The identifier, and what to call it instead.
 WORDS = {
+    "_amend": "_fix_view",
+    "convict": "report_protocol_violation",
     "Departures": "ClosedPeers",
+    "Facts": "DslFacts",
+    "farewell": "goodbye",
     "Gathering": "Coalescing (Nagle's algorithm), or a word with Gather for the collective",
     "Guardian": "Reaper",
+    "has_to_be_said": "must_flush",
+    "Held": "Materialize",
+    "hold_until_": "flush_deadline_",
+    "hollow": "decommitted",
     "Hub": "OperationDispatcher",
+    "hub": "dispatcher",
+    "hub_": "dispatcher_",
+    "is_held": "is_corked",
     "Landing": "ReceiveTransfer",
+    "landing": "receive_transfer, or staging",
+    "Lane": "PeerRoute",
+    "let_others_in": "yield_to_waiters",
     "Links": "TransportSelector",
+    "lock_in_turn": "lock_fairly",
     "MeetingPlace": "RendezvousFile",
     "Orders": "LaunchSpec",
+    "Place": "RemoteAddress, or a word for what is in the place",
     "Placements": "PartitionOrderHint",
-    "Refusal": "RejectedOperation",
+    "put_together": "concatenate, coalesce",
+    "Refusal": "RejectedOperation, or UntranslatablePlan",
     "Sending": "SendTransfer",
     "SharedWord": "SharedFlag",
+    "speaker_": "current_peer_",
     "SplitDesk": "SplitState",
+    "Spread": "Partitioning, or RankTotals",
     "Trouble": "FailureDetector",
-    "Turns": "FairMutex",
+    "Turns": "FairMutex, or QueryQueue",
     "Verdict": "JobStatus",
     "VictimOrder": "EvictionQueue",
     "Wish": "SplitRequest",
     "WritingWord": "WriterLivenessFlag",
-    "convict": "report_protocol_violation",
-    "farewell": "goodbye",
-    "has_to_be_said": "must_flush",
-    "hold_until_": "flush_deadline_",
-    "hollow": "decommitted",
-    "hub": "dispatcher",
-    "hub_": "dispatcher_",
-    "landing": "receive_transfer, or staging",
-    "let_others_in": "yield_to_waiters",
-    "lock_in_turn": "lock_fairly",
-    "speaker_": "current_peer_",
 }
 # The phrase, a regular expression, and what to say instead.
 PHRASES = {
@@ -60,7 +68,8 @@ PHRASES = {
     r"\b(?:has|have|had) been said\b|\bhas to be said\b": "was called or sent",
     r"\bwants no more\b": "needs no more",
 }
-SUFFIXES = {".hpp", ".cpp", ".cu", ".cuh", ".pyx", ".pxd"}
+PYTHON = {".py", ".pyx", ".pxd"}
+SUFFIXES = {".hpp", ".cpp", ".cu", ".cuh"} | PYTHON
 _PHRASES = [(re.compile(phrase, re.IGNORECASE), instead) for phrase, instead in PHRASES.items()]
 # Code and names in a page, and names in a comment.
 _NOT_PROSE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
@@ -106,7 +115,7 @@ def main() -> int:
                 continue
             text = path.read_text()
             if path.suffix in SUFFIXES:
-                for line, word in offences(text, cython=path.suffix in {".pyx", ".pxd"}):
+                for line, word in offences(text, cython=path.suffix in PYTHON):
                     found += 1
                     print(f"{path}:{line}: {word}: say {WORDS[word]} (docs/glossary.md)")
             if path.suffix == ".md" or is_installed(path):

@@ -11,6 +11,8 @@ from rapidsmpf.config import OptionInfo, registered_options
 from rapidsmpf.statistics import StatisticInfo, registered_statistics
 
 from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.lower.coverage import AGGREGATIONS, OVER_ROWS
+from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.source_table import SINKS, SOURCES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -65,7 +67,9 @@ written by `scripts/write_pages.py` from the table `cpp/include/rapidsmpf/core/s
 Each statistic has a count of what was added, its value and the largest that was added. The value is the sum; of a
 *peak* it is the largest. Merged over ranks, counts and sums are added, and the largest peak stays. `report()` prints
 bytes whose time is recorded too with their bandwidth. On a machine without a GPU, *device* memory is this process's RAM
-budget.
+budget, and there is no *host* memory below it: what is spilled goes to disk at once, and is recorded as
+`spill-bytes-device-to-disk` and back as `spill-bytes-disk-to-device`; of `spill-bytes-device-to-host` and
+`spill-bytes-recv-to-host` nothing is. `get_stat` raises KeyError for what was never recorded.
 """
 
 
@@ -100,11 +104,33 @@ those of one record batch may be read by two.
 """
 
 SINKS_TAIL = """
-On a file system a sink's folder has the old parts or the new ones when all ranks have renamed theirs. A store
-changes one object at a time: the parts of a sink have new names, `part.<rank>.<token>.<extension>`, and when all
-ranks have written, rank 0 deletes the parts of former sinks. Who reads the folder before that sees old and new
-parts. A sink that fails leaves the old ones. One that is killed leaves besides what it had written: the next sink
-to the folder removes it. A folder with other files than parts is refused.
+On a file system rank 0 gives the parts of all ranks their names, one after the other, when all ranks have written;
+ranks that do not share a file system rename their own. A store changes one object at a time: the parts of a sink have
+new names, `part.<rank>.<token>.<extension>`, and when all ranks have written, rank 0 deletes the parts of former
+sinks. Who reads the folder before that sees old and new parts. A sink that fails leaves the old ones. One that is
+killed leaves besides what it had written: the next sink to the folder removes it; so it is on a file system, where
+Polars reads no folder with what a killed sink has left. A folder with other files than parts is refused. Every rank
+has to call the same sink with the same kind of target: where they differ, all raise `QueryMismatchError`.
+
+To `pl.PartitionBy`, each rank writes the files of its own rows, and a partition has as many files as ranks with rows
+of it. On a file system they are written to a hidden folder beside the target, and rank 0 moves them when all ranks
+have written. They are numbered over the ranks, so that the names are those of one process:
+`key=value/00000000.parquet` and so on, in the order of the rows. A `file_path_provider` is called by rank 0, once for
+each file; when it gives file objects, they are written before any file has its place. A target that is not there
+comes as a whole; in one that is, files of the same names are replaced one by one and others stay, as with Polars.
+When that fails, it is undone; who is killed meanwhile leaves some old and some new files, and the hidden folder. In a
+store, a name has a rank and a token besides, `key=value/<rank>-<number>.<token>.parquet`: the files of former sinks
+with the same number and rank, or with Polars' own name of that number, are deleted when all are there. One rank
+writes alone, with a `FallbackWarning`, to a store with a `file_path_provider`; a client, with a
+`sinked_paths_callback`, or a function that cannot be sent to its ranks.
+
+`sink_delta` to a path writes by all ranks: each has deltalake write its rows to a table of its own in a hidden folder
+beside the real one, with that one's schema, partitions and properties. Rank 0 moves the files and commits them as one
+version, which others see or do not; a sink that fails removes what it wrote, and one that is killed leaves the hidden
+folder, and files that no version has. One rank writes alone, with a `FallbackWarning`, with `mode="ignore"`,
+`schema_mode`, `predicate`, or `storage_options`; to a `DeltaTable`, an object store, or a table with constraints,
+features other than timestamps without a zone, properties of columns, or properties that matter to writers; a new
+table with such properties, too. The history calls the first version of a table `CREATE TABLE`.
 """
 
 
@@ -170,7 +196,42 @@ def sources_page() -> str:
     )
 
 
+COVERAGE_HEAD = """# What one rank gathers
+
+This page is written by `scripts/write_pages.py` from the reasons of the planner (`cudf_polars.lower.gathered`).
+
+Every step of a query that is not on this page runs on all ranks, each over its part of the rows. What is here runs on
+one: it gathers the rows of the step's input, the answer is right, and a `FallbackWarning` names the step and why.
+The steps before and behind it are distributed again. Steps whose input is on one rank already, because it is small, are
+not warned of.
+
+| what the warning says | steps | why |
+| --- | --- | --- |
+"""
+
+OVER_ROWS_HEAD = """
+## Functions over rows
+
+Of a whole table, in `select`, `with_columns` and `filter`; over windows with keys and in `group_by` they are computed
+where the rows of a key meet.
+
+"""
+
+AGGREGATES_HEAD = """
+## Aggregates of a whole table
+
+"""
+
+
+def coverage_page() -> str:
+    """Return docs/coverage.md."""
+    rows = "".join(f"| {why.value} | {why.steps} | {why.reason} |\n" for why in Gathered)
+    lists = [", ".join(f"`{name}`" for name in names) + ".\n" for names in (OVER_ROWS, AGGREGATIONS)]
+    return COVERAGE_HEAD + rows + OVER_ROWS_HEAD + lists[0] + AGGREGATES_HEAD + lists[1]
+
+
 PAGES = {
+    DOCS / "coverage.md": coverage_page,
     DOCS / "sources.md": sources_page,
     DOCS / "options.md": options_page,
     DOCS / "statistics.md": statistics_page,

@@ -43,7 +43,7 @@ def test_counts() -> None:
         "arrows in memory",
         "arrows in table",
     ]
-    assert all(0 < count <= most for count, most in zip(counts, (80, 25, 30), strict=True))
+    assert all(0 < count <= most for count, most in zip(counts, (70, 25, 30), strict=True))
 
 
 @pytest.mark.parametrize(

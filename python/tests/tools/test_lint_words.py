@@ -19,11 +19,13 @@ def lint(folder: Path) -> tuple[int, list[str]]:
 def test_an_identifier_is_found_and_what_to_say_instead(tmp_path: Path) -> None:
     (tmp_path / "a.hpp").write_text("#pragma once\nclass Hub;\n")
     (tmp_path / "b.pyx").write_text("def f(comm):\n    comm.convict(0)\n")
+    (tmp_path / "c.py").write_text("class Spread:\n    pass\n")
     status, lines = lint(tmp_path)
     assert status == 1
     assert [line.removeprefix(f"{tmp_path}/") for line in lines] == [
         "a.hpp:2: Hub: say OperationDispatcher (docs/glossary.md)",
         "b.pyx:2: convict: say report_protocol_violation (docs/glossary.md)",
+        "c.py:1: Spread: say Partitioning, or RankTotals (docs/glossary.md)",
     ]
 
 

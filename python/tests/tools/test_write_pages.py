@@ -48,6 +48,7 @@ def test_options_with_an_effect_are_read_somewhere() -> None:
         for folder, pattern in (
             ("cpp/src", "*.cpp"),
             ("python/rapidsmpf", "*.pyx"),
+            ("python/rapidsmpf", "*.py"),
             ("python/rapidsmpf/include", "*.hpp"),
         )
         for path in (ROOT / folder).rglob(pattern)

@@ -33,6 +33,7 @@ from cudf_polars.engine.delta_sinks import DeltaPlan, DeltaSink, DeltaWrite, agr
 from cudf_polars.engine.one_writer import write_on_one_rank
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.sinks import SinkTarget
+from cudf_polars.execute.agreement import agree_on_purpose
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.options import ExecutionOptions
@@ -268,6 +269,7 @@ class Rank:
                     options=options,
                     device=self._device,
                     end=sink.commit,
+                    purpose=f"sink_{extension}",
                 )
             except BaseException:
                 sink.discard()
@@ -287,7 +289,7 @@ class Rank:
         transport = RapidsmpfTransport(self.context, op_ids)
 
         with _tell_others(transport):
-            opened = self._open(query, transport, optimizations)
+            opened = self._open(query, transport, optimizations, "sink_batches")
             for batch in opened.rows.collect_batches(
                 chunk_size=chunk_size,
                 maintain_order=maintain_order,
@@ -301,7 +303,11 @@ class Rank:
             return replace(outcome, facts=transport.allgather_bytes(opened.facts(), op=_LAST_OP))
 
     def _open(
-        self, query: pl.LazyFrame | Query, transport: RapidsmpfTransport, optimizations: QueryOptFlags | None
+        self,
+        query: pl.LazyFrame | Query,
+        transport: RapidsmpfTransport,
+        optimizations: QueryOptFlags | None,
+        purpose: str,
     ) -> OpenQuery:
         return open_query(
             query,
@@ -309,6 +315,7 @@ class Rank:
             optimizations=optimizations,
             options=self._execution_options,
             device=self._device,
+            purpose=purpose,
         )
 
     def open_batches(
@@ -327,7 +334,7 @@ class Rank:
         """
         transport = RapidsmpfTransport(self.context, op_ids)
         with _tell_others(transport):
-            opened = self._open(query, transport, optimizations)
+            opened = self._open(query, transport, optimizations, "collect_batches")
             batches = RankBatches(
                 opened,
                 optimizations or pl.QueryOptFlags(),
@@ -359,6 +366,8 @@ class Rank:
         """
         transport = RapidsmpfTransport(self.context, op_ids)
         with _tell_others(transport):
+            purpose = "sink_delta"
+            agree_on_purpose(purpose, lambda mine: transport.allgather_bytes(mine, op=0))
             plan = (
                 write if isinstance(write, DeltaPlan) else agree_on_delta(write, transport, op=_LAST_OP + 3)
             )
@@ -379,6 +388,8 @@ class Rank:
                     options=self._execution_options,
                     device=self._device,
                     end=sink.commit,
+                    purpose=purpose,
+                    first_op=1,
                 )
             except BaseException:
                 sink.discard()
@@ -430,7 +441,12 @@ class Rank:
                 )
             report([step], options.fallback_mode)
             outcome = run_query(
-                query, transport, optimizations=optimizations, options=options, device=self._device
+                query,
+                transport,
+                optimizations=optimizations,
+                options=options,
+                device=self._device,
+                purpose=step,
             )
             part = [outcome.frame]
             outcome = replace(outcome, frame=outcome.frame.clear())

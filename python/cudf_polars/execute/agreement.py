@@ -25,7 +25,7 @@ from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.fingerprint import dump, fingerprint, first_difference
 from cudf_polars.plan.nodes import DataFrameScan, Scan
 
-__all__ = ["Agreement", "agree_on_end", "agree_on_query"]
+__all__ = ["Agreement", "agree_on_end", "agree_on_purpose", "agree_on_query"]
 
 AllGather = Callable[[bytes], list[bytes]]
 
@@ -53,13 +53,36 @@ class Agreement:
     equal_frames: tuple[str, ...]
 
 
+def agree_on_purpose(purpose: str, allgather: AllGather) -> None:
+    """Check that all ranks do the same, before what comes ahead of their query.
+
+    Raises
+    ------
+    QueryMismatchError
+        On all ranks, if they do not.
+    """
+    _check_purposes([json.loads(value) for value in allgather(json.dumps({"purpose": purpose}).encode())])
+
+
+def _check_purposes(views: Sequence[Mapping[str, Any]]) -> None:
+    for rank, view in enumerate(views):
+        if view["purpose"] != views[0]["purpose"]:
+            raise QueryMismatchError(
+                f"The ranks do different things: rank 0 calls {views[0]['purpose']}(), rank {rank} calls"
+                f" {view['purpose']}(). Every rank must call the same for the same queries in the same order: avoid"
+                " conditions on the rank."
+            )
+
+
 def agree_on_query(
     plan: Plan,
     allgather: AllGather,
     footers: Footers,
     read_apart: Callable[[], Plan] | None = None,
+    *,
+    purpose: str = "collect",
 ) -> Agreement:
-    """Check that all ranks run the same query over the same files.
+    """Check that all ranks run the same query over the same files, for the same purpose.
 
     Parameters
     ----------
@@ -69,6 +92,8 @@ def agree_on_query(
         Reads the query again, without sub-plans that several of its parts share. Of a query that was unpickled, Polars
         finds equal sub-plans with series in them now and then only, so ranks with the same query may have other
         sub-plans shared. Then all ranks read it again.
+    purpose
+        The method that the user called: what the ranks do behind the query depends on it.
 
     Raises
     ------
@@ -79,15 +104,17 @@ def agree_on_query(
     frames = [node.frame for node in scans.values()]
     files = _file_digests(plan) + _remote_digests(plan, footers)
     mine = {
+        "purpose": purpose,
         "query": fingerprint(plan).hex(),
         "again": read_apart is not None,
         "files": _hash(json.dumps(files).encode()),
         "frames": [(frame.height, frame.estimated_size(), _sample_digest(frame)) for frame in frames],
     }
     views = [json.loads(value) for value in allgather(json.dumps(mine).encode())]
+    _check_purposes(views)
     differ = any(view["query"] != views[0]["query"] for view in views)
     if differ and read_apart is not None and all(view["again"] for view in views):
-        return agree_on_query(read_apart(), allgather, footers)
+        return agree_on_query(read_apart(), allgather, footers, purpose=purpose)
     for key in ("query", "files"):
         if any(view[key] != views[0][key] for view in views):
             text = dump(plan) if key == "query" else "\n".join(f"{p}: {d}" for p, d in files)

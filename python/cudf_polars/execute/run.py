@@ -144,8 +144,14 @@ def run_query(
     optimizations: pl.QueryOptFlags | None = None,
     options: ExecutionOptions | None = None,
     device: ComputeDevice | None = None,
+    purpose: str = "collect",
 ) -> QueryOutcome:
     """Run a query on all ranks of ``transport``; every rank calls this with the same one.
+
+    Parameters
+    ----------
+    purpose
+        The method that the user called; it has to be the same on all ranks.
 
     Raises
     ------
@@ -160,7 +166,7 @@ def run_query(
         Once, if steps ran on one rank and ``options.fallback_mode`` is ``"warn"``.
     """
     device = CpuDevice() if device is None else device
-    running = _start(query, transport, optimizations, options, device)
+    running = _start(query, transport, optimizations, options, device, purpose)
     if isinstance(running, pl.LazyFrame):
         start = time.perf_counter()
         frame = device.collect(running, optimizations or pl.QueryOptFlags())
@@ -219,10 +225,18 @@ def open_query(
     optimizations: pl.QueryOptFlags | None = None,
     options: ExecutionOptions | None = None,
     device: ComputeDevice | None = None,
+    purpose: str = "collect",
+    first_op: int = 0,
 ) -> OpenQuery:
-    """Run a query as :func:`run_query` does, up to its last step, whose rows on this rank are left to the caller."""
+    """Run a query as :func:`run_query` does, up to its last step, whose rows on this rank are left to the caller.
+
+    Parameters
+    ----------
+    first_op
+        Uses the transport's operations from here on.
+    """
     device = CpuDevice() if device is None else device
-    running = _start(query, transport, optimizations, options, device)
+    running = _start(query, transport, optimizations, options, device, purpose, first_op)
     if isinstance(running, pl.LazyFrame):
         schema = running.collect_schema()
         rows = running
@@ -260,6 +274,8 @@ def stream_query(
     options: ExecutionOptions | None = None,
     device: ComputeDevice | None = None,
     end: Callable[[bytes], Sequence[bytes]] | None = None,
+    purpose: str = "collect",
+    first_op: int = 0,
 ) -> QueryOutcome:
     """Run a query as :func:`run_query` does, and give its rows on this rank to ``write`` while they are made.
 
@@ -275,7 +291,15 @@ def stream_query(
     -------
     The outcome, without rows. Without ``end``, the query may still fail on another rank.
     """
-    opened = open_query(query, transport, optimizations=optimizations, options=options, device=device)
+    opened = open_query(
+        query,
+        transport,
+        optimizations=optimizations,
+        options=options,
+        device=device,
+        purpose=purpose,
+        first_op=first_op,
+    )
     write(opened.rows)
     outcome = opened.outcome()
     return outcome if end is None else replace(outcome, facts=end(opened.facts()))
@@ -335,6 +359,8 @@ def _start(
     optimizations: pl.QueryOptFlags | None,
     options: ExecutionOptions | None,
     device: ComputeDevice,
+    purpose: str,
+    first_op: int = 0,
 ) -> _Running | pl.LazyFrame:
     """Plan a query together with the other ranks; the query itself if there is one rank and memory enough."""
     optimizations = pl.QueryOptFlags() if optimizations is None else optimizations
@@ -361,8 +387,9 @@ def _start(
         optimizations=_of_fragments(optimizations),
         device=device,
         plan=partitions,
+        first_op=first_op,
     )
-    agreement = agree_on_query(plan, executor.allgather_bytes, footers, asked.read_apart)
+    agreement = agree_on_query(plan, executor.allgather_bytes, footers, asked.read_apart, purpose=purpose)
     plan = agreement.plan
     text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, transport.rank, transport.nranks)
     settings = options.settings(transport.nranks)

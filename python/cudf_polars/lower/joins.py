@@ -227,9 +227,15 @@ def _hash_of_join(node: Join, left: Partitioning) -> Partitioning:
     if node.how == "right" or (node.how == "full" and not node.coalesce):
         # Rows of one side only have null keys, wherever they are.
         return ARBITRARY
+    own = [a for a, _ in _column_pairs(node)]
+    if node.how == "full" and len(set(own)) < len(own):
+        # A row of the right side only has one of its keys in that column; it is where both have sent it.
+        return ARBITRARY
     keys = []
     for key in left.keys:
         names = {name for name in key if name in node.schema}
+        if node.how == "full":
+            names &= set(own)  # in other columns such a row has nulls
         if node.how == "inner" and not node.coalesce:
             names |= {_right_name(node, b) for a, b in _column_pairs(node) if a in key}
         keys.append(frozenset(name for name in names if name in node.schema))

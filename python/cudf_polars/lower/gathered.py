@@ -27,8 +27,8 @@ class Gathered(Enum):
     OTHER_ROWS = (
         "an expression looks at other rows",
         "`select`, `with_columns`, `filter` with a function of [this list](#functions-over-rows) or with columns of"
-        " different lengths; `over` without keys, with literal keys, with an `order_by` that looks at other rows, and"
-        ' with `mapping_strategy="explode"`',
+        " different lengths; `over` without keys or with literal keys of such a function, with an `order_by` that looks"
+        ' at other rows, and with `mapping_strategy="explode"`',
         "the rows of a result are paired with the table's by position, or its state has more than a few values",
     )
     WHOLE_AGGREGATE = (

@@ -19,6 +19,7 @@ from cudf_polars.lower.scalars import (
     scalars_beside_rows,
 )
 from cudf_polars.lower.scans import scan_in_sequence
+from cudf_polars.lower.sorted_windows import in_sorted_table
 from cudf_polars.plan.nodes import (
     Filter,
     HConcat,
@@ -79,6 +80,8 @@ def lower_expressions(ctx: Context, node: Node) -> Stream:
             return ctx.apply(node, [ctx.lower(node.child)])
         if (steps := as_steps(node) or as_groups(node)) is not None:
             return ctx.lower(steps)
+    if (steps := in_sorted_table(node, ordered=ctx.ordered(node))) is not None:
+        return ctx.lower(steps)
     scalars = [scalar for expr in node.expressions for scalar in scalars_beside_rows(expr)]
     if scalars:
         return lower_with_scalars(ctx, node, scalars)

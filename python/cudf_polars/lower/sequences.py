@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from cudf_polars.lower.builder import StreamBuilder
+from cudf_polars.lower.peers import from_last_peer
 from cudf_polars.lower.physical import Carried, Stream
 from cudf_polars.lower.shape import is_rowwise_step
 from cudf_polars.plan.expressions import (
@@ -24,6 +25,7 @@ from cudf_polars.plan.expressions import (
     Column,
     Expr,
     Function,
+    Gather,
     Len,
     Literal,
     Operator,
@@ -146,6 +148,10 @@ class _Rewriter:
     def rewrite(self, expr: Expr) -> Expr:
         if isinstance(expr, Window) or is_elementwise(expr):
             return expr
+        if isinstance(expr, Gather):
+            filled = from_last_peer(expr)
+            if filled is not None:
+                return self.rewrite(filled)
         if isinstance(expr, Function):
             if _is_numbering(expr):
                 return self.rewrite(self._numbers(expr))

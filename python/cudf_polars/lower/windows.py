@@ -30,7 +30,7 @@ from cudf_polars.plan.expressions import (
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import columns, depends_on_order, is_elementwise, is_length_preserving
 
-__all__ = ["OF_EQUAL_ROWS", "KeyedWindows", "are_windows", "keyed_windows", "lower_windows"]
+__all__ = ["OF_EQUAL_ROWS", "KeyedWindows", "are_windows", "keyed_windows", "lower_windows", "with_windows"]
 
 _WINDOW = "__rr_window_value"
 """The columns of windows that have been computed."""
@@ -69,7 +69,7 @@ def keyed_windows(node: Select | HStack | Filter) -> KeyedWindows:
             return window.child
         return replace(window, partition_by=tuple(map(key, window.partition_by)))
 
-    found.node = _with_windows(node, change)
+    found.node = with_windows(node, change)
     return found
 
 
@@ -85,7 +85,7 @@ def _is_of_all_rows(window: Window) -> bool:
     )
 
 
-def _with_windows(
+def with_windows(
     node: Select | HStack | Filter, change: Callable[[Window], Expr]
 ) -> Select | HStack | Filter:
     """Replace the outermost windows of a node."""
@@ -159,7 +159,7 @@ def lower_windows(ctx: Context, node: Select | HStack | Filter, child: Stream, *
     def change(window: Window) -> Expr:
         return Column(computed[window], dtype=window.dtype) if window in computed else window
 
-    rest = _with_windows(node, change)
+    rest = with_windows(node, change)
     if isinstance(rest, Filter):
         rest = replace(rest, schema=wide.schema)
     elif isinstance(rest, HStack):

@@ -210,6 +210,9 @@ _BY_NUMBER = (
     "{num}.shift(1).over({key}, order_by='srt', descending=True)",
     "{num}.first().over({key}, order_by='srt')",
     "{num}.cum_sum().over(order_by='srt')",
+    "{num}.shift(1).over(1, order_by='srt', descending=True)",
+    "{num}.last().over(1, order_by='srt')",
+    "{plain}.rank('dense').over(1, order_by='srt')",
     "{num}.rank('ordinal').over({key}, order_by='srt')",
 )
 _GROUPED = (

@@ -64,6 +64,9 @@ def sql_query(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
         f"SELECT COALESCE({_q(x)}, {_q(y)}, 0) AS s1, {_q(g)} FROM t{where}",
         f"SELECT {_q(g)}, COUNT(*) AS n FROM t GROUP BY {_q(g)} ORDER BY {_q(g)}",
         f"SELECT {_q(x)}, RANK() OVER (PARTITION BY {_q(g)} ORDER BY {_q(x)}) AS r FROM t{where}",
+        f"SELECT {_q(x)}, RANK() OVER (ORDER BY {_q(x)} DESC) AS r FROM t{where}",
+        f"SELECT {_q(g)}, {_q(y)}, SUM({_q(x)}) OVER (ORDER BY {_q(y)}) AS s1 FROM t{where}",
+        f"SELECT {_q(y)}, MAX({_q(x)}) OVER (PARTITION BY {_q(g)} ORDER BY {_q(y)} DESC) AS s1 FROM t{where}",
         f"SELECT SUM(s1) AS s2 FROM (SELECT {_q(g)}, MAX({_q(x)}) AS s1 FROM t GROUP BY {_q(g)}) AS w",
         f"SELECT a.{_q(x)} AS s1, b.{_q(y)} AS s2 FROM t AS a JOIN (SELECT {_q(y)}, {_q(g)} FROM t LIMIT 0) AS b "
         f"ON a.{_q(g)} = b.{_q(g)}",

@@ -1,7 +1,7 @@
 """Sinks to ``pl.PartitionBy`` on a file system, by all ranks.
 
-Ranks write to a hidden folder, and rank 0 moves the files to their places: a new folder at once; into one that exists
-file by file, where files of other names stay, as with Polars.
+Ranks write to a hidden folder, and rank 0 brings the files to their places: a new folder at once. Files of other names
+in a folder that is there stay, as with Polars: a folder with both takes its place, or each file where that cannot be.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 import polars as pl
 from polars.io.partition import FileProviderArgs
 
+from cudf_polars.engine.folder_exchange import exchange, files_below, link_tree
 from cudf_polars.engine.partition_sinks import Partitioning, PartitionSink, Told, checked_name, kept_files
 from cudf_polars.execute.transport import Transport
 
@@ -190,6 +191,8 @@ class PartitionFiles(PartitionSink):
                 moves = [(whole / name, name) for _, name in moves]
             else:
                 return
+        if moves and self._exchanged(moves, hidden):
+            return
         old = hidden / "old"
         old.mkdir()
         with contextlib.ExitStack() as undo:
@@ -207,21 +210,45 @@ class PartitionFiles(PartitionSink):
                 _move(source, final)
             undo.pop_all()
 
+    def _exchanged(self, moves: Sequence[tuple[Path, str]], hidden: Path) -> bool:
+        """Put a folder with the old files and the new ones in the place of the old one; False if that cannot be."""
+        whole = hidden / "exchanged"
+        if hidden.is_relative_to(self._where) or not link_tree(self._where, whole):
+            shutil.rmtree(whole, ignore_errors=True)
+            return False
+        linked = set(files_below(whole))
+        make_folders(whole / name for _, name in moves)
+        for source, name in moves:
+            source.replace(whole / name)
+        if not exchange(whole, self._where):
+            for source, name in moves:
+                (whole / name).replace(source)
+            shutil.rmtree(whole, ignore_errors=True)
+            return False
+        # What somebody else has put into the old folder meanwhile is not ours to delete.
+        late = [
+            file for file in files_below(whole) if file not in linked and not (self._where / file).exists()
+        ]
+        make_folders(self._where / file for file in late)
+        for file in late:
+            (whole / file).replace(self._where / file)
+        return True
+
     def _remove(self) -> None:
         if self._hidden is None:
             return
         shutil.rmtree(self._own(), ignore_errors=True)
         # Of rank 0, where moving the files has failed; another rank's files may still be there.
-        for folder in ("whole", "old"):
+        for folder in ("whole", "exchanged", "old"):
             if self._transport.rank == 0:
                 shutil.rmtree(self._hidden / folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             self._hidden.rmdir()
 
 
-def hidden_beside(where: Path) -> Path:
-    """Return a new hidden name on the file system of a folder, which need not be there."""
-    token = secrets.token_hex(6)
+def hidden_beside(where: Path, token: str | None = None) -> Path:
+    """Return a hidden name on the file system of a folder, which need not be there; without a token, a new one."""
+    token = token or secrets.token_hex(6)
     if where.exists():
         # Who reads the folder reads what is hidden in it, too: so it is the last choice.
         beside = where.parent.stat().st_dev == where.stat().st_dev and os.access(where.parent, os.W_OK)

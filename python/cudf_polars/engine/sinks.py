@@ -1,16 +1,17 @@
 """Where sinks write: one file per rank in a directory, or the files of partitions; all of them or none.
 
-Each rank writes to a temporary name next to the target. When all ranks have written, each renames its file; a
-query that fails on any rank leaves nothing behind.
+Ranks write to a hidden folder next to the target, which takes its place when all have written: a reader finds the old
+files or the new ones, whenever the sink is killed. A query that fails on any rank leaves nothing behind.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import re
+import secrets
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +21,8 @@ from typing import Any
 import polars as pl
 from polars.io.partition import SinkedPath, SinkedPathsCallback, SinkedPathsCallbackArgs
 
-from cudf_polars.engine.partition_files import PartitionFiles, tried
+from cudf_polars.engine.folder_exchange import exchange
+from cudf_polars.engine.partition_files import PartitionFiles, hidden_beside
 from cudf_polars.engine.partition_objects import PartitionObjects
 from cudf_polars.engine.partition_sinks import Partitioning, PartitionSink
 from cudf_polars.engine.store_sinks import StoreParts
@@ -98,9 +100,7 @@ def destination(target: object) -> object:
 
 def holds_parts(folder: Path) -> bool:
     """Say whether there is nothing in a folder but the parts of a former sink."""
-    return folder.is_dir() and all(
-        entry.name.startswith((_PREFIX, f".{_PREFIX}")) for entry in folder.iterdir()
-    )
+    return folder.is_dir() and all(map(_is_part, folder.iterdir()))
 
 
 def partitioning_for_workers(
@@ -278,9 +278,9 @@ class _NewFile:
     write, and would make the file again that was removed.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, hidden: Path | None = None) -> None:
         self._path = path
-        self.hidden = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self.hidden = path.with_name(f".{path.name}.{os.getpid()}.tmp") if hidden is None else hidden
         self._callback: SinkedPathsCallback | None = None
         self._sinked: list[SinkedPath] = []
 
@@ -315,80 +315,113 @@ class _NewFile:
 
 
 class _Directory(SinkTarget):
+    """A folder with a part of each rank.
+
+    Ranks write to a hidden folder beside it, which takes its place as a whole, in one step where the file system can.
+    """
+
     def __init__(self, path: Path, extension: str, transport: Transport) -> None:
         self._path, self._extension, self._transport = path, extension, transport
-        self._part = _NewFile(path / self._name(transport.rank))
-        self._written = [self._part.hidden]  # what this rank removes if the sink fails
-        self._created = not path.exists()
+        self._part: _NewFile | None = None
+        self._folders: list[Path] = []  # hidden ones that are to go if the sink fails
         if path.exists() and not path.is_dir():
             raise FileExistsError(f"{path} is a file; a sink writes one file per rank into a directory")
-        self._stale = self._former_parts() if path.is_dir() else []
-        path.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            self._check_former_parts()
 
-    def _former_parts(self) -> list[Path]:
-        # With what a killed sink has left: no rank of this one writes before all are here.
-        entries = list(self._path.iterdir())
-        foreign = [entry.name for entry in entries if not entry.name.startswith((_PREFIX, f".{_PREFIX}"))]
-        if foreign:
+    def _check_former_parts(self) -> None:
+        if not holds_parts(self._path):
+            foreign = min(entry.name for entry in self._path.iterdir() if not _is_part(entry))
             raise FileExistsError(
-                f"{self._path} holds other files, for instance {min(foreign)!r}: sink to an empty directory"
+                f"{self._path} holds other files, for instance {foreign!r}: sink to an empty directory"
             )
-        return entries
 
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
-        # Whoever is the last to remove its file removes the folder.
-        created = _agree(
-            self._transport, f"a folder of {self._extension} files", b"1" if self._created else b""
-        )
-        self._created = any(created)
+        token = _agree(
+            self._transport, f"a folder of {self._extension} files", secrets.token_hex(6).encode()
+        )[0].decode()
+        # Ranks may have file systems of their own, and then each has its own hidden folder.
+        where = self._path.expanduser().absolute().resolve()
+        hidden = hidden_beside(where, token)
+        if hidden.parent == where:
+            hidden = where / f".{_PREFIX}{token}.tmp"  # a name of ours, if it is left there
+        name = self._name(self._transport.rank)
+        self._folders.append(hidden)
+        self._part = _NewFile(self._path / name, hidden / name)
+        try:
+            hidden.mkdir(exist_ok=True)
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
         self._part.write(rows, self._extension, **{**kwargs, "mkdir": False})
 
     def commit(self, facts: bytes) -> list[bytes]:
         transport = self._transport
-        mine = json.dumps([self._part.hidden.name, facts.hex()]).encode()
-        told = [json.loads(value) for value in transport.allgather_bytes(mine, op=_FIRST_OP + 1)]
-        # Rank 0 renames all parts, so that there are not some of them when another rank fails now.
-        renamed = transport.rank == 0 and self._rename([name for name, _ in told])
-        if not transport.allgather_bytes(b"renamed" if renamed else b"", op=_FIRST_OP + 2)[0]:
-            self._part.commit()  # each rank has a file system of its own
-            transport.allgather_bytes(b"renamed", op=_FIRST_OP + 3)
-        if transport.rank == 0:
-            ours = {self._name(rank) for rank in range(transport.nranks)}
-            for entry in self._stale:
-                if entry.name not in ours:
-                    entry.unlink(missing_ok=True)
+        told = transport.allgather_bytes(facts, op=_FIRST_OP + 1)
+        # Rank 0 places all parts, so that there are not some of them when another rank fails now.
+        everyone = [self._name(rank) for rank in range(transport.nranks)]
+        placed = transport.rank == 0 and self._place(everyone)
         # A rank that reads the folder next finds no former parts.
-        transport.allgather_bytes(b"deleted", op=_FIRST_OP + 4)
+        if not transport.allgather_bytes(b"placed" if placed else b"", op=_FIRST_OP + 2)[0]:
+            self._place([self._name(transport.rank)])
+            transport.allgather_bytes(b"placed", op=_FIRST_OP + 3)
+        assert self._part is not None
         self._part.call_back()
-        return [bytes.fromhex(text) for _, text in told]
+        return told
 
     def _name(self, rank: int) -> str:
         return f"{_PREFIX}{rank:05d}.{self._extension}"
 
-    def _rename(self, hidden: Sequence[str]) -> bool:
-        """Give the parts of all ranks their names; False if they are not all here."""
-        # First to names that their ranks do not know: one that fails meanwhile removes its part.
-        taken = [self._path / f".{self._name(rank)}.{os.getpid()}.all.tmp" for rank in range(len(hidden))]
-        with contextlib.ExitStack() as undo:
-            for name, own in zip(hidden, taken, strict=True):
-                try:
-                    (self._path / name).rename(own)
-                except FileNotFoundError:
-                    return False
-                undo.callback(tried, functools.partial(own.rename, self._path / name))
-            undo.pop_all()
-        self._written += taken
-        for rank, own in enumerate(taken):
-            own.replace(self._path / self._name(rank))
+    def _place(self, names: Sequence[str]) -> bool:
+        """Put a folder of these parts in the place of the target; False if they are not all here."""
+        hidden = self._folders[0]
+        # Under a name that no other rank knows: one that fails meanwhile removes its part.
+        whole = hidden.with_name(f"{hidden.name[: -len('.tmp')]}.all.tmp")
+        hidden.rename(whole)
+        if not all((whole / name).exists() for name in names):
+            whole.rename(hidden)
+            return False
+        self._folders.append(whole)
+        where = self._path.expanduser().absolute().resolve()
+        where.parent.mkdir(parents=True, exist_ok=True)
+        if not where.exists():
+            with contextlib.suppress(OSError):
+                whole.rename(where)
+                return True
+        where.mkdir(exist_ok=True)
+        shutil.copystat(where, whole)
+        if whole.parent != where and exchange(whole, where):
+            shutil.rmtree(whole, ignore_errors=True)
+            return True
+        for name in names:
+            (whole / name).replace(where / name)
+        for entry in where.iterdir():
+            if entry.name not in names and entry != whole:
+                _remove(entry)
+        whole.rmdir()
         return True
 
     def discard(self) -> None:
-        for hidden in self._written:
-            hidden.unlink(missing_ok=True)
-        if self._created:
-            # Another rank's file may still be there, or another rank may have removed the directory.
+        if self._part is not None:
+            self._part.discard()
+        for folder in self._folders[1:]:
+            shutil.rmtree(folder, ignore_errors=True)
+        for folder in self._folders[:1]:
+            # Another rank's part may still be there.
             with contextlib.suppress(OSError):
-                self._path.rmdir()
+                folder.rmdir()
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    else:
+        entry.unlink(missing_ok=True)
+
+
+def _is_part(entry: Path) -> bool:
+    """Whether a file is a part of a sink, or what a killed one has left of it."""
+    return entry.name.startswith((_PREFIX, f".{_PREFIX}"))
 
 
 class _File(SinkTarget):

@@ -6,7 +6,7 @@ rrun -n 2 python examples/quickstart.py
 import polars as pl
 from _data import sales
 
-from cudf_polars import SPMDEngine, allgather_polars_dataframe, reserve_op_id
+from cudf_polars import SPMDEngine
 
 with SPMDEngine() as engine:
     query = (
@@ -17,8 +17,7 @@ with SPMDEngine() as engine:
         .sort("region")
     )
     part = query.collect(engine=engine)  # this rank's rows
-    with reserve_op_id() as op_id:  # the rows of all ranks, in rank order
-        answer = allgather_polars_dataframe(engine=engine, local_df=part, op_id=op_id)
+    answer = engine.gather(part)  # the rows of all ranks, in rank order
 
     print(f"rank {engine.rank} of {engine.nranks} holds {part.height} of {answer.height} rows")
     if engine.rank == 0:

@@ -62,7 +62,7 @@ class PingPong {
         (void)comm_.send(std::vector<std::uint8_t>(8, 1), 1 - comm_.rank(), tag_);
     }
 
-    ProgressThread::Progress tick() {
+    ProgressThread::TickResult tick() {
         if (!started_) {
             started_ = true;
             if (comm_.rank() == 0) {
@@ -87,10 +87,9 @@ class PingPong {
             std::lock_guard const lock{mutex_};
             done_ = true;
             changed_.notify_all();
-            return ProgressThread::Progress::idle;
+            return ProgressThread::TickResult::idle();
         }
-        return came || between_ == Between::awake ? ProgressThread::Progress::busy
-                                                  : ProgressThread::Progress::idle;
+        return ProgressThread::TickResult::busy_if(came || between_ == Between::awake);
     }
 
     Communicator& comm_;

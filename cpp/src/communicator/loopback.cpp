@@ -342,7 +342,7 @@ class LoopbackCommunicator final : public Communicator {
         logger_.set_rank(rank);
         wires_->attach(rank, progress_thread());
         function_ = progress_thread()->add_function(
-            [this] { return progress() ? ProgressThread::Progress::busy : ProgressThread::Progress::idle; });
+            [this] { return ProgressThread::TickResult::busy_if(progress()); });
     }
 
     ~LoopbackCommunicator() override {

@@ -120,9 +120,8 @@ std::vector<SplitState::Bytes> SplitState::gather(
                                          round->stopped = true;
                                          round->changed.notify_all();
                                      }};
-    auto const function = comm.progress_thread()->add_function([this, &comm, round] {
-        return take_in(comm, *round) ? ProgressThread::Progress::busy : ProgressThread::Progress::idle;
-    });
+    auto const function = comm.progress_thread()->add_function(
+        [this, &comm, round] { return ProgressThread::TickResult::busy_if(take_in(comm, *round)); });
     {
         UniqueLock lock{round->mutex};
         auto const over = [&]() RAPIDSMPF_REQUIRES(round->mutex) { return round->is_over(); };

@@ -37,7 +37,7 @@ SubCommunicator::SubCommunicator(
     logger_.set_rank(rank);
     listener_ = transport_->add_failure_listener([this](RankFailure const& why) { fail(translate(why)); });
     function_ = progress_thread()->add_function(
-        [this] { return take_goodbyes() ? ProgressThread::Progress::busy : ProgressThread::Progress::idle; });
+        [this] { return ProgressThread::TickResult::busy_if(take_goodbyes()); });
 }
 
 SubCommunicator::~SubCommunicator() {

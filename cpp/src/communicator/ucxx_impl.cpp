@@ -40,9 +40,8 @@ void UcxxCommunicator::Impl::start(std::unique_ptr<Liveness> liveness) {
     });
     liveness_ = std::move(liveness);
     bool const polling = owner_.progress_mode() == ProgressMode::polling;
-    function_ = owner_.progress_thread()->add_function([this, polling] {
-        return owner_.progress() || polling ? ProgressThread::Progress::busy : ProgressThread::Progress::idle;
-    });
+    function_ = owner_.progress_thread()->add_function(
+        [this, polling] { return ProgressThread::TickResult::busy_if(owner_.progress() || polling); });
     source_ = owner_.progress_thread()->add_event_source(
         transport_->event_descriptor(), [transport = transport_.get()] { return transport->arm(); });
     if (liveness_) {

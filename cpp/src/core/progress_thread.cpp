@@ -31,7 +31,6 @@ class ProgressThread::Loop {
     FunctionId add_function(Function function);
     void remove_function(FunctionId id);
     void wake() noexcept;
-    void look_again(Clock::time_point when) noexcept { again_ = std::min(again_.value_or(when), when); }
     SourceId add_event_source(int descriptor, std::function<bool()> arm);
     void remove_event_source(SourceId id);
     void stop();
@@ -107,6 +106,39 @@ void ProgressThread::stop() {
     running_ = false;
 }
 
+ProgressThread::TickResult ProgressThread::TickResult::idle(Waits waits) noexcept {
+    TickResult result;
+    result.waits = waits;
+    return result;
+}
+
+ProgressThread::TickResult ProgressThread::TickResult::busy() noexcept {
+    return busy_if(true);
+}
+
+ProgressThread::TickResult ProgressThread::TickResult::done() noexcept {
+    TickResult result;
+    result.finished = true;
+    return result;
+}
+
+ProgressThread::TickResult ProgressThread::TickResult::busy_if(bool made_progress) noexcept {
+    TickResult result;
+    result.made_progress = made_progress;
+    return result;
+}
+
+ProgressThread::TickResult& ProgressThread::TickResult::operator|=(TickResult const& other) noexcept {
+    made_progress = made_progress || other.made_progress;
+    in_flight = in_flight || other.in_flight;
+    finished = finished || other.finished;
+    waits = std::max(waits, other.waits);
+    if (other.wake_at) {
+        wake_at = std::min(wake_at.value_or(*other.wake_at), *other.wake_at);
+    }
+    return *this;
+}
+
 ProgressThread::FunctionId ProgressThread::add_function(Function function) {
     return loop_->add_function(std::move(function));
 }
@@ -117,10 +149,6 @@ void ProgressThread::remove_function(FunctionId id) {
 
 void ProgressThread::wake() noexcept {
     loop_->wake();
-}
-
-void ProgressThread::look_again(Clock::time_point when) noexcept {
-    loop_->look_again(when);
 }
 
 ProgressThread::SourceId ProgressThread::add_event_source(int descriptor, std::function<bool()> arm) {
@@ -272,10 +300,7 @@ void ProgressThread::Loop::go_round() {
     int idle_rounds = 0;
     std::uint64_t seen_wakes = 0;
     for (;;) {
-        bool busy = false;
-        bool urgent = false;
-        bool relaxed = false;
-        again_.reset();
+        TickResult found;
         {
             ScopedTimer const timer{*statistics_, statistic::id("progress-thread-round")};
             UniqueLock lock{mutex_};
@@ -287,13 +312,13 @@ void ProgressThread::Loop::go_round() {
                 auto const id = entry->id;
                 running_id_ = id;
                 lock.unlock();
-                auto const progress = entry->function();
+                auto const result = entry->function();
                 lock.lock();
                 running_id_ = 0;
                 // The function may have removed others, but never itself, so `entry` is still valid.
                 auto const here = entry++;
                 auto const removal = std::find(removals_.begin(), removals_.end(), id);
-                if (progress == Progress::done || removal != removals_.end()) {
+                if (result.finished || removal != removals_.end()) {
                     std::list<Entry> dropped;
                     dropped.splice(dropped.end(), functions_, here);
                     lock.unlock();
@@ -304,15 +329,14 @@ void ProgressThread::Loop::go_round() {
                         changed_.notify_all();
                     }
                 }
-                busy = busy || progress == Progress::busy || progress == Progress::done;
-                urgent = urgent || progress == Progress::idle_urgent;
-                relaxed = relaxed || progress == Progress::idle_relaxed;
+                found |= result;
             }
         }
         // A wake-up that brought no work is no reason to stay awake: only a round that did something is.
         auto const wakes = wakes_.load();
-        int const enough = relaxed && !urgent ? 1 : idle_rounds_before_park;
-        if (busy) {
+        int const enough = found.waits == TickResult::Waits::relaxed ? 1 : idle_rounds_before_park;
+        again_ = found.wake_at;
+        if (found.made_progress || found.in_flight || found.finished) {
             idle_rounds = 0;
         } else if (++idle_rounds >= enough && wakes == seen_wakes) {
             wait_for_work(seen_wakes);

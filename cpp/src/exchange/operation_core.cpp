@@ -185,7 +185,7 @@ void OperationCore::take_inserted() {
             last_message = state.closing.last_message();
         }
         all_finished_ = state.inserted.all_finished();
-        look_again_ = state.inserted.deadline();
+        wake_at_ = state.inserted.deadline();
         for (auto const& batch : batches) {
             state.progress.backlog[static_cast<std::size_t>(batch.peer)] += batch.chunks;
         }
@@ -202,19 +202,19 @@ void OperationCore::take_inserted() {
     }
 }
 
-OperationCore::Tick OperationCore::tick() {
-    Tick result;
-    bool const due = look_again_ && ProgressThread::Clock::now() >= *look_again_;
+OperationCore::TickResult OperationCore::tick() {
+    TickResult result;
+    bool const due = wake_at_ && ProgressThread::Clock::now() >= *wake_at_;
     if (state_->waker->take() || active_ || due) {
         guarded([&] { drive(result); });
         tell_completed(result);
     }
-    result.relaxed = relaxed_;
-    result.look_again = look_again_;
+    result.waits = relaxed_ ? TickResult::Waits::relaxed : TickResult::Waits::urgent;
+    result.wake_at = wake_at_;
     return result;
 }
 
-void OperationCore::tell_completed(Tick& result) {
+void OperationCore::tell_completed(TickResult& result) {
     auto const& completed = state_->plan.completed;
     if (!completed) {
         return;
@@ -230,12 +230,12 @@ void OperationCore::tell_completed(Tick& result) {
     guarded([&] {
         for (auto const partition : partitions) {
             completed(user_, partition);
-            result.did_something = true;
+            result.made_progress = true;
         }
     });
 }
 
-void OperationCore::drive(Tick& result) {
+void OperationCore::drive(TickResult& result) {
     auto& statistics = *state_->br->statistics();
     ScopedTimer const timer{statistics, statistic::id("event-loop-total")};
     take_inserted();
@@ -244,14 +244,14 @@ void OperationCore::drive(Tick& result) {
         Arrivals arrivals;
         bool const left = send_.poll();
         bool const came = receive_.poll(arrivals);
-        result.did_something = left || came;
+        result.made_progress = left || came;
         deliver(std::move(arrivals));
     }
     if (stage_ == Stage::cut_off) {
         active_ = false;
         relaxed_ = false;
-        look_again_.reset();
-        result.closed = true;
+        wake_at_.reset();
+        result.finished = true;
         return;
     }
     check_closed_peers();
@@ -259,21 +259,21 @@ void OperationCore::drive(Tick& result) {
         {
             ScopedTimer const part{statistics, statistic::id("event-loop-post-incoming-chunk-recv")};
             bool const granted = !state_->stops_granting && receive_.grant();
-            result.did_something = granted || result.did_something;
+            result.made_progress = granted || result.made_progress;
         }
         ScopedTimer const part{statistics, statistic::id("event-loop-init-gpu-data-send")};
-        result.did_something = send_.start() || result.did_something;
+        result.made_progress = send_.start() || result.made_progress;
     }
     {
         ScopedTimer const part{statistics, statistic::id("event-loop-metadata-send")};
-        result.did_something = compose_all() || result.did_something;
+        result.made_progress = compose_all() || result.made_progress;
     }
     deliver_kept();
     result.in_flight = send_.in_flight() || receive_.has_to_look();
     active_ = result.in_flight || receive_.waits_for_turn();
-    relaxed_ = look_again_.has_value() && stage_ == Stage::open;
-    result.closed = is_closed();
-    publish(result.did_something);
+    relaxed_ = wake_at_.has_value() && stage_ == Stage::open;
+    result.finished = is_closed();
+    publish(result.made_progress);
 }
 
 bool OperationCore::compose_all() {

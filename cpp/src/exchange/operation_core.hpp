@@ -26,20 +26,14 @@ class OperationDispatcher;
 
 class OperationCore {
   public:
-    struct Tick {
-        bool did_something{false};
-        bool in_flight{false};
-        bool closed{false};
-        bool relaxed{false};  // it waits for more to be inserted, and is in no hurry for what others send
-        std::optional<ProgressThread::Clock::time_point> look_again;
-    };
+    using TickResult = ProgressThread::TickResult;
 
     OperationCore(OperationDispatcher& dispatcher, std::shared_ptr<OperationState> state);
     OperationCore(OperationCore const&) = delete;
     OperationCore& operator=(OperationCore const&) = delete;
 
-    // One round, if there is something to look at.
-    [[nodiscard]] Tick tick();
+    // One round, if there is something to look at. It has finished when it is closed.
+    [[nodiscard]] TickResult tick();
     // A control message of `source`; a malformed one fails the communicator in its name.
     void receive(Rank source, std::vector<std::uint8_t> const& bytes);
     // Whether `source` has sent its last message: what follows belongs to another operation.
@@ -58,7 +52,7 @@ class OperationCore {
         bool closed{false};   // has closed its communicator
         bool drained{false};  // all that it will ever insert has come
     };
-    void drive(Tick& result);
+    void drive(TickResult& result);
     // Takes what users have inserted, and hears whether they have given the operation up.
     void take_inserted();
     // Drops what is not wanted any more.
@@ -72,7 +66,7 @@ class OperationCore {
     bool compose(Rank to);
     // Tells users how far it is.
     void publish(bool did_something);
-    void tell_completed(Tick& result);
+    void tell_completed(TickResult& result);
     // Gives up when something will not come any more because its sender has left.
     void check_closed_peers();
     void abandon(Rank origin, std::string const& reason, FinalKind kind, std::exception_ptr error = nullptr);
@@ -97,9 +91,9 @@ class OperationCore {
     std::optional<Final> last_message_;  // once it is abandoned
     bool all_finished_{false};           // this rank inserts nothing more
     bool active_{false};                 // something is in flight: tick() looks even if nobody said so
-    bool relaxed_{false};
+    bool relaxed_{false};  // it waits for more to be inserted, and is in no hurry for what others send
     OperationState::Progress progress_;  // as it was last told
-    std::optional<ProgressThread::Clock::time_point> look_again_;
+    std::optional<ProgressThread::Clock::time_point> wake_at_;
 };
 
 }  // namespace rapidsmpf::exchange

@@ -232,16 +232,16 @@ void OperationDispatcher::cut_off_all() {
     }
 }
 
-ProgressThread::Progress OperationDispatcher::tick() {
+ProgressThread::TickResult OperationDispatcher::tick() {
+    ProgressThread::TickResult result;
     bool busy = false;
-    auto quiet = ProgressThread::Progress::idle;
     try {
         busy = take_opened();
         busy = route_arrived() || busy;
         busy = take_abandoned() || busy;
         busy = look_for_closed_peers() || busy;
         busy = transports_.progress() || busy;
-        busy = drive(quiet) || busy;
+        result |= drive();
         busy = wind_up() || busy;
         if (wound_up_) {
             transports_.close();
@@ -251,7 +251,8 @@ ProgressThread::Progress OperationDispatcher::tick() {
         // Not of one operation: this rank cannot go on.
         comm_.abort(std::string{"exchange cannot go on: "} + error.what());
     }
-    return busy ? ProgressThread::Progress::busy : quiet;
+    result |= ProgressThread::TickResult::busy_if(busy);
+    return result;
 }
 
 bool OperationDispatcher::take_opened() {
@@ -437,23 +438,19 @@ void OperationDispatcher::on_peer_closed(Rank rank) {
     }
 }
 
-bool OperationDispatcher::drive(ProgressThread::Progress& quiet) {
-    bool busy = false;
-    bool relaxed = false;
-    bool urgent = false;
-    std::optional<ProgressThread::Clock::time_point> look_again;
+ProgressThread::TickResult OperationDispatcher::drive() {
+    ProgressThread::TickResult result;
     for (auto queue = queues_.begin(); queue != queues_.end();) {
         auto& operations = queue->second.operations;
         while (!operations.empty()) {
             auto const tick = operations.front()->tick();
-            busy = busy || tick.did_something || tick.in_flight;
-            if (!tick.closed) {
-                (tick.relaxed ? relaxed : urgent) = true;
-                if (tick.look_again) {
-                    look_again = std::min(look_again.value_or(*tick.look_again), *tick.look_again);
-                }
+            if (!tick.finished) {
+                result |= tick;
                 break;
             }
+            // An operation that has ended waits for nothing; its thread goes on.
+            result.made_progress = result.made_progress || tick.made_progress;
+            result.in_flight = result.in_flight || tick.in_flight;
             auto const closed = std::move(operations.front());
             operations.pop_front();
             {
@@ -474,13 +471,7 @@ bool OperationDispatcher::drive(ProgressThread::Progress& quiet) {
         bool const unused = operations.empty() && (queue->second.early.empty() || failed_);
         queue = unused ? queues_.erase(queue) : std::next(queue);
     }
-    if (look_again) {
-        comm_.progress_thread()->look_again(*look_again);
-    }
-    if (urgent || relaxed) {
-        quiet = urgent ? ProgressThread::Progress::idle_urgent : ProgressThread::Progress::idle_relaxed;
-    }
-    return busy;
+    return result;
 }
 
 void OperationDispatcher::note_flushed() {

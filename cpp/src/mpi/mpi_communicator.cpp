@@ -95,7 +95,7 @@ MpiCommunicator::MpiCommunicator(
         failure_detector->set(failure);
     });
     function_ = this->progress_thread()->add_function(
-        [this] { return progress() ? ProgressThread::Progress::busy : ProgressThread::Progress::idle; });
+        [this] { return ProgressThread::TickResult::busy_if(progress()); });
     source_ = this->progress_thread()->add_event_source(pace_.descriptor(), [this] {
         pace_.arm(transport_->has_in_flight());
         return true;

@@ -26,13 +26,13 @@ void wait_on_progress(Communicator& comm, Look look) {
     comm.progress_thread()->add_function([&look, done] {
         try {
             if (!look()) {
-                return ProgressThread::Progress::idle;
+                return ProgressThread::TickResult::idle();
             }
             done->set_value();
         } catch (...) {
             done->set_exception(std::current_exception());
         }
-        return ProgressThread::Progress::done;
+        return ProgressThread::TickResult::done();
     });
     done->get_future().get();
 }

@@ -417,7 +417,8 @@ TEST(UcxxProcess, LastReferenceMayGoOnTheProgressThread) {
             (void)comm->send(patterned(br, size, 0, peer, 7), 0, size, peer, Tag{1, 0});
         }
         auto const progress_thread = comm->progress_thread();
-        progress_thread->add_function([last = std::move(comm)] { return ProgressThread::Progress::done; });
+        progress_thread->add_function(
+            [last = std::move(comm)] { return ProgressThread::TickResult::done(); });
     } else {
         wait_on_progress(*comm, [&] { return comm->has_closed(0); });
         auto const br = BufferResource::make();

@@ -68,7 +68,7 @@ TEST(Loopback, DelaysReorderAcrossStreams) {
     cluster[2]->progress_thread()->add_function([&] {
         held.count_down();
         sent.wait();
-        return ProgressThread::Progress::done;
+        return ProgressThread::TickResult::done();
     });
     held.wait();
     for (Rank const source : {0, 1}) {
@@ -171,7 +171,7 @@ TEST(Loopback, LastReferenceMayGoOnItsOwnProgressThread) {
         EXPECT_FALSE(progress_thread->is_current());
         progress_thread->add_function([last = std::move(leaver)] {
             EXPECT_TRUE(last->progress_thread()->is_current());
-            return ProgressThread::Progress::done;
+            return ProgressThread::TickResult::done();
         });
         comms.erase(comms.begin());
         while (!comms.front()->has_closed(0)) {

@@ -12,7 +12,7 @@
 namespace rapidsmpf {
 namespace {
 
-using Progress = ProgressThread::Progress;
+using TickResult = ProgressThread::TickResult;
 
 TEST(ProgressThread, RunsAFunctionUntilItIsDone) {
     ProgressThread thread;
@@ -21,9 +21,9 @@ TEST(ProgressThread, RunsAFunctionUntilItIsDone) {
     thread.add_function([&] {
         if (++calls == 10) {
             finished.set_value(calls);
-            return Progress::done;
+            return TickResult::done();
         }
-        return Progress::busy;
+        return TickResult::busy();
     });
     EXPECT_EQ(finished.get_future().get(), 10);
 }
@@ -35,9 +35,9 @@ TEST(ProgressThread, WakeEndsAPark) {
     thread.add_function([&] {
         if (go) {
             seen.set_value();
-            return Progress::done;
+            return TickResult::done();
         }
-        return Progress::idle;
+        return TickResult::idle();
     });
     go = true;
     thread.wake();
@@ -49,7 +49,7 @@ TEST(ProgressThread, RemovedFunctionIsNotCalledAgain) {
     std::atomic<int> calls{0};
     auto const id = thread.add_function([&] {
         ++calls;
-        return Progress::busy;
+        return TickResult::busy();
     });
     thread.remove_function(id);
     int const after = calls;
@@ -58,9 +58,9 @@ TEST(ProgressThread, RemovedFunctionIsNotCalledAgain) {
     thread.add_function([&] {
         if (++rounds == 1000) {
             later.set_value();
-            return Progress::done;
+            return TickResult::done();
         }
-        return Progress::busy;
+        return TickResult::busy();
     });
     later.get_future().get();
     EXPECT_EQ(calls, after);
@@ -71,16 +71,16 @@ TEST(ProgressThread, AFunctionMayAddAndRemoveOthers) {
     std::atomic<int> other_calls{0};
     auto const other = thread.add_function([&] {
         ++other_calls;
-        return Progress::busy;
+        return TickResult::busy();
     });
     std::promise<void> added_ran;
     thread.add_function([&] {
         thread.remove_function(other);
         thread.add_function([&] {
             added_ran.set_value();
-            return Progress::done;
+            return TickResult::done();
         });
-        return Progress::done;
+        return TickResult::done();
     });
     added_ran.get_future().get();
 }
@@ -100,10 +100,10 @@ TEST(ProgressThread, EventSourceIsArmedBeforeAParkAndEndsIt) {
     });
     thread.add_function([&] {
         if (!happened) {
-            return Progress::idle;
+            return TickResult::idle();
         }
         seen.set_value();
-        return Progress::done;
+        return TickResult::done();
     });
     armed.get_future().get();
     happened = true;
@@ -113,7 +113,7 @@ TEST(ProgressThread, EventSourceIsArmedBeforeAParkAndEndsIt) {
 }
 
 // How many rounds without work a thread goes before it parks, when one function says `first` and another `second`.
-int rounds_before_park(Progress first, Progress second) {
+int rounds_before_park(TickResult first, TickResult second) {
     EventDescriptor event;
     std::promise<int> parked;
     bool worked = false;
@@ -131,7 +131,7 @@ int rounds_before_park(Progress first, Progress second) {
     thread.add_function([&] {
         if (!worked) {
             worked = true;
-            return Progress::busy;
+            return TickResult::busy();
         }
         ++rounds;
         return first;
@@ -142,9 +142,12 @@ int rounds_before_park(Progress first, Progress second) {
 }
 
 TEST(ProgressThread, LooksForMoreBeforeAParkUnlessNobodyWaitsForIt) {
-    EXPECT_GE(rounds_before_park(Progress::idle, Progress::idle), 50);
-    EXPECT_LT(rounds_before_park(Progress::idle_relaxed, Progress::idle), 50);
-    EXPECT_GE(rounds_before_park(Progress::idle_relaxed, Progress::idle_urgent), 50);
+    EXPECT_GE(rounds_before_park(TickResult::idle(), TickResult::idle()), 50);
+    EXPECT_LT(rounds_before_park(TickResult::idle(TickResult::Waits::relaxed), TickResult::idle()), 50);
+    EXPECT_GE(
+        rounds_before_park(
+            TickResult::idle(TickResult::Waits::relaxed), TickResult::idle(TickResult::Waits::urgent)),
+        50);
 }
 
 TEST(ProgressThread, LooksAgainWhenItWasAskedTo) {
@@ -155,10 +158,11 @@ TEST(ProgressThread, LooksAgainWhenItWasAskedTo) {
     thread.add_function([&] {
         if (++rounds == 10'000) {
             often.set_value();
-            return Progress::done;
+            return TickResult::done();
         }
-        thread.look_again(ProgressThread::Clock::now() + std::chrono::microseconds{1});
-        return Progress::idle_relaxed;
+        auto result = TickResult::idle(TickResult::Waits::relaxed);
+        result.wake_at = ProgressThread::Clock::now() + std::chrono::microseconds{1};
+        return result;
     });
     often.get_future().get();
 }
@@ -181,7 +185,7 @@ TEST(ProgressThread, SourceThatHasSomethingToDoPreventsThePark) {
     std::promise<void> alive;
     thread.add_function([&] {
         alive.set_value();
-        return Progress::done;
+        return TickResult::done();
     });
     alive.get_future().get();
     EXPECT_EQ(asked.load(), count) << "a removed source was asked";
@@ -198,7 +202,7 @@ TEST(ProgressThread, MayBeDestroyedByItsOwnFunction) {
         gone.wait();
         held.reset();
         destroyed->set_value();
-        return Progress::done;
+        return TickResult::done();
     });
     alone.set_value();
     destroyed->get_future().get();
@@ -215,7 +219,7 @@ TEST(ProgressThread, MayBeDestroyedWithItsOwnFunction) {
     raw->add_function(
         [held = std::pair{std::move(last), std::move(thread)}, gone = alone.get_future().share()] {
             gone.wait();
-            return Progress::done;
+            return TickResult::done();
         });
     alone.set_value();
     destroyed->get_future().get();

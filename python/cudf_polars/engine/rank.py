@@ -344,6 +344,15 @@ class Rank:
             )
             return opened.outcome(), batches
 
+    def gather(self, part: pl.DataFrame, op_ids: OpIds) -> pl.DataFrame:
+        """Return the rows of all ranks, in rank order, on every rank."""
+        transport = RapidsmpfTransport(self.context, op_ids)
+        if transport.nranks == 1:
+            return part.clone()
+        with _tell_others(transport):
+            agree_on_purpose("gather", lambda mine: transport.allgather_bytes(mine, op=0))
+            return pl.DataFrame(transport.allgather(part, op=1))
+
     def sink_delta(
         self,
         query: pl.LazyFrame | Query,

@@ -139,6 +139,33 @@ class SPMDEngine(StreamingEngine):
         """This process's rank."""
         return self.comm.rank
 
+    def gather(self, part: pl.DataFrame) -> pl.DataFrame:
+        """Give every rank the rows of all ranks: the whole answer of a query, of which ``collect`` gave each its part.
+
+        Every rank calls this, as it calls ``collect``.
+
+        Parameters
+        ----------
+        part
+            This rank's rows; the schema must be the same on all ranks, zero rows are fine.
+
+        Returns
+        -------
+        pl.DataFrame
+            The rows of rank 0, then those of rank 1, and so on.
+
+        Raises
+        ------
+        RuntimeError
+            If the engine is shut down.
+        QueryMismatchError
+            On all ranks, if another rank calls something else.
+        RankFailedError
+            If another rank fails.
+        """
+        with self._turn(QueryCall("gather")):
+            return self._open_rank("the engine").gather(part, self._next_op_ids())
+
     def __exit__(self, *exception: object) -> None:
         """Shut the engine down; if the block raised, the other ranks are told why before this one leaves."""
         error = exception[1] if len(exception) > 1 else None

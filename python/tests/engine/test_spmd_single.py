@@ -15,6 +15,7 @@ from cudf_polars.engine import sinks
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.spmd import SPMDEngine, allgather_polars_dataframe
 from cudf_polars.streaming.actor_graph.collectives.common import reserve_op_id
+from support.cluster import on_ranks
 
 FRAME = pl.DataFrame({"k": [1, 2, 1, 3], "v": [10.0, 20.0, 30.0, None], "s": ["a", "b", None, "d"]})
 QUERY = FRAME.lazy().group_by("k").agg(pl.col("v").sum()).sort("k")
@@ -236,6 +237,29 @@ def test_reserved_options():
 def test_unknown_option():
     with pytest.raises(TypeError, match="no_such"):
         SPMDEngine(executor_options={"no_such": 1})
+
+
+@pytest.mark.parametrize("nranks", [1, 3])
+def test_gather_gives_every_rank_the_whole_answer(nranks, tmp_path):
+    rows = pl.DataFrame({"a": range(10), "b": [str(i) for i in range(10)]})
+    rows.write_parquet(tmp_path / "rows.parquet", row_group_size=2)
+    query = pl.scan_parquet(tmp_path / "rows.parquet").filter(pl.col("a") > 2)
+
+    def work(comm):
+        with SPMDEngine(comm=comm) as engine:
+            whole = engine.gather(query.collect(engine=engine))
+            empty = engine.gather(rows.clear())
+            return whole, empty
+
+    for whole, empty in on_ranks(nranks, work):
+        assert_frame_equal(whole, rows.filter(pl.col("a") > 2))
+        assert_frame_equal(empty, rows.clear())
+
+
+def test_gather_after_shutdown(engine):
+    engine.shutdown()
+    with pytest.raises(RuntimeError, match="shutdown"):
+        engine.gather(ANSWER)
 
 
 def test_allgather_on_one_rank(engine):

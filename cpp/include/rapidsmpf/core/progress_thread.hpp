@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include <rapidsmpf/core/fork.hpp>
@@ -20,14 +21,30 @@ namespace rapidsmpf {
 
 class ProgressThread {
   public:
-    enum class Progress : std::uint8_t {
-        idle,          // nothing could be done and nothing is in flight: the thread may park
-        idle_relaxed,  // the same, and no reply is urgent: the thread may park at once
-        idle_urgent,   // idle, but a peer's reply is urgent: overrides idle_relaxed of other functions
-        busy,          // something was done or is in flight: call again soon
-        done,          // finished: remove the function
+    using Clock = std::chrono::steady_clock;
+
+    // What a function, or a part of one, found in a round. Results are merged by |=.
+    struct TickResult {
+        // What it waits for when there is nothing to do. The greatest counts.
+        enum class Waits : std::uint8_t {
+            unknown,  // the thread looks for a while before it parks
+            relaxed,  // for nothing urgent: the thread may park at once
+            urgent,   // for a peer's reply: the thread looks for a while, whatever others wait for
+        };
+
+        bool made_progress{false};  // call again soon
+        bool in_flight{false};      // call again soon: what is under way is seen to end by calls only
+        bool finished{false};       // remove the function
+        Waits waits{Waits::unknown};
+        std::optional<Clock::time_point> wake_at{};  // call again then, if nothing else does before
+
+        [[nodiscard]] static TickResult idle(Waits waits = Waits::unknown) noexcept;
+        [[nodiscard]] static TickResult busy() noexcept;
+        [[nodiscard]] static TickResult done() noexcept;
+        [[nodiscard]] static TickResult busy_if(bool made_progress) noexcept;
+        TickResult& operator|=(TickResult const& other) noexcept;
     };
-    using Function = std::function<Progress()>;
+    using Function = std::function<TickResult()>;
     using FunctionId = std::uint64_t;
 
     explicit ProgressThread(std::shared_ptr<Statistics> statistics = nullptr);
@@ -40,15 +57,11 @@ class ProgressThread {
     // Registers `function`; it must not throw (an operation stores its own errors).
     FunctionId add_function(Function function);
     // Removes a function and waits until it is not running any more. A no-op if it is gone already. May be
-    // called from inside a function, but not for that function itself (return Progress::done instead).
+    // called from inside a function, but not for that function itself (return TickResult::done() instead).
     void remove_function(FunctionId id);
 
     // Ends a park early. Cheap when the thread is awake; callable from any thread and from functions.
     void wake() noexcept;
-
-    // From a function, in this round: have all called again at `when`, if nothing else does before.
-    using Clock = std::chrono::steady_clock;
-    void look_again(Clock::time_point when) noexcept;
 
     // A descriptor that ends a park when it becomes readable; the ucxx communicator gives its worker's. Before each
     // park the thread calls `arm`, which returns false when there is something to do already: then it does not

@@ -81,7 +81,7 @@ class OperationDispatcher {
         std::optional<RejectedOperation> rejected;  // in place of operations
     };
 
-    [[nodiscard]] ProgressThread::Progress tick();
+    [[nodiscard]] ProgressThread::TickResult tick();
     bool take_opened();
     bool route_arrived();
     void route(Communicator::Arrived arrived);
@@ -106,7 +106,7 @@ class OperationDispatcher {
     void wait_until_flushed(UniqueLock& lock) RAPIDSMPF_REQUIRES(mutex_);
     void say_goodbye() noexcept;
     // Returns whether anything was done; `quiet` is what to say if nothing was.
-    [[nodiscard]] bool drive(ProgressThread::Progress& quiet);
+    [[nodiscard]] ProgressThread::TickResult drive();
     void on_failure(RankFailure const& failure);
     [[nodiscard]] bool has_closed_before(RankFailure const& failure) const;
     // After a failure: ends all operations, when what is still to come has come. Returns whether it did something.

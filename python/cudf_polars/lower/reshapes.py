@@ -29,11 +29,13 @@ from cudf_polars.plan.expressions import Sort as SortExpr
 from cudf_polars.plan.nodes import Distinct, Filter, Node, RowIndex, Select, Slice, Sort
 from cudf_polars.plan.properties import columns, is_elementwise
 
-__all__ = ["RESHAPES", "as_steps", "is_of_parts"]
+__all__ = ["PLACES", "RESHAPES", "as_steps", "is_of_parts"]
 
 RESHAPES = ("unique", "reverse", "gather_every", "drop_nulls", "drop_nans")
 """The functions that are steps over tables where a selection has nothing else."""
-_NUMBER = "__rr_number"
+PLACES = ("arg_sort", "arg_unique")
+"""The same, of which the numbers of rows are left."""
+_NUMBER, _VALUE = "__rr_number", "__rr_value"
 # As plans write it.
 _OPEN_END = 2**32 - 1
 E = TypeVar("E", bound=Expr)
@@ -78,6 +80,8 @@ def as_steps(node: Select) -> Node | None:
             )
         case Function("reverse"):
             return _reversed(node, functions)
+        case Function("arg_sort" | "arg_unique") if len(exprs) == 1:
+            return _places(node, first)
         case Function("gather_every", (_,), (int() as offset, int() as step)) if (
             0 < step <= _OPEN_END and offset <= _OPEN_END  # in the type that numbers rows
         ):
@@ -168,6 +172,27 @@ def _reversed(node: Select, functions: Sequence[Function]) -> Node | None:
     rows, number = _numbered(node.child)
     backwards = Sort(rows, (NamedExpr(_NUMBER, number),), (True,), (True,), False, schema=rows.schema)
     return _of(node, backwards, [each.inputs[0] for each in functions])
+
+
+def _places(node: Select, call: Function) -> Node | None:
+    """Number the rows, and leave the numbers of the sorted or of the distinct ones."""
+    (values,) = call.inputs
+    dtype = values.dtype
+    if dtype is None or dtype.is_nested() or not (is_elementwise(values) and columns(values)):
+        return None
+    numbered, number = _numbered(node.child)
+    value = NamedExpr(_VALUE, Column(_VALUE, dtype=dtype))
+    place = NamedExpr(_NUMBER, number)
+    rows: Node = Select(
+        numbered, (place, NamedExpr(_VALUE, values)), schema={_NUMBER: pl.UInt32(), _VALUE: dtype}
+    )
+    if call.name == "arg_sort":
+        descending, nulls_last = call.args
+        rows = Sort(rows, (value,), (descending,), (nulls_last,), True, schema=rows.schema)
+    else:
+        rows = Distinct(rows, (_VALUE,), "first", True, schema=rows.schema)
+    (output,) = node.exprs
+    return Select(rows, (NamedExpr(output.name, number),), schema=node.schema)
 
 
 def _every(node: Select, functions: Sequence[Function], step: int, offset: int) -> Node | None:

@@ -212,8 +212,8 @@ class _Rewriter:
 
 SEQUENCES = frozenset(
     """
-    cum_count cum_max cum_min cum_prod cum_sum diff fill_null_with_strategy int_range interpolate peak_max peak_min
-    repeat shift shift_and_fill
+    cum_count cum_max cum_min cum_prod cum_sum diff fill_null_with_strategy int_range interpolate pct_change peak_max
+    peak_min repeat rle_id shift shift_and_fill
     rolling_corr_cov rolling_kurtosis rolling_max rolling_mean rolling_min rolling_quantile rolling_skew rolling_std
     rolling_sum rolling_var
     """.split()  # noqa: SIM905
@@ -249,6 +249,24 @@ def _spelled_out(expr: Function) -> Expr | None:
             present = Function("is_not_null", (child,), dtype=pl.Boolean())
             ones = Cast(present, expr.dtype or pl.UInt32(), CastMode.STRICT, dtype=expr.dtype)
             return Function("cum_sum", (ones,), (backwards,), dtype=expr.dtype)
+        case Function("pct_change", (child, n)) if expr.dtype is not None and expr.dtype.is_float():
+            floats = Cast(child, expr.dtype, CastMode.STRICT, dtype=expr.dtype)
+            before = Function("shift", (floats, n), dtype=expr.dtype)
+            change = BinaryOp(Operator.SUB, floats, before, dtype=expr.dtype)
+            return BinaryOp(Operator.TRUE_DIV, change, before, dtype=expr.dtype)
+        case Function("rle_id", (child,)) if child.dtype is not None and not child.dtype.is_nested():
+            one, boolean = Literal(1, dtype=pl.Int64()), pl.Boolean()
+            differs = BinaryOp(
+                Operator.NE_MISSING, child, Function("shift", (child, one), dtype=child.dtype), dtype=boolean
+            )
+            # Before the first row there is nothing, which is null here only.
+            present = Function("is_not_null", (child,), dtype=boolean)
+            is_later = Function(
+                "is_not_null", (Function("shift", (present, one), dtype=boolean),), dtype=boolean
+            )
+            begins = BinaryOp(Operator.AND, differs, is_later, dtype=boolean)
+            number = Cast(begins, expr.dtype or pl.UInt32(), CastMode.STRICT, dtype=expr.dtype)
+            return Function("cum_sum", (number,), (False,), dtype=expr.dtype)
     return None
 
 

@@ -24,6 +24,10 @@ ORDERED: Mapping[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
     "sort": lambda lf: lf.select(X.sort(nulls_last=True)),
     "sort downwards": lambda lf: lf.select(F.sort(descending=True)),
     "reverse": lambda lf: lf.reverse(),
+    "places of what is sorted": lambda lf: lf.select(X.arg_sort(descending=True, nulls_last=True)),
+    "places of sorted text": lambda lf: lf.select(S.arg_sort().alias("p")),
+    "places of distinct values": lambda lf: lf.select(F.arg_unique()),
+    "places of what is computed": lambda lf: lf.select((I % 4).arg_sort()),
     "reverse what is sorted": lambda lf: lf.select(
         X.sort_by("f", "i").reverse(), s=S.sort_by("f", "i").reverse()
     ),

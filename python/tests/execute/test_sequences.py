@@ -67,6 +67,8 @@ QUERIES: Mapping[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
         pl.rolling_corr(I, X, window_size=5, min_samples=2),
     ),
     "peaks": _selected(X.peak_max(), I.peak_min()),
+    "changes in percent": _selected(X.pct_change(), F.pct_change(-2), G.pct_change(3), I.pct_change()),
+    "runs": _selected(X.rle_id(), S.rle_id(), F.rle_id(), B.rle_id(), G.rle_id()),
     "numbers": _selected(pl.int_range(pl.len(), dtype=pl.UInt32)),
     "numbers and constants": _selected(pl.int_range(pl.len()), pl.repeat(3, pl.len())),
     "every second": _columns(pl.when(pl.int_range(pl.len()) % 2 == 0).then(X).otherwise(X.shift(1))),

@@ -36,6 +36,8 @@ __all__ = ["OrderedExchanges", "Rows"]
 _SAMPLE_ROWS = 64
 _SUMMARIES = 64
 """How many summaries of batches are merged at a time."""
+_SUMMARIZED_BYTES = 32 << 20
+"""They are merged before the batches that they are of have more bytes of memory."""
 _RANK = "__rr_rank"
 """The column (UInt32) that says whose summary a row is."""
 _FAILED = 2**64 - 1
@@ -157,11 +159,16 @@ class OrderedExchanges:
     def carried(self, stream: Carried) -> StreamRows:
         """Summarize the rows of this rank while they pass, and compute over them with what the others say of theirs."""
         parts: list[pl.DataFrame] = []
+        held = 0
 
         def look(batch: pl.DataFrame) -> None:
+            nonlocal held
             parts.append(conform(stream.summarize(batch), stream.summary))
-            if len(parts) > _SUMMARIES:
+            # A summary may be a slice of its batch, and then keeps all of it.
+            held += int(batch.estimated_size())
+            if len(parts) > _SUMMARIES or held > _SUMMARIZED_BYTES:
                 parts[:] = [conform(stream.merge(pl.concat(parts)), stream.summary)]
+                held = 0
 
         rows, height = self._executor.kept(stream.inputs[0], look)
         nothing = pl.DataFrame(schema=dict(stream.summary))

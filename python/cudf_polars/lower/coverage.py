@@ -9,6 +9,7 @@ from cudf_polars.lower.distinct_values import DISTINCT_VALUES
 from cudf_polars.lower.quantiles import QUANTILES
 from cudf_polars.lower.ranks import RANKS
 from cudf_polars.lower.reshapes import PLACES, RESHAPES
+from cudf_polars.lower.rolling_by import ROLLING_BY
 from cudf_polars.lower.sequences import SEQUENCES
 from cudf_polars.lower.windows import OF_EQUAL_ROWS
 from cudf_polars.plan.functions import FUNCTIONS, Kind
@@ -23,7 +24,7 @@ def _functions(kinds: Iterable[Kind], distributed: Iterable[str]) -> list[str]:
 
 OVER_ROWS = _functions(
     (Kind.WHOLE_COLUMN, Kind.RESHAPE),
-    (*SEQUENCES, *OF_EQUAL_ROWS, *RESHAPES, *PLACES, *DISTINCT_VALUES, *RANKS),
+    (*SEQUENCES, *OF_EQUAL_ROWS, *RESHAPES, *PLACES, *DISTINCT_VALUES, *RANKS, *ROLLING_BY),
 )
 """Functions of whole columns that are gathered."""
 AGGREGATIONS = _functions([Kind.AGGREGATION], (*PARTIAL_FUNCTIONS, *QUANTILES))

@@ -8,6 +8,7 @@ from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import FILTERED, row_width
 from cudf_polars.lower.physical import Estimate, Stream
 from cudf_polars.lower.ranks import add_ranks, ranks_of
+from cudf_polars.lower.rolling_by import add_rolling, rolling_of
 from cudf_polars.lower.sequences import add_sequences, sequences_of
 from cudf_polars.lower.windows import are_windows, keyed_windows, lower_windows
 from cudf_polars.plan.nodes import Filter, HStack, Select
@@ -21,7 +22,7 @@ def is_distributable(node: Select | HStack | Filter) -> bool:
     """Whether the expressions are row-wise, ranks, over rows in order, or windows over their own partitions."""
     if all(map(is_elementwise, node.expressions)):
         return True
-    node = keyed_windows(ranks_of(node).node).node
+    node = keyed_windows(rolling_of(ranks_of(node).node).node).node
     found = sequences_of(node)
     if found is not None:
         node = found.node
@@ -35,7 +36,9 @@ def lower_distributable(ctx: Context, node: Select | HStack | Filter, child: Str
     ordered = ctx.ordered(node)
     ranked = ranks_of(node)
     wide = add_ranks(ctx.builder, ranked.ranks, child)
-    windows = keyed_windows(ranked.node)
+    rolled = rolling_of(ranked.node)
+    wide = add_rolling(ctx.builder, rolled, wide)
+    windows = keyed_windows(rolled.node)
     keys = [to_expr(expr).alias(column.name) for expr, column in windows.keys.items()]
     wide = ctx.builder.with_columns(wide, keys, "KEYS")
     found = sequences_of(windows.node)

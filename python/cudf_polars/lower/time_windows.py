@@ -6,13 +6,13 @@ around its own that these windows reach, and leaves to the other ranks the windo
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import polars as pl
 
 from cudf_polars.lower.aggregates import ORDER
 from cudf_polars.lower.context import Context
+from cudf_polars.lower.durations import Reach, at_most, index_number
 from cudf_polars.lower.estimates import AGGREGATED
 from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.grouping import key_columns
@@ -33,34 +33,6 @@ _FIRST, _BEFORE, _BEHIND = 0, 1, 2
 """The first row of all, the rows for those who come behind, and the rows for those who come before."""
 _NUMBER = "__rr_number"
 _LOW, _HIGH = "__rr_low", "__rr_high"
-_MICROSECONDS = {
-    "us": 1,
-    "ms": 10**3,
-    "s": 10**6,
-    "m": 60 * 10**6,
-    "h": 3600 * 10**6,
-    # The longest that there are: clocks are set back, and by more than an hour where a country changes its time zone.
-    "d": 26 * 3600 * 10**6,
-    "w": 7 * 26 * 3600 * 10**6,
-    "mo": 31 * 26 * 3600 * 10**6,
-    "q": 92 * 26 * 3600 * 10**6,
-    "y": 366 * 26 * 3600 * 10**6,
-}
-_DURATION = re.compile(r"(\d+)(ns|us|ms|mo|s|m|h|d|w|q|y|i)")
-
-
-@dataclass(frozen=True)
-class _Reach:
-    """How far from an own row, in units of the index, the rows are that its windows may hold.
-
-    Attributes
-    ----------
-    before, behind
-        Upper bounds.
-    """
-
-    before: int
-    behind: int
 
 
 def lower_time_windows(ctx: Context, node: GroupBy) -> Stream:
@@ -124,7 +96,7 @@ def _of_groups(ctx: Context, node: GroupBy, child: Stream) -> Stream:
 # -- of the whole table ------------------------------------------------------------------------------------------
 
 
-def reach_of(node: GroupBy, dtype: pl.DataType) -> _Reach | None:
+def reach_of(node: GroupBy, dtype: pl.DataType) -> Reach | None:
     """Return how far the windows of a row reach; ``None`` if it is not known.
 
     Parameters
@@ -133,40 +105,11 @@ def reach_of(node: GroupBy, dtype: pl.DataType) -> _Reach | None:
         The type of the index column.
     """
     if node.rolling is not None:
-        # The window of a row at t begins at t + offset.
-        offset, period = _at_most(node.rolling.offset, dtype), _at_most(node.rolling.period, dtype)
-        if offset is None or period is None:
-            return None
-        if node.rolling.offset.startswith("-"):
-            return _Reach(offset, period)
-        return _Reach(0, offset + period)
+        return Reach.of_window(node.rolling.offset, node.rolling.period, dtype)
     assert node.dynamic is not None
-    period = _at_most(node.dynamic.period, dtype)
+    period = at_most(node.dynamic.period, dtype)
     # That a window has rows before is seen by the last of them.
-    return None if period is None else _Reach(0, period)
-
-
-def _at_most(duration: str, dtype: pl.DataType) -> int | None:
-    """Return an upper bound of a duration without its sign, in units of the index."""
-    parts = _DURATION.findall(duration)
-    if not parts or "".join(n + unit for n, unit in parts) != duration.removeprefix("-"):
-        return None
-    if dtype.is_integer():
-        return sum(int(n) for n, _ in parts) if all(unit == "i" for _, unit in parts) else None
-    if any(unit == "i" for _, unit in parts):
-        return None
-    nanoseconds = sum(int(n) * (1 if unit == "ns" else 1000 * _MICROSECONDS[unit]) for n, unit in parts)
-    match dtype:
-        case pl.Date():
-            return nanoseconds // (24 * 3600 * 10**9) + 1
-        case pl.Datetime(time_unit=unit):
-            return nanoseconds // {"ns": 1, "us": 10**3, "ms": 10**6}[unit] + 1
-    return None
-
-
-def _place(name: str) -> pl.Expr:
-    """Return an index as a number to which others may be added."""
-    return pl.col(name).to_physical().cast(pl.Int128)
+    return None if period is None else Reach(0, period)
 
 
 def _of_table(ctx: Context, node: GroupBy, child: Stream) -> Stream:
@@ -189,7 +132,7 @@ def _kept(ctx: Context, child: Stream) -> tuple[Materialize, bool]:
     return rows, size.nbytes <= builder.settings.small_limit
 
 
-def _is_wide(ctx: Context, rows: Materialize, name: str, reach: _Reach) -> bool:
+def _is_wide(ctx: Context, rows: Materialize, name: str, reach: Reach) -> bool:
     """Whether a rank would get about as many rows of others as there are: then it is cheaper that one has all.
 
     Where small tables are distributed all the same, they are here.
@@ -197,7 +140,7 @@ def _is_wide(ctx: Context, rows: Materialize, name: str, reach: _Reach) -> bool:
     builder = ctx.builder
     if not builder.settings.small_limit:
         return False
-    place = _place(name).cast(pl.Float64)
+    place = index_number(pl.col(name)).cast(pl.Float64)
     bounds = builder.local(
         "BOUNDS",
         [rows],
@@ -216,7 +159,7 @@ def _is_wide(ctx: Context, rows: Materialize, name: str, reach: _Reach) -> bool:
     return builder.run_and_measure(builder.materialize(wide, "width of windows"), None).rows > 0
 
 
-def _windows_of_parts(ctx: Context, node: GroupBy, rows: Stream, reach: _Reach) -> Stream:
+def _windows_of_parts(ctx: Context, node: GroupBy, rows: Stream, reach: Reach) -> Stream:
     name, schema = _index(node), dict(rows.schema)
     is_dynamic = node.dynamic is not None
     wide = {**schema, _OWN: pl.Boolean()}
@@ -231,14 +174,14 @@ def _windows_of_parts(ctx: Context, node: GroupBy, rows: Stream, reach: _Reach) 
 
     def ends(first: pl.DataFrame, before: pl.DataFrame, behind: pl.DataFrame) -> pl.DataFrame:
         # Where one is unknown, the rows are not sorted, which their own rank finds.
-        nearest = _place(name).last() - reach.before
-        farthest = _place(name).first() + reach.behind
-        last = before.tail(1) if is_dynamic else before.filter(_place(name) >= nearest)
+        nearest = index_number(pl.col(name)).last() - reach.before
+        farthest = index_number(pl.col(name)).first() + reach.behind
+        last = before.tail(1) if is_dynamic else before.filter(index_number(pl.col(name)) >= nearest)
         return pl.concat(
             [
                 part(first.head(1 if is_dynamic else 0), _FIRST),
                 part(last, _BEFORE),
-                part(behind.filter(_place(name) <= farthest), _BEHIND),
+                part(behind.filter(index_number(pl.col(name)) <= farthest), _BEHIND),
             ]
         )
 

@@ -1,4 +1,4 @@
-"""Selections of one column's distinct values, and of how often each occurs, as the group-bys that give the same."""
+"""Selections of one column's distinct values or runs, and of how often each occurs, as the group-bys that give them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from cudf_polars.plan.properties import columns, is_elementwise
 
 __all__ = ["DISTINCT_VALUES", "as_groups"]
 
-DISTINCT_VALUES = ("value_counts", "unique_counts", "mode", "top_k")
+DISTINCT_VALUES = ("value_counts", "unique_counts", "mode", "top_k", "rle")
 """The functions that are steps over tables where a selection has one of them and nothing else."""
-_VALUE, _COUNT = "__rr_value", "__rr_count"
+_VALUE, _COUNT, _RUN = "__rr_value", "__rr_count", "__rr_run"
 
 
 def as_groups(node: Select) -> Node | None:
@@ -38,6 +38,8 @@ def as_groups(node: Select) -> Node | None:
             count = node.schema[output.name]
             groups = _groups(node, values, _VALUE, output.name, count, ordered=True)
             return Select(groups, (_column(output.name, count),), schema=node.schema)
+        case Function("rle", (values,)) if _is_plain(values):
+            return _runs(node, values)
         case Function("mode", (values,), (ordered,)) if _is_plain(values):
             return _mode(node, values, ordered=ordered)
         case Function("top_k", (values, Literal(int() as k)), (reverse,)) if _is_plain(values) and k >= 0:
@@ -110,6 +112,37 @@ def _value_counts(node: Select, values: Expr, *, sort: bool) -> Node | None:
         dtype=struct,
     )
     return Select(rows, (NamedExpr(output.name, pair),), schema=node.schema)
+
+
+def _runs(node: Select, values: Expr) -> Node:
+    """Return the runs of equal values: the groups of what numbers them."""
+    (output,) = node.exprs
+    struct = node.schema[output.name]
+    assert isinstance(struct, pl.Struct)
+    length, value = struct.fields
+    number = length.dtype if isinstance(length.dtype, pl.DataType) else length.dtype()
+    dtype, place = values.dtype, pl.UInt32()
+    assert dtype is not None
+    rows = Select(
+        node.child,
+        (NamedExpr(_VALUE, values), NamedExpr(_RUN, Function("rle_id", (values,), dtype=place))),
+        schema={_VALUE: dtype, _RUN: place},
+    )
+    first = Agg("first", Column(_VALUE, dtype=dtype), dtype=dtype)
+    runs = GroupBy(
+        rows,
+        (_column(_RUN, place),),
+        (NamedExpr(_COUNT, Len(dtype=number)), NamedExpr(_VALUE, first)),
+        maintain_order=True,
+        schema={_RUN: place, _COUNT: number, _VALUE: dtype},
+    )
+    pair = Function(
+        "as_struct",
+        (Column(_COUNT, dtype=number), Column(_VALUE, dtype=dtype)),
+        ((length.name, value.name),),
+        dtype=struct,
+    )
+    return Select(runs, (NamedExpr(output.name, pair),), schema=node.schema)
 
 
 def _mode(node: Select, values: Expr, *, ordered: bool) -> Node:

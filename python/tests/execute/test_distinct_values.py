@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -53,3 +54,19 @@ def test_distinct_values(table: pl.LazyFrame, name: str, nranks: int, options: E
     query = {**UNORDERED, **ORDERED}[name](table)
     for outcome in assert_like_polars(query, nranks, options, ordered=name in ORDERED):
         assert not outcome.fallbacks
+
+
+# Of no rows, Polars gives the fields of runs in another order than it plans.
+@pytest.mark.parametrize("rows", [1, 2, 40])
+@pytest.mark.parametrize("options", [TINY, PARTITIONED], ids=["tiny", "partitioned"])
+@pytest.mark.parametrize("nranks", [2, 3])
+def test_runs(rows: int, nranks: int, options: ExecutionOptions, tmp_path: Path) -> None:
+    lf = scan_five_files(random_table(rows, COLUMNS), tmp_path)
+    for query in (
+        lf.select(X.rle()),
+        lf.select(S.fill_null("a").rle().alias("r")),
+        lf.select(F.rle()),
+        lf.select(B.rle().struct.field("len")),
+    ):
+        for outcome in assert_like_polars(query, nranks, options):
+            assert not outcome.fallbacks

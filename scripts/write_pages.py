@@ -106,26 +106,28 @@ those of one record batch may be read by two.
 SINKS_TAIL = """
 On a file system the ranks write to a hidden folder beside the target, `.<name>.<token>.tmp`. When all have written,
 rank 0 lets it take the target's place, in one step (`renameat2`): a reader finds the old parts or the new ones, also
-when the sink is killed, which leaves a hidden folder to delete. Ranks that do not share a file system do so each for
-itself. Where the system has no such step, where the target is a mount point, or where its parent cannot be written
-to, parts are renamed one by one. A store changes one object at a time: the parts of a sink have new names,
-`part.<rank>.<token>.<extension>`, and when all ranks have written, rank 0 deletes the parts of former sinks. A reader
-before that sees old and new parts. A sink that fails leaves the old ones. One that is killed leaves besides what it
-had written, which the next sink to the folder removes. A folder with other files than parts is refused. Every rank
-has to call the same sink with the same kind of target: where they differ, all raise `QueryMismatchError`.
+when the sink is killed, which leaves a hidden folder to delete. The new folder has the permissions, owner and group of
+the old one. On hosts with file systems of their own, one rank of each host does so. Parts are renamed one by one where
+the system has no such step, where the target is a mount point, belongs to somebody else, or is the working directory of
+a rank or of the client, and where its parent cannot be written to. A store changes one object at a time: the parts of a
+sink have new names, `part.<rank>.<token>.<extension>`, and when all ranks have written, rank 0 deletes the parts of
+former sinks. A reader before that sees old and new parts. A sink that fails leaves the old ones. One that is killed
+leaves besides what it had written, which the next sink to the folder removes. A folder with other files than parts is
+refused. Every rank has to call the same sink with the same kind of target: where they differ, all raise
+`QueryMismatchError`.
 
-To `pl.PartitionBy`, each rank writes the files of its own rows, and a partition has as many files as ranks with rows
-of it. On a file system they are written to a hidden folder beside the target, and rank 0 moves them when all ranks
-have written. They are numbered over the ranks, so that the names are those of one process:
-`key=value/00000000.parquet` and so on, in the order of the rows. A `file_path_provider` is called by rank 0, once for
-each file; when it gives file objects, they are written before any file has its place. A target that is not there
-comes as a whole. In one that is, files of the same names are replaced and others stay, as with Polars: a folder with
-links to those and with the new files takes the target's place in one step, as above. With symbolic links in it, or
-where there is no such step, files are replaced one by one, which is undone when it fails, and not when the sink is
-killed meanwhile. In a store, a name has a rank and a token besides, `key=value/<rank>-<number>.<token>.parquet`: the
-files of former sinks with the same number and rank, or with Polars' own name of that number, are deleted when all are
-there. One rank writes alone, with a `FallbackWarning`, to a store with a `file_path_provider`; a client, with a
-`sinked_paths_callback`, or a function that cannot be sent to its ranks.
+To `pl.PartitionBy`, each rank writes the files of its own rows, and a partition has as many files as ranks with rows of
+it. On a file system they are written to a hidden folder beside the target, and rank 0 moves them when all ranks have
+written. They are numbered over the ranks, so that the names are those of one process: `key=value/00000000.parquet` and
+so on, in the order of the rows. A `file_path_provider` is called by rank 0, once for each file; when it gives file
+objects, they are written before any file has its place. A target that is not there comes as a whole. In one that is,
+files of the same names are replaced and others stay, as with Polars: a folder with links to those and with the new
+files takes the target's place in one step, as above. With symbolic links in it, with folders that belong to somebody
+else or in which a rank or the client works, or where there is no such step, files are replaced one by one, which is
+undone when it fails, and not when the sink is killed meanwhile. In a store, a name has a rank and a token besides,
+`key=value/<rank>-<number>.<token>.parquet`: the files of former sinks with the same number and rank, or with Polars'
+own name of that number, are deleted when all are there. One rank writes alone, with a `FallbackWarning`, to a store
+with a `file_path_provider`; a client, with a `sinked_paths_callback`, or a function that cannot be sent to its ranks.
 
 `sink_delta` to a path writes by all ranks: each has deltalake write its rows to a table of its own in a hidden folder
 beside the real one, with that one's schema, partitions and properties. Rank 0 moves the files and commits them as one

@@ -26,11 +26,12 @@ from rapidsmpf.statistics import Statistics
 from cudf_polars.engine.batches import BatchSource, GatheredBatches
 from cudf_polars.engine.core import ClusterInfo, StreamingEngine
 from cudf_polars.engine.delta_sinks import DeltaPlan, DeltaWrite, plan_delta
+from cudf_polars.engine.folder_exchange import is_used_here
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.partition_sinks import Partitioning
 from cudf_polars.engine.relay import RankReply, emit, remote_error
 from cudf_polars.engine.shipping import pack_query, unpack_frame
-from cudf_polars.engine.sinks import destination, partitioning_for_workers, write_rows
+from cudf_polars.engine.sinks import UsedFolder, destination, partitioning_for_workers, write_rows
 from cudf_polars.engine.turns import QueryCall, QueryCancelled
 from cudf_polars.lower.fallback import report
 from cudf_polars.lower.user_code import calling_place
@@ -269,7 +270,8 @@ class ClusterEngine(StreamingEngine):
                 report([sent], self._options.get("fallback_mode"))
         elif isinstance(where, Path):
             # A path that does not depend on this process's folder.
-            sent = str(where.expanduser().absolute())
+            path = where.expanduser().absolute()
+            sent = UsedFolder(str(path)) if is_used_here(path.resolve()) else str(path)
         if not isinstance(sent, Partitioning) and not isinstance(where, str | Path):
             # A file object, say, is only here.
             write_rows(self._run(lf, optimizations).lazy(), target, extension, **kwargs)

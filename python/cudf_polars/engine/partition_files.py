@@ -23,11 +23,11 @@ from typing import Any
 import polars as pl
 from polars.io.partition import FileProviderArgs
 
-from cudf_polars.engine.folder_exchange import exchange, files_below, link_tree
+from cudf_polars.engine.folder_exchange import exchange, files_below, is_used_here, link_tree
 from cudf_polars.engine.partition_sinks import Partitioning, PartitionSink, Told, checked_name, kept_files
 from cudf_polars.execute.transport import Transport
 
-__all__ = ["PartitionFiles", "hidden_beside", "make_folders", "tried"]
+__all__ = ["PartitionFiles", "hidden_beside", "make_folders", "move", "tried"]
 
 
 class PartitionFiles(PartitionSink):
@@ -50,6 +50,7 @@ class PartitionFiles(PartitionSink):
         super().__init__(parts, extension, transport, first_op)
         self._where = where.expanduser().absolute()
         self._is_new = False  # rank 0 knows
+        self._is_used = False  # whether a rank works in the folder
         self._hidden: Path | None = None
         if transport.rank == 0:
             self._where = self._where.resolve()
@@ -68,7 +69,8 @@ class PartitionFiles(PartitionSink):
                 mine = os.fsencode(hidden)
             said = self._transport.allgather_bytes(mine, op=self._first_op)[0]
             self._hidden = Path(os.fsdecode(said))
-            seen = b"seen" if self._hidden.is_dir() else b""
+            used = self._parts.is_used or is_used_here(self._where.resolve())
+            seen = (b"used" if used else b"seen") if self._hidden.is_dir() else b""
             if seen and self._transport.rank != 0:
                 self._own().mkdir()
         except OSError as error:
@@ -81,6 +83,7 @@ class PartitionFiles(PartitionSink):
                 f"rank {see.index(b'')} does not see the folder {self._hidden.parent} of rank 0: the ranks of a sink to"
                 " pl.PartitionBy write to one file system"
             )
+        self._is_used = b"used" in see
 
     def _own(self) -> Path:
         """Return the folder where this rank writes."""
@@ -207,27 +210,40 @@ class PartitionFiles(PartitionSink):
                     pass  # a file system without links, which cannot go back
                 else:
                     undo.callback(tried, functools.partial((old / str(number)).replace, final))
-                _move(source, final)
+                move(source, final)
             undo.pop_all()
 
     def _exchanged(self, moves: Sequence[tuple[Path, str]], hidden: Path) -> bool:
         """Put a folder with the old files and the new ones in the place of the old one; False if that cannot be."""
         whole = hidden / "exchanged"
-        if hidden.is_relative_to(self._where) or not link_tree(self._where, whole):
+        is_inside = hidden.is_relative_to(self._where)
+        if self._is_used or is_inside or not link_tree(self._where, whole):
             shutil.rmtree(whole, ignore_errors=True)
             return False
-        linked = set(files_below(whole))
-        make_folders(whole / name for _, name in moves)
-        for source, name in moves:
-            source.replace(whole / name)
-        if not exchange(whole, self._where):
+        linked = {file: (whole / file).lstat().st_ino for file in files_below(whole)}
+        moved = []
+        try:
+            make_folders(whole / name for _, name in moves)
             for source, name in moves:
+                source.replace(whole / name)
+                moved.append((source, name))
+            may_exchange = True
+        except OSError:
+            may_exchange = False  # whoever writes into the folder itself says why
+        if not may_exchange or not exchange(whole, self._where):
+            for source, name in moved:
                 (whole / name).replace(source)
             shutil.rmtree(whole, ignore_errors=True)
             return False
-        # What somebody else has put into the old folder meanwhile is not ours to delete.
+        # What somebody else has put into the old folder meanwhile, also in place of another file, is not ours to
+        # delete.
+        ours = {Path(name) for _, name in moves}
         late = [
-            file for file in files_below(whole) if file not in linked and not (self._where / file).exists()
+            file
+            for file in files_below(whole)
+            if file not in ours
+            and linked.get(file) != (whole / file).lstat().st_ino
+            and (file in linked or not (self._where / file).exists())
         ]
         make_folders(self._where / file for file in late)
         for file in late:
@@ -289,7 +305,8 @@ def tried(work: Callable[[], object]) -> None:
         work()
 
 
-def _move(source: Path, final: Path) -> None:
+def move(source: Path, final: Path) -> None:
+    """Move a file, also to another file system."""
     try:
         source.replace(final)
     except OSError as error:

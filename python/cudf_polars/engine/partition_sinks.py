@@ -23,6 +23,7 @@ import polars as pl
 from polars._utils.wrap import wrap_expr
 from polars.io.partition import FileProviderArgs, SinkedPath, SinkedPathsCallback, SinkedPathsCallbackArgs
 
+from cudf_polars.engine.folder_exchange import is_used_here
 from cudf_polars.execute.transport import Transport
 from cudf_polars.plan.cloud import shown_path
 
@@ -51,6 +52,8 @@ class Partitioning:
         The user's ``file_path_provider``, or None.
     travels
         Whether the sink was called in another process than the one that writes.
+    is_used
+        Whether that process works in the folder.
     """
 
     base: str
@@ -60,6 +63,7 @@ class Partitioning:
     approximate_bytes: int
     provider: Any
     travels: bool = False
+    is_used: bool = False
 
     @classmethod
     def of(cls, target: pl.PartitionBy) -> Partitioning:
@@ -112,7 +116,8 @@ class Partitioning:
         """
         if options.get("sinked_paths_callback") is not None:
             return f"{_STEP} with a sinked_paths_callback, which is called here"
-        shipped = replace(self, base=str(where), travels=True)
+        is_used = isinstance(where, Path) and is_used_here(where.resolve())
+        shipped = replace(self, base=str(where), travels=True, is_used=is_used)
         try:
             cloudpickle.dumps(shipped)
         except Exception:  # of many kinds: Polars pickles the functions in keys

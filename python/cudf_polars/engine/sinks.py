@@ -14,15 +14,15 @@ import secrets
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from polars.io.partition import SinkedPath, SinkedPathsCallback, SinkedPathsCallbackArgs
 
-from cudf_polars.engine.folder_exchange import exchange
-from cudf_polars.engine.partition_files import PartitionFiles, hidden_beside
+from cudf_polars.engine.folder_exchange import copy_form, exchange, is_used_here
+from cudf_polars.engine.partition_files import PartitionFiles, hidden_beside, move, tried
 from cudf_polars.engine.partition_objects import PartitionObjects
 from cudf_polars.engine.partition_sinks import Partitioning, PartitionSink
 from cudf_polars.engine.store_sinks import StoreParts
@@ -32,7 +32,7 @@ from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.fallback import FallbackMode, report
 from cudf_polars.plan.cloud import shown_path
 
-__all__ = ["SinkTarget", "destination", "holds_parts", "partitioning_for_workers", "write_rows"]
+__all__ = ["SinkTarget", "UsedFolder", "destination", "holds_parts", "partitioning_for_workers", "write_rows"]
 
 _PREFIX = "part."
 _WRITERS = {
@@ -141,6 +141,13 @@ def _folder_of(parts: Partitioning) -> Path | str:
     return where
 
 
+@dataclass(frozen=True)
+class UsedFolder:
+    """A target in which the client of a cluster works: another folder in its place would leave the client in none."""
+
+    path: str
+
+
 class SinkTarget(ABC):
     """What a sink writes to. Made by :meth:`open`; all methods are called on all ranks."""
 
@@ -159,8 +166,8 @@ class SinkTarget(ABC):
         Parameters
         ----------
         target
-            A path: the directory to write. The URL of an object store: a folder there. ``pl.PartitionBy``, also as it
-            travels. A file object: rank 0 writes it alone.
+            A path, or :class:`UsedFolder`: the directory to write. The URL of an object store: a folder there.
+            ``pl.PartitionBy``, also as it travels. A file object: rank 0 writes it alone.
         extension
             Kind of file.
         transport
@@ -186,7 +193,12 @@ class SinkTarget(ABC):
             target = Partitioning.of(target)
         if isinstance(target, Partitioning):
             return _open_partitions(target, extension, transport, mode, options)
+        is_used = isinstance(target, UsedFolder)
+        if isinstance(target, UsedFolder):
+            target = target.path
         where = destination(target)
+        if isinstance(where, Path):
+            where = where.expanduser()
         if not to_directory and isinstance(where, Path | str):
             if transport.nranks > 1:
                 raise NotImplementedError(
@@ -198,7 +210,7 @@ class SinkTarget(ABC):
                 return _File(where, extension)
             return _Object(str(where), extension)
         if isinstance(where, Path):
-            return _Directory(where, extension, transport)
+            return _Directory(where, extension, transport, is_used=is_used)
         if isinstance(where, str):
             return (
                 _Object(f"{where.rstrip('/')}/{_PREFIX}{0:05d}.{extension}", extension)
@@ -311,7 +323,7 @@ class _NewFile:
             self._callback(SinkedPathsCallbackArgs(paths=paths))
 
     def discard(self) -> None:
-        self.hidden.unlink(missing_ok=True)
+        tried(self.hidden.unlink)
 
 
 class _Directory(SinkTarget):
@@ -320,40 +332,65 @@ class _Directory(SinkTarget):
     Ranks write to a hidden folder beside it, which takes its place as a whole, in one step where the file system can.
     """
 
-    def __init__(self, path: Path, extension: str, transport: Transport) -> None:
+    def __init__(self, path: Path, extension: str, transport: Transport, *, is_used: bool = False) -> None:
+        self._is_used = is_used
         self._path, self._extension, self._transport = path, extension, transport
+        # Found once: a function of the user may change the process's folder.
+        self._where = self._path.absolute().resolve()
+        self._may_exchange = False
         self._part: _NewFile | None = None
-        self._folders: list[Path] = []  # hidden ones that are to go if the sink fails
-        if path.exists() and not path.is_dir():
+        self._made: list[Path] = []  # folders above the target, and ...
+        self._folders: list[Path] = []  # ... hidden ones, that are to go if the sink fails
+        if self._where.exists() and not self._where.is_dir():
             raise FileExistsError(f"{path} is a file; a sink writes one file per rank into a directory")
-        if path.is_dir():
+        if self._where.is_dir():
             self._check_former_parts()
 
     def _check_former_parts(self) -> None:
-        if not holds_parts(self._path):
-            foreign = min(entry.name for entry in self._path.iterdir() if not _is_part(entry))
+        if not holds_parts(self._where):
+            foreign = min(entry.name for entry in self._where.iterdir() if not _is_part(entry))
             raise FileExistsError(
                 f"{self._path} holds other files, for instance {foreign!r}: sink to an empty directory"
             )
 
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
-        token = _agree(
-            self._transport, f"a folder of {self._extension} files", secrets.token_hex(6).encode()
-        )[0].decode()
-        # Ranks may have file systems of their own, and then each has its own hidden folder.
-        where = self._path.expanduser().absolute().resolve()
-        hidden = hidden_beside(where, token)
-        if hidden.parent == where:
-            hidden = where / f".{_PREFIX}{token}.tmp"  # a name of ours, if it is left there
+        where = self._where
+        is_inside = hidden_beside(where, "token").parent == where
+        # Before any rank makes them; whichever is the last to fail removes them.
+        self._made = [folder for folder in where.parents if not folder.exists()]
+        mine = json.dumps([secrets.token_hex(6), is_inside, self._is_used or is_used_here(where)])
+        told = _agree(self._transport, f"a folder of {self._extension} files", mine.encode())
+        tokens, inside, used = zip(*map(json.loads, told), strict=True)
+        # Ranks may have file systems of their own, and then each has its own hidden folder. It has the same place on
+        # all of them: what is a mount point for one rank may be a folder for another.
+        hidden = where.with_name(f".{where.name}.{tokens[0]}.tmp")
+        if any(inside) and where.exists():
+            hidden = where / f".{_PREFIX}{tokens[0]}.tmp"  # a name of ours, if it is left there
         name = self._name(self._transport.rank)
         self._folders.append(hidden)
         self._part = _NewFile(self._path / name, hidden / name)
         try:
-            hidden.mkdir(exist_ok=True)
+            has_form = self._make(hidden, self._part.hidden)
+            self._may_exchange = has_form and not any(inside) and not any(used)
         except OSError as error:
             error.filename = str(self._path)
             raise
         self._part.write(rows, self._extension, **{**kwargs, "mkdir": False})
+
+    def _make(self, hidden: Path, part: Path) -> bool:
+        """Make the hidden folder, with this rank's part in it. Returns whether it is like the target that is there."""
+        for left in reversed(range(4 * self._transport.nranks)):
+            try:
+                # With those above it: beside the target, so that the hidden folders of different targets differ.
+                hidden.mkdir(parents=True, exist_ok=True)
+                has_form = self._where.exists() and copy_form(self._where, hidden)
+                part.touch()  # with a file in it, no other rank removes the folder
+            except (FileNotFoundError, FileExistsError):
+                if not left:  # else another rank, which has failed, has removed the folder, or those above it
+                    raise
+            else:
+                return has_form
+        raise AssertionError("no ranks")
 
     def commit(self, facts: bytes) -> list[bytes]:
         transport = self._transport
@@ -363,14 +400,23 @@ class _Directory(SinkTarget):
         placed = transport.rank == 0 and self._place(everyone)
         # A rank that reads the folder next finds no former parts.
         if not transport.allgather_bytes(b"placed" if placed else b"", op=_FIRST_OP + 2)[0]:
-            self._place([self._name(transport.rank)])
-            transport.allgather_bytes(b"placed", op=_FIRST_OP + 3)
+            self._place_apart()
         assert self._part is not None
         self._part.call_back()
         return told
 
     def _name(self, rank: int) -> str:
         return f"{_PREFIX}{rank:05d}.{self._extension}"
+
+    def _place_apart(self) -> None:
+        """Place the parts where not all ranks have one file system: of those that share one, the first rank does."""
+        rank, nranks = self._transport.rank, self._transport.nranks
+        seen = [other for other in range(nranks) if (self._folders[0] / self._name(other)).exists()]
+        told = self._transport.allgather_bytes(json.dumps(seen).encode(), op=_FIRST_OP + 3)
+        is_first = not any(rank in json.loads(before) for before in told[:rank])
+        if is_first and not self._place([self._name(other) for other in {rank, *seen}]):
+            raise FileNotFoundError(f"a part of the sink to {self._path} is gone")
+        self._transport.allgather_bytes(b"placed", op=_FIRST_OP + 4)
 
     def _place(self, names: Sequence[str]) -> bool:
         """Put a folder of these parts in the place of the target; False if they are not all here."""
@@ -382,23 +428,25 @@ class _Directory(SinkTarget):
             whole.rename(hidden)
             return False
         self._folders.append(whole)
-        where = self._path.expanduser().absolute().resolve()
-        where.parent.mkdir(parents=True, exist_ok=True)
+        where = self._where
         if not where.exists():
             with contextlib.suppress(OSError):
                 whole.rename(where)
                 return True
         where.mkdir(exist_ok=True)
-        shutil.copystat(where, whole)
-        if whole.parent != where and exchange(whole, where):
+        if self._may_exchange and exchange(whole, where):
+            # What somebody else has put into the old folder meanwhile is not ours to delete.
+            for entry in whole.iterdir():
+                if not _is_part(entry):
+                    entry.replace(where / entry.name)
             shutil.rmtree(whole, ignore_errors=True)
             return True
         for name in names:
-            (whole / name).replace(where / name)
+            move(whole / name, where / name)
         for entry in where.iterdir():
-            if entry.name not in names and entry != whole:
+            if _is_part(entry) and entry.name not in names and entry != whole:
                 _remove(entry)
-        whole.rmdir()
+        shutil.rmtree(whole, ignore_errors=True)
         return True
 
     def discard(self) -> None:
@@ -410,6 +458,8 @@ class _Directory(SinkTarget):
             # Another rank's part may still be there.
             with contextlib.suppress(OSError):
                 folder.rmdir()
+        for folder in self._made:
+            tried(folder.rmdir)
 
 
 def _remove(entry: Path) -> None:

@@ -21,6 +21,7 @@ from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import Rank, RankSettings, resolve_options
 from cudf_polars.engine.turns import QueryCall, QueryCancelled
+from cudf_polars.execute.agreement import agree_on_purpose
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.run import QueryOutcome
 from cudf_polars.lower.user_code import user_stacklevel
@@ -163,7 +164,7 @@ class SPMDEngine(StreamingEngine):
         RankFailedError
             If another rank fails.
         """
-        with self._turn(QueryCall("gather")):
+        with self._turn(QueryCall("gather()")):
             return self._open_rank("the engine").gather(part, self._next_op_ids())
 
     def __exit__(self, *exception: object) -> None:
@@ -190,7 +191,10 @@ class SPMDEngine(StreamingEngine):
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
         rank = self._open_rank("statistics")
         transport = RapidsmpfTransport(rank.context, self._next_op_ids())
-        values = transport.allgather_bytes(rank.statistics(clear=clear), op=0)
+        if transport.nranks > 1:
+            # Before anything is cleared.
+            agree_on_purpose("gather_statistics", lambda mine: transport.allgather_bytes(mine, op=0))
+        values = transport.allgather_bytes(rank.statistics(clear=clear), op=1)
         return [Statistics.deserialize(value) for value in values]
 
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:

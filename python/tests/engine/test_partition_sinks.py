@@ -285,6 +285,73 @@ def test_no_file_stays_open(tmp_path):
     assert len(files(tmp_path / "out")) == 600
 
 
+@pytest.mark.parametrize("below", [False, True])
+def test_a_folder_in_which_a_rank_works_stays_that_folder(below, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    sink(pl.PartitionBy(out, key="region"), [ROWS])
+    monkeypatch.chdir(out / "region=east" if below else out)
+    here, former = os.getcwd(), out.stat().st_ino
+    sink(pl.PartitionBy(".." if below else ".", key="region"), [ROWS.head(9), ROWS.slice(9)])
+    assert out.stat().st_ino == former
+    assert os.getcwd() == here
+    assert read_all(out).height == ROWS.height
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_what_others_write_while_folders_change_places(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    frame = pl.DataFrame({"k": ["a", "b"], "v": [1, 2]})
+    sink(pl.PartitionBy(out, key="k"), [frame])
+    own = partition_files.exchange
+
+    def exchange(one, other):
+        for name in ("k=a/new", "k=a/00000000.parquet", "k=b/00000000.parquet"):
+            (tmp_path / "other").write_text("somebody else's")
+            (tmp_path / "other").replace(out / name)
+        return own(one, other)
+
+    monkeypatch.setattr(partition_files, "exchange", exchange)
+    sink(pl.PartitionBy(out, key="k"), [frame.head(1)])
+    assert files(out) == ["k=a/00000000.parquet", "k=a/new", "k=b/00000000.parquet"]
+    assert pl.read_parquet(out / "k=a" / "00000000.parquet").height == 1  # ours came last
+    assert (
+        (out / "k=a" / "new").read_text()
+        == (out / "k=b" / "00000000.parquet").read_text()
+        == "somebody else's"
+    )
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_folder_that_cannot_be_read_keeps_its_files(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    (out / "closed").mkdir(parents=True)
+    (out / "closed" / "file").write_text("the user's")
+    own = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("/closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return own(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", scandir)
+        sink(pl.PartitionBy(out, key="k"), PARTS)
+    assert (out / "closed" / "file").read_text() == "the user's"
+    assert pl.read_parquet(out / "**/*.parquet").height == FRAME.height
+    check_nothing_hidden(tmp_path)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives folders away")
+def test_folders_keep_their_owners(tmp_path):
+    out = tmp_path / "out"
+    sink(pl.PartitionBy(out, key="k"), PARTS)
+    for folder, user in ((out, 1234), (out / "k=k%3Dv", 1235)):
+        os.chown(folder, user, user)
+    sink(pl.PartitionBy(out, key="k"), PARTS)
+    assert (out.stat().st_uid, out.stat().st_gid) == (1234, 1234)
+    assert (out / "k=k%3Dv").stat().st_uid == 1235
+
+
 # -- names of the user ----------------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ def query(rank: int) -> pl.LazyFrame:
 CALLS: Mapping[str, Callable[[pl.LazyFrame, Path, SPMDEngine], object]] = {
     "collect": lambda lf, folder, engine: lf.collect(engine=engine),
     "gather": lambda lf, folder, engine: engine.gather(pl.DataFrame({"a": [engine.rank]})),
+    "gather_statistics": lambda lf, folder, engine: engine.gather_statistics(),
     "sink_parquet": lambda lf, folder, engine: lf.sink_parquet(folder / "out", engine=engine),
     "sink_csv": lambda lf, folder, engine: lf.sink_csv(folder / "out", engine=engine),
     "collect_batches": lambda lf, folder, engine: list(lf.collect_batches(engine=engine)),

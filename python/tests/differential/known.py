@@ -110,6 +110,16 @@ KNOWN: tuple[Known, ...] = (
         "faulty = len(named) == 2",
     ),
     Known(
+        name="the fields of runs of no rows",
+        kinds=(*_OF_TYPES, "we answer where Polars raises"),
+        detail=r"'len': UInt32|\blen\b",
+        text=r"\.rle\(\)",
+        reason="Of no rows, Polars' streaming engine gives the fields of runs in another order than it plans.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'x': []}, schema={'x': pl.Int64}).select(pl.col('x').rle())\n"
+        "faulty = lf.collect(engine='streaming').schema != lf.collect_schema()",
+    ),
+    Known(
         name="the type of set operations on lists",
         kinds=(*_OF_TYPES, "we answer where Polars raises"),
         detail=r"incoming: \w+ != target: \w+\b|List\((Int|UInt|Float)\d+.*Polars.*List\((Int|UInt|Float)\d+"

@@ -23,7 +23,7 @@ __all__ = ["DISTINCT_VALUES", "as_groups"]
 
 DISTINCT_VALUES = ("value_counts", "unique_counts", "mode", "top_k", "rle")
 """The functions that are steps over tables where a selection has one of them and nothing else."""
-_VALUE, _COUNT, _RUN = "__rr_value", "__rr_count", "__rr_run"
+_VALUE, _COUNT, _RUN, _INNER = "__rr_value", "__rr_count", "__rr_run", "__rr_inner"
 
 
 def as_groups(node: Select) -> Node | None:
@@ -55,11 +55,11 @@ def _beyond(node: Select, expr: Expr) -> Node | None:
     rows = [child for child in expr.children if not isinstance(child, Literal)]
     if len(rows) != 1 or rows[0].dtype is None or is_elementwise(rows[0]) or not is_rowwise_step(expr):
         return None
-    inner = Select(node.child, (NamedExpr(_VALUE, rows[0]),), schema={_VALUE: rows[0].dtype})
+    inner = Select(node.child, (NamedExpr(_INNER, rows[0]),), schema={_INNER: rows[0].dtype})
     groups = as_groups(inner)
     if groups is None:
         return None
-    value = Column(_VALUE, dtype=rows[0].dtype)
+    value = Column(_INNER, dtype=rows[0].dtype)
     over = expr.with_children([value if child is rows[0] else child for child in expr.children])
     return Select(groups, (NamedExpr(node.exprs[0].name, over),), schema=node.schema)
 

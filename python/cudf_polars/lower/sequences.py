@@ -250,7 +250,7 @@ def _spelled_out(expr: Function) -> Expr | None:
             ones = Cast(present, expr.dtype or pl.UInt32(), CastMode.STRICT, dtype=expr.dtype)
             return Function("cum_sum", (ones,), (backwards,), dtype=expr.dtype)
         case Function("pct_change", (child, n)) if expr.dtype is not None and expr.dtype.is_float():
-            floats = Cast(child, expr.dtype, CastMode.STRICT, dtype=expr.dtype)
+            floats = Cast(child, expr.dtype, CastMode.NON_STRICT, dtype=expr.dtype)
             before = Function("shift", (floats, n), dtype=expr.dtype)
             change = BinaryOp(Operator.SUB, floats, before, dtype=expr.dtype)
             return BinaryOp(Operator.TRUE_DIV, change, before, dtype=expr.dtype)

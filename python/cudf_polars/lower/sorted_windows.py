@@ -13,7 +13,6 @@ import polars as pl
 from cudf_polars.lower.ranges import is_comparable
 from cudf_polars.lower.rowwise import is_distributable
 from cudf_polars.lower.shape import windows
-from cudf_polars.lower.windows import with_windows
 from cudf_polars.plan.expressions import Column, Expr, Literal, NamedExpr, Window
 from cudf_polars.plan.nodes import Filter, HStack, Node, RowIndex, Select, SimpleProjection, Sort
 from cudf_polars.plan.properties import columns, is_elementwise, is_scalar
@@ -50,15 +49,23 @@ def in_sorted_table(node: Select | HStack | Filter, *, ordered: bool) -> Node | 
     computed = HStack(in_order, values, schema=schema)
     if not all(is_scalar(value.expr) for value in values) and not is_distributable(computed):
         return None
+
+    def rewrite(expr: Expr) -> Expr:
+        if isinstance(expr, Window):
+            return Column(names[expr], dtype=expr.dtype) if expr in names else expr
+        return expr.with_children([rewrite(child) for child in expr.children]) if windows(expr) else expr
+
+    rest: Select | HStack | Filter
+    if isinstance(node, Filter):
+        rest = replace(node, predicate=rewrite(node.predicate))
+    else:
+        rest = replace(node, exprs=tuple(each.with_expr(rewrite(each.expr)) for each in node.exprs))
     wide: Node = computed
-    if ordered:
+    # What is left may look at other rows, too, or have rows of equal keys in their order.
+    if ordered or not all(map(is_elementwise, rest.expressions)):
         by = NamedExpr(place, Column(place, dtype=number))
         wide = Sort(wide, (by,), (False,), (False,), False, schema=schema)
-
-    def change(window: Window) -> Expr:
-        return Column(names[window], dtype=window.dtype) if window in names else window
-
-    rest = replace(with_windows(node, change), child=wide)
+    rest = replace(rest, child=wide)
     if isinstance(rest, Filter):
         rest = replace(rest, schema=schema)
     elif isinstance(rest, HStack):

@@ -33,6 +33,7 @@ _FIRST, _BEFORE, _BEHIND = 0, 1, 2
 """The first row of all, the rows for those who come behind, and the rows for those who come before."""
 _NUMBER = "__rr_number"
 _LOW, _HIGH = "__rr_low", "__rr_high"
+_LENGTH = "__rr_length"
 
 
 def lower_time_windows(ctx: Context, node: GroupBy) -> Stream:
@@ -40,7 +41,8 @@ def lower_time_windows(ctx: Context, node: GroupBy) -> Stream:
     child = ctx.lower(node.child)
     if ctx.builder.is_whole(child):
         return ctx.apply(node, [child], estimate=child.estimate.scaled(AGGREGATED))
-    if not all(is_elementwise(key.expr) for key in node.keys):
+    # Of a constant as a key, Polars has one value, not one for each row.
+    if not all(is_elementwise(key.expr) and columns(key.expr) for key in node.keys):
         return ctx.on_one_rank(node, [child], Gathered.NOT_ROWWISE_KEYS)
     used = {_index(node), *(name for expr in node.expressions for name in columns(expr))}
     child = ctx.builder.select(child, [name for name in child.schema if name in used])
@@ -59,7 +61,10 @@ def _index(node: GroupBy) -> str:
 
 
 def _of_groups(ctx: Context, node: GroupBy, child: Stream) -> Stream:
-    """Send the rows by their keys, and give the groups in the order of these, as Polars has it for numbers."""
+    """Send the rows by their keys, and give the groups in the order that Polars has.
+
+    Groups of nested keys, Categorical ones and texts of 254 bytes and more are in another order.
+    """
     builder = ctx.builder
     keyed, names = key_columns(ctx, child, [key.expr for key in node.keys], "__rr_key")
     keys = tuple(
@@ -76,17 +81,25 @@ def _of_groups(ctx: Context, node: GroupBy, child: Stream) -> Stream:
     )
     if not (ctx.ordered(node) or node.slice is not None):
         return groups
-    by = [
-        SortKey(key.name, descending=False, nulls_last=groups.schema[key.name] in (pl.String, pl.Binary))
-        for key in node.keys
-        if is_comparable(groups.schema[key.name])
-    ]
+    by: list[SortKey] = []
+    lengths: list[pl.Expr] = []
+    for key in node.keys:
+        dtype, name = groups.schema[key.name], f"{_LENGTH}{len(lengths)}"
+        texts = dtype in (pl.String, pl.Binary)
+        if texts:
+            # Polars compares how it writes keys: of text the length first, and more than any length for null.
+            value = pl.col(key.name)
+            size = value.str.len_bytes() if dtype == pl.String else value.bin.size("b").cast(pl.UInt32)
+            lengths.append(size.alias(name))
+            by.append(SortKey(name, descending=False, nulls_last=True))
+        if is_comparable(dtype):
+            by.append(SortKey(key.name, descending=False, nulls_last=texts))
     # Of one group, the windows are in their order on one rank.
     by.append(SortKey(ORDER, descending=False, nulls_last=False))
     columns_of_keys = [key.column for key in by]
     nulls_last = [key.nulls_last for key in by]
     ordered = builder.range_sort(
-        builder.attach_order(groups),
+        builder.attach_order(builder.with_columns(groups, lengths, "LENGTHS OF KEYS")),
         by,
         lambda frame: frame.sort(columns_of_keys, nulls_last=nulls_last),
     )

@@ -34,6 +34,7 @@ UNORDERED: Mapping[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
 }
 ORDERED: Mapping[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
     "unique_counts": lambda lf: lf.select(S.unique_counts()),
+    "unique_counts in a computation": lambda lf: lf.select(X.unique_counts() + 1),
     "unique_counts of floats": lambda lf: lf.select(F.unique_counts().alias("z")),
     "mode in order": lambda lf: lf.select(B.mode(maintain_order=True)),
     "counts in order": lambda lf: lf.select(X.value_counts(sort=True).struct.field("count")),

@@ -68,6 +68,7 @@ QUERIES: Mapping[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
     ),
     "peaks": _selected(X.peak_max(), I.peak_min()),
     "changes in percent": _selected(X.pct_change(), F.pct_change(-2), G.pct_change(3), I.pct_change()),
+    "changes of text in percent": _selected(S.pct_change(), X.cast(pl.String).pct_change()),
     "runs": _selected(X.rle_id(), S.rle_id(), F.rle_id(), B.rle_id(), G.rle_id()),
     "numbers": _selected(pl.int_range(pl.len(), dtype=pl.UInt32)),
     "numbers and constants": _selected(pl.int_range(pl.len()), pl.repeat(3, pl.len())),

@@ -40,6 +40,20 @@ QUERIES: Mapping[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
     ),
     "as a filter": lambda lf: lf.filter(I.cum_sum().over(1, order_by="f") > 50),
     "then a sum": lambda lf: lf.with_columns(z=I.shift(1).over(1, order_by="x")).select(pl.col("z").sum()),
+    "beside others, as a sum that no order matters to": lambda lf: lf.select(
+        a=I.cum_sum().over(1, order_by="x"),
+        b=I.shift(1).over(1, order_by="s"),
+        c=I.shift(1),
+        d=X.rank("ordinal"),
+    ).select((pl.col("a") * pl.col("b") * pl.col("c") * pl.col("d")).sum()),
+    "several as a filter, then a sum": lambda lf: lf.filter(
+        I.cum_sum().over(1, order_by="s") > 100, I.shift(1).over(1, order_by="x") > 3, I.shift(1) > X
+    ).select(I.sum()),
+    "in functions over other rows": lambda lf: lf.select(
+        I,
+        a=(I.cum_sum().over(1, order_by="x") + 1).cum_max().shift(1),
+        b=I - I.cum_sum().over(1, order_by="s").max(),
+    ),
     "ranks": lambda lf: lf.select(I, z=I.rank("ordinal").over(1, order_by="s")),
     "ROW_NUMBER": _sql("SELECT i, ROW_NUMBER() OVER (ORDER BY f DESC) AS z FROM t ORDER BY i"),
     "ROW_NUMBER by one": _sql("SELECT i, ROW_NUMBER() OVER (ORDER BY x) AS z FROM t"),

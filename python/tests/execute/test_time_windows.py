@@ -119,6 +119,27 @@ def test_of_groups(table: pl.LazyFrame, nranks: int) -> None:
                 assert not outcome.fallbacks
 
 
+@pytest.mark.parametrize("options", [TINY, ORDINARY], ids=["tiny", "ordinary"])
+def test_groups_of_text_are_in_the_order_of_polars(tmp_path: Path, options: ExecutionOptions) -> None:
+    """There the shorter text comes first, and null last."""
+    frame = _table("int", 40).with_columns(
+        x=pl.Series([None, "b", "aa", "", "B", "é", "abc", "a" * 253] * 5, dtype=pl.String)
+    )
+    lf = scan_files(frame.with_columns(y=pl.col("x").cast(pl.Binary)), tmp_path, [0, 15, 40])
+    for keys in (["x"], ["y"], ["k", "x"], ["x", "y", "k"]):
+        for query in (
+            lf.group_by_dynamic("t", every="3i", group_by=keys).agg(AGGS),
+            lf.rolling("t", period="3i", group_by=keys).agg(AGGS).slice(3, 20),
+        ):
+            assert not assert_like_polars(query, 3, options)[0].fallbacks
+
+
+def test_constant_keys_are_gathered(tmp_path: Path) -> None:
+    lf = scan_files(_table("int", 40), tmp_path, [0, 20, 40])
+    query = lf.group_by_dynamic("t", every="3i", group_by=pl.lit(1)).agg(V.sum())
+    assert assert_like_polars(query, 2)[0].fallbacks
+
+
 def test_small_tables_are_gathered_without_a_word_and_wide_windows_with_one(tmp_path: Path) -> None:
     lf = scan_files(_table("int", 40), tmp_path, [0, 20, 40])
     query = lf.rolling("t", period="100i").agg(V.sum())

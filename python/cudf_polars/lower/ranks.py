@@ -6,9 +6,6 @@ distinct values, on the ranks before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-
 import polars as pl
 
 from cudf_polars.lower.aggregates import is_row_source
@@ -16,12 +13,13 @@ from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.partitioning import ARBITRARY
 from cudf_polars.lower.physical import Carried, SortKey, Stream
 from cudf_polars.lower.ranges import is_comparable
+from cudf_polars.lower.shape import Extended, with_expressions
 from cudf_polars.plan.expressions import Column, Expr, Function, Window
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import is_elementwise
 from cudf_polars.plan.rebuild_expressions import to_expr
 
-__all__ = ["RANKS", "RankedNode", "add_ranks", "ranks_of"]
+__all__ = ["RANKS", "add_ranks", "ranks_of"]
 
 RANKS = ("rank",)
 """The functions that are computed so, by their names in a plan."""
@@ -30,38 +28,18 @@ _KEY, _PLACE = "__rr_ranked", "__rr_ranked_place"
 _VALUES, _DISTINCT, _FIRST, _LAST = "values", "distinct", "first", "last"
 
 
-@dataclass
-class RankedNode:
-    """A node over the columns that its ranks become.
-
-    Attributes
-    ----------
-    node
-        The node.
-    ranks
-        The columns that it needs beside those of its input.
-    """
-
-    node: Select | HStack | Filter
-    ranks: dict[Function, Column] = field(default_factory=dict)
-
-
-def ranks_of(node: Select | HStack | Filter) -> RankedNode:
+def ranks_of(node: Select | HStack | Filter) -> Extended:
     """Return a node with a column for each rank of values that are made row by row."""
-    found = RankedNode(node)
+    found = Extended(node)
 
     def rewrite(expr: Expr) -> Expr:
         if isinstance(expr, Window) or is_elementwise(expr):
             return expr
         if isinstance(expr, Function) and _is_rank(expr):
-            name = f"__rr_rank{len(found.ranks)}"
-            return found.ranks.setdefault(expr, Column(name, dtype=expr.dtype))
+            return found.column(expr, "__rr_rank")
         return expr.with_children([rewrite(child) for child in expr.children])
 
-    if isinstance(node, Filter):
-        found.node = replace(node, predicate=rewrite(node.predicate))
-    else:
-        found.node = replace(node, exprs=tuple(each.with_expr(rewrite(each.expr)) for each in node.exprs))
+    found.node = with_expressions(node, rewrite)
     return found
 
 
@@ -79,9 +57,10 @@ def _is_rank(expr: Function) -> bool:
     return False
 
 
-def add_ranks(builder: StreamBuilder, ranks: Mapping[Function, Column], stream: Stream) -> Stream:
+def add_ranks(builder: StreamBuilder, found: Extended, stream: Stream) -> Stream:
     """Return an ordered stream, which no rank has whole, with the columns of ranks."""
-    for call, column in ranks.items():
+    for call, column in found.columns.items():
+        assert isinstance(call, Function)
         stream = _ranked(builder, call, column.name, stream)
     return stream
 

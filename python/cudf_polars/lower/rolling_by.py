@@ -7,7 +7,6 @@ order of the index. For the others it need not be: rows are sent by ranges of it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -16,12 +15,13 @@ from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.durations import Reach, at_most, index_number
 from cudf_polars.lower.partitioning import ARBITRARY
 from cudf_polars.lower.physical import Carried, SortKey, Stream
+from cudf_polars.lower.shape import Extended, with_expressions
 from cudf_polars.plan.expressions import Column, Expr, Function, Rolling, Window
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import columns, is_elementwise
 from cudf_polars.plan.rebuild_expressions import to_expr
 
-__all__ = ["ROLLING_BY", "RolledNode", "add_rolling", "rolling_of"]
+__all__ = ["ROLLING_BY", "add_rolling", "rolling_of"]
 
 ROLLING_BY = tuple(
     f"rolling_{kind}_by" for kind in ("sum", "mean", "min", "max", "std", "var", "quantile", "rank")
@@ -32,42 +32,22 @@ _PART = "__rr_part"
 """Whether a row of a summary (Boolean) is for those who come before."""
 
 
-@dataclass
-class RolledNode:
-    """A node over the columns that its windows become.
-
-    Attributes
-    ----------
-    node
-        The node.
-    windows
-        The columns that it needs beside those of its input.
-    """
-
-    node: Select | HStack | Filter
-    windows: dict[Expr, Column] = field(default_factory=dict)
-
-
-def rolling_of(node: Select | HStack | Filter) -> RolledNode:
+def rolling_of(node: Select | HStack | Filter) -> Extended:
     """Return a node with a column for each of these windows."""
-    found = RolledNode(node)
+    found = Extended(node)
 
     def rewrite(expr: Expr) -> Expr:
         if isinstance(expr, Window) or is_elementwise(expr):
             return expr
         if _reach_of(expr) is not None:
-            name = f"__rr_rolled{len(found.windows)}"
-            return found.windows.setdefault(expr, Column(name, dtype=expr.dtype))
+            return found.column(expr, "__rr_rolled")
         return (
             expr
             if isinstance(expr, Rolling)
             else expr.with_children([rewrite(child) for child in expr.children])
         )
 
-    if isinstance(node, Filter):
-        found.node = replace(node, predicate=rewrite(node.predicate))
-    else:
-        found.node = replace(node, exprs=tuple(each.with_expr(rewrite(each.expr)) for each in node.exprs))
+    found.node = with_expressions(node, rewrite)
     return found
 
 
@@ -88,9 +68,9 @@ def _reach_of(expr: Expr) -> Reach | None:
     return None
 
 
-def add_rolling(builder: StreamBuilder, found: RolledNode, stream: Stream) -> Stream:
+def add_rolling(builder: StreamBuilder, found: Extended, stream: Stream) -> Stream:
     """Return an ordered stream, which no rank has whole, with the columns of windows."""
-    for expr, column in found.windows.items():
+    for expr, column in found.columns.items():
         reach = _reach_of(expr)
         assert reach is not None
         if isinstance(expr, Rolling):

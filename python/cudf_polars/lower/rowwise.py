@@ -35,11 +35,11 @@ def lower_distributable(ctx: Context, node: Select | HStack | Filter, child: Str
         return apply_expressions(ctx, node, child)
     ordered = ctx.ordered(node)
     ranked = ranks_of(node)
-    wide = add_ranks(ctx.builder, ranked.ranks, child)
+    wide = add_ranks(ctx.builder, ranked, child)
     rolled = rolling_of(ranked.node)
     wide = add_rolling(ctx.builder, rolled, wide)
     windows = keyed_windows(rolled.node)
-    keys = [to_expr(expr).alias(column.name) for expr, column in windows.keys.items()]
+    keys = [to_expr(expr).alias(column.name) for expr, column in windows.columns.items()]
     wide = ctx.builder.with_columns(wide, keys, "KEYS")
     found = sequences_of(windows.node)
     if found is not None:

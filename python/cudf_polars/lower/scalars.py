@@ -20,7 +20,7 @@ from cudf_polars.lower.partitioning import SINGLE, project
 from cudf_polars.lower.physical import Estimate, Materialize, Schema, Stream, WithScalars
 from cudf_polars.lower.quantiles import is_quantile, quantile_source, sorted_quantiles
 from cudf_polars.lower.rowwise import apply_expressions, is_distributable, lower_distributable
-from cudf_polars.lower.shape import is_rowwise_step
+from cudf_polars.lower.shape import is_rowwise_step, with_expressions
 from cudf_polars.plan.expressions import Agg, Column, Expr, Gather, Len, Literal, NamedExpr, Opaque
 from cudf_polars.plan.nodes import Filter, HStack, Node, Select
 from cudf_polars.plan.properties import columns, is_deterministic, is_scalar
@@ -499,8 +499,4 @@ def lower_with_scalars(ctx: Context, node: Select | HStack | Filter, scalars: Se
 def _with_constants(
     node: Select | HStack | Filter, column: Callable[[Expr], Expr]
 ) -> Select | HStack | Filter:
-    if isinstance(node, Filter):
-        return replace(node, predicate=_replace_beside_rows(node.predicate, column))
-    return replace(
-        node, exprs=tuple(each.with_expr(_replace_beside_rows(each.expr, column)) for each in node.exprs)
-    )
+    return with_expressions(node, lambda expr: _replace_beside_rows(expr, column))

@@ -9,14 +9,14 @@ computed step by step, each a column of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.peers import from_last_peer
 from cudf_polars.lower.physical import Carried, Stream
-from cudf_polars.lower.shape import is_rowwise_step
+from cudf_polars.lower.shape import is_rowwise_step, with_expressions
 from cudf_polars.plan.expressions import (
     Agg,
     BinaryOp,
@@ -126,11 +126,7 @@ def sequences_of(node: Select | HStack | Filter) -> Sequences | None:
     """Return what the expressions of a node are made of; ``None`` if there is another that is no window."""
     rewriter = _Rewriter(Sequences(node))
     try:
-        if isinstance(node, Filter):
-            new: Select | HStack | Filter = replace(node, predicate=rewriter.rewrite(node.predicate))
-        else:
-            exprs = tuple(each.with_expr(rewriter.rewrite(each.expr)) for each in node.exprs)
-            new = replace(node, exprs=exprs)
+        new = with_expressions(node, rewriter.rewrite)
     except _NoSequence:
         return None
     found = rewriter.found

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 from cudf_polars.plan.expressions import Column, Expr, Literal, Window
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import is_elementwise
 
-__all__ = ["is_rowwise_step", "renames", "windows"]
+__all__ = ["Extended", "is_rowwise_step", "renames", "windows", "with_expressions"]
+
+
+@dataclass
+class Extended:
+    """A node over columns that its input gets first: those that some parts of its expressions become.
+
+    Attributes
+    ----------
+    node
+        The node.
+    columns
+        The columns that it needs beside those of its input, by what they are.
+    """
+
+    node: Select | HStack | Filter
+    columns: dict[Expr, Column] = field(default_factory=dict)
+
+    def column(self, expr: Expr, prefix: str) -> Column:
+        """Return the column of a part."""
+        return self.columns.setdefault(expr, Column(f"{prefix}{len(self.columns)}", dtype=expr.dtype))
+
+
+def with_expressions(
+    node: Select | HStack | Filter, change: Callable[[Expr], Expr]
+) -> Select | HStack | Filter:
+    """Return a node with each of its expressions changed."""
+    if isinstance(node, Filter):
+        return replace(node, predicate=change(node.predicate))
+    return replace(node, exprs=tuple(each.with_expr(change(each.expr)) for each in node.exprs))
 
 
 def is_rowwise_step(expr: Expr) -> bool:

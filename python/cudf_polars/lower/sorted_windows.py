@@ -12,7 +12,7 @@ import polars as pl
 
 from cudf_polars.lower.ranges import is_comparable
 from cudf_polars.lower.rowwise import is_distributable
-from cudf_polars.lower.shape import windows
+from cudf_polars.lower.shape import windows, with_expressions
 from cudf_polars.plan.expressions import Column, Expr, Literal, NamedExpr, Window
 from cudf_polars.plan.nodes import Filter, HStack, Node, RowIndex, Select, SimpleProjection, Sort
 from cudf_polars.plan.properties import columns, is_elementwise, is_scalar
@@ -55,11 +55,7 @@ def in_sorted_table(node: Select | HStack | Filter, *, ordered: bool) -> Node | 
             return Column(names[expr], dtype=expr.dtype) if expr in names else expr
         return expr.with_children([rewrite(child) for child in expr.children]) if windows(expr) else expr
 
-    rest: Select | HStack | Filter
-    if isinstance(node, Filter):
-        rest = replace(node, predicate=rewrite(node.predicate))
-    else:
-        rest = replace(node, exprs=tuple(each.with_expr(rewrite(each.expr)) for each in node.exprs))
+    rest = with_expressions(node, rewrite)
     wide: Node = computed
     # What is left may look at other rows, too, or have rows of equal keys in their order.
     if ordered or not all(map(is_elementwise, rest.expressions)):

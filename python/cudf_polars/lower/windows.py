@@ -6,14 +6,14 @@ Windows whose partitions have no column in common are computed one after the oth
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import polars as pl
 
 from cudf_polars.lower.aggregates import ORDER
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.physical import Stream
-from cudf_polars.lower.shape import is_rowwise_step, windows
+from cudf_polars.lower.shape import Extended, is_rowwise_step, windows, with_expressions
 from cudf_polars.plan.expressions import (
     BinaryOp,
     Cast,
@@ -30,7 +30,7 @@ from cudf_polars.plan.expressions import (
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import columns, depends_on_order, is_elementwise, is_length_preserving
 
-__all__ = ["OF_EQUAL_ROWS", "KeyedWindows", "are_windows", "keyed_windows", "lower_windows", "with_windows"]
+__all__ = ["OF_EQUAL_ROWS", "are_windows", "keyed_windows", "lower_windows"]
 
 _WINDOW = "__rr_window_value"
 """The columns of windows that have been computed."""
@@ -38,38 +38,21 @@ OF_EQUAL_ROWS = ("is_unique", "is_duplicated", "is_first_distinct", "is_last_dis
 """Functions that look at the rows of equal values: windows over the values."""
 
 
-@dataclass
-class KeyedWindows:
-    """A node whose windows have columns as keys.
-
-    Attributes
-    ----------
-    node
-        The node.
-    keys
-        The columns that it needs beside those of its input, row-wise over these.
-    """
-
-    node: Select | HStack | Filter
-    keys: dict[Expr, Column] = field(default_factory=dict)
-
-
-def keyed_windows(node: Select | HStack | Filter) -> KeyedWindows:
+def keyed_windows(node: Select | HStack | Filter) -> Extended:
     """Return a node with a column for each computed key of a window; what is a window in other words becomes one."""
-    found = KeyedWindows(node)
+    found = Extended(node)
 
     def key(expr: Expr) -> Expr:
         if isinstance(expr, Column) or expr.dtype is None or not (is_elementwise(expr) and columns(expr)):
             return expr
-        name = f"__rr_window_key{len(found.keys)}"
-        return found.keys.setdefault(expr, Column(name, dtype=expr.dtype))
+        return found.column(expr, "__rr_window_key")
 
     def change(window: Window) -> Expr:
         if _is_of_all_rows(window):
             return window.child
         return replace(window, partition_by=tuple(map(key, window.partition_by)))
 
-    found.node = with_windows(node, change)
+    found.node = _with_windows(node, change)
     return found
 
 
@@ -85,7 +68,7 @@ def _is_of_all_rows(window: Window) -> bool:
     )
 
 
-def with_windows(
+def _with_windows(
     node: Select | HStack | Filter, change: Callable[[Window], Expr]
 ) -> Select | HStack | Filter:
     """Replace the outermost windows of a node."""
@@ -101,9 +84,7 @@ def with_windows(
             return expr
         return expr.with_children([rewrite(child) for child in expr.children])
 
-    if isinstance(node, Filter):
-        return replace(node, predicate=rewrite(node.predicate))
-    return replace(node, exprs=tuple(each.with_expr(rewrite(each.expr)) for each in node.exprs))
+    return with_expressions(node, rewrite)
 
 
 def _of_equal_rows(expr: Function) -> Window | None:
@@ -159,7 +140,7 @@ def lower_windows(ctx: Context, node: Select | HStack | Filter, child: Stream, *
     def change(window: Window) -> Expr:
         return Column(computed[window], dtype=window.dtype) if window in computed else window
 
-    rest = with_windows(node, change)
+    rest = _with_windows(node, change)
     if isinstance(rest, Filter):
         rest = replace(rest, schema=wide.schema)
     elif isinstance(rest, HStack):

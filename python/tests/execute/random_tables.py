@@ -6,10 +6,12 @@ import itertools
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
+import pytest
 
-__all__ = ["random_table", "scan_files", "scan_five_files"]
+__all__ = ["five_file_tables", "random_table", "scan_files", "scan_five_files"]
 
 
 def random_table(rows: int, columns: Mapping[str, tuple[pl.DataType, Sequence[object]]]) -> pl.DataFrame:
@@ -39,3 +41,13 @@ def scan_five_files(frame: pl.DataFrame, folder: Path) -> pl.LazyFrame:
     """Return the scan of a table in five files, two of them without rows."""
     rows = frame.height
     return scan_files(frame, folder, [0, 0, rows // 3, rows // 2, rows // 2, rows])
+
+
+def five_file_tables(columns: Mapping[str, tuple[pl.DataType, Sequence[object]]]) -> Any:
+    """Return a fixture: tables of 0, 1 and 40 random rows, each in five files, two of them without rows."""
+
+    @pytest.fixture(scope="module", params=[0, 1, 40])
+    def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
+        return scan_five_files(random_table(request.param, columns), tmp_path_factory.mktemp("table"))
+
+    return table

@@ -47,7 +47,7 @@ def _table(kind: str, rows: int) -> pl.DataFrame:
     return pl.DataFrame({"t": times, "v": range(rows), "k": keys}, schema_overrides={"k": pl.Int64})
 
 
-@pytest.fixture(params=[(kind, rows) for kind in INDEX for rows in (0, 1, 2, 40)], ids=str)
+@pytest.fixture(params=[(kind, rows) for kind in INDEX for rows in (0, 1, 40)], ids=str)
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> pl.LazyFrame:
     kind, rows = request.param
     frame = _table(kind, rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from execute.compare import ORDINARY, PARTITIONED, TINY, assert_like_polars, run
-from execute.random_tables import random_table, scan_five_files
+from execute.random_tables import five_file_tables, random_table
 
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.lower.quantiles import places
@@ -52,10 +52,7 @@ COLUMNS: Mapping[str, tuple[pl.DataType, Sequence[object]]] = {
 }
 
 
-@pytest.fixture(scope="module", params=[0, 1, 40])
-def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
-    """Return a table in five files, two of them without rows."""
-    return scan_five_files(random_table(request.param, COLUMNS), tmp_path_factory.mktemp("table"))
+table = five_file_tables(COLUMNS)
 
 
 @pytest.mark.parametrize("options", [TINY, ORDINARY, PARTITIONED], ids=["tiny", "ordinary", "partitioned"])

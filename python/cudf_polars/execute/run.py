@@ -31,6 +31,7 @@ from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
 from cudf_polars.lower.text_cuts import nominal_cuts
 from cudf_polars.plan.dag import Plan
+from cudf_polars.plan.generated_names import GENERATED
 from cudf_polars.plan.last_resort import check_own_frames
 from cudf_polars.plan.nodes import DataFrameScan, Scan
 from cudf_polars.plan.read import UnsupportedPolarsError, read_plan
@@ -50,6 +51,9 @@ __all__ = [
 
 QUERY_FLAGS = tuple(n for n in inspect.signature(pl.QueryOptFlags).parameters if hasattr(pl.QueryOptFlags, n))
 """The names of Polars' optimisation flags."""
+
+_OWN_NAMES = "__rr_"
+"""How the names of columns begin that steps of a query add for themselves."""
 
 
 @dataclass(frozen=True)
@@ -378,8 +382,13 @@ def _start(
     footers = FileFooters()
     _read_footers(plan, footers)
     partitions = options.plan_of(largest_table(plan, footers), transport.nranks)
-    if alone and partitions.count == 1:
+    if alone and (partitions.count == 1 or _own_name(plan) is not None):
         return _whole(query)
+    if (name := _own_name(plan)) is not None:
+        raise ValueError(
+            f"a column is called {name!r}: names that begin with {_OWN_NAMES!r} are those of the engine's own columns."
+            " Give it another one (lf.rename)."
+        )
     if not alone and not isinstance(query, Query):
         check_own_frames(plan.root)
     executor = Executor(
@@ -400,6 +409,12 @@ def _start(
     planner = AdaptivePlanner(settings, measure, executor.find_keys, footers=footers, text_cuts=text_cuts)
     root = planner.plan(plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
+
+
+def _own_name(plan: Plan) -> str | None:
+    """Return a column's name that steps may give one of their own: it would be taken for that."""
+    names = (name for node in plan.nodes for name in node.schema)
+    return next((n for n in names if n.startswith(_OWN_NAMES) and not n.startswith(GENERATED)), None)
 
 
 def _whole(query: pl.LazyFrame | Query) -> pl.LazyFrame:

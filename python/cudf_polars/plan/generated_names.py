@@ -14,7 +14,10 @@ from cudf_polars.plan import expressions as ex
 from cudf_polars.plan.dag import map_nodes, walk_nodes
 from cudf_polars.plan.nodes import Node, OpaqueNode
 
-__all__ = ["renumber", "renumber_text"]
+__all__ = ["GENERATED", "renumber", "renumber_text"]
+
+GENERATED = "__rr_generated"
+"""How the new names begin."""
 
 _GENERATED = re.compile(r"_+POLARS_[A-Z_]+_(?:0x[0-9a-f]+|\d+)")
 
@@ -35,7 +38,7 @@ def renumber(root: Node) -> Node:
     for node in all_nodes:
         for name in node.schema:
             for token in _GENERATED.findall(name):
-                names.setdefault(token, f"__rr_generated{len(names)}")
+                names.setdefault(token, f"{GENERATED}{len(names)}")
                 if isinstance(node, OpaqueNode):
                     return root
     if not names:

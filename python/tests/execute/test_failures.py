@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from execute.compare import run
 from execute.local_transport import LocalTransport, RankFailedError, run_ranks
+from polars.testing import assert_frame_equal
 
 from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.execute.options import ExecutionOptions
@@ -96,6 +97,14 @@ def test_error_of_the_query_keeps_its_type(files: Path) -> None:
     )
     with pytest.raises(pl.exceptions.ComputeError, match="join keys did not fulfill"):
         run(query, 3)
+
+
+@pytest.mark.parametrize("name", ["__rr_order", "__rr_anything"])
+def test_names_of_the_engines_own_columns_are_refused(files: Path, name: str) -> None:
+    query = pl.scan_parquet(files / "big.parquet").with_columns(pl.lit(1).alias(name)).sort("i")
+    with pytest.raises(ValueError, match=f"called '{name}'"):
+        run(query, 2)
+    assert_frame_equal(run(query, 1)[0], query.collect())
 
 
 def test_single_rank_runs_the_query_itself(files: Path) -> None:

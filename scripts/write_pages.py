@@ -108,10 +108,10 @@ On a file system the ranks write to a hidden folder beside the target, `.<name>.
 rank 0 lets it take the target's place, in one step (`renameat2`): a reader finds the old parts or the new ones, also
 when the sink is killed, which leaves a hidden folder to delete. The new folder has the permissions, owner and group of
 the old one. On hosts with file systems of their own, one rank of each host does so. Parts are renamed one by one where
-the system has no such step, where the target is a mount point, belongs to somebody else, or is the working directory of
-a rank or of the client, and where its parent cannot be written to. A store changes one object at a time: the parts of a
-sink have new names, `part.<rank>.<token>.<extension>`, and when all ranks have written, rank 0 deletes the parts of
-former sinks. A reader before that sees old and new parts. A sink that fails leaves the old ones. One that is killed
+the system has no such step, where the target is a mount point, belongs to another account, or is the working directory
+of a rank or of the client, and where its parent cannot be written to. A store changes one object at a time: the parts
+of a sink have new names, `part.<rank>.<token>.<extension>`, and when all ranks have written, rank 0 deletes the parts
+of former sinks. A reader before that sees old and new parts. A sink that fails leaves the old ones. One that is killed
 leaves besides what it had written, which the next sink to the folder removes. A folder with other files than parts is
 refused. Every rank has to call the same sink with the same kind of target: where they differ, all raise
 `QueryMismatchError`.
@@ -122,8 +122,8 @@ written. They are numbered over the ranks, so that the names are those of one pr
 so on, in the order of the rows. A `file_path_provider` is called by rank 0, once for each file; when it gives file
 objects, they are written before any file has its place. A target that is not there comes as a whole. In one that is,
 files of the same names are replaced and others stay, as with Polars: a folder with links to those and with the new
-files takes the target's place in one step, as above. With symbolic links in it, with folders that belong to somebody
-else or in which a rank or the client works, or where there is no such step, files are replaced one by one, which is
+files takes the target's place in one step, as above. With symbolic links in it, with folders that belong to another
+account or in which a rank or the client works, or where there is no such step, files are replaced one by one, which is
 undone when it fails, and not when the sink is killed meanwhile. In a store, a name has a rank and a token besides,
 `key=value/<rank>-<number>.<token>.parquet`: the files of former sinks with the same number and rank, or with Polars'
 own name of that number, are deleted when all are there. One rank writes alone, with a `FallbackWarning`, to a store
@@ -134,8 +134,8 @@ beside the real one, with that one's schema, partitions and properties. Rank 0 m
 version, which others see or do not; a sink that fails removes what it wrote, and one that is killed leaves the hidden
 folder, and files that no version has. One rank writes alone, with a `FallbackWarning`, with `mode="ignore"`,
 `schema_mode`, `predicate`, or `storage_options`; to a `DeltaTable`, an object store, or a table with constraints,
-features other than timestamps without a zone, properties of columns, or properties that matter to writers; a new
-table with such properties, too. The history calls the first version of a table `CREATE TABLE`.
+features other than timestamps without a zone, properties of columns, or properties that matter to writers; a new table
+with such properties, too. The history calls the first version of a table `CREATE TABLE`.
 """
 
 

@@ -190,7 +190,7 @@ class PartitionFiles(PartitionSink):
             except OSError:
                 if not self._where.is_dir():
                     raise
-                # Somebody has made it meanwhile.
+                # Another process has made it meanwhile.
                 moves = [(whole / name, name) for _, name in moves]
             else:
                 return
@@ -235,7 +235,7 @@ class PartitionFiles(PartitionSink):
                 (whole / name).replace(source)
             shutil.rmtree(whole, ignore_errors=True)
             return False
-        # What somebody else has put into the old folder meanwhile, also in place of another file, is not ours to
+        # What another process has put into the old folder meanwhile, also in place of another file, is not ours to
         # delete.
         ours = {Path(name) for _, name in moves}
         late = [

@@ -435,7 +435,7 @@ class _Directory(SinkTarget):
                 return True
         where.mkdir(exist_ok=True)
         if self._may_exchange and exchange(whole, where):
-            # What somebody else has put into the old folder meanwhile is not ours to delete.
+            # What another process has put into the old folder meanwhile is not ours to delete.
             for entry in whole.iterdir():
                 if not _is_part(entry):
                     entry.replace(where / entry.name)

@@ -549,7 +549,9 @@ class Executor:
         return frame.select(name for name in frame.columns if name not in main.schema)
 
     def _check_order(self, stream: CheckedOrder) -> None:
-        """Raise what Polars raises of an as-of join over unsorted rows, on all ranks, unless the parts are in order."""
-        ends = self._collect(stream.inputs[1]).lazy()
-        (key,) = stream.inputs[1].schema
-        ends.join_asof(ends.head(0), on=key).collect()
+        """Raise what Polars raises of unsorted rows, on all ranks, unless the parts are in order."""
+        ends = self._collect(stream.inputs[1])
+        if not ends.to_series().is_sorted():
+            raise pl.exceptions.InvalidOperationError(
+                f"argument in operation '{stream.operation}' is not sorted, please sort the 'expr/series/column' first"
+            )

@@ -23,6 +23,7 @@ from cudf_polars.lower.partitioning import (
 from cudf_polars.lower.physical import (
     Broadcast,
     Builder,
+    CheckedOrder,
     Estimate,
     Gather,
     GlobalSlice,
@@ -382,6 +383,36 @@ class StreamBuilder:
         keys = [SortKey(name, descending=False, nulls_last=True) for name in by]
         ordered = self.range_sort(stream, keys, lambda frame: frame.sort(by, nulls_last=True))
         return self.select(ordered, [name for name in ordered.schema if name not in by])
+
+    def checked_order(
+        self, stream: Stream, values: Stream, column: pl.Expr, name: str, operation: str
+    ) -> Stream:
+        """Return ``stream``, once the ranks' parts were seen to be in ascending order of a column, one after the other.
+
+        Parameters
+        ----------
+        values
+            Has the same rows, for the column called ``name``.
+        operation
+            What Polars calls the step that needs the order.
+        """
+        rows = "__rr_rows"
+
+        def ends(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
+            # Nulls match nothing, wherever they are: Polars takes them first, and mostly last.
+            present = frames[0].select(column).filter(pl.col(name).is_not_null())
+            both = pl.col(name).first().append(pl.col(name).last())
+            return present.select(both, pl.len().alias(rows)).filter(pl.col(rows) > 0).select(name)
+
+        parts = self.local(f"ENDS of {name}", [values], ends, partitioning=ARBITRARY)
+        return CheckedOrder(
+            inputs=(stream, self.broadcast(parts)),
+            schema=stream.schema,
+            partitioning=stream.partitioning,
+            ordered=stream.ordered,
+            estimate=stream.estimate,
+            operation=operation,
+        )
 
     # -- rows by position ------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
-from cudf_polars.lower.physical import CheckedOrder, Estimate, Materialize, Stream
+from cudf_polars.lower.physical import Estimate, Materialize, Stream
 from cudf_polars.lower.scans import read_everywhere
 from cudf_polars.lower.validated_joins import check_keys, without_check_if_empty
 from cudf_polars.plan.expressions import Column, Expr
@@ -272,22 +272,7 @@ def _in_order(ctx: Context, node: Join, left: Stream) -> Stream:
         main, side = left, ctx.lower(node.left)
     else:
         main = side = ctx.builder.materialize(left, "read for the ends of its parts", shared=True)
-    name, column, rows = key.name, to_expr(key.expr), "__rr_rows"
-
-    def ends(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
-        # Nulls match nothing, wherever they are: Polars takes them first, and mostly last.
-        values = frames[0].select(column.alias(name)).filter(pl.col(name).is_not_null())
-        both = pl.col(name).first().append(pl.col(name).last())
-        return values.select(both, pl.len().alias(rows)).filter(pl.col(rows) > 0).select(name)
-
-    parts = ctx.builder.local(f"ENDS of {name}", [side], ends, partitioning=ARBITRARY)
-    return CheckedOrder(
-        inputs=(main, ctx.builder.broadcast(parts)),
-        schema=left.schema,
-        partitioning=left.partitioning,
-        ordered=left.ordered,
-        estimate=left.estimate,
-    )
+    return ctx.builder.checked_order(main, side, to_expr(key.expr).alias(key.name), key.name, "asof_join")
 
 
 def _is_sorted_by(node: Node, key: Expr) -> bool:

@@ -317,7 +317,14 @@ class CheckedOrder(Stream):
     """The first input, whose parts Polars takes for sorted, once their ends were seen to be in order over the ranks.
 
     The second input has one column: on all ranks, the first and the last value that is not null of each rank's part.
+
+    Attributes
+    ----------
+    operation
+        What Polars calls the step that needs the order, in its error.
     """
+
+    operation: str
 
     @property
     def label(self) -> str:

@@ -76,6 +76,9 @@ def add_rolling(builder: StreamBuilder, found: Extended, stream: Stream) -> Stre
         if isinstance(expr, Rolling):
             names = dict.fromkeys([*columns(expr.child), *columns(expr.index)])
             index = to_expr(expr.index)
+            rows = builder.materialize(stream, "read for the ends of its parts", shared=True)
+            # Polars checks each rank's own rows.
+            stream = builder.checked_order(rows, rows, index.alias(_INDEX), _INDEX, "rolling")
             stream = _beside_others(builder, stream, to_expr(expr), column, index, list(names), reach)
         else:
             stream = _by_ranges(builder, stream, expr, column, reach)

@@ -218,8 +218,10 @@ def _windows_of_parts(ctx: Context, node: GroupBy, rows: Stream, reach: Reach) -
         )
 
     scale = AGGREGATED if is_dynamic else 1.0
+    # Polars checks each rank's own rows, of windows for rows.
+    ordered = rows if is_dynamic else ctx.builder.checked_order(rows, rows, pl.col(name), name, "rolling")
     return Carried(
-        inputs=(rows,),
+        inputs=(ordered,),
         schema={column: node.schema[column] for column in names},
         partitioning=ARBITRARY,
         ordered=True,

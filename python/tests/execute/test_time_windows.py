@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from execute.compare import ORDINARY, PARTITIONED, TINY, assert_like_polars
+from execute.compare import ORDINARY, PARTITIONED, TINY, assert_like_polars, run
 from execute.random_tables import scan_files
 
 from cudf_polars.execute.options import ExecutionOptions
@@ -138,6 +138,19 @@ def test_constant_keys_are_gathered(tmp_path: Path) -> None:
     lf = scan_files(_table("int", 40), tmp_path, [0, 20, 40])
     query = lf.group_by_dynamic("t", every="3i", group_by=pl.lit(1)).agg(V.sum())
     assert assert_like_polars(query, 2)[0].fallbacks
+
+
+@pytest.mark.parametrize("nranks", [2, 3])
+def test_parts_that_are_not_in_order_are_refused(nranks: int, tmp_path: Path) -> None:
+    # Each rank's own rows are sorted.
+    frame = pl.DataFrame({"t": [5, 6, 7, 1, 2, 3], "v": range(6)})
+    lf = scan_files(frame, tmp_path, [0, 3, 6])
+    for query in (
+        lf.rolling("t", period="2i").agg(V.sum()),
+        lf.with_columns(z=V.sum().rolling("t", period="2i")),
+    ):
+        with pytest.raises(pl.exceptions.InvalidOperationError, match="'rolling' is not sorted"):
+            run(query, nranks)
 
 
 def test_small_tables_are_gathered_without_a_word_and_wide_windows_with_one(tmp_path: Path) -> None:

@@ -382,9 +382,10 @@ def _start(
     footers = FileFooters()
     _read_footers(plan, footers)
     partitions = options.plan_of(largest_table(plan, footers), transport.nranks)
-    if alone and (partitions.count == 1 or _own_name(plan) is not None):
+    name = _own_name(plan)
+    if alone and (partitions.count == 1 or name is not None):
         return _whole(query)
-    if (name := _own_name(plan)) is not None:
+    if name is not None:
         raise ValueError(
             f"a column is called {name!r}: names that begin with {_OWN_NAMES!r} are those of the engine's own columns."
             " Give it another one (lf.rename)."

@@ -13,8 +13,8 @@ from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.partitioning import ARBITRARY
 from cudf_polars.lower.physical import Carried, SortKey, Stream
 from cudf_polars.lower.ranges import is_comparable
-from cudf_polars.lower.shape import Extended, with_expressions
-from cudf_polars.plan.expressions import Column, Expr, Function, Window
+from cudf_polars.lower.shape import Extended, extended
+from cudf_polars.plan.expressions import Column, Expr, Function
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import is_elementwise
 from cudf_polars.plan.rebuild_expressions import to_expr
@@ -30,20 +30,10 @@ _VALUES, _DISTINCT, _FIRST, _LAST = "values", "distinct", "first", "last"
 
 def ranks_of(node: Select | HStack | Filter) -> Extended:
     """Return a node with a column for each rank of values that are made row by row."""
-    found = Extended(node)
-
-    def rewrite(expr: Expr) -> Expr:
-        if isinstance(expr, Window) or is_elementwise(expr):
-            return expr
-        if isinstance(expr, Function) and _is_rank(expr):
-            return found.column(expr, "__rr_rank")
-        return expr.with_children([rewrite(child) for child in expr.children])
-
-    found.node = with_expressions(node, rewrite)
-    return found
+    return extended(node, "__rr_rank", _is_rank)
 
 
-def _is_rank(expr: Function) -> bool:
+def _is_rank(expr: Expr) -> bool:
     match expr:
         case Function("rank", (values,), (method, _, _)) if method in _METHODS:
             dtype = values.dtype

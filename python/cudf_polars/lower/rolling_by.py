@@ -15,8 +15,8 @@ from cudf_polars.lower.builder import StreamBuilder
 from cudf_polars.lower.durations import Reach, at_most, index_number
 from cudf_polars.lower.partitioning import ARBITRARY
 from cudf_polars.lower.physical import Carried, SortKey, Stream
-from cudf_polars.lower.shape import Extended, with_expressions
-from cudf_polars.plan.expressions import Column, Expr, Function, Rolling, Window
+from cudf_polars.lower.shape import Extended, extended
+from cudf_polars.plan.expressions import Column, Expr, Function, Rolling
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import columns, is_elementwise
 from cudf_polars.plan.rebuild_expressions import to_expr
@@ -34,21 +34,7 @@ _PART = "__rr_part"
 
 def rolling_of(node: Select | HStack | Filter) -> Extended:
     """Return a node with a column for each of these windows."""
-    found = Extended(node)
-
-    def rewrite(expr: Expr) -> Expr:
-        if isinstance(expr, Window) or is_elementwise(expr):
-            return expr
-        if _reach_of(expr) is not None:
-            return found.column(expr, "__rr_rolled")
-        return (
-            expr
-            if isinstance(expr, Rolling)
-            else expr.with_children([rewrite(child) for child in expr.children])
-        )
-
-    found.node = with_expressions(node, rewrite)
-    return found
+    return extended(node, "__rr_rolled", lambda expr: _reach_of(expr) is not None)
 
 
 def _reach_of(expr: Expr) -> Reach | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from cudf_polars.plan.expressions import Column, Expr, Literal, Window
+from cudf_polars.plan.expressions import Column, Expr, Literal, Rolling, Window
 from cudf_polars.plan.nodes import Filter, HStack, Select
 from cudf_polars.plan.properties import is_elementwise
 
-__all__ = ["Extended", "is_rowwise_step", "renames", "windows", "with_expressions"]
+__all__ = ["Extended", "extended", "is_rowwise_step", "renames", "windows", "with_expressions"]
 
 
 @dataclass
@@ -30,6 +30,29 @@ class Extended:
     def column(self, expr: Expr, prefix: str) -> Column:
         """Return the column of a part."""
         return self.columns.setdefault(expr, Column(f"{prefix}{len(self.columns)}", dtype=expr.dtype))
+
+
+def extended(node: Select | HStack | Filter, prefix: str, is_part: Callable[[Expr], bool]) -> Extended:
+    """Return a node with a column for each part of its expressions that ``is_part`` says, wherever it is in them.
+
+    Inside a window, a part is another one: it is of the window's rows.
+
+    Parameters
+    ----------
+    prefix
+        How the names of the columns begin.
+    """
+    found = Extended(node)
+
+    def rewrite(expr: Expr) -> Expr:
+        if isinstance(expr, Window) or is_elementwise(expr):
+            return expr
+        if is_part(expr):
+            return found.column(expr, prefix)
+        return expr if isinstance(expr, Rolling) else expr.with_children(list(map(rewrite, expr.children)))
+
+    found.node = with_expressions(node, rewrite)
+    return found
 
 
 def with_expressions(
@@ -53,9 +76,11 @@ def is_rowwise_step(expr: Expr) -> bool:
 
 
 def windows(expr: Expr) -> list[Window]:
-    """Return the outermost windows in ``expr``."""
+    """Return the outermost windows in ``expr``; those inside rolling windows are of the rows of these."""
     if isinstance(expr, Window):
         return [expr]
+    if isinstance(expr, Rolling):
+        return []
     return [window for child in expr.children for window in windows(child)]
 
 

@@ -49,6 +49,12 @@ QUERIES: Mapping[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
         .sort("t", "i")
         .with_columns(z=F.mean().rolling("t", period="6h"), y=I.max().rolling("t", period="1d", offset="-5h"))
     ),
+    "sorted windows inside windows": lambda lf: lf.select(
+        I, z=I.cum_sum().over(1, order_by="s").last().rolling("i", period="4i")
+    ),
+    "ranks inside windows": lambda lf: lf.select(
+        I, a=(-X).rank("min").last().rolling("i", period="4i"), b=X.rank("min")
+    ),
     "beside others": lambda lf: lf.select(
         a=X.rolling_sum_by("t", "6h").cum_sum(), b=I.rank("min"), c=I.diff(), w=I.sum().over("s")
     ),

@@ -21,10 +21,13 @@ class Text:
     ----------
     inexact
         Whether the last digits of what it gives may differ.
+    number
+        Whether it is known to give a number.
     """
 
     text: str
     inexact: bool = False
+    number: bool = False
 
 
 def _is_plain(dtype: pl.DataType) -> bool:
@@ -245,6 +248,37 @@ _GROUPED_ORDERED = (
     "{int}.map_batches(lambda s: s.cum_sum(), return_dtype=pl.Int64)",
     "{int}.map_batches(lambda s: s.sum(), return_dtype=pl.Int64, returns_scalar=True)",
 )
+_IN_WINDOWS = (
+    "{ord}.rank('ordinal').last()",
+    "{ord}.rank('min').max()",
+    "{ord}.rank('dense', descending=True).first()",
+    "{int}.cum_sum().last()",
+    "{int}.cum_sum().max()",
+    "{int}.shift(1).sum()",
+    "{int}.diff().sum()",
+    "{plain}.rle_id().max()",
+    "{int}.rolling_max(2, min_samples=1).sum()",
+    "{plain}.is_first_distinct().sum()",
+    "{plain}.is_last_distinct().sum()",
+    "{plain}.is_unique().sum()",
+    "{int}.sort().head(2).sum()",
+    "{int}.sort_by({ord}, maintain_order=True).last()",
+    "{int}.top_k(2).sum()",
+    "{ord}.arg_max()",
+    "{int}.fill_null(strategy='forward').sum()",
+    "{int}.interpolate().sum()",
+    "{int}.reverse().first()",
+    "{int}.unique().len()",
+    "{int}.filter({predicate}).last()",
+    "{int}.filter({predicate}).sum() + {int}.max()",
+    "({int} - {int}.min()).sum()",
+    "{int}.sum() - {int}.last()",
+    "({int} == {int}.max()).sum()",
+    "{plain}.mode().len()",
+    "{plain}.value_counts().len()",
+    "pl.row_index().max()",
+    "pl.int_range(pl.len()).sum()",
+)
 _PREDICATES = (
     "({num} > {small})",
     "({num} <= {small})",
@@ -445,6 +479,16 @@ class Scope:
             return Text(form.format(one.text, other.text), one.inexact)
         # A division is the same wherever it is done, but no key.
         return Text(form.format(one.text), True if "/" in form else one.inexact)
+
+    def of_window(self) -> Text | None:
+        """Return a value of the rows of a window, in their order."""
+        roll = self.rng.random()
+        if roll < 0.5:
+            found = self.one_of(_IN_WINDOWS)
+            return None if found is None else Text(found.text, False, True)
+        if roll < 0.6:
+            return self.one_of(_ORDERED_SCALARS)
+        return self.scalar(nested=roll < 0.75)
 
     def rowwise(self) -> Text | None:
         """Return an expression of each row alone."""

@@ -240,6 +240,16 @@ with tempfile.TemporaryDirectory() as folder:
         "faulty = lf.collect_schema() != lf.collect().schema",
     ),
     Known(
+        name="the type of a null's quotient",
+        kinds=_OF_TYPES,
+        detail=r"Null.*Float64|Float64.*Null",
+        text=r"'nul'.* / ",
+        reason="Polars plans a column of nulls for it and gives one of floats.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame({'n': [None]}).select(pl.col('n') / pl.len())\n"
+        "faulty = lf.collect_schema() != lf.collect().schema",
+    ),
+    Known(
         name="the type of cum_reduce",
         kinds=(*_OF_TYPES, "we answer where Polars raises", "wrong type of error"),
         detail=r"",

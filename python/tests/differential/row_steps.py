@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from differential.catalogue import Nature
-from differential.promises import fixed, listed, outputs, rowwise
+from differential.expressions import Scope
+from differential.promises import fixed, listed, marked, outputs, rowwise
 from differential.relation import ANY_ORDER, TOTAL, Order, Relation, Rule, Schema, State, Step
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "many_functions",
     "nested",
     "rolling_column",
+    "said_sorted",
     "row_index",
     "select_columns",
     "select_made",
@@ -485,7 +487,46 @@ def top_rows(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
 
 
 def rolling_column(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
-    """Windows of rows around each, as an expression; sortedness that is said by hand."""
+    """Any value of the rows around each, as an expression: windows, ranks and sorts of these rows among them."""
+    relation = rng.choice(relations)
+    if not relation.scope(rng).numbered:
+        return None
+    times = [n for n in relation.exact("time") if rng.random() < 0.5]
+    index = rng.choice(times) if times else "srt"
+    sort = [index] if index == "srt" else [index, "srt"]
+    period = rng.choice(["1d", "3d", "1w"] if times else ["1i", "3i", "8i", "40i"])
+    options = [f"period={period!r}"]
+    if rng.random() < 0.4:
+        options.append(f"closed={rng.choice(['left', 'right', 'both', 'none'])!r}")
+    if rng.random() < 0.3:
+        options.append(f"offset={rng.choice(['-1', '-2', '0', '1'])}{period[-1]}".replace("=", "='") + "'")
+    # Sorted by what numbers them, the rows have an order, whatever they had before.
+    schema = {n: t for n, t in relation.schema.items() if n != index}
+    scope = Scope(rng, schema, relation.state.inexact, True, index != "srt")
+    text = scope.of_window()
+    if text is None:
+        return None
+    rest = rng.choice(["", "", ".fill_null(0)", " + pl.len()", ".over(c('srt') // 50)"])
+    if rest and (text.inexact or not text.number):
+        rest = ""
+    missing = f".drop_nulls({index!r})"
+    rolled = f"(({text.text}).rolling({index!r}, {', '.join(options)}){rest})"
+
+    def rule(states: Sequence[State], schema: Schema) -> State | None:
+        (state,) = states
+        if not state.is_key({"srt"}) or "srt" not in schema:
+            return None
+        state = replace(
+            state.only(schema, ["rolled"]), order=TOTAL, keys=frozenset([frozenset(["srt"])]), height=None
+        )
+        return marked(state, schema, ["rolled"] if text.inexact else [])
+
+    line = f"{relation.name}{missing}.sort({sort}).with_columns({rolled}.alias('rolled'))"
+    return Step((relation.name,), line, rule)
+
+
+def said_sorted(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
+    """Sortedness that is said by hand."""
     relation = rng.choice(relations)
     scope = relation.scope(rng)
     if not scope.numbered:
@@ -495,7 +536,6 @@ def rolling_column(rng: random.Random, relations: Sequence[Relation]) -> Step | 
         return None
     name = relation.name
     forms = [
-        f"{name}.sort('srt').with_columns({text.text}.rolling('srt', period='3i').alias('rolled'))",
         f"{name}.sort('srt').set_sorted('srt').filter(c('srt') > 2)",
         f"{name}.sort('srt').set_sorted('srt').group_by('srt').len().sort('srt')",
         f"{name}.sort('srt').with_columns(c('srt').set_sorted()).select('srt').unique(maintain_order=True)",

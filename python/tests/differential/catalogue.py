@@ -91,6 +91,8 @@ _TIES = re.compile(
     r"sort_by|max_by|min_by|arg_|ordinal|first|last|is_sorted|rolling|ewm|interpolate|cumulative|top_k|bottom_k|"
     r"search_sorted|implode|order_by|explode|diff|peak|hist|rle|'explode'"
 )
+# What moves values from row to row, though in the catalogue's few rows it may move them all out.
+_MOVED = re.compile(r"(?<!\.list)(?<!\.arr)\.(shift|diff|pct_change|rolling_\w+|ewm_\w+)\(")
 _DROPPED = re.compile(r"\.(unique|drop_nulls|drop_nans|mode)\(")
 _DOUBLES = re.compile(r"is_(first|last)_distinct|is_unique|is_duplicated")
 _STATISTICS = re.compile(r"\.(std|var|skew|kurtosis|entropy)\(|pl\.(corr|cov)\(")
@@ -159,6 +161,8 @@ def templates() -> tuple[Template, ...]:
                     nature = Nature.MANY  # there is nothing to drop in the catalogue's rows
                 elif _DOUBLES.search(text):
                     nature = Nature.ORDERED  # there are none in the catalogue's rows
+                elif nature is Nature.ROWWISE and _MOVED.search(text):
+                    nature = Nature.ORDERED
                 elif _TIES.search(text):
                     nature = _WITH_TIES.get(nature, nature)
                 elif nature is Nature.SCALAR and _PLACES.search(text):

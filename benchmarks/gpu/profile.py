@@ -6,6 +6,7 @@ python -m benchmarks.gpu.profile --data /dev/shm/sf100 --queries 1,6 --output pr
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import time
 from typing import Any
@@ -22,8 +23,19 @@ def main() -> int:
     parser.add_argument("--queries", default="", help="numbers, joined by commas; default: all")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--settings", default="{}", help="keyword arguments of Runtime as JSON")
+    parser.add_argument(
+        "--waits",
+        choices=("auto", "spin", "yield", "block"),
+        default="auto",
+        help="how threads wait for the GPU: CUDA's flags of the device's primary context",
+    )
     parser.add_argument("--output", required=True)
     arguments = parser.parse_args()
+    if arguments.waits != "auto":
+        driver = ctypes.CDLL("libcuda.so.1")
+        flags = {"spin": 1, "yield": 2, "block": 4}[arguments.waits]
+        if driver.cuInit(0) or driver.cuDevicePrimaryCtxSetFlags_v2(0, flags):
+            parser.error("the flags of the primary context cannot be set")
     import libcudf
 
     libcudf.load_library()

@@ -3,7 +3,8 @@
 #
 #   benchmarks/gpu/scan_and_profile.sh SITE WHEELS OUT SCALE
 #
-# As queries.sh, which makes the tables and the environment first. Records are written as they come.
+# As queries.sh, which makes the tables and the environment first. Records are written as they come. SCANS= leaves the scans
+# out; SETTINGS has settings of the runtime, a line each; WAITS is how threads wait for the GPU.
 set -u
 wheels=$(realpath "$2")
 out=$(realpath "$3")
@@ -22,18 +23,18 @@ scan() { # columns, options...
         sed "s/^{/{\"options\": \"$*\", /" | tail -1 | tee -a "$out/scan.jsonl" | cut -c1-300
 }
 
-for threads in ${READ_THREADS:-6 8 12 16}; do
+[ -n "${SCANS-1}" ] && for threads in ${READ_THREADS:-6 8 12 16}; do
     for slab in ${SLAB_KIB:-1024 2048 4096}; do
         scan $q6 --mode copy --no-map --repeat 3 --read-threads "$threads" --slab-kib "$slab"
     done
 done
-for decoders in 8 12; do
+[ -n "${SCANS-1}" ] && for decoders in 8 12; do
     for threads in ${READ_THREADS:-6 8 12 16}; do
         scan $q6 --no-map --repeat 4 --threads $decoders --read-threads "$threads" --slab-kib 2048 --pinned-below 1048576 \
             --kernel-copy-below 65536
     done
 done
-scan $q1 --no-map --repeat 4 --threads 8 --pinned-below 1048576 --kernel-copy-below 65536
+[ -n "${SCANS-1}" ] && scan $q1 --no-map --repeat 4 --threads 8 --pinned-below 1048576 --kernel-copy-below 65536
 
 export PYTHONPATH="$env:$root/python/tests:$root"
 settings=${SETTINGS:-$(
@@ -50,9 +51,9 @@ S
 n=0
 while read -r one; do
     n=$((n + 1))
-    timeout 100 python3 -X faulthandler -m benchmarks.gpu.profile --data "$data" --settings "$one" \
-        --output "$out/profile-$n.jsonl" 2>&1 | tail -3
-    python3 - "$out/profile-$n.jsonl" "$one" <<'P'
+    timeout 100 python3 -X faulthandler -m benchmarks.gpu.profile --data "$data" --settings "$one" ${WAITS:+--waits "$WAITS"} \
+        --output "$out/profile${WAITS:-}-$n.jsonl" 2>&1 | tail -3
+    python3 - "$out/profile${WAITS:-}-$n.jsonl" "$one" <<'P'
 import json, sys
 sums = {}
 for text in open(sys.argv[1]):

@@ -3,6 +3,8 @@ from typing import Any
 
 from rapidsmpf.memory.buffer_resource import BufferResource
 
+def read_number_ranges(path: str) -> dict[str, tuple[int, int]]: ...
+
 class ProgramBuilder:
     def column(self, index: int, type_id: int, scale: int) -> int: ...
     def constant(self, index: int, type_id: int, scale: int) -> int: ...
@@ -53,6 +55,7 @@ class Runtime:
         pass_rows: int | None = None,
         pass_bytes: int | None = None,
         passes_in_flight: int | None = None,
+        read_threads: int | None = None,
         registered_limit: int | None = None,
         map_files: bool | None = None,
         read_while_registering: bool | None = None,

@@ -5,7 +5,7 @@ Import it after ``libcudf.load_library()``, in a process whose compute device is
 """
 
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libcpp cimport bool as cpp_bool
 from libcpp.memory cimport make_shared, shared_ptr
 from libcpp.string cimport string
@@ -31,9 +31,21 @@ cdef extern from "<rapidsmpf_python/compute.hpp>" namespace "rapidsmpf::compute"
         optional[size_t] pass_rows
         optional[size_t] pass_bytes
         optional[size_t] passes_in_flight
+        optional[size_t] read_threads
         optional[size_t] registered_limit
         optional[cpp_bool] map_files
         cpp_bool read_while_registering
+
+    cdef cppclass cpp_NumberRange "rapidsmpf::compute::NumberRange":
+        string column
+        int64_t least_high
+        uint64_t least_low
+        int64_t most_high
+        uint64_t most_low
+
+    vector[cpp_NumberRange] cpp_read_number_ranges "rapidsmpf::compute::read_number_ranges"(
+        string
+    ) except +translate_exception
 
     cdef cppclass cpp_PipelineStatistics "rapidsmpf::compute::PipelineStatistics":
         double seconds
@@ -101,7 +113,31 @@ cdef extern from "<rapidsmpf_python/compute.hpp>" namespace "rapidsmpf::python" 
     size_t number_of_pipelines(const cpp_Result&)
     cpp_PipelineStatistics pipeline_statistics(const cpp_Result&, size_t) except +translate_exception
 
-__all__ = ["ProgramBuilder", "Result", "Runtime"]
+__all__ = ["ProgramBuilder", "Result", "Runtime", "read_number_ranges"]
+
+
+def read_number_ranges(str path not None):
+    """Return between which numbers the columns of a Parquet file lie, by the statistics in its footer.
+
+    Only columns of integers and decimals mean something here, whatever else is there: integers with a sign as they are,
+    decimals in units of their last digit. A column that has no values lies between 0 and 0; one is left out if it is
+    nested or a row group has no statistics of it.
+
+    Raises
+    ------
+    RuntimeError
+        If it is no Parquet file.
+    OSError
+        If the file cannot be read.
+    """
+    cdef vector[cpp_NumberRange] ranges
+    cdef string encoded = path.encode()
+    with nogil:
+        ranges = cpp_read_number_ranges(encoded)
+    return {
+        r.column.decode(): ((<object> r.least_high << 64) | r.least_low, (<object> r.most_high << 64) | r.most_low)
+        for r in ranges
+    }
 
 
 cdef class ProgramBuilder:
@@ -305,6 +341,8 @@ cdef class Runtime:
         Most rows, and bytes decoded, that a thread reads of a file at a time.
     passes_in_flight
         Passes that are copied to the device ahead of the threads.
+    read_threads
+        Threads that read files into page-locked memory.
     registered_limit
         Most bytes of mapped files that stay registered with CUDA.
     map_files
@@ -325,8 +363,8 @@ cdef class Runtime:
 
     def __init__(
         self, BufferResource br not None, *, threads=None, chunk_rows=None, output_rows=None, pass_rows=None,
-        pass_bytes=None, passes_in_flight=None, registered_limit=None, map_files=None,
-        read_while_registering=None,
+        pass_bytes=None, passes_in_flight=None, read_threads=None, registered_limit=None,
+        map_files=None, read_while_registering=None,
     ):
         cdef cpp_RuntimeSettings settings
         if threads is not None:
@@ -341,6 +379,8 @@ cdef class Runtime:
             settings.pass_bytes = <size_t> pass_bytes
         if passes_in_flight is not None:
             settings.passes_in_flight = <size_t> passes_in_flight
+        if read_threads is not None:
+            settings.read_threads = <size_t> read_threads
         if registered_limit is not None:
             settings.registered_limit = <size_t> registered_limit
         if map_files is not None:

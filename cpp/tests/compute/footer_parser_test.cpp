@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -183,6 +184,85 @@ TEST(FooterParser, ReadsLongLists) {
     EXPECT_EQ(parsed.rows.size(), 40U);
     EXPECT_EQ(parsed.chunks.size(), 800U);
     EXPECT_EQ(parsed.columns.size(), 20U);
+}
+
+// Footer of a file with one column of such a type, and a row group for each of the statistics.
+struct Statistics {
+    std::optional<std::string> least;
+    std::optional<std::string> most;
+    std::int64_t nulls{0};
+    std::int64_t values{10};
+};
+
+ColumnRange range_of(int physical_type, std::vector<Statistics> const& row_groups) {
+    CompactWriter w;
+    w.integer(1, 2, 5).integer(3, 0);
+    w.list(4, 12, row_groups.size(), [&](CompactWriter& groups) {
+        for (auto const& statistics : row_groups) {
+            groups.nested([&](CompactWriter& group) {
+                group.list(1, 12, 1, [&](CompactWriter& chunks) {
+                    chunks.nested([&](CompactWriter& chunk) {
+                        chunk.structure(3, [&](CompactWriter& meta) {
+                            meta.integer(1, physical_type, 5);
+                            meta.list(3, 8, 1, [](CompactWriter& path) { path.raw_text("n"); });
+                            meta.integer(5, statistics.values).integer(6, 80).integer(7, 90).integer(9, 4);
+                            meta.structure(12, [&](CompactWriter& v) {
+                                v.integer(3, statistics.nulls);
+                                if (statistics.most) {
+                                    v.text(5, *statistics.most);
+                                }
+                                if (statistics.least) {
+                                    v.text(6, *statistics.least);
+                                }
+                            });
+                        });
+                    });
+                });
+                group.integer(3, statistics.values);
+            });
+        }
+    });
+    w.bytes.push_back(0);
+    return parse_row_groups(w.bytes).ranges.at(0);
+}
+
+TEST(FooterParser, FindsWhatNumbersLieBetween) {
+    using Kind = ColumnRange::Kind;
+    auto const bytes = [](auto n) { return std::string(reinterpret_cast<char const*>(&n), sizeof(n)); };
+    auto const found = range_of(
+        2, {{bytes(std::int64_t{-7}), bytes(std::int64_t{3})},
+            {std::nullopt, std::nullopt, 10},
+            {bytes(std::int64_t{-2}), bytes(std::int64_t{1} << 62)}});
+    EXPECT_EQ(found.kind, Kind::between);
+    EXPECT_TRUE(found.least == -7 && found.most == std::int64_t{1} << 62);
+
+    auto const narrow = range_of(1, {{bytes(std::int32_t{-1}), bytes(std::int32_t{5})}});
+    EXPECT_TRUE(narrow.kind == Kind::between && narrow.least == -1 && narrow.most == 5);
+
+    // Decimals of three bytes, the first of which has the sign.
+    auto const fixed = range_of(7, {{std::string("\xff\xff\xfe", 3), std::string("\x01\x00\x02", 3)}});
+    EXPECT_TRUE(fixed.kind == Kind::between && fixed.least == -2 && fixed.most == 65'538);
+    auto const widest = range_of(
+        7, {{std::string("\x80") + std::string(15, '\0'), std::string("\x7f") + std::string(15, '\xff')}});
+    EXPECT_TRUE(widest.kind == Kind::between && widest.least < 0 && widest.most == -(widest.least + 1));
+}
+
+TEST(FooterParser, KnowsNoRangeWithoutStatistics) {
+    using Kind = ColumnRange::Kind;
+    auto const bytes = [](std::int64_t n) {
+        return std::string(reinterpret_cast<char const*>(&n), sizeof(n));
+    };
+    EXPECT_EQ(range_of(2, {}).kind, Kind::empty);
+    EXPECT_EQ(range_of(2, {{std::nullopt, std::nullopt, 10}}).kind, Kind::empty);
+    EXPECT_EQ(range_of(2, {{std::nullopt, std::nullopt, 0, 0}}).kind, Kind::empty);
+    EXPECT_EQ(range_of(2, {{bytes(1), bytes(2)}, {std::nullopt, bytes(2)}}).kind, Kind::unknown);
+    EXPECT_EQ(
+        range_of(2, {{bytes(1), bytes(2)}, {bytes(1), std::nullopt}, {bytes(1), bytes(2)}}).kind,
+        Kind::unknown);
+    EXPECT_EQ(range_of(2, {{bytes(3), bytes(2)}}).kind, Kind::unknown);
+    EXPECT_EQ(range_of(2, {{"short", "texts"}}).kind, Kind::unknown);
+    EXPECT_EQ(range_of(6, {{bytes(1), bytes(2)}}).kind, Kind::unknown);
+    EXPECT_EQ(range_of(7, {{std::string(17, 'a'), std::string(17, 'b')}}).kind, Kind::unknown);
 }
 
 TEST(FooterParser, LeavesTheRest) {

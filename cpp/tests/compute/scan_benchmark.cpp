@@ -1,7 +1,7 @@
 // How fast Parquet files are scanned on a GPU: the first time, with registering, and again.
 //
 //   compute_scan FILES COLUMNS [--threads 16] [--rows 8000000] [--bytes 512] [--in-flight 8] [--repeat 5] [--mode scan|copy|register]
-//     [--register-threads 4] [--register-mib 64] [--gap-kib 256] [--no-map] [--pool-gib 16]
+//     [--register-threads 4] [--register-mib 64] [--gap-kib 256] [--no-map] [--read-threads 8] [--slab-kib 4096] [--pool-gib 16]
 //     [--pinned-below BYTES] [--kernel-copy-below BYTES] [--pinned-pool-mib N]
 //
 // FILES, COLUMNS: joined by commas; no columns: rows are counted. `copy` leaves decoding out; `register` only registers.
@@ -123,6 +123,10 @@ Options parse(int argc, char** argv) {
             options.settings.register_threads = number;
         } else if (name == "--register-mib") {
             options.settings.register_bytes = number << 20;
+        } else if (name == "--read-threads") {
+            options.settings.read_threads = number;
+        } else if (name == "--slab-kib") {
+            options.settings.slab_bytes = number << 10;
         } else if (name == "--gap-kib") {
             options.settings.register_gap = number << 10;
         } else if (name == "--pool-gib") {

@@ -244,8 +244,8 @@ with tempfile.TemporaryDirectory() as folder:
         kinds=("we answer where Polars raises",),
         detail=r"conversion from",
         text=r"\.cast\(.*\n.*\.filter\(.*\n.*\.sort\(.*\.alias\('sorted'\)\)\.filter\(",
-        reason="Once it sees that one value needs no sorting, Polars filters before it casts; whether it sees that in time"
-        " depends on how often a plan is optimised.",
+        reason="Once it sees that one value needs no sorting, Polars filters before it casts; whether it sees that in"
+        " time depends on how often a plan is optimised.",
         reproduction="import polars as pl\n"
         "def ends(key):\n"
         "    lf = pl.LazyFrame({'i': [-17]}).select(pl.col('i').sum(), pl.col('i').lower_bound().alias('low'))\n"

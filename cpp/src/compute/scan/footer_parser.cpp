@@ -1,6 +1,8 @@
 #include "compute/scan/footer_parser.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -200,8 +202,77 @@ std::int64_t text_bytes(FooterReader& reader) {
     return bytes;
 }
 
+// Statistics, as far as ranges need them.
+struct ChunkStatistics {
+    std::optional<std::string_view> least;
+    std::optional<std::string_view> most;
+    std::int64_t nulls{-1};
+};
+
+ChunkStatistics chunk_statistics(FooterReader& reader) {
+    ChunkStatistics found;
+    reader.fields(
+        [&](std::int64_t field, std::uint8_t type) {
+            if (field == 3 && is_wire_integer(type)) {
+                found.nulls = reader.integer();
+                return true;
+            }
+            // 1 and 2, which old writers have in their place, do not say how they were compared.
+            if ((field == 5 || field == 6) && type == wire::binary) {
+                (field == 5 ? found.most : found.least) = reader.bytes();
+                return true;
+            }
+            return false;
+        },
+        4);
+    return found;
+}
+
+// A value as a page would have it.
+std::optional<__int128> number(std::uint8_t physical_type, std::string_view value) {
+    constexpr std::uint8_t int32 = 1;
+    constexpr std::uint8_t int64 = 2;
+    constexpr std::uint8_t fixed_bytes = 7;
+    if (physical_type == int32 && value.size() == 4) {
+        std::int32_t n{};
+        std::memcpy(&n, value.data(), 4);
+        return n;
+    }
+    if (physical_type == int64 && value.size() == 8) {
+        std::int64_t n{};
+        std::memcpy(&n, value.data(), 8);
+        return n;
+    }
+    if (physical_type == fixed_bytes && !value.empty() && value.size() <= 16) {
+        // The most significant byte, which has the sign, is the first.
+        unsigned __int128 n =
+            (static_cast<std::uint8_t>(value.front()) & 0x80U) != 0 ? ~static_cast<unsigned __int128>(0) : 0;
+        for (auto const byte : value) {
+            n = n << 8U | static_cast<std::uint8_t>(byte);
+        }
+        return static_cast<__int128>(n);
+    }
+    return std::nullopt;
+}
+
+void widen(ColumnRange& range, ColumnChunkPlace const& place, ChunkStatistics const& found) {
+    using Kind = ColumnRange::Kind;
+    if (range.kind == Kind::unknown || place.values == 0 || found.nulls == place.values) {
+        return;
+    }
+    auto const least = found.least ? number(place.physical_type, *found.least) : std::nullopt;
+    auto const most = found.most ? number(place.physical_type, *found.most) : std::nullopt;
+    if (!least || !most || *least > *most) {
+        range.kind = Kind::unknown;
+        return;
+    }
+    range.least = range.kind == Kind::empty ? *least : std::min(range.least, *least);
+    range.most = range.kind == Kind::empty ? *most : std::max(range.most, *most);
+    range.kind = Kind::between;
+}
+
 // ColumnMetaData. `path`: the bytes of its list of names, as they are.
-ColumnChunkPlace column_meta_data(FooterReader& reader, std::string_view& path) {
+ColumnChunkPlace column_meta_data(FooterReader& reader, std::string_view& path, ChunkStatistics& statistics) {
     ColumnChunkPlace place;
     reader.fields(
         [&](std::int64_t field, std::uint8_t type) {
@@ -257,6 +328,10 @@ ColumnChunkPlace column_meta_data(FooterReader& reader, std::string_view& path) 
                 path = {reinterpret_cast<char const*>(begin), static_cast<std::size_t>(reader.at() - begin)};
                 return true;
             }
+            if (field == 12 && type == wire::structure) {
+                statistics = chunk_statistics(reader);
+                return true;
+            }
             if (field == 16 && type == wire::structure) {
                 place.text_bytes = text_bytes(reader);
                 return true;
@@ -272,13 +347,13 @@ ColumnChunkPlace column_meta_data(FooterReader& reader, std::string_view& path) 
 }
 
 // ColumnChunk.
-ColumnChunkPlace column_chunk(FooterReader& reader, std::string_view& path) {
+ColumnChunkPlace column_chunk(FooterReader& reader, std::string_view& path, ChunkStatistics& statistics) {
     ColumnChunkPlace place;
     bool found = false;
     reader.fields(
         [&](std::int64_t field, std::uint8_t type) {
             if (field == 3 && type == wire::structure) {
-                place = column_meta_data(reader, path);
+                place = column_meta_data(reader, path, statistics);
                 found = true;
                 return true;
             }
@@ -341,12 +416,15 @@ RowGroups parse_row_groups(std::span<std::uint8_t const> footer) {
                 has_columns = true;
                 for (std::size_t i = 0; i < n; ++i) {
                     std::string_view path;
-                    result.chunks.push_back(column_chunk(reader, path));
+                    ChunkStatistics statistics;
+                    result.chunks.push_back(column_chunk(reader, path, statistics));
                     if (result.rows.empty()) {
                         paths.push_back(path);
+                        result.ranges.emplace_back();
                     } else if (path != paths[i]) {
                         throw FooterError{"the row groups do not have the same columns"};
                     }
+                    widen(result.ranges[i], result.chunks.back(), statistics);
                 }
                 return true;
             },

@@ -1,6 +1,6 @@
 // The row groups of a Parquet footer. A footer is one value of Thrift's compact protocol; nearly all of it are row groups, of
-// which a reader needs few fields and not the statistics. This parser takes those fields at some hundred megabytes a second;
-// the rest, which is small and has types and schemas in it, it leaves to libcudf: `rest` is the same footer without row groups.
+// which a reader needs few fields. This parser takes those fields at some hundred megabytes a second, and of the statistics
+// between which numbers a column lies; the rest, which is small and has types and schemas in it, it leaves to libcudf: `rest` is the same footer without row groups.
 //
 // What it reads comes from outside: it checks every length, and throws FooterError.
 #pragma once
@@ -39,11 +39,21 @@ struct ColumnChunkPlace {
     }
 };
 
+// Between which numbers the values of a column lie that are not null, by the statistics of its row groups: integers with a
+// sign, and decimals in units of their last digit. Numbers without a sign are read as if they had one.
+struct ColumnRange {
+    enum class Kind { empty, between, unknown };  // empty: no values yet, or none at all
+    Kind kind{Kind::empty};
+    __int128 least{0};
+    __int128 most{0};
+};
+
 struct RowGroups {
     std::vector<std::int64_t> rows;  // of each row group
     std::vector<ColumnChunkPlace>
         chunks;                        // row group by row group, the same columns in the same order in each
     std::vector<std::string> columns;  // paths of the columns, parts joined by '\0'
+    std::vector<ColumnRange> ranges;   // of the same columns
     std::vector<std::uint8_t> rest;    // the footer without row groups
 };
 

@@ -16,6 +16,8 @@
 #include <cudf/io/experimental/hybrid_scan.hpp>
 #include <cudf/io/parquet.hpp>
 
+#include <rapidsmpf/compute/detail/column_ranges.hpp>
+
 namespace rapidsmpf::compute {
 
 namespace pq = cudf::io::parquet;
@@ -98,6 +100,25 @@ std::size_t size_of_footer(Footer const& footer) {
 }
 
 }  // namespace
+
+std::vector<NumberRange> read_number_ranges(std::string const& path) {
+    auto const row_groups = parse_row_groups(footer_bytes(DataFile{path}));
+    std::vector<NumberRange> found;
+    for (std::size_t i = 0; i < row_groups.columns.size(); ++i) {
+        auto const& range = row_groups.ranges[i];
+        if (range.kind != ColumnRange::Kind::unknown
+            && row_groups.columns[i].find('\0') == std::string::npos) {
+            found.push_back(
+                NumberRange{
+                    .column = row_groups.columns[i],
+                    .least_high = static_cast<std::int64_t>(range.least >> 64),
+                    .least_low = static_cast<std::uint64_t>(range.least),
+                    .most_high = static_cast<std::int64_t>(range.most >> 64),
+                    .most_low = static_cast<std::uint64_t>(range.most)});
+        }
+    }
+    return found;
+}
 
 struct FooterCache::State {
     using Parsed = std::shared_future<std::shared_ptr<Footer const>>;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <new>
 #include <utility>
 #include <variant>  // libcudf's headers need it first
@@ -15,6 +14,8 @@ namespace rapidsmpf::compute {
 namespace {
 
 constexpr std::size_t copy_batch = 1024;  // pieces that one call copies; more are no faster
+// Passes that are read at a time: while the last windows of one are, threads that have none go on with the next.
+constexpr std::size_t passes_at_a_time = 3;
 
 std::byte* buffer_bytes(rmm::device_buffer& buffer) {
     return static_cast<std::byte*>(buffer.data());
@@ -132,7 +133,7 @@ std::optional<ReadAhead::Loaded> ReadAhead::take(cuda::stream_ref stream) {
         if (passes_ <= 1) {
             ended_ = true;
             lock.unlock();
-            return passes_ == 0 ? std::nullopt : std::optional{load(prepare(0), stream)};
+            return passes_ == 0 ? std::nullopt : std::optional{load_alone(stream)};
         }
         CUDF_CUDA_TRY(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
         thread_ = std::thread{[this] { run(); }};
@@ -163,6 +164,7 @@ void ReadAhead::close() noexcept {
     if (thread_.joinable()) {
         thread_.join();
     }
+    slabs_.reset();
     if (stream_ != nullptr) {
         cudaStreamSynchronize(stream_);
     }
@@ -194,13 +196,44 @@ cudaEvent_t ReadAhead::take_event() {
     return event;
 }
 
+bool ReadAhead::is_closing() {
+    std::lock_guard const lock{mutex_};
+    return closing_;
+}
+
+bool ReadAhead::has_room(std::size_t passes, std::size_t bytes) const {
+    return ready_.size() + passes < settings_.passes_in_flight
+           && ready_bytes_ + bytes <= settings_.bytes_in_flight;
+}
+
+void ReadAhead::give(Loaded loaded) {
+    std::lock_guard const lock{mutex_};
+    ready_bytes_ += loaded.layout_.bytes;
+    ready_.push_back(std::move(loaded));
+    changed_.notify_all();
+}
+
 void ReadAhead::run() {
     try {
         CUDF_CUDA_TRY(cudaSetDevice(device_));
+        cuda::stream_ref const stream{stream_};
         std::deque<Prepared> prepared;
         std::size_t prepared_bytes = 0;
         std::size_t to_prepare = 0;
-        for (std::size_t pass = 0; pass < passes_; ++pass) {
+        std::deque<Loading> loading;
+        std::size_t loading_bytes = 0;
+        // Whichever way this ends, no copy reads what the leases of these passes hold.
+        struct WaitForCopies {
+            cudaStream_t stream;
+            ~WaitForCopies() { cudaStreamSynchronize(stream); }
+        } const wait_for_copies{stream_};
+        auto const finish_one = [&] {
+            loading_bytes -= loading.front().prepared.layout.bytes;
+            auto loaded = finish_load(std::move(loading.front()), stream);
+            loading.pop_front();
+            give(std::move(loaded));
+        };
+        for (std::size_t pass = 0; pass < passes_;) {
             // Registering runs as far ahead of copying as copying may of decoding.
             while (to_prepare < passes_
                    && (prepared.empty()
@@ -209,26 +242,45 @@ void ReadAhead::run() {
                 prepared.push_back(prepare(to_prepare++));
                 prepared_bytes += prepared.back().layout.bytes;
             }
-            auto next = std::move(prepared.front());
-            prepared.pop_front();
-            auto const bytes = next.layout.bytes;
-            prepared_bytes -= bytes;
-            {
+            auto const bytes = prepared.front().layout.bytes;
+            auto full = loading.size() >= passes_at_a_time;
+            if (!full) {
                 std::unique_lock lock{mutex_};
-                changed_.wait(lock, [&] {
-                    return closing_ || ready_.empty()
-                           || (ready_.size() < settings_.passes_in_flight
-                               && ready_bytes_ + bytes <= settings_.bytes_in_flight);
-                });
+                auto const may_begin = [&] {
+                    return closing_ || (ready_.empty() && loading.empty())
+                           || has_room(loading.size(), loading_bytes + bytes);
+                };
+                if (loading.empty()) {
+                    changed_.wait(lock, may_begin);
+                }
+                full = !may_begin();
                 if (closing_) {
                     break;
                 }
             }
-            auto loaded = load(std::move(next), cuda::stream_ref{stream_});
-            std::lock_guard const lock{mutex_};
-            ready_bytes_ += bytes;
-            ready_.push_back(std::move(loaded));
-            changed_.notify_all();
+            std::optional<rmm::device_buffer> buffer;
+            if (!full) {
+                try {
+                    buffer.emplace(bytes, stream, cudf::get_current_device_resource_ref());
+                } catch (std::bad_alloc const&) {
+                    if (loading.empty()) {
+                        buffer = allocate(bytes, stream);
+                    }
+                }
+            }
+            if (!buffer) {
+                finish_one();
+                continue;
+            }
+            auto next = std::move(prepared.front());
+            prepared.pop_front();
+            prepared_bytes -= bytes;
+            loading.push_back(begin_load(std::move(next), std::move(*buffer), stream));
+            loading_bytes += bytes;
+            ++pass;
+        }
+        while (!loading.empty() && !is_closing()) {
+            finish_one();
         }
         std::lock_guard const lock{mutex_};
         ended_ = true;
@@ -296,41 +348,58 @@ rmm::device_buffer ReadAhead::allocate(std::size_t bytes, cuda::stream_ref strea
     }
 }
 
-void ReadAhead::copy(Prepared& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const {
-    if (prepared.layout.bytes <= settings_.small_read) {
-        read_small(prepared, buffer, stream);
-        return;
-    }
-    BatchedCopies copies{stream.get()};
-    for (auto& part : prepared.parts) {
-        std::span const extents{prepared.layout.extents.data() + part.begin, part.end - part.begin};
-        auto const wait = part.lease && (!settings_.read_while_registering || part.lease->is_settled());
-        auto const pieces = wait ? part.lease->wait() : std::nullopt;
-        if (!pieces) {
-            read_through_slabs(*part.file, extents, buffer, stream);
-            continue;
+ReadAhead::Loading ReadAhead::begin_load(
+    Prepared prepared, rmm::device_buffer buffer, cuda::stream_ref stream) {
+    Loading loading{.prepared = std::move(prepared), .buffer = std::move(buffer), .readings = {}};
+    auto const& layout = loading.prepared.layout;
+    auto* const to = buffer_bytes(loading.buffer);
+    try {
+        if (layout.bytes <= settings_.small_read) {
+            read_small(loading.prepared, loading.buffer, stream);
+            return loading;
         }
-        auto piece = pieces->begin();
-        for (auto const& extent : extents) {
-            for (std::size_t at = 0; at < extent.bytes; at += (piece++)->bytes) {
-                copies.add(buffer_bytes(buffer) + extent.place + at, piece->address, piece->bytes);
+        BatchedCopies copies{stream.get()};
+        for (auto& part : loading.prepared.parts) {
+            std::span const extents{layout.extents.data() + part.begin, part.end - part.begin};
+            auto const wait = part.lease && (!settings_.read_while_registering || part.lease->is_settled());
+            auto const pieces = wait ? part.lease->wait() : std::nullopt;
+            if (!pieces) {
+                if (!slabs_) {
+                    slabs_.emplace(device_, settings_, files_);
+                }
+                loading.readings.push_back(slabs_->begin(part.file, extents, to, stream.get()));
+                continue;
+            }
+            auto piece = pieces->begin();
+            for (auto const& extent : extents) {
+                for (std::size_t at = 0; at < extent.bytes; at += (piece++)->bytes) {
+                    copies.add(to + extent.place + at, piece->address, piece->bytes);
+                }
             }
         }
-    }
-    copies.flush();
-}
-
-ReadAhead::Loaded ReadAhead::load(Prepared prepared, cuda::stream_ref stream) {
-    Loaded loaded;
-    auto buffer = allocate(prepared.layout.bytes, stream);
-    try {
-        copy(prepared, buffer, stream);
+        copies.flush();
     } catch (...) {
+        loading.readings.clear();
         cudaStreamSynchronize(stream.get());  // no copy reads what the leases hold
         throw;
     }
-    auto* const event = take_event();
-    loaded.copied_ = event;
+    return loading;
+}
+
+ReadAhead::Loaded ReadAhead::finish_load(Loading loading, cuda::stream_ref stream) {
+    auto& prepared = loading.prepared;
+    Loaded loaded;
+    try {
+        for (auto& reading : loading.readings) {
+            reading.wait();
+        }
+        loaded.copied_ = take_event();
+        CUDF_CUDA_TRY(cudaEventRecord(loaded.copied_, stream.get()));
+    } catch (...) {
+        loading.readings.clear();
+        cudaStreamSynchronize(stream.get());
+        throw;
+    }
     loaded.pass_ = prepared.pass;
     for (auto& part : prepared.parts) {
         auto const& input = inputs_[prepared.layout.extents[part.begin].file];
@@ -340,14 +409,19 @@ ReadAhead::Loaded ReadAhead::load(Prepared prepared, cuda::stream_ref stream) {
         }
     }
     loaded.layout_ = std::move(prepared.layout);
-    loaded.buffer_ = std::move(buffer);
+    loaded.buffer_ = std::move(loading.buffer);
     {
         std::lock_guard const lock{mutex_};
         ++outstanding_;
     }
     loaded.owner_ = this;
-    CUDF_CUDA_TRY(cudaEventRecord(event, stream.get()));
     return loaded;
+}
+
+ReadAhead::Loaded ReadAhead::load_alone(cuda::stream_ref stream) {
+    auto prepared = prepare(0);
+    auto buffer = allocate(prepared.layout.bytes, stream);
+    return finish_load(begin_load(std::move(prepared), std::move(buffer), stream), stream);
 }
 
 void ReadAhead::read_small(
@@ -362,81 +436,6 @@ void ReadAhead::read_small(
     }
     CUDF_CUDA_TRY(
         cudaMemcpyAsync(buffer.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream.get()));
-}
-
-void ReadAhead::read_through_slabs(
-    DataFile const& file, std::span<Extent const> extents, rmm::device_buffer& buffer,
-    cuda::stream_ref stream) const {
-    // Windows of the buffer, each a slab: what lies in it is read side by side and copied in one go.
-    struct Read {
-        std::uint64_t offset;
-        std::size_t bytes;
-        std::size_t place;
-    };
-    std::vector<std::vector<Read>> windows;
-    for (auto const& extent : extents) {
-        for (std::size_t at = 0; at < extent.bytes;) {
-            auto const place = extent.place + at;
-            if (windows.empty() || place - windows.back().front().place >= settings_.slab_bytes) {
-                windows.emplace_back();
-            }
-            auto& window = windows.back();
-            auto const room = settings_.slab_bytes - (window.empty() ? 0 : place - window.front().place);
-            auto const bytes = std::min(room, extent.bytes - at);
-            window.push_back(Read{extent.offset + at, bytes, place});
-            at += bytes;
-        }
-    }
-
-    std::atomic<std::size_t> next{0};
-    std::mutex mutex;
-    std::exception_ptr error;
-    auto const read = [&] {
-        std::array<MappedFiles::Slab, 2> slabs;
-        std::array<cudaEvent_t, 2> copied{};
-        try {
-            CUDF_CUDA_TRY(cudaSetDevice(device_));
-            std::size_t turn = 0;
-            for (std::size_t i; (i = next.fetch_add(1)) < windows.size(); turn ^= 1U) {
-                if (slabs[turn].data() == nullptr) {
-                    CUDF_CUDA_TRY(cudaEventCreateWithFlags(&copied[turn], cudaEventDisableTiming));
-                    slabs[turn] = files_.take_slab();
-                } else {
-                    CUDF_CUDA_TRY(cudaEventSynchronize(copied[turn]));
-                }
-                auto const& window = windows[i];
-                auto const begin = window.front().place;
-                auto const end = window.back().place + window.back().bytes;
-                auto* const slab = static_cast<std::byte*>(slabs[turn].data());
-                for (auto const& piece : window) {
-                    file.read(slab + (piece.place - begin), piece.bytes, piece.offset);
-                }
-                CUDF_CUDA_TRY(cudaMemcpyAsync(
-                    buffer_bytes(buffer) + begin, slab, end - begin, cudaMemcpyHostToDevice, stream.get()));
-                CUDF_CUDA_TRY(cudaEventRecord(copied[turn], stream.get()));
-            }
-        } catch (...) {
-            next = windows.size();
-            std::lock_guard const lock{mutex};
-            error = std::current_exception();
-        }
-        for (auto* const event : copied) {
-            if (event != nullptr) {
-                cudaEventSynchronize(event);
-                cudaEventDestroy(event);
-            }
-        }
-    };
-    {
-        std::vector<std::jthread> others;
-        for (std::size_t t = 1; t < std::min(settings_.read_threads, windows.size()); ++t) {
-            others.emplace_back(read);
-        }
-        read();
-    }
-    if (error) {
-        std::rethrow_exception(error);
-    }
 }
 
 }  // namespace rapidsmpf::compute

@@ -2,7 +2,7 @@
 //
 // One thread goes through the passes in order: it has the ranges of the next ones registered (MappedFiles), and puts the
 // copies of each on a stream of its own; a thread that takes a pass lets its stream wait for that copy. What is not mapped
-// is read into page-locked slabs by several threads. A single pass is loaded by the thread that takes it.
+// is read into page-locked slabs (SlabReader), several passes at a time. A single pass is loaded by the thread that takes it.
 #pragma once
 
 #include <condition_variable>
@@ -25,6 +25,7 @@
 #include "compute/scan/mapped_files.hpp"
 #include "compute/scan/passes.hpp"
 #include "compute/scan/settings.hpp"
+#include "compute/scan/slab_reader.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -92,15 +93,25 @@ class ReadAhead {
         std::vector<Part> parts;
     };
 
+    // A pass whose bytes are being read into its buffer.
+    struct Loading {
+        Prepared prepared;
+        rmm::device_buffer buffer;
+        std::vector<SlabReader::Reading> readings;  // goes before the buffer
+    };
+
     [[nodiscard]] std::shared_ptr<DataFile const> open(std::size_t file);
     [[nodiscard]] Prepared prepare(std::size_t pass);
-    [[nodiscard]] Loaded load(Prepared prepared, cuda::stream_ref stream);
+    // Waits until passes that were loaded are done with, if there is no memory, and throws std::bad_alloc if there are none.
     [[nodiscard]] rmm::device_buffer allocate(std::size_t bytes, cuda::stream_ref stream);
-    void copy(Prepared& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const;
+    [[nodiscard]] Loading begin_load(Prepared prepared, rmm::device_buffer buffer, cuda::stream_ref stream);
+    [[nodiscard]] Loaded finish_load(Loading loading, cuda::stream_ref stream);
+    // The only pass.
+    [[nodiscard]] Loaded load_alone(cuda::stream_ref stream);
     void read_small(Prepared const& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const;
-    void read_through_slabs(
-        DataFile const& file, std::span<Extent const> extents, rmm::device_buffer& buffer,
-        cuda::stream_ref stream) const;
+    [[nodiscard]] bool is_closing();
+    [[nodiscard]] bool has_room(std::size_t passes, std::size_t bytes) const;
+    void give(Loaded loaded);
     void run();
     void finished() noexcept;
     [[nodiscard]] cudaEvent_t take_event();
@@ -115,6 +126,7 @@ class ReadAhead {
     // Of the thread that reads.
     std::weak_ptr<DataFile const> open_file_;
     std::size_t open_number_{0};
+    std::optional<SlabReader> slabs_;
 
     std::mutex mutex_;
     std::condition_variable changed_;

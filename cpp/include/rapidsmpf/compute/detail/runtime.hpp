@@ -32,13 +32,15 @@ class Cancelled : public std::runtime_error {
 };
 
 struct RuntimeSettings {
-    std::size_t threads{8};              // of each run
+    // Of each run. They wait for the GPU most of the time, and keep a core busy by that: of 16 cores, 10 should read files.
+    std::size_t threads{5};
     std::size_t chunk_rows{16'000'000};  // of what is read again from an earlier pipeline or joined in blocks
     std::size_t output_rows{4'000'000};  // of a table that Result::next() gives
     // How Parquet files are scanned (src/compute/scan/settings.hpp says what they do); nothing: the default there.
     std::optional<std::size_t> pass_rows;
     std::optional<std::size_t> pass_bytes;
     std::optional<std::size_t> passes_in_flight;
+    std::optional<std::size_t> read_threads;
     std::optional<std::size_t> registered_limit;
     std::optional<bool> map_files;
     bool read_while_registering{true};

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import decimal
 import functools
+import json
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -136,6 +138,9 @@ def _interval(path: str, name: str, scale: int, *version: int) -> Interval | Non
     if place is None:
         return None
     metadata = _metadata(path, *version)
+    column = metadata.schema.column(place)
+    if (known := _native_ranges(path, *version)) is not None and name in known and _is_signed(column, scale):
+        return known[name]
     least: Any = None
     most: Any = None
     for group in range(metadata.num_row_groups):
@@ -157,6 +162,32 @@ def _interval(path: str, name: str, scale: int, *version: int) -> Interval | Non
     if least is None:
         return (0, 0)
     return _units(least, scale), _units(most, scale)
+
+
+@functools.lru_cache(maxsize=_FILES)
+def _native_ranges(path: str, *version: int) -> Mapping[str, Interval] | None:
+    """Return the ranges of all columns, read in one go; ``None`` where the operators for GPUs are not loaded."""
+    module = sys.modules.get("rapidsmpf.compute")
+    if module is None or not version:
+        return None
+    try:
+        found: Mapping[str, Interval] = module.read_number_ranges(path)
+    except (RuntimeError, OSError):
+        return None
+    return found
+
+
+def _is_signed(column: Any, scale: int) -> bool:
+    """Whether the statistics of a column are integers with a sign, or decimals of that scale."""
+    logical = json.loads(column.logical_type.to_json())
+    match logical["Type"]:
+        case "Decimal":
+            return bool(column.scale == scale)
+        case "Int":
+            return bool(logical["isSigned"] and scale == 0)
+        case "None":
+            return column.converted_type == "NONE" and column.physical_type in ("INT32", "INT64")
+    return False
 
 
 def _units(value: int | decimal.Decimal, scale: int) -> int:

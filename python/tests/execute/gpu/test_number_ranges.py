@@ -1,0 +1,105 @@
+"""Ranges of columns, read of a footer in one go, are those that pyarrow's statistics have."""
+
+from __future__ import annotations
+
+import decimal
+import random
+import sys
+from pathlib import Path
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from cudf_polars.execute.gpu.translate import statistics
+
+SCHEMA = {
+    "i64": pl.Int64,
+    "i32": pl.Int32,
+    "i8": pl.Int8,
+    "u32": pl.UInt32,
+    "u64": pl.UInt64,
+    "none": pl.Int64,
+    "short": pl.Decimal(7, 2),
+    "money": pl.Decimal(15, 2),
+    "wide": pl.Decimal(38, 3),
+}
+SCALES = {"short": 2, "money": 2, "wide": 3}
+
+
+def _frame(rng: random.Random, rows: int) -> pl.DataFrame:
+    def numbers(low: int, high: int) -> list[int | None]:
+        return [None if rng.random() < 0.3 else rng.randint(low, high) for _ in range(rows)]
+
+    def decimals(most: int, scale: int) -> list[decimal.Decimal | None]:
+        return [None if n is None else decimal.Decimal(n).scaleb(-scale) for n in numbers(-most, most)]
+
+    columns = {
+        "i64": numbers(-(2**63), 2**63 - 1),
+        "i32": numbers(-(2**31), 2**31 - 1),
+        "i8": numbers(-128, 127),
+        "u32": numbers(0, 2**32 - 1),
+        "u64": numbers(0, 2**64 - 1),
+        "none": [None] * rows,
+        "short": decimals(10**7 - 1, 2),
+        "money": decimals(10**15 - 1, 2),
+        "wide": decimals(10**28, 3),
+    }
+    return pl.DataFrame(columns, schema=SCHEMA)
+
+
+def _write(rng: random.Random, frame: pl.DataFrame, path: Path) -> None:
+    statistics_too = rng.random() < 0.8
+    if rng.random() < 0.4:
+        frame.write_parquet(path, row_group_size=100, statistics=statistics_too)
+    else:
+        pq.write_table(
+            frame.to_arrow(),
+            path,
+            row_group_size=100,
+            store_decimal_as_integer=rng.random() < 0.5,
+            write_statistics=statistics_too,
+        )
+
+
+@pytest.fixture
+def operators() -> None:
+    """Load the operators over libcudf, which read footers without a GPU, too."""
+    libcudf = pytest.importorskip("libcudf", reason="libcudf is not installed")
+    libcudf.load_library()
+    pytest.importorskip("rapidsmpf.compute", reason="built without the operators for GPUs")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_ranges_are_those_of_pyarrow(
+    seed: int, operators: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    path = tmp_path / "numbers.parquet"
+    _write(rng, _frame(rng, rng.choice([0, 1, 5, 1000])), path)
+
+    def ranges() -> dict[str, object]:
+        statistics._interval.cache_clear()
+        statistics._native_ranges.cache_clear()
+        version = statistics._version(str(path))
+        return {name: statistics._interval(str(path), name, SCALES.get(name, 0), *version) for name in SCHEMA}
+
+    in_one_go = ranges()
+    assert statistics._native_ranges(str(path), *statistics._version(str(path))) is not None
+    monkeypatch.delitem(sys.modules, "rapidsmpf.compute")
+    by_pyarrow = ranges()
+    # Of a row group without values pyarrow has no statistics.
+    without_values = pq.read_metadata(path).num_rows == 0
+    for name, found in by_pyarrow.items():
+        assert in_one_go[name] == found or (without_values and in_one_go[name] == (0, 0)), name
+
+
+def test_a_file_that_is_none_has_no_ranges(operators: None, tmp_path: Path) -> None:
+    from rapidsmpf.compute import read_number_ranges
+
+    path = tmp_path / "text.parquet"
+    path.write_text("this is a text of more than twelve bytes")
+    with pytest.raises(RuntimeError, match="no Parquet file"):
+        read_number_ranges(str(path))
+    with pytest.raises(OSError, match="absent"):
+        read_number_ranges(str(tmp_path / "absent.parquet"))

@@ -96,6 +96,9 @@ class Context:
         if isinstance(node, Select | HStack | Filter):
             (stream,) = inputs
             partitioning = project(stream.partitioning, renames(node, stream.schema))
+        if ordered is None and isinstance(node, Select) and self.ordered(node):
+            # Sorted values and counted rows have an order of their own, though their input needs none.
+            ordered = True
 
         compute = self.rebuilt(node, [stream.schema for stream in inputs])
         local = self.builder.local(

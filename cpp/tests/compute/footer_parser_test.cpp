@@ -252,7 +252,6 @@ TEST(FooterParser, KnowsNoRangeWithoutStatistics) {
     auto const bytes = [](std::int64_t n) {
         return std::string(reinterpret_cast<char const*>(&n), sizeof(n));
     };
-    EXPECT_EQ(range_of(2, {}).kind, Kind::empty);
     EXPECT_EQ(range_of(2, {{std::nullopt, std::nullopt, 10}}).kind, Kind::empty);
     EXPECT_EQ(range_of(2, {{std::nullopt, std::nullopt, 0, 0}}).kind, Kind::empty);
     EXPECT_EQ(range_of(2, {{bytes(1), bytes(2)}, {std::nullopt, bytes(2)}}).kind, Kind::unknown);

@@ -24,7 +24,7 @@ out=$(realpath "$3")
 shift 3
 root=$(cd "$(dirname "$0")/../.." && pwd)
 data=${DATA:-/dev/shm/riverrun}
-env=/tmp/riverrun-env
+source "$root/benchmarks/gpu/environment.sh"
 mount -o remount,size=100G /dev/shm 2>/dev/null
 
 note() { echo "$*" | tee -a "$out/summary.txt"; }
@@ -75,7 +75,7 @@ for step in "$@"; do
             ;;
         tests)
             for test in "$wheels"/test_compute*; do
-                LD_LIBRARY_PATH="$env/rapidsmpf/lib64:$env/libcudf/lib64:$env/librmm/lib64:$env/rapids_logger/lib64:$env/libkvikio/lib64:$env/nvidia/libnvcomp/lib64:$env/libucxx/lib64:$env/libucx/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+                LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
                     run "$(basename "$test")" 240 "$test" --gtest_brief=1
                 grep -E '^\[  FAILED  \]' "$out/$(basename "$test").log" | sort -u | head -60
             done
@@ -104,10 +104,8 @@ for step in "$@"; do
             ;;
         scan:*)
             await_data "$scale"
-            LD_LIBRARY_PATH="$env/rapidsmpf/lib64:$env/libcudf/lib64:$env/librmm/lib64:$env/rapids_logger/lib64:$env/libkvikio/lib64:$env/nvidia/libnvcomp/lib64:$env/libucxx/lib64:$env/libucx/lib:/usr/local/cuda/lib64"
-            export LD_LIBRARY_PATH
-            for columns in l_quantity,l_extendedprice,l_discount,l_shipdate \
-                l_quantity,l_extendedprice,l_discount,l_tax,l_returnflag,l_linestatus,l_shipdate l_orderkey,l_partkey,l_suppkey; do
+            export LD_LIBRARY_PATH="$libraries"
+            for columns in "$q6_columns" "$q1_columns" l_orderkey,l_partkey,l_suppkey; do
                 run "scan$scale-$columns" 100 "$wheels/bench_scan" "$data/sf$scale/lineitem.parquet" "$columns"
             done
             unset LD_LIBRARY_PATH

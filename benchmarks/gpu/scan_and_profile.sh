@@ -9,12 +9,8 @@ set -u
 wheels=$(realpath "$2")
 out=$(realpath "$3")
 root=$(cd "$(dirname "$0")/../.." && pwd)
-env=/tmp/riverrun-env
+source "$root/benchmarks/gpu/environment.sh"
 data=${DATA:-/dev/shm/riverrun}/sf$4
-libraries="$env/rapidsmpf/lib64:$env/libcudf/lib64:$env/librmm/lib64:$env/rapids_logger/lib64:$env/libkvikio/lib64"
-libraries="$libraries:$env/nvidia/libnvcomp/lib64:$env/libucxx/lib64:$env/libucx/lib:/usr/local/cuda/lib64"
-q6=l_quantity,l_extendedprice,l_discount,l_shipdate
-q1=l_quantity,l_extendedprice,l_discount,l_tax,l_returnflag,l_linestatus,l_shipdate
 
 scan() { # columns, options...
     local columns=$1
@@ -23,18 +19,22 @@ scan() { # columns, options...
         sed "s/^{/{\"options\": \"$*\", /" | tail -1 | tee -a "$out/scan.jsonl" | cut -c1-300
 }
 
-[ -n "${SCANS-1}" ] && for threads in ${READ_THREADS:-6 8 12 16}; do
-    for slab in ${SLAB_KIB:-1024 2048 4096}; do
-        scan $q6 --mode copy --no-map --repeat 3 --read-threads "$threads" --slab-kib "$slab"
-    done
-done
-[ -n "${SCANS-1}" ] && for decoders in 8 12; do
+if [ -n "${SCANS-1}" ]; then
     for threads in ${READ_THREADS:-6 8 12 16}; do
-        scan $q6 --no-map --repeat 4 --threads $decoders --read-threads "$threads" --slab-kib 2048 --pinned-below 1048576 \
-            --kernel-copy-below 65536
+        for slab in ${SLAB_KIB:-1024 2048 4096}; do
+            scan $q6_columns --mode copy --no-map --repeat 3 --read-threads "$threads" --slab-kib "$slab"
+        done
     done
-done
-[ -n "${SCANS-1}" ] && scan $q1 --no-map --repeat 4 --threads 8 --pinned-below 1048576 --kernel-copy-below 65536
+    pinned="--pinned-below 1048576 --kernel-copy-below 65536" # as the engine sets it
+    for decoders in 8 12; do
+        for threads in ${READ_THREADS:-6 8 12 16}; do
+            # shellcheck disable=SC2086
+            scan $q6_columns --no-map --repeat 4 --threads $decoders --read-threads "$threads" --slab-kib 2048 $pinned
+        done
+    done
+    # shellcheck disable=SC2086
+    scan $q1_columns --no-map --repeat 4 --threads 8 $pinned
+fi
 
 export PYTHONPATH="$env:$root/python/tests:$root"
 settings=${SETTINGS:-$(

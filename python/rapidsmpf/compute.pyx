@@ -117,16 +117,16 @@ __all__ = ["ProgramBuilder", "Result", "Runtime", "read_number_ranges"]
 
 
 def read_number_ranges(str path not None):
-    """Return between which numbers the columns of a Parquet file lie, by the statistics in its footer.
+    """Return the minimum and maximum of the numeric columns of a Parquet file, from the statistics in its footer.
 
-    Only columns of integers and decimals mean something here, whatever else is there: integers with a sign as they are,
-    decimals in units of their last digit. A column that has no values lies between 0 and 0; one is left out if it is
-    nested or a row group has no statistics of it.
+    Decimals are unscaled integers. Unsigned integers, dates and times are read as signed integers: their ranges mean
+    nothing. A column without values has 0 and 0. Nested columns, and columns for which a row group has no statistics, are
+    left out.
 
     Raises
     ------
     RuntimeError
-        If it is no Parquet file.
+        If it is not a Parquet file.
     OSError
         If the file cannot be read.
     """
@@ -342,7 +342,7 @@ cdef class Runtime:
     passes_in_flight
         Passes that are copied to the device ahead of the threads.
     read_threads
-        Threads that read files into page-locked memory.
+        Threads that read files into page-locked host memory.
     registered_limit
         Most bytes of mapped files that stay registered with CUDA.
     map_files

@@ -81,7 +81,7 @@ ScanSettings scan_settings_of(RuntimeSettings const& settings, std::int64_t limi
     scan.passes_in_flight = settings.passes_in_flight.value_or(scan.passes_in_flight);
     scan.read_threads = settings.read_threads.value_or(scan.read_threads);
     scan.registered_limit = settings.registered_limit.value_or(scan.registered_limit);
-    // Registering what queries touch of a file makes 10 GB/s, reading it into slabs 25 to 30, about what is decoded in a second:
+    // Registering what queries touch of a file makes 10 GB/s, reading it into slabs 38 to 49, more than is decoded in a second:
     // the first run of PDS-H at SF100 takes 6 s less so, and later runs as long (benchmarks/results/gpu_pdsh_h200.json).
     scan.map_files = settings.map_files.value_or(false);
     scan.read_while_registering = settings.read_while_registering;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import warnings
@@ -86,10 +85,6 @@ def gpu_unavailable() -> str | None:
 def open_gpu(br: BufferResource, *, raise_on_fail: bool = False) -> ComputeDevice:
     """Return this process's GPU as a compute device; :func:`gpu_unavailable` must have said that there is one."""
     from rapidsmpf.compute import Runtime
-
-    with contextlib.suppress(ImportError):
-        # What the first query would wait for: its plan needs the footers of its files.
-        importlib.import_module("pyarrow.parquet")
 
     from cudf_polars.execute.gpu.run import GpuDevice, Operators
 

@@ -97,7 +97,7 @@ class Context:
             (stream,) = inputs
             partitioning = project(stream.partitioning, renames(node, stream.schema))
         if ordered is None and isinstance(node, Select) and self.ordered(node):
-            # Sorted values and counted rows have an order of their own, though their input needs none.
+            # Expressions such as sort() and int_range() define an order, whatever order their input has.
             ordered = True
 
         compute = self.rebuilt(node, [stream.schema for stream in inputs])

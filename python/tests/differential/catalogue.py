@@ -91,7 +91,7 @@ _TIES = re.compile(
     r"sort_by|max_by|min_by|arg_|ordinal|first|last|is_sorted|rolling|ewm|interpolate|cumulative|top_k|bottom_k|"
     r"search_sorted|implode|order_by|explode|diff|peak|hist|rle|'explode'"
 )
-# What moves values from row to row, though in the catalogue's few rows it may move them all out.
+# Functions that depend on other rows; over the catalogue's six rows, a large shift gives only nulls and looks row-wise.
 _MOVED = re.compile(r"(?<!\.list)(?<!\.arr)\.(shift|diff|pct_change|rolling_\w+|ewm_\w+)\(")
 _DROPPED = re.compile(r"\.(unique|drop_nulls|drop_nans|mode)\(")
 _DOUBLES = re.compile(r"is_(first|last)_distinct|is_unique|is_duplicated")

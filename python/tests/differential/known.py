@@ -42,6 +42,11 @@ class Known:
     reproduction: str
 
 
+def _plans_another_schema(lines: str) -> str:
+    """Return a reproduction: Polars plans for the query ``lf``, which the lines make, another schema than it gives."""
+    return f"import polars as pl\n{lines}faulty = lf.collect_schema() != lf.collect().schema"
+
+
 KNOWN: tuple[Known, ...] = (
     *(
         Known(
@@ -51,9 +56,7 @@ KNOWN: tuple[Known, ...] = (
             text=re.escape(written) + r"\)",
             reason=f"Polars plans {planned} and gives {given}; a part of the query that was planned for the one type"
             " cannot take the other.",
-            reproduction="import polars as pl\n"
-            f"lf = pl.LazyFrame({{'x': [1]}}).select({written})\n"
-            "faulty = lf.collect_schema() != lf.collect().schema",
+            reproduction=_plans_another_schema(f"lf = pl.LazyFrame({{'x': [1]}}).select({written})\n"),
         )
         for written, planned, given in (
             ("pl.lit(2**63+5) * 2", "UInt64", "Int128"),
@@ -66,9 +69,9 @@ KNOWN: tuple[Known, ...] = (
         detail=r"conversion from `u128` to `i64` failed|UInt128.*Int64|Int64.*UInt128",
         text=r"(?s)UInt128.*(cum_sum|SUM\(.*OVER)",
         reason="Polars plans Int64 of what it adds up or multiplies row after row, and gives UInt128.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame({'x': [2**63]}, schema={'x': pl.UInt128}).select(pl.col('x').cum_sum())\n"
-        "faulty = lf.collect_schema() != lf.collect().schema",
+        reproduction=_plans_another_schema(
+            "lf = pl.LazyFrame({'x': [2**63]}, schema={'x': pl.UInt128}).select(pl.col('x').cum_sum())\n"
+        ),
     ),
     Known(
         name="a type without a name",
@@ -127,10 +130,10 @@ KNOWN: tuple[Known, ...] = (
         text=r"list\.set_\w+\(",
         reason="Of lists of different types, Polars plans the type of the first, and gives that which both have in"
         " common.",
-        reproduction="import polars as pl\n"
-        "schema = {'a': pl.List(pl.Int16), 'b': pl.List(pl.Int64)}\n"
-        "lf = pl.LazyFrame({'a': [[1]], 'b': [[2]]}, schema=schema).select(pl.col('a').list.set_difference('b'))\n"
-        "faulty = lf.collect_schema() != lf.collect().schema",
+        reproduction=_plans_another_schema(
+            "schema = {'a': pl.List(pl.Int16), 'b': pl.List(pl.Int64)}\n"
+            "lf = pl.LazyFrame({'a': [[1]], 'b': [[2]]}, schema=schema).select(pl.col('a').list.set_difference('b'))\n"
+        ),
     ),
     Known(
         name="windows that begin at the least integer",
@@ -223,11 +226,11 @@ with tempfile.TemporaryDirectory() as folder:
         detail=r"did not find column|_right",
         text=r"coalesce=False",
         reason="Polars says of the query that it has a column which its answer has not.",
-        reproduction="import polars as pl\n"
-        "a, b, c = (pl.LazyFrame(dict.fromkeys(names, [1])) for names in ('sir', 'ir', 'ruw'))\n"
-        "b = b.join(c, left_on=['i', 'r'], right_on=['r', 'u'], coalesce=False)\n"
-        "lf = a.join(b, left_on='i', right_on='r_right')\n"
-        "faulty = lf.collect_schema() != lf.collect().schema",
+        reproduction=_plans_another_schema(
+            "a, b, c = (pl.LazyFrame(dict.fromkeys(names, [1])) for names in ('sir', 'ir', 'ruw'))\n"
+            "b = b.join(c, left_on=['i', 'r'], right_on=['r', 'u'], coalesce=False)\n"
+            "lf = a.join(b, left_on='i', right_on='r_right')\n"
+        ),
     ),
     Known(
         name="the type of list.diff",
@@ -235,9 +238,9 @@ with tempfile.TemporaryDirectory() as folder:
         detail=r"expected type Null|List\(Null\)",
         text=r"list\.diff",
         reason="Of lists that are all null, Polars gives lists of nulls, whatever it planned.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame({'l': [None]}, schema={'l': pl.List(pl.Int64)}).select(pl.col('l').list.diff())\n"
-        "faulty = lf.collect_schema() != lf.collect().schema",
+        reproduction=_plans_another_schema(
+            "lf = pl.LazyFrame({'l': [None]}, schema={'l': pl.List(pl.Int64)}).select(pl.col('l').list.diff())\n"
+        ),
     ),
     Known(
         name="an error in rows that a filter drops",
@@ -263,17 +266,20 @@ with tempfile.TemporaryDirectory() as folder:
         text=r"how='cross'",
         reason="Polars finds a file that does not fit when it opens it: a part of a cross join that has no rows on the"
         " other side opens none of its own.",
-        reproduction="import polars as pl, pathlib, tempfile\n"
-        "folder = pathlib.Path(tempfile.mkdtemp())\n"
-        "pl.DataFrame({'i': [1]}).write_parquet(folder / '0.parquet')\n"
-        "pl.DataFrame({'i': [1], 'more': [2]}).write_parquet(folder / '1.parquet')\n"
-        "lf = pl.scan_parquet(folder / '*.parquet')\n"
-        "faulty = lf.head(1).collect().height == 1\n"
-        "try:\n"
-        "    lf.collect()\n"
-        "    faulty = False\n"
-        "except pl.exceptions.SchemaError:\n"
-        "    pass",
+        reproduction="""
+import tempfile
+import polars as pl
+with tempfile.TemporaryDirectory() as folder:
+    pl.DataFrame({"i": [1]}).write_parquet(f"{folder}/0.parquet")
+    pl.DataFrame({"i": [1], "more": [2]}).write_parquet(f"{folder}/1.parquet")
+    lf = pl.scan_parquet(f"{folder}/*.parquet")
+    unnoticed = lf.head(1).collect().height == 1
+    try:
+        lf.collect()
+        faulty = False
+    except pl.exceptions.SchemaError:
+        faulty = unnoticed
+""",
     ),
     Known(
         name="the type of weighted rolling means of Float16",
@@ -281,10 +287,10 @@ with tempfile.TemporaryDirectory() as folder:
         detail=r"Float16.*Float64|Float64.*Float16",
         text=r"rolling_mean\(.*weights",
         reason="Polars plans Float16 for it and gives Float64.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame({'f': [1.5, 2.5]}, schema={'f': pl.Float16})\n"
-        "lf = lf.select(pl.col('f').rolling_mean(2, weights=[1, 2.0]))\n"
-        "faulty = lf.collect_schema() != lf.collect().schema",
+        reproduction=_plans_another_schema(
+            "lf = pl.LazyFrame({'f': [1.5, 2.5]}, schema={'f': pl.Float16})\n"
+            "lf = lf.select(pl.col('f').rolling_mean(2, weights=[1, 2.0]))\n"
+        ),
     ),
     Known(
         name="the columns of a join by one column of the right side twice",
@@ -292,11 +298,11 @@ with tempfile.TemporaryDirectory() as folder:
         detail=r"",
         text=r"right_on=\['(\w+)', '\1'\]",
         reason="Polars plans that column for the result and does not give it.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame({'i': [1], 'k': [2]})\n"
-        "right = lf.join(lf, left_on='k', right_on='i')\n"
-        "lf = lf.join(right, left_on=['i', 'k'], right_on=['k_right', 'k_right'])\n"
-        "faulty = lf.collect_schema() != lf.collect().schema",
+        reproduction=_plans_another_schema(
+            "lf = pl.LazyFrame({'i': [1], 'k': [2]})\n"
+            "right = lf.join(lf, left_on='k', right_on='i')\n"
+            "lf = lf.join(right, left_on=['i', 'k'], right_on=['k_right', 'k_right'])\n"
+        ),
     ),
     Known(
         name="the type of a null's quotient",
@@ -304,9 +310,9 @@ with tempfile.TemporaryDirectory() as folder:
         detail=r"Null.*Float64|Float64.*Null",
         text=r"'nul'.* / ",
         reason="Polars plans a column of nulls for it and gives one of floats.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame({'n': [None]}).select(pl.col('n') / pl.len())\n"
-        "faulty = lf.collect_schema() != lf.collect().schema",
+        reproduction=_plans_another_schema(
+            "lf = pl.LazyFrame({'n': [None]}).select(pl.col('n') / pl.len())\n"
+        ),
     ),
     Known(
         name="the type of cum_reduce",
@@ -314,10 +320,10 @@ with tempfile.TemporaryDirectory() as folder:
         detail=r"",
         text=r"cum_reduce\(",
         reason="Of columns of different types, Polars plans a struct of these and gives one of their common type.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame({'i': [1], 'j': [2]}, schema={'i': pl.Int64, 'j': pl.Int32})\n"
-        "lf = lf.select(pl.cum_reduce(lambda a, b: a + b, ['i', 'j']))\n"
-        "faulty = lf.collect_schema() != lf.collect().schema",
+        reproduction=_plans_another_schema(
+            "lf = pl.LazyFrame({'i': [1], 'j': [2]}, schema={'i': pl.Int64, 'j': pl.Int32})\n"
+            "lf = lf.select(pl.cum_reduce(lambda a, b: a + b, ['i', 'j']))\n"
+        ),
     ),
     Known(
         name="the type of reversed lists",

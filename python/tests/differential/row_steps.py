@@ -487,7 +487,7 @@ def top_rows(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
 
 
 def rolling_column(rng: random.Random, relations: Sequence[Relation]) -> Step | None:
-    """Any value of the rows around each, as an expression: windows, ranks and sorts of these rows among them."""
+    """Add ``Expr.rolling`` of any aggregate; inside it, ranks, sorts and other windows are of the window's rows."""
     relation = rng.choice(relations)
     if not relation.scope(rng).numbered:
         return None
@@ -499,7 +499,7 @@ def rolling_column(rng: random.Random, relations: Sequence[Relation]) -> Step | 
     if rng.random() < 0.4:
         options.append(f"closed={rng.choice(['left', 'right', 'both', 'none'])!r}")
     if rng.random() < 0.3:
-        options.append(f"offset={rng.choice(['-1', '-2', '0', '1'])}{period[-1]}".replace("=", "='") + "'")
+        options.append(f"offset={rng.choice(['-1', '-2', '0', '1']) + period[-1]!r}")
     # Sorted by what numbers them, the rows have an order, whatever they had before.
     schema = {n: t for n, t in relation.schema.items() if n != index}
     scope = Scope(rng, schema, relation.state.inexact, True, index != "srt")
@@ -509,7 +509,6 @@ def rolling_column(rng: random.Random, relations: Sequence[Relation]) -> Step | 
     rest = rng.choice(["", "", ".fill_null(0)", " + pl.len()", ".over(c('srt') // 50)"])
     if rest and (text.inexact or not text.number):
         rest = ""
-    missing = f".drop_nulls({index!r})"
     rolled = f"(({text.text}).rolling({index!r}, {', '.join(options)}){rest})"
 
     def rule(states: Sequence[State], schema: Schema) -> State | None:
@@ -521,8 +520,8 @@ def rolling_column(rng: random.Random, relations: Sequence[Relation]) -> Step | 
         )
         return marked(state, schema, ["rolled"] if text.inexact else [])
 
-    line = f"{relation.name}{missing}.sort({sort}).with_columns({rolled}.alias('rolled'))"
-    return Step((relation.name,), line, rule)
+    rows = f"{relation.name}.drop_nulls({index!r}).sort({sort})"
+    return Step((relation.name,), f"{rows}.with_columns({rolled}.alias('rolled'))", rule)
 
 
 def said_sorted(rng: random.Random, relations: Sequence[Relation]) -> Step | None:

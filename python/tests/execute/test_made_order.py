@@ -1,4 +1,4 @@
-"""Values that a ``select`` makes in an order of their own keep it: over files and partitions, read once or twice."""
+"""A ``select`` of ``sort()`` or ``int_range()`` defines an order, which partitions and a second reader keep."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ std::int64_t text_bytes(FooterReader& reader) {
     return bytes;
 }
 
-// Statistics, as far as ranges need them.
+// The fields of Parquet's Statistics that ranges need.
 struct ChunkStatistics {
     std::optional<std::string_view> least;
     std::optional<std::string_view> most;
@@ -217,7 +217,7 @@ ChunkStatistics chunk_statistics(FooterReader& reader) {
                 found.nulls = reader.integer();
                 return true;
             }
-            // 1 and 2, which old writers have in their place, do not say how they were compared.
+            // The deprecated fields 1 and 2 (max, min) do not define the order in which values were compared.
             if ((field == 5 || field == 6) && type == wire::binary) {
                 (field == 5 ? found.most : found.least) = reader.bytes();
                 return true;
@@ -228,7 +228,7 @@ ChunkStatistics chunk_statistics(FooterReader& reader) {
     return found;
 }
 
-// A value as a page would have it.
+// Decodes a minimum or maximum, which is PLAIN-encoded; nothing if the type has no numbers or the length is wrong.
 std::optional<__int128> number(std::uint8_t physical_type, std::string_view value) {
     constexpr std::uint8_t int32 = 1;
     constexpr std::uint8_t int64 = 2;
@@ -244,7 +244,7 @@ std::optional<__int128> number(std::uint8_t physical_type, std::string_view valu
         return n;
     }
     if (physical_type == fixed_bytes && !value.empty() && value.size() <= 16) {
-        // The most significant byte, which has the sign, is the first.
+        // Two's complement, big-endian.
         unsigned __int128 n =
             (static_cast<std::uint8_t>(value.front()) & 0x80U) != 0 ? ~static_cast<unsigned __int128>(0) : 0;
         for (auto const byte : value) {

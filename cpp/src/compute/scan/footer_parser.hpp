@@ -1,6 +1,7 @@
 // The row groups of a Parquet footer. A footer is one value of Thrift's compact protocol; nearly all of it are row groups, of
-// which a reader needs few fields. This parser takes those fields at some hundred megabytes a second, and of the statistics
-// between which numbers a column lies; the rest, which is small and has types and schemas in it, it leaves to libcudf: `rest` is the same footer without row groups.
+// which a reader needs few fields. This parser takes those fields at some hundred megabytes a second, and the minimum and
+// maximum of numeric columns from the statistics. The rest, which is small and has types and schemas in it, it leaves to
+// libcudf: `rest` is the same footer without row groups.
 //
 // What it reads comes from outside: it checks every length, and throws FooterError.
 #pragma once
@@ -39,10 +40,10 @@ struct ColumnChunkPlace {
     }
 };
 
-// Between which numbers the values of a column lie that are not null, by the statistics of its row groups: integers with a
-// sign, and decimals in units of their last digit. Numbers without a sign are read as if they had one.
+// The minimum and maximum of a column over all row groups, from their statistics; nulls do not count. Decimals are unscaled
+// integers. Unsigned integers are read as signed ones, so their ranges mean nothing.
 struct ColumnRange {
-    enum class Kind { empty, between, unknown };  // empty: no values yet, or none at all
+    enum class Kind { empty, between, unknown };  // empty: no row group has a value
     Kind kind{Kind::empty};
     __int128 least{0};
     __int128 most{0};

@@ -14,7 +14,7 @@ namespace rapidsmpf::compute {
 namespace {
 
 constexpr std::size_t copy_batch = 1024;  // pieces that one call copies; more are no faster
-// Passes that are read at a time: while the last windows of one are, threads that have none go on with the next.
+// Passes that are read at a time: threads that find no window left in one go on with the next.
 constexpr std::size_t passes_at_a_time = 3;
 
 std::byte* buffer_bytes(rmm::device_buffer& buffer) {
@@ -222,7 +222,7 @@ void ReadAhead::run() {
         std::size_t to_prepare = 0;
         std::deque<Loading> loading;
         std::size_t loading_bytes = 0;
-        // Whichever way this ends, no copy reads what the leases of these passes hold.
+        // On every exit, waits for the copies that were enqueued: they read host memory that the leases of `loading` hold.
         struct WaitForCopies {
             cudaStream_t stream;
             ~WaitForCopies() { cudaStreamSynchronize(stream); }

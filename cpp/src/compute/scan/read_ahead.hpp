@@ -93,16 +93,16 @@ class ReadAhead {
         std::vector<Part> parts;
     };
 
-    // A pass whose bytes are being read into its buffer.
+    // A pass that is being read into its device buffer.
     struct Loading {
         Prepared prepared;
         rmm::device_buffer buffer;
-        std::vector<SlabReader::Reading> readings;  // goes before the buffer
+        std::vector<SlabReader::Reading> readings;  // destroyed before the buffer
     };
 
     [[nodiscard]] std::shared_ptr<DataFile const> open(std::size_t file);
     [[nodiscard]] Prepared prepare(std::size_t pass);
-    // Waits until passes that were loaded are done with, if there is no memory, and throws std::bad_alloc if there are none.
+    // Waits for memory until earlier passes are released. Throws std::bad_alloc if there is no earlier pass.
     [[nodiscard]] rmm::device_buffer allocate(std::size_t bytes, cuda::stream_ref stream);
     [[nodiscard]] Loading begin_load(Prepared prepared, rmm::device_buffer buffer, cuda::stream_ref stream);
     [[nodiscard]] Loaded finish_load(Loading loading, cuda::stream_ref stream);

@@ -18,7 +18,7 @@ struct Piece {
 };
 using Window = std::vector<Piece>;
 
-// Windows of the buffer, each at most a slab: what lies in one is read side by side and copied in one go.
+// Cuts the buffer into windows of at most a slab; one copy moves a window.
 std::vector<Window> make_windows(std::span<Extent const> extents, std::size_t slab_bytes) {
     std::vector<Window> windows;
     for (auto const& extent : extents) {
@@ -37,7 +37,7 @@ std::vector<Window> make_windows(std::span<Extent const> extents, std::size_t sl
     return windows;
 }
 
-// The slabs of one thread: while one is copied, the other is filled.
+// The two slabs of one thread: it fills one while the other is copied.
 class Slabs {
   public:
     explicit Slabs(MappedFiles& files) : files_{files} {}
@@ -87,11 +87,11 @@ struct SlabReader::Work {
     std::byte* buffer{nullptr};
     cudaStream_t stream{nullptr};
     // Guarded by the reader's mutex.
-    std::size_t next{0};    // window that nobody has taken
-    std::size_t unread{0};  // windows whose copies are not on the stream
+    std::size_t next{0};    // index of the next window to read
+    std::size_t unread{0};  // windows whose copies have not been enqueued
     std::exception_ptr error;
 
-    // Nobody takes another window of it.
+    // Drops the windows that no thread has taken.
     void cut() noexcept {
         unread -= windows.size() - next;
         next = windows.size();

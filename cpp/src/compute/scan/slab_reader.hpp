@@ -1,7 +1,8 @@
-// Reads ranges of files into device memory through page-locked slabs: threads fill slabs, copy engines empty them.
+// Reads ranges of files into device memory through page-locked slabs: threads read into slabs, and asynchronous copies move
+// these to the device.
 //
-// The threads live as long as the reader and go from one reading to the next without a pause, so that the last windows of
-// one pass are read beside the first of the next.
+// The threads live as long as the reader and serve one reading after the other, so that the last windows of one pass are read
+// while others already read the first windows of the next.
 #pragma once
 
 #include <condition_variable>
@@ -28,15 +29,15 @@ class SlabReader {
     struct Work;
 
   public:
-    // Extents of one file that are on their way into a buffer. When it goes, no thread puts anything more into the buffer;
-    // copies that are on the stream stay there.
+    // A read of extents of one file into a device buffer. After its destructor, no thread enqueues another copy into the
+    // buffer; copies that are already on the stream still run.
     class Reading {
       public:
         ~Reading();
         Reading(Reading&& other) noexcept = default;
         Reading& operator=(Reading&&) = delete;
 
-        // Returns when all copies are on the stream. Throws what reading threw.
+        // Waits until all copies have been enqueued on the stream. Throws the first error of the threads.
         void wait();
 
       private:
@@ -46,15 +47,15 @@ class SlabReader {
         std::shared_ptr<Work> work_;
     };
 
-    // `files` gives the slabs, and outlives it.
+    // Takes its slabs from `files`, which outlives it.
     SlabReader(int device, ScanSettings const& settings, MappedFiles& files);
-    // Waits for copies from its slabs.
+    // Waits for the copies from its slabs.
     ~SlabReader();
     SlabReader(SlabReader const&) = delete;
     SlabReader& operator=(SlabReader const&) = delete;
 
-    // Begins to read the extents to their places in `buffer`, and returns. Readings are served in the order in which they
-    // began. The buffer outlives the reading and what it put on the stream.
+    // Starts to read the extents to their places in `buffer`, and does not wait. Readings are served in FIFO order. The
+    // buffer must outlive the reading and the copies that it enqueues on the stream.
     [[nodiscard]] Reading begin(
         std::shared_ptr<DataFile const> file, std::span<Extent const> extents, std::byte* buffer,
         cudaStream_t stream);
@@ -68,9 +69,9 @@ class SlabReader {
     MappedFiles& files_;
 
     std::mutex mutex_;
-    std::condition_variable changed_;          // there is work, or the end
-    std::condition_variable done_;             // some work has none left
-    std::deque<std::shared_ptr<Work>> queue_;  // with windows that nobody has taken
+    std::condition_variable changed_;          // queue_ or closing_ has changed
+    std::condition_variable done_;             // all copies of a reading have been enqueued
+    std::deque<std::shared_ptr<Work>> queue_;  // readings with windows that no thread has taken
     std::vector<std::thread> threads_;
     bool closing_{false};
 };

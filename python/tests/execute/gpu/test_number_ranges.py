@@ -1,4 +1,4 @@
-"""Ranges of columns, read of a footer in one go, are those that pyarrow's statistics have."""
+"""The native parser finds the ranges in a Parquet footer that pyarrow finds there."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_ranges_are_those_of_pyarrow(
     assert statistics._native_ranges(str(path), *statistics._version(str(path))) is not None
     monkeypatch.delitem(sys.modules, "rapidsmpf.compute")
     by_pyarrow = ranges()
-    # Of a row group without values pyarrow has no statistics.
+    # pyarrow reports no statistics for a row group without values.
     without_values = pq.read_metadata(path).num_rows == 0
     for name, found in by_pyarrow.items():
         assert in_one_go[name] == found or (without_values and in_one_go[name] == (0, 0)), name

@@ -1,4 +1,4 @@
-// What the footer of a Parquet file says of its columns' numbers, for whoever plans a query: no GPU is needed.
+// Minimum and maximum of the numeric columns of a Parquet file, from the statistics in its footer. Needs no GPU.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace rapidsmpf::compute {
 
-// The numbers of a column: integers with a sign as they are, decimals in units of their last digit, in two halves of 64 bits.
-// All values that are not null lie between them; a column without values has 0 and 0.
+// The minimum and maximum of a column as 128-bit integers, each in two halves. Decimals are unscaled integers; unsigned
+// integers are read as signed ones, so their ranges mean nothing. Nulls do not count; a column without values has 0 and 0.
 struct NumberRange {
     std::string column;
     std::int64_t least_high{0};
@@ -17,8 +17,8 @@ struct NumberRange {
     std::uint64_t most_low{0};
 };
 
-// Of the columns that are not nested and whose row groups all have statistics. Throws std::runtime_error if the footer
-// cannot be read, SystemError if the file cannot.
+// Returns the ranges of the columns that are not nested and have statistics in each row group. Throws std::runtime_error if
+// the footer cannot be parsed, SystemError if the file cannot be read.
 [[nodiscard]] std::vector<NumberRange> read_number_ranges(std::string const& path);
 
 }  // namespace rapidsmpf::compute

@@ -32,7 +32,7 @@ class Cancelled : public std::runtime_error {
 };
 
 struct RuntimeSettings {
-    // Of each run. They wait for the GPU most of the time, and keep a core busy by that: of 16 cores, 10 should read files.
+    // Of each run. Each spins on a core while it waits for the GPU, so few of them leave the cores to ScanSettings::read_threads.
     std::size_t threads{5};
     std::size_t chunk_rows{16'000'000};  // of what is read again from an earlier pipeline or joined in blocks
     std::size_t output_rows{4'000'000};  // of a table that Result::next() gives

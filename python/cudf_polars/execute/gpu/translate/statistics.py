@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 import functools
-import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -138,9 +137,10 @@ def _interval(path: str, name: str, scale: int, *version: int) -> Interval | Non
     if place is None:
         return None
     metadata = _metadata(path, *version)
-    column = metadata.schema.column(place)
-    if (known := _native_ranges(path, *version)) is not None and name in known and _is_signed(column, scale):
-        return known[name]
+    if _is_signed(_type_of(path, name, *version), scale):
+        known = _native_ranges(path, *version)
+        if known is not None and name in known:
+            return known[name]
     least: Any = None
     most: Any = None
     for group in range(metadata.num_row_groups):
@@ -166,7 +166,7 @@ def _interval(path: str, name: str, scale: int, *version: int) -> Interval | Non
 
 @functools.lru_cache(maxsize=_FILES)
 def _native_ranges(path: str, *version: int) -> Mapping[str, Interval] | None:
-    """Return the ranges of all columns, read in one go; ``None`` where the operators for GPUs are not loaded."""
+    """Return the ranges that the native footer parser finds; ``None`` unless a GPU engine has imported it."""
     module = sys.modules.get("rapidsmpf.compute")
     if module is None or not version:
         return None
@@ -177,17 +177,11 @@ def _native_ranges(path: str, *version: int) -> Mapping[str, Interval] | None:
     return found
 
 
-def _is_signed(column: Any, scale: int) -> bool:
-    """Whether the statistics of a column are integers with a sign, or decimals of that scale."""
-    logical = json.loads(column.logical_type.to_json())
-    match logical["Type"]:
-        case "Decimal":
-            return bool(column.scale == scale)
-        case "Int":
-            return bool(logical["isSigned"] and scale == 0)
-        case "None":
-            return column.converted_type == "NONE" and column.physical_type in ("INT32", "INT64")
-    return False
+def _is_signed(dtype: pl.DataType | None, scale: int) -> bool:
+    """Whether a column's statistics are signed integers, or decimals of that scale."""
+    if isinstance(dtype, pl.Decimal):
+        return scale_of(dtype) == scale
+    return dtype in (pl.Int8, pl.Int16, pl.Int32, pl.Int64) and scale == 0
 
 
 def _units(value: int | decimal.Decimal, scale: int) -> int:

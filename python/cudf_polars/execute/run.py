@@ -137,7 +137,8 @@ def read_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> Query:
     """Read ``lf`` with these optimisations; raises what Polars says of a query that is wrong."""
     if not optimizations.comm_subplan_elim:
         return Query(read_plan(lf, optimizations))
-    apart = _of_fragments(optimizations)
+    apart = _copied(optimizations)
+    apart.comm_subplan_elim = False
     return Query(read_plan(lf, optimizations), lambda: read_plan(lf, apart))
 
 
@@ -429,14 +430,22 @@ def _read_footers(plan: Plan, footers: FileFooters) -> None:
 
 
 def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
-    """Return how fragments are optimised: what they have in common was found in the whole query.
+    """Return how fragments are optimised: what they have in common, and which order nobody observes, was found in the
+    whole query.
 
-    Where Polars' streaming engine shares a part of a fragment whose one reader ends early, it panics now and then.
+    Where Polars' streaming engine shares a part of a fragment whose one reader ends early, it panics now and then; and
+    it drops the order of a join that only a slice observes.
     """
+    flags = _copied(optimizations)
+    flags.comm_subplan_elim = False
+    flags.check_order_observe = False
+    return flags
+
+
+def _copied(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
     flags = pl.QueryOptFlags()
     for name in QUERY_FLAGS:
         setattr(flags, name, getattr(optimizations, name))
-    flags.comm_subplan_elim = False
     return flags
 
 

@@ -273,7 +273,26 @@ def _view(
     def exact_times() -> bool:
         return _times_are_exact(lf._ldf.with_optimizations(flags).describe_optimized_plan())
 
-    return look(lf, flags, lambda traverser: _read_view(traverser, dsl_facts, exact_times, substitution))
+    def read(flags: Any) -> nodes.Node:
+        return look(lf, flags, lambda traverser: _read_view(traverser, dsl_facts, exact_times, substitution))
+
+    root = read(flags)
+    if flags.check_order_observe and _takes_rows_in_any_order(root):
+        # Polars drops the order that a join keeps where only a slice needs it that has been pushed into the join.
+        in_order = flags.copy()
+        in_order.check_order_observe = False
+        other = read(in_order)
+        if not _takes_rows_in_any_order(other):
+            return other
+    return root
+
+
+def _takes_rows_in_any_order(root: nodes.Node) -> bool:
+    """Whether a join without an order gives some of its rows only."""
+    return any(
+        isinstance(node, nodes.Join) and node.slice is not None and node.maintain_order == "none"
+        for node in walk_nodes(root)
+    )
 
 
 def _read_view(

@@ -243,6 +243,17 @@ with tempfile.TemporaryDirectory() as folder:
         ),
     ),
     Known(
+        name="the type of values gathered in groups of no rows",
+        kinds=(*_OF_TYPES, "we answer where Polars raises"),
+        detail=r"List\(Null\)|expected type Null",
+        text=r"(?s)\.agg\(.*\.gather\(\[",
+        reason="Polars plans a list of the column's type, and gives a list of nulls where there are no rows.",
+        reproduction=_plans_another_schema(
+            "lf = pl.LazyFrame(schema={'x': pl.String, 'k': pl.Int64})\n"
+            "lf = lf.group_by('k').agg(pl.col('x').gather([0]))\n"
+        ),
+    ),
+    Known(
         name="an error in rows that a filter drops",
         kinds=("we answer where Polars raises",),
         detail=r"conversion from",

@@ -3,7 +3,7 @@ from typing import Any
 
 from rapidsmpf.memory.buffer_resource import BufferResource
 
-def read_number_ranges(path: str) -> dict[str, tuple[int, int]]: ...
+def summarize_footer(path: str) -> tuple[int, dict[str, tuple[bool, tuple[int, int] | None]]]: ...
 
 class ProgramBuilder:
     def column(self, index: int, type_id: int, scale: int) -> int: ...
@@ -54,11 +54,13 @@ class Runtime:
         output_rows: int | None = None,
         pass_rows: int | None = None,
         pass_bytes: int | None = None,
+        edge_rows: int | None = None,
         passes_in_flight: int | None = None,
         read_threads: int | None = None,
         registered_limit: int | None = None,
         map_files: bool | None = None,
         read_while_registering: bool | None = None,
+        scan_ahead: bool | None = None,
     ) -> None: ...
     def run(self, program: ProgramBuilder, inputs: Sequence[Any] = ()) -> Result: ...
     def cancel(self) -> None: ...

@@ -30,20 +30,28 @@ cdef extern from "<rapidsmpf_python/compute.hpp>" namespace "rapidsmpf::compute"
         size_t output_rows
         optional[size_t] pass_rows
         optional[size_t] pass_bytes
+        optional[size_t] edge_rows
         optional[size_t] passes_in_flight
         optional[size_t] read_threads
         optional[size_t] registered_limit
         optional[cpp_bool] map_files
         cpp_bool read_while_registering
+        cpp_bool scan_ahead
 
-    cdef cppclass cpp_NumberRange "rapidsmpf::compute::NumberRange":
-        string column
+    cdef cppclass cpp_ColumnSummary "rapidsmpf::compute::ColumnSummary":
+        string name
+        cpp_bool is_required
+        cpp_bool has_range
         int64_t least_high
         uint64_t least_low
         int64_t most_high
         uint64_t most_low
 
-    vector[cpp_NumberRange] cpp_read_number_ranges "rapidsmpf::compute::read_number_ranges"(
+    cdef cppclass cpp_FooterSummary "rapidsmpf::compute::FooterSummary":
+        int64_t rows
+        vector[cpp_ColumnSummary] columns
+
+    cpp_FooterSummary cpp_summarize_footer "rapidsmpf::compute::summarize_footer"(
         string
     ) except +translate_exception
 
@@ -113,15 +121,15 @@ cdef extern from "<rapidsmpf_python/compute.hpp>" namespace "rapidsmpf::python" 
     size_t number_of_pipelines(const cpp_Result&)
     cpp_PipelineStatistics pipeline_statistics(const cpp_Result&, size_t) except +translate_exception
 
-__all__ = ["ProgramBuilder", "Result", "Runtime", "read_number_ranges"]
+__all__ = ["ProgramBuilder", "Result", "Runtime", "summarize_footer"]
 
 
-def read_number_ranges(str path not None):
-    """Return the minimum and maximum of the numeric columns of a Parquet file, from the statistics in its footer.
+def summarize_footer(str path not None):
+    """Return the number of rows of a Parquet file, and what its footer says of the columns that are not nested.
 
-    Decimals are unscaled integers. Unsigned integers, dates and times are read as signed integers: their ranges mean
-    nothing. A column without values has 0 and 0. Nested columns, and columns for which a row group has no statistics, are
-    left out.
+    Of each column it says whether it is required (has no nulls), and the minimum and maximum of its numbers, ``None`` if a
+    row group has no statistics of it. Decimals are unscaled integers. Unsigned integers, dates and times are read as signed
+    integers: their ranges mean nothing. A column without values has 0 and 0.
 
     Raises
     ------
@@ -130,14 +138,16 @@ def read_number_ranges(str path not None):
     OSError
         If the file cannot be read.
     """
-    cdef vector[cpp_NumberRange] ranges
+    cdef cpp_FooterSummary summary
     cdef string encoded = path.encode()
     with nogil:
-        ranges = cpp_read_number_ranges(encoded)
-    return {
-        r.column.decode(): ((<object> r.least_high << 64) | r.least_low, (<object> r.most_high << 64) | r.most_low)
-        for r in ranges
-    }
+        summary = cpp_summarize_footer(encoded)
+    columns = {}
+    for c in summary.columns:
+        least = (<object> c.least_high << 64) | c.least_low
+        most = (<object> c.most_high << 64) | c.most_low
+        columns[c.name.decode()] = (c.is_required, (least, most) if c.has_range else None)
+    return summary.rows, columns
 
 
 cdef class ProgramBuilder:
@@ -339,6 +349,8 @@ cdef class Runtime:
         Threads of each run, each with a stream of its own.
     pass_rows, pass_bytes
         Most rows, and bytes decoded, that a thread reads of a file at a time.
+    edge_rows
+        Rows of a scan's first read and of its last, which are smaller than the others; 0: like the others.
     passes_in_flight
         Passes that are copied to the device ahead of the threads.
     read_threads
@@ -349,6 +361,8 @@ cdef class Runtime:
         Whether files are mapped at all, or read into page-locked memory.
     read_while_registering
         Whether what is not registered yet is read into page-locked memory meanwhile.
+    scan_ahead
+        Whether a scan starts to read as soon as the one before has been read, before its pipeline runs.
 
     Raises
     ------
@@ -363,8 +377,8 @@ cdef class Runtime:
 
     def __init__(
         self, BufferResource br not None, *, threads=None, chunk_rows=None, output_rows=None, pass_rows=None,
-        pass_bytes=None, passes_in_flight=None, read_threads=None, registered_limit=None,
-        map_files=None, read_while_registering=None,
+        pass_bytes=None, edge_rows=None, passes_in_flight=None, read_threads=None, registered_limit=None,
+        map_files=None, read_while_registering=None, scan_ahead=None,
     ):
         cdef cpp_RuntimeSettings settings
         if threads is not None:
@@ -377,6 +391,8 @@ cdef class Runtime:
             settings.pass_rows = <size_t> pass_rows
         if pass_bytes is not None:
             settings.pass_bytes = <size_t> pass_bytes
+        if edge_rows is not None:
+            settings.edge_rows = <size_t> edge_rows
         if passes_in_flight is not None:
             settings.passes_in_flight = <size_t> passes_in_flight
         if read_threads is not None:
@@ -387,6 +403,8 @@ cdef class Runtime:
             settings.map_files = <cpp_bool> map_files
         if read_while_registering is not None:
             settings.read_while_registering = read_while_registering
+        if scan_ahead is not None:
+            settings.scan_ahead = scan_ahead
         self._br = br
         with nogil:
             self._handle = make_shared[cpp_Runtime](br._handle, settings)

@@ -78,6 +78,7 @@ ScanSettings scan_settings_of(RuntimeSettings const& settings, std::int64_t limi
     scan.bytes_in_flight = at_most(scan.bytes_in_flight, limit / 8);
     scan.pass_rows = settings.pass_rows.value_or(scan.pass_rows);
     scan.pass_bytes = settings.pass_bytes.value_or(scan.pass_bytes);
+    scan.edge_rows = settings.edge_rows.value_or(scan.edge_rows);
     scan.passes_in_flight = settings.passes_in_flight.value_or(scan.passes_in_flight);
     scan.read_threads = settings.read_threads.value_or(scan.read_threads);
     scan.registered_limit = settings.registered_limit.value_or(scan.registered_limit);
@@ -132,7 +133,7 @@ Context::Context(std::shared_ptr<BufferResource> resource, RuntimeSettings const
           upstream_of(*resource_), resource_->memory_limit(MemoryType::DEVICE))},
       current_resource_{memory_, device_},
       files_{std::make_unique<MappedFiles>(scan_settings_)},
-      footers_{std::make_unique<FooterCache>()} {
+      footers_{FooterCache::shared()} {
     check_cuda(cudaStreamCreateWithFlags(&move_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     // libcudf's decoder hands small tables to the device again and again: from page-locked memory, and by a kernel when they
     // are small, a scan decodes a fifth more in a second.

@@ -64,7 +64,7 @@ class Context {
     std::shared_ptr<DeviceMemory> memory_;
     CurrentResource current_resource_;
     std::unique_ptr<MappedFiles> files_;
-    std::unique_ptr<FooterCache> footers_;
+    std::shared_ptr<FooterCache> footers_;
 
     cudaStream_t move_stream_{};
 

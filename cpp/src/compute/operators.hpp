@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,6 +51,9 @@ struct Chunk {
 class ChunkSource {
   public:
     virtual ~ChunkSource() = default;
+    // Starts to read before next() is called; at most once. Calls `when_read`, in any thread, when nothing is left to read;
+    // not after an error, nor if it is closed before.
+    virtual void start(std::function<void()> /*when_read*/) {}
     // The next chunk, on the stream of `work`; nothing at the end. Called by several threads at a time.
     [[nodiscard]] virtual std::optional<Chunk> next(Work& work) = 0;
     // No more is wanted; what is being read ahead is given up. Called once, when no thread is in next().

@@ -18,6 +18,7 @@
 #include "compute/pipeline.hpp"
 #include "compute/result.hpp"
 #include "compute/scan/parquet_source.hpp"
+#include "compute/scans_ahead.hpp"
 #include "compute/sinks.hpp"
 #include "compute/sources.hpp"
 #include "compute/steps.hpp"
@@ -103,6 +104,9 @@ class Run {
             note_joins(pipeline);
         }
         ++uses_[count - 1];  // what the program gives
+        if (context_->settings().scan_ahead) {
+            scans_ahead_ = make_scans_ahead();
+        }
         auto const& last = program_.pipelines.back();
         RAPIDSMPF_EXPECTS(
             !std::holds_alternative<Build>(last.sink), "the last pipeline of a program must not build",
@@ -111,6 +115,9 @@ class Run {
 
     // The rows of the last pipeline.
     [[nodiscard]] std::shared_ptr<HeldRows> run() {
+        if (scans_ahead_) {
+            scans_ahead_->advance();
+        }
         crew_.run_once([this](Work& work) { expressions_ = std::make_unique<Expressions>(program_, work); });
         for (std::size_t i = 0; i < program_.pipelines.size(); ++i) {
             auto const name =
@@ -163,13 +170,31 @@ class Run {
         return {results_[static_cast<std::size_t>(number)], last_use(number)};
     }
 
-    [[nodiscard]] std::unique_ptr<ChunkSource> make_source(Source const& source, std::string const& name) {
+    [[nodiscard]] std::unique_ptr<ChunkSource> make_scan(ParquetScan const& scan) const {
+        return make_parquet_source(scan, context_->scan_settings(), context_->files(), context_->footers());
+    }
+
+    [[nodiscard]] std::unique_ptr<ScansAhead> make_scans_ahead() const {
+        std::vector<std::size_t> scans;
+        for (std::size_t i = 0; i < program_.pipelines.size(); ++i) {
+            if (std::holds_alternative<ParquetScan>(program_.pipelines[i].source)) {
+                scans.push_back(i);
+            }
+        }
+        // What is read ahead is never more than an eighth of the memory (ScanSettings::bytes_in_flight).
+        return std::make_unique<ScansAhead>(
+            std::move(scans),
+            [this](std::size_t i) { return make_scan(std::get<ParquetScan>(program_.pipelines[i].source)); },
+            [this] { return context_->memory().in_use() <= context_->memory().limit() / 2; });
+    }
+
+    [[nodiscard]] std::unique_ptr<ChunkSource> make_source(std::size_t number, std::string const& name) {
+        auto const& source = program_.pipelines[number].source;
         auto const chunk_rows = context_->settings().chunk_rows;
         return std::visit(
             Overloaded{
                 [&](ParquetScan const& scan) {
-                    return make_parquet_source(
-                        scan, context_->scan_settings(), context_->files(), context_->footers());
+                    return scans_ahead_ ? scans_ahead_->take(number) : make_scan(scan);
                 },
                 [&](FromInput const& from) {
                     return make_input_source(inputs_.at(static_cast<std::size_t>(from.input)), chunk_rows);
@@ -298,8 +323,10 @@ class Run {
 
     void run_one(std::size_t number, std::string const& name) {
         auto const& pipeline = program_.pipelines[number];
-        auto source =
-            admit(make_source(pipeline.source, name), context_->memory(), first_guess(pipeline.source));
+        auto source = admit(make_source(number, name), context_->memory(), first_guess(pipeline.source));
+        if (scans_ahead_) {
+            scans_ahead_->advance();
+        }
         auto sink = make_sink(number, name);
         check_order(pipeline, name);
         auto counts = run_steps(*source, pipeline.steps, nullptr, *sink);
@@ -307,6 +334,9 @@ class Run {
         results_[number] = sink->result();
         sink.reset();
         source.reset();
+        if (scans_ahead_) {
+            scans_ahead_->end(number);
+        }
         for (auto const read : reads_of(pipeline)) {
             if (--uses_[read] == 0) {
                 results_[read] = {};
@@ -340,7 +370,8 @@ class Run {
     std::vector<std::size_t> uses_;  // of each result, by pipelines that have not run
     std::vector<JoinUse> joins_;
     std::vector<PipelineStatistics> statistics_;
-    Crew crew_;  // ends before what its threads work on
+    Crew crew_;                                // ends before what its threads work on
+    std::unique_ptr<ScansAhead> scans_ahead_;  // null: each scan starts with its pipeline
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -53,6 +54,45 @@ TEST(Passes, DoNotMixSchemas) {
     groups[2].schema = 1;
     auto const passes = make_passes(groups, 1000, 1000);
     EXPECT_EQ(passes, (std::vector<Pass>{{0, 1, 10}, {1, 3, 20}}));
+}
+
+TEST(Passes, BeginAndEndSmall) {
+    auto const groups = row_groups(std::vector<std::int64_t>(40, 10));
+    auto const even = make_passes(groups, 160, 1000);
+    ASSERT_EQ(even.size(), 3U);
+    auto const passes = with_small_edges(groups, even, 20);
+    EXPECT_EQ(
+        passes, (std::vector<Pass>{
+                    {0, 2, 20}, {2, 6, 40}, {6, 13, 70}, even[1], {27, 34, 70}, {34, 38, 40}, {38, 40, 20}}));
+    EXPECT_EQ(with_small_edges(groups, even, 0), even);
+    EXPECT_TRUE(with_small_edges(groups, {}, 20).empty());
+}
+
+TEST(Passes, OfAnySizesAreDividedWithoutLoss) {
+    std::mt19937 random{7};
+    for (int i = 0; i < 500; ++i) {
+        std::vector<std::int64_t> rows(1 + random() % 30);
+        std::ranges::generate(
+            rows, [&] { return static_cast<std::int64_t>(random() % 4 * (random() % 50)); });
+        auto const groups = row_groups(rows);
+        auto const even = make_passes(groups, 1 + random() % 300, 1000);
+        auto const passes = with_small_edges(groups, even, random() % 100);
+        std::int64_t sum = 0;
+        std::size_t end = 0;
+        for (auto const& pass : passes) {
+            EXPECT_GE(pass.begin, end);
+            EXPECT_LT(pass.begin, pass.end);
+            EXPECT_GT(pass.rows, 0);
+            end = pass.end;
+            std::int64_t own = 0;
+            for (auto j = pass.begin; j < pass.end; ++j) {
+                own += rows[j];
+            }
+            EXPECT_EQ(own, pass.rows);
+            sum += own;
+        }
+        EXPECT_EQ(sum, std::reduce(rows.begin(), rows.end()));
+    }
 }
 
 TEST(Passes, HaveRows) {

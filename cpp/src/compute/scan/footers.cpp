@@ -8,6 +8,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -16,7 +17,7 @@
 #include <cudf/io/experimental/hybrid_scan.hpp>
 #include <cudf/io/parquet.hpp>
 
-#include <rapidsmpf/compute/detail/column_ranges.hpp>
+#include <rapidsmpf/compute/detail/footer_summary.hpp>
 
 namespace rapidsmpf::compute {
 
@@ -100,25 +101,6 @@ std::size_t size_of_footer(Footer const& footer) {
 }
 
 }  // namespace
-
-std::vector<NumberRange> read_number_ranges(std::string const& path) {
-    auto const row_groups = parse_row_groups(footer_bytes(DataFile{path}));
-    std::vector<NumberRange> found;
-    for (std::size_t i = 0; i < row_groups.columns.size(); ++i) {
-        auto const& range = row_groups.ranges[i];
-        if (range.kind != ColumnRange::Kind::unknown
-            && row_groups.columns[i].find('\0') == std::string::npos) {
-            found.push_back(
-                NumberRange{
-                    .column = row_groups.columns[i],
-                    .least_high = static_cast<std::int64_t>(range.least >> 64),
-                    .least_low = static_cast<std::uint64_t>(range.least),
-                    .most_high = static_cast<std::int64_t>(range.most >> 64),
-                    .most_low = static_cast<std::uint64_t>(range.most)});
-        }
-    }
-    return found;
-}
 
 struct FooterCache::State {
     using Parsed = std::shared_future<std::shared_ptr<Footer const>>;
@@ -241,6 +223,43 @@ std::vector<std::shared_ptr<Footer const>> FooterCache::get(std::span<std::strin
 std::size_t FooterCache::parsed_for_testing() const {
     std::lock_guard const lock{state_->mutex};
     return state_->parsings;
+}
+
+std::shared_ptr<FooterCache> FooterCache::shared() {
+    static std::mutex mutex;
+    static std::weak_ptr<FooterCache> present;
+    std::lock_guard const lock{mutex};
+    auto cache = present.lock();
+    if (cache == nullptr) {
+        cache = std::make_shared<FooterCache>();
+        present = cache;
+    }
+    return cache;
+}
+
+FooterSummary summarize_footer(std::string const& path) {
+    auto const footer = FooterCache::shared()->get(std::span{&path, 1}).front();
+    FooterSummary summary;
+    auto const& rows = footer->row_groups.rows;
+    summary.rows = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+    for (std::size_t i = 0; i < footer->leaves.size(); ++i) {
+        auto const& element = footer->schema[footer->leaves[i]];
+        if (element.parent_idx != 0) {
+            continue;
+        }
+        // A file without row groups has no ranges either.
+        auto const range = rows.empty() ? ColumnRange{} : footer->row_groups.ranges[i];
+        summary.columns.push_back(
+            ColumnSummary{
+                .name = element.name,
+                .is_required = element.max_definition_level == 0,
+                .has_range = range.kind != ColumnRange::Kind::unknown,
+                .least_high = static_cast<std::int64_t>(range.least >> 64),
+                .least_low = static_cast<std::uint64_t>(range.least),
+                .most_high = static_cast<std::int64_t>(range.most >> 64),
+                .most_low = static_cast<std::uint64_t>(range.most)});
+    }
+    return summary;
 }
 
 // ---- Columns of a footer

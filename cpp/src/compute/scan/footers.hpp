@@ -30,9 +30,12 @@ struct Footer {
     }
 };
 
-// Lives as long as an engine. Thread-safe: a footer that several threads ask for is parsed once.
+// Thread-safe: a footer that several threads ask for is parsed once.
 class FooterCache {
   public:
+    // The cache of this process, which lives as long as somebody holds it, as an engine does.
+    [[nodiscard]] static std::shared_ptr<FooterCache> shared();
+
     // max_bytes: the least recently used footers are dropped when all together take more.
     explicit FooterCache(std::size_t max_bytes = std::size_t{512} << 20);
     ~FooterCache();

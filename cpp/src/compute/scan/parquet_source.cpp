@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <numeric>
 #include <ranges>
 #include <stdexcept>
@@ -130,7 +131,9 @@ class ParquetSource final : public ChunkSource {
                         columns_.empty() ? 0 : schema});
             }
         }
-        passes_ = make_passes(row_groups_, settings.pass_rows, settings.pass_bytes);
+        passes_ = with_small_edges(
+            row_groups_, make_passes(row_groups_, settings.pass_rows, settings.pass_bytes),
+            settings.edge_rows);
         if (columns_.empty()) {
             return;
         }
@@ -141,6 +144,14 @@ class ParquetSource final : public ChunkSource {
         read_ahead_.emplace(
             std::move(inputs), passes_.size(), [this](std::size_t pass) { return lay_out(chunks(pass)); },
             settings, files);
+    }
+
+    void start(std::function<void()> when_read) override {
+        if (read_ahead_) {
+            read_ahead_->start(std::move(when_read));
+        } else {
+            when_read();
+        }
     }
 
     std::optional<Chunk> next(Work& work) override {

@@ -1,6 +1,7 @@
 #include "compute/scan/passes.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -89,6 +90,43 @@ std::vector<Pass> make_passes(
     }
     std::erase_if(passes, [](Pass const& pass) { return pass.rows == 0; });
     return passes;
+}
+
+std::vector<Pass> with_small_edges(
+    std::span<RowGroupSize const> row_groups, std::vector<Pass> passes, std::size_t edge_rows) {
+    auto const edge = signed_limit(edge_rows);
+    if (edge == 0 || passes.empty()) {
+        return passes;
+    }
+    // The pieces of a pass, from its first row group on or from its last back.
+    auto const divide = [&](Pass const& pass, bool backwards) {
+        std::vector<Pass> pieces;
+        auto wanted = edge;
+        auto left = pass.rows;
+        for (std::size_t i = 0; i < pass.end - pass.begin; ++i) {
+            auto const place = backwards ? pass.end - 1 - i : pass.begin + i;
+            if (pieces.empty() || (pieces.back().rows >= wanted && left >= edge)) {
+                wanted = pieces.empty() ? edge : 2 * wanted;
+                pieces.push_back(Pass{.begin = place, .end = place + 1, .rows = 0});
+            }
+            auto& piece = pieces.back();
+            piece.begin = std::min(piece.begin, place);
+            piece.end = std::max(piece.end, place + 1);
+            piece.rows += row_groups[place].rows;
+            left -= row_groups[place].rows;
+        }
+        if (backwards) {
+            std::ranges::reverse(pieces);
+        }
+        return pieces;
+    };
+    auto divided = divide(passes.front(), false);
+    if (passes.size() > 1) {
+        divided.insert(divided.end(), passes.begin() + 1, passes.end() - 1);
+        std::ranges::copy(divide(passes.back(), true), std::back_inserter(divided));
+    }
+    std::erase_if(divided, [](Pass const& pass) { return pass.rows == 0; });
+    return divided;
 }
 
 PassLayout lay_out(std::span<ChunkRange const> chunks) {

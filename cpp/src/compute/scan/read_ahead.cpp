@@ -125,18 +125,43 @@ ReadAhead::~ReadAhead() {
     }
 }
 
+void ReadAhead::start(std::function<void()> when_read) {
+    std::unique_lock lock{mutex_};
+    if (started_ || closing_) {
+        return;
+    }
+    started_ = true;
+    if (passes_ == 0) {
+        ended_ = true;
+        lock.unlock();
+        when_read();
+        return;
+    }
+    when_read_ = std::move(when_read);
+    begin();
+}
+
+void ReadAhead::begin() {
+    CUDF_CUDA_TRY(cudaGetDevice(&device_));
+    CUDF_CUDA_TRY(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    thread_ = std::thread{[this] { run(); }};
+}
+
 std::optional<ReadAhead::Loaded> ReadAhead::take(cuda::stream_ref stream) {
     std::unique_lock lock{mutex_};
+    if (!taken_) {
+        taken_ = true;
+        changed_.notify_all();
+    }
     if (!started_ && !closing_) {
         started_ = true;
-        CUDF_CUDA_TRY(cudaGetDevice(&device_));
         if (passes_ <= 1) {
+            CUDF_CUDA_TRY(cudaGetDevice(&device_));
             ended_ = true;
             lock.unlock();
             return passes_ == 0 ? std::nullopt : std::optional{load_alone(stream)};
         }
-        CUDF_CUDA_TRY(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-        thread_ = std::thread{[this] { run(); }};
+        begin();
     }
     changed_.wait(lock, [&] { return !ready_.empty() || ended_ || error_ || closing_; });
     if (error_) {
@@ -215,81 +240,88 @@ void ReadAhead::give(Loaded loaded) {
 
 void ReadAhead::run() {
     try {
-        CUDF_CUDA_TRY(cudaSetDevice(device_));
-        cuda::stream_ref const stream{stream_};
-        std::deque<Prepared> prepared;
-        std::size_t prepared_bytes = 0;
-        std::size_t to_prepare = 0;
-        std::deque<Loading> loading;
-        std::size_t loading_bytes = 0;
-        // On every exit, waits for the copies that were enqueued: they read host memory that the leases of `loading` hold.
-        struct WaitForCopies {
-            cudaStream_t stream;
-            ~WaitForCopies() { cudaStreamSynchronize(stream); }
-        } const wait_for_copies{stream_};
-        auto const finish_one = [&] {
-            loading_bytes -= loading.front().prepared.layout.bytes;
-            auto loaded = finish_load(std::move(loading.front()), stream);
-            loading.pop_front();
-            give(std::move(loaded));
-        };
-        for (std::size_t pass = 0; pass < passes_;) {
-            // Registering runs as far ahead of copying as copying may of decoding.
-            while (to_prepare < passes_
-                   && (prepared.empty()
-                       || (prepared.size() <= settings_.passes_in_flight
-                           && prepared_bytes <= settings_.bytes_in_flight))) {
-                prepared.push_back(prepare(to_prepare++));
-                prepared_bytes += prepared.back().layout.bytes;
-            }
-            auto const bytes = prepared.front().layout.bytes;
-            auto full = loading.size() >= passes_at_a_time;
-            if (!full) {
-                std::unique_lock lock{mutex_};
-                auto const may_begin = [&] {
-                    return closing_ || (ready_.empty() && loading.empty())
-                           || has_room(loading.size(), loading_bytes + bytes);
-                };
-                if (loading.empty()) {
-                    changed_.wait(lock, may_begin);
-                }
-                full = !may_begin();
-                if (closing_) {
-                    break;
-                }
-            }
-            std::optional<rmm::device_buffer> buffer;
-            if (!full) {
-                try {
-                    buffer.emplace(bytes, stream, cudf::get_current_device_resource_ref());
-                } catch (std::bad_alloc const&) {
-                    if (loading.empty()) {
-                        buffer = allocate(bytes, stream);
-                    }
-                }
-            }
-            if (!buffer) {
-                finish_one();
-                continue;
-            }
-            auto next = std::move(prepared.front());
-            prepared.pop_front();
-            prepared_bytes -= bytes;
-            loading.push_back(begin_load(std::move(next), std::move(*buffer), stream));
-            loading_bytes += bytes;
-            ++pass;
+        read_all();
+        if (when_read_ && !is_closing()) {
+            when_read_();
         }
-        while (!loading.empty() && !is_closing()) {
-            finish_one();
-        }
-        std::lock_guard const lock{mutex_};
-        ended_ = true;
-        changed_.notify_all();
     } catch (...) {
         std::lock_guard const lock{mutex_};
         error_ = std::current_exception();
         changed_.notify_all();
     }
+}
+
+void ReadAhead::read_all() {
+    CUDF_CUDA_TRY(cudaSetDevice(device_));
+    cuda::stream_ref const stream{stream_};
+    std::deque<Prepared> prepared;
+    std::size_t prepared_bytes = 0;
+    std::size_t to_prepare = 0;
+    std::deque<Loading> loading;
+    std::size_t loading_bytes = 0;
+    // On every exit, waits for the copies that were enqueued: they read host memory that the leases of `loading` hold.
+    struct WaitForCopies {
+        cudaStream_t stream;
+        ~WaitForCopies() { cudaStreamSynchronize(stream); }
+    } const wait_for_copies{stream_};
+    auto const finish_one = [&] {
+        loading_bytes -= loading.front().prepared.layout.bytes;
+        auto loaded = finish_load(std::move(loading.front()), stream);
+        loading.pop_front();
+        give(std::move(loaded));
+    };
+    for (std::size_t pass = 0; pass < passes_;) {
+        // Registering runs as far ahead of copying as copying may of decoding.
+        while (to_prepare < passes_
+               && (prepared.empty()
+                   || (prepared.size() <= settings_.passes_in_flight
+                       && prepared_bytes <= settings_.bytes_in_flight))) {
+            prepared.push_back(prepare(to_prepare++));
+            prepared_bytes += prepared.back().layout.bytes;
+        }
+        auto const bytes = prepared.front().layout.bytes;
+        auto full = loading.size() >= passes_at_a_time;
+        if (!full) {
+            std::unique_lock lock{mutex_};
+            auto const may_begin = [&] {
+                return closing_ || (ready_.empty() && loading.empty())
+                       || has_room(loading.size(), loading_bytes + bytes);
+            };
+            if (loading.empty()) {
+                changed_.wait(lock, may_begin);
+            }
+            full = !may_begin();
+            if (closing_) {
+                break;
+            }
+        }
+        std::optional<rmm::device_buffer> buffer;
+        if (!full) {
+            try {
+                buffer.emplace(bytes, stream, cudf::get_current_device_resource_ref());
+            } catch (std::bad_alloc const&) {
+                if (loading.empty()) {
+                    buffer = allocate(bytes, stream);
+                }
+            }
+        }
+        if (!buffer) {
+            finish_one();
+            continue;
+        }
+        auto next = std::move(prepared.front());
+        prepared.pop_front();
+        prepared_bytes -= bytes;
+        loading.push_back(begin_load(std::move(next), std::move(*buffer), stream));
+        loading_bytes += bytes;
+        ++pass;
+    }
+    while (!loading.empty() && !is_closing()) {
+        finish_one();
+    }
+    std::lock_guard const lock{mutex_};
+    ended_ = true;
+    changed_.notify_all();
 }
 
 std::shared_ptr<DataFile const> ReadAhead::open(std::size_t file) {
@@ -330,20 +362,23 @@ ReadAhead::Prepared ReadAhead::prepare(std::size_t pass) {
 
 rmm::device_buffer ReadAhead::allocate(std::size_t bytes, cuda::stream_ref stream) {
     for (;;) {
-        std::size_t before = 0;
+        std::size_t outstanding = 0;
+        bool taken = false;
         {
             std::lock_guard const lock{mutex_};
-            before = outstanding_;
+            outstanding = outstanding_;
+            taken = taken_;
         }
         try {
             return rmm::device_buffer{bytes, stream, cudf::get_current_device_resource_ref()};
         } catch (std::bad_alloc const&) {
-            // There is memory when a pass that is loaded has been decoded.
+            // There is memory when a pass that is loaded has been decoded, or, if nobody has asked for one yet, when what
+            // runs before has ended.
             std::unique_lock lock{mutex_};
-            if (before == 0 || closing_) {
+            if (closing_ || (outstanding == 0 && taken)) {
                 throw;
             }
-            changed_.wait(lock, [&] { return outstanding_ < before || closing_; });
+            changed_.wait(lock, [&] { return outstanding_ < outstanding || taken_ != taken || closing_; });
         }
     }
 }

@@ -2,7 +2,8 @@
 //
 // One thread goes through the passes in order: it has the ranges of the next ones registered (MappedFiles), and puts the
 // copies of each on a stream of its own; a thread that takes a pass lets its stream wait for that copy. What is not mapped
-// is read into page-locked slabs (SlabReader), several passes at a time. A single pass is loaded by the thread that takes it.
+// is read into page-locked slabs (SlabReader), several passes at a time. A single pass is loaded by the thread that takes it,
+// unless reading was started before.
 #pragma once
 
 #include <condition_variable>
@@ -71,6 +72,10 @@ class ReadAhead {
     ReadAhead(ReadAhead const&) = delete;
     ReadAhead& operator=(ReadAhead const&) = delete;
 
+    // Starts to read before anybody takes a pass. Calls `when_read` in some thread when nothing is left to read; not after an
+    // error, nor if it is closed before.
+    void start(std::function<void()> when_read);
+
     // The next pass, for work on that stream; nothing at the end. Called by several threads at a time. Throws what reading
     // threw.
     [[nodiscard]] std::optional<Loaded> take(cuda::stream_ref stream);
@@ -102,7 +107,8 @@ class ReadAhead {
 
     [[nodiscard]] std::shared_ptr<DataFile const> open(std::size_t file);
     [[nodiscard]] Prepared prepare(std::size_t pass);
-    // Waits for memory until earlier passes are released. Throws std::bad_alloc if there is no earlier pass.
+    // Waits for memory until earlier passes are released, or until somebody takes the first. Throws std::bad_alloc if there is
+    // nothing to wait for.
     [[nodiscard]] rmm::device_buffer allocate(std::size_t bytes, cuda::stream_ref stream);
     [[nodiscard]] Loading begin_load(Prepared prepared, rmm::device_buffer buffer, cuda::stream_ref stream);
     [[nodiscard]] Loaded finish_load(Loading loading, cuda::stream_ref stream);
@@ -112,7 +118,9 @@ class ReadAhead {
     [[nodiscard]] bool is_closing();
     [[nodiscard]] bool has_room(std::size_t passes, std::size_t bytes) const;
     void give(Loaded loaded);
+    void begin();
     void run();
+    void read_all();
     void finished() noexcept;
     [[nodiscard]] cudaEvent_t take_event();
 
@@ -137,7 +145,9 @@ class ReadAhead {
     std::size_t outstanding_{0};  // loaded, and not finished with
     std::vector<cudaEvent_t> events_;
     std::exception_ptr error_;
+    std::function<void()> when_read_;
     bool started_{false};
+    bool taken_{false};  // somebody has asked for a pass
     bool ended_{false};  // no more passes will be ready
     bool closing_{false};
 };

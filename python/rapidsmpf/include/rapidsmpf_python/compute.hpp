@@ -12,7 +12,7 @@
 #include <Python.h>
 #include <rapidsmpf_python/interrupt.hpp>
 
-#include <rapidsmpf/compute/detail/column_ranges.hpp>
+#include <rapidsmpf/compute/detail/footer_summary.hpp>
 #include <rapidsmpf/compute/detail/program.hpp>
 #include <rapidsmpf/compute/detail/runtime.hpp>
 #include <rapidsmpf/table/table_stream.hpp>

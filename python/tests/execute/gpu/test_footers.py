@@ -1,4 +1,4 @@
-"""The native parser finds the ranges in a Parquet footer that pyarrow finds there."""
+"""The native parser finds in a Parquet footer what pyarrow finds there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -24,7 +25,6 @@ SCHEMA = {
     "money": pl.Decimal(15, 2),
     "wide": pl.Decimal(38, 3),
 }
-SCALES = {"short": 2, "money": 2, "wide": 3}
 
 
 def _frame(rng: random.Random, rows: int) -> pl.DataFrame:
@@ -71,35 +71,67 @@ def operators() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_ranges_are_those_of_pyarrow(
+def test_a_footer_says_what_it_says_to_pyarrow(
     seed: int, operators: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(seed)
     path = tmp_path / "numbers.parquet"
     _write(rng, _frame(rng, rng.choice([0, 1, 5, 1000])), path)
+    version = statistics._version(str(path))
 
-    def ranges() -> dict[str, object]:
-        statistics._interval.cache_clear()
-        statistics._native_ranges.cache_clear()
-        version = statistics._version(str(path))
-        return {name: statistics._interval(str(path), name, SCALES.get(name, 0), *version) for name in SCHEMA}
+    def facts() -> dict[str, tuple[object, bool]]:
+        for cached in (statistics._interval, statistics._summary, statistics._rows_of):
+            cached.cache_clear()
+        found: dict[str, tuple[object, bool]] = {
+            name: (
+                statistics._interval(str(path), name, dtype, *version),
+                statistics.may_hold_nulls([str(path)], name),
+            )
+            for name, dtype in SCHEMA.items()
+        }
+        found["rows"] = (statistics.file_rows([str(path)]), False)
+        return found
 
-    in_one_go = ranges()
-    assert statistics._native_ranges(str(path), *statistics._version(str(path))) is not None
+    in_one_go = facts()
+    assert statistics._summary(str(path), *version) is not None
     monkeypatch.delitem(sys.modules, "rapidsmpf.compute")
-    by_pyarrow = ranges()
+    by_pyarrow = facts()
     # pyarrow reports no statistics for a row group without values.
     without_values = pq.read_metadata(path).num_rows == 0
     for name, found in by_pyarrow.items():
-        assert in_one_go[name] == found or (without_values and in_one_go[name] == (0, 0)), name
+        assert in_one_go[name] == found or (without_values and in_one_go[name] == ((0, 0), found[1])), name
 
 
-def test_a_file_that_is_none_has_no_ranges(operators: None, tmp_path: Path) -> None:
-    from rapidsmpf.compute import read_number_ranges
+def test_a_required_column_is_known(operators: None, tmp_path: Path) -> None:
+    from rapidsmpf.compute import summarize_footer
+
+    schema = pa.schema(
+        [
+            pa.field("a", pa.int64(), nullable=False),
+            pa.field("nested", pa.struct([pa.field("x", pa.int64(), nullable=False)])),
+            pa.field("b", pa.int64()),
+        ]
+    )
+    path = tmp_path / "required.parquet"
+    pq.write_table(pa.table({"a": [3, 1], "nested": [{"x": 1}, None], "b": [None, 7]}, schema=schema), path)
+    assert summarize_footer(str(path)) == (2, {"a": (True, (1, 3)), "b": (False, (7, 7))})
+
+
+def test_a_file_that_has_changed_is_read_again(operators: None, tmp_path: Path) -> None:
+    from rapidsmpf.compute import summarize_footer
+
+    path = tmp_path / "numbers.parquet"
+    for numbers in ([1, 2], [5, 6, 9]):
+        pl.DataFrame({"x": numbers}).write_parquet(path)
+        assert summarize_footer(str(path)) == (len(numbers), {"x": (False, (numbers[0], numbers[-1]))})
+
+
+def test_a_file_that_is_none_has_no_footer(operators: None, tmp_path: Path) -> None:
+    from rapidsmpf.compute import summarize_footer
 
     path = tmp_path / "text.parquet"
     path.write_text("this is a text of more than twelve bytes")
     with pytest.raises(RuntimeError, match="no Parquet file"):
-        read_number_ranges(str(path))
+        summarize_footer(str(path))
     with pytest.raises(OSError, match="absent"):
-        read_number_ranges(str(tmp_path / "absent.parquet"))
+        summarize_footer(str(tmp_path / "absent.parquet"))

@@ -1,4 +1,4 @@
-// Minimum and maximum of the numeric columns of a Parquet file, from the statistics in its footer. Needs no GPU.
+// What the footer of a Parquet file says of its rows, and of the columns that are not nested. Needs no GPU.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,26 @@
 
 namespace rapidsmpf::compute {
 
-// The minimum and maximum of a column as 128-bit integers, each in two halves. Decimals are unscaled integers; unsigned
-// integers are read as signed ones, so their ranges mean nothing. Nulls do not count; a column without values has 0 and 0.
-struct NumberRange {
-    std::string column;
+// A column. Its minimum and maximum are 128-bit integers, each in two halves, if each row group has statistics: decimals are
+// unscaled integers; unsigned integers are read as signed ones, so their ranges mean nothing. Nulls do not count; a column
+// without values has 0 and 0.
+struct ColumnSummary {
+    std::string name;
+    bool is_required{false};  // it has no nulls
+    bool has_range{false};
     std::int64_t least_high{0};
     std::uint64_t least_low{0};
     std::int64_t most_high{0};
     std::uint64_t most_low{0};
 };
 
-// Returns the ranges of the columns that are not nested and have statistics in each row group. Throws std::runtime_error if
-// the footer cannot be parsed, SystemError if the file cannot be read.
-[[nodiscard]] std::vector<NumberRange> read_number_ranges(std::string const& path);
+struct FooterSummary {
+    std::int64_t rows{0};
+    std::vector<ColumnSummary> columns;
+};
+
+// While there is a Runtime, its scans use the footer that is parsed here, and this the ones that they have parsed. Throws
+// std::runtime_error if the footer cannot be parsed, SystemError if the file cannot be read.
+[[nodiscard]] FooterSummary summarize_footer(std::string const& path);
 
 }  // namespace rapidsmpf::compute

@@ -39,11 +39,14 @@ struct RuntimeSettings {
     // How Parquet files are scanned (src/compute/scan/settings.hpp says what they do); nothing: the default there.
     std::optional<std::size_t> pass_rows;
     std::optional<std::size_t> pass_bytes;
+    std::optional<std::size_t> edge_rows;
     std::optional<std::size_t> passes_in_flight;
     std::optional<std::size_t> read_threads;
     std::optional<std::size_t> registered_limit;
     std::optional<bool> map_files;
     bool read_while_registering{true};
+    // A scan starts to read as soon as the one before has been read, before its pipeline runs, while half of the memory is free.
+    bool scan_ahead{true};
 };
 
 // What one pipeline did.

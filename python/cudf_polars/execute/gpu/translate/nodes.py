@@ -254,11 +254,13 @@ class _Translator:
         names = [name for name in types_of if name in read and has_form(types_of[name])] or _cheapest(
             node.schema
         )
-        if not have_columns(node.paths, node.options.get("schema")):
-            raise Unsupported("files of different columns")
-        for name in names:
-            if types_in_files(node.paths, name) != {types_of[name]}:
-                raise Unsupported(f"files in which the column {name!r} is not there, or of other types")
+        given = node.options.get("schema")
+        if len(node.paths) > 1 or given is not None:  # else the plan has them of the file
+            if not have_columns(node.paths, given):
+                raise Unsupported("files of different columns")
+            for name in names:
+                if types_in_files(node.paths, name) != {types_of[name]}:
+                    raise Unsupported(f"files in which the column {name!r} is not there, or of other types")
         types = tuple(device_type(types_of[name]) for name in names)
         columns = {
             name: Typed(

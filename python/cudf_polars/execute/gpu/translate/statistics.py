@@ -48,22 +48,19 @@ def may_hold_nulls(paths: Sequence[str], name: str) -> bool:
 
 
 def column_range(paths: Sequence[str], name: str, dtype: pl.DataType) -> Range:
-    """Return the range of a column of files; the statistics are read when they are asked for."""
+    """Return the range of a column, which has the type ``dtype`` in all files; the statistics are read when they are
+    asked for."""
 
     def learn() -> Interval | None:
-        found = [_interval(path, name, scale, *_version(path)) for path in paths]
+        found = [_interval(path, name, dtype, *_version(path)) for path in paths]
         known = [interval for interval in found if interval is not None]
         if len(known) < len(found) or not known:
             return None
         return (min(low for low, _ in known), max(high for _, high in known))
 
-    if isinstance(dtype, pl.Decimal):
-        scale = scale_of(dtype)
-    elif is_integer(dtype):
-        scale = 0
-    else:
-        return Range(limits_of(dtype))
-    return Range(limits_of(dtype), learn)
+    if isinstance(dtype, pl.Decimal) or is_integer(dtype):
+        return Range(limits_of(dtype), learn)
+    return Range(limits_of(dtype))
 
 
 def _version(path: str) -> tuple[int, ...]:
@@ -91,6 +88,9 @@ def _metadata(path: str, *version: int) -> Any:
 
 @functools.lru_cache(maxsize=_COLUMNS)
 def _rows_of(path: str, *version: int) -> int:
+    summary = _summary(path, *version)
+    if summary is not None:
+        return summary[0]
     metadata = _metadata(path, *version)
     if metadata is None:
         return sum(group.rows for group in read_row_groups(path))
@@ -124,6 +124,9 @@ def _types_of(path: str, *version: int) -> Mapping[str, pl.DataType]:
 
 
 def _is_required(path: str, name: str, *version: int) -> bool:
+    summary = _summary(path, *version)
+    if summary is not None:
+        return name in summary[1] and summary[1][name][0]
     place = _place(path, name, *version)
     if place is None:
         return False
@@ -132,15 +135,15 @@ def _is_required(path: str, name: str, *version: int) -> bool:
 
 
 @functools.lru_cache(maxsize=_COLUMNS)
-def _interval(path: str, name: str, scale: int, *version: int) -> Interval | None:
+def _interval(path: str, name: str, dtype: pl.DataType, *version: int) -> Interval | None:
+    summary = _summary(path, *version) if _is_signed(dtype) else None
+    if summary is not None and name in summary[1]:
+        return summary[1][name][1]
     place = _place(path, name, *version)
     if place is None:
         return None
     metadata = _metadata(path, *version)
-    if _is_signed(_type_of(path, name, *version), scale):
-        known = _native_ranges(path, *version)
-        if known is not None and name in known:
-            return known[name]
+    scale = scale_of(dtype) if isinstance(dtype, pl.Decimal) else 0
     least: Any = None
     most: Any = None
     for group in range(metadata.num_row_groups):
@@ -165,23 +168,24 @@ def _interval(path: str, name: str, scale: int, *version: int) -> Interval | Non
 
 
 @functools.lru_cache(maxsize=_FILES)
-def _native_ranges(path: str, *version: int) -> Mapping[str, Interval] | None:
-    """Return the ranges that the native footer parser finds; ``None`` unless a GPU engine has imported it."""
+def _summary(path: str, *version: int) -> tuple[int, Mapping[str, tuple[bool, Interval | None]]] | None:
+    """Return what the operators' own footer parser finds, which their scans then need not parse again.
+
+    It is ``None`` unless a GPU engine has imported that parser.
+    """
     module = sys.modules.get("rapidsmpf.compute")
     if module is None or not version:
         return None
     try:
-        found: Mapping[str, Interval] = module.read_number_ranges(path)
+        found: tuple[int, Mapping[str, tuple[bool, Interval | None]]] = module.summarize_footer(path)
     except (RuntimeError, OSError):
         return None
     return found
 
 
-def _is_signed(dtype: pl.DataType | None, scale: int) -> bool:
-    """Whether a column's statistics are signed integers, or decimals of that scale."""
-    if isinstance(dtype, pl.Decimal):
-        return scale_of(dtype) == scale
-    return dtype in (pl.Int8, pl.Int16, pl.Int32, pl.Int64) and scale == 0
+def _is_signed(dtype: pl.DataType) -> bool:
+    """Whether the statistics of a column of that type are signed integers, or decimals."""
+    return isinstance(dtype, pl.Decimal) or dtype in (pl.Int8, pl.Int16, pl.Int32, pl.Int64)
 
 
 def _units(value: int | decimal.Decimal, scale: int) -> int:

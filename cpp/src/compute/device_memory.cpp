@@ -81,7 +81,7 @@ void* DeviceMemory::allocate(std::size_t bytes, Stream stream) {
         std::string reason;
         if (take(bytes)) {
             try {
-                return upstream_->allocate(bytes, stream);
+                return upstream_->allocate(bytes + spare_bytes, stream);
             } catch (OutOfMemory const& error) {
                 give_back(bytes);
                 reason = error.what();
@@ -101,7 +101,7 @@ void* DeviceMemory::allocate(std::size_t bytes, Stream stream) {
 }
 
 void DeviceMemory::deallocate(void* pointer, std::size_t bytes, Stream stream) noexcept {
-    upstream_->deallocate(pointer, bytes, stream);
+    upstream_->deallocate(pointer, bytes + spare_bytes, stream);
     give_back(bytes);
 }
 

@@ -51,6 +51,10 @@ class DeviceMemory final : public MemoryResource {
     // that allocates, never twice at a time; must not wait for other threads that allocate.
     using MakeRoom = std::function<std::size_t(std::size_t bytes)>;
 
+    // Bytes that each block has behind those that are asked for, which are not counted. To copy a slice that does not begin at
+    // a whole byte, cudf::from_arrow() allocates a bitmap of the slice's bits and copies all bytes that hold them: one more.
+    static constexpr std::size_t spare_bytes{8};
+
     // limit: bytes in use at most.
     DeviceMemory(std::shared_ptr<MemoryResource> upstream, std::int64_t limit);
 

@@ -24,7 +24,7 @@ namespace {
 class Addresses final : public MemoryResource {
   public:
     [[nodiscard]] void* allocate(std::size_t bytes, Stream /*stream*/) override {
-        if (bytes > largest) {
+        if (bytes - DeviceMemory::spare_bytes > largest) {
             throw OutOfMemory{"too large"};
         }
         return reinterpret_cast<void*>(next_.fetch_add(256));

@@ -92,7 +92,7 @@ class Case:
 
     def may_skip_files(self) -> bool:
         """Whether it has a file that Polars refuses, and a slice by which that file may not be read."""
-        return self.has_odd_files and any(
+        return self.may_have_unread_errors() and any(
             re.search(r"head|tail|slice|limit|gather|first|last|get\(|LIMIT", line.text, re.IGNORECASE)
             for line in self.lines
         )

@@ -266,6 +266,10 @@ def _judge_errors(case: Case, ends: Sequence[RankEnd], reference: Reference) -> 
     schema_errors = (pl.exceptions.SchemaError, pl.exceptions.ColumnNotFoundError)
     if case.has_odd_files and isinstance(ours, schema_errors) and isinstance(raised[0], schema_errors):
         return None  # which of a file's differences is met first
+    if sum("odd" in table.options for table in case.tables) > 1 and isinstance(
+        ours, pl.exceptions.PolarsError
+    ):
+        return None  # which of two files that Polars refuses is met first
     if _is_panic(ours):
         return None  # of a query that is wrong, Polars raises or panics by how its rows are divided
     if not any(type(error) is type(other) for error in own for other in raised):

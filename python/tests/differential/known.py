@@ -243,6 +243,38 @@ with tempfile.TemporaryDirectory() as folder:
         ),
     ),
     Known(
+        name="rows that are not there, of which nothing is read",
+        kinds=("we raise where Polars answers",),
+        detail=r"gather indices are out of bounds",
+        text=r"\.gather\(|\.get\(",
+        reason="Polars gathers rows without columns, whether they are there or not.",
+        reproduction="import polars as pl\n"
+        "lf = pl.LazyFrame(schema={'x': pl.Int64}).gather([0])\n"
+        "faulty = lf.select(z=pl.lit(1)).collect().height == 1\n"
+        "try:\n"
+        "    lf.collect()\n"
+        "    faulty = False\n"
+        "except pl.exceptions.OutOfBoundsError:\n"
+        "    pass",
+    ),
+    Known(
+        name="frames of different heights side by side, of which no row is wanted",
+        kinds=("we answer where Polars raises",),
+        detail=r"zip node received non-equal length inputs|cannot concat dataframes with different heights",
+        text=r"(?s)how='horizontal'.*\.(join|filter)\(",
+        reason="Where the other side of a join has no keys, a filter leaves no row, and Polars does not compute what is"
+        " below such a filter.",
+        reproduction="import polars as pl\n"
+        "sides = [pl.LazyFrame({'a': [1]}), pl.LazyFrame({'b': [1, 2]})]\n"
+        "lf = pl.concat(sides, how='horizontal')\n"
+        "faulty = lf.filter(pl.lit(False)).collect().height == 0\n"
+        "try:\n"
+        "    lf.collect()\n"
+        "    faulty = False\n"
+        "except pl.exceptions.ShapeError:\n"
+        "    pass",
+    ),
+    Known(
         name="the type of values gathered in groups of no rows",
         kinds=(*_OF_TYPES, "we answer where Polars raises"),
         detail=r"List\(Null\)|expected type Null",

@@ -28,15 +28,16 @@ struct ScansAhead::State : std::enable_shared_from_this<State> {
         if (is_closed || reading || to_start.empty()) {
             return;
         }
+        auto const pipeline = to_start.front();
         try {
             if (has_room()) {
-                auto const pipeline = to_start.front();
-                auto const source = made.emplace(pipeline, make(pipeline)).first;
                 to_start.erase(to_start.begin());
-                start(pipeline, *source->second);
+                start(pipeline, *made.emplace(pipeline, make(pipeline)).first->second);
             }
         } catch (...) {
             // take() makes the source anew, and throws what is wrong.
+            made.erase(pipeline);
+            reading.reset();
         }
     }
 

@@ -22,6 +22,7 @@ struct Log {
     std::mutex mutex;
     std::vector<std::string> events;
     std::map<std::size_t, std::function<void()>> when_read;
+    std::atomic<bool> fails_to_start{false};
     void add(std::string event) {
         std::lock_guard const lock{mutex};
         events.push_back(std::move(event));
@@ -44,6 +45,9 @@ class FakeSource final : public ChunkSource {
     }
     void start(std::function<void()> when_read) override {
         log_.add("start " + std::to_string(pipeline_));
+        if (log_.fails_to_start.exchange(false)) {
+            throw std::runtime_error{"no thread"};
+        }
         if (is_empty_) {
             when_read();
             return;
@@ -131,6 +135,16 @@ TEST(ScansAhead, GiveAnErrorToWhoeverTakesTheSource) {
     auto const first = ahead.scans->take(0);
     ahead.log.read(0);
     EXPECT_THROW((void)ahead.scans->take(1), std::runtime_error);
+}
+
+TEST(ScansAhead, AreMadeAnewIfTheyCouldNotStart) {
+    Ahead ahead{{0, 1}};
+    ahead.log.fails_to_start = true;
+    ahead.scans->advance();
+    auto const first = ahead.scans->take(0);
+    EXPECT_EQ(ahead.log.events, (Events{"make 0", "start 0", "make 0", "start 0"}));
+    ahead.log.read(0);
+    EXPECT_EQ(ahead.log.events.back(), "start 1");
 }
 
 TEST(ScansAhead, AreClosedIfNobodyTakesThem) {

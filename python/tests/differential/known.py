@@ -243,6 +243,39 @@ with tempfile.TemporaryDirectory() as folder:
         ),
     ),
     Known(
+        name="as-of joins by keys whose nulls come last",
+        kinds=("we answer where Polars raises",),
+        detail=r"'asof_join' is not sorted",
+        text=r"(?s)None.*\.join_asof\(|\.shift\(-.*\.join_asof\(",
+        reason="Polars' streaming engine takes such keys for sorted, and the other, which also runs parts of streaming"
+        " queries, does not.",
+        reproduction="import polars as pl\n"
+        "left, right = pl.LazyFrame({'a': [1, None]}), pl.LazyFrame({'b': [0]})\n"
+        "lf = left.join_asof(right, left_on='a', right_on='b')\n"
+        "faulty = lf.collect(engine='streaming').height == 2\n"
+        "try:\n"
+        "    lf.collect(engine='in-memory')\n"
+        "    faulty = False\n"
+        "except pl.exceptions.InvalidOperationError:\n"
+        "    pass",
+    ),
+    Known(
+        name="an error in rows that a slice drops",
+        kinds=("we answer where Polars raises",),
+        detail=r"conversion from",
+        text=r"(?s)\.cast\(.*\.(first|last|head|tail|limit|slice)\(",
+        reason="Polars slices before it casts, unless a column beside the cast is computed of several rows.",
+        reproduction="import polars as pl\n"
+        "cast = pl.col('i').cast(pl.UInt8).alias('c')\n"
+        "lf = pl.LazyFrame({'i': [-3, 14]})\n"
+        "faulty = lf.select(cast).last().collect().height == 1\n"
+        "try:\n"
+        "    lf.select(cast, pl.col('i').diff(-1)).last().collect()\n"
+        "    faulty = False\n"
+        "except pl.exceptions.InvalidOperationError:\n"
+        "    pass",
+    ),
+    Known(
         name="rows that are not there, of which nothing is read",
         kinds=("we raise where Polars answers",),
         detail=r"gather indices are out of bounds",

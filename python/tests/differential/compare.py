@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from differential.cases import Case, build
+from differential.cases import Case, build, evaluate, variables_of
 from differential.edits import named_expressions, with_magnitudes, without_expression
 from differential.ranks import RankEnd
 from differential.relation import State
@@ -136,7 +136,9 @@ class Reference:
             options = {key: value for key, value in table.options.items() if key != "odd"}
             frame = table.frame
             if "odd" in table.options and name in frame.columns:
-                frame = frame.with_columns(pl.lit(None, dtype=frame.schema[name]).alias(name))
+                scan = evaluate(table.text(), variables_of([table], self._folder, None))
+                planned = scan.collect_schema().get(name, frame.schema[name])
+                frame = frame.with_columns(pl.lit(None, dtype=planned).alias(name))
             tables.append(replace(table, frame=frame, options=options))
             tables[-1].write(folder)
         return Reference(replace(self._case, tables=tables), folder).answer("streaming")

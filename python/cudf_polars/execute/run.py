@@ -33,7 +33,7 @@ from cudf_polars.lower.text_cuts import nominal_cuts
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.generated_names import GENERATED
 from cudf_polars.plan.last_resort import check_own_frames
-from cudf_polars.plan.nodes import DataFrameScan, Scan
+from cudf_polars.plan.nodes import DataFrameScan, Join, Scan
 from cudf_polars.plan.read import UnsupportedPolarsError, read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
@@ -395,7 +395,7 @@ def _start(
         check_own_frames(plan.root)
     executor = Executor(
         transport,
-        optimizations=_of_fragments(optimizations),
+        optimizations=_of_fragments(optimizations, plan),
         device=device,
         plan=partitions,
         first_op=first_op,
@@ -429,7 +429,7 @@ def _read_footers(plan: Plan, footers: FileFooters) -> None:
     footers.read_ahead((path, scan.cloud) for scan in scans if scan.kind == "parquet" for path in scan.paths)
 
 
-def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
+def _of_fragments(optimizations: pl.QueryOptFlags, plan: Plan) -> pl.QueryOptFlags:
     """Return how fragments are optimised: what they have in common, and which order nobody observes, was found in the
     whole query.
 
@@ -438,7 +438,8 @@ def _of_fragments(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
     """
     flags = _copied(optimizations)
     flags.comm_subplan_elim = False
-    flags.check_order_observe = False
+    if any(isinstance(node, Join) and node.maintain_order != "none" for node in plan.nodes):
+        flags.check_order_observe = False
     return flags
 
 

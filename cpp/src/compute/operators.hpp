@@ -51,8 +51,8 @@ struct Chunk {
 class ChunkSource {
   public:
     virtual ~ChunkSource() = default;
-    // Starts to read before next() is called; at most once. Calls `when_read`, in any thread, when nothing is left to read;
-    // not after an error, nor if it is closed before.
+    // Starts to read before next() is called; at most once. Calls `when_read`, in any thread, when nothing is left to read.
+    // Does not call it after an error or after close().
     virtual void start(std::function<void()> /*when_read*/) {}
     // The next chunk, on the stream of `work`; nothing at the end. Called by several threads at a time.
     [[nodiscard]] virtual std::optional<Chunk> next(Work& work) = 0;

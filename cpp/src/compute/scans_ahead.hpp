@@ -14,8 +14,8 @@ namespace rapidsmpf::compute {
 // Thread-safe. The sources that it gives may outlive it.
 class ScansAhead {
   public:
-    // pipelines: those that scan files, in the order in which they run. make: the source of one; may throw. has_room: whether
-    // there is memory to read ahead. Neither is called after the destructor.
+    // pipelines: the indices of the pipelines that scan files, in execution order. make: returns the source of a pipeline; may
+    // throw. has_room: returns whether there is memory to read ahead. Neither is called after the destructor.
     ScansAhead(
         std::vector<std::size_t> pipelines,
         std::function<std::unique_ptr<ChunkSource>(std::size_t pipeline)> make,

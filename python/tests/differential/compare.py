@@ -16,7 +16,7 @@ import polars as pl
 from differential.cases import Case, build, evaluate, variables_of
 from differential.edits import named_expressions, with_magnitudes, without_expression
 from differential.ranks import RankEnd
-from differential.relation import State
+from differential.relation import Line, State
 
 __all__ = ["Finding", "Kind", "Reference", "judge"]
 
@@ -75,22 +75,24 @@ class Reference:
         """Return what Polars gives without the steps that only sort: what fails in one whose order nobody sees is no
         error of the query."""
         lines = [replace(line, text=_SORT.sub(r"\1", line.text)) for line in self._case.lines]
-        return Reference(replace(self._case, lines=lines), self._folder).answer("streaming")
+        return self._of_lines(lines)
+
+    def _of_lines(self, lines: Sequence[Line]) -> Answer:
+        return Reference(replace(self._case, lines=list(lines)), self._folder).answer("streaming")
 
     def without_an_expression(self) -> Iterator[Answer]:
         """Yield what Polars gives with null in place of one of the query's named expressions: of one whose values
         nobody needs, the answer. Whether an error in it is one of the query depends on Polars' optimisations."""
         lines = self._case.lines
         for place, name in named_expressions(lines):
-            other = replace(self._case, lines=without_expression(lines, place, name))
-            yield Reference(other, self._folder).answer("streaming")
+            yield self._of_lines(without_expression(lines, place, name))
 
     def errors_of_steps(self) -> Iterator[BaseException]:
         """Yield what Polars raises when the query ends at an earlier one of its lines, of which it then gives all
         columns."""
         lines = self._case.lines
         for end in range(1, len(lines)):
-            error = Reference(replace(self._case, lines=lines[:end]), self._folder).answer("streaming").error
+            error = self._of_lines(lines[:end]).error
             if error is not None:
                 yield error
 
@@ -99,19 +101,12 @@ class Reference:
         many digits as a float: those of numbers near 2**32 that are 1 apart differ in the eighth digit by the order in
         which they are added up."""
         lines = with_magnitudes(self._case.lines)
-        frame = (
-            None
-            if lines is None
-            else Reference(replace(self._case, lines=lines), self._folder).answer("streaming").frame
-        )
-        if frame is None:
+        frame = None if lines is None else self._of_lines(lines).frame
+        if frame is None or not frame.height:
             return 0.0
-        values = frame.select(pl.selectors.float()).fill_nan(None).max().row(0) if frame.height else ()
-        return (
-            4
-            * sys.float_info.epsilon
-            * max((v for v in values if v is not None and math.isfinite(v)), default=0.0)
-        )
+        largest = frame.select(pl.selectors.float()).fill_nan(None).max().row(0)
+        finite = [value for value in largest if value is not None and math.isfinite(value)]
+        return 4 * sys.float_info.epsilon * max(finite, default=0.0)
 
     def of_one_row(self) -> Answer:
         """Return what Polars gives over tables of one row of nulls: what is wrong with the query whatever its rows."""

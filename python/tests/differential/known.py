@@ -47,6 +47,14 @@ def _plans_another_schema(lines: str) -> str:
     return f"import polars as pl\n{lines}faulty = lf.collect_schema() != lf.collect().schema"
 
 
+def _answers_and_raises(lines: str, answers: str, raises: str, error: str) -> str:
+    """Return a reproduction: after the lines, Polars answers the one query and raises ``error`` for the other."""
+    return (
+        f"import polars as pl\n{lines}{answers}\n"
+        f"try:\n    {raises}\n    faulty = False\nexcept pl.exceptions.{error}:\n    faulty = True"
+    )
+
+
 KNOWN: tuple[Known, ...] = (
     *(
         Known(
@@ -249,15 +257,13 @@ with tempfile.TemporaryDirectory() as folder:
         text=r"(?s)None.*\.join_asof\(|\.shift\(-.*\.join_asof\(",
         reason="Polars' streaming engine takes such keys for sorted, and the other, which also runs parts of streaming"
         " queries, does not.",
-        reproduction="import polars as pl\n"
-        "left, right = pl.LazyFrame({'a': [1, None]}), pl.LazyFrame({'b': [0]})\n"
-        "lf = left.join_asof(right, left_on='a', right_on='b')\n"
-        "faulty = lf.collect(engine='streaming').height == 2\n"
-        "try:\n"
-        "    lf.collect(engine='in-memory')\n"
-        "    faulty = False\n"
-        "except pl.exceptions.InvalidOperationError:\n"
-        "    pass",
+        reproduction=_answers_and_raises(
+            "left, right = pl.LazyFrame({'a': [1, None]}), pl.LazyFrame({'b': [0]})\n"
+            "lf = left.join_asof(right, left_on='a', right_on='b')\n",
+            "assert lf.collect(engine='streaming').height == 2",
+            "lf.collect(engine='in-memory')",
+            "InvalidOperationError",
+        ),
     ),
     Known(
         name="an error in rows that a slice drops",
@@ -265,15 +271,12 @@ with tempfile.TemporaryDirectory() as folder:
         detail=r"conversion from",
         text=r"(?s)\.cast\(.*\.(first|last|head|tail|limit|slice)\(",
         reason="Polars slices before it casts, unless a column beside the cast is computed of several rows.",
-        reproduction="import polars as pl\n"
-        "cast = pl.col('i').cast(pl.UInt8).alias('c')\n"
-        "lf = pl.LazyFrame({'i': [-3, 14]})\n"
-        "faulty = lf.select(cast).last().collect().height == 1\n"
-        "try:\n"
-        "    lf.select(cast, pl.col('i').diff(-1)).last().collect()\n"
-        "    faulty = False\n"
-        "except pl.exceptions.InvalidOperationError:\n"
-        "    pass",
+        reproduction=_answers_and_raises(
+            "cast = pl.col('i').cast(pl.UInt8).alias('c')\nlf = pl.LazyFrame({'i': [-3, 14]})\n",
+            "assert lf.select(cast).last().collect().height == 1",
+            "lf.select(cast, pl.col('i').diff(-1)).last().collect()",
+            "InvalidOperationError",
+        ),
     ),
     Known(
         name="rows that are not there, of which nothing is read",
@@ -281,14 +284,12 @@ with tempfile.TemporaryDirectory() as folder:
         detail=r"gather indices are out of bounds",
         text=r"\.gather\(|\.get\(",
         reason="Polars gathers rows without columns, whether they are there or not.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame(schema={'x': pl.Int64}).gather([0])\n"
-        "faulty = lf.select(z=pl.lit(1)).collect().height == 1\n"
-        "try:\n"
-        "    lf.collect()\n"
-        "    faulty = False\n"
-        "except pl.exceptions.OutOfBoundsError:\n"
-        "    pass",
+        reproduction=_answers_and_raises(
+            "lf = pl.LazyFrame(schema={'x': pl.Int64}).gather([0])\n",
+            "assert lf.select(z=pl.lit(1)).collect().height == 1",
+            "lf.collect()",
+            "OutOfBoundsError",
+        ),
     ),
     Known(
         name="frames of different heights side by side, of which no row is wanted",
@@ -297,15 +298,13 @@ with tempfile.TemporaryDirectory() as folder:
         text=r"(?s)how='horizontal'.*\.(join|filter)\(",
         reason="Where the other side of a join has no keys, a filter leaves no row, and Polars does not compute what is"
         " below such a filter.",
-        reproduction="import polars as pl\n"
-        "sides = [pl.LazyFrame({'a': [1]}), pl.LazyFrame({'b': [1, 2]})]\n"
-        "lf = pl.concat(sides, how='horizontal')\n"
-        "faulty = lf.filter(pl.lit(False)).collect().height == 0\n"
-        "try:\n"
-        "    lf.collect()\n"
-        "    faulty = False\n"
-        "except pl.exceptions.ShapeError:\n"
-        "    pass",
+        reproduction=_answers_and_raises(
+            "sides = [pl.LazyFrame({'a': [1]}), pl.LazyFrame({'b': [1, 2]})]\n"
+            "lf = pl.concat(sides, how='horizontal')\n",
+            "assert lf.filter(pl.lit(False)).collect().height == 0",
+            "lf.collect()",
+            "ShapeError",
+        ),
     ),
     Known(
         name="the type of values gathered in groups of no rows",

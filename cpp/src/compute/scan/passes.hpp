@@ -31,8 +31,8 @@ struct Pass {
 [[nodiscard]] std::vector<Pass> make_passes(
     std::span<RowGroupSize const> row_groups, std::size_t max_rows, std::size_t max_bytes);
 
-// Divides the first pass into some of about `edge_rows` rows, twice as many, four times as many and so on, and the last one
-// the other way round: nobody decodes before a first pass has been read, nor reads while a last one is decoded.
+// Splits the first pass into smaller ones, of about `edge_rows` rows, then of twice as many and so on, and the last pass in
+// reverse: decoding waits for the first pass to be read, and nothing is left to read while the last is decoded.
 [[nodiscard]] std::vector<Pass> with_small_edges(
     std::span<RowGroupSize const> row_groups, std::vector<Pass> passes, std::size_t edge_rows);
 

@@ -14,7 +14,7 @@ namespace rapidsmpf::compute {
 namespace {
 
 constexpr std::size_t copy_batch = 1024;  // pieces that one call copies; more are no faster
-// Passes that are read at a time: threads that find no window left in one go on with the next.
+// The number of passes that are read concurrently: threads without a window to read in one pass take windows of the next.
 constexpr std::size_t passes_at_a_time = 3;
 
 std::byte* buffer_bytes(rmm::device_buffer& buffer) {

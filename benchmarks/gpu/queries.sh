@@ -15,7 +15,7 @@
 #   time:SCALE        22 queries by ours, three times
 #   peer:SCALE        the same by the peer
 #   scan:SCALE        the scan alone
-#   sanitizer         compute-sanitizer over the C++ tests of the operators
+#   sanitizer         compute-sanitizer over the C++ tests of the operators, in $SHARDS (12) processes
 set -u
 unpacked=$(realpath "$1")
 wheels=$(realpath "$2")
@@ -24,6 +24,7 @@ out=$(realpath "$3")
 shift 3
 root=$(cd "$(dirname "$0")/../.." && pwd)
 data=${DATA:-/dev/shm/riverrun}
+SHARDS=${SHARDS:-12}
 source "$root/benchmarks/gpu/environment.sh"
 mount -o remount,size=100G /dev/shm 2>/dev/null
 
@@ -79,6 +80,15 @@ for step in "$@"; do
                     run "$(basename "$test")" 240 "$test" --gtest_brief=1
                 grep -E '^\[  FAILED  \]' "$out/$(basename "$test").log" | sort -u | head -60
             done
+            ;;
+        sanitizer)
+            # One process of many tests does not end in ten minutes: so each takes a part of them.
+            for shard in $(seq 0 $((SHARDS - 1))); do
+                GTEST_TOTAL_SHARDS=$SHARDS GTEST_SHARD_INDEX=$shard LD_LIBRARY_PATH="$libraries" \
+                    run "sanitizer$shard" "${SANITIZER_SECONDS:-300}" /usr/local/cuda/bin/compute-sanitizer --error-exitcode 7 \
+                    "$wheels/test_compute" --gtest_brief=1 &
+            done
+            wait
             ;;
         conformance)
             run conformance 300 python3 -X faulthandler -m benchmarks.gpu.conformance --output "$out/conformance.jsonl"

@@ -10,6 +10,7 @@ from typing import Protocol, Self
 import polars as pl
 from rapidsmpf.streaming.batch_stream import BatchStream
 
+from cudf_polars.execute.lazy_batches import LazyBatches
 from cudf_polars.execute.run import OpenQuery
 from cudf_polars.execute.streams import export_frame
 
@@ -141,14 +142,8 @@ class RankBatches:
         self.schema = opened.schema
         self._stop = opened.stop
         self._failed = failed
-        self._batches: Iterator[pl.DataFrame] | None = iter(
-            opened.rows.collect_batches(
-                chunk_size=chunk_size,
-                maintain_order=maintain_order,
-                lazy=True,
-                engine="streaming",
-                optimizations=optimizations,
-            )
+        self._batches: Iterator[pl.DataFrame] | None = LazyBatches(
+            opened.rows, optimizations, ordered=maintain_order, chunk_size=chunk_size
         )
 
     def next_batch(self) -> pl.DataFrame | None:

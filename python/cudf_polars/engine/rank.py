@@ -36,6 +36,7 @@ from cudf_polars.engine.sinks import SinkTarget
 from cudf_polars.execute.agreement import agree_on_purpose
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.exchange import RapidsmpfTransport
+from cudf_polars.execute.lazy_batches import LazyBatches
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import OpenQuery, Query, QueryOutcome, open_query, run_query, stream_query
 from cudf_polars.lower.fallback import report
@@ -290,12 +291,11 @@ class Rank:
 
         with _tell_others(transport):
             opened = self._open(query, transport, optimizations, "sink_batches")
-            for batch in opened.rows.collect_batches(
+            for batch in LazyBatches(
+                opened.rows,
+                optimizations or pl.QueryOptFlags(),
+                ordered=maintain_order,
                 chunk_size=chunk_size,
-                maintain_order=maintain_order,
-                lazy=True,
-                engine="streaming",
-                optimizations=optimizations or pl.QueryOptFlags(),
             ):
                 if function(batch):
                     break

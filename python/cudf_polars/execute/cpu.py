@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from cudf_polars.execute.lazy_batches import LazyBatches
+
 __all__ = ["CpuDevice"]
 
 
@@ -22,11 +24,7 @@ class CpuDevice:
         self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool
     ) -> Iterator[pl.DataFrame]:
         """Run a fragment and yield its rows."""
-        return iter(
-            fragment.collect_batches(
-                engine="streaming", maintain_order=ordered, lazy=True, optimizations=optimizations
-            )
-        )
+        return LazyBatches(fragment, optimizations, ordered=ordered)
 
     def take_host_steps(self) -> Sequence[str]:
         """Return nothing: the CPU is the host."""

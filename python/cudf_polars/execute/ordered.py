@@ -8,14 +8,14 @@ from __future__ import annotations
 import io
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import polars as pl
 
 from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.rows import DESTINATION, WEIGHT, KeySample, StreamRows, partitioned
-from cudf_polars.execute.streams import conform
+from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.transport import ArrowStream
 from cudf_polars.lower.physical import (
     Carried,
@@ -130,15 +130,9 @@ class OrderedExchanges:
         the ranks before it have too few rows.
         """
         (below,) = stream.inputs
-        error: pl.exceptions.PolarsError | None = None
-        self._executor.prepare(below)
-        try:
-            rows, height = self._executor.kept(below)
-        except pl.exceptions.PolarsError as raised:
-            if stream.offset < 0 or stream.length is None:
-                raise
-            error, height = raised, _FAILED
-            rows = pl.LazyFrame(schema=dict(below.schema))
+        rows, height, error = self._kept_or_failed(below)
+        if error is not None and (stream.offset < 0 or stream.length is None):
+            raise error
         counts = self._counts(height)
         if _FAILED in counts:
             first = counts.index(_FAILED)
@@ -149,10 +143,26 @@ class OrderedExchanges:
             counts = [*counts[:first], *[0] * (self._executor.nranks - first)]
         return rows, counts
 
+    def _kept_or_failed(self, stream: Stream) -> tuple[pl.LazyFrame, int, pl.exceptions.PolarsError | None]:
+        """Return the rows of a fragment on this rank, how many there are, and what it has raised in place of them."""
+        self._executor.prepare(stream)
+        try:
+            rows, height = self._executor.kept(stream)
+        except pl.exceptions.PolarsError as error:
+            return pl.LazyFrame(schema=dict(stream.schema)), _FAILED, error
+        return rows, height, None
+
     def global_row_index(self, stream: GlobalRowIndex) -> StreamRows:
-        """Number the rows of all ranks, in rank order."""
-        rows, height = self._executor.kept(stream.inputs[0])
-        before = sum(self._counts(height)[: self._executor.rank])
+        """Number the rows of all ranks, in rank order.
+
+        Rows of a rank that could not read them fail where they are needed: a slice may take those before them only.
+        """
+        rows, height, error = self._kept_or_failed(stream.inputs[0])
+        counts = self._counts(height)
+        if error is not None:
+            return StreamRows(lazy=scan_batches(_raise(error), stream.schema), height=1)
+        # Behind rows that failed the numbers are not right: who needs those rows needs the ones before them, too.
+        before = sum(count for count in counts[: self._executor.rank] if count != _FAILED)
         numbered = rows.with_row_index(stream.name, stream.offset + before)
         return StreamRows(lazy=keep_columns(numbered, stream.schema), height=height)
 
@@ -196,3 +206,8 @@ class OrderedExchanges:
             addressed = rows.with_columns(target.alias(DESTINATION))
             parts.append(self._executor.scatter(addressed, stream.schema, ordered=True))
         return partitioned(*parts, schema={**stream.schema, DESTINATION: pl.UInt32()})
+
+
+def _raise(error: pl.exceptions.PolarsError) -> Iterator[pl.DataFrame]:
+    raise error
+    yield pl.DataFrame()

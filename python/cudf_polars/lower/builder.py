@@ -438,8 +438,7 @@ class StreamBuilder:
             )
         bound = stream
         if offset >= 0 and length is not None:
-            stop = offset + length
-            bound = self.local("HEAD", [stream], lambda frames, _: frames[0].head(stop), schema=stream.schema)
+            bound = self.head_of_ranks(stream, offset + length)
         elif offset < 0:
             bound = self.local(
                 "TAIL", [stream], lambda frames, _: frames[0].tail(-offset), schema=stream.schema
@@ -457,6 +456,12 @@ class StreamBuilder:
             offset=offset,
             length=length,
         )
+
+    def head_of_ranks(self, stream: Stream, rows: int) -> Stream:
+        """Return the first ``rows`` rows of each rank: of all ranks' first ``rows`` rows, those are all."""
+        if rows >= _OPEN_END:
+            return stream
+        return self.local("HEAD", [stream], lambda frames, _: frames[0].head(rows), schema=stream.schema)
 
     # -- fallback --------------------------------------------------------------------------------------------
 

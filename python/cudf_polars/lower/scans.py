@@ -158,6 +158,10 @@ def _text_rows(
         return read
     if node.row_index is not None:
         name, first = node.row_index
+        offset, length = node.slice or (0, None)
+        if offset >= 0 and length is not None:
+            # The numbers of the rows that are wanted stay: a rank whose rows are cut is the last that has any of them.
+            read = builder.head_of_ranks(read, offset + length)
         read = GlobalRowIndex(
             inputs=(read,),
             schema={name: pl.Schema({name: pl.get_index_type()})[name], **read.schema},

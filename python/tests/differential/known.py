@@ -554,6 +554,21 @@ with tempfile.TemporaryDirectory() as folder:
         "faulty = lf.filter(pl.lit(False)).collect().height == 0",
     ),
     Known(
+        name="sets of lists whose first part a filter empties",
+        kinds=("we answer where Polars raises", "we raise where Polars answers"),
+        detail=r"PanicException: index out of bounds: the len is 1 but the index is 1",
+        text=r"list\.set_\w+\(",
+        reason="Polars panics if a column has several chunks, of which the first has no rows: a rank's rows may lie so"
+        " where the whole table's do not, and the other way round.",
+        reproduction="import polars as pl\n"
+        "rows = pl.DataFrame({'k': [0, 1, 2, 3], 'l': [[1, 2], [1], [2], [3]], 'm': [[2], [3], [4], [5]]})\n"
+        "rows = pl.concat([rows[:1], rows[1:]], rechunk=False).lazy().filter(pl.col('k') > 0)\n"
+        "try:\n"
+        "    faulty = rows.select(pl.col('l').list.set_union('m')).collect().height != 3\n"
+        "except pl.exceptions.PanicException:\n"
+        "    faulty = True",
+    ),
+    Known(
         name="lists of another type than planned, in a function of frames",
         kinds=("we answer where Polars raises",),
         detail=r"The output schema of 'LazyFrame\.map' is incorrect",

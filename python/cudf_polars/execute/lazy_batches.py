@@ -1,0 +1,169 @@
+"""The rows of a lazy frame batch by batch, while Polars' streaming engine makes them.
+
+``LazyFrame.collect_batches`` is not used: where Polars panics, it ends as if there were no more rows.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Iterator
+from queue import SimpleQueue
+from typing import Self
+
+import polars as pl
+
+from cudf_polars.execute.streams import StoppedError
+
+__all__ = ["LazyBatches"]
+
+_AHEAD = 2
+"""Batches that are made before they are asked for."""
+
+_PROBE = pl.Series([0])
+"""After Ctrl-C its sum, as all that is begun by Polars, raises KeyboardInterrupt until all that then ran has ended."""
+
+_LOOK_SECONDS = 0.05
+"""How often a query that waits for its reader looks whether there was a Ctrl-C, which keeps others from running."""
+
+_EXIT_SECONDS = 10.0
+"""How long the interpreter waits at its end for queries whose batches nobody reads any more."""
+
+
+class LazyBatches(Iterator[pl.DataFrame]):
+    """Runs a lazy frame, once, and yields its rows; what the query raises is raised behind the rows before it.
+
+    The query begins when the first batch is asked for, on a thread of its own, and pauses while two batches wait. It
+    ends early, without a wait for it, when this is closed or no longer referred to, and by Ctrl-C.
+
+    Parameters
+    ----------
+    frame
+        The query.
+    optimizations
+        For the query.
+    ordered
+        Whether the rows have to come in their order.
+    chunk_size
+        Rows of a batch; None: as Polars makes them.
+    """
+
+    def __init__(
+        self,
+        frame: pl.LazyFrame,
+        optimizations: pl.QueryOptFlags,
+        *,
+        ordered: bool,
+        chunk_size: int | None = None,
+    ) -> None:
+        self._run: _Run | None = _Run(frame, optimizations, ordered, chunk_size)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pl.DataFrame:
+        if (run := self._run) is None:
+            raise StopIteration
+        try:
+            batch = run.take()
+        except BaseException:
+            self.close()
+            raise
+        if batch is None:
+            self._run = None
+            raise StopIteration
+        return batch
+
+    def close(self) -> None:
+        """Have the query end at its next batch; idempotent."""
+        run, self._run = getattr(self, "_run", None), None
+        if run is not None:
+            run.stop()
+
+    def __del__(self) -> None:
+        """End the query where its batches were not all read."""
+        self.close()
+
+
+class _Run:
+    """A query on its thread, which must not keep alive whoever reads it."""
+
+    def __init__(
+        self, frame: pl.LazyFrame, optimizations: pl.QueryOptFlags, ordered: bool, chunk_size: int | None
+    ) -> None:
+        self._query: tuple[pl.LazyFrame, pl.QueryOptFlags, bool, int | None] | None = (
+            frame,
+            optimizations,
+            ordered,
+            chunk_size,
+        )
+        self._batches: SimpleQueue[pl.DataFrame | BaseException | None] = SimpleQueue()
+        self._room = threading.Semaphore(_AHEAD)
+        self._stopped = False
+        self.thread: threading.Thread | None = None
+
+    def take(self) -> pl.DataFrame | None:
+        """Return the next batch, None at the end; raise what the query has raised."""
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._work, name="riverrun-fragment", daemon=True)
+            self.thread.start()
+            _running.add(self)
+        given = self._batches.get()
+        if isinstance(given, BaseException):
+            raise given
+        if self._stopped:  # by another thread: these need not be all rows
+            raise StoppedError("the query was ended before all of its rows were read")
+        self._room.release()
+        return given
+
+    def stop(self) -> None:
+        """Have the query end at its next batch."""
+        self._stopped = True
+        self._query = None
+        self._room.release()
+
+    def _work(self) -> None:
+        self._batches.put(self._run())
+
+    def _run(self) -> BaseException | None:
+        """Run the query, if that is still wanted; return what it raises."""
+        query, self._query = self._query, None
+        if query is None:
+            return None
+        frame, optimizations, ordered, chunk_size = query
+        try:
+            frame.sink_batches(
+                self._put,
+                chunk_size=chunk_size,
+                maintain_order=ordered,
+                engine="streaming",
+                optimizations=optimizations,
+            )
+        except BaseException as error:  # a panic of Polars is no Exception
+            return error
+        return None
+
+    def _put(self, batch: pl.DataFrame) -> bool:
+        """Give a batch, when there is room; return whether no more are wanted."""
+        while not self._room.acquire(timeout=_LOOK_SECONDS):
+            _PROBE.sum()
+        if not self._stopped:
+            self._batches.put(batch)
+        return self._stopped
+
+
+_running: weakref.WeakSet[_Run] = weakref.WeakSet()
+
+
+def _end_all() -> None:
+    """End what still runs: a thread that asks for the interpreter while that ends would take the process with it."""
+    runs = [run for run in _running if run.thread is not None and run.thread.is_alive()]
+    for run in runs:
+        run.stop()
+    for run in runs:
+        assert run.thread is not None
+        run.thread.join(_EXIT_SECONDS)
+
+
+atexit.register(_end_all)

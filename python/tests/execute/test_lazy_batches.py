@@ -1,0 +1,239 @@
+"""The rows of a query batch by batch: all of them or an error, no more than are read, and nothing left running."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+from execute.compare import PARTITIONED, TINY
+from execute.local_transport import LocalTransport, RankFailedError, run_ranks
+from polars.testing import assert_frame_equal
+
+from cudf_polars.execute.lazy_batches import LazyBatches
+from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.run import open_query, run_query
+from cudf_polars.execute.streams import StoppedError
+
+ROWS = 1_000_000
+SECONDS = 60
+"""Guards against hangs only."""
+
+
+def batches(frame: pl.LazyFrame, *, ordered: bool = True, chunk_size: int | None = None) -> LazyBatches:
+    return LazyBatches(frame, pl.QueryOptFlags(), ordered=ordered, chunk_size=chunk_size)
+
+
+def wait_for(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def running() -> int:
+    return sum(thread.name == "riverrun-fragment" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("chunk_size", [None, 1000, 3 * ROWS])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_all_rows(chunk_size: int | None, ordered: bool) -> None:
+    frame = pl.LazyFrame({"a": range(ROWS)}).with_columns(b=pl.col("a") * 2)
+    for query in (frame, frame.sort("b", descending=True), frame.filter(pl.col("a") < 0), frame.select("a")):
+        expected = query.collect()
+        given = list(batches(query, ordered=ordered, chunk_size=chunk_size))
+        assert_frame_equal(pl.concat([expected.clear(), *given]), expected, check_row_order=ordered)
+    wait_for(lambda: not running())
+
+
+def test_an_error_comes_behind_the_rows_before_it() -> None:
+    texts = [str(n) for n in range(ROWS)] + ["no number"]
+    rows = batches(pl.LazyFrame({"a": texts}).select(pl.col("a").cast(pl.Int64)))
+    seen: list[int] = []
+    with pytest.raises(pl.exceptions.InvalidOperationError, match="no number"):
+        seen.extend(batch.height for batch in rows)
+    assert sum(seen) > 0
+    assert next(rows, None) is None
+
+
+class Counted:
+    """A query that counts the rows that it has made."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._lock = threading.Lock()
+        self.query = pl.LazyFrame({"a": range(ROWS)}).select(
+            pl.col("a").map_batches(self._count, return_dtype=pl.Int64, is_elementwise=True)
+        )
+
+    def _count(self, column: pl.Series) -> pl.Series:
+        with self._lock:
+            self.rows += len(column)
+        return column
+
+
+def test_it_begins_when_asked_and_pauses_until_read() -> None:
+    counted = Counted()
+    with pl.Config() as config:
+        config.set_streaming_chunk_size(1000)
+        rows = batches(counted.query)
+        assert counted.rows == 0
+        next(rows)
+        gc.collect()
+        time.sleep(0.2)
+        assert counted.rows < ROWS / 2
+        assert 1000 + sum(batch.height for batch in rows) == ROWS
+
+
+@pytest.mark.parametrize("close", [True, False], ids=["closed", "dropped"])
+def test_it_ends_when_no_more_is_wanted(close: bool) -> None:
+    counted = Counted()
+    with pl.Config() as config:
+        config.set_streaming_chunk_size(1000)
+        rows = batches(counted.query)
+        next(rows)
+        assert running() == 1
+        if close:
+            rows.close()
+            rows.close()
+            assert next(rows, None) is None
+        del rows
+        gc.collect()
+        wait_for(lambda: not running())
+    assert counted.rows < ROWS / 2
+
+
+def test_closing_from_outside_is_not_the_end_of_the_rows() -> None:
+    gate = threading.Event()
+
+    def wait(column: pl.Series) -> pl.Series:
+        gate.wait(SECONDS)
+        return column
+
+    rows = batches(pl.LazyFrame({"a": [1]}).select(pl.col("a").map_batches(wait, return_dtype=pl.Int64)))
+    raised: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            list(rows)
+        except StoppedError as error:
+            raised.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    wait_for(lambda: running() == 1)
+    rows.close()
+    gate.set()
+    reader.join(SECONDS)
+    assert len(raised) == 1
+
+
+def test_ctrl_c_ends_what_waits_for_its_reader() -> None:
+    """Polars computes nothing after Ctrl-C until all that ran has ended, and a query that nobody reads may not end."""
+    rows = batches(pl.LazyFrame({"a": range(ROWS)}).select(pl.col("a") + 1), chunk_size=1000)
+    next(rows)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    wait_for(lambda: not running())
+    assert pl.Series([1, 2]).sum() == 3
+    with pytest.raises(KeyboardInterrupt):
+        list(rows)
+
+
+def run_script(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+        env={**os.environ, **variables},
+    )
+
+
+SCRIPT = """
+import polars as pl
+from cudf_polars.execute.lazy_batches import LazyBatches
+"""
+
+
+def test_a_panic_is_an_error() -> None:
+    done = run_script(
+        SCRIPT
+        + """
+query = pl.LazyFrame({"a": ["1", "x"] * 100_000}).select(pl.col("a").cast(pl.Int64))
+try:
+    list(LazyBatches(query, pl.QueryOptFlags(), ordered=True))
+except pl.exceptions.PanicException:
+    print("raised")
+""",
+        POLARS_PANIC_ON_ERR="1",
+    )
+    assert done.stdout == "raised\n", done
+
+
+@pytest.mark.parametrize("ends", ["pass", "raise SystemExit(0)"])
+def test_a_process_ends_whose_rows_were_not_all_read(ends: str) -> None:
+    done = run_script(
+        SCRIPT
+        + f"""
+query = pl.LazyFrame({{"a": range(1_000_000)}}).select(pl.col("a") + 1)
+all_open = [LazyBatches(query, pl.QueryOptFlags(), ordered=True, chunk_size=10) for _ in range(5)]
+print(sum(next(rows).height for rows in all_open))
+{ends}
+"""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "50\n", "")
+
+
+def panicking(rank: int) -> pl.LazyFrame:
+    """Return a query in which Polars panics on rank 1: a set of lists whose first chunk a filter empties."""
+    frame = pl.DataFrame({"k": [0, 1, 2, 3], "l": [[1, 2], [1], [2], [3]], "m": [[2], [3], [4], [5]]})
+    if rank == 1:
+        frame = pl.concat([frame[:1], frame[1:]], rechunk=False)
+    return frame.lazy().filter(pl.col("k") > 0).with_columns(z=pl.col("l").list.set_union("m").list.len())
+
+
+STEPS: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
+    "groups": lambda lf: lf.group_by("k").agg(pl.col("z").sum()),
+    "sort": lambda lf: lf.sort("z", "k"),
+    "rows": lambda lf: lf.select("k", "z"),
+    "join": lambda lf: lf.join(lf.select("k", w="z"), on="k"),
+    "whole": lambda lf: lf.select(pl.col("z").sum()),
+}
+
+
+@pytest.mark.parametrize("options", [TINY, PARTITIONED], ids=["tiny", "partitioned"])
+@pytest.mark.parametrize("step", list(STEPS))
+@pytest.mark.parametrize("by_batches", [False, True], ids=["whole", "batches"])
+def test_a_panic_on_one_rank_fails_the_query(step: str, by_batches: bool, options: ExecutionOptions) -> None:
+    try:
+        panicking(1).collect()
+        pytest.skip("this Polars does not panic here")
+    except pl.exceptions.PanicException:
+        pass
+    seen: list[type[BaseException]] = []
+
+    def work(transport: LocalTransport) -> None:
+        query = STEPS[step](panicking(transport.rank))
+        try:
+            if by_batches:
+                opened = open_query(query, transport, options=options)
+                list(LazyBatches(opened.rows, pl.QueryOptFlags(), ordered=True))
+            else:
+                run_query(query, transport, options=options)
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+
+    with pytest.raises(pl.exceptions.PanicException):
+        run_ranks(3, work)
+    assert set(seen) <= {RankFailedError, pl.exceptions.PanicException}
+    assert pl.exceptions.PanicException in seen

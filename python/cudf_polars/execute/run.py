@@ -31,9 +31,11 @@ from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
 from cudf_polars.lower.text_cuts import nominal_cuts
 from cudf_polars.plan.dag import Plan
+from cudf_polars.plan.expressions import Agg
 from cudf_polars.plan.generated_names import GENERATED
 from cudf_polars.plan.last_resort import check_own_frames
 from cudf_polars.plan.nodes import DataFrameScan, Join, Scan
+from cudf_polars.plan.properties import holds_choice, walk
 from cudf_polars.plan.read import UnsupportedPolarsError, read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
@@ -434,11 +436,16 @@ def _of_fragments(optimizations: pl.QueryOptFlags, plan: Plan) -> pl.QueryOptFla
     whole query.
 
     Where Polars' streaming engine shares a part of a fragment whose one reader ends early, it panics now and then; and
-    it drops the order of a join that only a slice observes.
+    it drops the order of a join that only a slice observes, and of a list of values that ``when`` chooses.
     """
     flags = _copied(optimizations)
     flags.comm_subplan_elim = False
-    if any(isinstance(node, Join) and node.maintain_order != "none" for node in plan.nodes):
+    if any(isinstance(node, Join) and node.maintain_order != "none" for node in plan.nodes) or any(
+        isinstance(part, Agg) and part.name == "implode" and holds_choice(part)
+        for node in plan.nodes
+        for expr in node.expressions
+        for part in walk(expr)
+    ):
         flags.check_order_observe = False
     return flags
 

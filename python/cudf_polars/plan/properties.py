@@ -18,6 +18,7 @@ __all__ = [
     "columns",
     "depends_on_order",
     "groups_depend_on_order",
+    "holds_choice",
     "is_deterministic",
     "is_elementwise",
     "is_length_preserving",
@@ -171,6 +172,15 @@ def is_length_preserving(expr: ex.Expr) -> bool:
 def needs_whole_column(expr: ex.Expr) -> bool:
     """Whether a part of the rows does not suffice to compute a part of the result."""
     return not is_elementwise(expr)
+
+
+def holds_choice(expr: ex.Expr) -> bool:
+    """Whether a part of the expression is a ``when``.
+
+    Polars takes a list of such values for one without an order where both branches are constants, though the condition
+    has a value for each row.
+    """
+    return any(isinstance(e, ex.Ternary) for e in walk(expr))
 
 
 class RowOrder(enum.Enum):

@@ -14,6 +14,7 @@ from cudf_polars.plan.errors import Unreadable
 from cudf_polars.plan.functions import FUNCTIONS
 from cudf_polars.plan.polars16.function_names import fix_view, function_name
 from cudf_polars.plan.polars16.values import duration, freeze, per_key, variant
+from cudf_polars.plan.properties import holds_choice
 
 __all__ = ["ExpressionReader", "operator"]
 
@@ -160,7 +161,9 @@ class ExpressionReader:
             return ex.Agg(f"nan_{name}" if option else name, child, dtype=dtype)
         if name == "count":
             return ex.Agg("len" if option else "count", child, dtype=dtype)
-        if name in ("std", "var", "implode", "item"):
+        if name == "implode":
+            return ex.Agg(name, child, (option or holds_choice(child),), dtype=dtype)
+        if name in ("std", "var", "item"):
             return ex.Agg(name, child, (option,), dtype=dtype)
         if name == "sum" and option:
             return ex.Agg("sum_or_null", child, dtype=dtype)  # SQL's: null where there is nothing to add

@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
+from cudf_polars.plan.serialized import deserialize_expr, serialize_expr
+
 __all__ = ["FORMS", "Builder"]
 
 Builder: TypeAlias = Callable[[Sequence[pl.Expr], tuple[Any, ...]], pl.Expr]
@@ -57,12 +59,24 @@ def _rolling_corr_cov(a: Sequence[pl.Expr], x: tuple[Any, ...]) -> pl.Expr:
     return pl.rolling_cov(a[0], a[1], window_size=size, min_samples=min_samples, ddof=ddof)
 
 
+def _sql(operator: str) -> Builder:
+    """Return what builds an arithmetic operator of SQL, which Polars' API has as a whole expression's text only."""
+
+    def build(a: Sequence[pl.Expr], x: tuple[Any, ...]) -> pl.Expr:
+        inputs = [serialize_expr(e) for e in a]
+        return deserialize_expr({"Function": {"input": inputs, "function": {"Sql": {"Binary": operator}}}})
+
+    return build
+
+
 FORMS: dict[str, Builder] = {
     "append": lambda a, x: a[0].append(a[1], upcast=False),
     "argwhere": lambda a, x: pl.arg_where(a[0]),
     "as_struct": lambda a, x: pl.struct([e.alias(n) for e, n in zip(a, x[0], strict=True)]),
     "clip": lambda a, x: a[0].clip(a[1] if x[0] else None, a[-1] if x[1] else None),
     "corr": lambda a, x: pl.corr(a[0], a[1], method="pearson"),
+    "decimal_div": _sql("Div"),
+    "decimal_mul": _sql("Mul"),
     "linear_spaces": lambda a, x: pl.linear_spaces(
         a[0], a[1], x[1] if len(a) < 3 else a[2], closed=x[0], as_array=len(a) < 3
     ),
@@ -84,5 +98,7 @@ FORMS: dict[str, Builder] = {
     "str.split_regex": lambda a, x: a[0].str.split(a[1], inclusive=x[0], literal=False, strict=x[1]),
     "top_k": lambda a, x: a[0].bottom_k(a[1]) if x[0] else a[0].top_k(a[1]),
     "top_k_by": _top_k_by,
+    "trunc_int_div": _sql("IntDiv"),
+    "trunc_rem": _sql("Rem"),
 }
 """By name; the table in :mod:`cudf_polars.plan.functions` says what their options are called."""

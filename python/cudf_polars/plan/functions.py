@@ -130,6 +130,10 @@ _PLAIN = {
 # views. Where FORMS has the function, they are only named here.
 _TABLE = """
     negate                   E
+    decimal_mul              E   -scale
+    decimal_div              E   -scale
+    trunc_int_div            E
+    trunc_rem                E
     atan2                    E   -> pl.arctan2
     round                    E   decimals mode
     round_sig_figs           E   digits

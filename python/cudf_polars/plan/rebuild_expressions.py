@@ -13,8 +13,17 @@ from cudf_polars.plan import expressions as ex
 from cudf_polars.plan.errors import CannotRebuild
 from cudf_polars.plan.functions import FUNCTIONS
 from cudf_polars.plan.opaque import expression_over
+from cudf_polars.plan.serialized import deserialize_expr, serialize_expr
 
 __all__ = ["column_name", "to_expr", "to_exprs"]
+
+
+def _rust_division(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    """Divide as Rust does, which Polars' API does not have."""
+    form = serialize_expr(a / b)
+    form["BinaryExpr"]["op"] = "RustDivide"
+    return deserialize_expr(form)
+
 
 _BINARY: dict[ex.Operator, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     ex.Operator.EQ: operator.eq,
@@ -29,6 +38,8 @@ _BINARY: dict[ex.Operator, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     ex.Operator.SUB: operator.sub,
     ex.Operator.MUL: operator.mul,
     ex.Operator.TRUE_DIV: operator.truediv,
+    ex.Operator.RUST_DIV: _rust_division,
+    ex.Operator.TRUNC_DIV: lambda a, b: a.truncdiv(b),
     ex.Operator.FLOOR_DIV: operator.floordiv,
     ex.Operator.MOD: operator.mod,
     ex.Operator.AND: operator.and_,

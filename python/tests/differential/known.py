@@ -554,6 +554,52 @@ with tempfile.TemporaryDirectory() as folder:
         "faulty = lf.filter(pl.lit(False)).collect().height == 0",
     ),
     Known(
+        name="nulls that hide a NaN, in groups",
+        kinds=("wrong rows", "Polars' engines disagree, and we with both"),
+        detail=r"None",
+        text=r"(?s)(group_by|over|rolling)\b.*drop_nans\(\)",
+        reason="In groups, Polars takes a null for a NaN if there is one in the memory behind it, as a Parquet file's"
+        " rows may have.",
+        reproduction="import polars as pl\n"
+        "import pyarrow as pa\n"
+        "values = pa.array([1.0, float('nan'), 2.0]).buffers()[1]\n"
+        "hidden = pa.Array.from_buffers(pa.float64(), 3, [pa.py_buffer(bytes([0b101])), values])\n"
+        "rows = pl.DataFrame({'g': [1, 1, 1], 'f': pl.Series(hidden)})\n"
+        "faulty = rows.group_by('g').agg(pl.col('f').drop_nans().len())['f'].item() != 3",
+    ),
+    Known(
+        name="null keys of full and right joins, validated on the larger side or on both",
+        kinds=("we answer where Polars raises", "we raise where Polars answers"),
+        detail=r"join keys did not fulfill",
+        text=r"(?s)how='(full|right)'.*validate=|validate=.*how='(full|right)'",
+        reason="Whether several rows with a null in their key are refused depends on which side Polars builds on, which"
+        " is a matter of sizes.",
+        reproduction="import polars as pl\n"
+        "def answers(left, right):\n"
+        "    try:\n"
+        "        left.lazy().join(right.lazy(), on='k', how='full', validate='1:m').collect()\n"
+        "    except pl.exceptions.ComputeError:\n"
+        "        return False\n"
+        "    return True\n"
+        "nulls = pl.DataFrame({'k': [None, None]}, schema={'k': pl.Int64})\n"
+        "more = pl.DataFrame({'k': range(3000)})\n"
+        "faulty = answers(nulls, more) != answers(pl.concat([nulls, more]), pl.DataFrame({'k': [1]}))",
+    ),
+    Known(
+        name="a function of groups that a slice drops",
+        kinds=("we raise where Polars answers",),
+        detail=r"unexpected value while building Series of type",
+        text=r"(?s)agg\(.*map_batches.*(head|limit|slice|LIMIT)",
+        reason="Polars asks the function of the groups that are wanted only.",
+        reproduction="import polars as pl\n"
+        "def fail(x):\n"
+        "    assert x[0] < 2\n"
+        "    return x.sum()\n"
+        "lf = pl.LazyFrame({'a': [0, 1, 2, 3]}).group_by('a', maintain_order=True)\n"
+        "lf = lf.agg(z=pl.col('a').map_batches(fail, return_dtype=pl.Int64, returns_scalar=True))\n"
+        "faulty = lf.head(2).collect().height == 2",
+    ),
+    Known(
         name="sets of lists whose first part a filter empties",
         kinds=("we answer where Polars raises", "we raise where Polars answers"),
         detail=r"PanicException: index out of bounds: the len is 1 but the index is 1",

@@ -14,6 +14,7 @@ from cudf_polars.plan import nodes
 from cudf_polars.plan.cloud import is_remote
 from cudf_polars.plan.dsl_facts import DslFacts
 from cudf_polars.plan.errors import Unreadable
+from cudf_polars.plan.one_row import has_one_row, read_repeated_columns
 from cudf_polars.plan.placeholder import ROWS, rows_as_column
 from cudf_polars.plan.polars16.expressions import ExpressionReader, operator
 from cudf_polars.plan.polars16.scans import check_usual, cloud_access, hive_columns, scan_keywords
@@ -100,6 +101,8 @@ class Adapter:
         if reader is None:
             raise Unreadable(f"plan node {type(view).__name__}")
         node: nodes.Node = reader(view, number, schema)
+        if isinstance(node, nodes.Select | nodes.HStack | nodes.Filter):
+            node = read_repeated_columns(node)
         self._by_number[number] = node
         return node
 
@@ -367,6 +370,8 @@ class Adapter:
     def _read_HConcat(self, view: Any, number: int, schema: dict[str, pl.DataType]) -> nodes.Node:
         _parallel, strict, broadcast = view.options
         hidden = [self._hide(self._node(i), i) for i in view.inputs]
+        if broadcast and all(has_one_row(node) for node in hidden[1:]):
+            return _beside_one_row(hidden, schema)
         # The column that counts rows without columns has a name of its own in each input. Polars takes no notice of an
         # input without columns and rows; whether it is one, no rank knows by its own rows.
         inputs = tuple(
@@ -427,6 +432,18 @@ class Adapter:
         child = self._node(view.input)
         method, target, options = sink_keywords(json.loads(view.payload))
         return nodes.Sink(child, method, target, options, schema=schema)
+
+
+def _beside_one_row(inputs: Sequence[nodes.Node], schema: Mapping[str, pl.DataType]) -> nodes.Node:
+    """Return the first input with the columns of the others, which have one row, beside each of its rows.
+
+    Scalar sub-queries of SQL are planned so.
+    """
+    node = inputs[0]
+    for right in inputs[1:]:
+        both = {**node.schema, **right.schema}
+        node = nodes.Join(node, right, "cross", maintain_order="left", schema=both)
+    return replace(node, schema=dict(schema)) if schema else node
 
 
 def _renamed_rows(node: nodes.Node, name: str) -> nodes.Node:

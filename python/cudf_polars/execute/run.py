@@ -31,7 +31,7 @@ from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
 from cudf_polars.lower.text_cuts import nominal_cuts
 from cudf_polars.plan.dag import Plan
-from cudf_polars.plan.expressions import Agg
+from cudf_polars.plan.expressions import Agg, NamedExpr
 from cudf_polars.plan.generated_names import GENERATED
 from cudf_polars.plan.last_resort import check_own_frames
 from cudf_polars.plan.nodes import DataFrameScan, Join, Scan
@@ -435,19 +435,27 @@ def _of_fragments(optimizations: pl.QueryOptFlags, plan: Plan) -> pl.QueryOptFla
     """Return how fragments are optimised: what they have in common, and which order nobody observes, was found in the
     whole query.
 
-    Where Polars' streaming engine shares a part of a fragment whose one reader ends early, it panics now and then; and
-    it drops the order of a join that only a slice observes, and of a list of values that ``when`` chooses.
+    Where Polars' streaming engine shares a part of a fragment whose one reader ends early, it panics now and then; it
+    drops the order of a join that only a slice observes, and of a list of values that ``when`` chooses; and it loses
+    filters of what an exchange gives below a join that has a key twice on one side.
     """
     flags = _copied(optimizations)
     flags.comm_subplan_elim = False
-    if any(isinstance(node, Join) and node.maintain_order != "none" for node in plan.nodes) or any(
-        isinstance(part, Agg) and part.name == "implode" and holds_choice(part)
-        for node in plan.nodes
-        for expr in node.expressions
-        for part in walk(expr)
-    ):
+    joins = [node for node in plan.nodes if isinstance(node, Join)]
+    if any(join.maintain_order != "none" for join in joins) or _lists_choices(plan):
         flags.check_order_observe = False
+    if any(_repeats(join.left_on) or _repeats(join.right_on) for join in joins):
+        flags.predicate_pushdown = False
     return flags
+
+
+def _lists_choices(plan: Plan) -> bool:
+    parts = (part for node in plan.nodes for expr in node.expressions for part in walk(expr))
+    return any(isinstance(part, Agg) and part.name == "implode" and holds_choice(part) for part in parts)
+
+
+def _repeats(keys: Sequence[NamedExpr]) -> bool:
+    return len({key.expr for key in keys}) < len(keys)
 
 
 def _copied(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:

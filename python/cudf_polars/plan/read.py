@@ -11,6 +11,7 @@ A plan that is returned can be rebuilt: every node was, over empty inputs, and g
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections.abc import Callable
@@ -39,7 +40,7 @@ from cudf_polars.plan.placeholder import ROWS, PlaceholderUnavailable, source_nu
 from cudf_polars.plan.properties import columns
 from cudf_polars.plan.pruning import prune_opaque_nodes
 from cudf_polars.plan.rebuild import rebuild_node, rebuild_scan
-from cudf_polars.plan.serialized import deserialize_plan, serialize_plan
+from cudf_polars.plan.serialized import deserialize_plan, forms, serialize_plan
 from cudf_polars.plan.slices import push_slices
 from cudf_polars.plan.substitute import Substitution
 from cudf_polars.plan.tables import resolve_tables
@@ -233,6 +234,9 @@ class _Reader:
         if size > _SUBSTITUTE_LIMIT:
             raise CannotSubstitute(f"the query holds {size >> 20} MiB of data frames")
         form = serialize_plan(self._lf)
+        if _repeats_join_keys(form):
+            for flags in (self._flags, self._plain):
+                flags.predicate_pushdown = False
         substitution = Substitution(self._is_readable, self._read)
         rewritten = substitution.rewrite(form)
         root = self._read(deserialize_plan(rewritten), substitution)
@@ -285,6 +289,22 @@ def _view(
         if not _takes_rows_in_any_order(other):
             return other
     return root
+
+
+def _repeats_join_keys(form: Any) -> bool:
+    """Whether a join has a key twice on one side.
+
+    Polars turns that into a filter, which it pushes into the other side's scan; if another filter gets there, too, a
+    scan that is not one of its own, as what stands for a hidden one, is left with the last of them only.
+    """
+    for join in forms(form, "Join"):
+        condition = join["condition"]
+        equal = condition.get("Equi", {}) if isinstance(condition, dict) else {}
+        for keys in (equal.get("left_on", []), equal.get("right_on", [])):
+            texts = [json.dumps(key) for key in keys]
+            if len(set(texts)) < len(texts):
+                return True
+    return False
 
 
 def _takes_rows_in_any_order(root: nodes.Node) -> bool:

@@ -279,6 +279,23 @@ with tempfile.TemporaryDirectory() as folder:
         ),
     ),
     Known(
+        name="an error beside a side of a join that has no rows",
+        kinds=("we answer where Polars raises",),
+        detail=r"gather indices are out of bounds",
+        text=r"(?s)\.get\(.*\.join\(",
+        reason="Without rows on one side, the other is not needed. Polars' streaming engine stops it, too, and panics.",
+        reproduction="import polars as pl\n"
+        "rows = pl.LazyFrame(schema={'x': pl.Int64})\n"
+        "lf = rows.join(rows.select(z=pl.col('x').get(0)), how='cross')\n"
+        "try:\n"
+        "    lf.collect(engine='streaming')\n"
+        "    faulty = False\n"
+        "except pl.exceptions.PanicException:\n"
+        "    faulty = True\n"
+        "except pl.exceptions.OutOfBoundsError:\n"
+        "    faulty = False",
+    ),
+    Known(
         name="rows that are not there, of which nothing is read",
         kinds=("we raise where Polars answers",),
         detail=r"gather indices are out of bounds",

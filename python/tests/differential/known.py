@@ -72,6 +72,16 @@ KNOWN: tuple[Known, ...] = (
         )
     ),
     Known(
+        name="the type of aggregates over groups of no rows, joined",
+        kinds=(*_OF_TYPES, "we answer where Polars raises"),
+        detail=r"\b(\w+)\b.*List\(\1\)|List\((\w+)\).*\b\2\b",
+        text=r"over\(.*mapping_strategy='join'",
+        reason="Polars plans a value and gives a list of them.",
+        reproduction=_plans_another_schema(
+            "lf = pl.LazyFrame(schema={'x': pl.Int64}).select(pl.len().over('x', mapping_strategy='join'))\n"
+        ),
+    ),
+    Known(
         name="the type of sums of UInt128",
         kinds=_OF_TYPES,
         detail=r"conversion from `u128` to `i64` failed|UInt128.*Int64|Int64.*UInt128",

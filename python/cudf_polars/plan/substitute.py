@@ -8,6 +8,7 @@ inputs being read as plans of their own. What was replaced is kept, and put back
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -282,6 +283,9 @@ class Substitution:
         if readable is not False:
             return form
         changed = _map_expr(form, lambda child: self._inner_expr(child, schema))
+        if kind_of(form) == "Over" and (order := changed["Over"]["order_by"]) and _encodes_rows(order[0]):
+            with contextlib.suppress(_WithoutColumns):
+                changed["Over"]["order_by"] = [self._placeholder(order[0], schema), order[1]]
         if changed != form and self._readable_expr(changed, schema):
             return changed
         return self._placeholder(form, schema)
@@ -294,6 +298,8 @@ class Substitution:
 
     def _placeholder(self, form: Any, schema: pl.Schema) -> Any:
         expr = deserialize_expr(form)
+        if _encodes_rows(form):
+            expr = expr.cast(pl.Binary)  # a type that Python has: the bytes, and their order, are the same
         # inside list.filter the element is a column without a name
         roots = tuple(dict.fromkeys(n for n in expr.meta.root_names() if n in schema))
         if not roots:
@@ -337,6 +343,12 @@ class Substitution:
         out = serialize_expr(call if name == roots[0] else call.alias(name))
         self._known_exprs[key] = out
         return out
+
+
+def _encodes_rows(form: Any) -> bool:
+    """Whether an expression makes one key of several, as ``over`` does for ``order_by``."""
+    function = form.get("Function", {}).get("function") if isinstance(form, dict) else None
+    return isinstance(function, dict) and "RowEncode" in function
 
 
 _RESERVED = nodes.OpaqueNode("reserved", (), lambda frames: pl.LazyFrame(), schema={})
@@ -511,6 +523,8 @@ def traits(form: Any) -> tuple[bool, bool, bool]:
     value: Any = form[kind] if isinstance(form, dict) else None
     if kind in ("Alias", "KeepName", "RenameAlias"):
         return children[0]
+    if _encodes_rows(form):
+        return all_elementwise, all_scalar, all_preserving
     if kind == "Eval":
         variant = value["variant"]
         if isinstance(variant, dict) and "Cumulative" in variant:

@@ -91,8 +91,8 @@ class Gathered(Enum):
     )
     HIDDEN = (
         "only Polars can run it",
-        "steps that Polars' view of a plan does not show: `map_batches` and `map_groups` over tables, sub-queries of"
-        " SQL that Polars runs itself",
+        "steps that Polars' view of a plan does not show: `map_batches` and `map_groups` over tables, windows of"
+        " SQL that are ordered by several keys, and its outer joins by inequalities",
         "nothing is known of the rows that they need",
     )
     ONE_READS = (

@@ -54,7 +54,7 @@ def read_repeated_columns(node: nodes.Select | nodes.HStack | nodes.Filter) -> n
         return node
 
     def read(expr: ex.Expr) -> ex.Expr:
-        firsts = {
+        firsts: dict[ex.Expr, ex.Expr] = {
             part: part.child
             for part in walk(expr)
             if isinstance(part, ex.Agg)

@@ -139,9 +139,12 @@ def test_ctrl_c_ends_what_waits_for_its_reader() -> None:
     """Polars computes nothing after Ctrl-C until all that ran has ended, and a query that nobody reads may not end."""
     rows = batches(pl.LazyFrame({"a": range(ROWS)}).select(pl.col("a") + 1), chunk_size=1000)
     next(rows)
+    assert rows._run is not None
+    thread = rows._run.thread
+    assert thread is not None
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
-    wait_for(lambda: not running())
+    wait_for(lambda: not thread.is_alive())
     assert pl.Series([1, 2]).sum() == 3
     with pytest.raises(KeyboardInterrupt):
         list(rows)

@@ -77,6 +77,7 @@ host, it needs the order of all rows or gives another number of them:
     datetime_range linear_space rolling_sum rolling_mean rolling_min rolling_max rolling_std rolling_var ewm_mean
 
 host, not yet:
+    decimal_div decimal_mul trunc_int_div trunc_rem
     as_struct struct.rename_fields struct.prefix_fields struct.suffix_fields
     skew kurtosis entropy covariance corr spearman_corr bitwise_and bitwise_or bitwise_xor
     str.split str.split_regex str.split_exact str.splitn

@@ -28,7 +28,7 @@ _LOOK_SECONDS = 0.05
 """How often a query that waits for its reader looks whether there was a Ctrl-C, which keeps others from running."""
 
 _EXIT_SECONDS = 10.0
-"""How long the interpreter waits at its end for queries whose batches nobody reads any more."""
+"""The longest wait at interpreter shutdown for queries whose batches were not all read."""
 
 
 class LazyBatches(Iterator[pl.DataFrame]):
@@ -127,7 +127,7 @@ class _Run:
         self._batches.put(self._run())
 
     def _run(self) -> BaseException | None:
-        """Run the query, if that is still wanted; return what it raises."""
+        """Run the query unless it was stopped before; return the exception that it raised, if any."""
         query, self._query = self._query, None
         if query is None:
             return None
@@ -157,7 +157,7 @@ _running: weakref.WeakSet[_Run] = weakref.WeakSet()
 
 
 def _end_all() -> None:
-    """End what still runs: a thread that asks for the interpreter while that ends would take the process with it."""
+    """Stop all running queries: a thread that acquires the GIL during interpreter shutdown would abort the process."""
     runs = [run for run in _running if run.thread is not None and run.thread.is_alive()]
     for run in runs:
         run.stop()

@@ -34,7 +34,7 @@ def _repeated_columns(node: nodes.Node) -> frozenset[str]:
                 _repeated_columns(node.left) if not has_one_row(node.left) else frozenset(node.left.schema)
             )
             if has_one_row(node.right):
-                # A name that both sides have is the left side's, and the right side's is another.
+                # Where both sides have a name, the join gives the right side's column a suffix.
                 found |= node.right.schema.keys() - node.left.schema.keys()
             return found & node.schema.keys()
         case nodes.Filter() | nodes.SimpleProjection():

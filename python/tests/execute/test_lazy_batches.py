@@ -136,7 +136,7 @@ def test_closing_from_outside_is_not_the_end_of_the_rows() -> None:
 
 
 def test_ctrl_c_ends_what_waits_for_its_reader() -> None:
-    """Polars computes nothing after Ctrl-C until all that ran has ended, and a query that nobody reads may not end."""
+    """After Ctrl-C Polars runs no query until all running ones end; one that waits for its reader must end, too."""
     rows = batches(pl.LazyFrame({"a": range(ROWS)}).select(pl.col("a") + 1), chunk_size=1000)
     next(rows)
     assert rows._run is not None

@@ -435,7 +435,7 @@ class Adapter:
 
 
 def _beside_one_row(inputs: Sequence[nodes.Node], schema: Mapping[str, pl.DataType]) -> nodes.Node:
-    """Return the first input with the columns of the others, which have one row, beside each of its rows.
+    """Cross join the first input with the others, each of which has one row.
 
     Scalar sub-queries of SQL are planned so.
     """

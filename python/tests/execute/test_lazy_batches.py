@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -135,24 +134,9 @@ def test_closing_from_outside_is_not_the_end_of_the_rows() -> None:
     assert len(raised) == 1
 
 
-def test_ctrl_c_ends_what_waits_for_its_reader() -> None:
-    """After Ctrl-C Polars runs no query until all running ones end; one that waits for its reader must end, too."""
-    rows = batches(pl.LazyFrame({"a": range(ROWS)}).select(pl.col("a") + 1), chunk_size=1000)
-    next(rows)
-    assert rows._run is not None
-    thread = rows._run.thread
-    assert thread is not None
-    with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
-    wait_for(lambda: not thread.is_alive())
-    assert pl.Series([1, 2]).sum() == 3
-    with pytest.raises(KeyboardInterrupt):
-        list(rows)
-
-
-def run_script(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_script(script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable, "-c", script, *arguments],
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -165,6 +149,63 @@ SCRIPT = """
 import polars as pl
 from cudf_polars.execute.lazy_batches import LazyBatches
 """
+
+
+CTRL_C = (
+    SCRIPT
+    + """
+import asyncio
+import signal
+import sys
+import time
+
+async def nothing():
+    pass
+
+assert pl.Series([1, 2]).sum() == 3
+if sys.argv[1:] == ["replaced"]:
+    asyncio.run(nothing())
+
+rows = LazyBatches(
+    pl.LazyFrame({"a": range(100_000)}).select(pl.col("a") + 1), pl.QueryOptFlags(), ordered=True, chunk_size=1000
+)
+read = next(rows).height
+thread = rows._run.thread
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+)
+
+
+def test_ctrl_c_ends_what_waits_for_its_reader() -> None:
+    """After Ctrl-C Polars runs no query until all running ones end; one that waits for its reader must end, too."""
+    done = run_script(
+        CTRL_C
+        + """
+thread.join(30)
+print(thread.is_alive(), pl.Series([1, 2]).sum())
+try:
+    list(rows)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    )
+    assert (done.stdout.split(), done.returncode) == (["interrupted", "False", "3", "interrupted"], 0), done.stderr
+
+
+def test_ctrl_c_that_polars_does_not_see_ends_no_query() -> None:
+    """`asyncio.run` replaces Polars' handler of SIGINT: queries run on, and nothing is kept from running."""
+    done = run_script(
+        CTRL_C
+        + """
+time.sleep(0.2)
+print(pl.Series([1, 2]).sum(), read + sum(batch.height for batch in rows))
+""",
+        "replaced",
+    )
+    assert (done.stdout.split(), done.returncode) == (["interrupted", "3", "100000"], 0), done.stderr
 
 
 def test_a_panic_is_an_error() -> None:

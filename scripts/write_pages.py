@@ -84,6 +84,10 @@ tests have. Polars reads the rows. Where a file is divided (footers, ends of rec
 takes the package obstore: `pip install 'riverrun[cloud]'`. Without it, one rank reads a remote file, and several are
 read by file. Secrets are passed to the ranks and shown nowhere: not in plans, `explain`, fingerprints or errors.
 
+Bytes in the query are those of `pl.scan_parquet(io.BytesIO(...))` and the like: one table, as a file is, so all ranks
+have to hold the same. One rank reads them if they are more than 16 MiB, more than 64 files, or read with
+`include_file_paths`; files that the query holds open (`open(path, "rb")`) make the whole query one rank's.
+
 What one rank reads alone raises one `FallbackWarning` with the reason.
 
 ## Sources

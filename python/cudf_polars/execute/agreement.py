@@ -238,7 +238,7 @@ def _file_digests(plan: Plan) -> list[tuple[str, str]]:
     paths = dict.fromkeys(
         path for node in plan.nodes if isinstance(node, Scan) for path in node.paths if not is_remote(path)
     )
-    return [(path, _file_digest(path)) for path in paths]
+    return [(shown_path(path), _file_digest(path)) for path in paths]
 
 
 def _remote_digests(plan: Plan, footers: Footers) -> list[tuple[str, str]]:

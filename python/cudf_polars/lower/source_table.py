@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["SINKS", "SOURCES", "SinkRow", "SourceRow"]
 
-Store = Literal["file system", "object store"]
+Store = Literal["file system", "object store", "bytes in the query"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,15 @@ SOURCES: tuple[SourceRow, ...] = (
     SourceRow("NDJSON", "file system", "ranges of bytes; several files: whole files"),
     SourceRow("NDJSON", "object store", "one rank", "its files need credentials"),
     SourceRow("Iceberg", "file system", "row groups"),
+    *(
+        SourceRow(name, "bytes in the query", how)
+        for name, how in (
+            ("Parquet", "row groups"),
+            ("CSV", "ranges of bytes; several files: whole files"),
+            ("NDJSON", "ranges of bytes; several files: whole files"),
+            ("IPC", "rows"),
+        )
+    ),
 )
 
 SINKS: tuple[SinkRow, ...] = (

@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from cudf_polars.plan.memory_files import MemoryFile
 from cudf_polars.plan.serialized import deserialize_plan, serialize_plan
 
 __all__ = ["CloudAccess", "access_of_options", "is_remote", "read_access", "shown_path", "with_access"]
@@ -32,7 +33,12 @@ def is_remote(path: str) -> bool:
 
 
 def shown_path(path: str) -> str:
-    """Return a path for messages and plans: what may be a secret of a URL, its user and query, is left out."""
+    """Return a path for messages and plans: what may be a secret of a URL, its user and query, is left out.
+
+    That of bytes in memory, which differs between processes, is replaced by what tells their contents.
+    """
+    if isinstance(path, MemoryFile):
+        return path.name
     if not is_remote(path):
         return path
     path, _, query = path.partition("?")

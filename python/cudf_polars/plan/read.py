@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -34,6 +34,7 @@ from cudf_polars.plan.known_schemas import (
     without_known_schemas,
 )
 from cudf_polars.plan.last_resort import frame_scans, opaque_query
+from cudf_polars.plan.memory_files import MemoryFile
 from cudf_polars.plan.nameless import nameless_column
 from cudf_polars.plan.optimized import look
 from cudf_polars.plan.placeholder import ROWS, PlaceholderUnavailable, source_number
@@ -192,6 +193,8 @@ class _Reader:
             )
         if self._told:
             root = map_nodes(walk_nodes(root), lambda _, anew: without_known_schemas(anew, self._told))
+        if substitution is not None and substitution.files:
+            root = map_nodes(walk_nodes(root), lambda _, anew: _with_files(anew, substitution.files))
         root = renumber(root)
         if self._has_frames:
             root = push_slices(root)
@@ -289,6 +292,13 @@ def _view(
         if not _takes_rows_in_any_order(other):
             return other
     return root
+
+
+def _with_files(node: nodes.Node, files: Mapping[str, MemoryFile]) -> nodes.Node:
+    """Put what keeps a file in memory alive in the place of its path."""
+    if not isinstance(node, nodes.Scan):
+        return node
+    return replace(node, paths=tuple(files.get(path, path) for path in node.paths))
 
 
 def _repeats_join_keys(form: Any) -> bool:

@@ -22,6 +22,7 @@ from cudf_polars.plan.cloud import read_access
 from cudf_polars.plan.datasets import is_dataset, scan_name
 from cudf_polars.plan.errors import CannotSubstitute
 from cudf_polars.plan.expressions import OpaqueSource
+from cudf_polars.plan.memory_files import MemoryFile, with_memory_files
 from cudf_polars.plan.placeholder import (
     TypeCapsule,
     find_library,
@@ -143,6 +144,7 @@ class Substitution:
         self.expressions: dict[int, OpaqueSource] = {}
         self.nodes: dict[int, nodes.Node] = {}
         self.parts: dict[int, tuple[nodes.Node, HiddenPart]] = {}
+        self.files: dict[str, MemoryFile] = {}
         self._is_readable = is_readable
         self._read = read
         self._library = find_library()
@@ -168,10 +170,7 @@ class Substitution:
         if not paths:
             if is_dataset(form):  # the views show its files only
                 return self._opaque(form, [], [], [])
-            lf = deserialize_plan(form)
-            if kind in ("DataFrameScan", "PythonScan") or self._is_readable(lf, self):
-                return form, lf.collect_schema()
-            return self._opaque(form, [], [], [])
+            return self._source(kind, form)
         done = [self._node(_get(value, path)) for path in paths]
         stubs = [_stub(schema) for _, schema in done]
         inputs = [f for f, _ in done]
@@ -190,6 +189,28 @@ class Substitution:
         if self._is_readable(alone, self):
             return over(changed, inputs), alone.collect_schema()
         return self._opaque(form, paths, inputs, schemas)
+
+    def _source(self, kind: str, form: Any) -> tuple[Any, pl.Schema]:
+        """Return a node without inputs that can be read, and its schema."""
+        shown, files = with_memory_files(form)
+        self.files.update((str(file), file) for file in files)
+        lf = deserialize_plan(shown)
+        if kind in ("DataFrameScan", "PythonScan") or self._is_readable(lf, self):
+            return shown, lf.collect_schema()
+        key = json.dumps(shown)
+        known = self._known_nodes.get(key)
+        if known is None:
+            schema = lf.collect_schema()
+            scan = _ipc_scan(shown, schema, self.files)
+            known = self._opaque(form, [], [], []) if scan is None else self._stand_in(scan, schema)
+            self._known_nodes[key] = known
+        return known  # type: ignore[no-any-return]
+
+    def _stand_in(self, scan: nodes.Scan, schema: pl.Schema) -> tuple[Any, pl.Schema]:
+        """Put a source in the place of a scan, which the views show as no scan."""
+        number = len(self.nodes)
+        self.nodes[number] = scan
+        return serialize_plan(placeholder_scan(number, schema)), schema
 
     def _opaque(
         self, form: Any, paths: Sequence[tuple[Any, ...]], inputs: Sequence[Any], schemas: Sequence[pl.Schema]
@@ -214,7 +235,6 @@ class Substitution:
 
         part = HiddenPart(over, queries, tuple(schemas))
         schema = over([pl.LazyFrame(schema=s) for s in schemas]).collect_schema()
-        scan = _ipc_scan(form, schema)
         opaque = nodes.OpaqueNode(
             _name(kind, value),
             children,
@@ -223,9 +243,8 @@ class Substitution:
             _digest(value, paths),
             schema=dict(schema),
         )
-        self.nodes[number] = scan or opaque
-        if scan is None:
-            self.parts[number] = opaque, part
+        self.nodes[number] = opaque
+        self.parts[number] = opaque, part
         result = serialize_plan(placeholder_scan(number, schema)), schema
         self._known_nodes[key] = result
         return result
@@ -433,7 +452,7 @@ def _reason(form: Any) -> str:
     return "Polars does not show it"
 
 
-def _ipc_scan(form: Any, schema: pl.Schema) -> nodes.Scan | None:
+def _ipc_scan(form: Any, schema: pl.Schema, files: Mapping[str, MemoryFile]) -> nodes.Scan | None:
     """Return a scan of Arrow IPC files that are named one by one, when its options can be given again."""
     if kind_of(form) != "Scan" or kind_of(form["Scan"]["scan_type"]) != "Ipc":
         return None
@@ -447,7 +466,7 @@ def _ipc_scan(form: Any, schema: pl.Schema) -> nodes.Scan | None:
         cloud = read_access(json.dumps(args["cloud_options"]))
     except ValueError:
         return None
-    if any(p.endswith("/") or "." not in p.rsplit("/", 1)[-1] for p in paths):
+    if any((p.endswith("/") or "." not in p.rsplit("/", 1)[-1]) and p not in files for p in paths):
         return None  # a folder, perhaps
     unusual = ("schema", "projection", "column_mapping", "default_values", "pre_slice", "deletion_files")
     if any(args.get(name) is not None for name in unusual):

@@ -407,6 +407,18 @@ with tempfile.TemporaryDirectory() as folder:
         ),
     ),
     Known(
+        name="a right join by one column of the right side twice",
+        kinds=("wrong rows", "wrong number of rows"),
+        detail=r"",
+        text=r"(?s)right_on=\['(\w+)', '\1'\].*how='right'",
+        reason="Pushing down the equality of the left keys, Polars gives the left side's column of the same name.",
+        reproduction="import polars as pl\n"
+        "a, b = pl.LazyFrame({'w': [5], 'k': [5]}), pl.LazyFrame({'k': [0, 5]})\n"
+        "lf = a.join(b, left_on=['w', 'k'], right_on=['k', 'k'], how='right')\n"
+        "flags = pl.QueryOptFlags(predicate_pushdown=False)\n"
+        "faulty = not lf.collect().equals(lf.collect(optimizations=flags))",
+    ),
+    Known(
         name="the type of a null's quotient",
         kinds=_OF_TYPES,
         detail=r"Null.*Float64|Float64.*Null",

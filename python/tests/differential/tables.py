@@ -157,7 +157,8 @@ class Table:
     cuts
         Of a frame, where each rank's part begins and the last ends; of files, where each file does.
     options
-        How the files are written; of ``"odd"``, the number of a file with other columns, and a seed for them.
+        How the files are written, and whether they are read as ``"bytes"``; of ``"odd"``, the number of a file with
+        other columns, and a seed for them.
     """
 
     name: str
@@ -198,8 +199,12 @@ class Table:
             return f"{self.name}_rows.lazy()"
         if self.kind == "hive":
             return f"pl.scan_parquet(folder / {self.name!r}, hive_partitioning=True)"
-        pattern = "*" if len(self.cuts) > 2 else "00"
-        path = f"folder / '{self.name}' / '{pattern}.{self.kind}'"
+        several = len(self.cuts) > 2
+        if self.options.get("bytes"):
+            path = f"[p.read_bytes() for p in sorted((folder / '{self.name}').glob('*.{self.kind}'))]"
+            path += "" if several else "[0]"
+        else:
+            path = f"folder / '{self.name}' / '{'*' if several else '00'}.{self.kind}'"
         schema = (
             f", schema={self.name}_schema"
             if self.kind in ("csv", "ndjson") and self.options["schema"]
@@ -327,6 +332,9 @@ def random_table(rng: random.Random, name: str, nranks: int) -> Table:
         "statistics": rng.random() < 0.8,
         "schema": not height or rng.random() < (0.8 if kind == "csv" else 0.7),
     }
+    apart = random.Random()
+    apart.setstate(rng.getstate())  # what a seed stood for before there were bytes, it still does
+    options["bytes"] = apart.random() < 0.15
     if rng.random() < 0.15 and kind in ("parquet", "csv", "ipc"):
         options["extra"] = rng.choice(
             [", row_index_name='ri'", ", n_rows=5", ", include_file_paths='path'", ", rechunk=True"]

@@ -80,8 +80,8 @@ class Gathered(Enum):
     )
     NO_FORM = (
         "it has no distributed form",
-        "`merge_sorted` (Polars promises no order of equal keys, but has one), rows by a table of indices, functions"
-        " over a table that Polars does not show",
+        "`merge_sorted` of tables that are not both sorted with their nulls at one end, rows by a table of indices,"
+        " functions over a table that Polars does not show",
         "their result depends on how all rows follow each other",
     )
     ONE_WRITES = (

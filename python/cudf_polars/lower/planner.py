@@ -9,6 +9,7 @@ from cudf_polars.lower.context import Context, Footers, Operator
 from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.grouping import lower_distinct, lower_group_by
 from cudf_polars.lower.joins import lower_join
+from cudf_polars.lower.merges import lower_merge_sorted
 from cudf_polars.lower.node_properties import NodeProperties
 from cudf_polars.lower.physical import Estimate, Stream
 from cudf_polars.lower.rows import (
@@ -136,6 +137,7 @@ _OPERATORS: dict[type[Node], Operator] = {
     nodes.Slice: lower_slice,
     nodes.Union: lower_union,
     nodes.HConcat: lower_hconcat,
+    nodes.MergeSorted: lower_merge_sorted,
     nodes.Sink: _lower_sink,
     nodes.OpaqueNode: _lower_opaque,
 }

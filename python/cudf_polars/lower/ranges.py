@@ -12,7 +12,7 @@ import polars as pl
 
 from cudf_polars.lower.physical import SortKey
 
-__all__ = ["boundary_frame", "destination", "is_comparable", "key_columns"]
+__all__ = ["boundary_frame", "comparable", "destination", "is_comparable", "key_columns"]
 
 
 def is_comparable(dtype: pl.DataType) -> bool:
@@ -20,7 +20,7 @@ def is_comparable(dtype: pl.DataType) -> bool:
     return not dtype.is_nested() and not dtype.is_object() and dtype != pl.Null and dtype != pl.Unknown
 
 
-def _comparable(column: str, dtype: pl.DataType) -> pl.Expr:
+def comparable(column: str, dtype: pl.DataType) -> pl.Expr:
     """Return ``column`` in a type with a public total order equal to its sort order."""
     expr = pl.col(column)
     if isinstance(dtype, pl.Categorical):
@@ -45,7 +45,7 @@ def _usable(keys: Sequence[SortKey], schema: Mapping[str, pl.DataType]) -> list[
 def key_columns(keys: Sequence[SortKey], schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
     """Return the expressions of the sample that boundaries are taken from, named ``0``, ``1``, ..."""
     usable = enumerate(_usable(keys, schema))
-    return [_comparable(key.column, schema[key.column]).alias(str(i)) for i, key in usable]
+    return [comparable(key.column, schema[key.column]).alias(str(i)) for i, key in usable]
 
 
 def boundary_frame(sample: pl.DataFrame, keys: Sequence[SortKey], weight: str, parts: int) -> pl.DataFrame:
@@ -71,7 +71,7 @@ def destination(
 ) -> pl.Expr:
     """Return the rank of a row (UInt32): the number of boundaries that do not sort after it."""
     usable = _usable(keys, schema)
-    columns = [_comparable(key.column, schema[key.column]) for key in usable]
+    columns = [comparable(key.column, schema[key.column]) for key in usable]
     target = pl.lit(0, dtype=pl.UInt32)
     for i in range(boundaries.height):
         literals = [pl.lit(boundaries[i, j], dtype=boundaries.dtypes[j]) for j in range(len(usable))]

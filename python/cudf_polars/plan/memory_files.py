@@ -66,7 +66,9 @@ class MemoryFile(str):
         os.close(self._descriptor)
 
 
-def _of(content: bytes) -> MemoryFile:  # cloudpickle would take a class method by value, with what this module holds
+def _of(
+    content: bytes,
+) -> MemoryFile:  # cloudpickle would take a class method by value, with what this module holds
     return MemoryFile.of(content)
 
 
@@ -88,9 +90,13 @@ def with_memory_files(form: Any) -> tuple[Any, tuple[MemoryFile, ...]]:
         The form, and the files, which have to be kept as long as it is used; none if the node is another one, asks for
         the paths of its files, or has too many of them.
     """
-    scan = form.get("Scan") if isinstance(form, dict) else None
+    scan: Any = form.get("Scan") if isinstance(form, dict) else None
     buffers = scan["sources"].get("Buffers") if isinstance(scan, dict) else None
-    if not buffers or len(buffers) > _MOST_FILES or scan["unified_scan_args"]["include_file_paths"] is not None:
+    if (
+        not buffers
+        or len(buffers) > _MOST_FILES
+        or scan["unified_scan_args"]["include_file_paths"] is not None
+    ):
         return form, ()
     try:
         files = tuple(MemoryFile.of(bytes(buffer)) for buffer in buffers)

@@ -193,11 +193,11 @@ class _Reader:
             )
         if self._told:
             root = map_nodes(walk_nodes(root), lambda _, anew: without_known_schemas(anew, self._told))
-        if substitution is not None and substitution.files:
-            root = map_nodes(walk_nodes(root), lambda _, anew: _with_files(anew, substitution.files))
         root = renumber(root)
         if self._has_frames:
             root = push_slices(root)
+        if substitution is not None and substitution.files:  # last: what copies texts would let the files go
+            root = map_nodes(walk_nodes(root), lambda _, anew: _with_files(anew, substitution.files))
         notes = self.__dict__["_dsl_facts"].notes if "_dsl_facts" in self.__dict__ else ()
         return Plan(root, {} if substitution is None else dict(substitution.expressions), notes)
 

@@ -204,7 +204,7 @@ class Substitution:
             scan = _ipc_scan(shown, schema, self.files)
             known = self._opaque(form, [], [], []) if scan is None else self._stand_in(scan, schema)
             self._known_nodes[key] = known
-        return known  # type: ignore[no-any-return]
+        return known
 
     def _stand_in(self, scan: nodes.Scan, schema: pl.Schema) -> tuple[Any, pl.Schema]:
         """Put a source in the place of a scan, which the views show as no scan."""

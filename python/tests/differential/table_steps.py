@@ -11,6 +11,7 @@ import polars as pl
 from differential.expressions import Scope
 from differential.promises import fixed, listed, marked
 from differential.relation import ANY_ORDER, TOTAL, Order, Relation, Rule, Schema, State, Step
+from differential.tables import peek
 
 __all__ = [
     "asof_tables",
@@ -318,7 +319,12 @@ def concat_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | N
         if not keys:
             return None
         key = rng.choice(keys)
-        text = f"{halves[0]}.sort({key!r}).merge_sorted({halves[1]}.sort({key!r}), {key!r})"
+        apart = peek(rng)
+        by = ["", ", nulls_last=True", ", nulls_last=True"]
+        by = [apart.choice(by)] * 2 if apart.random() < 0.9 else [apart.choice(by), apart.choice(by)]
+        sides = [f"{half}.sort({key!r}{nulls})" for half, nulls in zip(halves, by, strict=True)]
+        order = ", maintain_order=True" if apart.random() < 0.3 else ""
+        text = f"{sides[0]}.merge_sorted({sides[1]}, {key!r}{order})"
         if rng.random() < 0.7 and relation.state.order.total:
             # Both sides from the head of the same rows.
             name = relation.name

@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-__all__ = ["COLUMNS", "Table", "random_table"]
+__all__ = ["COLUMNS", "Table", "peek", "random_table"]
 
 Maker = Callable[[random.Random, int], object]
 
@@ -54,6 +54,13 @@ def _float(rng: random.Random, row: int) -> object:
 
 def _list_of(maker: Maker) -> Maker:
     return lambda rng, row: [maker(rng, row) for _ in range(rng.choice([0, 1, 1, 2, 3]))]
+
+
+def peek(rng: random.Random) -> random.Random:
+    """Return a source of choices that takes none of ``rng``'s: with it, seeds stand for what they did without it."""
+    apart = random.Random()
+    apart.setstate(rng.getstate())
+    return apart
 
 
 _SMALL = (1, 2, 3, 4, 5, 6)
@@ -332,9 +339,7 @@ def random_table(rng: random.Random, name: str, nranks: int) -> Table:
         "statistics": rng.random() < 0.8,
         "schema": not height or rng.random() < (0.8 if kind == "csv" else 0.7),
     }
-    apart = random.Random()
-    apart.setstate(rng.getstate())  # what a seed stood for before there were bytes, it still does
-    options["bytes"] = apart.random() < 0.15
+    options["bytes"] = peek(rng).random() < 0.15
     if rng.random() < 0.15 and kind in ("parquet", "csv", "ipc"):
         options["extra"] = rng.choice(
             [", row_index_name='ri'", ", n_rows=5", ", include_file_paths='path'", ", rechunk=True"]

@@ -192,7 +192,9 @@ except KeyboardInterrupt:
     print("interrupted")
 """
     )
-    assert (done.stdout.split(), done.returncode) == (["interrupted", "False", "3", "interrupted"], 0), done.stderr
+    assert (done.stdout.split(), done.returncode) == (["interrupted", "False", "3", "interrupted"], 0), (
+        done.stderr
+    )
 
 
 def test_ctrl_c_that_polars_does_not_see_ends_no_query() -> None:

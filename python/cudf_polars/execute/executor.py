@@ -51,6 +51,7 @@ from cudf_polars.lower.physical import (
     Local,
     Materialize,
     OrderedConcat,
+    PositionExchange,
     RangeExchange,
     Schema,
     Shuffle,
@@ -283,6 +284,8 @@ class Executor:
                 return OrderedExchanges(self).global_row_index(stream)
             case OrderedConcat():
                 return OrderedExchanges(self).ordered_concat(stream)
+            case PositionExchange():
+                return OrderedExchanges(self).position_exchange(stream)
             case Carried():
                 return OrderedExchanges(self).carried(stream)
             case WithScalars():

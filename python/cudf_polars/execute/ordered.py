@@ -22,6 +22,7 @@ from cudf_polars.lower.physical import (
     GlobalRowIndex,
     GlobalSlice,
     OrderedConcat,
+    PositionExchange,
     RangeExchange,
     Schema,
     SortKey,
@@ -197,15 +198,28 @@ class OrderedExchanges:
         kept = [self._executor.kept(child) for child in stream.inputs]
         counts = [self._counts(height) for _, height in kept]
         total = sum(map(sum, counts))
-        share = max(1, math.ceil(total / (self._executor.nranks * self._executor.plan.count)))
         start, parts = 0, []
         for (rows, _), heights in zip(kept, counts, strict=True):
             first = start + sum(heights[: self._executor.rank])
             start += sum(heights)
-            target = ((pl.int_range(pl.len(), dtype=pl.UInt64) + first) // share).cast(pl.UInt32)
-            addressed = rows.with_columns(target.alias(DESTINATION))
-            parts.append(self._executor.scatter(addressed, stream.schema, ordered=True))
+            parts.append(self._by_position(rows, first, total, stream.schema))
         return partitioned(*parts, schema={**stream.schema, DESTINATION: pl.UInt32()})
+
+    def position_exchange(self, stream: PositionExchange) -> StreamRows:
+        """Send the rows of a position to one rank, whatever stream they are of."""
+        rows, height = self._executor.kept(stream.inputs[0])
+        first = sum(self._counts(height)[: self._executor.rank])
+        moved = self._by_position(rows, first, stream.rows, stream.schema)
+        return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
+
+    def _by_position(
+        self, rows: pl.LazyFrame, first: int, total: int, schema: Schema
+    ) -> Sequence[ArrowStream]:
+        """Send rows to partitions of equal numbers of positions; the first row has ``first`` of ``total``."""
+        share = max(1, math.ceil(total / (self._executor.nranks * self._executor.plan.count)))
+        target = ((pl.int_range(pl.len(), dtype=pl.UInt64) + first) // share).cast(pl.UInt32)
+        addressed = rows.with_columns(target.alias(DESTINATION))
+        return self._executor.scatter(addressed, schema, ordered=True)
 
 
 def _raise(error: pl.exceptions.PolarsError) -> Iterator[pl.DataFrame]:

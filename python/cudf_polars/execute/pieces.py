@@ -28,6 +28,7 @@ from cudf_polars.lower.physical import (
     Local,
     Materialize,
     OrderedConcat,
+    PositionExchange,
     RangeExchange,
     Schema,
     Shuffle,
@@ -126,7 +127,7 @@ class Fragments:
     def _has_partitions(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
         if self.divider.plan.count == 1 or stream.partitioning.distribution is Distribution.SINGLE:
             return False
-        if isinstance(stream, Shuffle | RangeExchange | OrderedConcat):
+        if isinstance(stream, Shuffle | RangeExchange | OrderedConcat | PositionExchange):
             return True
         replicated = stream.partitioning.distribution is Distribution.REPLICATED
         match stream:

@@ -65,8 +65,8 @@ class Gathered(Enum):
     )
     PAIRED_ROWS = (
         "rows belong together by position",
-        '`pl.concat(how="horizontal")` of tables that are not on every rank',
-        "the ranks' parts of the tables have other numbers of rows",
+        '`pl.concat(how="horizontal")` with a table without columns',
+        "rows are exchanged by their columns",
     )
     NO_SIDE_COPIED = (
         "no side may be copied",

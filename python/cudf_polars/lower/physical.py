@@ -28,6 +28,7 @@ __all__ = [
     "Local",
     "Materialize",
     "OrderedConcat",
+    "PositionExchange",
     "RangeExchange",
     "Schema",
     "Shuffle",
@@ -294,6 +295,24 @@ class OrderedConcat(Stream):
     def label(self) -> str:
         """One line for ``explain``."""
         return "ORDERED CONCATENATION"
+
+
+@dataclass(eq=False, kw_only=True)
+class PositionExchange(Stream):
+    """Rows move by their position in rank order: of several such streams, rows of one position meet on a rank.
+
+    Attributes
+    ----------
+    rows
+        How many positions there are; the ranks have equal numbers of them.
+    """
+
+    rows: int
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return "EXCHANGE by position"
 
 
 @dataclass(eq=False, kw_only=True)

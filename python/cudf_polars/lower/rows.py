@@ -8,7 +8,7 @@ from cudf_polars.lower.context import Context
 from cudf_polars.lower.distinct_values import as_groups
 from cudf_polars.lower.gathered import Gathered, named
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning, project
-from cudf_polars.lower.physical import Estimate, GlobalRowIndex, OrderedConcat, Stream
+from cudf_polars.lower.physical import Estimate, GlobalRowIndex, OrderedConcat, PositionExchange, Stream
 from cudf_polars.lower.reshapes import as_steps, is_of_parts
 from cudf_polars.lower.rowwise import apply_expressions, is_distributable, lower_distributable
 from cudf_polars.lower.scalars import (
@@ -146,12 +146,35 @@ def lower_union(ctx: Context, node: Node) -> Stream:
 
 
 def lower_hconcat(ctx: Context, node: Node) -> Stream:
-    """Concatenate tables horizontally on rank 0: rows are paired by position."""
+    """Concatenate tables horizontally: rows of one position meet on a rank."""
     assert isinstance(node, HConcat)
+    builder = ctx.builder
     inputs = [ctx.lower(child) for child in node.inputs]
     if {stream.partitioning.distribution for stream in inputs} == {Distribution.REPLICATED}:
         return ctx.apply(node, inputs)
-    return ctx.on_one_rank(node, inputs, Gathered.PAIRED_ROWS)
+    if all(builder.is_whole(stream) for stream in inputs) or not all(stream.schema for stream in inputs):
+        return ctx.on_one_rank(node, inputs, Gathered.PAIRED_ROWS)
+    tables = [builder.materialize(builder.disjoint(stream), "to pair rows by position") for stream in inputs]
+    sizes = [builder.run_and_measure(table, None) for table in tables]
+    heights = {size.rows for size in sizes}
+    rows, nbytes = max(heights), sum(size.nbytes for size in sizes)
+    if nbytes <= builder.settings.small_limit or (
+        node.strict and len(heights) > 1
+    ):  # the latter Polars refuses
+        return ctx.apply(node, [builder.gather(table) for table in tables], partitioning=SINGLE)
+    moved = [
+        PositionExchange(
+            inputs=(table,),
+            schema=table.schema,
+            partitioning=ARBITRARY,
+            ordered=True,
+            estimate=table.estimate,
+            rows=rows,
+        )
+        for table in tables
+    ]
+    estimate = Estimate(float(rows), float(nbytes))
+    return ctx.apply(node, moved, partitioning=ARBITRARY, ordered=True, estimate=estimate)
 
 
 def lower_unpivot(ctx: Context, node: Node) -> Stream:

@@ -278,7 +278,7 @@ def concat_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | N
     relation = rng.choice(relations)
     scope = relation.scope(rng)
     form = rng.choice(
-        ["vertical", "vertical", "relaxed", "diagonal", "union", "horizontal", "merge_sorted", "merge_sorted"]
+        ["vertical", "vertical", "relaxed", "diagonal", "union", *["horizontal"] * 3, *["merge_sorted"] * 3]
     )
     other = rng.choice(relations)
     first, second = scope.predicate(plain=True), scope.predicate(plain=True)
@@ -344,6 +344,14 @@ def concat_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | N
         return Step(
             (relation.name,), text, _merged(key, total=any("head" in h or "tail" in h for h in halves))
         )
+    if form == "horizontal" and relation is other and other.state.most <= MOST_ROWS:
+        # Rows beside others of the same table.
+        renamed = f"{halves[1]}.select(pl.all().name.suffix('_h'))"
+        return Step(
+            (relation.name, other.name),
+            f"pl.concat([{halves[0]}, {renamed}], how='horizontal_extend')",
+            _side_by_side,
+        )
     if relation is other or relation.state.most + other.state.most > MOST_ROWS:
         return None
     if form == "horizontal":
@@ -351,19 +359,10 @@ def concat_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | N
         mode = "horizontal_extend" if rng.random() < 0.8 else "horizontal"
         if not (relation.state.order.total and other.state.order.total):
             return None
-
-        def side_by_side(states: Sequence[State], schema: Schema) -> State | None:
-            if not all(s.order.total for s in states):
-                return None
-            inexact = states[0].inexact | {f"{n}_h" for n in states[1].inexact}
-            return State(
-                TOTAL, frozenset(), frozenset(inexact) & frozenset(schema), None, max(s.most for s in states)
-            )
-
         return Step(
             (relation.name, other.name),
             f"pl.concat([{relation.name}, {renamed}], how={mode!r})",
-            side_by_side,
+            _side_by_side,
         )
     names = (relation.name, other.name)
     how = "diagonal" if form == "diagonal" and rng.random() < 0.3 else "diagonal_relaxed"
@@ -377,6 +376,15 @@ def concat_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | N
             stacked(True),
         )
     return Step(names, f"pl.concat([{names[0]}, {names[1]}], how={how!r})", stacked(True))
+
+
+def _side_by_side(states: Sequence[State], schema: Schema) -> State | None:
+    if not all(s.order.total for s in states):
+        return None
+    inexact = states[0].inexact | {f"{n}_h" for n in states[1].inexact}
+    return State(
+        TOTAL, frozenset(), frozenset(inexact) & frozenset(schema), None, max(s.most for s in states)
+    )
 
 
 def _merged(key: str, *, total: bool) -> Rule:

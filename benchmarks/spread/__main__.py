@@ -58,7 +58,7 @@ def main() -> int:
             for who in ("all", "one")
         }
         print(
-            f"{query:14} all ranks {took['all']:6.2f} s   one gathers {took['one']:6.2f} s"
+            f"{query:16} all ranks {took['all']:6.2f} s   one gathers {took['one']:6.2f} s"
             f"   {took['all'] / took['one']:5.2f} x"
         )
         runs.append({"query": query, **took, "each_rank": ranks})

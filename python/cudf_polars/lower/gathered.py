@@ -34,7 +34,7 @@ class Gathered(Enum):
     WHOLE_AGGREGATE = (
         "an aggregate has no partial form",
         "aggregates of a whole table by a function of [this list](#aggregates-of-a-whole-table), of a nested type, or"
-        " of values that are not made row by row; in `group_by` they are computed where a group's rows meet",
+        " of values that are on this page themselves; in `group_by` they are computed where a group's rows meet",
         "parts of the table have no results from which that of the table follows",
     )
     UNKNOWN_TYPE = (

@@ -29,11 +29,19 @@ def is_distributable(node: Select | HStack | Filter) -> bool:
     return all(map(is_elementwise, node.expressions)) or are_windows(node)
 
 
-def lower_distributable(ctx: Context, node: Select | HStack | Filter, child: Stream) -> Stream:
-    """Compute expressions for which :func:`is_distributable` holds."""
+def lower_distributable(
+    ctx: Context, node: Select | HStack | Filter, child: Stream, *, ordered: bool | None = None
+) -> Stream:
+    """Compute expressions for which :func:`is_distributable` holds.
+
+    Parameters
+    ----------
+    ordered
+        Whether the order of the node's rows matters; None: as the plan says.
+    """
     if all(map(is_elementwise, node.expressions)) or ctx.builder.is_whole(child):
         return apply_expressions(ctx, node, child)
-    ordered = ctx.ordered(node)
+    ordered = ctx.ordered(node) if ordered is None else ordered
     ranked = ranks_of(node)
     wide = add_ranks(ctx.builder, ranked, child)
     rolled = rolling_of(ranked.node)

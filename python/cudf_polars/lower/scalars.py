@@ -6,30 +6,40 @@ their kinds allow, and put side by side in one row; what stands around them is c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from cudf_polars.lower.aggregates import DISTINCT, decompose, is_row_source
 from cudf_polars.lower.context import Context, node_title
-from cudf_polars.lower.estimates import row_width
+from cudf_polars.lower.distinct_values import as_groups
 from cudf_polars.lower.gathered import Gathered, named
-from cudf_polars.lower.grouping import outputs_of
-from cudf_polars.lower.partitioning import SINGLE, project
+from cudf_polars.lower.partitioning import SINGLE
 from cudf_polars.lower.physical import Estimate, Materialize, Schema, Stream, WithScalars
-from cudf_polars.lower.quantiles import is_quantile, quantile_source, sorted_quantiles
+from cudf_polars.lower.reshapes import as_steps
 from cudf_polars.lower.rowwise import apply_expressions, is_distributable, lower_distributable
-from cudf_polars.lower.shape import is_rowwise_step, with_expressions
-from cudf_polars.plan.expressions import Agg, Column, Expr, Gather, Len, Literal, NamedExpr, Opaque
+from cudf_polars.lower.shape import extended, is_rowwise_step, with_expressions
+from cudf_polars.lower.table_passes import ONE_ROW, Pass, passes_of, row_of, schema_of
+from cudf_polars.plan.expressions import Agg, Column, Expr, Len, Literal, NamedExpr, Opaque
 from cudf_polars.plan.nodes import Filter, HStack, Node, Select
-from cudf_polars.plan.properties import columns, is_deterministic, is_scalar
+from cudf_polars.plan.properties import (
+    RowOrder,
+    columns,
+    depends_on_order,
+    is_deterministic,
+    is_length_preserving,
+    is_scalar,
+    pair_by_order,
+    row_order,
+    substitute,
+)
 from cudf_polars.plan.rebuild import rebuild_node
-from cudf_polars.plan.rebuild_expressions import to_expr, to_exprs
+from cudf_polars.plan.rebuild_expressions import to_exprs
 
 __all__ = ["is_constant", "lower_constants", "lower_scalars", "lower_with_scalars", "scalars_beside_rows"]
 
-_ONE_ROW = Estimate(1.0, 64.0)
+_COMPUTED = "__rr_computed"
+"""The columns that aggregates are of."""
 _SCALAR = "__rr_scalar"
 """The columns that hold values of the table beside its rows."""
 
@@ -102,6 +112,10 @@ class _Leaves:
         """Return the aggregates under the names of their columns."""
         return tuple(NamedExpr(name, leaf) for leaf, name in self.names.items())
 
+    def passes(self) -> list[Pass]:
+        """Return the passes over the table that compute the aggregates."""
+        return passes_of(self.outputs())
+
     def nested(self) -> list[Expr]:
         """Return the values of the table that the aggregates compare rows with: they are computed before."""
         return [
@@ -124,14 +138,18 @@ def lower_scalars(ctx: Context, node: Select) -> Stream:
     leaves, _ = _taken_apart(node.exprs)
     if not leaves.names:
         # Constants do not depend on the rows at all.
-        return ctx.apply(node, [ctx.builder.gather(ctx.lower(node.child))], estimate=_ONE_ROW)
+        return ctx.apply(node, [ctx.builder.gather(ctx.lower(node.child))], estimate=ONE_ROW)
     nested = leaves.nested()
     if not leaves.are_typed() or any(scalar.dtype is None for scalar in nested):
         return ctx.on_one_rank(node, [ctx.lower(node.child)], Gathered.UNKNOWN_TYPE)
-    several = bool(nested) or len(_passes(leaves)) > 1
+    if (steps := _of_steps(node, leaves)) is not None:
+        return ctx.lower(steps)
+    several = bool(nested) or (
+        len(leaves.passes()) > 1 and _computed(node, leaves, node.child.schema) is None
+    )
     rows = _Rows.of_node(ctx, node.child, several=several)
     if ctx.builder.is_whole(rows.peek()):
-        return ctx.apply(node, [rows.read()], estimate=_ONE_ROW)
+        return ctx.apply(node, [rows.read()], estimate=ONE_ROW)
     return _one_row(ctx, node, node.exprs, rows)
 
 
@@ -145,7 +163,7 @@ def _literals(ctx: Context, node: Select) -> Stream:
         schema=node.schema,
         partitioning=SINGLE,
         ordered=True,
-        estimate=_ONE_ROW,
+        estimate=ONE_ROW,
     )
 
 
@@ -158,7 +176,7 @@ def lower_constants(ctx: Context, node: Select) -> Stream:
         schema=node.child.schema,
         estimate=Estimate(0.0, 0.0),
     )
-    return ctx.apply(node, [ctx.builder.gather(none)], estimate=_ONE_ROW)
+    return ctx.apply(node, [ctx.builder.gather(none)], estimate=ONE_ROW)
 
 
 def is_constant(expr: Expr) -> bool:
@@ -184,15 +202,36 @@ def _one_row(ctx: Context, node: Node, exprs: Sequence[NamedExpr], rows: _Rows) 
         joined, column = _joined(ctx, node, rows, nested)
         exprs = [each.with_expr(_replace_inside_aggregates(each.expr, column)) for each in exprs]
         leaves, outer = _taken_apart(exprs)
-        rows = _Rows.of_stream(ctx, joined, several=len(_passes(leaves)) > 1)
-    row = _row_of(ctx, node, rows, _passes(leaves))
+        rows = _Rows.of_stream(ctx, joined, several=len(leaves.passes()) > 1)
+    found = _computed(node, leaves, rows.peek().schema)
+    if found is not None:
+        exprs = [each.with_expr(substitute(each.expr, found.aggregates)) for each in exprs]
+        leaves, outer = _taken_apart(exprs)
+        ordered = pair_by_order(leaves.names, beside_rows=False)
+        wide = lower_distributable(ctx, found.columns, rows.read(), ordered=ordered)
+        if ctx.builder.is_whole(wide):
+            return _of_whole(ctx, exprs, wide)
+        rows = _Rows.of_stream(ctx, wide, several=len(leaves.passes()) > 1)
+    row = row_of(ctx, node, rows.read, leaves.passes())
     outputs = to_exprs(outer)
     return ctx.builder.local(
         "OUTPUTS",
         [row],
         lambda frames, _: frames[0].select(outputs),
-        schema=_schema_of(exprs),
-        estimate=_ONE_ROW,
+        schema=schema_of(exprs),
+        estimate=ONE_ROW,
+    )
+
+
+def _of_whole(ctx: Context, exprs: Sequence[NamedExpr], rows: Stream) -> Stream:
+    """Return scalar expressions of rows that one rank has all of."""
+    outputs = to_exprs(exprs)
+    return ctx.builder.local(
+        "AGGREGATE",
+        [ctx.builder.disjoint(rows)],
+        lambda frames, _: frames[0].select(outputs),
+        schema=schema_of(exprs),
+        estimate=ONE_ROW,
     )
 
 
@@ -247,191 +286,79 @@ def _reads_rows(expr: Expr) -> bool:
     return isinstance(expr, Len) or bool(columns(expr)) or any(map(_reads_rows, expr.children))
 
 
-# -- passes over the table -------------------------------------------------------------------------------------
+# -- aggregates of values that are not made row by row ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Pass:
-    """Aggregates that one pass over the table computes; ``kind`` is how."""
+class _Computed:
+    """Columns that aggregates are of, and that are computed first.
 
-    kind: str
-    outputs: tuple[NamedExpr, ...]
+    Attributes
+    ----------
+    columns
+        The step that computes them.
+    aggregates
+        By aggregate, the same of these columns.
+    """
 
-
-def _passes(leaves: _Leaves) -> list[_Pass]:
-    """Sort leaves by how they are computed: by partial aggregates, distinct values, places, or from all rows."""
-    partial, whole, passes = [], [], []
-    quantiles: dict[Expr, list[NamedExpr]] = {}
-    for output in leaves.outputs():
-        split = decompose([output], of_table=True)
-        if split is None and is_quantile(output.expr):
-            quantiles.setdefault(quantile_source(output.expr), []).append(output)
-        elif split is None and _is_place(output.expr):
-            passes.append(_Pass("place", (output,)))
-        elif split is None:
-            whole.append(output)
-        elif split.distinct is not None:
-            passes.append(_Pass("distinct", (output,)))
-        else:
-            partial.append(output)
-    if partial:
-        passes.insert(0, _Pass("partial", tuple(partial)))
-    passes += [_Pass("quantiles", tuple(outputs)) for outputs in quantiles.values()]
-    if whole:
-        passes.append(_Pass("whole", tuple(whole)))
-    return passes
+    columns: HStack
+    aggregates: dict[Expr, Expr]
 
 
-def _is_place(expr: Expr) -> bool:
-    """Whether ``expr`` is the value at a constant place of values that are made row by row."""
-    return (
-        isinstance(expr, Gather)
-        and expr.scalar
-        and isinstance(expr.indices, Literal)
-        and isinstance(expr.indices.value, int)
-        and is_row_source(expr.child)
-    )
+def _computed(node: Node, leaves: _Leaves, schema: Schema) -> _Computed | None:
+    """Return the columns that make aggregates decomposable: windows, and functions of rows in their order.
+
+    Parameters
+    ----------
+    schema
+        The columns that there are.
+    """
+    (below,) = node.children
+    whole = [output for each in leaves.passes() if each.kind == "whole" for output in each.outputs]
+    select = Select(below, tuple(whole), schema=schema_of(whole))
+
+    def step(columns: Mapping[Expr, Column]) -> HStack:
+        outputs = tuple(NamedExpr(column.name, expr) for expr, column in columns.items())
+        return HStack(below, outputs, schema={**schema, **schema_of(outputs)})
+
+    def is_column(expr: Expr) -> bool:
+        return (
+            expr.dtype is not None
+            and is_length_preserving(expr)
+            and is_distributable(step({expr: Column("", dtype=expr.dtype)}))
+        )
+
+    depth = sum(name.startswith(_COMPUTED) for name in schema)
+    found = extended(select, f"{_COMPUTED}{depth}_", is_column)
+    if not found.columns or not is_distributable(step(found.columns)):
+        return None
+    assert isinstance(found.node, Select)
+    pairs = zip(whole, found.node.exprs, strict=True)
+    return _Computed(step(found.columns), {old.expr: new.expr for old, new in pairs})
 
 
-def _row_of(ctx: Context, node: Node, rows: _Rows, passes: Sequence[_Pass]) -> Stream:
-    """Return the outputs of all passes as one row on rank 0."""
-    parts = [_PASSES[each.kind](ctx, node, rows.read(), each.outputs) for each in passes]
-    return _side_by_side(ctx, parts)
-
-
-def _side_by_side(ctx: Context, parts: Sequence[Stream]) -> Stream:
-    if len(parts) == 1:
-        return parts[0]
-    schema = {name: dtype for part in parts for name, dtype in part.schema.items()}
-    return ctx.builder.local(
-        "SIDE BY SIDE",
-        [ctx.builder.gather(part) for part in parts],
-        lambda frames, _: pl.concat(list(frames), how="horizontal"),
-        schema=schema,
-        partitioning=SINGLE,
-        estimate=Estimate(1.0, row_width(schema)),
-    )
-
-
-def _schema_of(outputs: Sequence[NamedExpr]) -> Schema:
-    return {output.name: output.expr.dtype for output in outputs if output.expr.dtype is not None}
-
-
-def _partial_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
-    """Aggregate where the rows are, and aggregate the ranks' results on rank 0."""
-    split = decompose(outputs, of_table=True)
-    assert split is not None
-    builder = ctx.builder
-    if split.needs_order:
-        child = builder.attach_order(child)
-    partial, final = split.partial, split.final
-    parts = builder.local(
-        "PARTIAL AGGREGATE",
-        [child],
-        lambda frames, _: frames[0].select(partial),
-        partitioning=project(child.partitioning, {}),
-        ordered=False,
-        estimate=_ONE_ROW,
-    )
-    totals = builder.local(
-        "FINAL AGGREGATE",
-        [builder.gather(parts)],
-        lambda frames, _: frames[0].select(final),
-        estimate=_ONE_ROW,
-    )
-    return outputs_of(ctx, totals, [], split.outputs, _schema_of(outputs))
-
-
-def _distinct_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
-    """Count distinct values: equal ones meet by their hash, then each rank's counts add up."""
-    split = decompose(outputs, of_table=True)
-    assert split is not None
-    assert split.distinct is not None
-    builder = ctx.builder
-    value = to_expr(split.distinct).alias(DISTINCT)
-    groups = builder.local(
-        "PARTIAL DISTINCT VALUES",
-        [child],
-        lambda frames, _: frames[0].select(value).unique(),
-        partitioning=project(child.partitioning, {}),
-        ordered=False,
-        of_any_rows=True,
-    )
-    moved = builder.gather_or_shuffle(groups, [DISTINCT], "partial distinct values")
-    (count,) = split.final
-    name = count.meta.output_name()
-    counts = builder.local(
-        "COUNT DISTINCT VALUES",
-        [moved],
-        lambda frames, _: frames[0].select(count),
-        partitioning=project(moved.partitioning, {}),
-        ordered=False,
-        estimate=_ONE_ROW,
-    )
-    totals = builder.local(
-        "FINAL AGGREGATE",
-        [builder.gather(counts)],
-        lambda frames, _: frames[0].select(pl.col(name).sum()),
-        estimate=_ONE_ROW,
-    )
-    return outputs_of(ctx, totals, [], split.outputs, _schema_of(outputs))
-
-
-def _quantiles_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
-    """Sort the values over the ranks, and look up those that the quantiles are made of."""
-    return _side_by_side(ctx, sorted_quantiles(ctx.builder, child, outputs))
-
-
-def _place_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
-    """Find the row at a place over all ranks."""
-    (output,) = outputs
-    expr, builder = output.expr, ctx.builder
-    assert isinstance(expr, Gather)
-    assert isinstance(expr.indices, Literal)
-    place, value = expr.indices.value, to_expr(expr.child).alias(output.name)
-    rows = builder.local(
-        "VALUES",
-        [child],
-        lambda frames, _: frames[0].select(value),
-        partitioning=project(child.partitioning, {}),
-    )
-    found = builder.gather(builder.slice(rows, (place, 1)))
-    one = pl.col(output.name).get(min(place, 0) and -1, null_on_oob=expr.null_on_oob)
-    return builder.local(
-        f"ROW {place}",
-        [found],
-        lambda frames, _: frames[0].select(one),
-        partitioning=SINGLE,
-        estimate=_ONE_ROW,
-    )
-
-
-def _whole_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
-    """Let rank 0 aggregate all rows of the columns that are read."""
-    builder = ctx.builder
-    builder.fall_back(
-        f"{node_title(node)} ({Gathered.WHOLE_AGGREGATE.value}: {named(o.expr for o in outputs)})"
-    )
-    used = {name for output in outputs for name in columns(output.expr)}
-    names = [name for name in child.schema if name in used] or list(child.schema)[:1]
-    exprs = to_exprs(outputs)
-    return builder.local(
-        "AGGREGATE",
-        [builder.gather(builder.select(child, names))],
-        lambda frames, _: frames[0].select(exprs),
-        schema=_schema_of(outputs),
-        partitioning=SINGLE,
-        estimate=_ONE_ROW,
-    )
-
-
-_PASSES: dict[str, Callable[[Context, Node, Stream, Sequence[NamedExpr]], Stream]] = {
-    "partial": _partial_pass,
-    "distinct": _distinct_pass,
-    "quantiles": _quantiles_pass,
-    "place": _place_pass,
-    "whole": _whole_pass,
-}
+def _of_steps(node: Select, leaves: _Leaves) -> Select | None:
+    """Return an aggregate of sorted or distinct values as that of the rows of another selection, which is steps."""
+    passes = leaves.passes()
+    if len(leaves.names) != 1 or passes[0].kind != "whole":
+        return None
+    (leaf,) = leaves.names
+    values: Expr = leaf
+    while values is leaf or is_rowwise_step(values):
+        rows = [child for child in values.children if not is_scalar(child)]
+        if len(rows) != 1:
+            return None
+        values = rows[0]
+    if values.dtype is None:
+        return None
+    column = Column(_COMPUTED, dtype=values.dtype)
+    inner = Select(node.child, (NamedExpr(_COMPUTED, values),), schema={_COMPUTED: values.dtype})
+    if as_steps(inner) is None and as_groups(inner) is None:
+        return None
+    if row_order(values) is RowOrder.SUBSET and depends_on_order(substitute(leaf, {values: column})):
+        return None  # the first of values in no order: it is what one rank finds first
+    exprs = tuple(each.with_expr(substitute(each.expr, {values: column})) for each in node.exprs)
+    return replace(node, child=inner, exprs=exprs)
 
 
 # -- beside rows -----------------------------------------------------------------------------------------------

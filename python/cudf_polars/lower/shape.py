@@ -45,11 +45,13 @@ def extended(node: Select | HStack | Filter, prefix: str, is_part: Callable[[Exp
     found = Extended(node)
 
     def rewrite(expr: Expr) -> Expr:
-        if isinstance(expr, Window) or is_elementwise(expr):
+        if is_elementwise(expr):
             return expr
         if is_part(expr):
             return found.column(expr, prefix)
-        return expr if isinstance(expr, Rolling) else expr.with_children(list(map(rewrite, expr.children)))
+        if isinstance(expr, Window | Rolling):
+            return expr
+        return expr.with_children(list(map(rewrite, expr.children)))
 
     found.node = with_expressions(node, rewrite)
     return found

@@ -25,9 +25,12 @@ class MemoryFile(str):
     ----------
     name
         For messages and plans: equal in all processes for equal contents.
+    content
+        The file's bytes.
     """
 
     name: str
+    content: bytes
     _descriptor: int
 
     @classmethod
@@ -52,14 +55,13 @@ class MemoryFile(str):
                 os.close(descriptor)
                 raise
             made = cls(f"/proc/self/fd/{descriptor}")
-            made.name, made._descriptor = name, descriptor
+            made.name, made.content, made._descriptor = name, content, descriptor
             _files[name] = made
             return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the contents: the path is this process's."""
-        with open(self, "rb") as file:
-            return _of, (file.read(),)
+        return _of, (self.content,)
 
     def __del__(self) -> None:
         """Close the file; what Polars has mapped of it stays."""

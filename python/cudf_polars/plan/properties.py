@@ -157,6 +157,8 @@ def is_length_preserving(expr: ex.Expr) -> bool:
             return expr.mapping != "explode"
         case ex.Rolling():
             return True
+        case ex.Function("diff", (values, _), ("ignore",)):  # what has no row before it is null
+            return is_length_preserving(values)
         case ex.Function():
             kind = FUNCTIONS[expr.name].kind
             if kind is Kind.WHOLE_COLUMN:

@@ -17,6 +17,7 @@ from cudf_polars.plan import nodes
 from cudf_polars.plan.cloud import with_access
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.errors import CannotRebuild
+from cudf_polars.plan.memory_files import MemoryFile
 from cudf_polars.plan.placeholder import ROWS
 from cudf_polars.plan.properties import is_length_preserving
 from cudf_polars.plan.rebuild_expressions import column_name, to_expr, to_exprs
@@ -71,7 +72,12 @@ def rebuild_scan(
     function: Callable[..., pl.LazyFrame] = getattr(pl, "scan_" + scan.kind)
     if scan.cloud is not None:
         keywords["credential_provider"] = None  # that of the scan is among what is put in
-    lf = with_access(function(list(scan.paths if paths is None else paths), **keywords), scan.cloud)
+    # A file in memory need not outlive the plan: the frame gets its bytes.
+    sources = [
+        path.content if isinstance(path, MemoryFile) else path
+        for path in (scan.paths if paths is None else paths)
+    ]
+    lf = with_access(function(sources, **keywords), scan.cloud)
     rows = scan.slice if slice is None else slice
     if rows is not None:
         lf = lf.slice(*rows)

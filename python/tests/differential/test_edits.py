@@ -60,3 +60,18 @@ def test_a_standard_deviation_has_the_digits_of_its_values(tmp_path: Path) -> No
     assert _judged(near, pl.DataFrame({"z": [exact + 1e-4]}), tmp_path) is not None
     small = _case(pl.DataFrame({"x": [0.0, 1.5, 4.0]}), "t0.select(c('x').std().alias('z'))")
     assert _judged(small, pl.DataFrame({"z": [exact + 1e-6]}), tmp_path) == Kind.ROWS
+
+
+def test_an_error_in_rows_that_a_filter_leaves_out_is_none_of_the_query(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"k": ["x"], "b": [True]})
+    case = _case(
+        frame,
+        "t0.with_columns((c('k').cast(pl.Int64)).alias('z'), (c('b').sum()).alias('n')).filter(~c('b'))",
+    )
+    answer = pl.DataFrame(
+        {"k": [], "b": [], "z": [], "n": []},
+        schema={"k": pl.String, "b": pl.Boolean, "z": pl.Int64, "n": pl.get_index_type()},
+    )
+    assert isinstance(Reference(case, tmp_path).answer("streaming").error, pl.exceptions.PolarsError)
+    assert _judged(case, answer, tmp_path) is None
+    assert _judged(case, answer.clear(1), tmp_path) == Kind.WE_ANSWER

@@ -21,6 +21,7 @@ from cudf_polars.execute.run import open_query, run_query
 from cudf_polars.plan.memory_files import MemoryFile
 from cudf_polars.plan.nodes import Scan
 from cudf_polars.plan.read import read_plan
+from cudf_polars.plan.rebuild import to_lazyframe
 
 ROWS = pl.DataFrame(
     {
@@ -174,6 +175,14 @@ def test_a_plan_that_travels_brings_the_bytes() -> None:
     (scan,) = cloudpickle.loads(packed).nodes
     assert [path.name for path in scan.paths] == names
     assert [Path(path).read_bytes() for path in scan.paths] == [b"a\n1\n", b"a\n2\n"]
+
+
+@pytest.mark.parametrize("kind", SCANS)
+def test_a_rebuilt_query_outlives_its_plan(kind: str) -> None:
+    query = SCANS[kind]([content(kind), content(kind)]).filter(pl.col("id") > 3)
+    rebuilt = to_lazyframe(read_plan(query).root)
+    gc.collect()
+    assert_frame_equal(rebuilt.collect(), query.collect())
 
 
 @pytest.mark.parametrize("kind", SCANS)

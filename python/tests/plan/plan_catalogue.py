@@ -38,7 +38,6 @@ OPAQUE_NODES = frozenset(
         "map_groups",
         "map_batches",
         "map_batches_stream",
-        "scan_bytesio",
         "join_validate_mixed",
         "unpicklable",
     }

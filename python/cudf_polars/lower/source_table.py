@@ -48,11 +48,10 @@ SOURCES: tuple[SourceRow, ...] = (
             ("CSV, compressed", "one rank", "it is compressed"),
             ("IPC", "rows", ""),
             ("Delta", "row groups", ""),
+            ("NDJSON", "ranges of bytes; several files: whole files", ""),
         )
         for store in _STORES
     ),
-    SourceRow("NDJSON", "file system", "ranges of bytes; several files: whole files"),
-    SourceRow("NDJSON", "object store", "one rank", "its files need credentials"),
     SourceRow("Iceberg", "file system", "row groups"),
     *(
         SourceRow(name, "bytes in the query", how)

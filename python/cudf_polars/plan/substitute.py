@@ -18,10 +18,10 @@ from typing import Any
 import polars as pl
 
 from cudf_polars.plan import nodes
-from cudf_polars.plan.cloud import read_access
 from cudf_polars.plan.datasets import is_dataset, scan_name
 from cudf_polars.plan.errors import CannotSubstitute
 from cudf_polars.plan.expressions import OpaqueSource
+from cudf_polars.plan.hidden_scans import hidden_scan
 from cudf_polars.plan.memory_files import MemoryFile, with_memory_files
 from cudf_polars.plan.placeholder import (
     TypeCapsule,
@@ -201,7 +201,7 @@ class Substitution:
         known = self._known_nodes.get(key)
         if known is None:
             schema = lf.collect_schema()
-            scan = _ipc_scan(shown, schema, self.files)
+            scan = hidden_scan(shown, schema, self.files)
             known = self._opaque(form, [], [], []) if scan is None else self._stand_in(scan, schema)
             self._known_nodes[key] = known
         return known
@@ -446,40 +446,14 @@ def _reason(form: Any) -> str:
     """Say why a node is left to Polars."""
     if is_dataset(form):
         return "only Polars itself reads this table exactly"
-    cloud = form["Scan"]["unified_scan_args"]["cloud_options"] if kind_of(form) == "Scan" else None
+    cloud = None
+    if kind_of(form) == "Scan":
+        cloud = form["Scan"]["unified_scan_args"]["cloud_options"]
+        if set("*?[]") & set(json.dumps(form["Scan"]["sources"].get("Paths", "")).strip("[]")):
+            return "Polars does not show which files its pattern names"
     if cloud and (cloud.get("config") is not None or cloud.get("credential_provider") is not None):
         return "its files need credentials"
     return "Polars does not show it"
-
-
-def _ipc_scan(form: Any, schema: pl.Schema, files: Mapping[str, MemoryFile]) -> nodes.Scan | None:
-    """Return a scan of Arrow IPC files that are named one by one, when its options can be given again."""
-    if kind_of(form) != "Scan" or kind_of(form["Scan"]["scan_type"]) != "Ipc":
-        return None
-    value = form["Scan"]
-    args, sources = value["unified_scan_args"], value["sources"]
-    paths = [p["inner"] if isinstance(p, dict) else p for p in sources.get("Paths", [])]
-    plain = all(isinstance(p, str) and not set("*?[]") & set(p) for p in paths)
-    if not paths or not plain or args["hive_options"]["enabled"]:
-        return None
-    try:
-        cloud = read_access(json.dumps(args["cloud_options"]))
-    except ValueError:
-        return None
-    if any((p.endswith("/") or "." not in p.rsplit("/", 1)[-1]) and p not in files for p in paths):
-        return None  # a folder, perhaps
-    unusual = ("schema", "projection", "column_mapping", "default_values", "pre_slice", "deletion_files")
-    if any(args.get(name) is not None for name in unusual):
-        return None
-    row_index = args["row_index"]
-    return nodes.Scan(
-        kind="ipc",
-        paths=tuple(paths),
-        row_index=None if row_index is None else (row_index["name"], row_index["offset"]),
-        include_file_paths=args["include_file_paths"],
-        cloud=cloud,
-        schema=dict(schema),
-    )
 
 
 def _inline(form: Any, chosen: Iterator[Sequence[str]]) -> Any:

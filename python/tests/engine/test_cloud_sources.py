@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import pickle
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+from execute.compare import ORDINARY, assert_like_polars
 
 from cudf_polars.engine.dask import DaskEngine
 from cudf_polars.execute.run import explain_query
@@ -65,6 +67,39 @@ with SPMDEngine() as engine:
         json.dumps(s3.storage_options),
         timeout=SECONDS,
     ).check()
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("kind", ["ndjson", "ipc"])
+def test_files_that_the_views_do_not_show(s3, kind: str, nranks: int) -> None:
+    given, n = {"storage_options": s3.storage_options}, pl.col("n")
+    paths = [f"s3://bucket/hidden/{kind}-{part}.{kind}" for part in range(2)]
+    rows = pl.DataFrame({"n": range(300), "t": [f'a "{i}"\n' if i % 7 else None for i in range(300)]})
+    for path, part in zip(paths, (rows[:180], rows[180:]), strict=True):
+        getattr(part.lazy(), f"sink_{kind}")(path, **given)
+    scan = getattr(pl, f"scan_{kind}")
+    one, both = scan(paths[0], **given), scan(paths, **given)
+    queries = [
+        one,
+        both,
+        one.filter(n % 3 == 0).select("t"),
+        both.group_by(n % 5).agg(pl.col("t").count()).sort("n"),
+        scan(paths, row_index_name="i", row_index_offset=2, **given).filter(n > 170).select("i", "n"),
+        both.tail(100),
+        one.select(pl.len()),
+        scan(paths, include_file_paths="p", **given).group_by("p").len().sort("p"),
+    ]
+    if kind == "ndjson":
+        schema = {"n": pl.Float64(), "t": pl.String()}
+        queries += [
+            scan(paths, schema=schema, **given),
+            scan(paths[0], schema_overrides={"n": pl.Float64()}, ignore_errors=True, **given),
+        ]
+    for place, query in enumerate(queries):
+        outcomes = assert_like_polars(query, nranks, replace(ORDINARY, fallback_mode="raise"))
+        assert s3.storage_options["aws_secret_access_key"] not in dump(read_plan(query))
+        assert place > 0 or min(outcome.frame.height for outcome in outcomes) > 0
 
 
 @pytest.mark.timeout(SECONDS)

@@ -2,8 +2,9 @@
 
 Each rank lets Polars and deltalake write its rows to a table of its own, hidden beside the real one, with that one's
 schema, partitions and properties: so the files and their statistics are those that deltalake writes, and what it
-refuses is refused. Rank 0 moves the files, whose names are unique, and commits what the logs of the hidden tables say
-of them as one version. What needs more than that is written by one process.
+refuses is refused. Rank 0 moves the files, whose names are unique (in an object store they stay where they are), and
+commits what the logs of the hidden tables say of them as one version. What needs more than that is written by one
+process.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pickle
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -23,10 +24,13 @@ from urllib.parse import unquote
 import cloudpickle
 import polars as pl
 
+from cudf_polars.engine.delta_store import StoreFolder, storage_of
 from cudf_polars.engine.partition_files import hidden_beside, make_folders, tried
 from cudf_polars.engine.sinks import destination
 from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.execute.transport import Transport
+from cudf_polars.lower.byte_files import FileUnreadableError
+from cudf_polars.plan.cloud import shown_path
 
 __all__ = ["DeltaPlan", "DeltaSink", "DeltaWrite", "agree_on_delta", "plan_delta"]
 
@@ -58,16 +62,19 @@ class DeltaWrite:
     Attributes
     ----------
     target
-        The table's path, independent of the process's folder.
+        The table's path, independent of the process's folder; or its URL in an object store.
     mode
         ``"error"``, ``"append"``, ``"overwrite"`` or ``"ignore"``.
     options
         ``delta_write_options``.
+    storage
+        How the store is reached, which may hold secrets.
     """
 
-    target: Path
+    target: Path | str
     mode: str
     options: Mapping[str, Any]
+    storage: Mapping[str, str] | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> DeltaWrite | str:
@@ -83,20 +90,44 @@ class DeltaWrite:
         except NotImplementedError:
             where = None
         given = arguments.get("storage_options") or arguments.get("credential_provider") not in (None, "auto")
-        if not isinstance(where, Path) or given:
-            return "to an object store"
+        if not isinstance(where, Path | str) or (given and isinstance(where, Path)):
+            return "to another store"
         if more := sorted(name for name in options if name not in _OPTIONS and options[name] is not None):
             return f"with {', '.join(more)}"
         if properties := sorted(
             set(options.get("configuration") or ()) - _FILE_PROPERTIES - _OTHER_PROPERTIES
         ):
             return f"with {', '.join(properties)}"
+        if isinstance(where, str):
+            return cls(where.rstrip("/"), mode, dict(options), storage_of(arguments))
         return cls(where.expanduser().absolute(), mode, dict(options))
+
+    def table(self, path: Path | str | None = None, version: int | None = None) -> Any:
+        """Return a table of this store as deltalake has it, by default the target."""
+        from deltalake import DeltaTable
+
+        return DeltaTable(str(self.target if path is None else path), version, storage_options=self._storage)
+
+    def create(self, path: Path | str, plan: DeltaPlan) -> None:
+        """Create a table with the target's schema and partitions."""
+        from deltalake import DeltaTable, Schema
+
+        DeltaTable.create(
+            str(path),
+            Schema.from_json(plan.schema),
+            partition_by=list(plan.partition_by),
+            configuration=dict(plan.properties),
+            storage_options=self._storage,
+        )
+
+    @property
+    def _storage(self) -> dict[str, str] | None:
+        return None if self.storage is None else dict(self.storage)
 
     def describe(self) -> str:
         """Return what has to be the same on all ranks, as text for an error."""
         options = f" with {', '.join(sorted(self.options))}" if self.options else ""
-        return f"to {str(self.target)!r}, mode={self.mode!r}{options}"
+        return f"to {shown_path(str(self.target))!r}, mode={self.mode!r}{options}"
 
 
 @dataclass(frozen=True)
@@ -108,7 +139,7 @@ class DeltaPlan:
     write
         The call.
     hidden
-        A folder that is there, in which each rank has its table.
+        A folder that is there, in which each rank has its table; of an object store, its URL.
     version
         The table's version; None if there is no table.
     schema
@@ -120,15 +151,20 @@ class DeltaPlan:
     """
 
     write: DeltaWrite
-    hidden: Path
+    hidden: Path | str
     version: int | None = None
     schema: str = ""
     partition_by: Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def end(self) -> None:
-        """Remove the hidden folder."""
-        shutil.rmtree(self.hidden, ignore_errors=True)
+        """Remove the hidden folder; that of an object store has the table's files."""
+        if isinstance(self.hidden, Path):
+            shutil.rmtree(self.hidden, ignore_errors=True)
+
+    def own_folder(self, rank: int) -> Path | str:
+        """Return the path or the URL of a rank's table."""
+        return self.hidden / f"{rank:05d}" if isinstance(self.hidden, Path) else f"{self.hidden}/{rank:05d}"
 
 
 def plan_delta(write: DeltaWrite) -> DeltaPlan | str | None:
@@ -138,15 +174,23 @@ def plan_delta(write: DeltaWrite) -> DeltaPlan | str | None:
     -------
     Why one process has to write; or None if the call writes nothing, because there is a table.
     """
-    from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
+    hidden: Path | str
+    if isinstance(write.target, Path):
+        hidden = Path(hidden_beside(write.target))
+    else:
+        hidden = StoreFolder.beside_files(write.target)
+        try:
+            StoreFolder(hidden, write.storage)
+        except FileUnreadableError:
+            return "to a store that the package obstore does not reach"
     try:
-        table = DeltaTable(str(write.target))
+        table = write.table()
     except TableNotFoundError:
         if write.mode == "ignore":
             return "with mode='ignore'"
-        plan = DeltaPlan(write, Path(hidden_beside(write.target)))
+        plan = DeltaPlan(write, hidden)
     else:
         if write.mode in ("error", "ignore"):
             return None
@@ -155,7 +199,7 @@ def plan_delta(write: DeltaWrite) -> DeltaPlan | str | None:
         properties = {k: v for k, v in table.metadata().configuration.items() if k in _FILE_PROPERTIES}
         plan = DeltaPlan(
             write,
-            Path(hidden_beside(write.target)),
+            hidden,
             table.version(),
             table.schema().to_json(),
             tuple(table.metadata().partition_columns),
@@ -165,10 +209,11 @@ def plan_delta(write: DeltaWrite) -> DeltaPlan | str | None:
         cloudpickle.dumps(plan)
     except Exception:  # of many kinds: options may hold what the user made
         return "with options that cannot be sent to other processes"
-    try:
-        plan.hidden.mkdir()
-    except OSError:
-        return "beside whose table no folder can be made"
+    if isinstance(plan.hidden, Path):
+        try:
+            plan.hidden.mkdir()
+        except OSError:
+            return "beside whose table no folder can be made"
     return plan
 
 
@@ -205,7 +250,8 @@ def agree_on_delta(write: DeltaWrite | str, transport: Transport, *, op: int) ->
     if transport.rank == 0:
         plan = write if isinstance(write, str) else plan_delta(write)
     try:
-        mine = cloudpickle.dumps((what, plan))
+        # Each rank has its own way to the store.
+        mine = cloudpickle.dumps((what, _reached_by(plan, None)))
         told = [pickle.loads(value) for value in transport.allgather_bytes(mine, op=op)]
         for rank, (theirs, _) in enumerate(told):
             if theirs != told[0][0]:
@@ -218,7 +264,11 @@ def agree_on_delta(write: DeltaWrite | str, transport: Transport, *, op: int) ->
             plan.end()
         raise
     agreed: DeltaPlan | str | None = told[0][1]
-    return agreed
+    return agreed if isinstance(write, str) else _reached_by(agreed, write.storage)
+
+
+def _reached_by(plan: DeltaPlan | str | None, storage: Mapping[str, str] | None) -> DeltaPlan | str | None:
+    return replace(plan, write=replace(plan.write, storage=storage)) if isinstance(plan, DeltaPlan) else plan
 
 
 class DeltaSink:
@@ -236,30 +286,28 @@ class DeltaSink:
 
     def __init__(self, plan: DeltaPlan, transport: Transport, first_op: int) -> None:
         self._plan, self._transport, self._first_op = plan, transport, first_op
-        self._own = plan.hidden / f"{transport.rank:05d}"
+        self._own = plan.own_folder(transport.rank)
+        self._is_told = False
+        self._is_committed = False
 
     def is_seen_by_all(self) -> bool:
         """Say whether all ranks have the file system with the hidden folder."""
-        mine = b"seen" if self._plan.hidden.is_dir() else b""
+        hidden = self._plan.hidden
+        mine = b"seen" if isinstance(hidden, str) or hidden.is_dir() else b""
         return all(self._transport.allgather_bytes(mine, op=self._first_op))
 
     def write(self, rows: pl.LazyFrame, optimizations: pl.QueryOptFlags | None = None) -> None:
         """Run the query of this rank's rows, with these optimisations if any, and write them to its table."""
         plan, options = self._plan, self._plan.write.options
         if plan.version is not None:
-            from deltalake import DeltaTable, Schema
-
-            DeltaTable.create(
-                str(self._own),
-                Schema.from_json(plan.schema),
-                partition_by=list(plan.partition_by),
-                configuration=dict(plan.properties),
-            )
+            plan.write.create(self._own, plan)
         arguments: dict[str, Any] = {
             "mode": plan.write.mode,
             "delta_write_options": {k: v for k, v in options.items() if k not in _COMMIT_OPTIONS},
             "engine": "streaming",
         }
+        if plan.write.storage is not None:
+            arguments["storage_options"] = dict(plan.write.storage)
         if optimizations is not None:
             arguments["optimizations"] = optimizations
         rows.sink_delta(str(self._own), **arguments)
@@ -267,6 +315,7 @@ class DeltaSink:
     def commit(self, facts: bytes) -> list[bytes]:
         """Commit what all ranks wrote, when they have written; returns what each rank tells besides, by rank."""
         mine = pickle.dumps((facts, self._added()))
+        self._is_told = True
         told = [pickle.loads(value) for value in self._transport.allgather_bytes(mine, op=self._first_op + 1)]
         if self._transport.rank == 0:
             self._commit_all([added for _, added in told])
@@ -276,23 +325,38 @@ class DeltaSink:
 
     def discard(self) -> None:
         """Remove what this rank wrote."""
+        if isinstance(self._own, str):
+            self._discard_objects()
+            return
+        assert isinstance(self._plan.hidden, Path)
         shutil.rmtree(self._own, ignore_errors=True)
         with contextlib.suppress(OSError):  # other ranks' may still be there
             self._plan.hidden.rmdir()
 
+    def _discard_objects(self) -> None:
+        """Remove what this rank wrote to a store: if rank 0 knows of it, that one decides what becomes of it."""
+        storage = self._plan.write.storage
+        if self._transport.rank == 0:
+            if not self._is_committed:
+                StoreFolder(str(self._plan.hidden), storage).remove()
+        elif not self._is_told:
+            StoreFolder(str(self._own), storage).remove()
+
     def _added(self) -> list[dict[str, Any]]:
         """Return what this rank's table says of its files."""
-        lines = [
-            line
-            for log in sorted((self._own / "_delta_log").glob("*.json"))
-            for line in log.read_text().splitlines()
-        ]
+        if isinstance(self._own, str):
+            logs = StoreFolder(self._own, self._plan.write.storage).logs()
+        else:
+            logs = [log.read_text() for log in sorted((self._own / "_delta_log").glob("*.json"))]
+        lines = [line for log in logs for line in log.splitlines()]
         return [entry["add"] for entry in map(json.loads, lines) if "add" in entry]
 
     def _commit_all(self, added: Sequence[Sequence[Mapping[str, Any]]]) -> None:
-        from deltalake.transaction import AddAction
-
-        target = self._plan.write.target
+        target, hidden = self._plan.write.target, self._plan.hidden
+        if isinstance(hidden, str):
+            self._commit_objects(hidden, added)
+            return
+        assert isinstance(target, Path)
         actions = []
         with contextlib.ExitStack() as undo:
             for rank, files in enumerate(added):
@@ -301,17 +365,8 @@ class DeltaSink:
                     final = target / name
                     make_folders([final], undo)
                     undo.callback(tried, final.unlink)
-                    (self._plan.hidden / f"{rank:05d}" / name).rename(final)
-                    actions.append(
-                        AddAction(
-                            path=name,
-                            size=file["size"],
-                            partition_values=file["partitionValues"],
-                            modification_time=file["modificationTime"],
-                            data_change=True,
-                            stats=file["stats"],
-                        )
-                    )
+                    (hidden / f"{rank:05d}" / name).rename(final)
+                    actions.append(_action(name, file))
             make_folders([target / "_delta_log"], undo)
             try:
                 self._commit_actions(actions)
@@ -321,38 +376,67 @@ class DeltaSink:
                 raise
             undo.pop_all()
 
+    def _commit_objects(self, hidden: str, added: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+        """Commit files of a store where they are."""
+        folder = hidden.rsplit("/", 1)[1]
+        actions = [
+            _action(f"{folder}/{rank:05d}/{unquote(file['path'])}", file)
+            for rank, files in enumerate(added)
+            for file in files
+        ]
+        self._is_committed = True  # or perhaps
+        try:
+            self._commit_actions(actions)
+        except BaseException:
+            self._is_committed = self._may_be_committed(actions)
+            raise
+        StoreFolder(hidden, self._plan.write.storage).remove_logs()
+
     def _commit_actions(self, actions: list[Any]) -> None:
-        from deltalake import DeltaTable
         from deltalake.transaction import create_table_with_add_actions
 
         write = self._plan.write
         properties = {key: value for key, value in write.options.items() if key in _COMMIT_OPTIONS}
         if self._plan.version is not None:
-            table = DeltaTable(str(write.target), version=self._plan.version)
+            table = write.table(version=self._plan.version)
             table.create_write_transaction(
                 actions, write.mode, table.schema(), list(self._plan.partition_by), **properties
             )
             return
-        made = DeltaTable(str(self._own))
+        made = write.table(self._own)
         create_table_with_add_actions(
             str(write.target),
             made.schema(),
             actions,
             mode=write.mode,  # type: ignore[arg-type]
             partition_by=list(made.metadata().partition_columns),
+            storage_options=None if write.storage is None else dict(write.storage),
             **{key: value for key, value in write.options.items() if key in _TABLE_OPTIONS},
             **properties,
         )
 
     def _may_be_committed(self, actions: Sequence[Any]) -> bool:
         """Say whether the table has the files though the commit has failed, in what comes after it."""
-        from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
         try:
-            names = {os.path.basename(uri) for uri in DeltaTable(str(self._plan.write.target)).file_uris()}
+            names = {os.path.basename(uri) for uri in self._plan.write.table().file_uris()}
         except TableNotFoundError:
             return False
         except Exception:  # nobody knows
             return True
         return any(os.path.basename(action.path) in names for action in actions)
+
+
+def _action(path: str, file: Mapping[str, Any]) -> Any:
+    """Return what adds a file of a rank's table, as its log has it, under a path of the real table."""
+    from deltalake.transaction import AddAction
+
+    return AddAction(
+        path=path,
+        size=file["size"],
+        partition_values=file["partitionValues"],
+        modification_time=file["modificationTime"],
+        data_change=True,
+        stats=file["stats"],
+    )

@@ -76,6 +76,6 @@ SINKS: tuple[SinkRow, ...] = (
     ),
     *(SinkRow("sink_*(lazy=True)", store, "as the eager call", distributed=True) for store in _STORES),
     SinkRow("sink_delta", "file system", "files of each rank, one commit", distributed=True),
-    SinkRow("sink_delta", "object store", "gathered on one rank, one commit", distributed=False),
+    SinkRow("sink_delta", "object store", "files of each rank, one commit", distributed=True),
     SinkRow("sink_iceberg", "file system", "gathered on one rank, one commit", distributed=False),
 )

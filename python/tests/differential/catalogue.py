@@ -93,7 +93,7 @@ _TIES = re.compile(
 )
 # Functions that depend on other rows; over the catalogue's six rows, a large shift gives only nulls and looks row-wise.
 _MOVED = re.compile(r"(?<!\.list)(?<!\.arr)\.(shift|diff|pct_change|rolling_\w+|ewm_\w+)\(")
-_DROPPED = re.compile(r"\.(unique|drop_nulls|drop_nans|mode)\(")
+_DROPPED = re.compile(r"\.(unique|drop_nulls|drop_nans|mode|rle)\(")
 _DOUBLES = re.compile(r"is_(first|last)_distinct|is_unique|is_duplicated")
 _STATISTICS = re.compile(r"\.(std|var|skew|kurtosis|entropy)\(|pl\.(corr|cov)\(")
 

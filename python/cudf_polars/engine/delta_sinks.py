@@ -106,7 +106,9 @@ class DeltaWrite:
         """Return a table of this store as deltalake has it, by default the target."""
         from deltalake import DeltaTable
 
-        return DeltaTable(str(self.target if path is None else path), version, storage_options=self._storage)
+        return DeltaTable(
+            str(self.target if path is None else path), version, storage_options=self.storage_options
+        )
 
     def create(self, path: Path | str, plan: DeltaPlan) -> None:
         """Create a table with the target's schema and partitions."""
@@ -117,11 +119,12 @@ class DeltaWrite:
             Schema.from_json(plan.schema),
             partition_by=list(plan.partition_by),
             configuration=dict(plan.properties),
-            storage_options=self._storage,
+            storage_options=self.storage_options,
         )
 
     @property
-    def _storage(self) -> dict[str, str] | None:
+    def storage_options(self) -> dict[str, str] | None:
+        """How the store is reached, as an argument."""
         return None if self.storage is None else dict(self.storage)
 
     def describe(self) -> str:
@@ -307,7 +310,7 @@ class DeltaSink:
             "engine": "streaming",
         }
         if plan.write.storage is not None:
-            arguments["storage_options"] = dict(plan.write.storage)
+            arguments["storage_options"] = plan.write.storage_options
         if optimizations is not None:
             arguments["optimizations"] = optimizations
         rows.sink_delta(str(self._own), **arguments)
@@ -410,7 +413,7 @@ class DeltaSink:
             actions,
             mode=write.mode,  # type: ignore[arg-type]
             partition_by=list(made.metadata().partition_columns),
-            storage_options=None if write.storage is None else dict(write.storage),
+            storage_options=write.storage_options,
             **{key: value for key, value in write.options.items() if key in _TABLE_OPTIONS},
             **properties,
         )

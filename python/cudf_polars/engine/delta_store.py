@@ -60,7 +60,8 @@ class StoreFolder:
         """Return the URL of a new folder in that of a table; no other has its name."""
         return f"{target.rstrip('/')}/riverrun-{secrets.token_hex(8)}"
 
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
+        """Return the names of all objects in it."""
         import obstore
 
         return [entry["path"] for page in obstore.list(self._store, prefix=self._prefix) for entry in page]
@@ -70,18 +71,18 @@ class StoreFolder:
         import obstore
 
         log = f"{self._prefix}{_LOG[1:]}"
-        names = sorted(name for name in self._names() if name.startswith(log) and name.endswith(".json"))
+        names = sorted(name for name in self.names() if name.startswith(log) and name.endswith(".json"))
         return [bytes(obstore.get(self._store, name).bytes()).decode() for name in names]
 
     def remove_logs(self) -> None:
         """Remove the logs of all tables in this folder, if the store lets us: nobody reads them."""
         with contextlib.suppress(Exception):
-            self._delete([name for name in self._names() if _LOG in name])
+            self._delete([name for name in self.names() if _LOG in name])
 
     def remove(self) -> None:
         """Remove everything, if the store lets us."""
         with contextlib.suppress(Exception):
-            self._delete(self._names())
+            self._delete(self.names())
 
     def _delete(self, names: Sequence[str]) -> None:
         import obstore

@@ -206,7 +206,7 @@ class OrderedExchanges:
         return partitioned(*parts, schema={**stream.schema, DESTINATION: pl.UInt32()})
 
     def position_exchange(self, stream: PositionExchange) -> StreamRows:
-        """Send the rows of a position to one rank, whatever stream they are of."""
+        """Redistribute rows by their global position, in equal contiguous ranges."""
         rows, height = self._executor.kept(stream.inputs[0])
         first = sum(self._counts(height)[: self._executor.rank])
         moved = self._by_position(rows, first, stream.rows, stream.schema)
@@ -215,7 +215,7 @@ class OrderedExchanges:
     def _by_position(
         self, rows: pl.LazyFrame, first: int, total: int, schema: Schema
     ) -> Sequence[ArrowStream]:
-        """Send rows to partitions of equal numbers of positions; the first row has ``first`` of ``total``."""
+        """Send each row to the partition of its global position, which is ``first`` for the first one, of ``total``."""
         share = max(1, math.ceil(total / (self._executor.nranks * self._executor.plan.count)))
         target = ((pl.int_range(pl.len(), dtype=pl.UInt64) + first) // share).cast(pl.UInt32)
         addressed = rows.with_columns(target.alias(DESTINATION))

@@ -299,12 +299,12 @@ class OrderedConcat(Stream):
 
 @dataclass(eq=False, kw_only=True)
 class PositionExchange(Stream):
-    """Rows move by their position in rank order: of several such streams, rows of one position meet on a rank.
+    """Rows are redistributed by their global position: equal positions of several such streams go to the same rank.
 
     Attributes
     ----------
     rows
-        How many positions there are; the ranks have equal numbers of them.
+        How many positions there are; each rank gets an equal, contiguous range of them.
     """
 
     rows: int

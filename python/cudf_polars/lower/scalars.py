@@ -306,7 +306,7 @@ class _Computed:
 
 
 def _computed(node: Node, leaves: _Leaves, schema: Schema) -> _Computed | None:
-    """Return the columns that make aggregates decomposable: windows, and functions of rows in their order.
+    """Return the window and sequence expressions to compute as columns first, so that aggregates of them decompose.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from cudf_polars.lower.aggregates import DISTINCT, decompose, is_row_source
+from cudf_polars.lower.aggregates import DISTINCT, Decomposition, decompose, is_row_source
 from cudf_polars.lower.context import Context, node_title
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.gathered import Gathered, named
@@ -90,11 +90,12 @@ def _side_by_side(ctx: Context, parts: Sequence[Stream]) -> Stream:
 
 
 def schema_of(outputs: Sequence[NamedExpr]) -> Schema:
+    """Return the columns of outputs whose types are known."""
     return {output.name: output.expr.dtype for output in outputs if output.expr.dtype is not None}
 
 
 def _partial_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
-    """Aggregate where the rows are, and aggregate the ranks' results on rank 0."""
+    """Compute partial aggregates on each rank, and the final ones on rank 0."""
     split = decompose(outputs, of_table=True)
     assert split is not None
     builder = ctx.builder
@@ -109,13 +110,7 @@ def _partial_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[Nam
         ordered=False,
         estimate=ONE_ROW,
     )
-    totals = builder.local(
-        "FINAL AGGREGATE",
-        [builder.gather(parts)],
-        lambda frames, _: frames[0].select(final),
-        estimate=ONE_ROW,
-    )
-    return outputs_of(ctx, totals, [], split.outputs, schema_of(outputs))
+    return _final(ctx, parts, final, split, outputs)
 
 
 def _distinct_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[NamedExpr]) -> Stream:
@@ -144,10 +139,17 @@ def _distinct_pass(ctx: Context, node: Node, child: Stream, outputs: Sequence[Na
         ordered=False,
         estimate=ONE_ROW,
     )
-    totals = builder.local(
+    return _final(ctx, counts, [pl.col(name).sum()], split, outputs)
+
+
+def _final(
+    ctx: Context, parts: Stream, final: Sequence[pl.Expr], split: Decomposition, outputs: Sequence[NamedExpr]
+) -> Stream:
+    """Compute the final aggregates of the ranks' partial ones on rank 0, and the outputs from them."""
+    totals = ctx.builder.local(
         "FINAL AGGREGATE",
-        [builder.gather(counts)],
-        lambda frames, _: frames[0].select(pl.col(name).sum()),
+        [ctx.builder.gather(parts)],
+        lambda frames, _: frames[0].select(final),
         estimate=ONE_ROW,
     )
     return outputs_of(ctx, totals, [], split.outputs, schema_of(outputs))

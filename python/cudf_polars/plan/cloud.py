@@ -33,9 +33,9 @@ def is_remote(path: str) -> bool:
 
 
 def shown_path(path: str) -> str:
-    """Return a path for messages and plans: what may be a secret of a URL, its user and query, is left out.
+    """Return a path for messages and plans, without the user and the query of a URL, which may be secret.
 
-    That of bytes in memory, which differs between processes, is replaced by what tells their contents.
+    For a file in memory, whose path differs between processes, return its size and digest.
     """
     if isinstance(path, MemoryFile):
         return path.name

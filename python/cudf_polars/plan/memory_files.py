@@ -68,9 +68,8 @@ class MemoryFile(str):
         os.close(self._descriptor)
 
 
-def _of(
-    content: bytes,
-) -> MemoryFile:  # cloudpickle would take a class method by value, with what this module holds
+def _of(content: bytes) -> MemoryFile:
+    # A function of the module: cloudpickle would pickle a class method by value, with the module's lock.
     return MemoryFile.of(content)
 
 

@@ -197,20 +197,18 @@ class Substitution:
         lf = deserialize_plan(shown)
         if kind in ("DataFrameScan", "PythonScan") or self._is_readable(lf, self):
             return shown, lf.collect_schema()
-        key = json.dumps(shown)
-        known = self._known_nodes.get(key)
-        if known is None:
-            schema = lf.collect_schema()
-            scan = hidden_scan(shown, schema, self.files)
-            known = self._opaque(form, [], [], []) if scan is None else self._stand_in(scan, schema)
-            self._known_nodes[key] = known
-        return known
+        schema = lf.collect_schema()
+        scan = hidden_scan(shown, schema, self.files)
+        return self._opaque(form, [], [], []) if scan is None else self._stand_in(shown, scan, schema)
 
-    def _stand_in(self, scan: nodes.Scan, schema: pl.Schema) -> tuple[Any, pl.Schema]:
-        """Put a source in the place of a scan, which the views show as no scan."""
-        number = len(self.nodes)
-        self.nodes[number] = scan
-        return serialize_plan(placeholder_scan(number, schema)), schema
+    def _stand_in(self, form: Any, scan: nodes.Scan, schema: pl.Schema) -> tuple[Any, pl.Schema]:
+        """Return a placeholder source for a scan that the views do not show; equal scans have the same one."""
+        key = json.dumps(form)
+        if key not in self._known_nodes:
+            number = len(self.nodes)
+            self.nodes[number] = scan
+            self._known_nodes[key] = serialize_plan(placeholder_scan(number, schema)), schema
+        return self._known_nodes[key]  # type: ignore[no-any-return]
 
     def _opaque(
         self, form: Any, paths: Sequence[tuple[Any, ...]], inputs: Sequence[Any], schemas: Sequence[pl.Schema]

@@ -24,6 +24,7 @@ from cudf_polars.engine.spmd import SPMDEngine
 from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.lower import FallbackWarning
 from support.dask_cluster import start_dask_cluster
+from support.delta import write_by_ranks
 from support.ranks import run_ranks
 from support.tables import ROWS
 
@@ -47,20 +48,7 @@ PARTS = [FRAME.head(6), FRAME.slice(6)]
 
 def sink(target, parts, mode="error", **options):
     """Let a rank for each of ``parts`` write."""
-
-    def work(transport):
-        plan = agree_on_delta(DeltaWrite(Path(target), mode, options), transport, op=9)
-        assert isinstance(plan, DeltaPlan), plan
-        opened = DeltaSink(plan, transport, 10)
-        try:
-            assert opened.is_seen_by_all()
-            opened.write(parts[transport.rank].lazy())
-            return opened.commit(b"facts")
-        except BaseException:
-            opened.discard()
-            raise
-
-    assert local_transport.run_ranks(len(parts), work) == [[b"facts"] * len(parts)] * len(parts)
+    write_by_ranks(DeltaWrite(Path(target), mode, options), parts)
 
 
 def read(target, **options):

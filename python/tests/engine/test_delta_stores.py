@@ -8,13 +8,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from execute import local_transport
 from polars.testing import assert_frame_equal
 
 from cudf_polars.engine.dask import DaskEngine
-from cudf_polars.engine.delta_sinks import DeltaPlan, DeltaSink, DeltaWrite, agree_on_delta
+from cudf_polars.engine.delta_sinks import DeltaPlan, DeltaSink, DeltaWrite
 from cudf_polars.lower import FallbackWarning
 from support.dask_cluster import start_dask_cluster
+from support.delta import write_by_ranks
 from support.ranks import run_ranks
 from support.tables import ROWS
 
@@ -43,7 +43,7 @@ def options(store):
 def objects(store, prefix):
     from cudf_polars.engine.delta_store import StoreFolder
 
-    return StoreFolder(f"s3://bucket/{prefix}", store.storage_options)._names()
+    return StoreFolder(f"s3://bucket/{prefix}", store.storage_options).names()
 
 
 def sink(target, parts, options, mode="error", **delta_options):
@@ -52,20 +52,7 @@ def sink(target, parts, options, mode="error", **delta_options):
         {"target": target, "mode": mode, "storage_options": options, "delta_write_options": delta_options}
     )
     assert isinstance(write, DeltaWrite), write
-
-    def work(transport):
-        plan = agree_on_delta(write, transport, op=9)
-        assert isinstance(plan, DeltaPlan), plan
-        opened = DeltaSink(plan, transport, 10)
-        try:
-            assert opened.is_seen_by_all()
-            opened.write(parts[transport.rank].lazy())
-            return opened.commit(b"facts")
-        except BaseException:
-            opened.discard()
-            raise
-
-    assert local_transport.run_ranks(len(parts), work) == [[b"facts"] * len(parts)] * len(parts)
+    write_by_ranks(write, parts)
 
 
 @pytest.mark.timeout(SECONDS)

@@ -1,4 +1,4 @@
-"""Horizontal concatenations run on all ranks: rows of one position meet, wherever they were."""
+"""Horizontal concatenations run on all ranks: an exchange brings rows with the same global position to one rank."""
 
 from __future__ import annotations
 

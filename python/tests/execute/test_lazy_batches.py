@@ -202,7 +202,7 @@ def test_ctrl_c_that_polars_does_not_see_ends_no_query() -> None:
     done = run_script(
         CTRL_C
         + """
-time.sleep(0.2)
+time.sleep(0.2)  # several times as long as a waiting query takes to see a Ctrl-C
 print(pl.Series([1, 2]).sum(), read + sum(batch.height for batch in rows))
 """,
         "replaced",

@@ -1,4 +1,4 @@
-"""`merge_sorted` runs on all ranks where its inputs are sorted, and gives what Polars gives where they are not."""
+"""`merge_sorted` runs on all ranks if its inputs are sorted; if not, one rank merges them, with Polars' rows."""
 
 from __future__ import annotations
 
@@ -98,9 +98,8 @@ def test_tables_in_no_one_order_are_merged_by_one_rank(shape: str, cut: bool, nr
         rows.write_parquet(path, row_group_size=1 if cut else 100)
         scans.append(pl.scan_parquet(path))
     query = scans[0].merge_sorted(scans[1], "k")
-    (outcome, *_) = assert_like_polars(
-        query, nranks, ordered=False
-    )  # which it is depends on how the rows come
+    # The order that Polars gives depends on the batches that the rows come in.
+    (outcome, *_) = assert_like_polars(query, nranks, ordered=False)
     assert outcome.fallbacks == [
         "MERGESORTED (it has no distributed form: its inputs are not sorted in one order)"
     ]

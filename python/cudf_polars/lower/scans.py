@@ -55,6 +55,9 @@ def lower_scan(ctx: Context, node: Node) -> Stream:
             groups = _groups(ctx, node)
         except FooterError as error:
             return _scan_by_file(ctx, node, f"its rows cannot be counted: {error}")
+        except _OtherColumns as error:
+            rows = sum(_file_sizes(node)) * _COMPRESSION / row_width(node.schema)
+            return _scan_by_one_rank(ctx, node, str(error), rows)
         return _pipeline(ctx, node, split_rows(groups, ctx.builder.settings.nranks, node.slice), groups)
     if _is_short(node):
         return _parts(ctx, node, _on_first_rank(ctx, node), float(sum(node.slice or ())))
@@ -64,20 +67,36 @@ def lower_scan(ctx: Context, node: Node) -> Stream:
     return _scan_by_file(ctx, node, cuts.reason) if cuts.reason else _text_ranges(ctx, node, cuts.bounds)
 
 
+class _OtherColumns(ValueError):
+    """A file of a scan has other columns than the first."""
+
+
 def _groups(ctx: Context, node: Scan) -> Groups:
-    """Return the row groups of a scan's files; those of an IPC file stand for all of its record batches."""
+    """Return the row groups of a scan's files; those of an IPC file stand for all of its record batches.
+
+    Raises
+    ------
+    FooterError
+        If the metadata of a file cannot be read.
+    _OtherColumns
+        If columns of IPC files differ.
+    """
     if node.kind == "parquet":
         return [ctx.footers(path, node.cloud) for path in node.paths]
     width = row_width(node.schema)
-    heights = [_ipc_rows(node, path) for path in node.paths]
-    return [[RowGroup(rows, int(rows * width))] if rows else [] for rows in heights]
+    tables = [_ipc_metadata(node, path) for path in node.paths]
+    # An IPC scan takes no schema: a rank would take that of the first of its own files.
+    if any(columns != tables[0][1] for _, columns in tables):
+        raise _OtherColumns("its files have other columns")
+    return [[RowGroup(rows, int(rows * width))] if rows else [] for rows, _ in tables]
 
 
-def _ipc_rows(node: Scan, path: str) -> int:
-    """Return the rows of an IPC file, which its metadata say."""
+def _ipc_metadata(node: Scan, path: str) -> tuple[int, pl.Schema]:
+    """Return the rows and the columns of an IPC file."""
     bare = replace(node, paths=(path,), slice=None, predicate=None, row_index=None, include_file_paths=None)
+    file = rebuild_scan(bare, project=False)
     try:
-        return int(rebuild_scan(bare, project=False).select(pl.len()).collect(engine="in-memory").item())
+        return int(file.select(pl.len()).collect(engine="in-memory").item()), file.collect_schema()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise FooterError(str(error).splitlines()[0]) from None
 
@@ -210,19 +229,13 @@ def _scan_by_file(ctx: Context, node: Scan, why: str) -> Stream:
     sizes = _file_sizes(node)
     rows = sum(sizes) * _COMPRESSION / row_width(node.schema)
 
-    def by_one_rank(why: str) -> Stream:
-        # The next exchange distributes what it reads.
-        if ctx.builder.settings.nranks > 1:
-            ctx.builder.fall_back(f"{node_title(node)} ({why})")
-        return _parts(ctx, node, _on_first_rank(ctx, node), rows)
-
     if len(node.paths) < 2:
-        return by_one_rank(why)
+        return _scan_by_one_rank(ctx, node, why, rows)
     whole = with_file_schema(node)
     shares = split_files(sizes, ctx.builder.settings.nranks)
     parts = [_on_files(whole, s.files) if s.files else None for s in shares]
     if not all(starts_with_columns(part) for part in parts if part is not None):
-        return by_one_rank("its files have other columns")
+        return _scan_by_one_rank(ctx, node, "its files have other columns", rows)
     if node.slice is None and node.row_index is None:
         return _parts(ctx, node, parts, rows)
     bare = [
@@ -234,6 +247,13 @@ def _scan_by_file(ctx: Context, node: Scan, why: str) -> Stream:
         return None if part is None else rebuild_scan(part, project=False)
 
     return _text_rows(ctx, node, read, rows)
+
+
+def _scan_by_one_rank(ctx: Context, node: Scan, why: str, rows: float) -> Stream:
+    # The next exchange distributes what it reads.
+    if ctx.builder.settings.nranks > 1:
+        ctx.builder.fall_back(f"{node_title(node)} ({why})")
+    return _parts(ctx, node, _on_first_rank(ctx, node), rows)
 
 
 def _file_sizes(node: Scan) -> list[int]:

@@ -105,12 +105,20 @@ def _write(folder: Path, kind: str, frames: list[pl.DataFrame], **options: Any) 
     return True
 
 
-def _scan(folder: Path, kind: str, options: dict[str, Any]) -> pl.LazyFrame:
-    return getattr(pl, f"scan_{kind}")(folder / f"*.{kind}", **options)  # type: ignore[no-any-return]
+def _scan(folder: Path, kind: str, options: dict[str, Any], form: str = "pattern") -> pl.LazyFrame:
+    pattern = f"*.{kind}"
+    files = sorted(folder.glob(pattern))
+    source: Any = {
+        "pattern": lambda: folder / pattern,
+        "files": lambda: files,
+        "bytes": lambda: [file.read_bytes() for file in files],
+    }[form]()
+    return getattr(pl, f"scan_{kind}")(source, **options)  # type: ignore[no-any-return]
 
 
+@pytest.mark.parametrize("form", ["pattern", "files"])
 @pytest.mark.parametrize("kind", ["parquet", "csv", "ndjson", "ipc"])
-def test_second_file_of_another_type(kind: str, tmp_path: Path) -> None:
+def test_second_file_of_another_type(kind: str, form: str, tmp_path: Path) -> None:
     compared = 0
     for first, second in itertools.permutations(TYPES, 2):
         folder = tmp_path / f"{first}-{second}"
@@ -120,7 +128,7 @@ def test_second_file_of_another_type(kind: str, tmp_path: Path) -> None:
             continue
         for options in ({}, LENIENT) if kind == "parquet" else ({},):
             for query in ("all", "tail"):
-                _compare(QUERIES[query](_scan(folder, kind, options)), 2, (first, second, query))
+                _compare(QUERIES[query](_scan(folder, kind, options, form)), 2, (first, second, query))
                 compared += 1
     assert compared >= 80
 
@@ -190,9 +198,10 @@ def test_random_files(kind: str, first: int, tmp_path: Path) -> None:
         for choice in _CHOICES[kind]:
             if rng.random() < 0.4:
                 options |= choice
+        forms = ["pattern", "files", "files" if "include_file_paths" in options else "bytes"]
         for name, query in QUERIES.items():
             try:
-                lf = query(_scan(folder, kind, options))
+                lf = query(_scan(folder, kind, options, rng.choice(forms)))
             except (pl.exceptions.PolarsError, ValueError):
                 continue
             hidden = kind == "ipc" and name == "positions"

@@ -344,7 +344,7 @@ def concat_tables(rng: random.Random, relations: Sequence[Relation]) -> Step | N
         return Step(
             (relation.name,),
             text,
-            _merged(key, total=any("head" in h or "tail" in h for h in halves), one_order=len(set(by)) == 1),
+            _merged(key, total=any("head" in h or "tail" in h for h in halves), nulls_first=not any(by)),
         )
     if form == "horizontal" and relation is other and other.state.most <= MOST_ROWS:
         # Rows beside others of the same table.
@@ -389,13 +389,13 @@ def _side_by_side(states: Sequence[State], schema: Schema) -> State | None:
     )
 
 
-def _merged(key: str, *, total: bool, one_order: bool = True) -> Rule:
-    # Where nulls come first in one table and last in the other, the merged order depends on Polars' batches.
+def _merged(key: str, *, total: bool, nulls_first: bool = True) -> Rule:
+    # Polars compares a null as less than values: where nulls come last, the merged order depends on its batches.
     def rule(states: Sequence[State], schema: Schema) -> State | None:
         (state,) = states
         if total and not state.order.total:
             return None
-        order = Order(False, (key,)) if one_order else ANY_ORDER
+        order = Order(False, (key,)) if nulls_first else ANY_ORDER
         return State(order, frozenset(), state.inexact, None, 2 * state.most)
 
     return rule

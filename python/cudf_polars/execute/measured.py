@@ -29,6 +29,11 @@ class Size:
     nbytes: int
     complete: bool
 
+    @property
+    def expected_rows(self) -> int:
+        """As many rows as were counted, or are estimated."""
+        return self.rows
+
     @classmethod
     def estimated(cls, stream: Stream, limit: int | None) -> Size:
         """Return what is estimated; ``limit`` says from how many bytes on it would not have been read to its end."""

@@ -410,7 +410,14 @@ def _start(
     if not (device.is_cpu and options.dynamic_planning):
         # On a GPU, joins are faster than sets of keys that come from the host; without counts, there are no keys.
         settings = replace(settings, filter_keys=0)
-    planner = AdaptivePlanner(settings, measure, executor.find_keys, footers=footers, text_cuts=text_cuts)
+    planner = AdaptivePlanner(
+        settings,
+        executor.run_and_measure,
+        measure,
+        executor.find_keys,
+        footers=footers,
+        text_cuts=text_cuts,
+    )
     root = planner.plan(plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
 
@@ -503,6 +510,7 @@ def explain_query(
     }
     planner = AdaptivePlanner(
         options.settings(nranks),
+        assume,
         assume,
         assume_keys,
         footers=FileFooters(),

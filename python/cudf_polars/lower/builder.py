@@ -38,7 +38,16 @@ from cudf_polars.lower.physical import (
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.placeholder import ROWS
 
-__all__ = ["FindKeys", "Keys", "Measurement", "RunAndMeasure", "Settings", "StreamBuilder"]
+__all__ = [
+    "Counted",
+    "FindKeys",
+    "Keys",
+    "Measure",
+    "Measurement",
+    "RunAndMeasure",
+    "Settings",
+    "StreamBuilder",
+]
 
 # Bits of ORDER that number the rows of one rank; the bits above are the rank.
 _ROW_BITS = 40
@@ -48,10 +57,13 @@ _OPEN_END = 2**32 - 1
 
 
 class Measurement(Protocol):
-    """What a materialized stream holds over all ranks; lower bounds unless ``complete``."""
+    """What a materialized stream is taken to hold over all ranks; lower bounds unless ``complete``.
+
+    It may be an estimate: what is fast may depend on it, what is right may not.
+    """
 
     @property
-    def rows(self) -> int:
+    def expected_rows(self) -> int:
         """Number of rows."""
         ...
 
@@ -66,11 +78,28 @@ class Measurement(Protocol):
         ...
 
 
+class Counted(Measurement, Protocol):
+    """What a materialized stream holds over all ranks, counted."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        ...
+
+
 class RunAndMeasure(Protocol):
-    """Finds out how much a materialized stream holds: by running it, or for ``explain`` by trusting estimates."""
+    """Finds out how much a materialized stream holds by running it (for ``explain``: by trusting estimates)."""
+
+    def __call__(self, materialized: Materialize, limit: int | None) -> Counted:
+        """Read ``materialized`` up to ``limit`` bytes a rank (to its end if ``None``) and sum over the ranks."""
+        ...
+
+
+class Measure(Protocol):
+    """Finds out how much a materialized stream holds, as exactly as the options ask, to choose a way."""
 
     def __call__(self, materialized: Materialize, limit: int | None) -> Measurement:
-        """Read ``materialized`` up to ``limit`` bytes a rank (to its end if ``None``) and sum over the ranks."""
+        """As :class:`RunAndMeasure`, or by estimates."""
         ...
 
 
@@ -147,14 +176,30 @@ class StreamBuilder:
 
     Attributes
     ----------
+    run_and_measure
+        For what answers depend on, by :meth:`count` and :meth:`is_empty`.
+    measure
+        For what only the cost depends on.
     fallbacks
         The steps that run on one rank for want of a distributed form, in the order met.
     """
 
     settings: Settings
     run_and_measure: RunAndMeasure
+    measure: Measure
     find_keys: FindKeys
     fallbacks: list[str] = field(default_factory=list)
+
+    # -- how much there is -----------------------------------------------------------------------------------
+
+    def count(self, materialized: Materialize) -> Counted:
+        """Run ``materialized`` to its end and return what it holds."""
+        return self.run_and_measure(materialized, None)
+
+    def is_empty(self, materialized: Materialize) -> bool:
+        """Run ``materialized`` until it has a row, and return whether it has none on any rank."""
+        counted = self.run_and_measure(materialized, 0)
+        return counted.complete and counted.rows == 0
 
     # -- local steps -----------------------------------------------------------------------------------------
 
@@ -348,7 +393,7 @@ class StreamBuilder:
     def materialize_if_small(self, stream: Stream, reason: str) -> tuple[Materialize, bool]:
         """Return ``stream`` materialized and whether it is small enough to be handled by rank 0."""
         materialized = self.materialize(stream, reason)
-        size = self.run_and_measure(materialized, self.settings.small_limit)
+        size = self.measure(materialized, self.settings.small_limit)
         return materialized, size.complete and size.nbytes <= self.settings.small_limit
 
     def range_sort(

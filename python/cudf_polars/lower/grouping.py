@@ -130,9 +130,9 @@ def _partial_pays(ctx: Context, node: GroupBy, child: Stream, split: Decompositi
         ordered=False,
         estimate=rows.estimate.scaled(AGGREGATED),
     )
-    height = builder.run_and_measure(builder.materialize(rows, "rows of a sample"), None).rows
+    height = builder.measure(builder.materialize(rows, "rows of a sample"), None).expected_rows
     return (
-        builder.run_and_measure(builder.materialize(groups, "groups of a sample"), None).rows
+        builder.measure(builder.materialize(groups, "groups of a sample"), None).expected_rows
         <= height * _PARTIAL_PAYS
     )
 

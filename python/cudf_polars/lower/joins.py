@@ -351,7 +351,7 @@ def _broadcast_smaller(ctx: Context, sides: _Sides, copied: Sequence[str]) -> St
         for s in sorted(copied, key=lambda s: sides.get(s).estimate.nbytes):
             materialized = ctx.builder.materialize(sides.get(s), "to find the smaller side")
             sides.put(s, materialized)
-            sizes[s] = ctx.builder.run_and_measure(materialized, limit)
+            sizes[s] = ctx.builder.measure(materialized, limit)
             if sizes[s].complete and sizes[s].nbytes <= limit:
                 side = s
                 break
@@ -377,7 +377,7 @@ def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> S
         return None
     materialized = ctx.builder.materialize(sides.get(side), "to choose how to join")
     sides.put(side, materialized)
-    size = ctx.builder.run_and_measure(materialized, limit)
+    size = ctx.builder.measure(materialized, limit)
     worth = size.nbytes * settings.nranks <= max(size.nbytes + other.estimate.nbytes, settings.small_limit)
     if not (size.complete and size.nbytes <= limit and worth):
         return None
@@ -401,7 +401,7 @@ def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> None:
     if not isinstance(keys, Materialize) or keys.shared:
         keys = builder.materialize(keys, "its keys filter the other side of a join")
     sides.put(small, keys)
-    if not builder.run_and_measure(keys, builder.settings.filter_limit).complete:
+    if not builder.measure(keys, builder.settings.filter_limit).complete:
         return
     sides.put(large, filter_by_keys(ctx, node, keys, sides.get(large), large, pairs))
 

@@ -154,7 +154,7 @@ def _agrees(ctx: Context, node: Node, name: str, keys: Keys, kept: float, *, nul
             estimate=sample.estimate.scaled(part),
         )
         rows = ctx.builder.materialize(one, "to see whether keys of a join leave out rows")
-        heights.append(ctx.builder.run_and_measure(rows, None).rows)
+        heights.append(ctx.builder.measure(rows, None).expected_rows)
     return heights[1] <= _SAMPLE_SHARE * heights[0]
 
 

@@ -48,7 +48,7 @@ def lower_merge_sorted(ctx: Context, node: Node) -> Stream:
         for stream in map(builder.disjoint, inputs)
     ]
     verdict = builder.materialize(_verdict(ctx, node, inputs), "to choose how to merge")
-    order = builder.run_and_measure(verdict, None).rows
+    order = builder.count(verdict).rows
     if order >= _UNSORTED:
         return ctx.on_one_rank(node, inputs, Gathered.NO_FORM, "its inputs are not sorted in one order")
     nulls_last = order == _NULLS_LAST

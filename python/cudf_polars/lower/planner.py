@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cudf_polars.lower.builder import FindKeys, RunAndMeasure, Settings, StreamBuilder
+from cudf_polars.lower.builder import FindKeys, Measure, RunAndMeasure, Settings, StreamBuilder
 from cudf_polars.lower.context import Context, Footers, Operator
 from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.grouping import lower_distinct, lower_group_by
@@ -43,6 +43,8 @@ class AdaptivePlanner:
     run_and_measure
         Runs a materialized stream and returns what it holds over all ranks. All ranks call it for the same streams
         in the same order.
+    measure
+        The same, or what is estimated, where only the cost of a plan depends on it.
     find_keys
         Finds the keys of one that was read to its end, also on all ranks.
     footers
@@ -55,12 +57,13 @@ class AdaptivePlanner:
         self,
         settings: Settings,
         run_and_measure: RunAndMeasure,
+        measure: Measure,
         find_keys: FindKeys,
         *,
         footers: Footers,
         text_cuts: TextCutsOf,
     ) -> None:
-        self._builder = StreamBuilder(settings, run_and_measure, find_keys)
+        self._builder = StreamBuilder(settings, run_and_measure, measure, find_keys)
         self._footers = footers
         self._text_cuts = text_cuts
 

@@ -105,7 +105,7 @@ def sorted_quantiles(builder: StreamBuilder, child: Stream, outputs: Sequence[Na
         "counted, then sorted",
         shared=True,
     )
-    size = builder.run_and_measure(everything, None)
+    size = builder.count(everything)
     missing = builder.local(
         "NULLS",
         [everything],
@@ -113,7 +113,7 @@ def sorted_quantiles(builder: StreamBuilder, child: Stream, outputs: Sequence[Na
         ordered=False,
         estimate=everything.estimate.scaled(FILTERED),
     )
-    nulls = builder.run_and_measure(builder.materialize(missing, "nulls are counted"), None).rows
+    nulls = builder.count(builder.materialize(missing, "nulls are counted")).rows
     small = size.nbytes <= builder.settings.small_limit
     counted = _Counted(everything, size.rows - nulls, nulls)
     found = [_wanted(output.expr, counted) for output in outputs]
@@ -206,9 +206,9 @@ def _narrowed(builder: StreamBuilder, counted: _Counted, wanted: Places) -> Stre
         lambda frames, _: frames[0].filter(column.is_not_null(), ~is_low, ~is_high).select(_VALUE),
         ordered=False,
     )
-    before = builder.run_and_measure(builder.materialize(below, "values are counted"), None).rows
+    before = builder.count(builder.materialize(below, "values are counted")).rows
     window = builder.materialize(near, "values near a quantile")
-    inside = builder.run_and_measure(window, None).rows
+    inside = builder.count(window).rows
     if first < before or first + wanted.rows > before + inside:
         return None
     return builder.local(

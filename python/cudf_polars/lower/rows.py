@@ -155,7 +155,7 @@ def lower_hconcat(ctx: Context, node: Node) -> Stream:
     if all(builder.is_whole(stream) for stream in inputs) or not all(stream.schema for stream in inputs):
         return ctx.on_one_rank(node, inputs, Gathered.PAIRED_ROWS)
     tables = [builder.materialize(builder.disjoint(stream), "to pair rows by position") for stream in inputs]
-    sizes = [builder.run_and_measure(table, None) for table in tables]
+    sizes = [builder.count(table) for table in tables]
     heights = {size.rows for size in sizes}
     rows, nbytes = max(heights), sum(size.nbytes for size in sizes)
     if nbytes <= builder.settings.small_limit or (

@@ -141,7 +141,7 @@ def _of_table(ctx: Context, node: GroupBy, child: Stream) -> Stream:
 def _kept(ctx: Context, child: Stream) -> tuple[Materialize, bool]:
     builder = ctx.builder
     rows = builder.materialize(child, "read for the width of windows, too", shared=True)
-    size = builder.run_and_measure(rows, None)
+    size = builder.measure(rows, None)
     return rows, size.nbytes <= builder.settings.small_limit
 
 
@@ -169,7 +169,7 @@ def _is_wide(ctx: Context, rows: Materialize, name: str, reach: Reach) -> bool:
         lambda frames, _: frames[0].select(span.alias(_HIGH)).filter(pl.col(_HIGH) < most),
         ordered=False,
     )
-    return builder.run_and_measure(builder.materialize(wide, "width of windows"), None).rows > 0
+    return builder.count(builder.materialize(wide, "width of windows")).rows > 0
 
 
 def _windows_of_parts(ctx: Context, node: GroupBy, rows: Stream, reach: Reach) -> Stream:

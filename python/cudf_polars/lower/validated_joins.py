@@ -34,8 +34,7 @@ def without_check_if_empty(
     left = ctx.builder.materialize(left, "to see if there are keys to check")
     right = ctx.builder.materialize(right, "to see if there are keys to check")
     for side in (left, right):
-        size = ctx.builder.run_and_measure(side, 0)
-        if size.complete and size.rows == 0:
+        if ctx.builder.is_empty(side):
             node = replace(node, validate="m:m")
     return node, left, right
 

@@ -19,7 +19,7 @@ from cudf_polars.execute.options import ExecutionOptions
 from differential.relation import ANY_ORDER, TOTAL, Line, Relation, State
 from differential.row_steps import many_functions
 from differential.steps import STEPS
-from differential.tables import Table, random_table
+from differential.tables import Table, peek, random_table
 
 __all__ = ["Case", "build", "case_in_tiny_blocks", "describe", "random_case"]
 
@@ -143,6 +143,16 @@ def _first_line(table: Table, rng: random.Random) -> Line:
 
 
 def _options(rng: random.Random) -> ExecutionOptions:
+    apart = peek(rng)
+    options = _limits(rng)
+    if apart.random() < 0.15:
+        options = replace(options, dynamic_planning=False)
+    if apart.random() < 0.15:
+        options = replace(options, filter_keys=apart.choice([0, 1, 3]))
+    return options
+
+
+def _limits(rng: random.Random) -> ExecutionOptions:
     roll = rng.random()
     if roll < 0.35:
         return ExecutionOptions(fallback_mode="silent")
@@ -309,6 +319,8 @@ def describe(case: Case) -> str:
     transport = "loopback" if case.loopback else "local"
     o = case.options
     limits = ("broadcast_limit", "small_limit", "read_everywhere_limit", "head_limit", "partitions")
+    if not o.dynamic_planning:
+        limits = (*limits, "dynamic_planning")
     planned = " ".join(f"{name}={getattr(o, name)}" for name in limits)
     off = f" off: {', '.join(case.flags)}" if case.flags else ""
     text = [f"# seed {case.seed}: {case.nranks} ranks, {door}, {transport}, {planned}{off}"]

@@ -58,3 +58,35 @@ def test_counted_sizes_choose_otherwise(tmp_path: Path) -> None:
     ]
     assert "BROADCAST" in outcomes[0][0].explain()
     assert "BROADCAST" not in outcomes[1][0].explain()
+
+
+def answers_of_counts(folder: Path) -> dict[str, pl.LazyFrame]:
+    """Return queries whose answers follow from how many rows there are, by name."""
+    x, v = pl.col("x"), pl.col("v")
+    numbers = [n * 37 % 101 if n % 9 else None for n in range(300)]
+    pl.DataFrame({"x": numbers, "v": range(300)}).write_parquet(folder / "rows.parquet", row_group_size=50)
+    rows = pl.scan_parquet(folder / "rows.parquet")
+    empty = rows.filter(v < 0)
+    return {
+        "median": rows.select(x.median()),
+        "quantiles": rows.select(a=x.quantile(0.2, "nearest"), b=x.quantile(0.9, "linear"), n=pl.len()),
+        "median of few": rows.filter(x > 95).select(x.median()),
+        "median beside rows": rows.with_columns(m=x.median()).filter(v > 290),
+        "merge of sorted": rows.merge_sorted(rows.filter(v % 3 == 0), "v").select("v"),
+        "merge of unsorted": rows.merge_sorted(rows.filter(v % 3 == 0), "x").select(v.sum(), pl.len()),
+        "horizontal": pl.concat(
+            [rows.select("v"), rows.filter(v % 3 == 0).select("x")], how="horizontal_extend"
+        ),
+        "validated": rows.join(empty, on=["x", "v"], validate="1:1"),
+        "windows of time": rows.group_by_dynamic("v", every="7i").agg(x.sum()),
+        "rows that are kept": rows.slice(-7, 3),
+    }
+
+
+@pytest.mark.parametrize(
+    "options", [ORDINARY, SMALL, TINY, PARTITIONED], ids=["ordinary", "small", "tiny", "partitioned"]
+)
+@pytest.mark.parametrize("nranks", [2, 3])
+def test_answers_do_not_depend_on_estimates(tmp_path: Path, options: ExecutionOptions, nranks: int) -> None:
+    for query in answers_of_counts(tmp_path).values():
+        assert_like_polars(query, nranks, replace(options, dynamic_planning=False), ordered=True)

@@ -132,7 +132,7 @@ class Executor:
                 self._read_up_to(rows, materialized.schema, math.inf if limit is None else limit)
         message = struct.pack("<QQ?", rows.height, rows.nbytes, rows.rest is None)
         sizes = [struct.unpack("<QQ?", value) for value in self.allgather_bytes(message)]
-        size = Size(sum(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
+        size = Size(tuple(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
         rows.rest_anywhere = not size.complete
         return size
 
@@ -542,11 +542,16 @@ class Executor:
         height = rows.rows
         return scan_stream(rows.stream(last=True), stream.schema, brake=self.brake), height
 
+    def everywhere(self, stream: Stream) -> pl.DataFrame:
+        """Run a fragment and return its rows on all ranks, which are few."""
+        frame = self._collect(stream)
+        if stream.partitioning.distribution is Distribution.REPLICATED:
+            return frame
+        return self.to_all(frame, stream.schema)
+
     def _scalars(self, stream: WithScalars) -> pl.DataFrame:
         main, side = stream.inputs
-        frame = self._collect(side)
-        if side.partitioning.distribution is not Distribution.REPLICATED:
-            frame = self.to_all(frame, side.schema)
+        frame = self.everywhere(side)
         if frame.height != 1:
             raise AssertionError(f"a scalar sub-result has {frame.height} rows")
         return frame.select(name for name in frame.columns if name not in main.schema)

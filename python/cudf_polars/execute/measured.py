@@ -19,15 +19,22 @@ class Size:
 
     Attributes
     ----------
-    rows, nbytes
-        Counted rows and bytes of memory; lower bounds unless ``complete``.
+    heights
+        Counted rows of each rank; lower bounds unless ``complete``.
+    nbytes
+        Counted bytes of memory; a lower bound unless ``complete``.
     complete
         Whether the stream was read to its end on every rank.
     """
 
-    rows: int
+    heights: tuple[int, ...]
     nbytes: int
     complete: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows of all ranks."""
+        return sum(self.heights)
 
     @property
     def expected_rows(self) -> int:
@@ -38,7 +45,7 @@ class Size:
     def estimated(cls, stream: Stream, limit: int | None) -> Size:
         """Return what is estimated; ``limit`` says from how many bytes on it would not have been read to its end."""
         estimate = stream.estimate
-        return cls(int(estimate.rows), int(estimate.nbytes), limit is None or estimate.nbytes <= limit)
+        return cls((int(estimate.rows),), int(estimate.nbytes), limit is None or estimate.nbytes <= limit)
 
 
 @dataclass

@@ -143,10 +143,11 @@ class ExecutionOptions:
         """Return a number of bytes, or less where memory is small."""
         return min(usual, max(1, self.memory // _MEMORY_OF_BUFFER)) if self.memory else usual
 
-    def settings(self, nranks: int) -> Settings:
-        """Return what the planner decides by."""
+    def settings(self, nranks: int, partitions: int = 1) -> Settings:
+        """Return what the planner decides by, where exchanges split a rank's rows into so many partitions."""
         return Settings(
             nranks=nranks,
+            partitions=partitions,
             broadcast_limit=self.broadcast_limit or self._of_memory(_BROADCAST_LIMIT),
             small_limit=self.small_limit,
             read_everywhere_limit=self.read_everywhere_limit,

@@ -6,6 +6,7 @@ Each reads its input to the end first, for where a row goes depends on the rows 
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -69,6 +70,9 @@ class Rows(Protocol):
     def scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> Sequence[ArrowStream]:
         """Send each row to the partition that its column ``DESTINATION`` names; return this rank's partitions."""
 
+    def everywhere(self, stream: Stream) -> pl.DataFrame:
+        """Run a fragment and return its rows on all ranks."""
+
     def to_all(self, frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
         """Give every rank the rows of each rank's ``frame``."""
 
@@ -87,12 +91,28 @@ class OrderedExchanges:
 
     def range_exchange(self, stream: RangeExchange) -> StreamRows:
         """Split all rows by ranges of their keys, of about equal numbers of rows."""
+        if len(stream.inputs) > 1:
+            return self._by_boundaries(stream)
         rows_of_batch = _SAMPLE_ROWS * (self._executor.nranks if self._executor.plan.count == 1 else 1)
         sample = KeySample(stream.keys, rows_of_batch)
         rows, _ = self._executor.kept(stream.inputs[0], sample.look)
         boundaries = self._boundaries(sample.rows(stream.schema), stream.keys)
         target = destination(stream.keys, boundaries, stream.schema).alias(DESTINATION)
         moved = self._executor.scatter(rows.with_columns(target), stream.schema, ordered=stream.ordered)
+        return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
+
+    def _by_boundaries(self, stream: RangeExchange) -> StreamRows:
+        """Split all rows by ranges of their keys between the rows of the second input; none move if none have to."""
+        rows_stream, boundaries_stream = stream.inputs
+        boundaries = self._executor.everywhere(boundaries_stream)
+        rows, height = self._executor.kept(rows_stream)
+        target = destination(stream.keys, boundaries, stream.schema)
+        stays = rows.select((target == self._executor.rank).all()).collect(engine="streaming").item()
+        if all(value == b"stays" for value in self._executor.allgather_bytes(b"stays" if stays else b"")):
+            return StreamRows(lazy=rows, height=height)
+        moved = self._executor.scatter(
+            rows.with_columns(target.alias(DESTINATION)), stream.schema, ordered=stream.ordered
+        )
         return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
 
     def _boundaries(self, sample: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
@@ -197,28 +217,51 @@ class OrderedExchanges:
         """Put inputs one after the other over all ranks, in equal parts."""
         kept = [self._executor.kept(child) for child in stream.inputs]
         counts = [self._counts(height) for _, height in kept]
-        total = sum(map(sum, counts))
+        total, nranks = sum(map(sum, counts)), self._executor.nranks
+        bounds = [total * rank // nranks for rank in range(nranks + 1)]
         start, parts = 0, []
         for (rows, _), heights in zip(kept, counts, strict=True):
             first = start + sum(heights[: self._executor.rank])
             start += sum(heights)
-            parts.append(self._by_position(rows, first, total, stream.schema))
+            parts.append(self._by_position(rows, first, bounds, stream.schema))
         return partitioned(*parts, schema={**stream.schema, DESTINATION: pl.UInt32()})
 
     def position_exchange(self, stream: PositionExchange) -> StreamRows:
-        """Redistribute rows by their global position, in equal contiguous ranges."""
+        """Redistribute rows by their global position; none move if all ranks have those of their ranges."""
         rows, height = self._executor.kept(stream.inputs[0])
-        first = sum(self._counts(height)[: self._executor.rank])
-        moved = self._by_position(rows, first, stream.rows, stream.schema)
+        counts = self._counts(height)
+        ends = list(itertools.accumulate(counts, initial=0))
+        if self._executor.plan.count == 1 and all(
+            not count or (low <= start and start + count <= high)
+            for count, start, (low, high) in zip(
+                counts, ends, itertools.pairwise(stream.bounds), strict=False
+            )
+        ):
+            return StreamRows(lazy=rows, height=height)
+        moved = self._by_position(rows, ends[self._executor.rank], stream.bounds, stream.schema)
         return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
 
     def _by_position(
-        self, rows: pl.LazyFrame, first: int, total: int, schema: Schema
+        self, rows: pl.LazyFrame, first: int, bounds: Sequence[int], schema: Schema
     ) -> Sequence[ArrowStream]:
-        """Send each row to the partition of its global position, which is ``first`` for the first one, of ``total``."""
-        share = max(1, math.ceil(total / (self._executor.nranks * self._executor.plan.count)))
-        target = ((pl.int_range(pl.len(), dtype=pl.UInt64) + first) // share).cast(pl.UInt32)
-        addressed = rows.with_columns(target.alias(DESTINATION))
+        """Send each row to the partition of its global position, which is ``first`` for the first one.
+
+        Parameters
+        ----------
+        bounds
+            The first position of each rank's range, and how many positions there are.
+        """
+        count = self._executor.plan.count
+        position = pl.int_range(pl.len(), dtype=pl.Int64) + first
+        # The partitions of a rank split its range evenly; those of short ranges may have no rows.
+        share = max(1, *(math.ceil((high - low) / count) for low, high in itertools.pairwise(bounds)))
+        target, begin = pl.lit(0, dtype=pl.Int64), pl.lit(0, dtype=pl.Int64)
+        for low, high in itertools.pairwise(bounds[:-1]):
+            behind = (position >= high).cast(pl.Int64)
+            target, begin = target + behind * count, begin + behind * (high - low)
+        if count > 1:
+            target = target + (position - begin) // share
+        addressed = rows.with_columns(target.cast(pl.UInt32).alias(DESTINATION))
         return self._executor.scatter(addressed, schema, ordered=True)
 
 

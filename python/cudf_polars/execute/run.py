@@ -405,7 +405,7 @@ def _start(
     agreement = agree_on_query(plan, executor.allgather_bytes, footers, asked.read_apart, purpose=purpose)
     plan = agreement.plan
     text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, transport.rank, transport.nranks)
-    settings = options.settings(transport.nranks)
+    settings = options.settings(transport.nranks, partitions.count)
     measure = executor.run_and_measure if options.dynamic_planning else executor.assume
     if not (device.is_cpu and options.dynamic_planning):
         # On a GPU, joins are faster than sets of keys that come from the host; without counts, there are no keys.

@@ -86,6 +86,11 @@ class Counted(Measurement, Protocol):
         """Number of rows."""
         ...
 
+    @property
+    def heights(self) -> tuple[int, ...]:
+        """Number of rows of each rank."""
+        ...
+
 
 class RunAndMeasure(Protocol):
     """Finds out how much a materialized stream holds by running it (for ``explain``: by trusting estimates)."""
@@ -138,6 +143,8 @@ class Settings:
     ----------
     nranks
         Number of ranks, at least 2.
+    partitions
+        Into how many partitions exchanges split the rows of a rank.
     broadcast_limit
         Bytes of memory up to which a join's side is sent to every rank.
     small_limit
@@ -159,6 +166,7 @@ class Settings:
     """
 
     nranks: int
+    partitions: int
     broadcast_limit: int
     small_limit: int
     read_everywhere_limit: int
@@ -411,10 +419,17 @@ class StreamBuilder:
         moved = self.gather(materialized) if small else self.by_ranges(materialized, keys)
         return self.local(title, [moved], build, schema=stream.schema, ordered=True)
 
-    def by_ranges(self, stream: Stream, keys: Sequence[SortKey]) -> Stream:
-        """Return ``stream`` with rows sent by ranges of ``keys``; those of a rank are not sorted."""
+    def by_ranges(self, stream: Stream, keys: Sequence[SortKey], boundaries: Stream | None = None) -> Stream:
+        """Return ``stream`` with rows sent by ranges of ``keys``; those of a rank are not sorted.
+
+        Parameters
+        ----------
+        boundaries
+            On all ranks, as :class:`~cudf_polars.lower.physical.RangeExchange` has them, where rows of a rank are not
+            in partitions; by default they are found.
+        """
         return RangeExchange(
-            inputs=(stream,),
+            inputs=(stream,) if boundaries is None else (stream, boundaries),
             schema=stream.schema,
             partitioning=ranged([key.column for key in keys]),
             ordered=stream.ordered,

@@ -11,16 +11,24 @@ from cudf_polars.lower.context import Context
 from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.partitioning import ARBITRARY, SINGLE
 from cudf_polars.lower.physical import Estimate, SortKey, Stream
-from cudf_polars.lower.ranges import comparable, is_comparable
+from cudf_polars.lower.ranges import boundary_frame, comparable, destination, is_comparable
+from cudf_polars.lower.shares import is_even
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.nodes import MergeSorted, Node
 
 __all__ = ["lower_merge_sorted"]
 
 _SIDE = "__rr_side"
-_SORTED = "__rr_sorted"
-_NULLS_FIRST, _NULLS_LAST, _UNSORTED = range(3)
+_NO_NULLS, _NULLS_FIRST, _NULLS_LAST, _UNSORTED = range(4)
 """How many rows the verdict on the order of both tables has."""
+_SAMPLES = 64
+"""Rows of the sample of each rank and table."""
+_PLACE, _ROWS = "__rr_place", "__rr_rows"
+"""Columns of what is looked at: which row it is, and how many a row of the sample stands for."""
+_FIRST, _END, _SAMPLE = range(3)
+"""The first row of a rank's part; the other ones that say whether the parts are in order; a row of the sample."""
+_FLAGS = ("__rr_nulls_first", "__rr_nulls_last", "__rr_no_nulls")
+"""Columns of what is looked at: whether all rows of a rank's part are sorted so."""
 
 
 def lower_merge_sorted(ctx: Context, node: Node) -> Stream:
@@ -41,18 +49,29 @@ def lower_merge_sorted(ctx: Context, node: Node) -> Stream:
     for key in node.key:
         if not is_comparable(node.schema[key]):
             return ctx.on_one_rank(node, inputs, Gathered.NESTED_SORT_KEY, str(node.schema[key]))
+    in_partitions = builder.settings.partitions > 1
     inputs = [
         stream
-        if stream.rereadable
+        if stream.rereadable and in_partitions
         else builder.materialize(stream, "its order is looked at first", shared=True)
         for stream in map(builder.disjoint, inputs)
     ]
-    verdict = builder.materialize(_verdict(ctx, node, inputs), "to choose how to merge")
-    order = builder.count(verdict).rows
+    seen = [
+        builder.materialize(_looked_at(ctx, node, stream), "order and samples of a table", shared=True)
+        for stream in inputs
+    ]
+    order = builder.count(builder.materialize(_verdict(ctx, node, seen), "to choose how to merge")).rows
     if order >= _UNSORTED:
         return ctx.on_one_rank(node, inputs, Gathered.NO_FORM, "its inputs are not sorted in one order")
     nulls_last = order == _NULLS_LAST
     keys = [SortKey(key, descending=False, nulls_last=nulls_last) for key in node.key]
+    # Polars merges nulls that come last to other places, does not keep their order, and compares codes of categories.
+    is_merged_by_polars = order == _NO_NULLS or (order == _NULLS_FIRST and not node.maintain_order)
+    of_categories = any(isinstance(node.schema[key], pl.Categorical) for key in node.key)
+    if is_merged_by_polars and not of_categories and not in_partitions:
+        boundaries = _boundaries(ctx, node, seen, keys)
+        parts = [builder.by_ranges(stream, keys, boundaries) for stream in inputs]
+        return ctx.apply(node, parts, partitioning=ARBITRARY, ordered=True)
     # A sort by two keys takes four times as long as one by one.
     by = [*node.key, _SIDE] if node.maintain_order else list(node.key)
     merged = builder.range_sort(
@@ -89,43 +108,75 @@ def _stacked(ctx: Context, node: MergeSorted, inputs: Sequence[Stream], *, side:
 # --- the order of the tables ---------------------------------------------------------------------------------
 
 
-def _verdict(ctx: Context, node: MergeSorted, inputs: Sequence[Stream]) -> Stream:
-    """Return a stream of as many rows as the order of both tables says, on rank 0."""
-    builder = ctx.builder
+def _looked_at(ctx: Context, node: MergeSorted, stream: Stream) -> Stream:
+    """Return some rows of each rank's part of a table: those at its ends, and a sample; beside how they are sorted."""
     keys = [comparable(key, node.schema[key]).alias(str(n)) for n, key in enumerate(node.key)]
-    flags = ("sorted", "nulls_first", "nulls_last")
+    columns = [pl.col(str(n)) for n in range(len(keys))]
+    flags = [order.alias(flag) for order, flag in zip(_order(columns), _FLAGS, strict=True)]
+    some = pl.min_horizontal(pl.len(), pl.lit(_SAMPLES, pl.UInt32))
+    places = pl.int_range(some, dtype=pl.UInt32) * pl.len() // some
 
-    def ends(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
+    def look(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
         rows = frames[0].select(keys)
-        columns = [pl.col(str(n)) for n in range(len(keys))]
-        first_and_last = [
+        ends = [
             reduce(pl.Expr.append, (c.first(), c.drop_nulls().first(), c.drop_nulls().last(), c.last()))
             for c in columns
         ]
-        found = rows.select(*first_and_last, *_order(columns), pl.len().alias("rows"))
-        return found.filter(pl.col("rows") > 0).drop("rows")
+        which = pl.lit(pl.Series([_FIRST, _END, _END, _END], dtype=pl.UInt8)).alias(_PLACE)
+        at_ends = rows.select(*ends, which, *flags, pl.len().cast(pl.Float64).alias(_ROWS))
+        sample = rows.select(
+            *(column.gather(places) for column in columns),
+            pl.lit(_SAMPLE, pl.UInt8).alias(_PLACE),
+            *flags,
+            (pl.len() / some).alias(_ROWS),
+        )
+        return pl.concat([at_ends.filter(pl.col(_ROWS) > 0), sample])
+
+    types = pl.LazyFrame(schema=dict(node.schema)).select(keys).collect_schema()
+    count = float((_SAMPLES + 4) * ctx.builder.settings.nranks)
+    return ctx.builder.local(
+        "LOOK AT order and samples",
+        [stream],
+        look,
+        schema={**types, _PLACE: pl.UInt8(), **dict.fromkeys(_FLAGS, pl.Boolean()), _ROWS: pl.Float64()},
+        partitioning=ARBITRARY,
+        estimate=Estimate(count, 16 * count),
+    )
+
+
+def _verdict(ctx: Context, node: MergeSorted, seen: Sequence[Stream]) -> Stream:
+    """Return a stream of as many rows as the order of both tables says, on rank 0."""
+    builder = ctx.builder
+    columns = [pl.col(str(n)) for n in range(len(node.key))]
 
     def side(frame: pl.LazyFrame) -> pl.LazyFrame:
-        columns = [pl.col(str(n)) for n in range(len(keys))]
-        order = [own & pl.col(flag).all() for own, flag in zip(_order(columns), flags, strict=True)]
+        ends = frame.filter(pl.col(_PLACE) != _SAMPLE)
+        order = [
+            (own & pl.col(flag).all()).alias(flag) for own, flag in zip(_order(columns), _FLAGS, strict=True)
+        ]
+        # Nulls alone are at both ends.
         some = pl.any_horizontal(c.count() > 0 for c in columns) | (pl.len() == 0)
-        return frame.select(order[0] & some, *order[1:])
+        return ends.select(each & some for each in order)
 
     def verdict(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
-        is_sorted, first, last = map(pl.col, flags)
         both = pl.concat([side(frame) for frame in frames]).select(pl.all().all())
-        rows = pl.when(~is_sorted).then(_UNSORTED).when(first).then(_NULLS_FIRST).when(last).then(_NULLS_LAST)
-        count = both.select(rows.otherwise(_UNSORTED).alias("rows"))
+        first, last, none = map(pl.col, _FLAGS)
+        rows = (
+            pl.when(first & none)
+            .then(_NO_NULLS)
+            .when(first)
+            .then(_NULLS_FIRST)
+            .when(last)
+            .then(_NULLS_LAST)
+            .otherwise(_UNSORTED)
+        )
         numbers = pl.LazyFrame({"row": range(_UNSORTED)}, schema={"row": pl.Int32})
-        return numbers.join(count, how="cross").filter(pl.col("row") < pl.col("rows")).select("row")
+        counted = numbers.join(both.select(rows.alias("rows")), how="cross")
+        return counted.filter(pl.col("row") < pl.col("rows")).select("row")
 
-    sides = [
-        builder.gather(builder.local("ENDS and order", [stream], ends, partitioning=ARBITRARY))
-        for stream in inputs
-    ]
     return builder.local(
         "LOOK AT the order of both tables",
-        sides,
+        [builder.gather(stream) for stream in seen],
         verdict,
         schema={"row": pl.Int32()},
         partitioning=SINGLE,
@@ -134,21 +185,56 @@ def _verdict(ctx: Context, node: MergeSorted, inputs: Sequence[Stream]) -> Strea
 
 
 def _order(keys: Sequence[pl.Expr]) -> list[pl.Expr]:
-    """Return whether rows are in ascending order of keys, nulls aside; and whether these come first, or come last."""
-    values = [key.drop_nulls() for key in keys] if len(keys) == 1 else keys
-    in_order = pl.lit(True)
-    for value in reversed(values):
-        before = value.shift(1)
-        in_order = (before < value) | ((before == value) & in_order)
-    nulls = [key.null_count() for key in keys]
+    """Return whether rows are in ascending order of keys with nulls first; with nulls last; whether none is null."""
+    none = pl.all_horizontal(key.null_count() == 0 for key in keys)
     if len(keys) == 1:
-        (key,), (count,) = keys, nulls
-        first, last = (part.null_count() == count for part in (key.head(count), key.tail(count)))
-    else:
-        # Where rows are compared key by key, nulls may stand anywhere.
-        first = last = pl.all_horizontal(count == 0 for count in nulls)
-    return [
-        in_order.fill_null(True).all().alias("sorted"),
-        first.alias("nulls_first"),
-        last.alias("nulls_last"),
+        return [keys[0].is_sorted(), keys[0].is_sorted(nulls_last=True), none]
+    # Where rows are compared key by key, nulls may stand anywhere.
+    in_order = pl.lit(True)
+    for key in reversed(keys):
+        before = key.shift(1)
+        in_order = (before < key) | ((before == key) & in_order)
+    return [in_order.fill_null(True).all() & none] * 2 + [none]
+
+
+# --- the ranges of the ranks ---------------------------------------------------------------------------------
+
+
+def _boundaries(ctx: Context, node: MergeSorted, seen: Sequence[Stream], keys: Sequence[SortKey]) -> Stream:
+    """Return the first keys of the ranges of all ranks but the first, on all ranks.
+
+    They are those of the left table's parts, whose rows then stay; or they split both tables evenly, if a rank would
+    have too many.
+    """
+    builder = ctx.builder
+    nranks = builder.settings.nranks
+    names = [str(n) for n in range(len(keys))]
+    types = {name: seen[0].schema[name] for name in names}
+    by_name = [
+        SortKey(name, descending=False, nulls_last=key.nulls_last)
+        for name, key in zip(names, keys, strict=True)
     ]
+
+    def choose(rows: pl.DataFrame) -> pl.DataFrame:
+        sample = rows.filter(pl.col(_PLACE) == _SAMPLE).select(*names, _ROWS)
+        starts = rows.filter(pl.col(_PLACE) == _FIRST, pl.col(_SIDE) == 0).select(names)[1:]
+        rank = destination(by_name, starts, types).alias(_PLACE)
+        shares = sample.group_by(rank).agg(pl.col(_ROWS).sum())[_ROWS].to_list()
+        if starts.height == nranks - 1 and is_even(shares, nranks):
+            return starts
+        return boundary_frame(sample, keys, _ROWS, nranks)
+
+    def build(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
+        sides = [frame.with_columns(pl.lit(n, pl.UInt8).alias(_SIDE)) for n, frame in enumerate(frames)]
+        return pl.concat(sides).map_batches(choose, schema=types)
+
+    chosen = builder.local(
+        "BOUNDARIES of the ranks",
+        [builder.gather(stream) for stream in seen],
+        build,
+        schema=types,
+        partitioning=SINGLE,
+        ordered=True,
+        estimate=Estimate(float(nranks), 32.0 * nranks),
+    )
+    return builder.materialize(builder.broadcast(chosen), "first keys of the ranks", shared=True)

@@ -218,8 +218,9 @@ class SortKey:
 class RangeExchange(Stream):
     """Rows move so that each rank has one range of the sort keys, in the order of the ranks.
 
-    The boundaries come from a sample of all ranks. Rows with equal keys meet on one rank, in input order, but
-    the rows of a rank are not sorted yet.
+    The boundaries come from a sample of all ranks; or they are the rows of the second input, which all ranks have: the
+    first keys of the ranges of all ranks but the first, made comparable (:func:`~cudf_polars.lower.ranges.comparable`).
+    Rows with equal keys meet on one rank, in input order, but the rows of a rank are not sorted yet.
     """
 
     keys: tuple[SortKey, ...]
@@ -303,11 +304,11 @@ class PositionExchange(Stream):
 
     Attributes
     ----------
-    rows
-        How many positions there are; each rank gets an equal, contiguous range of them.
+    bounds
+        The first position of each rank's range, and how many positions there are.
     """
 
-    rows: int
+    bounds: tuple[int, ...]
 
     @property
     def label(self) -> str:

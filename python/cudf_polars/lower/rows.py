@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cudf_polars.lower.context import Context
@@ -19,6 +21,7 @@ from cudf_polars.lower.scalars import (
     scalars_beside_rows,
 )
 from cudf_polars.lower.scans import scan_in_sequence
+from cudf_polars.lower.shares import is_even
 from cudf_polars.lower.sorted_windows import in_sorted_table
 from cudf_polars.plan.nodes import (
     Filter,
@@ -162,6 +165,7 @@ def lower_hconcat(ctx: Context, node: Node) -> Stream:
         node.strict and len(heights) > 1
     ):  # the latter Polars refuses
         return ctx.apply(node, [builder.gather(table) for table in tables], partitioning=SINGLE)
+    bounds = _bounds(max(sizes, key=lambda size: size.rows).heights)
     moved = [
         PositionExchange(
             inputs=(table,),
@@ -169,12 +173,20 @@ def lower_hconcat(ctx: Context, node: Node) -> Stream:
             partitioning=ARBITRARY,
             ordered=True,
             estimate=table.estimate,
-            rows=rows,
+            bounds=bounds,
         )
         for table in tables
     ]
     estimate = Estimate(float(rows), float(nbytes))
     return ctx.apply(node, moved, partitioning=ARBITRARY, ordered=True, estimate=estimate)
+
+
+def _bounds(heights: Sequence[int]) -> tuple[int, ...]:
+    """Return the ranges of positions of the ranks: those of a table's rows where they are, unless one has too many."""
+    rows, nranks = sum(heights), len(heights)
+    if is_even(heights, nranks):
+        return tuple(itertools.accumulate(heights, initial=0))
+    return tuple(rows * rank // nranks for rank in range(nranks + 1))
 
 
 def lower_unpivot(ctx: Context, node: Node) -> Stream:

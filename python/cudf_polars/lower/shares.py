@@ -1,4 +1,4 @@
-"""Splits the files of a scan into one contiguous share per rank, so that rank order is file order."""
+"""What each rank has of a table: contiguous shares of a scan's files, and whether shares are even."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from dataclasses import dataclass
 
 from cudf_polars.lower.footers import RowGroup
 
-__all__ = ["FileShare", "RowShare", "split_as_one", "split_files", "split_rows"]
+__all__ = ["FileShare", "RowShare", "is_even", "split_as_one", "split_files", "split_rows"]
 
 # A boundary moves to a row group's edge when that changes a rank's share by no more than this part of it: a row group
 # that two ranks read is decompressed twice.
 _SNAP = 0.15
+_LARGEST_SHARE = 1.5
+"""How many times its even share a rank may have, so that rows need not move: moving them costs about as much time."""
+
+
+def is_even(rows: Sequence[float], nranks: int) -> bool:
+    """Return whether no rank has much more than its share of the rows; ranks without rows may be left out."""
+    return max(rows, default=0) * nranks <= _LARGEST_SHARE * sum(rows)
 
 
 @dataclass(frozen=True)

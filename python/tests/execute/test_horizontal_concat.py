@@ -10,6 +10,7 @@ import pytest
 from execute.compare import ORDINARY, PARTITIONED, TINY, assert_like_polars
 from execute.local_transport import run_ranks
 
+from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import run_query
 
 STRICT = replace(TINY, fallback_mode="raise")
@@ -69,9 +70,28 @@ def test_all_ranks(tables, nranks: int) -> None:
             assert_like_polars(query, nranks, options, ordered=ordered)
 
 
-def test_each_rank_has_an_equal_part(tables) -> None:
-    outcomes = assert_like_polars(pl.concat([tables["a"], tables["c"]], how="horizontal_extend"), 3, STRICT)
-    assert [outcome.frame.height for outcome in outcomes] == [34, 34, 32]
+def parts(query: pl.LazyFrame, options: ExecutionOptions = STRICT) -> tuple[list[int], str]:
+    outcomes = assert_like_polars(query, 3, options)
+    return [outcome.frame.height for outcome in outcomes], outcomes[0].explain()
+
+
+def test_rows_of_the_longest_table_stay_where_they_are(tables) -> None:
+    heights, plan = parts(pl.concat([tables["a"], tables["c"]], how="horizontal_extend"))
+    assert heights == [36, 36, 28]  # its row groups
+    assert plan.count("EXCHANGE by position") == 2
+
+
+def test_each_rank_has_an_equal_part_if_one_had_too_much(tables) -> None:
+    mostly_first = tables["a"].filter((pl.col("a_n") < 36) | (pl.col("a_n") % 16 == 0))
+    heights, _ = parts(pl.concat([mostly_first, tables["c"].head(3)], how="horizontal_extend"))
+    assert heights == [13, 13, 14]
+
+
+def test_each_partition_has_rows(tables) -> None:
+    options = replace(PARTITIONED, fallback_mode="raise")
+    heights, _ = parts(pl.concat([tables["a"], tables["c"]], how="horizontal_extend"), options)
+    assert sum(heights) == 100
+    assert max(heights) <= 50
 
 
 def test_tables_of_other_heights_are_the_error_of_polars(tables) -> None:

@@ -134,3 +134,46 @@ def test_types_of_keys_with_an_order_of_their_own(dtype: pl.DataType, tmp_path) 
     scan = pl.scan_parquet(tmp_path / "rows.parquet")
     assert_like_polars(scan.merge_sorted(scan, "k"), 3, STRICT)
     assert_like_polars(scan.sort("k").merge_sorted(scan.sort("k"), "k"), 3, STRICT)
+
+
+def shares(left: pl.LazyFrame, right: pl.LazyFrame) -> tuple[list[int], str]:
+    """Return the rows of each of four ranks, and the plan."""
+    query = left.merge_sorted(right, "k")
+    answer, outcomes = run(query, 4, STRICT)
+    assert_frame_equal(answer.select("k"), query.collect(engine="streaming").select("k"))
+    assert sorted(answer["row"]) == sorted(pl.concat([left, right]).collect()["row"])
+    return [outcome.frame.height for outcome in outcomes], outcomes[0].explain()
+
+
+def numbered(folder, name: str, keys: list[int]) -> pl.LazyFrame:
+    path = folder / f"{name}.parquet"
+    rows = pl.DataFrame({"k": keys, "row": [f"{name}{n}" for n in range(len(keys))]})
+    rows.write_parquet(path, row_group_size=10)
+    return pl.scan_parquet(path)
+
+
+def test_each_rank_keeps_its_part_of_the_left_table(tmp_path) -> None:
+    left, right = numbered(tmp_path, "l", list(range(80))), numbered(tmp_path, "r", list(range(0, 80, 4)))
+    heights, plan = shares(left, right)
+    assert heights == [25, 25, 25, 25]
+    assert "SORT by" not in plan
+
+
+def test_a_table_behind_another_is_spread(tmp_path) -> None:
+    left, right = numbered(tmp_path, "l", list(range(80))), numbered(tmp_path, "r", list(range(80, 160)))
+    heights, _ = shares(left, right)
+    assert max(heights) <= 60
+
+
+def test_equal_keys_of_several_ranks_meet(tmp_path) -> None:
+    keys = [1] * 5 + [2] * 40 + [3] * 35
+    left, right = numbered(tmp_path, "l", keys), numbered(tmp_path, "r", [0, 1, 2, 2, 2, 3, 4])
+    heights, _ = shares(left, right)
+    assert sum(heights) == 87
+
+
+def test_an_empty_side(tmp_path) -> None:
+    left = numbered(tmp_path, "l", list(range(80)))
+    for query in (left.filter(pl.col("k") < 0), left.filter(pl.col("k") > 75)):
+        assert sum(shares(query, left)[0]) == 80 + query.collect().height
+        assert sum(shares(left, query)[0]) == 80 + query.collect().height

@@ -79,10 +79,12 @@ This page is written by `scripts/write_pages.py` from the table `python/cudf_pol
 the tests take, too. It holds for several ranks, of `rrun`, Dask or Ray alike; one rank leaves reading and writing
 to Polars.
 
-Object stores are S3, GCS and Azure, with Polars' own `storage_options` and `credential_provider`; S3 is what the
-tests have. Polars reads the rows. Where a file is divided (footers, ends of records) is found by ranges of bytes, which
-takes the package obstore: `pip install 'riverrun[cloud]'`. Without it, one rank reads a remote file, and several are
-read by file. Secrets are passed to the ranks and shown nowhere: not in plans, `explain`, fingerprints or errors.
+Object stores are S3, Google Cloud Storage (GCS) and Azure Blob Storage, with Polars' own `storage_options` and
+`credential_provider`. What the tables below say of them is tested with each: S3 is moto's server, GCS is
+fake-gcs-server for reads, and GCS and Azure are servers of the tests, which refuse requests without the key. Polars
+reads the rows. Where a file is divided (footers, ends of records) is found by ranges of bytes, which takes the package
+obstore: `pip install 'riverrun[cloud]'`. Without it, one rank reads a remote file, and several are read by file.
+Secrets are passed to the ranks and shown nowhere: not in plans, `explain`, fingerprints or errors.
 
 Bytes in the query are those of `pl.scan_parquet(io.BytesIO(...))` and the like: one table, as a file is, so all ranks
 have to hold the same. One rank reads them if they are more than 16 MiB, more than 64 files, or read with
@@ -116,9 +118,12 @@ the system has no such step, where the target is a mount point, belongs to anoth
 of a rank or of the client, and where its parent cannot be written to. A store changes one object at a time: the parts
 of a sink have new names, `part.<rank>.<token>.<extension>`, and when all ranks have written, rank 0 deletes the parts
 of former sinks. A reader before that sees old and new parts. A sink that fails leaves the old ones. One that is killed
-leaves besides what it had written, which the next sink to the folder removes. A folder with other files than parts is
-refused. Every rank has to call the same sink with the same kind of target: where they differ, all raise
-`QueryMismatchError`.
+leaves besides what it had written, which the next sink to the folder removes. After a query has failed, Polars ends the
+uploads that it has begun, as if the rows until then were all: a rank waits for such objects, up to 3 s, and deletes
+them. One rank writes in the same way if the store lets the package obstore list. Else, and to a single object, Polars
+writes alone, and a query that fails leaves the rows until then in the place of the old object. A folder with other
+files than parts is refused. Every rank has to call the same sink with the same kind of target: where they differ, all
+raise `QueryMismatchError`.
 
 To `pl.PartitionBy`, each rank writes the files of its own rows, and a partition has as many files as ranks with rows of
 it. On a file system they are written to a hidden folder beside the target, and rank 0 moves them when all ranks have
@@ -139,7 +144,8 @@ version, which others see or do not; a sink that fails removes what it wrote, an
 folder, and files that no version has. One rank writes alone, with a `FallbackWarning`, with `mode="ignore"`,
 `schema_mode`, `predicate`, or `storage_options`; to a `DeltaTable`, an object store, or a table with constraints,
 features other than timestamps without a zone, properties of columns, or properties that matter to writers; a new table
-with such properties, too. The history calls the first version of a table `CREATE TABLE`.
+with such properties, too. The history calls the first version of a table `CREATE TABLE`. To GCS, Delta takes the key of
+a service account: deltalake knows no token of a `credential_provider` there.
 """
 
 

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cudf_polars.engine.store_objects import delete_objects, list_objects
 from cudf_polars.lower.byte_files import open_store
 from cudf_polars.plan.cloud import access_of_options
 
@@ -62,9 +63,7 @@ class StoreFolder:
 
     def names(self) -> list[str]:
         """Return the names of all objects in it."""
-        import obstore
-
-        return [entry["path"] for page in obstore.list(self._store, prefix=self._prefix) for entry in page]
+        return list_objects(self._store, self._prefix, self.url)
 
     def logs(self) -> list[str]:
         """Return the entries of the log of a table in this folder, in order."""
@@ -85,7 +84,4 @@ class StoreFolder:
             self._delete(self.names())
 
     def _delete(self, names: Sequence[str]) -> None:
-        import obstore
-
-        if names:
-            obstore.delete(self._store, list(names))
+        delete_objects(self._store, names, self._prefix, self.url)

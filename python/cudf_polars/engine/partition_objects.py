@@ -1,4 +1,4 @@
-"""Sinks of several ranks to ``pl.PartitionBy`` in an object store.
+"""Sinks to ``pl.PartitionBy`` in an object store.
 
 A store cannot move: names there have a rank, and a token that no other sink has. Files of the same names but for the
 token are deleted when all ranks have written.
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cudf_polars.engine.partition_sinks import Partitioning, PartitionSink, Told, checked_name, kept_files
+from cudf_polars.engine.store_objects import delete_late_objects, delete_objects, list_objects
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.byte_files import FileUnreadableError, open_store
 from cudf_polars.plan.cloud import CloudAccess, access_of_options
@@ -22,7 +23,7 @@ __all__ = ["PartitionObjects"]
 
 
 class PartitionObjects(PartitionSink):
-    """A sink of several ranks to ``pl.PartitionBy`` in an object store.
+    """A sink to ``pl.PartitionBy`` in an object store.
 
     Parameters
     ----------
@@ -47,6 +48,11 @@ class PartitionObjects(PartitionSink):
         self._access: CloudAccess | None = access_of_options(f"{self._url}/x.{self._ending}", options)
         self._taken: set[tuple[str, int]] = set()
         self._is_final = False
+
+    def check_access(self) -> None:
+        """Ask the store for objects; raises OSError if it does not say."""
+        store, base = self._store()
+        list_objects(store, f"{base}.{secrets.token_hex(6)}/", self._url)
 
     def _begin(self) -> None:
         mine = secrets.token_hex(6).encode()
@@ -94,14 +100,7 @@ class PartitionObjects(PartitionSink):
 
     def _names_there(self) -> list[str]:
         store, base = self._store()
-        import obstore
-
-        try:
-            pages = list(obstore.list(store, prefix=base.rstrip("/") or None))
-        except Exception as error:  # of many kinds; their texts may hold the request
-            raise OSError(f"the folder {self._url} cannot be listed: {type(error).__name__}") from None
-        there = [entry["path"] for page in pages for entry in page]
-        return [path[len(base) :] for path in there if path.startswith(base)]
+        return [path[len(base) :] for path in list_objects(store, base, self._url)]
 
     def _store(self) -> tuple[Any, str]:
         try:
@@ -112,19 +111,12 @@ class PartitionObjects(PartitionSink):
     def _delete(self, names: Sequence[str]) -> None:
         if not names:
             return
-        import obstore
-
         store, base = self._store()
-        try:
-            obstore.delete(store, [f"{base}{name}" for name in names])
-        except Exception as error:
-            raise OSError(f"files in {self._url} cannot be deleted: {type(error).__name__}") from None
+        delete_objects(store, [f"{base}{name}" for name in names], base, self._url)
 
     def _remove(self) -> None:
         if self._is_final or not self._files:
             return
         with contextlib.suppress(Exception):
-            # Some were not written before the query failed; after a name that is not there, some stores delete
-            # nothing more.
-            there = set(self._names_there())
-            self._delete([file.written for file in self._files if file.written in there])
+            store, base = self._store()
+            delete_late_objects(store, [f"{base}{file.written}" for file in self._files], base, self._url)

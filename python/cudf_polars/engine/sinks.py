@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -212,11 +212,7 @@ class SinkTarget(ABC):
         if isinstance(where, Path):
             return _Directory(where, extension, transport, is_used=is_used)
         if isinstance(where, str):
-            return (
-                _Object(f"{where.rstrip('/')}/{_PREFIX}{0:05d}.{extension}", extension)
-                if transport.nranks == 1
-                else _Store(where, extension, transport, options)
-            )
+            return _open_store(where, extension, transport, options)
         return _OneWriter(target, extension, transport)
 
     @abstractmethod
@@ -504,7 +500,10 @@ class _File(SinkTarget):
 
 
 class _Object(SinkTarget):
-    """What Polars writes itself: the only rank's file in an object store, which comes as a whole, or a device."""
+    """What Polars writes itself: the only rank's object in a store, or a device.
+
+    A query that fails leaves the rows until then.
+    """
 
     def __init__(self, url: str, extension: str) -> None:
         self._url, self._extension = url, extension
@@ -521,7 +520,7 @@ class _Object(SinkTarget):
 
 
 class _Store(SinkTarget):
-    """A folder in an object store, to which several ranks write."""
+    """A folder in an object store, with a part of each rank."""
 
     def __init__(self, url: str, extension: str, transport: Transport, options: Mapping[str, Any]) -> None:
         self._extension, self._transport = extension, transport
@@ -537,6 +536,24 @@ class _Store(SinkTarget):
 
     def discard(self) -> None:
         self._parts.discard()
+
+
+@contextlib.contextmanager
+def _else_polars(transport: Transport) -> Iterator[None]:
+    """Leave to Polars what the only rank cannot: without the package obstore, or where a store does not let it list."""
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except (NotImplementedError, OSError, pl.exceptions.PolarsError):
+        if transport.nranks > 1:
+            raise
+
+
+def _open_store(url: str, extension: str, transport: Transport, options: Mapping[str, Any]) -> SinkTarget:
+    with _else_polars(transport):
+        return _Store(url, extension, transport, options)
+    return _Object(f"{url.rstrip('/')}/{_PREFIX}{0:05d}.{extension}", extension)
 
 
 class _Partitions(SinkTarget):
@@ -570,10 +587,13 @@ def _open_partitions(
     elif reason is None and isinstance(where, Path):
         files = PartitionFiles(where, parts, extension, transport, _FIRST_OP + 1)
         return _Partitions(files, parts.describe(), extension, transport)
-    elif transport.nranks > 1:
+    elif reason is None:
         assert isinstance(where, str)
-        objects = PartitionObjects(where, parts, extension, transport, _FIRST_OP + 1, options)
-        return _Partitions(objects, parts.describe(), extension, transport)
+        with _else_polars(transport):
+            objects = PartitionObjects(where, parts, extension, transport, _FIRST_OP + 1, options)
+            if transport.nranks == 1:
+                objects.check_access()
+            return _Partitions(objects, parts.describe(), extension, transport)
     return _OneWriter(parts.to_polars(), extension, transport)
 
 

@@ -1,4 +1,4 @@
-"""A sink of several ranks to a folder of an object store: new objects by new names, then the old ones go.
+"""A sink to a folder of an object store: new objects by new names, then the old ones go.
 
 A store changes one object at a time. So the parts of a sink have names that no other sink has; when all ranks have
 written theirs, rank 0 deletes the parts of former sinks. Who reads the folder before that sees old and new parts; a
@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from cudf_polars.engine.store_objects import delete_late_objects, delete_objects, list_objects
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.byte_files import FileUnreadableError, open_store
 from cudf_polars.plan.cloud import CloudAccess, access_of_options
@@ -76,14 +77,7 @@ class StoreParts:
 
     def _former_parts(self, folder: str, prefix: str) -> list[str]:
         store, key = self._store(f"{folder}/")
-        import obstore
-
-        try:
-            pages = list(obstore.list(store, prefix=key.rstrip("/")))
-        except Exception as error:  # of many kinds; their texts may hold the request
-            raise OSError(f"the folder {folder} cannot be listed: {type(error).__name__}") from None
-        paths = [entry["path"] for page in pages for entry in page]
-        inside = [path for path in paths if path.startswith(key)]
+        inside = list_objects(store, key, folder)
         foreign = [path for path in inside if not path[len(key) :].startswith(prefix)]
         if foreign:
             raise FileExistsError(
@@ -96,15 +90,9 @@ class StoreParts:
         told = self._transport.allgather_bytes(facts, op=self._first_op + 1)
         self._is_final = True  # without some of the former parts, the new ones are all that there is
         if self._stale:
-            import obstore
-
-            store, _ = self._store(self.url)
-            try:
-                obstore.delete(store, self._stale)
-            except Exception as error:  # of many kinds; their texts may hold the request
-                raise OSError(
-                    f"former parts beside {self.url} cannot be deleted: {type(error).__name__}"
-                ) from None
+            folder = self.url.rpartition("/")[0]
+            store, key = self._store(f"{folder}/")
+            delete_objects(store, self._stale, key, folder, "former parts")
         self._transport.allgather_bytes(b"deleted", op=self._first_op + 2)
         return told
 
@@ -113,7 +101,6 @@ class StoreParts:
         if not self.url or self._is_final:
             return
         with contextlib.suppress(Exception):
-            import obstore
-
-            store, key = self._store(self.url)
-            obstore.delete(store, key)
+            folder = self.url.rpartition("/")[0]
+            store, key = self._store(f"{folder}/")
+            delete_late_objects(store, [f"{key}{self.url[len(folder) + 1 :]}"], key, folder)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from cudf_polars.plan.cloud import CloudAccess, is_remote, shown_path
 
-__all__ = ["ByteFile", "FileUnreadableError", "open_bytes", "open_store"]
+__all__ = ["ByteFile", "FileUnreadableError", "kind_of_error", "open_bytes", "open_store"]
 
 
 class FileUnreadableError(OSError):
@@ -99,7 +99,7 @@ class _RemoteFile(ByteFile):
         try:
             found = obstore.head(self._store, self._key)
         except Exception as error:  # of many kinds; their texts may hold the request
-            raise FileUnreadableError(f"{self._shown}: {type(error).__name__}") from None
+            raise FileUnreadableError(f"{self._shown}: {kind_of_error(error)}") from None
         self.size = found["size"]
         self.version = f"{found['size']}:{found['e_tag'] or found['last_modified']}"
 
@@ -112,7 +112,7 @@ class _RemoteFile(ByteFile):
         try:
             return bytes(obstore.get_range(self._store, self._key, start=start, end=stop))
         except Exception as error:
-            raise FileUnreadableError(f"{self._shown}: {type(error).__name__}") from None
+            raise FileUnreadableError(f"{self._shown}: {kind_of_error(error)}") from None
 
     def close(self) -> None:
         pass  # the store's connections end with it
@@ -121,6 +121,12 @@ class _RemoteFile(ByteFile):
 # --- object stores ---------------------------------------------------------------------------------------------
 
 _IRREGULAR = {"ImdsV1Fallback": "imdsv1_fallback", "Checksum": "checksum_algorithm"}
+
+
+def kind_of_error(error: Exception) -> str:
+    """Return what an error of obstore is, without its text, which may hold the request."""
+    status = re.search(r"status code: (\d{3}(?: [A-Z][A-Za-z]*)*)", str(error))
+    return type(error).__name__ if status is None else f"{type(error).__name__}, {status[1]}"
 
 
 def open_store(path: str, cloud: CloudAccess | None) -> tuple[Any, str]:

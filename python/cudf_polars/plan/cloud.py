@@ -160,6 +160,25 @@ def _shared(packed: bytes) -> list[int]:
     return list(header + pickle.dumps(_Shared(packed[_HEADER_BYTES:])))
 
 
-@functools.lru_cache(maxsize=64)
 def _provider_of_process(pickled: bytes) -> Any:
+    return pickle.loads(pickled) if _is_named(pickled) else _kept(pickled)
+
+
+@functools.lru_cache(maxsize=64)
+def _kept(pickled: bytes) -> Any:
     return pickle.loads(pickled)
+
+
+@functools.lru_cache(maxsize=64)
+def _is_named(pickled: bytes) -> bool:
+    """Say whether a pickle has its provider by name.
+
+    It is one object then in any case, and another one when the user has defined the name again, in a notebook, with
+    other credentials.
+    """
+    first, second = (_function_of(pickle.loads(pickled)) for _ in range(2))
+    return first is not None and first is second
+
+
+def _function_of(builder: Any) -> Any:
+    return getattr(getattr(builder, "credential_provider_init", None), "credential_provider", None)

@@ -22,8 +22,9 @@ from cudf_polars.plan import nodes
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 from support.dask_cluster import start_dask_cluster
-from support.object_store import cloud_queries, object_store
+from support.object_store import object_store
 from support.ranks import run_ranks
+from support.store_queries import cloud_queries
 from support.tables import ROWS, check_query, make_delta, make_iceberg, table_queries
 
 pytest.importorskip("deltalake")
@@ -127,23 +128,22 @@ def test_files_that_need_credentials_on_ranks(store):
         2,
         PRELUDE
         + """
-from support.object_store import cloud_queries
+from support.store_queries import cloud_queries
 with SPMDEngine() as engine:
-    for name, query in cloud_queries(*map(json.loads, sys.argv[2:])).items():
+    for name, query in cloud_queries(*json.loads(sys.argv[2])).items():
         _, answer, said = collect(query)
         check_query(name, answer, query)
         assert said == [], said
 """,
         HERE,
-        json.dumps(store.place),
-        json.dumps(store.storage_options),
+        json.dumps(store.access),
         timeout=SECONDS,
     ).check()
 
 
 @pytest.mark.timeout(SECONDS)
 def test_files_that_need_credentials_on_dask(dask_engine, store):
-    for name, query in cloud_queries(store.place, store.storage_options).items():
+    for name, query in cloud_queries(*store.access).items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FallbackWarning)
             answer = query.collect(engine=dask_engine)

@@ -15,13 +15,14 @@ from execute.compare import ORDINARY, assert_like_polars
 from cudf_polars.engine.dask import DaskEngine
 from cudf_polars.execute.run import explain_query
 from cudf_polars.lower import FallbackWarning
+from cudf_polars.plan.cloud import access_of_options, shown_path
 from cudf_polars.plan.fingerprint import dump
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 from support.dask_cluster import start_dask_cluster
-from support.object_store import cloud_queries, object_store
+from support.object_store import object_store
 from support.ranks import run_ranks
-from support.s3_queries import S3_ROWS, parquet_queries, put_tables
+from support.store_queries import STORE_ROWS, cloud_queries, parquet_queries, put_tables
 from support.tables import check_query
 
 pytest.importorskip("obstore")
@@ -49,7 +50,7 @@ sys.path.insert(0, sys.argv[1])
 import polars as pl
 from cudf_polars.engine.spmd import SPMDEngine, allgather_polars_dataframe
 from cudf_polars.streaming.actor_graph.collectives.common import reserve_op_id
-from support.s3_queries import parquet_queries
+from support.store_queries import parquet_queries
 from support.tables import check_query
 
 warnings.simplefilter("error")
@@ -117,9 +118,9 @@ def test_parquet_on_dask(s3):
 @pytest.mark.timeout(SECONDS)
 def test_no_secret_is_shown():
     with object_store() as store:
-        S3_ROWS.lazy().sink_csv("s3://bucket/rows.csv", storage_options=store.storage_options)
-        S3_ROWS.lazy().sink_parquet("s3://bucket/rows.parquet", storage_options=store.storage_options)
-        for name, query in cloud_queries(store.place, store.storage_options).items():
+        STORE_ROWS.lazy().sink_csv("s3://bucket/rows.csv", storage_options=store.storage_options)
+        STORE_ROWS.lazy().sink_parquet("s3://bucket/rows.parquet", storage_options=store.storage_options)
+        for name, query in cloud_queries(*store.access).items():
             plan = read_plan(query)
             shown = "\n".join([dump(plan), repr(plan.root), explain_query(query, 2)])
             assert store.secret not in shown, name
@@ -134,7 +135,7 @@ def test_no_secret_is_shown():
 @pytest.mark.timeout(SECONDS)
 def test_a_provider_is_one_object_of_a_process_and_is_asked_once(tmp_path):
     with object_store() as store:
-        S3_ROWS.lazy().sink_parquet("s3://bucket/rows.parquet", storage_options=store.storage_options)
+        STORE_ROWS.lazy().sink_parquet("s3://bucket/rows.parquet", storage_options=store.storage_options)
         asked, options = tmp_path / "asked", store.storage_options
 
         def provider():
@@ -151,13 +152,32 @@ def test_a_provider_is_one_object_of_a_process_and_is_asked_once(tmp_path):
         assert again.cloud == scan.cloud
         for _ in range(3):
             again.cloud.credentials()
-            assert to_lazyframe(again).collect().height == S3_ROWS.height
+            assert to_lazyframe(again).collect().height == STORE_ROWS.height
         assert asked.read_text() == before
 
 
-def test_urls_with_secrets():
-    from cudf_polars.plan.cloud import shown_path
+def provider_of_a_name():
+    return {"aws_access_key_id": "first", "aws_secret_access_key": "secret"}, None
 
+
+def test_a_provider_that_is_defined_again(monkeypatch):
+    """In a notebook the new one has the old one's name, by which both are pickled."""
+
+    def says():
+        access = access_of_options("s3://bucket/rows", {"credential_provider": provider_of_a_name})
+        return [dict(access.credentials())["aws_access_key_id"] for _ in range(2)]
+
+    assert says() == ["first", "first"]
+
+    def other():
+        return {"aws_access_key_id": "second", "aws_secret_access_key": "secret"}, None
+
+    other.__qualname__ = other.__name__ = "provider_of_a_name"
+    monkeypatch.setitem(globals(), "provider_of_a_name", other)
+    assert says() == ["second", "second"]
+
+
+def test_urls_with_secrets():
     assert shown_path("https://me:pass@host/a/b.parquet?sig=1") == "https://host/a/b.parquet?..."
     assert shown_path("s3://bucket/a@b.parquet") == "s3://bucket/a@b.parquet"
     assert shown_path("/a@b?c") == "/a@b?c"

@@ -1,4 +1,7 @@
-"""Every row of the table of sources, on 1 and 2 ranks: right, and read by all ranks or by one with its reason."""
+"""Every row of the table of sources, on 1 and 2 ranks: right, and read by all ranks or by one with its reason.
+
+Rows of object stores hold for S3, Google Cloud Storage and Azure.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ import pytest
 from execute.compare import ORDINARY, assert_like_polars
 
 from cudf_polars.lower.source_table import SOURCES, SourceRow
-from support.moto_store import moto_store
+from support.azure_store import azure_process
+from support.google_store import google_process
+from support.moto_store import moto_process
 from support.tables import catalog_of, make_iceberg
 
 pytest.importorskip("deltalake")
@@ -29,12 +34,13 @@ ROWS = pl.DataFrame(
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
-    """Return the base of each store's paths and its options, with the tables there."""
+    """Return the bases of each store's paths and their options, with the tables there."""
     folder = tmp_path_factory.mktemp("matrix")
     make_iceberg(folder / "iceberg")
-    with moto_store() as store:
-        found = {"file system": (str(folder), {}), "object store": ("s3://bucket", store.storage_options)}
-        for base, options in found.values():
+    here = {str(folder): {}}
+    with moto_process() as s3, google_process() as google, azure_process() as azure:
+        stores = {store.base: store.storage_options for store in (s3, google, azure)}
+        for base, options in {**here, **stores}.items():
             given = {"storage_options": options} if options else {}
             ROWS.lazy().sink_parquet(f"{base}/rows.parquet", row_group_size=100, **given)
             ROWS.lazy().sink_csv(f"{base}/rows.csv", **given)
@@ -47,7 +53,7 @@ def places(tmp_path_factory):
             of_delta = {"storage_options": {**options, "conditional_put": "etag"}} if options else {}
             for half in (ROWS[:300], ROWS[300:]):
                 half.write_delta(f"{base}/delta", mode="append", **of_delta)
-        yield found | {"bytes in the query": (str(folder), {})}
+        yield {"file system": here, "object store": stores, "bytes in the query": here}
 
 
 def scan_bytes(format: str, base: str) -> pl.LazyFrame:
@@ -84,7 +90,11 @@ def scan(row: SourceRow, base: str, options: dict[str, str]) -> pl.LazyFrame:
 @pytest.mark.parametrize("nranks", [1, 2])
 @pytest.mark.parametrize("row", SOURCES, ids=lambda row: f"{row.format}, {row.store}")
 def test_source(row: SourceRow, nranks: int, places) -> None:
-    query = scan(row, *places[row.store])
+    for base, options in places[row.store].items():
+        check(row, nranks, scan(row, base, options))
+
+
+def check(row: SourceRow, nranks: int, query: pl.LazyFrame) -> None:
     outcomes = assert_like_polars(query, nranks, ORDINARY, ordered=False)
     heights = [outcome.frame.height for outcome in outcomes]
     if nranks == 1 or not row.why_not:

@@ -138,14 +138,27 @@ undone when it fails, and not when the sink is killed meanwhile. In a store, a n
 own name of that number, are deleted when all are there. One rank writes alone, with a `FallbackWarning`, to a store
 with a `file_path_provider`; a client, with a `sinked_paths_callback`, or a function that cannot be sent to its ranks.
 
-`sink_delta` to a path writes by all ranks: each has deltalake write its rows to a table of its own in a hidden folder
-beside the real one, with that one's schema, partitions and properties. Rank 0 moves the files and commits them as one
-version, which others see or do not; a sink that fails removes what it wrote, and one that is killed leaves the hidden
-folder, and files that no version has. One rank writes alone, with a `FallbackWarning`, with `mode="ignore"`,
-`schema_mode`, `predicate`, or `storage_options`; to a `DeltaTable`, an object store, or a table with constraints,
-features other than timestamps without a zone, properties of columns, or properties that matter to writers; a new table
-with such properties, too. The history calls the first version of a table `CREATE TABLE`. To GCS, Delta takes the key of
-a service account: deltalake knows no token of a `credential_provider` there.
+`sink_delta` writes by all ranks: each has deltalake write its rows to a table of its own, with the schema, partitions
+and properties of the real one. On a file system these are in a hidden folder beside the real table: rank 0 moves the
+files and commits them as one version, which others see or do not. In an object store they are in the real table's
+folder, `riverrun-<token>/<rank>/`, where the files stay: rank 0 commits them there, and deletes the logs of the ranks'
+tables. A sink that fails removes what it wrote, and one that is killed leaves the hidden folder, and files that no
+version has. One rank writes alone, with a `FallbackWarning`, with `mode="ignore"`, `schema_mode` or `predicate`; with
+`storage_options` to a file system; to a `DeltaTable`, a store that the package obstore does not reach, or a table with
+constraints, features other than timestamps without a zone, properties of columns, or properties that matter to writers;
+a new table with such properties, too. The history calls the first version of a table `CREATE TABLE`. To GCS, Delta
+takes the key of a service account: deltalake knows no token of a `credential_provider` there.
+
+`sink_iceberg` writes by all ranks with all of Polars' modes and options, also to tables with partitions or a sort
+order. Each rank has Polars write its rows to data files in the table's folder, `data/<token>/<rank>/`, where they stay;
+a rank without rows writes none. Rank 0 has Polars commit the files of all ranks as one snapshot. What Polars refuses
+is refused before any rank writes, and all ranks raise its error. So they do where a rank fails while it writes, or the
+commit fails, and then the files are removed; they stay where it is unknown whether the commit was made
+(`CommitStateUnknownException`). A sink that is killed leaves the table as it was, and files that no snapshot has. On
+Dask and Ray the catalog's class, name and properties are sent to the ranks, and rank 0 opens it. One rank writes
+alone, with a `FallbackWarning` that says why, and on Dask and Ray that is the client: to a table with
+`write.object-storage.enabled`, a folder or a store that not all ranks reach, or a catalog that rank 0 does not; with
+what cannot be sent to other processes; and with a version of Polars whose sink works in another way.
 """
 
 

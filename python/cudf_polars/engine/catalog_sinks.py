@@ -1,4 +1,4 @@
-"""``sink_delta`` and ``sink_iceberg`` with our engines: one process commits, and mostly it writes, too.
+"""``sink_delta`` and ``sink_iceberg`` with our engines: one process commits what all ranks write.
 
 Polars asks an engine for the rows of such a sink, and then writes and commits them itself, in the process that called
 it. Where each rank runs the script, every rank would commit: an overwriting one removes the rows of the others. An
@@ -6,7 +6,8 @@ engine cannot prevent that from where Polars calls it, so the two methods of ``p
 :mod:`cudf_polars.engine.core` is imported, as every engine does. Queries of other engines go straight to Polars' own
 methods, as they were called.
 
-Files of a Delta table are written by all ranks where :mod:`cudf_polars.engine.delta_sinks` can.
+How all ranks write is in :mod:`cudf_polars.engine.delta_sinks` and :mod:`cudf_polars.engine.iceberg_sinks`. What they
+cannot share is written by the process that commits.
 """
 
 from __future__ import annotations
@@ -19,10 +20,19 @@ from typing import Any
 import polars as pl
 from polars.lazyframe.engine_config import get_engine_affinity_override
 
-__all__ = ["install"]
+from cudf_polars.engine.delta_sinks import DeltaWrite, agree_on_delta
+from cudf_polars.engine.iceberg_sinks import IcebergWrite, agree_on_iceberg
+from cudf_polars.engine.table_sinks import TableFormat
+
+__all__ = ["FORMATS", "install"]
+
+FORMATS = {
+    "sink_delta": TableFormat(DeltaWrite.of, agree_on_delta),
+    "sink_iceberg": TableFormat(IcebergWrite.of, agree_on_iceberg, client_warns=True),
+}
+"""How tables are written by all ranks, by the name of the user's method."""
 
 _MARK = "_polars_own"
-_NAMES = ("sink_delta", "sink_iceberg")
 
 
 def install(engine_type: type[Any]) -> None:
@@ -33,7 +43,7 @@ def install(engine_type: type[Any]) -> None:
     engine_type
         The base class of our engines.
     """
-    for name in _NAMES:
+    for name in FORMATS:
         own = getattr(pl.LazyFrame, name)
         if not hasattr(own, _MARK):
             setattr(pl.LazyFrame, name, _wrapped(own, engine_type))

@@ -24,14 +24,15 @@ from rapidsmpf.error import RankFailedError
 from rapidsmpf.statistics import Statistics
 
 from cudf_polars.engine.batches import BatchSource, GatheredBatches
+from cudf_polars.engine.catalog_sinks import FORMATS
 from cudf_polars.engine.core import ClusterInfo, StreamingEngine
-from cudf_polars.engine.delta_sinks import DeltaPlan, DeltaWrite, plan_delta
 from cudf_polars.engine.folder_exchange import is_used_here
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.partition_sinks import Partitioning
 from cudf_polars.engine.relay import RankReply, emit, remote_error
 from cudf_polars.engine.shipping import pack_query, unpack_frame
 from cudf_polars.engine.sinks import UsedFolder, destination, partitioning_for_workers, write_rows
+from cudf_polars.engine.table_sinks import TablePlan, TableWrite
 from cudf_polars.engine.turns import QueryCall, QueryCancelled
 from cudf_polars.lower.fallback import report
 from cudf_polars.lower.user_code import calling_place
@@ -291,26 +292,33 @@ class ClusterEngine(StreamingEngine):
         commits_later: bool,
         arguments: Mapping[str, Any],
     ) -> T:
-        if step == "sink_delta" and not commits_later:
-            shared = DeltaWrite.of(arguments)
-            plan = plan_delta(shared) if isinstance(shared, DeltaWrite) else shared
-            if isinstance(plan, DeltaPlan) and self._write_delta(lf, plan, optimizations):
-                return cast("T", None)
+        if not commits_later:
+            tables = FORMATS[step]
+            shared = tables.read(arguments)
+            plan = shared if isinstance(shared, str) else shared.plan()
+            done = self._write_table(lf, plan, optimizations) if isinstance(plan, TablePlan) else plan
+            if isinstance(done, tuple):
+                assert isinstance(shared, TableWrite)
+                return cast("T", shared.answer(done[0]))
+            if done is not None and tables.client_warns and self.nranks > 1:
+                report([f"{step} {done}"], self._options.get("fallback_mode"))
         return super()._sink_catalog(
             lf, write, step, optimizations, commits_later=commits_later, arguments=arguments
         )
 
-    def _write_delta(self, lf: pl.LazyFrame, plan: DeltaPlan, optimizations: QueryOptFlags) -> bool:
-        """Let the ranks write to a Delta table; False if they cannot."""
+    def _write_table(
+        self, lf: pl.LazyFrame, plan: TablePlan, optimizations: QueryOptFlags
+    ) -> tuple[Any] | str | None:
+        """Let the ranks write to a table; returns what came of the commit, or why they cannot."""
         try:
             packed = pack_query(lf, optimizations, self.nranks)
-            report = self._call("sink_delta", [(query, plan) for query in packed])[0]
+            told = self._call("sink_table", [(query, plan) for query in packed])[0]
         finally:
             plan.end()  # the ranks have, if they see the folder
-        if report is None:
-            return False
-        self.last_query = _Report(report)
-        return True
+        if not isinstance(told, tuple):
+            return cast("str | None", told)
+        self.last_query = _Report(told[0])
+        return (told[1],)
 
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
         answers = self._call("statistics", [(clear,)] * self.nranks)

@@ -437,7 +437,7 @@ class StreamingEngine(pl.Engine):
 
         Returns
         -------
-        What ``write`` returned, on every rank. None, as Polars' ``sink_delta``, where all ranks have written.
+        What ``write`` returned, on every rank; or the same as Polars' own method, where all ranks have written.
 
         Raises
         ------

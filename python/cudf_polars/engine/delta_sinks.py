@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import cloudpickle
@@ -27,6 +27,7 @@ import polars as pl
 from cudf_polars.engine.delta_store import StoreFolder, storage_of
 from cudf_polars.engine.partition_files import hidden_beside, make_folders, tried
 from cudf_polars.engine.sinks import destination
+from cudf_polars.engine.table_sinks import TablePlan, TableSink, TableWrite
 from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.byte_files import FileUnreadableError
@@ -56,7 +57,7 @@ _FEATURES = frozenset({"timestampNtz"})
 
 
 @dataclass(frozen=True)
-class DeltaWrite:
+class DeltaWrite(TableWrite):
     """A call of ``sink_delta`` that ranks may be able to share.
 
     Attributes
@@ -127,6 +128,13 @@ class DeltaWrite:
         """How the store is reached, as an argument."""
         return None if self.storage is None else dict(self.storage)
 
+    def plan(self) -> DeltaPlan | str | None:
+        """Look at the table, and make the folder where ranks write."""
+        return plan_delta(self)
+
+    def answer(self, result: Any) -> None:
+        """Return nothing, as Polars does."""
+
     def describe(self) -> str:
         """Return what has to be the same on all ranks, as text for an error."""
         options = f" with {', '.join(sorted(self.options))}" if self.options else ""
@@ -134,7 +142,7 @@ class DeltaWrite:
 
 
 @dataclass(frozen=True)
-class DeltaPlan:
+class DeltaPlan(TablePlan):
     """How ranks write, as one process has decided it.
 
     Attributes
@@ -153,6 +161,8 @@ class DeltaPlan:
         Those of the table's properties that say how files are written.
     """
 
+    step: ClassVar[str] = "sink_delta"
+
     write: DeltaWrite
     hidden: Path | str
     version: int | None = None
@@ -164,6 +174,10 @@ class DeltaPlan:
         """Remove the hidden folder; that of an object store has the table's files."""
         if isinstance(self.hidden, Path):
             shutil.rmtree(self.hidden, ignore_errors=True)
+
+    def open_sink(self, transport: Transport, first_op: int) -> DeltaSink:
+        """Return this rank's part."""
+        return DeltaSink(self, transport, first_op)
 
     def own_folder(self, rank: int) -> Path | str:
         """Return the path or the URL of a rank's table."""
@@ -274,8 +288,8 @@ def _reached_by(plan: DeltaPlan | str | None, storage: Mapping[str, str] | None)
     return replace(plan, write=replace(plan.write, storage=storage)) if isinstance(plan, DeltaPlan) else plan
 
 
-class DeltaSink:
-    """This rank's part of a ``sink_delta``. All methods are called on all ranks.
+class DeltaSink(TableSink):
+    """This rank's part of a ``sink_delta``.
 
     Parameters
     ----------
@@ -292,6 +306,10 @@ class DeltaSink:
         self._own = plan.own_folder(transport.rank)
         self._is_told = False
         self._is_committed = False
+
+    def why_not(self) -> str | None:
+        """Return why these ranks cannot write; None if they can."""
+        return None if self.is_seen_by_all() else "to a folder that not all ranks have"
 
     def is_seen_by_all(self) -> bool:
         """Say whether all ranks have the file system with the hidden folder."""

@@ -15,7 +15,7 @@ from cudf_polars.engine.relay import RankReply, portable, remote_error
 from cudf_polars.execute.streams import scan_stream
 from cudf_polars.execute.transport import Transport
 
-__all__ = ["Written", "write_on_one_rank"]
+__all__ = ["Written", "failed_reply", "write_on_one_rank"]
 
 T = TypeVar("T")
 
@@ -73,9 +73,7 @@ def write_on_one_rank(
         try:
             reply.value = write(scan_stream(rows, schema))
         except Exception as error:
-            raised = error
-            reply.traceback = "".join(traceback.format_exception(error))
-            reply.error = _copy(error)
+            raised, reply = error, failed_reply(error)
     said = transport.allgather_bytes(
         cloudpickle.dumps(reply) if transport.rank == 0 else b"", op=_FIRST_OP + 1
     )
@@ -83,6 +81,11 @@ def write_on_one_rank(
         return Written(reply.value, raised)
     answer = pickle.loads(said[0])
     return Written(answer.value, None if answer.error is None else remote_error("rank 0", answer))
+
+
+def failed_reply(error: Exception) -> RankReply:
+    """Return an error as other ranks are told of it."""
+    return RankReply(traceback="".join(traceback.format_exception(error)), error=_copy(error))
 
 
 def _copy(error: Exception) -> BaseException:

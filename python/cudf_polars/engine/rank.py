@@ -27,12 +27,13 @@ from rapidsmpf.utils.string import parse_duration
 from rapidsmpf.utils.system_info import get_device_memory
 
 from cudf_polars.engine.batches import RankBatches
+from cudf_polars.engine.catalog_sinks import FORMATS
 from cudf_polars.engine.compute_device import open_compute_device
 from cudf_polars.engine.core import ClusterInfo, check_reserved
-from cudf_polars.engine.delta_sinks import DeltaPlan, DeltaSink, DeltaWrite, agree_on_delta
 from cudf_polars.engine.one_writer import write_on_one_rank
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.sinks import SinkTarget
+from cudf_polars.engine.table_sinks import Refused, TablePlan, TableSink, TableWrite
 from cudf_polars.execute.agreement import agree_on_purpose
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.exchange import RapidsmpfTransport
@@ -353,56 +354,86 @@ class Rank:
             agree_on_purpose("gather", lambda mine: transport.allgather_bytes(mine, op=0))
             return pl.DataFrame(transport.allgather(part, op=1))
 
-    def sink_delta(
+    def sink_table(
         self,
         query: pl.LazyFrame | Query,
         op_ids: OpIds,
         optimizations: QueryOptFlags | None,
-        write: DeltaWrite | DeltaPlan | str,
-    ) -> tuple[DeltaPlan | str | None, QueryOutcome | None]:
-        """Run a query and write its rows to a Delta table: on all ranks, with one commit, or on none.
+        step: str,
+        write: TableWrite | TablePlan | str,
+    ) -> tuple[QueryOutcome, Any] | str | None:
+        """Run a query and write its rows to a Delta or Iceberg table: on all ranks, with one commit, or on none.
 
         Parameters
         ----------
         query, op_ids, optimizations
             As for :meth:`run`.
+        step
+            The name of the user's method.
         write
             What to write, or why ranks cannot share it; or the plan for it that another process has made.
 
         Returns
         -------
-        The plan, and the query's outcome. That is None if the ranks cannot do it: nothing has run then.
+        The query's outcome, and what came of the commit. If nothing has run, why one process has to write; or None if
+        Polars, given no rows, says why nothing is to be written.
+
+        Raises
+        ------
+        Exception
+            On all ranks, what one of them raised.
         """
         transport = RapidsmpfTransport(self.context, op_ids)
         with _tell_others(transport):
-            purpose = "sink_delta"
-            agree_on_purpose(purpose, lambda mine: transport.allgather_bytes(mine, op=0))
-            plan = (
-                write if isinstance(write, DeltaPlan) else agree_on_delta(write, transport, op=_LAST_OP + 3)
+            agree_on_purpose(step, lambda mine: transport.allgather_bytes(mine, op=0))
+            agreed = (
+                write
+                if isinstance(write, TablePlan)
+                else FORMATS[step].agree(write, transport, op=_LAST_OP + 3)
             )
-            if not isinstance(plan, DeltaPlan):
-                return plan, None
-            sink = DeltaSink(plan, transport, _LAST_OP)
-            try:
-                if not sink.is_seen_by_all():
-                    plan.end()
-                    return plan, None
-                # The user's own query, of which only the user's optimisations are left to whoever runs it.
-                whole = (optimizations or pl.QueryOptFlags(),) if transport.nranks == 1 else ()
-                return plan, stream_query(
-                    query,
-                    transport,
-                    lambda rows: sink.write(rows, *whole),
-                    optimizations=optimizations,
-                    options=self._execution_options,
-                    device=self._device,
-                    end=sink.commit,
-                    purpose=purpose,
-                    first_op=1,
-                )
-            except BaseException:
-                sink.discard()
-                raise
+            done = (
+                self._write_table(query, transport, optimizations, agreed)
+                if isinstance(agreed, TablePlan)
+                else agreed
+            )
+        # Here no rank waits for another one any more: none needs to be told.
+        if isinstance(done, Refused):
+            raise done.error
+        if isinstance(done, str) or done is None:
+            return done
+        outcome, sink = done
+        return outcome, sink.result()
+
+    def _write_table(
+        self,
+        query: pl.LazyFrame | Query,
+        transport: RapidsmpfTransport,
+        optimizations: QueryOptFlags | None,
+        plan: TablePlan,
+    ) -> tuple[QueryOutcome, TableSink] | str:
+        """Write this rank's rows and commit; or return why these ranks cannot."""
+        sink = plan.open_sink(transport, _LAST_OP)
+        try:
+            if (reason := sink.why_not()) is not None:
+                plan.end()
+                return reason
+            # The user's own query, of which only the user's optimisations are left to whoever runs it.
+            whole = (optimizations or pl.QueryOptFlags(),) if transport.nranks == 1 else ()
+            outcome = stream_query(
+                query,
+                transport,
+                lambda rows: sink.write(rows, *whole),
+                optimizations=optimizations,
+                options=self._execution_options,
+                device=self._device,
+                end=sink.commit,
+                purpose=plan.step,
+                first_op=1,
+            )
+        except BaseException:
+            sink.discard()
+            raise
+        return outcome, sink
 
     def write_once(
         self,

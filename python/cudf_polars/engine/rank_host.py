@@ -27,11 +27,11 @@ from rapidsmpf.statistics import Statistics
 
 from cudf_polars.engine.batches import BATCH_ROWS, RankBatches
 from cudf_polars.engine.core import ClusterInfo
-from cudf_polars.engine.delta_sinks import DeltaPlan
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.rank import Rank, RankSettings, bootstrap_timeout
 from cudf_polars.engine.relay import run_captured, running_function
 from cudf_polars.engine.shipping import PackedQuery, pack_frame, unpack_query
+from cudf_polars.engine.table_sinks import TablePlan
 from cudf_polars.execute.run import QueryOutcome
 from cudf_polars.streaming.actor_graph.collectives.common import OpIds
 
@@ -339,13 +339,18 @@ class RankHost:
 
         return self._captured(epoch, work)
 
-    def sink_delta(self, epoch: int, query: PackedQuery, plan: DeltaPlan) -> bytes:
-        """Run a query and write its rows to a Delta table; returns a reply with its report, None if ranks cannot."""
+    def sink_table(self, epoch: int, query: PackedQuery, plan: TablePlan) -> bytes:
+        """Run a query and write its rows to a Delta or Iceberg table.
 
-        def work() -> str | None:
+        Returns
+        -------
+        A reply with the query's report and what came of the commit; or, if these ranks cannot, why.
+        """
+
+        def work() -> tuple[str, Any] | str | None:
             rank, lf, flags = self._opened(query)
-            _, outcome = rank.sink_delta(lf, OpIds(epoch), flags, plan)
-            return None if outcome is None else _report(rank, outcome)
+            done = rank.sink_table(lf, OpIds(epoch), flags, plan.step, plan)
+            return (_report(rank, done[0]), done[1]) if isinstance(done, tuple) else done
 
         return self._captured(epoch, work)
 

@@ -15,11 +15,12 @@ from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
 
 from cudf_polars.engine.batches import BatchSource
+from cudf_polars.engine.catalog_sinks import FORMATS
 from cudf_polars.engine.core import StreamingEngine
-from cudf_polars.engine.delta_sinks import DeltaWrite
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.rank import Rank, RankSettings, resolve_options
+from cudf_polars.engine.table_sinks import TableWrite
 from cudf_polars.engine.turns import QueryCall, QueryCancelled
 from cudf_polars.execute.agreement import agree_on_purpose
 from cudf_polars.execute.exchange import RapidsmpfTransport
@@ -279,16 +280,17 @@ class SPMDEngine(StreamingEngine):
         rank = self._open_rank("the engine")
         if self.nranks == 1:
             return write(lf)
-        if step == "sink_delta" and not commits_later:
-            shared = DeltaWrite.of(arguments)
-            plan, outcome = rank.sink_delta(lf, self._next_op_ids(), optimizations, shared)
-            if plan is None:
+        if not commits_later:
+            shared = FORMATS[step].read(arguments)
+            done = rank.sink_table(lf, self._next_op_ids(), optimizations, step, shared)
+            if done is None:
                 # There is a table: Polars says what it says, and writes nothing.
                 return write(pl.LazyFrame(schema=lf.collect_schema()))
-            if outcome is not None:
-                self.last_query = outcome
-                return cast("T", None)
-            step = f"{step} {plan if isinstance(plan, str) else 'to a folder that not all ranks have'}"
+            if isinstance(done, tuple):
+                assert isinstance(shared, TableWrite)
+                self.last_query, result_of_commit = done
+                return cast("T", shared.answer(result_of_commit))
+            step = f"{step} {done}"
         self.last_query, result = rank.write_once(
             lf, self._next_op_ids(), optimizations, write, step, commits_later=commits_later
         )

@@ -75,7 +75,9 @@ SINKS: tuple[SinkRow, ...] = (
         for store in _STORES
     ),
     *(SinkRow("sink_*(lazy=True)", store, "as the eager call", distributed=True) for store in _STORES),
-    SinkRow("sink_delta", "file system", "files of each rank, one commit", distributed=True),
-    SinkRow("sink_delta", "object store", "files of each rank, one commit", distributed=True),
-    SinkRow("sink_iceberg", "file system", "gathered on one rank, one commit", distributed=False),
+    *(
+        SinkRow(name, store, "files of each rank, one commit", distributed=True)
+        for name in ("sink_delta", "sink_iceberg")
+        for store in _STORES
+    ),
 )

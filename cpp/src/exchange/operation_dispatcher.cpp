@@ -15,8 +15,10 @@
 namespace rapidsmpf::exchange {
 
 namespace {
-// How long a communicator that is destroyed waits for operations whose data is not sent yet.
+// How long a communicator that is destroyed waits for operations whose data is not sent yet: without any progress, and
+// in all.
 constexpr std::chrono::seconds longest_goodbye{3};
+constexpr std::chrono::minutes longest_close{5};
 // Ranges that were abandoned are remembered, so that ranks that come late learn of it. They come within a few
 // queries: the first collective of each joins all ranks.
 constexpr std::size_t most_abandoned = 64;
@@ -72,9 +74,14 @@ void OperationDispatcher::wait_until_flushed(UniqueLock& lock) {
         return changed_.wait_for(
             lock, longest_goodbye, [&]() RAPIDSMPF_REQUIRES(mutex_) { return flushed_; });
     };
-    if (flushed()) {
-        return;
-    }
+    auto const longest = std::chrono::steady_clock::now() + longest_close;
+    std::uint64_t before = 0;
+    do {
+        before = advances_;
+        if (flushed()) {
+            return;
+        }
+    } while (advances_ != before && std::chrono::steady_clock::now() < longest);
     comm_.logger().warn(
         "the communicator is destroyed while data of finished operations still waits for other ranks");
     {
@@ -252,6 +259,9 @@ ProgressThread::TickResult OperationDispatcher::tick() {
         comm_.abort(std::string{"exchange cannot go on: "} + error.what());
     }
     result |= ProgressThread::TickResult::busy_if(busy);
+    if (result.made_progress) {
+        ++advances_;
+    }
     return result;
 }
 

@@ -1,4 +1,8 @@
 // A rank that closes its communicator in good order: nobody waits for it in vain, and nobody loses what it has sent.
+#include <chrono>
+#include <optional>
+#include <thread>
+
 #include <gtest/gtest.h>
 
 #include <rapidsmpf/communicator/loopback.hpp>
@@ -106,6 +110,40 @@ TEST_P(GracefulClose, ARankMayOnlyGive) {
             });
         ASSERT_EQ(errors_of(endings), "") << "schedule " << seed;
     }
+}
+
+// A rank that has all that it wants leaves; what it sends takes longer than it would wait if nothing moved.
+TEST(SlowClose, WhatASlowRankLacksIsStillSent) {
+    constexpr std::uint32_t chunks = 100;
+    auto const start = std::chrono::steady_clock::now();
+    auto const endings = run_owning_ranks(make_ranks(2, 0), [&](std::shared_ptr<Communicator>& comm) {
+        auto const br = BufferResource::make();
+        std::optional<ProgressThread::FunctionId> slow;
+        auto const progress = comm->progress_thread();
+        if (comm->rank() == 1) {
+            slow = progress->add_function([] {
+                std::this_thread::sleep_for(std::chrono::milliseconds{800});
+                return ProgressThread::TickResult::idle();
+            });
+        }
+        Shuffler shuffler{comm, 2, 2, br};
+        if (comm->rank() == 0) {
+            for (std::uint32_t i = 0; i < chunks; ++i) {
+                shuffler.insert(1, make_chunk(*br, 1, 0, 1, i, 200'000));  // too large to be sent unasked
+            }
+        }
+        shuffler.insert_finished();
+        if (comm->rank() == 0) {
+            return;
+        }
+        shuffler.wait_on(1, patience);
+        SUITE_CHECK(shuffler.extract(1).size() == chunks);
+        shuffler.shutdown(patience);
+        progress->remove_function(*slow);
+    });
+    EXPECT_EQ(errors_of(endings), "");
+    // Else the test shows nothing.
+    EXPECT_GT(std::chrono::steady_clock::now() - start, std::chrono::seconds{3});
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, GracefulClose, testing::Values(2, 3, 5));

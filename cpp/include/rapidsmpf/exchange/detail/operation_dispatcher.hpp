@@ -52,7 +52,8 @@ class OperationDispatcher {
     [[nodiscard]] static std::shared_ptr<OperationDispatcher> of(Communicator& comm);
 
     explicit OperationDispatcher(Communicator& comm);
-    // Gives operations that are finished but not sent yet a bounded time, then drops them. Says goodbye.
+    // Waits for operations that are finished but not sent yet while something of them moves, then drops them. Says
+    // goodbye.
     ~OperationDispatcher();
     OperationDispatcher(OperationDispatcher const&) = delete;
     OperationDispatcher& operator=(OperationDispatcher const&) = delete;
@@ -145,6 +146,7 @@ class OperationDispatcher {
     bool flushed_ RAPIDSMPF_GUARDED_BY(mutex_){false};     // nothing inserted is still to be sent
     std::thread::id thread_ RAPIDSMPF_GUARDED_BY(mutex_);  // that drives this
     std::atomic<bool> failed_{false};                      // the communicator
+    std::atomic<std::uint64_t> advances_{0};               // how many ticks made progress
 };
 
 }  // namespace rapidsmpf::exchange

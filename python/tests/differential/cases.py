@@ -57,6 +57,9 @@ class Case:
         Polars' optimisations that are off.
     budget
         Bytes of memory that a rank's rows may take before they are spilled; 0: as the library chooses.
+    goes_to
+        Who takes a rank's rows: ``"answer"``, the query's; ``"reader"``, which runs the last step, as those of
+        ``collect_batches`` and sinks do; ``"file"``, an IPC file.
     """
 
     seed: int
@@ -70,6 +73,7 @@ class Case:
     flags: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
     budget: int = 0
+    goes_to: str = "answer"
 
     def optimizations(self) -> pl.QueryOptFlags:
         """Return Polars' optimisations."""
@@ -265,6 +269,9 @@ def random_case(seed: int, folder: Path, nranks: int | None = None) -> Case:
     case = Case(
         seed, tables, lines, state, nranks, rng.random() < 0.25, rng.random() < 0.3, _options(rng), flags
     )
+    # A scan of ours counts rows by their columns.
+    if writer.failed or writer.relations[lines[-1].target].schema:
+        case.goes_to = rng.choices(["answer", "reader", "file"], [6, 2, 1])[0]
     return without_unused_tables(case)
 
 
@@ -328,6 +335,8 @@ def describe(case: Case) -> str:
         text.append(_literal(table))
         text.append(f"#   {table.kind}, cut at {list(table.cuts)}, {table.options}")
     text.extend(f"{line.target} = {line.text}" for line in case.lines)
+    if case.goes_to != "answer":
+        text.append(f"# rows to a {case.goes_to}")
     return "\n".join(text)
 
 

@@ -26,7 +26,7 @@ from cudf_polars.execute import run
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.fragments import ComputeDevice
-from cudf_polars.execute.run import QueryOutcome, run_query
+from cudf_polars.execute.run import QueryOutcome, run_query, stream_query
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import walk
 from cudf_polars.plan.expressions import Function
@@ -267,9 +267,7 @@ def run_case(
 
         def work(rank: int, transport: Any) -> pl.DataFrame:
             asked, own_flags = query(rank)
-            outcome = run_query(
-                asked, transport, optimizations=own_flags, options=case.options, device=device
-            )
+            outcome = _run(case, asked, own_flags, transport, folder / f"answer{rank}.ipc", device)
             if rank == 0:
                 _note_outcome(outcome, noted)
                 if (plan := getattr(_plans, "last", None)) is not None:
@@ -294,6 +292,36 @@ def run_case(
     if len(outcomes) == case.nranks and (wrong := _misplaced(outcomes)):
         return [replace(end, frame=None, error=AssertionError(wrong)) for end in ends]
     return ends
+
+
+def _run(
+    case: Case,
+    query: Any,
+    flags: pl.QueryOptFlags,
+    transport: Any,
+    file: Path,
+    device: ComputeDevice | None,
+) -> QueryOutcome:
+    """Run a query on one rank, with its rows of the answer."""
+    given: dict[str, Any] = {"optimizations": flags, "options": case.options, "device": device}
+    if case.goes_to == "answer":
+        return run_query(query, transport, **given)
+    took: list[pl.DataFrame] = []
+
+    def take(rows: pl.LazyFrame) -> None:
+        # One rank with memory enough has the query itself.
+        own: dict[str, Any] = {
+            "engine": "streaming",
+            "optimizations": flags if case.nranks == 1 else pl.QueryOptFlags(),
+        }
+        if case.goes_to == "file" and rows.collect_schema():
+            rows.sink_ipc(file, **own)
+            took.append(pl.read_ipc(file))
+        else:
+            took.append(rows.collect(**own))
+
+    outcome = stream_query(query, transport, take, **given)
+    return replace(outcome, frame=took[0])
 
 
 def _misplaced(outcomes: Mapping[int, QueryOutcome]) -> str | None:

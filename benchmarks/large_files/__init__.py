@@ -1,0 +1,1 @@
+"""One large CSV, NDJSON or IPC file on several ranks: what each rank reads of it."""

@@ -93,7 +93,7 @@ class Scan(Node):
     kind
         ``"parquet"``, ``"csv"``, ``"ndjson"``, ``"ipc"`` or ``"lines"``.
     paths
-        Files in order, globs and folders resolved by Polars (``ipc``: as the user wrote them).
+        Files in order, globs and folders resolved by Polars.
     predicate
         Rows to keep, or ``None``.
     slice

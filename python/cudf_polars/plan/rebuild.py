@@ -63,9 +63,7 @@ def rebuild_scan(
         keywords["row_index_offset"] = first if row_index_offset is None else row_index_offset
     if scan.include_file_paths is not None:
         keywords["include_file_paths"] = scan.include_file_paths
-    if scan.kind == "ipc":
-        pass  # paths are the user's own
-    elif scan.kind in ("parquet", "csv", "lines"):
+    if scan.kind in ("parquet", "csv", "lines", "ipc"):
         keywords["glob"] = False  # the paths are files; their names may hold brackets
     if scan.hive_columns:
         keywords["hive_schema"] = dict(scan.hive_columns)

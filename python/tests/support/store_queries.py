@@ -114,6 +114,7 @@ def text_queries(options: Mapping[str, str], base: str) -> dict[str, pl.LazyFram
         )
         found |= {
             f"{kind}: one file": one,
+            f"{kind}: pattern": scan(f"{base}/{kind}/* of 2.{kind}", **given),
             f"{kind}: files": many,
             f"{kind}: filter": one.filter(pl.col("id") % 7 == 0).select("region", "v"),
             f"{kind}: groups": many.group_by("region").agg(pl.col("n").sum()).sort("region"),

@@ -16,7 +16,7 @@ import polars as pl
 
 from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.rows import DESTINATION, WEIGHT, KeySample, StreamRows, partitioned
-from cudf_polars.execute.streams import conform, scan_batches
+from cudf_polars.execute.streams import Brake, conform, scan_batches, scan_stream
 from cudf_polars.execute.transport import ArrowStream
 from cudf_polars.lower.physical import (
     Carried,
@@ -50,6 +50,7 @@ class Rows(Protocol):
     """What runs the inputs of these exchanges and moves their rows: the executor."""
 
     plan: PartitionPlan
+    brake: Brake
 
     @property
     def rank(self) -> int:
@@ -238,8 +239,30 @@ class OrderedExchanges:
             )
         ):
             return StreamRows(lazy=rows, height=height)
-        moved = self._by_position(rows, ends[self._executor.rank], stream.bounds, stream.schema)
+        first = ends[self._executor.rank]
+        if self._executor.plan.count == 1:
+            return self._around_own_rows(stream, rows, first, height, sum(counts))
+        moved = self._by_position(rows, first, stream.bounds, stream.schema)
         return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
+
+    def _around_own_rows(
+        self, stream: PositionExchange, rows: pl.LazyFrame, first: int, height: int, total: int
+    ) -> StreamRows:
+        """Send rows that are in other ranks' ranges, and put those of others before and behind the rows that stay."""
+        low, high = stream.bounds[self._executor.rank : self._executor.rank + 2]
+        start = min(max(low - first, 0), height)
+        stop = min(max(high - first, start), height)
+        to_others = ((rows.slice(stop), first + stop), (rows.slice(0, start), first))
+        received = []
+        for part, position in to_others:
+            (moved,) = self._by_position(part, position, stream.bounds, stream.schema)
+            schema = {**stream.schema, DESTINATION: pl.UInt32()}
+            came = scan_stream(moved, schema, brake=self._executor.brake)
+            received.append(keep_columns(came, stream.schema))
+        # Ranks before this one send to it what follows their own, and so on.
+        before, behind = received
+        lazy = pl.concat([before, rows.slice(start, stop - start), behind])
+        return StreamRows(lazy=lazy, height=min(high, total) - min(low, total))
 
     def _by_position(
         self, rows: pl.LazyFrame, first: int, bounds: Sequence[int], schema: Schema

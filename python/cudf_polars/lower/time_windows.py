@@ -153,11 +153,13 @@ def _is_wide(ctx: Context, rows: Materialize, name: str, reach: Reach) -> bool:
     builder = ctx.builder
     if not builder.settings.small_limit:
         return False
-    place = index_number(pl.col(name)).cast(pl.Float64)
+    place = index_number(pl.col(name))
+    # The rows are in this order; where they are not, the step that needs it says so.
+    ends = [place.first().cast(pl.Float64).alias(_LOW), place.last().cast(pl.Float64).alias(_HIGH)]
     bounds = builder.local(
         "BOUNDS",
         [rows],
-        lambda frames, _: frames[0].select(place.min().alias(_LOW), place.max().alias(_HIGH)),
+        lambda frames, _: frames[0].select(ends),
         ordered=False,
         partitioning=ARBITRARY,
     )

@@ -1,0 +1,1 @@
+"""``PartitionBy`` of a large table by several ranks, beside one rank."""

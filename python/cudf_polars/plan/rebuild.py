@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -202,14 +202,7 @@ def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
         case nodes.HConcat():
             if node.broadcast_unit_length:
                 raise CannotRebuild("a horizontal concatenation that repeats rows")
-            frames = list(children)
-            if not any(name.startswith(ROWS) for name in node.schema):
-                # An input whose columns are not in the result stands for rows without columns.
-                frames = [
-                    keep_columns(child, ()) if node.schema.keys().isdisjoint(below.schema) else child
-                    for child, below in zip(children, node.inputs, strict=True)
-                ]
-            return pl.concat(frames, how="horizontal" if node.strict else "horizontal_extend")
+            return _side_by_side(node, children)
         case nodes.MergeSorted():
             left, right = children
             return left.merge_sorted(right, list(node.key), maintain_order=node.maintain_order)
@@ -239,6 +232,22 @@ def _build(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
         case nodes.OpaqueNode():
             return node.build(children)
     raise CannotRebuild(f"plan node {type(node).__name__}")
+
+
+def _side_by_side(node: nodes.HConcat, children: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
+    how: Literal["horizontal", "horizontal_extend"] = "horizontal" if node.strict else "horizontal_extend"
+    if any(name.startswith(ROWS) for name in node.schema):
+        return pl.concat(children, how=how)
+    # An input whose columns are not in the result stands for rows without columns.
+    frames = []
+    for number, (child, below) in enumerate(zip(children, node.inputs, strict=True)):
+        if not node.schema.keys().isdisjoint(below.schema):
+            frames.append(child)
+        elif node.strict:
+            frames.append(keep_columns(child, ()))
+        else:  # Polars' streaming engine would count no rows
+            frames.append(child.select(pl.repeat(False, pl.len()).alias(f"{ROWS}{number}")))
+    return keep_columns(pl.concat(frames, how=how), node.schema)
 
 
 def _sliced(lf: pl.LazyFrame, rows: tuple[int, int] | None) -> pl.LazyFrame:

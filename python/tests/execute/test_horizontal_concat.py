@@ -60,6 +60,9 @@ def queries(t):
     yield pl.concat([pl.concat([a, b], how=strict), c], how=extend).tail(70), True
     yield pl.concat([a.with_row_index("i"), b.select("b_n")], how=strict).with_row_index("k"), True
     yield pl.concat([a, b.select(pl.col("b_n").shift(1))], how=strict), True
+    yield pl.concat([a.head(3).select(), c.head(1)], how=extend), True
+    yield pl.concat([a.select(), c], how=extend), True
+    yield pl.concat([a.filter(pl.col("a_n") < 9).select(), e, d], how=extend), True
 
 
 @pytest.mark.timeout(120)

@@ -102,6 +102,10 @@ class Case:
         )
 
 
+_MOST_PARTS = 200
+"""Into about how many parts the largest table of a case is divided in tiny blocks."""
+
+
 def evaluate(text: str, variables: Mapping[str, object]) -> pl.LazyFrame:
     """Return the lazy frame of a line."""
     with warnings.catch_warnings():
@@ -357,9 +361,11 @@ def case_in_tiny_blocks(seed: int, folder: Path) -> Case:
     """
     case = random_case(seed, folder, nranks=1 + seed % 3)
     rng = random.Random(seed)
+    # Each part takes milliseconds: a large table in the smallest parts would take minutes.
+    least = max(table.frame.estimated_size() for table in case.tables) // _MOST_PARTS if case.tables else 0
     options = replace(
         ExecutionOptions.tiny("silent"),
         partitions=rng.choice([8, 8, 12, 32]),
-        partition_limit=rng.choice([1000, 3000]),
+        partition_limit=max(rng.choice([1000, 3000]), least),
     )
     return replace(case, loopback=True, options=options, budget=200_000)

@@ -63,7 +63,8 @@ def read_row_groups(path: str, cloud: CloudAccess | None = None) -> tuple[RowGro
             raise FooterError(str(error)) from None
     try:
         found = os.stat(path)
-        return _row_groups_of(path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        # What is kept must not be a file in memory, which exists as long as its own path does.
+        return _row_groups_of(str(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
     except OSError as error:
         raise FooterError(f"{path}: {error}") from error
 

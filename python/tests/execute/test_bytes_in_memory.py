@@ -11,6 +11,7 @@ from pathlib import Path
 import cloudpickle
 import polars as pl
 import pytest
+from differential.devices import open_device
 from execute.compare import ORDINARY, PARTITIONED, TINY, assert_like_polars
 from execute.local_transport import LocalTransport, run_ranks
 from polars.testing import assert_frame_equal
@@ -160,6 +161,21 @@ def test_equal_bytes_are_one_file_which_ends_with_its_last_user() -> None:
     with open(one, "rb") as file:
         assert file.read() == b"some rows"
     del one, same, other, file
+    gc.collect()
+    assert len(descriptors()) == before
+
+
+@pytest.mark.parametrize("kind", SCANS)
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_nothing_is_left_of_bytes_that_were_read(kind: str, device: str) -> None:
+    """Footers are kept for later queries: the files in memory that they are of are not."""
+    gc.collect()
+    before = len(descriptors())
+    for number in range(3):
+        query = SCANS[kind]([content(kind), content(kind)]).filter(pl.col("id") > number)
+        for options in (ORDINARY, PARTITIONED):
+            run_ranks(2, lambda t, q=query, o=options: run_query(q, t, options=o, device=open_device(device)))
+    del query
     gc.collect()
     assert len(descriptors()) == before
 

@@ -66,7 +66,10 @@ class _Writer:
         match pipeline.source:
             case ParquetScan(files, columns, types):
                 for file in files:
-                    builder.scan_file(file.path, [] if file.row_groups is None else list(file.row_groups))
+                    # The path of a file in memory is of a class of its own.
+                    builder.scan_file(
+                        str(file.path), [] if file.row_groups is None else list(file.row_groups)
+                    )
                 for name, dtype in zip(columns, types, strict=True):
                     builder.scan_column(name, *_numbers_of(dtype))
                 builder.from_scan()

@@ -6,7 +6,7 @@ import decimal
 import functools
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -25,26 +25,26 @@ _EXACT = decimal.Context(prec=100)
 def file_rows(paths: Sequence[str]) -> float | None:
     """Return the number of rows of files, ``None`` if a footer cannot be read."""
     try:
-        return float(sum(_rows_of(path, *_version(path)) for path in paths))
+        return float(sum(_rows_of(path, *_version(path)) for path in _plain(paths)))
     except FooterError:
         return None
 
 
 def types_in_files(paths: Sequence[str], name: str) -> set[pl.DataType | None]:
     """Return the types that a column has in files, ``None`` among them if one does not have it or cannot be read."""
-    return {_type_of(path, name, *_version(path)) for path in paths}
+    return {_type_of(path, name, *_version(path)) for path in _plain(paths)}
 
 
 def have_columns(paths: Sequence[str], given: Iterable[str] | None) -> bool:
     """Whether all files have the columns ``given``, or those of the first: of others Polars says what is wrong."""
-    found = [frozenset(_types_of(path, *_version(path))) for path in paths]
+    found = [frozenset(_types_of(path, *_version(path))) for path in _plain(paths)]
     wanted = set(found[:1]) if given is None else {frozenset(given)}
     return set(found) <= wanted
 
 
 def may_hold_nulls(paths: Sequence[str], name: str) -> bool:
     """Whether a column may hold nulls: it need not be required where a file cannot be read here."""
-    return not all(_is_required(path, name, *_version(path)) for path in paths)
+    return not all(_is_required(path, name, *_version(path)) for path in _plain(paths))
 
 
 def column_range(paths: Sequence[str], name: str, dtype: pl.DataType) -> Range:
@@ -52,7 +52,7 @@ def column_range(paths: Sequence[str], name: str, dtype: pl.DataType) -> Range:
     asked for."""
 
     def learn() -> Interval | None:
-        found = [_interval(path, name, dtype, *_version(path)) for path in paths]
+        found = [_interval(path, name, dtype, *_version(path)) for path in _plain(paths)]
         known = [interval for interval in found if interval is not None]
         if len(known) < len(found) or not known:
             return None
@@ -61,6 +61,11 @@ def column_range(paths: Sequence[str], name: str, dtype: pl.DataType) -> Range:
     if isinstance(dtype, pl.Decimal) or is_integer(dtype):
         return Range(limits_of(dtype), learn)
     return Range(limits_of(dtype))
+
+
+def _plain(paths: Iterable[str]) -> Iterator[str]:
+    """Yield paths as what is kept of them: a file in memory exists as long as its own path does."""
+    return map(str, paths)
 
 
 def _version(path: str) -> tuple[int, ...]:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from differential.devices import open_device
 from execute.compare import PARTITIONED, TINY, compare_answers, run
+from execute.local_transport import run_ranks
 
 from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.run import run_query
 
 ROWS = pl.DataFrame(
     {"i": [9, 1, None, 3, 4, 5] * 9, "j": [0, 1, 2, None, 4, 6] * 9, "k": [n % 5 for n in range(54)]}
@@ -53,3 +56,18 @@ def test_repeated_keys(tmp_path: Path, kind: str, how: str, keys: str, use: str)
         pytest.skip("Polars panics when it plans a filter of a right join by a key twice")
     for options in (TINY, PARTITIONED, ExecutionOptions()):
         compare_answers(run(query(SCANS[kind](path)), 2, options)[0], expected, ordered=False)
+
+
+def test_coalesced_keys_on_a_gpu(tmp_path: Path) -> None:
+    """A column that is a key twice has the values of the first, as in Polars' streaming engine."""
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    rows = pl.scan_parquet(tmp_path / "rows.parquet")
+    query = rows.filter(pl.col("k") > 3).join(
+        rows, left_on=["k", "k"], right_on=["i", "j"], how="full", coalesce=True
+    )
+    device = open_device("emulated")
+    try:
+        (answer,) = run_ranks(1, lambda t: run_query(query, t, device=device).frame)
+    finally:
+        device.close()
+    compare_answers(answer, query.collect(engine="streaming"), ordered=False)

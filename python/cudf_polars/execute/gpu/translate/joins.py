@@ -216,10 +216,14 @@ class _Join:
             name: replace(typed, nullable=True) for name, typed in (self._left.columns | shifted).items()
         }
         if node.coalesce:
+            coalesced: set[str] = set()  # a column that is a key twice has the values of the first
             for le, left_at, right_at, key, other in zip(
                 node.left_on, left_keys_at, right_keys_at, left_keys, right_keys, strict=True
             ):
-                if isinstance(le.expr, ex.Column) and le.expr.name in self._needed:
+                if not isinstance(le.expr, ex.Column) or le.expr.name in coalesced:
+                    continue
+                if le.expr.name in self._needed:
+                    coalesced.add(le.expr.name)
                     a, b = column(left_at, key), column(first + right_at, other)
                     both = call(
                         "replace_nulls",

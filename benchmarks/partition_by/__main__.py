@@ -35,7 +35,7 @@ def seconds(who: str, table: Path, keys: str, folder: Path) -> float:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if done.returncode:
         raise SystemExit((done.stdout + done.stderr)[-2000:])
-    said = [json.JSONDecoder().raw_decode(text)[0] for text in done.stdout.split("RESULT ")[1:]]
+    said: list[float] = [json.JSONDecoder().raw_decode(text)[0] for text in done.stdout.split("RESULT ")[1:]]
     assert len(said) == RANKS[who]
     subprocess.run(["rm", "-r", str(target)], check=True)
     return max(said)

@@ -3,7 +3,7 @@
 What a mutex guards (RAPIDSMPF_GUARDED_BY), and which functions are called with it held (RAPIDSMPF_REQUIRES), is checked
 in all sources of the library and its tools: clang reads them (-fsyntax-only -Wthread-safety -Werror) with the flags of
 a build that is configured and not built, several sources at a time as that build has them. So it also shows what g++
-takes and clang does not. The operators over libcudf are left out, and so are kernels.
+takes and clang does not. The operators over libcudf are read where libcudf is found. Kernels are left out.
 
 Mutexes of the standard library, of which clang knows nothing, are findings, too.
 
@@ -69,7 +69,6 @@ def configure(build: Path) -> None:
         "-DRAPIDSMPF_BUILD_TESTS=OFF",
         "-DRAPIDSMPF_BUILD_BENCHMARKS=OFF",
         "-DRAPIDSMPF_BUILD_PYTHON=OFF",
-        "-DRAPIDSMPF_ENABLE_COMPUTE=OFF",
         "-DCMAKE_CUDA_ARCHITECTURES=80-virtual",
         f"-DPython_EXECUTABLE={sys.executable}",
     )
@@ -145,9 +144,8 @@ def library_files() -> list[Path]:
     """Give the files in which only our own mutexes may be."""
     found = [
         path
-        for folder in ("include", "src", "tools")
-        for path in sorted((ROOT / "cpp" / folder).rglob("*.[ch]pp"))
-        if "compute" not in path.parts
+        for folder in ("cpp/include", "cpp/src", "cpp/tools", "python/rapidsmpf/include")
+        for path in sorted((ROOT / folder).rglob("*.[ch]pp"))
     ]
     return [path for path in found if not path.match("core/mutex.hpp")]
 

@@ -106,7 +106,7 @@ void Work::synchronize() const {
 Context::Streams::Streams(Context& context, std::size_t count) : context_{context} {
     streams_.reserve(count);
     {
-        std::lock_guard const lock{context_.mutex_};
+        MutexLock const lock{context_.mutex_};
         while (streams_.size() < count && !context_.free_streams_.empty()) {
             streams_.push_back(context_.free_streams_.back());
             context_.free_streams_.pop_back();
@@ -120,7 +120,7 @@ Context::Streams::Streams(Context& context, std::size_t count) : context_{contex
 }
 
 Context::Streams::~Streams() {
-    std::lock_guard const lock{context_.mutex_};
+    MutexLock const lock{context_.mutex_};
     context_.free_streams_.insert(context_.free_streams_.end(), streams_.begin(), streams_.end());
 }
 

@@ -6,12 +6,12 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include <cuda_runtime_api.h>
 
 #include <rapidsmpf/compute/detail/runtime.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
 #include "compute/current_resource.hpp"
@@ -68,8 +68,8 @@ class Context {
 
     cudaStream_t move_stream_{};
 
-    std::mutex mutex_;
-    std::vector<cudaStream_t> free_streams_;
+    Mutex mutex_;
+    std::vector<cudaStream_t> free_streams_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace rapidsmpf::compute

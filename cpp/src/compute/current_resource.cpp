@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include <cuda/memory_resource>
 #include <rmm/mr/per_device_resource.hpp>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/memory/rmm_resource.hpp>
 
 namespace rapidsmpf::compute {
@@ -25,8 +25,8 @@ struct Installed {
 };
 
 struct Registry {
-    std::mutex mutex;
-    std::map<int, Installed> devices;
+    Mutex mutex;
+    std::map<int, Installed> devices RAPIDSMPF_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -38,7 +38,7 @@ Registry& registry() {
 
 AnyResource CurrentResource::beneath(int device) {
     auto& all = registry();
-    std::lock_guard const lock{all.mutex};
+    MutexLock const lock{all.mutex};
     if (auto const found = all.devices.find(device); found != all.devices.end()) {
         return *found->second.before;
     }
@@ -48,7 +48,7 @@ AnyResource CurrentResource::beneath(int device) {
 CurrentResource::CurrentResource(std::shared_ptr<MemoryResource> memory, int device)
     : memory_{std::move(memory)}, device_{device} {
     auto& all = registry();
-    std::lock_guard const lock{all.mutex};
+    MutexLock const lock{all.mutex};
     auto& installed = all.devices[device_];
     installed.memories.push_back(memory_);
     auto before = rmm::mr::set_current_device_resource(RmmView{memory_});
@@ -59,7 +59,7 @@ CurrentResource::CurrentResource(std::shared_ptr<MemoryResource> memory, int dev
 
 CurrentResource::~CurrentResource() {
     auto& all = registry();
-    std::lock_guard const lock{all.mutex};
+    MutexLock const lock{all.mutex};
     auto& installed = all.devices[device_];
     std::erase(installed.memories, memory_);
     if (AnyResource{rmm::mr::get_current_device_resource_ref()} == AnyResource{RmmView{memory_}}) {

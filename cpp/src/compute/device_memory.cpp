@@ -36,7 +36,7 @@ bool DeviceMemory::take(std::size_t bytes) noexcept {
 }
 
 std::size_t DeviceMemory::make_room(std::size_t bytes) {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     std::size_t freed{0};
     for (auto const& [id, holder] : holders_) {
         if (freed >= bytes) {
@@ -55,7 +55,7 @@ void DeviceMemory::give_back(std::size_t bytes) noexcept {
     }
     if (waiting_.load() > 0) {
         {
-            std::lock_guard const lock{chunks_mutex_};
+            MutexLock const lock{chunks_mutex_};
             ++frees_;
         }
         freed_.notify_all();
@@ -63,7 +63,7 @@ void DeviceMemory::give_back(std::size_t bytes) noexcept {
 }
 
 bool DeviceMemory::wait_for_others() {
-    std::unique_lock lock{chunks_mutex_};
+    UniqueLock lock{chunks_mutex_};
     auto const others = chunks_.size() - (own_chunk != nullptr ? 1 : 0);
     // Who has been waiting for seconds waits for others that wait, too.
     if (others == 0) {
@@ -71,7 +71,8 @@ bool DeviceMemory::wait_for_others() {
     }
     auto const before = frees_;
     ++waiting_;
-    auto const freed = freed_.wait_for(lock, std::chrono::seconds{5}, [&] { return frees_ != before; });
+    auto const freed = freed_.wait_for(
+        lock, std::chrono::seconds{5}, [&]() RAPIDSMPF_REQUIRES(chunks_mutex_) { return frees_ != before; });
     --waiting_;
     return freed;
 }
@@ -114,7 +115,7 @@ std::int64_t DeviceMemory::shortage(ChunkMemory const& chunk) const noexcept {
 }
 
 void DeviceMemory::begin(ChunkMemory& chunk) {
-    std::unique_lock lock{chunks_mutex_};
+    UniqueLock lock{chunks_mutex_};
     bool asked{false};
     while (!chunks_.empty()) {
         auto const missing = shortage(chunk);
@@ -136,7 +137,7 @@ void DeviceMemory::begin(ChunkMemory& chunk) {
 
 void DeviceMemory::end(ChunkMemory& chunk) noexcept {
     {
-        std::lock_guard const lock{chunks_mutex_};
+        MutexLock const lock{chunks_mutex_};
         std::erase(chunks_, &chunk);
         ++frees_;
     }
@@ -160,13 +161,13 @@ void ChunkMemory::add(std::int64_t bytes) noexcept {
 }
 
 std::uint64_t DeviceMemory::add_holder(MakeRoom make_room) {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     holders_.emplace(++next_holder_, std::move(make_room));
     return next_holder_;
 }
 
 void DeviceMemory::remove_holder(std::uint64_t id) {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     holders_.erase(id);
 }
 

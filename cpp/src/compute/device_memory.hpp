@@ -7,15 +7,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/memory/memory_resource.hpp>
 
@@ -86,24 +85,25 @@ class DeviceMemory final : public MemoryResource {
     [[nodiscard]] bool wait_for_others();
     void begin(ChunkMemory& chunk);
     void end(ChunkMemory& chunk) noexcept;
-    // Bytes that are missing for the chunk beside the others; with the lock held.
-    [[nodiscard]] std::int64_t shortage(ChunkMemory const& chunk) const noexcept;
+    // Bytes that are missing for the chunk beside the others.
+    [[nodiscard]] std::int64_t shortage(ChunkMemory const& chunk) const noexcept
+        RAPIDSMPF_REQUIRES(chunks_mutex_);
 
     std::shared_ptr<MemoryResource> const upstream_;
     std::int64_t const limit_;
     std::atomic<std::int64_t> in_use_{0};
     std::atomic<std::int64_t> peak_{0};
 
-    std::mutex mutex_;  // held while somebody makes room
-    std::map<std::uint64_t, MakeRoom> holders_;
-    std::uint64_t next_holder_{0};
+    Mutex mutex_;  // held while a thread makes room
+    std::map<std::uint64_t, MakeRoom> holders_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::uint64_t next_holder_ RAPIDSMPF_GUARDED_BY(mutex_){0};
 
-    std::mutex chunks_mutex_;
-    std::condition_variable chunk_ended_;
-    std::vector<ChunkMemory*> chunks_;  // under way
-    std::condition_variable freed_;
-    std::atomic<std::size_t> waiting_{0};  // for others to free memory
-    std::uint64_t frees_{0};               // while somebody waited
+    Mutex chunks_mutex_;
+    ConditionVariable chunk_ended_;
+    std::vector<ChunkMemory*> chunks_ RAPIDSMPF_GUARDED_BY(chunks_mutex_);  // under way
+    ConditionVariable freed_;
+    std::atomic<std::size_t> waiting_{0};                         // for others to free memory
+    std::uint64_t frees_ RAPIDSMPF_GUARDED_BY(chunks_mutex_){0};  // while a thread waited
 };
 
 }  // namespace rapidsmpf::compute

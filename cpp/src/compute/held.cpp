@@ -108,45 +108,45 @@ void HeldRows::add(Chunk chunk, Work& work) {
         slot->columns.push_back(hold(std::move(column)));
         slot->bytes += sum_bytes(slot->columns.back());
     }
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     rows_ += slot->rows;
     bytes_ += static_cast<std::int64_t>(slot->bytes);
     slots_.push_back(std::move(slot));
 }
 
 std::size_t HeldRows::size() const {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     return slots_.size();
 }
 
 std::int64_t HeldRows::rows() const {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     return rows_;
 }
 
 std::int64_t HeldRows::bytes() const {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     return bytes_;
 }
 
 std::int64_t HeldRows::rows_of(std::size_t index) const {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     return slots_.at(index)->rows;
 }
 
 std::int64_t HeldRows::bytes_of(std::size_t index) const {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     return static_cast<std::int64_t>(slots_.at(index)->bytes);
 }
 
 void HeldRows::put_in_order() {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     std::stable_sort(
         slots_.begin(), slots_.end(), [](auto const& a, auto const& b) { return a->sequence < b->sequence; });
 }
 
 HeldRows::Slot& HeldRows::begin(std::size_t index) {
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     auto& slot = *slots_.at(index);
     freed_.wait(lock, [&slot] { return !slot.busy; });
     slot.busy = true;
@@ -155,7 +155,7 @@ HeldRows::Slot& HeldRows::begin(std::size_t index) {
 
 void HeldRows::end(Slot& slot) noexcept {
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         slot.busy = false;
     }
     freed_.notify_all();
@@ -195,7 +195,7 @@ void HeldRows::bring_back(Slot& slot, Work& work) {
     for (auto& column : slot.columns) {
         for_each_buffer(column, [](HeldBytes& bytes) { bytes.host.reset(); });
     }
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     slot.on_device = true;
 }
 
@@ -213,7 +213,7 @@ TablePtr HeldRows::take(std::size_t index, Work& work) {
     }
     auto const rows = static_cast<cudf::size_type>(slot.rows);
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         slot.columns.clear();
         slot.bytes = 0;  // nothing to move any more
     }
@@ -244,7 +244,7 @@ void HeldRows::drop(std::size_t index) {
     auto& slot = begin(index);
     std::vector<HeldColumn> columns;
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         columns.swap(slot.columns);
         slot.bytes = 0;
     }
@@ -269,7 +269,7 @@ std::size_t HeldRows::make_room(std::size_t bytes) {
         Slot* slot{nullptr};
         {
             // What is read last goes first.
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             auto const found = std::find_if(slots_.rbegin(), slots_.rend(), [](auto const& each) {
                 return !each->busy && each->on_device && each->bytes > 0;
             });
@@ -313,7 +313,7 @@ std::size_t HeldRows::make_room(std::size_t bytes) {
         resource.device().synchronize(stream);
         freed += slot->bytes;
         {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             slot->on_device = false;
         }
         end(*slot);

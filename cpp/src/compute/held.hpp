@@ -3,16 +3,15 @@
 // back when they are taken.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include <cudf/types.hpp>
 #include <rmm/device_buffer.hpp>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/memory/spillable_buffer.hpp>
 
@@ -68,28 +67,29 @@ class HeldRows {
     [[nodiscard]] std::vector<TablePtr> take_all(Work& work);
 
   private:
+    // What is written after add() is written with mutex_ held; columns by the thread that has made the slot busy.
     struct Slot {
         std::uint64_t sequence{0};
         std::int64_t rows{0};
         std::size_t bytes{0};
         std::vector<HeldColumn> columns;
-        bool busy{false};  // somebody reads or moves it
+        bool busy{false};  // a thread reads or moves it
         bool on_device{true};
     };
 
     std::size_t make_room(std::size_t bytes);
-    // Waits until nobody else is at the slot, which is busy from then on.
+    // Waits until no other thread works on the slot, which is busy from then on.
     Slot& begin(std::size_t index);
     void end(Slot& slot) noexcept;
     void bring_back(Slot& slot, Work& work);
 
     Context& context_;
     std::uint64_t holder_{0};
-    std::mutex mutable mutex_;
-    std::condition_variable freed_;
-    std::vector<std::unique_ptr<Slot>> slots_;
-    std::int64_t rows_{0};
-    std::int64_t bytes_{0};
+    mutable Mutex mutex_;
+    ConditionVariable freed_;
+    std::vector<std::unique_ptr<Slot>> slots_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::int64_t rows_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::int64_t bytes_ RAPIDSMPF_GUARDED_BY(mutex_){0};
 };
 
 }  // namespace rapidsmpf::compute

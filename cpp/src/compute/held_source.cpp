@@ -1,10 +1,11 @@
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "compute/sources.hpp"
 
@@ -65,7 +66,7 @@ class HeldSource final : public ChunkSource {
             chunk.rows = result_.rows->copy(slice.table, slice.begin, slice.rows, work);
             bool done{false};
             {
-                std::lock_guard const lock{mutex_};
+                MutexLock const lock{mutex_};
                 done = --left_[slice.table] == 0;
             }
             if (done && last_ == LastUse::yes) {
@@ -82,8 +83,9 @@ class HeldSource final : public ChunkSource {
     LastUse last_;
     std::vector<Slice> slices_;
     std::atomic<std::size_t> next_{0};
-    std::mutex mutex_;
-    std::vector<std::size_t> left_;  // slices of each table that have not been read
+    Mutex mutex_;
+    // Slices of each table that have not been read.
+    std::vector<std::size_t> left_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <cstring>
 #include <limits>
 #include <list>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -17,6 +16,7 @@
 #include <cudf/scalar/scalar.hpp>
 #include <cudf/unary.hpp>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/table/arrow_c.hpp>
 #include <rapidsmpf/table/table.hpp>
 
@@ -152,7 +152,7 @@ class InputSource final : public ChunkSource {
         std::vector<Table> tables;
         Chunk chunk;
         {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             tables = pull();
             chunk.sequence = sequence_;
             sequence_ += tables.empty() ? 0 : 1;
@@ -169,13 +169,16 @@ class InputSource final : public ChunkSource {
     }
 
     void close() noexcept override {
-        rest_.reset();
+        {
+            MutexLock const lock{mutex_};
+            rest_.reset();
+        }
         input_->close();
     }
 
   private:
     // Tables for a chunk; none at the end.
-    [[nodiscard]] std::vector<Table> pull() {
+    [[nodiscard]] std::vector<Table> pull() RAPIDSMPF_REQUIRES(mutex_) {
         std::vector<Table> tables;
         std::int64_t rows{0};
         while (rows < std::min(small_input, chunk_rows_)) {
@@ -198,9 +201,9 @@ class InputSource final : public ChunkSource {
 
     std::shared_ptr<TableReader> input_;
     std::int64_t chunk_rows_;
-    std::mutex mutex_;
-    std::optional<Table> rest_;
-    std::uint64_t sequence_{0};
+    Mutex mutex_;
+    std::optional<Table> rest_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::uint64_t sequence_ RAPIDSMPF_GUARDED_BY(mutex_){0};
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -9,6 +8,7 @@
 #include <cudf/join/join.hpp>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "compute/sources.hpp"
 
@@ -69,7 +69,7 @@ class JoinSource final : public ChunkSource {
   private:
     // By the thread that comes first; the others wait for it.
     void prepare(Work& work) {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (prepared_) {
             return;
         }
@@ -141,8 +141,9 @@ class JoinSource final : public ChunkSource {
     std::int64_t chunk_rows_;
     std::string name_;
 
-    std::mutex mutex_;
-    bool prepared_{false};
+    Mutex mutex_;
+    bool prepared_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    // Written under the mutex until prepared_, and not again before close().
     TablePtr left_;
     TablePtr right_;
     std::unique_ptr<RowMap> left_map_;

@@ -2,13 +2,14 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <numeric>
 #include <utility>
 #include <variant>
 
 #include <cudf/sorting.hpp>
 #include <cudf/stream_compaction.hpp>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "compute/sinks.hpp"
 
@@ -120,7 +121,7 @@ class HoldSink final : public ResultSink {
   private:
     // Whether the chunks from the first to one before which none is missing have enough rows.
     void note(std::uint64_t sequence, std::int64_t rows) {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         waiting_[sequence] += rows;
         for (auto next = waiting_.find(next_); next != waiting_.end(); next = waiting_.find(next_)) {
             leading_rows_ += next->second;
@@ -140,10 +141,10 @@ class HoldSink final : public ResultSink {
     std::optional<std::int64_t> needed_;
     std::atomic<bool> enough_{false};
 
-    std::mutex mutex_;
-    std::uint64_t next_{0};
-    std::map<std::uint64_t, std::int64_t> waiting_;
-    std::int64_t leading_rows_{0};
+    Mutex mutex_;
+    std::uint64_t next_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::map<std::uint64_t, std::int64_t> waiting_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::int64_t leading_rows_ RAPIDSMPF_GUARDED_BY(mutex_){0};
 };
 
 class SortSink final : public ResultSink {

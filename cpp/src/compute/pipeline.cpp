@@ -36,7 +36,7 @@ Crew::Crew(std::vector<Work> works, Hooks hooks) : works_{std::move(works)}, hoo
         }
     } catch (...) {
         {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             ending_ = true;
         }
         changed_.notify_all();
@@ -49,7 +49,7 @@ Crew::Crew(std::vector<Work> works, Hooks hooks) : works_{std::move(works)}, hoo
 
 Crew::~Crew() {
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         ending_ = true;
     }
     changed_.notify_all();
@@ -61,7 +61,7 @@ Crew::~Crew() {
 void Crew::fail(std::exception_ptr error) noexcept {
     std::function<void()> const* tell{nullptr};
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (!error_) {
             error_ = std::move(error);
             tell = on_error_;
@@ -82,9 +82,9 @@ void Crew::work(std::size_t thread) {
         }
     }
     std::uint64_t done{0};
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     for (;;) {
-        changed_.wait(lock, [&] { return ending_ || round_ != done; });
+        changed_.wait(lock, [&]() RAPIDSMPF_REQUIRES(mutex_) { return ending_ || round_ != done; });
         if (round_ == done) {
             return;
         }
@@ -114,14 +114,14 @@ void Crew::work(std::size_t thread) {
 }
 
 void Crew::run(Task const& task, std::function<void()> const& on_error) {
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     task_ = &task;
     on_error_ = &on_error;
     error_ = nullptr;
     busy_ = works_.size();
     ++round_;
     changed_.notify_all();
-    auto const all_done = [this] { return busy_ == 0; };
+    auto const all_done = [this]() RAPIDSMPF_REQUIRES(mutex_) { return busy_ == 0; };
     bool polls = static_cast<bool>(hooks_.poll);
     while (!all_done()) {
         if (!polls) {
@@ -157,8 +157,10 @@ void Crew::run_once(std::function<void(Work& work)> const& task) {
 PipelineCounts pull_chunks(
     ChunkSource& source, std::span<std::unique_ptr<ChunkStep> const> steps, ChunkSink& sink, Crew& crew,
     StopFlag const& stop) {
-    PipelineCounts total;
-    std::mutex total_mutex;
+    struct {
+        Mutex mutex;
+        PipelineCounts counts RAPIDSMPF_GUARDED_BY(mutex);
+    } total;
     std::atomic<bool> ended{false};
     auto const begin = Clock::now();
 
@@ -189,13 +191,13 @@ PipelineCounts pull_chunks(
             }
             lap(own.sink_seconds);
         }
-        std::lock_guard const lock{total_mutex};
-        total.source_seconds += own.source_seconds;
-        total.step_seconds += own.step_seconds;
-        total.sink_seconds += own.sink_seconds;
-        total.chunks += own.chunks;
-        total.rows_in += own.rows_in;
-        total.rows_sunk += own.rows_sunk;
+        MutexLock const lock{total.mutex};
+        total.counts.source_seconds += own.source_seconds;
+        total.counts.step_seconds += own.step_seconds;
+        total.counts.sink_seconds += own.sink_seconds;
+        total.counts.chunks += own.chunks;
+        total.counts.rows_in += own.rows_in;
+        total.counts.rows_sunk += own.rows_sunk;
     };
     try {
         crew.run(pull, [&ended] { ended.store(true, std::memory_order_relaxed); });
@@ -205,8 +207,9 @@ PipelineCounts pull_chunks(
     }
     source.close();
     stop.check();
-    total.seconds = seconds_between(begin, Clock::now());
-    return total;
+    MutexLock const lock{total.mutex};
+    total.counts.seconds = seconds_between(begin, Clock::now());
+    return total.counts;
 }
 
 void finish_sink(ChunkSink& sink, Crew& crew, PipelineCounts& counts) {

@@ -5,16 +5,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "compute/operators.hpp"
 
@@ -65,14 +65,14 @@ class Crew {
     std::vector<Work> works_;
     Hooks hooks_;
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::uint64_t round_{0};
-    bool ending_{false};
-    std::size_t busy_{0};
-    Task const* task_{nullptr};
-    std::function<void()> const* on_error_{nullptr};
-    std::exception_ptr error_;
+    Mutex mutex_;
+    ConditionVariable changed_;
+    std::uint64_t round_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    bool ending_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    std::size_t busy_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    Task const* task_ RAPIDSMPF_GUARDED_BY(mutex_){nullptr};
+    std::function<void()> const* on_error_ RAPIDSMPF_GUARDED_BY(mutex_){nullptr};
+    std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::vector<std::thread> threads_;
 };
 

@@ -1,15 +1,14 @@
 #include <rapidsmpf/compute/detail/runtime.hpp>
 
 #include <algorithm>
-#include <condition_variable>
 #include <list>
-#include <mutex>
 #include <new>
 #include <utility>
 #include <variant>
 
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/device/detail/cuda_check.hpp>
 
 #include "compute/admission.hpp"
@@ -377,19 +376,19 @@ class Run {
 }  // namespace
 
 struct Runtime::Runs {
-    std::mutex mutex;
-    std::condition_variable ended;
-    std::list<StopFlag> flags;  // of present runs
+    Mutex mutex;
+    ConditionVariable ended;
+    std::list<StopFlag> flags RAPIDSMPF_GUARDED_BY(mutex);  // of present runs
 
     // Present as long as it lives.
     class Entry {
       public:
         explicit Entry(Runs& runs) : runs_{runs} {
-            std::lock_guard const lock{runs_.mutex};
+            MutexLock const lock{runs_.mutex};
             flag_ = runs_.flags.emplace(runs_.flags.end());
         }
         ~Entry() {
-            std::lock_guard const lock{runs_.mutex};
+            MutexLock const lock{runs_.mutex};
             runs_.flags.erase(flag_);
             runs_.ended.notify_all();
         }
@@ -411,8 +410,8 @@ Runtime::Runtime(std::shared_ptr<BufferResource> resource, RuntimeSettings setti
 }
 
 Runtime::~Runtime() {
-    std::unique_lock lock{runs_->mutex};
-    runs_->ended.wait(lock, [this] { return runs_->flags.empty(); });
+    UniqueLock lock{runs_->mutex};
+    runs_->ended.wait(lock, [this]() RAPIDSMPF_REQUIRES(runs_->mutex) { return runs_->flags.empty(); });
 }
 
 std::shared_ptr<Result> Runtime::run(
@@ -430,7 +429,7 @@ std::shared_ptr<Result> Runtime::run(
 }
 
 void Runtime::cancel() noexcept {
-    std::lock_guard const lock{runs_->mutex};
+    MutexLock const lock{runs_->mutex};
     for (auto& flag : runs_->flags) {
         flag.stop();
     }

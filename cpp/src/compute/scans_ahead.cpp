@@ -1,62 +1,90 @@
 #include "compute/scans_ahead.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
-#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <variant>  // libcudf's headers need it first
+
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::compute {
 
 struct ScansAhead::State : std::enable_shared_from_this<State> {
-    // With the lock held. A source that has nothing to read says so in this call: hence the recursive lock.
-    void start(std::size_t pipeline, ChunkSource& source) {
+    void start(std::size_t pipeline, ChunkSource& source) RAPIDSMPF_REQUIRES(mutex) {
         reading = pipeline;
-        source.start([self = weak_from_this(), pipeline] {
-            if (auto const state = self.lock()) {
-                state->advance(pipeline);
-            }
-        });
+        starting_in.store(std::this_thread::get_id());
+        try {
+            source.start([self = weak_from_this(), pipeline] {
+                if (auto const state = self.lock()) {
+                    state->has_been_read(pipeline);
+                }
+            });
+        } catch (...) {
+            starting_in.store({});
+            throw;
+        }
+        starting_in.store({});
+    }
+
+    // Called by a source, in any thread. One that has nothing to read calls it inside start().
+    void has_been_read(std::size_t pipeline) noexcept {
+        if (starting_in.load() == std::this_thread::get_id()) {
+            mutex.assert_held();
+            reading.reset();
+        } else {
+            advance(pipeline);
+        }
     }
 
     void advance(std::optional<std::size_t> ended) noexcept {
-        std::lock_guard const lock{mutex};
+        MutexLock const lock{mutex};
         if (ended && reading == ended) {
             reading.reset();
         }
-        if (is_closed || reading || to_start.empty()) {
-            return;
-        }
-        auto const pipeline = to_start.front();
-        try {
-            if (has_room()) {
+        start_next();
+    }
+
+    // Starts scans until one has something to read, or there is no room.
+    void start_next() noexcept RAPIDSMPF_REQUIRES(mutex) {
+        while (!is_closed && !reading && !to_start.empty()) {
+            auto const pipeline = to_start.front();
+            try {
+                if (!has_room()) {
+                    return;
+                }
                 to_start.erase(to_start.begin());
                 start(pipeline, *made.emplace(pipeline, make(pipeline)).first->second);
+            } catch (...) {
+                // take() makes the source anew, and throws what is wrong.
+                made.erase(pipeline);
+                reading.reset();
+                return;
             }
-        } catch (...) {
-            // take() makes the source anew, and throws what is wrong.
-            made.erase(pipeline);
-            reading.reset();
         }
     }
 
     [[nodiscard]] std::unique_ptr<ChunkSource> take(std::size_t pipeline) {
-        std::lock_guard const lock{mutex};
+        MutexLock const lock{mutex};
         if (auto node = made.extract(pipeline)) {
             return std::move(node.mapped());
         }
         auto source = make(pipeline);
         std::erase(to_start, pipeline);
         start(pipeline, *source);
+        start_next();
         return source;
     }
 
-    std::recursive_mutex mutex;
-    std::vector<std::size_t> to_start;
-    std::map<std::size_t, std::unique_ptr<ChunkSource>> made;  // and not taken
-    std::optional<std::size_t> reading;                        // whose source has something left to read
-    bool is_closed{false};
+    Mutex mutex;
+    std::atomic<std::thread::id> starting_in;  // the thread that is inside start(), with the mutex held
+    std::vector<std::size_t> to_start RAPIDSMPF_GUARDED_BY(mutex);
+    std::map<std::size_t, std::unique_ptr<ChunkSource>> made RAPIDSMPF_GUARDED_BY(mutex);  // and not taken
+    // Whose source has something left to read.
+    std::optional<std::size_t> reading RAPIDSMPF_GUARDED_BY(mutex);
+    bool is_closed RAPIDSMPF_GUARDED_BY(mutex){false};
     std::function<std::unique_ptr<ChunkSource>(std::size_t)> make;
     std::function<bool()> has_room;
 };
@@ -73,7 +101,7 @@ ScansAhead::ScansAhead(
 ScansAhead::~ScansAhead() {
     std::map<std::size_t, std::unique_ptr<ChunkSource>> unused;
     {
-        std::lock_guard const lock{state_->mutex};
+        MutexLock const lock{state_->mutex};
         state_->is_closed = true;
         unused.swap(state_->made);
     }

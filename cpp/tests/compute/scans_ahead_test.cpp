@@ -129,7 +129,14 @@ TEST(ScansAhead, PassOverWhatHasNothingToRead) {
     EXPECT_EQ(ahead.log.events, (Events{"make 0", "start 0", "make 1", "start 1"}));
 }
 
-TEST(ScansAhead, GiveAnErrorToWhoeverTakesTheSource) {
+TEST(ScansAhead, PassOverATakenSourceThatHasNothingToRead) {
+    Ahead ahead{{0, 1}};
+    ahead.empty = 0;
+    auto const first = ahead.scans->take(0);
+    EXPECT_EQ(ahead.log.events, (Events{"make 0", "start 0", "make 1", "start 1"}));
+}
+
+TEST(ScansAhead, GiveAnErrorToTheThreadThatTakesTheSource) {
     Ahead ahead{{0, 1}};
     ahead.broken = 1;
     auto const first = ahead.scans->take(0);

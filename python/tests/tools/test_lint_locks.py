@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -126,6 +128,20 @@ def test_mutexes_of_the_standard_library_are_found(build: Path, tmp_path: Path) 
     status, text = lint(build, source)
     assert status == 1
     assert text == f"{source}:38: std::mutex: use what rapidsmpf/core/mutex.hpp has\n"
+
+
+def test_all_rooms_are_read(build: Path) -> None:
+    entries = json.loads((build / "compile_commands.json").read_text())
+    read = set(re.findall(r"/CMakeFiles/room_(\w+)\.dir/", " ".join(entry["output"] for entry in entries)))
+    rooms = {folder.name for folder in (ROOT / "cpp/src").iterdir() if folder.is_dir()}
+    rooms -= {"placeholder"}  # has no locks, and is no part of the library
+    cache = (build / "CMakeCache.txt").read_text()
+    if "mpi" not in read:
+        assert "MPI_CXX_COMPILER" not in cache
+        rooms -= {"mpi"}
+    if re.search(r"^cudf_DIR:PATH=.*NOTFOUND$", cache, re.MULTILINE):
+        rooms -= {"compute"}
+    assert read == rooms
 
 
 def test_what_is_no_source_is_found(build: Path, tmp_path: Path) -> None:

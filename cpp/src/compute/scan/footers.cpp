@@ -7,7 +7,6 @@
 #include <future>
 #include <list>
 #include <map>
-#include <mutex>
 #include <numeric>
 #include <stdexcept>
 #include <thread>
@@ -18,6 +17,7 @@
 #include <cudf/io/parquet.hpp>
 
 #include <rapidsmpf/compute/detail/footer_summary.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::compute {
 
@@ -118,7 +118,7 @@ struct FooterCache::State {
         std::promise<std::shared_ptr<Footer const>> promise;
         Parsed parsed;
         {
-            std::lock_guard const lock{mutex};
+            MutexLock const lock{mutex};
             auto const found = entries.find(path);
             if (found != entries.end() && found->second.version == file.version()) {
                 uses.splice(uses.begin(), uses, found->second.use);
@@ -149,7 +149,7 @@ struct FooterCache::State {
     }
 
     void keep(std::string const& path, Footer const& footer) {
-        std::lock_guard const lock{mutex};
+        MutexLock const lock{mutex};
         auto const found = entries.find(path);
         if (found == entries.end() || found->second.version != footer.version) {
             return;
@@ -162,25 +162,25 @@ struct FooterCache::State {
     }
 
     void forget(std::string const& path, FileVersion const& version) {
-        std::lock_guard const lock{mutex};
+        MutexLock const lock{mutex};
         auto const found = entries.find(path);
         if (found != entries.end() && found->second.version == version) {
             drop(found);
         }
     }
 
-    void drop(std::map<std::string, Entry>::iterator entry) {
+    void drop(std::map<std::string, Entry>::iterator entry) RAPIDSMPF_REQUIRES(mutex) {
         bytes -= entry->second.bytes;
         uses.erase(entry->second.use);
         entries.erase(entry);
     }
 
     std::size_t const max_bytes;
-    std::mutex mutex;
-    std::map<std::string, Entry> entries;
-    std::list<std::string> uses;  // most recent first
-    std::size_t bytes{0};
-    std::size_t parsings{0};
+    Mutex mutex;
+    std::map<std::string, Entry> entries RAPIDSMPF_GUARDED_BY(mutex);
+    std::list<std::string> uses RAPIDSMPF_GUARDED_BY(mutex);  // most recent first
+    std::size_t bytes RAPIDSMPF_GUARDED_BY(mutex){0};
+    std::size_t parsings RAPIDSMPF_GUARDED_BY(mutex){0};
 };
 
 FooterCache::FooterCache(std::size_t max_bytes) : state_{std::make_unique<State>(max_bytes)} {}
@@ -221,14 +221,14 @@ std::vector<std::shared_ptr<Footer const>> FooterCache::get(std::span<std::strin
 }
 
 std::size_t FooterCache::parsed_for_testing() const {
-    std::lock_guard const lock{state_->mutex};
+    MutexLock const lock{state_->mutex};
     return state_->parsings;
 }
 
 std::shared_ptr<FooterCache> FooterCache::shared() {
-    static std::mutex mutex;
-    static std::weak_ptr<FooterCache> present;
-    std::lock_guard const lock{mutex};
+    static Mutex mutex;
+    static std::weak_ptr<FooterCache> present RAPIDSMPF_GUARDED_BY(mutex);
+    MutexLock const lock{mutex};
     auto cache = present.lock();
     if (cache == nullptr) {
         cache = std::make_shared<FooterCache>();

@@ -1,11 +1,9 @@
 #include "compute/scan/mapped_files.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
 #include <list>
 #include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,6 +12,7 @@
 #include <unistd.h>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::compute {
 
@@ -48,21 +47,20 @@ struct MappedFiles::State {
     std::unique_ptr<PageRegistrar> const registrar;
     std::size_t const page{static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))};
 
-    mutable std::mutex mutex;
-    std::condition_variable work;     // there is something to register, or it ends
-    std::condition_variable settled;  // an entry is registered, or refused
-    std::map<std::string, std::shared_ptr<Mapping>> mappings;
-    std::list<Entry*> idle;  // least recently used first
-    std::deque<Entry*> queue;
-    std::size_t registered{0};  // bytes of entries, with those that wait
-    std::size_t limit;
-    bool ending{false};
-    std::vector<std::thread> threads;
-    std::vector<void*> slabs;
+    mutable Mutex mutex;
+    ConditionVariable work;     // there is something to register, or it ends
+    ConditionVariable settled;  // an entry is registered, or refused
+    // It guards what mappings and entries hold, too.
+    std::map<std::string, std::shared_ptr<Mapping>> mappings RAPIDSMPF_GUARDED_BY(mutex);
+    std::list<Entry*> idle RAPIDSMPF_GUARDED_BY(mutex);  // least recently used first
+    std::deque<Entry*> queue RAPIDSMPF_GUARDED_BY(mutex);
+    std::size_t registered RAPIDSMPF_GUARDED_BY(mutex){0};  // bytes of entries, with those that wait
+    std::size_t limit RAPIDSMPF_GUARDED_BY(mutex);
+    bool ending RAPIDSMPF_GUARDED_BY(mutex){false};
+    std::vector<std::thread> threads RAPIDSMPF_GUARDED_BY(mutex);
+    std::vector<void*> slabs RAPIDSMPF_GUARDED_BY(mutex);
 
-    // All of these are called with the mutex held.
-
-    std::shared_ptr<Mapping> mapping_of(DataFile const& file) {
+    std::shared_ptr<Mapping> mapping_of(DataFile const& file) RAPIDSMPF_REQUIRES(mutex) {
         auto const found = mappings.find(file.path());
         if (found != mappings.end()) {
             if (found->second->version == file.version()) {
@@ -87,7 +85,7 @@ struct MappedFiles::State {
 
     // Pages that the ranges need and that are in no entry yet, neighbours together.
     std::vector<std::pair<std::uint64_t, std::uint64_t>> missing(
-        Mapping const& mapping, std::span<FileRange const> ranges) const {
+        Mapping const& mapping, std::span<FileRange const> ranges) const RAPIDSMPF_REQUIRES(mutex) {
         std::vector<std::pair<std::uint64_t, std::uint64_t>> wanted;
         for (auto const& range : ranges) {
             if (range.bytes > 0) {
@@ -128,7 +126,7 @@ struct MappedFiles::State {
         return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) / 10 * 8 * page;
     }
 
-    bool make_room(std::size_t bytes) {
+    bool make_room(std::size_t bytes) RAPIDSMPF_REQUIRES(mutex) {
         while (registered + bytes > limit) {
             if (settings.registered_limit == 0 && registered + bytes <= (limit = most_of_the_memory())) {
                 break;  // virtual machines may get memory as they use it
@@ -142,7 +140,7 @@ struct MappedFiles::State {
     }
 
     // The entry is gone then.
-    void drop(Entry& entry) noexcept {
+    void drop(Entry& entry) noexcept RAPIDSMPF_REQUIRES(mutex) {
         auto& mapping = *entry.mapping;
         if (entry.phase == Entry::Phase::registered) {
             idle.erase(entry.idle);
@@ -152,7 +150,7 @@ struct MappedFiles::State {
         mapping.entries.erase(entry.begin);
     }
 
-    void retire(Mapping& mapping) noexcept {
+    void retire(Mapping& mapping) noexcept RAPIDSMPF_REQUIRES(mutex) {
         mapping.stale = true;
         for (auto next = mapping.entries.begin(); next != mapping.entries.end();) {
             auto& entry = *(next++)->second;
@@ -165,14 +163,14 @@ struct MappedFiles::State {
         unmap_if_unused(mapping);
     }
 
-    static void unmap_if_unused(Mapping& mapping) noexcept {
+    void unmap_if_unused(Mapping& mapping) const noexcept RAPIDSMPF_REQUIRES(mutex) {
         if (mapping.stale && mapping.leases == 0 && mapping.entries.empty() && mapping.address != nullptr) {
             ::munmap(mapping.address, mapping.bytes);
             mapping.address = nullptr;
         }
     }
 
-    void release(Entry& entry) noexcept {
+    void release(Entry& entry) noexcept RAPIDSMPF_REQUIRES(mutex) {
         if (--entry.leases > 0) {
             return;
         }
@@ -197,9 +195,9 @@ struct MappedFiles::State {
 
     // What each thread does.
     void register_entries() {
-        std::unique_lock lock{mutex};
+        UniqueLock lock{mutex};
         for (;;) {
-            work.wait(lock, [&] { return ending || !queue.empty(); });
+            work.wait(lock, [&]() RAPIDSMPF_REQUIRES(mutex) { return ending || !queue.empty(); });
             if (ending) {
                 return;
             }
@@ -232,7 +230,7 @@ MappedFiles::MappedFiles(ScanSettings const& settings, std::unique_ptr<PageRegis
 
 MappedFiles::~MappedFiles() {
     {
-        std::lock_guard const lock{state_->mutex};
+        MutexLock const lock{state_->mutex};
         state_->ending = true;
         state_->work.notify_all();
     }
@@ -264,7 +262,7 @@ std::optional<MappedFiles::Lease> MappedFiles::prepare(
         }
     }
     Lease lease;  // before the lock: if something throws it is released after the lock
-    std::unique_lock const lock{state.mutex};
+    MutexLock const lock{state.mutex};
     auto mapping = state.mapping_of(file);
     if (mapping == nullptr || mapping->refused) {
         return std::nullopt;
@@ -275,7 +273,7 @@ std::optional<MappedFiles::Lease> MappedFiles::prepare(
     ++mapping->leases;
 
     // First the entries that are there are held, so that making room does not drop them.
-    auto const hold = [&](Entry& entry) {
+    auto const hold = [&](Entry& entry) RAPIDSMPF_REQUIRES(state.mutex) {
         if (entry.leases++ == 0 && entry.phase == Entry::Phase::registered) {
             state.idle.erase(entry.idle);
         }
@@ -333,12 +331,12 @@ std::optional<MappedFiles::Lease> MappedFiles::prepare(
 }
 
 std::size_t MappedFiles::registered_bytes() const {
-    std::lock_guard const lock{state_->mutex};
+    MutexLock const lock{state_->mutex};
     return state_->registered;
 }
 
 std::size_t MappedFiles::release_unused(std::size_t bytes) {
-    std::lock_guard const lock{state_->mutex};
+    MutexLock const lock{state_->mutex};
     auto const before = state_->registered;
     while (!state_->idle.empty() && before - state_->registered < bytes) {
         state_->drop(*state_->idle.front());
@@ -366,13 +364,13 @@ MappedFiles::Lease& MappedFiles::Lease::operator=(Lease&& other) noexcept {
 }
 
 bool MappedFiles::Lease::is_settled() const {
-    std::lock_guard const lock{state_->mutex};
+    MutexLock const lock{state_->mutex};
     return std::ranges::none_of(
         entries_, [](Entry const* entry) { return entry->phase == Entry::Phase::waiting; });
 }
 
 std::optional<std::vector<HostPiece>> MappedFiles::Lease::wait() {
-    std::unique_lock lock{state_->mutex};
+    UniqueLock lock{state_->mutex};
     for (auto const* const entry : entries_) {
         state_->settled.wait(lock, [&] { return entry->phase != Entry::Phase::waiting; });
         if (entry->phase == Entry::Phase::refused) {
@@ -400,13 +398,13 @@ void MappedFiles::Lease::release() noexcept {
     if (state_ == nullptr) {
         return;
     }
-    std::lock_guard const lock{state_->mutex};
+    MutexLock const lock{state_->mutex};
     for (auto* const entry : entries_) {
         state_->release(*entry);
     }
     entries_.clear();
     --mapping_->leases;
-    State::unmap_if_unused(*mapping_);
+    state_->unmap_if_unused(*mapping_);
     mapping_.reset();
     state_ = nullptr;
 }
@@ -416,7 +414,7 @@ void MappedFiles::Lease::release() noexcept {
 MappedFiles::Slab MappedFiles::take_slab() {
     Slab slab;
     {
-        std::lock_guard const lock{state_->mutex};
+        MutexLock const lock{state_->mutex};
         if (!state_->slabs.empty()) {
             slab.data_ = state_->slabs.back();
             state_->slabs.pop_back();
@@ -436,7 +434,7 @@ MappedFiles::Slab MappedFiles::take_slab() {
 
 MappedFiles::Slab::~Slab() {
     if (state_ != nullptr) {
-        std::lock_guard const lock{state_->mutex};
+        MutexLock const lock{state_->mutex};
         state_->slabs.push_back(data_);
     }
 }

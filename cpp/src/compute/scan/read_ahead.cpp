@@ -90,7 +90,7 @@ ReadAhead::Loaded::~Loaded() {
     leases_.clear();
     buffer_ = rmm::device_buffer{};
     {
-        std::lock_guard const lock{owner_->mutex_};
+        MutexLock const lock{owner_->mutex_};
         if (copied_ != nullptr) {
             owner_->events_.push_back(copied_);
         }
@@ -126,7 +126,7 @@ ReadAhead::~ReadAhead() {
 }
 
 void ReadAhead::start(std::function<void()> when_read) {
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     if (started_ || closing_) {
         return;
     }
@@ -148,7 +148,7 @@ void ReadAhead::begin() {
 }
 
 std::optional<ReadAhead::Loaded> ReadAhead::take(cuda::stream_ref stream) {
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     if (!taken_) {
         taken_ = true;
         changed_.notify_all();
@@ -163,7 +163,8 @@ std::optional<ReadAhead::Loaded> ReadAhead::take(cuda::stream_ref stream) {
         }
         begin();
     }
-    changed_.wait(lock, [&] { return !ready_.empty() || ended_ || error_ || closing_; });
+    changed_.wait(
+        lock, [&]() RAPIDSMPF_REQUIRES(mutex_) { return !ready_.empty() || ended_ || error_ || closing_; });
     if (error_) {
         std::rethrow_exception(error_);
     }
@@ -182,7 +183,7 @@ std::optional<ReadAhead::Loaded> ReadAhead::take(cuda::stream_ref stream) {
 
 void ReadAhead::close() noexcept {
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         closing_ = true;
         changed_.notify_all();
     }
@@ -195,21 +196,21 @@ void ReadAhead::close() noexcept {
     }
     std::deque<Loaded> unused;
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         unused.swap(ready_);
         ready_bytes_ = 0;
     }
 }
 
 void ReadAhead::finished() noexcept {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     --outstanding_;
     changed_.notify_all();
 }
 
 cudaEvent_t ReadAhead::take_event() {
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         if (!events_.empty()) {
             auto* const event = events_.back();
             events_.pop_back();
@@ -222,7 +223,7 @@ cudaEvent_t ReadAhead::take_event() {
 }
 
 bool ReadAhead::is_closing() {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     return closing_;
 }
 
@@ -232,7 +233,7 @@ bool ReadAhead::has_room(std::size_t passes, std::size_t bytes) const {
 }
 
 void ReadAhead::give(Loaded loaded) {
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     ready_bytes_ += loaded.layout_.bytes;
     ready_.push_back(std::move(loaded));
     changed_.notify_all();
@@ -245,7 +246,7 @@ void ReadAhead::run() {
             when_read_();
         }
     } catch (...) {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         error_ = std::current_exception();
         changed_.notify_all();
     }
@@ -282,8 +283,8 @@ void ReadAhead::read_all() {
         auto const bytes = prepared.front().layout.bytes;
         auto full = loading.size() >= passes_at_a_time;
         if (!full) {
-            std::unique_lock lock{mutex_};
-            auto const may_begin = [&] {
+            UniqueLock lock{mutex_};
+            auto const may_begin = [&]() RAPIDSMPF_REQUIRES(mutex_) {
                 return closing_ || (ready_.empty() && loading.empty())
                        || has_room(loading.size(), loading_bytes + bytes);
             };
@@ -319,7 +320,7 @@ void ReadAhead::read_all() {
     while (!loading.empty() && !is_closing()) {
         finish_one();
     }
-    std::lock_guard const lock{mutex_};
+    MutexLock const lock{mutex_};
     ended_ = true;
     changed_.notify_all();
 }
@@ -365,7 +366,7 @@ rmm::device_buffer ReadAhead::allocate(std::size_t bytes, cuda::stream_ref strea
         std::size_t outstanding = 0;
         bool taken = false;
         {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             outstanding = outstanding_;
             taken = taken_;
         }
@@ -374,11 +375,13 @@ rmm::device_buffer ReadAhead::allocate(std::size_t bytes, cuda::stream_ref strea
         } catch (std::bad_alloc const&) {
             // There is memory when a pass that is loaded has been decoded, or, if nobody has asked for one yet, when what
             // runs before has ended.
-            std::unique_lock lock{mutex_};
+            UniqueLock lock{mutex_};
             if (closing_ || (outstanding == 0 && taken)) {
                 throw;
             }
-            changed_.wait(lock, [&] { return outstanding_ < outstanding || taken_ != taken || closing_; });
+            changed_.wait(lock, [&]() RAPIDSMPF_REQUIRES(mutex_) {
+                return outstanding_ < outstanding || taken_ != taken || closing_;
+            });
         }
     }
 }
@@ -446,7 +449,7 @@ ReadAhead::Loaded ReadAhead::finish_load(Loading loading, cuda::stream_ref strea
     loaded.layout_ = std::move(prepared.layout);
     loaded.buffer_ = std::move(loading.buffer);
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         ++outstanding_;
     }
     loaded.owner_ = this;

@@ -6,13 +6,11 @@
 // unless reading was started before.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -21,6 +19,8 @@
 #include <cuda/stream>
 #include <cuda_runtime_api.h>
 #include <rmm/device_buffer.hpp>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "compute/scan/data_file.hpp"
 #include "compute/scan/mapped_files.hpp"
@@ -116,9 +116,9 @@ class ReadAhead {
     [[nodiscard]] Loaded load_alone(cuda::stream_ref stream);
     void read_small(Prepared const& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const;
     [[nodiscard]] bool is_closing();
-    [[nodiscard]] bool has_room(std::size_t passes, std::size_t bytes) const;
+    [[nodiscard]] bool has_room(std::size_t passes, std::size_t bytes) const RAPIDSMPF_REQUIRES(mutex_);
     void give(Loaded loaded);
-    void begin();
+    void begin() RAPIDSMPF_REQUIRES(mutex_);
     void run();
     void read_all();
     void finished() noexcept;
@@ -136,20 +136,22 @@ class ReadAhead {
     std::size_t open_number_{0};
     std::optional<SlabReader> slabs_;
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
+    Mutex mutex_;
+    ConditionVariable changed_;
+    // Written before started_ is true, and not afterwards.
     std::thread thread_;
     cudaStream_t stream_{nullptr};
-    std::deque<Loaded> ready_;
-    std::size_t ready_bytes_{0};
-    std::size_t outstanding_{0};  // loaded, and not finished with
-    std::vector<cudaEvent_t> events_;
-    std::exception_ptr error_;
     std::function<void()> when_read_;
-    bool started_{false};
-    bool taken_{false};  // somebody has asked for a pass
-    bool ended_{false};  // no more passes will be ready
-    bool closing_{false};
+
+    std::deque<Loaded> ready_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::size_t ready_bytes_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::size_t outstanding_ RAPIDSMPF_GUARDED_BY(mutex_){0};  // loaded, and not finished with
+    std::vector<cudaEvent_t> events_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::exception_ptr error_ RAPIDSMPF_GUARDED_BY(mutex_);
+    bool started_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    bool taken_ RAPIDSMPF_GUARDED_BY(mutex_){false};  // a thread has asked for a pass
+    bool ended_ RAPIDSMPF_GUARDED_BY(mutex_){false};  // no more passes will be ready
+    bool closing_ RAPIDSMPF_GUARDED_BY(mutex_){false};
 };
 
 }  // namespace rapidsmpf::compute

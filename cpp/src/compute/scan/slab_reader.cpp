@@ -108,7 +108,7 @@ SlabReader::Reading::~Reading() {
 }
 
 void SlabReader::Reading::wait() {
-    std::unique_lock lock{owner_->mutex_};
+    UniqueLock lock{owner_->mutex_};
     owner_->done_.wait(lock, [this] { return work_->unread == 0; });
     if (work_->error) {
         std::rethrow_exception(work_->error);
@@ -120,7 +120,7 @@ SlabReader::SlabReader(int device, ScanSettings const& settings, MappedFiles& fi
 
 SlabReader::~SlabReader() {
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         closing_ = true;
     }
     changed_.notify_all();
@@ -139,7 +139,7 @@ SlabReader::Reading SlabReader::begin(
     work->stream = stream;
     work->unread = work->windows.size();
     {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         auto const wanted = std::min(std::max<std::size_t>(settings_.read_threads, 1), work->windows.size());
         while (threads_.size() < wanted) {
             threads_.emplace_back([this] { run(); });
@@ -153,7 +153,7 @@ SlabReader::Reading SlabReader::begin(
 }
 
 void SlabReader::drop(Work& work) noexcept {
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     work.cut();
     std::erase_if(queue_, [&](auto const& queued) { return queued.get() == &work; });
     done_.wait(lock, [&] { return work.unread == 0; });
@@ -162,9 +162,9 @@ void SlabReader::drop(Work& work) noexcept {
 void SlabReader::run() {
     (void)cudaSetDevice(device_);  // a failure shows at the first copy
     Slabs slabs{files_};
-    std::unique_lock lock{mutex_};
+    UniqueLock lock{mutex_};
     for (;;) {
-        changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+        changed_.wait(lock, [&]() RAPIDSMPF_REQUIRES(mutex_) { return closing_ || !queue_.empty(); });
         if (queue_.empty()) {
             return;
         }

@@ -5,18 +5,18 @@
 // while others already read the first windows of the next.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
 
 #include <cuda_runtime_api.h>
+
+#include <rapidsmpf/core/mutex.hpp>
 
 #include "compute/scan/data_file.hpp"
 #include "compute/scan/mapped_files.hpp"
@@ -68,12 +68,13 @@ class SlabReader {
     ScanSettings const settings_;
     MappedFiles& files_;
 
-    std::mutex mutex_;
-    std::condition_variable changed_;          // queue_ or closing_ has changed
-    std::condition_variable done_;             // all copies of a reading have been enqueued
-    std::deque<std::shared_ptr<Work>> queue_;  // readings with windows that no thread has taken
-    std::vector<std::thread> threads_;
-    bool closing_{false};
+    Mutex mutex_;
+    ConditionVariable changed_;  // queue_ or closing_ has changed
+    ConditionVariable done_;     // all copies of a reading have been enqueued
+    // Readings with windows that no thread has taken.
+    std::deque<std::shared_ptr<Work>> queue_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::vector<std::thread> threads_ RAPIDSMPF_GUARDED_BY(mutex_);
+    bool closing_ RAPIDSMPF_GUARDED_BY(mutex_){false};
 };
 
 }  // namespace rapidsmpf::compute

@@ -3,10 +3,10 @@
 
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/mpi/mpi.hpp>
 
 namespace rapidsmpf::python {
@@ -15,14 +15,14 @@ namespace rapidsmpf::python {
 class LiveCommunicators {
   public:
     void add(std::shared_ptr<Communicator> const& comm) {
-        std::lock_guard const lock{mutex_};
+        MutexLock const lock{mutex_};
         std::erase_if(comms_, [](auto const& other) { return other.expired(); });
         comms_.push_back(comm);
     }
     void abort(std::string const& reason) noexcept {
         std::vector<std::weak_ptr<Communicator>> comms;
         {
-            std::lock_guard const lock{mutex_};
+            MutexLock const lock{mutex_};
             comms = comms_;
         }
         for (auto const& weak : comms) {
@@ -37,8 +37,8 @@ class LiveCommunicators {
     }
 
   private:
-    std::mutex mutex_;
-    std::vector<std::weak_ptr<Communicator>> comms_;
+    Mutex mutex_;
+    std::vector<std::weak_ptr<Communicator>> comms_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
 }  // namespace rapidsmpf::python

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from distributed.protocol.pickle import dumps
-from rapidsmpf.integrations.core import memory_domain
+from rapidsmpf.integrations.context import memory_domain
 from rapidsmpf.integrations.dask_workers import LOST, WorkerCalls, ipv4_of, raise_first
 
 from cudf_polars.engine import dask_worker

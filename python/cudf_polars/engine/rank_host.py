@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import polars as pl
 from rapidsmpf.communicator import ucxx
 from rapidsmpf.communicator.communicator import Communicator
-from rapidsmpf.integrations.core import host_memory_share
+from rapidsmpf.integrations.context import host_memory_share
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
 

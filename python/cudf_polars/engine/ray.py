@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from rapidsmpf.config import Options
-from rapidsmpf.integrations.core import memory_domain
+from rapidsmpf.integrations.context import memory_domain
 
 from cudf_polars.engine.cluster import ClusterEngine, GivenUp, Lost, Question, refuse_rrun, wait_for_any
 from cudf_polars.engine.core import ClusterInfo

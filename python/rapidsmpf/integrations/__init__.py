@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from rapidsmpf.integrations.core import ShufflerIntegration, WorkerContext
+from rapidsmpf.integrations.context import WorkerContext
+from rapidsmpf.integrations.shuffle_phases import ShufflerIntegration
 
 __all__ = ["ShufflerIntegration", "WorkerContext"]

@@ -21,20 +21,21 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from rapidsmpf.communicator import ucxx
 from rapidsmpf.config import Options
 from rapidsmpf.given_options import given_texts, known_options, warn_of_those_without_effect
-from rapidsmpf.integrations.core import (
-    ShuffleNames,
-    ShufflerIntegration,
-    ShuffleTicket,
+from rapidsmpf.integrations.context import (
     WorkerContext,
-    drop_shuffle,
     host_memory_share,
     make_context,
     memory_domain,
-    shuffle_graph,
-    stage_shuffle,
     with_environment,
 )
 from rapidsmpf.integrations.dask_workers import WorkerCalls, ipv4_of, raise_first
+from rapidsmpf.integrations.shuffle_graph import ShuffleNames, shuffle_graph
+from rapidsmpf.integrations.shuffle_phases import (
+    ShufflerIntegration,
+    ShuffleTicket,
+    drop_shuffle,
+    stage_shuffle,
+)
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
 from rapidsmpf.utils.string import parse_boolean

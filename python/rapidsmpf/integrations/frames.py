@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rapidsmpf.integrations.core import current_context
+from rapidsmpf.integrations.context import current_context
 from rapidsmpf.shuffler import Shuffler
 from rapidsmpf.table import partition_and_pack, unpack_and_concat
 

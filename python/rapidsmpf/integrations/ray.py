@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rapidsmpf.communicator import ucxx
 from rapidsmpf.config import Options
-from rapidsmpf.integrations.core import memory_domain, with_environment
+from rapidsmpf.integrations.context import memory_domain, with_environment
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
 

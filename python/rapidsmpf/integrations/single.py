@@ -9,16 +9,13 @@ from typing import Any
 from rapidsmpf.communicator import single
 from rapidsmpf.config import Options
 from rapidsmpf.given_options import given_texts, warn_of_those_without_effect
-from rapidsmpf.integrations.core import (
-    ShuffleNames,
+from rapidsmpf.integrations.context import WorkerContext, make_context, with_environment
+from rapidsmpf.integrations.shuffle_graph import ShuffleNames, shuffle_graph
+from rapidsmpf.integrations.shuffle_phases import (
     ShufflerIntegration,
     ShuffleTicket,
-    WorkerContext,
     drop_shuffle,
-    make_context,
-    shuffle_graph,
     stage_shuffle,
-    with_environment,
 )
 from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics

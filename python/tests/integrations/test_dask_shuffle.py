@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from rapidsmpf.config import Options
 from rapidsmpf.integrations import ShufflerIntegration, WorkerContext
-from rapidsmpf.integrations.core import current_context
+from rapidsmpf.integrations.context import current_context
 from rapidsmpf.integrations.dask import (
     bootstrap_dask_cluster,
     get_worker_context,

@@ -28,12 +28,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.environment import hardware, write_report
 from benchmarks.shuffle import sockets, ucx_latency
 from benchmarks.shuffle.launch import Failed, Record, alone, mpirun, of_transport, python, rrun, transports
-from benchmarks.shuffle.report import kept, rates, render
+from benchmarks.shuffle.report import rates, render, small_chunk_efficiency
 
 CASES = ("packed", "table", "python", "baselines", "latency", "idle", "skew", "patterns")
 PATTERNS = (
@@ -105,7 +106,7 @@ class Runner:
                 *self._rounds(),
             ]
             self._note(
-                lambda n=nranks, c=command, t=transport: rrun(n, c, of_transport(t)),  # type: ignore[misc]
+                partial(rrun, nranks, command, of_transport(transport)),
                 case=case,
                 ranks=nranks,
                 transport=transport,
@@ -123,7 +124,7 @@ class Runner:
         for nranks, transport in self._each():
             command = python("rank_api", "--cells", json.dumps(cells), *self._rounds())
             self._note(
-                lambda n=nranks, c=command, t=transport: rrun(n, c, of_transport(t)),  # type: ignore[misc]
+                partial(rrun, nranks, command, of_transport(transport)),
                 case="python",
                 ranks=nranks,
                 transport=transport,
@@ -134,11 +135,9 @@ class Runner:
         a = self._arguments
         for nranks in a.ranks:
             command = python("rank_alltoallv", "--bytes", str(a.bytes), *self._rounds())
-            self._note(lambda n=nranks, c=command: mpirun(n, c), case="alltoallv", ranks=nranks)  # type: ignore[misc]
+            self._note(partial(mpirun, nranks, command), case="alltoallv", ranks=nranks)
             self._note(
-                lambda n=nranks: [  # type: ignore[misc]
-                    sockets.run(n, a.baseline_chunk, a.baseline_partitions, a.bytes, a.warmup, a.repeats)
-                ],
+                partial(self._sockets, nranks),
                 case="sockets",
                 ranks=nranks,
             )
@@ -148,7 +147,11 @@ class Runner:
                 *("--partitions", str(a.baseline_partitions), "--bytes", str(a.bytes)),
                 *self._rounds(),
             )
-            self._note(lambda c=command: alone(c), case="dask_p2p", ranks=nranks)  # type: ignore[misc]
+            self._note(partial(alone, command), case="dask_p2p", ranks=nranks)
+
+    def _sockets(self, nranks: int) -> list[Record]:
+        a = self._arguments
+        return [sockets.run(nranks, a.baseline_chunk, a.baseline_partitions, a.bytes, a.warmup, a.repeats)]
 
     def latency(self) -> None:
         """Small things, between two ranks."""
@@ -156,7 +159,7 @@ class Runner:
         for transport in self._transports:
             command = [self._arguments.program, "latency", "--count", str(count)]
             self._note(
-                lambda c=command, t=transport: rrun(2, c, of_transport(t)),  # type: ignore[misc]
+                partial(rrun, 2, command, of_transport(transport)),
                 case="latency",
                 ranks=2,
                 transport=transport,
@@ -184,7 +187,7 @@ class Runner:
         for nranks, transport in self._each():
             command = [self._arguments.program, "skew", "--bytes", str(size), "--limit", str(limit)]
             self._note(
-                lambda n=nranks, c=command, t=transport: rrun(n, c, {**environment, **of_transport(t)}),  # type: ignore[misc]
+                partial(rrun, nranks, command, {**environment, **of_transport(transport)}),
                 case="skew",
                 ranks=nranks,
                 transport=transport,
@@ -208,7 +211,7 @@ class Runner:
                     continue
                 command = [self._arguments.program, "pattern", "--name", name]
                 self._note(
-                    lambda c=command, t=transport: rrun(nranks, c, of_transport(t)),  # type: ignore[misc]
+                    partial(rrun, nranks, command, of_transport(transport)),
                     case="pattern",
                     name=name,
                     ranks=nranks,
@@ -271,10 +274,10 @@ def main() -> int:
                 arguments.output,
                 load_average_before_and_after=[load, os.getloadavg()],
                 seconds=round(time.time() - start),
-                kept_with_the_smallest_chunks=kept(runner.records),
+                kept_with_the_smallest_chunks=small_chunk_efficiency(runner.records),
                 records=runner.records,
             )
-    for entry in kept(runner.records):
+    for entry in small_chunk_efficiency(runner.records):
         parts = [
             f"{what} {entry[f'{what}_kept']:.0%}"
             for what in ("end_to_end", "exchange")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -106,7 +107,7 @@ def main() -> int:
             timed = i >= 0
             measure(memcpy if timed else None, gather, copy)
             frames: list[pl.DataFrame] = []
-            measure(whole if timed else None, gather, lambda out=frames, c=cell: c.end_to_end(out))  # type: ignore[misc]
+            measure(whole if timed else None, gather, partial(cell.end_to_end, frames))
             check(sent, frames)
             frames.clear()
             pieces = cell.cut()
@@ -114,7 +115,7 @@ def main() -> int:
             measure(
                 alone if timed else None,
                 gather,
-                lambda pieces=pieces, out=parts, c=cell: c.exchange(pieces, out),  # type: ignore[misc]
+                partial(cell.exchange, pieces, parts),
             )
             check(sent, cell.unpack(parts))
         if comm.rank == 0:

@@ -39,7 +39,7 @@ def rates(record: Record, cores: int) -> Record:
     return found
 
 
-def kept(records: Iterable[Record]) -> list[Record]:
+def small_chunk_efficiency(records: Iterable[Record]) -> list[Record]:
     """Say what part of the rate with the largest chunks is left with the smallest, by everything else."""
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import socket
 import threading
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -100,7 +101,7 @@ def _rank(
         measure(
             whole if i >= 0 else None,
             gather,
-            lambda peers=peers, out=out: _shuffle(table, chunk, per_rank, rank, nranks, peers, out),  # type: ignore[misc]
+            partial(_shuffle, table, chunk, per_rank, rank, nranks, peers, out),
         )
         came = RowSum()
         for part in out:

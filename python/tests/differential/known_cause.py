@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Known", "answers_and_raises", "plans_another_schema"]
+__all__ = ["Known", "answers_and_raises", "engines_differ", "plans_another_schema", "raises"]
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,22 @@ def plans_another_schema(lines: str) -> str:
     return f"import polars as pl\n{lines}faulty = lf.collect_schema() != lf.collect().schema"
 
 
-def answers_and_raises(lines: str, answers: str, raises: str, error: str) -> str:
+def answers_and_raises(lines: str, answers: str, query: str, error: str) -> str:
     """Return a reproduction: after the lines, Polars answers the one query and raises ``error`` for the other."""
+    return raises(f"{lines}{answers}\n", query, error)
+
+
+def raises(lines: str, query: str, error: str) -> str:
+    """Return a reproduction: after the lines, Polars raises ``error`` for the query."""
     return (
-        f"import polars as pl\n{lines}{answers}\n"
-        f"try:\n    {raises}\n    faulty = False\nexcept pl.exceptions.{error}:\n    faulty = True"
+        f"import polars as pl\n{lines}"
+        f"try:\n    {query}\n    faulty = False\nexcept pl.exceptions.{error}:\n    faulty = True"
+    )
+
+
+def engines_differ(lines: str) -> str:
+    """Return a reproduction: Polars' engines give different rows of the query ``lf``, which the lines make."""
+    return (
+        f"import polars as pl\n{lines}"
+        "faulty = not lf.collect(engine='streaming').equals(lf.collect(engine='in-memory'))"
     )

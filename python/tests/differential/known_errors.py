@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from differential.known_cause import Known, answers_and_raises
+from differential.known_cause import Known, answers_and_raises, raises
 
 __all__ = ["ERRORS"]
 
@@ -50,15 +50,13 @@ with tempfile.TemporaryDirectory() as folder:
         text=r"\.gather\(|\.get\(",
         reason="Polars' streaming engine panics where rows chosen by gather are joined with the head of the same rows:"
         " always over Arrow streams, over frames without comm_subplan_elim, and not over files.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame({'g': ['c'], 's': ['foo'], 'b': [True]}).gather([0])\n"
-        "lf = lf.join(lf.head(5).filter(~pl.col('b')).select('s'), left_on='g', right_on='s')\n"
-        "flags = pl.QueryOptFlags(comm_subplan_elim=False)\n"
-        "faulty = False\n"
-        "try:\n"
-        "    lf.collect(engine='streaming', optimizations=flags)\n"
-        "except pl.exceptions.PanicException:\n"
-        "    faulty = True",
+        reproduction=raises(
+            "lf = pl.LazyFrame({'g': ['c'], 's': ['foo'], 'b': [True]}).gather([0])\n"
+            "lf = lf.join(lf.head(5).filter(~pl.col('b')).select('s'), left_on='g', right_on='s')\n"
+            "flags = pl.QueryOptFlags(comm_subplan_elim=False)\n",
+            "lf.collect(engine='streaming', optimizations=flags)",
+            "PanicException",
+        ),
     ),
     Known(
         name="right join over a join with the same names",
@@ -66,16 +64,14 @@ with tempfile.TemporaryDirectory() as folder:
         detail=r"DuplicateError: column with name '\w+_right' already exists",
         text=r"how='right'",
         reason="Polars' streaming engine finds a name twice that is there once.",
-        reproduction="import polars as pl\n"
-        "a, b = pl.LazyFrame({'i': [-10, -6], 'srt': [0, 1]}), pl.LazyFrame({'srt': [1]})\n"
-        "lf = a.join(a, left_on=pl.col('i') + 1, right_on='srt')\n"
-        "lf = lf.join(b, left_on='srt_right', right_on='srt', how='right')\n"
-        "assert lf.collect(engine='in-memory').columns == lf.collect_schema().names()\n"
-        "faulty = False\n"
-        "try:\n"
-        "    lf.collect(engine='streaming')\n"
-        "except pl.exceptions.DuplicateError:\n"
-        "    faulty = True",
+        reproduction=raises(
+            "a, b = pl.LazyFrame({'i': [-10, -6], 'srt': [0, 1]}), pl.LazyFrame({'srt': [1]})\n"
+            "lf = a.join(a, left_on=pl.col('i') + 1, right_on='srt')\n"
+            "lf = lf.join(b, left_on='srt_right', right_on='srt', how='right')\n"
+            "assert lf.collect(engine='in-memory').columns == lf.collect_schema().names()\n",
+            "lf.collect(engine='streaming')",
+            "DuplicateError",
+        ),
     ),
     Known(
         name="as-of joins by keys whose nulls come last",
@@ -195,14 +191,12 @@ with tempfile.TemporaryDirectory() as folder:
         detail=r"reverse for FixedSizeList with non-numeric",
         text=r"reverse\(\)",
         reason="Polars cannot reverse arrays of texts, and panics; but not where it takes all rows for the same.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame({'a': [['p', 'q'], ['p', 'q']]}, schema={'a': pl.Array(pl.String, 2)}).reverse()\n"
-        "assert lf.collect(engine='streaming').height == 2\n"
-        "faulty = False\n"
-        "try:\n"
-        "    lf.collect(engine='in-memory')\n"
-        "except pl.exceptions.PanicException:\n"
-        "    faulty = True",
+        reproduction=raises(
+            "lf = pl.LazyFrame({'a': [['p', 'q'], ['p', 'q']]}, schema={'a': pl.Array(pl.String, 2)}).reverse()\n"
+            "assert lf.collect(engine='streaming').height == 2\n",
+            "lf.collect(engine='in-memory')",
+            "PanicException",
+        ),
     ),
     Known(
         name="validation of keys that are null",
@@ -246,14 +240,12 @@ with tempfile.TemporaryDirectory() as folder:
         detail=r"arguments for `is_in` have different lengths",
         text=r"is_in\(pl\.Series\(\[\[",
         reason="Polars puts filters and slices under a step that compares each row with a list of its own.",
-        reproduction="import polars as pl\n"
-        "lists = pl.Series([[k] for k in range(9)])\n"
-        "lf = pl.LazyFrame({'u': range(9)}).with_columns(z=pl.col('u').is_in(lists)).filter(pl.col('u') > 3)\n"
-        "try:\n"
-        "    lf.collect()\n"
-        "    faulty = False\n"
-        "except pl.exceptions.ShapeError:\n"
-        "    faulty = True",
+        reproduction=raises(
+            "lists = pl.Series([[k] for k in range(9)])\n"
+            "lf = pl.LazyFrame({'u': range(9)}).with_columns(z=pl.col('u').is_in(lists)).filter(pl.col('u') > 3)\n",
+            "lf.collect()",
+            "ShapeError",
+        ),
     ),
     Known(
         name="a function of rows without a partner",
@@ -307,13 +299,12 @@ with tempfile.TemporaryDirectory() as folder:
         text=r"list\.set_\w+\(",
         reason="Polars panics if a column has several chunks, of which the first has no rows: a rank's rows may lie so"
         " where the whole table's do not, and the other way round.",
-        reproduction="import polars as pl\n"
-        "rows = pl.DataFrame({'k': [0, 1, 2, 3], 'l': [[1, 2], [1], [2], [3]], 'm': [[2], [3], [4], [5]]})\n"
-        "rows = pl.concat([rows[:1], rows[1:]], rechunk=False).lazy().filter(pl.col('k') > 0)\n"
-        "try:\n"
-        "    faulty = rows.select(pl.col('l').list.set_union('m')).collect().height != 3\n"
-        "except pl.exceptions.PanicException:\n"
-        "    faulty = True",
+        reproduction=raises(
+            "rows = pl.DataFrame({'k': [0, 1, 2, 3], 'l': [[1, 2], [1], [2], [3]], 'm': [[2], [3], [4], [5]]})\n"
+            "rows = pl.concat([rows[:1], rows[1:]], rechunk=False).lazy().filter(pl.col('k') > 0)\n",
+            "faulty = rows.select(pl.col('l').list.set_union('m')).collect().height != 3",
+            "PanicException",
+        ),
     ),
     Known(
         name="lists of another type than planned, in a function of frames",
@@ -353,13 +344,11 @@ with tempfile.TemporaryDirectory() as folder:
         detail=r"zip node received non-equal length inputs|ShapeError|PanicException",
         text=r"(?s)pl\.LazyFrame\(height=.*how='horizontal'",
         reason="A select of no columns has no rows for one engine of Polars, and panics or has rows for the other.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame(height=2).select()\n"
-        "try:\n"
-        "    pl.concat([lf, lf], how='horizontal').collect(engine='streaming')\n"
-        "    faulty = False\n"
-        "except pl.exceptions.PanicException:\n"
-        "    faulty = True",
+        reproduction=raises(
+            "lf = pl.LazyFrame(height=2).select()\n",
+            "pl.concat([lf, lf], how='horizontal').collect(engine='streaming')",
+            "PanicException",
+        ),
     ),
     Known(
         name="a full join by one column twice, with columns of two types",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from differential.known_cause import Known
+from differential.known_cause import Known, engines_differ
 
 __all__ = ["ROWS"]
 
@@ -64,10 +64,10 @@ except subprocess.TimeoutExpired:
         detail=r"None.*nan|nan.*None",
         text=r"pl\.corr\(",
         reason="Of a group without values, Polars gives null or NaN, by its engine and how it walks the groups.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame({'g': [1, 1], 'x': [None, None]}, schema={'g': pl.Int64, 'x': pl.Float64})\n"
-        "lf = lf.group_by('g').agg(pl.corr('x', 'x'))\n"
-        "faulty = not lf.collect(engine='streaming').equals(lf.collect(engine='in-memory'))",
+        reproduction=engines_differ(
+            "lf = pl.LazyFrame({'g': [1, 1], 'x': [None, None]}, schema={'g': pl.Int64, 'x': pl.Float64})\n"
+            "lf = lf.group_by('g').agg(pl.corr('x', 'x'))\n"
+        ),
     ),
     Known(
         name="rows by the variance or correlation of no values",
@@ -86,10 +86,10 @@ except subprocess.TimeoutExpired:
         detail=r"None.*0\.0|0\.0.*None|\[\]",
         text=r"(var|std)\(ddof=0\)",
         reason="Of a group without values, Polars gives null or 0.0, by its engine and how it walks the groups.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame({'g': [1], 'x': [None]}, schema={'g': pl.Int64, 'x': pl.Int64})\n"
-        "lf = lf.group_by('g').agg(pl.col('x').var(ddof=0))\n"
-        "faulty = not lf.collect(engine='streaming').equals(lf.collect(engine='in-memory'))",
+        reproduction=engines_differ(
+            "lf = pl.LazyFrame({'g': [1], 'x': [None]}, schema={'g': pl.Int64, 'x': pl.Int64})\n"
+            "lf = lf.group_by('g').agg(pl.col('x').var(ddof=0))\n"
+        ),
     ),
     Known(
         name="the sign of a zero that is a key of groups",
@@ -153,8 +153,8 @@ except subprocess.TimeoutExpired:
         detail=r"nan.*0\.0|0\.0.*nan",
         text=r"(var|std)\(ddof=0\)",
         reason="Of a group of one infinite value, Polars gives NaN or 0.0, by its engine and by what else there is.",
-        reproduction="import polars as pl\n"
-        "lf = pl.LazyFrame({'g': [1], 'x': [float('inf')]}).group_by('g').agg(pl.col('x').var(ddof=0))\n"
-        "faulty = not lf.collect(engine='streaming').equals(lf.collect(engine='in-memory'))",
+        reproduction=engines_differ(
+            "lf = pl.LazyFrame({'g': [1], 'x': [float('inf')]}).group_by('g').agg(pl.col('x').var(ddof=0))\n"
+        ),
     ),
 )

@@ -6,6 +6,7 @@ their kinds allow, and put side by side in one row; what stands around them is c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -112,8 +113,9 @@ class _Leaves:
         """Return the aggregates under the names of their columns."""
         return tuple(NamedExpr(name, leaf) for leaf, name in self.names.items())
 
+    @functools.cached_property
     def passes(self) -> list[Pass]:
-        """Return the passes over the table that compute the aggregates."""
+        """The passes over the table that compute the aggregates; to be asked for when these are complete."""
         return passes_of(self.outputs())
 
     def nested(self) -> list[Expr]:
@@ -135,7 +137,7 @@ def lower_scalars(ctx: Context, node: Select) -> Stream:
     """Aggregate the whole table to one row."""
     if all(isinstance(expr, Literal) for expr in node.expressions):
         return _literals(ctx, node)
-    leaves, _ = _taken_apart(node.exprs)
+    taken = leaves, _ = _taken_apart(node.exprs)
     if not leaves.names:
         # Constants do not depend on the rows at all.
         return ctx.apply(node, [ctx.builder.gather(ctx.lower(node.child))], estimate=ONE_ROW)
@@ -144,13 +146,11 @@ def lower_scalars(ctx: Context, node: Select) -> Stream:
         return ctx.on_one_rank(node, [ctx.lower(node.child)], Gathered.UNKNOWN_TYPE)
     if (steps := _of_steps(node, leaves)) is not None:
         return ctx.lower(steps)
-    several = bool(nested) or (
-        len(leaves.passes()) > 1 and _computed(node, leaves, node.child.schema) is None
-    )
+    several = bool(nested) or (len(leaves.passes) > 1 and _computed(node, leaves, node.child.schema) is None)
     rows = _Rows.of_node(ctx, node.child, several=several)
     if ctx.builder.is_whole(rows.peek()):
         return ctx.apply(node, [rows.read()], estimate=ONE_ROW)
-    return _one_row(ctx, node, node.exprs, rows)
+    return _one_row(ctx, node, node.exprs, taken, rows)
 
 
 def _literals(ctx: Context, node: Select) -> Stream:
@@ -194,15 +194,21 @@ def _taken_apart(exprs: Sequence[NamedExpr]) -> tuple[_Leaves, tuple[NamedExpr, 
     return leaves, tuple(output.with_expr(_output(output.expr, leaves)) for output in exprs)
 
 
-def _one_row(ctx: Context, node: Node, exprs: Sequence[NamedExpr], rows: _Rows) -> Stream:
-    """Return scalar expressions of the table as one row on rank 0."""
-    leaves, outer = _taken_apart(exprs)
+def _one_row(
+    ctx: Context,
+    node: Node,
+    exprs: Sequence[NamedExpr],
+    taken: tuple[_Leaves, tuple[NamedExpr, ...]],
+    rows: _Rows,
+) -> Stream:
+    """Return scalar expressions of the table, and what :func:`_taken_apart` makes of them, as one row on rank 0."""
+    leaves, outer = taken
     nested = leaves.nested()
     if nested:
         joined, column = _joined(ctx, node, rows, nested)
         exprs = [each.with_expr(_replace_inside_aggregates(each.expr, column)) for each in exprs]
         leaves, outer = _taken_apart(exprs)
-        rows = _Rows.of_stream(ctx, joined, several=len(leaves.passes()) > 1)
+        rows = _Rows.of_stream(ctx, joined, several=len(leaves.passes) > 1)
     found = _computed(node, leaves, rows.peek().schema)
     if found is not None:
         exprs = [each.with_expr(substitute(each.expr, found.aggregates)) for each in exprs]
@@ -211,8 +217,8 @@ def _one_row(ctx: Context, node: Node, exprs: Sequence[NamedExpr], rows: _Rows) 
         wide = lower_distributable(ctx, found.columns, rows.read(), ordered=ordered)
         if ctx.builder.is_whole(wide):
             return _of_whole(ctx, exprs, wide)
-        rows = _Rows.of_stream(ctx, wide, several=len(leaves.passes()) > 1)
-    row = row_of(ctx, node, rows.read, leaves.passes())
+        rows = _Rows.of_stream(ctx, wide, several=len(leaves.passes) > 1)
+    row = row_of(ctx, node, rows.read, leaves.passes)
     outputs = to_exprs(outer)
     return ctx.builder.local(
         "OUTPUTS",
@@ -241,7 +247,8 @@ def _joined(
     """Return the rows with scalars of the table beside them, and what gives the column of each."""
     depth = sum(name.startswith(_SCALAR) for name in rows.peek().schema)
     names = {scalar: f"{_SCALAR}{depth + i}" for i, scalar in enumerate(dict.fromkeys(scalars))}
-    row = _one_row(ctx, node, [NamedExpr(name, scalar) for scalar, name in names.items()], rows)
+    exprs = [NamedExpr(name, scalar) for scalar, name in names.items()]
+    row = _one_row(ctx, node, exprs, _taken_apart(exprs), rows)
     main = rows.read()
     joined = WithScalars(
         inputs=(main, row),
@@ -314,7 +321,7 @@ def _computed(node: Node, leaves: _Leaves, schema: Schema) -> _Computed | None:
         The columns that there are.
     """
     (below,) = node.children
-    whole = [output for each in leaves.passes() if each.kind == "whole" for output in each.outputs]
+    whole = [output for each in leaves.passes if each.kind == "whole" for output in each.outputs]
     select = Select(below, tuple(whole), schema=schema_of(whole))
 
     def step(columns: Mapping[Expr, Column]) -> HStack:
@@ -339,7 +346,7 @@ def _computed(node: Node, leaves: _Leaves, schema: Schema) -> _Computed | None:
 
 def _of_steps(node: Select, leaves: _Leaves) -> Select | None:
     """Return an aggregate of sorted or distinct values as that of the rows of another selection, which is steps."""
-    passes = leaves.passes()
+    passes = leaves.passes
     if len(leaves.names) != 1 or passes[0].kind != "whole":
         return None
     (leaf,) = leaves.names

@@ -5,7 +5,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include <rapidsmpf/core/detail/crc32c.hpp>
+#include <rapidsmpf/core/detail/checksum.hpp>
 
 namespace {
 

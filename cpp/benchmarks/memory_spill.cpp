@@ -17,7 +17,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include <rapidsmpf/core/detail/crc32c.hpp>
+#include <rapidsmpf/core/detail/checksum.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/memory/detail/tier_copier.hpp>
 

@@ -62,11 +62,11 @@ rapidsmpf_fuzzer(
 rapidsmpf_fuzzer(
   joining
   PARSES communicator/ucxx_address.cpp communicator/ucxx_control.cpp
-  NEEDS core/crc32c.cpp core/error.cpp core/token.cpp)
+  NEEDS core/checksum.cpp core/error.cpp core/token.cpp)
 rapidsmpf_fuzzer(
   packed_table
   PARSES table/arrow/schema.cpp table/packed/packed_format.cpp table/packed/validate.cpp
-  NEEDS core/crc32c.cpp core/error.cpp table/arrow/table.cpp table/arrow/table_export.cpp
+  NEEDS core/checksum.cpp core/error.cpp table/arrow/table.cpp table/arrow/table_export.cpp
         table/arrow/table_stream.cpp table/gpu/device_table_without_cuda.cpp table/host/hash.cpp)
 rapidsmpf_fuzzer(
   option_texts

@@ -9,10 +9,10 @@
 #include <rapidsmpf/bootstrap/detail/slurm.hpp>
 #include <rapidsmpf/bootstrap/detail/socket.hpp>
 #include <rapidsmpf/core/config.hpp>
+#include <rapidsmpf/core/detail/checksum.hpp>
 #include <rapidsmpf/core/detail/option_table.hpp>
 #include <rapidsmpf/topology/detail/cpus.hpp>
 
-#include "core/crc32.hpp"
 #include "fuzzer.hpp"
 
 extern char** environ;  // NOLINT: POSIX

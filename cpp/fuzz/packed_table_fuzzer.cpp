@@ -10,7 +10,7 @@
 #include <random>
 #include <stdexcept>
 
-#include <rapidsmpf/core/detail/crc32c.hpp>
+#include <rapidsmpf/core/detail/checksum.hpp>
 #include <rapidsmpf/table/table.hpp>
 
 #include "fuzzer.hpp"

@@ -1,9 +1,9 @@
 // Statistics as ranks send them to each other.
 #include <cmath>
 
+#include <rapidsmpf/core/detail/checksum.hpp>
 #include <rapidsmpf/core/statistics_snapshot.hpp>
 
-#include "core/crc32.hpp"
 #include "fuzzer.hpp"
 
 namespace rapidsmpf::fuzz {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <rapidsmpf/coll/shuffler.hpp>
-#include <rapidsmpf/core/detail/crc32c.hpp>
+#include <rapidsmpf/core/detail/checksum.hpp>
 
 #include "cases.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include <rapidsmpf/core/detail/byte_codec.hpp>
-#include <rapidsmpf/core/detail/crc32c.hpp>
+#include <rapidsmpf/core/detail/checksum.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::detail {

@@ -10,9 +10,9 @@
 #include <regex>
 #include <span>
 
+#include <rapidsmpf/core/detail/checksum.hpp>
 #include <rapidsmpf/core/error.hpp>
 
-#include "core/crc32.hpp"
 #include "core/trim.hpp"
 
 extern char** environ;  // NOLINT: POSIX

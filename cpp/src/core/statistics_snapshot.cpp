@@ -10,9 +10,8 @@
 
 #include <rapidsmpf/core/config.hpp>
 #include <rapidsmpf/core/detail/byte_codec.hpp>
+#include <rapidsmpf/core/detail/checksum.hpp>
 #include <rapidsmpf/core/error.hpp>
-
-#include "core/crc32.hpp"
 
 namespace rapidsmpf {
 

@@ -9,9 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <rapidsmpf/core/detail/checksum.hpp>
 #include <rapidsmpf/core/error.hpp>
-
-#include "core/crc32.hpp"
 
 namespace rapidsmpf::config {
 namespace {

@@ -8,10 +8,9 @@
 
 #include <gtest/gtest.h>
 
+#include <rapidsmpf/core/detail/checksum.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/statistics.hpp>
-
-#include "core/crc32.hpp"
 
 namespace rapidsmpf {
 namespace {

@@ -14,7 +14,7 @@
 
 #include <gtest/gtest.h>
 
-#include <rapidsmpf/core/detail/crc32c.hpp>
+#include <rapidsmpf/core/detail/checksum.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/detail/partition_order_hint.hpp>
 

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include <rapidsmpf/core/detail/host_name.hpp>
+#include <rapidsmpf/core/detail/json_writer.hpp>
 #include <rapidsmpf/topology/binding.hpp>
 #include <rapidsmpf/topology/detail/cpus.hpp>
-#include <rapidsmpf/topology/detail/json.hpp>
 #include <rapidsmpf/topology/detail/memory_policy.hpp>
 #include <rapidsmpf/topology/detail/nvml.hpp>
 
@@ -136,7 +136,7 @@ int check_all(Arguments const& arguments) {
         print_text(checks, rank.empty() ? "" : "rank " + rank + " ");
         return passed ? EXIT_SUCCESS : EXIT_FAILURE;
     }
-    topology::JsonWriter json;
+    JsonWriter json;
     json.begin_object().field("hostname", host_name());
     json.key("rank");
     rank.empty() ? json.null() : json.value(std::stoi(rank));

@@ -5,7 +5,7 @@
 #include <string>
 
 #include <rapidsmpf/core/detail/align.hpp>
-#include <rapidsmpf/core/detail/crc32c.hpp>
+#include <rapidsmpf/core/detail/checksum.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 #include "table/host/bits.hpp"

@@ -1,4 +1,4 @@
-#include <rapidsmpf/core/detail/crc32c.hpp>
+#include <rapidsmpf/core/detail/checksum.hpp>
 
 #include <array>
 #include <cstring>

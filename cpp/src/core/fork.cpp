@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <new>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -50,7 +51,9 @@ void after_in_child() RAPIDSMPF_NO_THREAD_SAFETY_ANALYSIS {
 Registry& registry() {
     static Registry& instance = [&]() -> Registry& {
         auto& made = *std::make_unique<Registry>().release();
-        ::pthread_atfork(&before_fork, &after_in_parent, &after_in_child);
+        if (::pthread_atfork(&before_fork, &after_in_parent, &after_in_child) != 0) {
+            throw std::bad_alloc{};  // its only error
+        }
         return made;
     }();
     return instance;

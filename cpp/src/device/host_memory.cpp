@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
@@ -20,9 +19,14 @@
 #include <rapidsmpf/device/detail/shared_memory.hpp>
 #include <rapidsmpf/device/device.hpp>
 
+#include "device/size_class_cache.hpp"
+
 namespace rapidsmpf::device {
 
 namespace {
+
+using detail::size_class_of;
+using detail::SizeClass;
 
 #if defined(RAPIDSMPF_ADDRESS_SANITIZER)
 constexpr bool keeps_blocks = false;
@@ -33,7 +37,7 @@ constexpr bool keeps_blocks = true;
 constexpr std::size_t page = 4096;
 constexpr std::size_t huge_page = 2UL << 20U;
 // From here on blocks have sizes of their own and come straight from the system.
-constexpr std::size_t mapped_threshold = 64UL << 10U;
+constexpr std::size_t mapped_threshold = detail::smallest_class;
 // From here on they begin at a huge page, and ask for them.
 constexpr std::size_t huge_page_threshold = 4UL << 20U;
 
@@ -82,146 +86,72 @@ void* map(std::size_t size) {
     return begin + skipped;
 }
 
-// The sizes that blocks come in: 2^k times 8/8, 9/8, ... 15/8.
-struct SizeClass {
-    std::size_t index;
-    std::size_t size;
-};
-
-constexpr int smallest = std::countr_zero(mapped_threshold);
-constexpr int largest = 30;
-constexpr std::size_t class_count = static_cast<std::size_t>(largest - smallest) * 8 + 1;
-
-SizeClass class_of(std::size_t bytes) {
-    auto const power = static_cast<std::size_t>(std::bit_width(bytes)) - 1;
-    auto const step = std::size_t{1} << (power - 3);
-    auto const steps = (bytes - (std::size_t{1} << power) + step - 1) / step;
-    return {
-        (power - static_cast<std::size_t>(smallest)) * 8 + steps, (std::size_t{1} << power) + steps * step};
-}
-
-std::size_t size_of_class(std::size_t index) {
-    auto const base = mapped_threshold << (index / 8);
-    return base + index % 8 * (base / 8);
-}
-
-// The free blocks of this process, by size. Each size has a lock of its own.
+// The free blocks of this process.
 class FreeBlocks {
   public:
-    FreeBlocks() {
-        auto const total = static_cast<std::size_t>(make_cpu_device()->total_memory());
-        limit_ = std::min<std::size_t>(total / 16, std::size_t{1} << 30U);
-    }
-
     [[nodiscard]] void* take(SizeClass wanted) {
-        auto& entry = classes_[wanted.index];
-        MutexLock lock{entry.mutex};
-        if (!entry.kept.empty()) {
-            // The last that came back is the one most likely to be in a cache.
-            void* const block = entry.kept.back().block;
-            entry.kept.pop_back();
-            entry.note_oldest();
-            bytes_ -= wanted.size;
-            return block;
+        if (auto const block = kept_.take(wanted)) {
+            return *block;
         }
-        if (!entry.decommitted.empty()) {
-            void* const block = entry.decommitted.back();
-            entry.decommitted.pop_back();
-            return block;
-        }
-        return nullptr;
+        return take_decommitted(wanted);
     }
 
     void put(void* block, SizeClass where) noexcept {
-        // One that takes most of the bound would drive out all others.
-        if (where.size > limit_ / 2) {
-            give_back(block, where.index);
+        if (!kept_.put(block, where)) {
+            give_back(block, where);
             return;
         }
-        try {
-            auto& entry = classes_[where.index];
-            MutexLock lock{entry.mutex};
-            entry.kept.push_back({block, ++puts_});
-            entry.note_oldest();
-            bytes_ += where.size;
-        } catch (std::bad_alloc const&) {
-            give_back(block, where.index);
-            return;
-        }
-        trim(limit_);
+        trim(kept_.limit());
     }
 
-    // Gives back what has been kept the longest without anybody asking for it, whatever its size.
     std::size_t trim(std::size_t keep) noexcept {
-        std::size_t freed = 0;
-        while (bytes_ > keep) {
-            auto const oldest = std::min_element(
-                classes_.begin(), classes_.end(),
-                [](Class const& a, Class const& b) { return a.oldest.load() < b.oldest.load(); });
-            auto const index = static_cast<std::size_t>(oldest - classes_.begin());
-            void* block = nullptr;
-            {
-                MutexLock lock{oldest->mutex};
-                if (!oldest->kept.empty()) {
-                    block = oldest->kept.front().block;
-                    oldest->kept.pop_front();
-                    oldest->note_oldest();
-                    bytes_ -= size_of_class(index);
-                }
-            }
-            if (block != nullptr) {
-                freed += size_of_class(index);
-                give_back(block, index);
-            } else if (oldest->oldest.load() == none) {
-                break;  // others have taken what there was
-            }
-        }
-        return freed;
+        return kept_.trim(keep, [this](void* block, SizeClass where) { give_back(block, where); });
     }
 
-    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-    [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
-    void set_limit(std::size_t bytes) noexcept { limit_ = bytes; }
+    [[nodiscard]] std::size_t bytes() const noexcept { return kept_.bytes(); }
+    [[nodiscard]] std::size_t limit() const noexcept { return kept_.limit(); }
+    void set_limit(std::size_t bytes) noexcept { kept_.set_limit(bytes); }
 
   private:
-    static constexpr std::uint64_t none = UINT64_MAX;
+    [[nodiscard]] static std::size_t first_limit() {
+        auto const total = static_cast<std::size_t>(make_cpu_device()->total_memory());
+        return std::min<std::size_t>(total / 16, std::size_t{1} << 30U);
+    }
 
-    struct Kept {
-        void* block;
-        std::uint64_t since;  // in numbers of blocks that came back
-    };
-    struct Class {
-        Mutex mutex;
-        std::deque<Kept> kept RAPIDSMPF_GUARDED_BY(mutex);
-        // Without pages: address space that could not be given back.
-        std::deque<void*> decommitted RAPIDSMPF_GUARDED_BY(mutex);
-        // Since when the first of `kept` is there; to be read without the lock.
-        std::atomic<std::uint64_t> oldest{none};
-
-        void note_oldest() noexcept RAPIDSMPF_REQUIRES(mutex) {
-            oldest = kept.empty() ? none : kept.front().since;
+    [[nodiscard]] void* take_decommitted(SizeClass wanted) {
+        if (!any_decommitted_) {
+            return nullptr;
         }
-    };
+        MutexLock const lock{mutex_};
+        auto& blocks = decommitted_[wanted.index];
+        if (blocks.empty()) {
+            return nullptr;
+        }
+        void* const block = blocks.back();
+        blocks.pop_back();
+        return block;
+    }
 
-    void give_back(void* block, std::size_t index) noexcept {
-        auto const size = size_of_class(index);
-        if (::munmap(block, size) == 0) {
+    void give_back(void* block, SizeClass where) noexcept {
+        if (::munmap(block, where.size) == 0) {
             return;
         }
-        // To cut a hole takes one mapping more, and a process has a limited number of them. The pages go anyway.
-        ::madvise(block, size, MADV_DONTNEED);
+        // A hole in a mapping makes two of it, and a process has a limited number of mappings. The pages go anyway.
+        ::madvise(block, where.size, MADV_DONTNEED);
         try {
-            MutexLock lock{classes_[index].mutex};
-            classes_[index].decommitted.push_back(block);
+            MutexLock const lock{mutex_};
+            decommitted_[where.index].push_back(block);
+            any_decommitted_ = true;
         } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
-            // Then the address space is lost, which nobody will notice.
+            // Then the address space is lost, which has no other effect.
         }
     }
 
-    std::array<Class, class_count> classes_;
-    std::atomic<std::size_t> bytes_{0};
-    std::atomic<std::size_t> limit_{0};
-    std::atomic<std::uint64_t> puts_{0};
+    detail::SizeClassCache<void*, detail::size_class_count> kept_{first_limit()};
+    // Without pages: address space that could not be given back.
+    Mutex mutex_;
+    std::array<std::deque<void*>, detail::size_class_count> decommitted_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::atomic<bool> any_decommitted_{false};  // from then on
 };
 
 // Never destroyed: blocks come back while the process ends.
@@ -237,7 +167,7 @@ bool is_mapped(std::size_t bytes) {
 
 // Larger blocks than the largest size are mapped page by page.
 bool has_class(std::size_t bytes) {
-    return bytes <= std::size_t{1} << static_cast<unsigned>(largest);
+    return bytes <= detail::largest_class;
 }
 
 }  // namespace
@@ -247,9 +177,9 @@ void* allocate_host(std::size_t bytes) {
         return allocate_from_heap(bytes);
     }
     auto& blocks = free_blocks();
-    auto const size = has_class(bytes) ? class_of(bytes).size : round_up(bytes, page);
+    auto const size = has_class(bytes) ? size_class_of(bytes).size : round_up(bytes, page);
     if (has_class(bytes)) {
-        if (void* const block = blocks.take(class_of(bytes))) {
+        if (void* const block = blocks.take(size_class_of(bytes))) {
             return block;
         }
     }
@@ -267,7 +197,7 @@ void deallocate_host(void* pointer, std::size_t bytes) noexcept {
     if (!is_mapped(bytes) || pointer == nullptr) {
         std::free(pointer);
     } else if (has_class(bytes)) {
-        free_blocks().put(pointer, class_of(bytes));
+        free_blocks().put(pointer, size_class_of(bytes));
     } else {
         ::munmap(pointer, round_up(bytes, page));
     }

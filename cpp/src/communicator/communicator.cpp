@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <list>
+#include <map>
 #include <set>
 #include <thread>
 #include <utility>
@@ -44,8 +45,8 @@ struct Communicator::State {
     std::set<OpId> ops RAPIDSMPF_GUARDED_BY(mutex);
     std::set<Rank> left RAPIDSMPF_GUARDED_BY(mutex);
     std::atomic<bool> any_left{false};  // spares idle ticks the lock
-    Mutex companion_mutex;              // held while it is made: making may use this object
-    std::shared_ptr<void> companion RAPIDSMPF_GUARDED_BY(companion_mutex);
+    Mutex attached_mutex;               // held while one is made: making may use this object
+    std::map<std::type_index, std::shared_ptr<void>> attached RAPIDSMPF_GUARDED_BY(attached_mutex);
     std::shared_ptr<detail::SplitState> split_state RAPIDSMPF_GUARDED_BY(mutex);
 };
 
@@ -123,20 +124,18 @@ void Communicator::remove_failure_listener(ListenerId id) {
     state_->changed.wait(lock, [&]() RAPIDSMPF_REQUIRES(state_->mutex) { return state_->running != id; });
 }
 
-std::shared_ptr<void> Communicator::companion(std::function<std::shared_ptr<void>()> const& make) {
-    MutexLock lock{state_->companion_mutex};
-    if (!state_->companion) {
-        state_->companion = make();
-    }
-    return state_->companion;
+std::shared_ptr<void> Communicator::attached(
+    std::type_index type, std::function<std::shared_ptr<void>()> const& make) {
+    MutexLock lock{state_->attached_mutex};
+    auto const found = state_->attached.find(type);
+    return found != state_->attached.end() ? found->second
+                                           : state_->attached.emplace(type, make()).first->second;
 }
 
 void Communicator::retire() noexcept {
-    std::shared_ptr<void> companion;
-    {
-        MutexLock lock{state_->companion_mutex};
-        companion = std::move(state_->companion);
-    }
+    std::map<std::type_index, std::shared_ptr<void>> attached;  // destroyed without the lock
+    MutexLock lock{state_->attached_mutex};
+    attached.swap(state_->attached);
 }
 
 bool Communicator::has_closed(Rank rank) const {

@@ -27,8 +27,7 @@ constexpr std::chrono::milliseconds longest_wind_up{500};
 }  // namespace
 
 std::shared_ptr<OperationDispatcher> OperationDispatcher::of(Communicator& comm) {
-    return std::static_pointer_cast<OperationDispatcher>(
-        comm.companion([&] { return std::make_shared<OperationDispatcher>(comm); }));
+    return comm.attached<OperationDispatcher>([&] { return std::make_shared<OperationDispatcher>(comm); });
 }
 
 OperationDispatcher::OperationDispatcher(Communicator& comm)

@@ -13,9 +13,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
+#include <typeindex>
+#include <typeinfo>
 #include <vector>
 
 #include <rapidsmpf/core/error.hpp>
@@ -154,9 +155,12 @@ class Communicator {
     // After it returns the listener is not running and will not be called.
     void remove_failure_listener(ListenerId id);
 
-    // An object that a higher room keeps with the communicator (the operation dispatcher of exchange/). The first call
-    // makes it; it lives until the communicator retires.
-    [[nodiscard]] std::shared_ptr<void> companion(std::function<std::shared_ptr<void>()> const& make);
+    // An object that a higher room keeps with the communicator (the operation dispatcher of exchange/), one of each type.
+    // The first call makes it; it lives until the communicator retires.
+    template <typename T>
+    [[nodiscard]] std::shared_ptr<T> attached(std::function<std::shared_ptr<T>()> const& make) {
+        return std::static_pointer_cast<T>(attached(typeid(T), make));
+    }
 
     // Whether a rank has closed its communicator in good order, as far as this one has heard. Its last messages
     // may still be on their way.
@@ -175,13 +179,16 @@ class Communicator {
     // For backends: another rank has closed its communicator in good order.
     void note_closed(Rank rank);
     Communicator(config::Options options, std::shared_ptr<ProgressThread> progress_thread);
-    // The first thing that a backend's destructor does, while the backend still works: drops the companion,
-    // which may send (for a bounded time) what finished operations left in the background.
+    // The first thing that a backend's destructor does, while the backend still works: drops what is
+    // attached, which may send (for a bounded time) what finished operations left in the background.
     void retire() noexcept;
     Logger logger_;
 
   private:
     struct State;
+    [[nodiscard]] std::shared_ptr<void> attached(
+        std::type_index type, std::function<std::shared_ptr<void>()> const& make);
+
     HomeProcess home_;
     config::Options options_;
     std::shared_ptr<ProgressThread> progress_thread_;

@@ -15,7 +15,7 @@
 // RankFailedError, later ones cannot be opened, and for those that only others have begun a RejectedOperation stands in.
 // The communicator goes on.
 //
-// Ownership: the communicator keeps the dispatcher (Communicator::companion), the dispatcher keeps the operations' cores. A single
+// Ownership: the communicator keeps the dispatcher (Communicator::attached), the dispatcher keeps the operations' cores. A single
 // tag carries the control messages of all operations, so an idle tick is one look at the transport.
 #pragma once
 

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,6 +21,7 @@
 
 #include "console.hpp"
 #include "host.hpp"
+#include "host_start.hpp"
 #include "job.hpp"
 #include "job_status.hpp"
 #include "polling.hpp"
@@ -79,7 +79,7 @@ class HeadJob {
 
     int run() {
         for (std::size_t index = 0; index < hosts_.size(); ++index) {
-            start_host(index);
+            start(index);
         }
         join_by_ = Clock::now() + join_timeout;
         while (!all_done()) {
@@ -130,7 +130,7 @@ class HeadJob {
 
     // --- starting ---
 
-    void start_host(std::size_t index) {
+    void start(std::size_t index) {
         auto& host = hosts_[index];
         if (host.kind == HostKind::awaited) {
             return;
@@ -140,30 +140,10 @@ class HeadJob {
         spec.token = token_.hex();
         spec.node_rank = static_cast<std::int32_t>(index);
         spec.nnodes = static_cast<std::int32_t>(hosts_.size());
-        spec.seats = host.seats;
-        spec.arguments = arguments_for_node(command_line_, host.seats.count);
-        for (auto const& [name, value] : command_line_.environment) {
-            spec.variables.push_back(name + "=" + value);
-        }
-        if (host.kind == HostKind::remote) {
-            spec.environment = environment_for_other_hosts();
-            spec.directory = std::filesystem::current_path().string();
-        }
         Launch launch;
-        launch.command = command_for(host, command_line_);
-        launch.capture = Capture::yes;
-        launch.standard_input = Stdin::pipe;
         launch.signal_mask = signals_.before();
         launch.reaper = reaper_.fd();
-        auto started = start_process(launch);
-        host.pid = started.pid;
-        host.spec_pipe = std::move(started.in);
-        host.spec.emplace(host.spec_pipe.get());
-        auto const bytes = spec.encode();
-        host.spec->add({reinterpret_cast<char const*>(bytes.data()), bytes.size()});
-        host.spec->write_some();
-        console_.add_stream(std::move(started.out), "", Target::out);
-        console_.add_stream(std::move(started.err), "", Target::err);
+        start_host(host, std::move(spec), std::move(launch), command_line_, console_);
         say_if_verbose(
             "host " + host.name + ": starting " + std::to_string(host.seats.count) + " ranks"
             + (host.kind == HostKind::remote ? " by " + command_line_.ssh_command.front() : ""));
@@ -444,20 +424,6 @@ class HeadJob {
     Deadline give_up_at_;
     int interrupts_{0};
 };
-
-// The address of this machine on the way to these hosts.
-std::string address_towards(std::vector<Host> const& hosts) {
-    auto const other = std::find_if(
-        hosts.begin(), hosts.end(), [](Host const& host) { return host.kind == HostKind::remote; });
-    if (other == hosts.end()) {
-        return "127.0.0.1";
-    }
-    try {
-        return bootstrap::local_address_towards(bootstrap::resolve_host(other->name));
-    } catch (std::exception const&) {
-        return bootstrap::own_address();  // a name that only ssh knows
-    }
-}
 
 }  // namespace
 

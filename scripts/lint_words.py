@@ -3,7 +3,7 @@
 One word, one meaning: these identifiers had another name in the field, or two meanings. The phrases are images where
 the field has a verb, or speak of code as of a person. Prints ``file:line: ...`` for each identifier in the code (not in
 comments and texts) of C++, Cython and Python sources, and for each phrase in pages (``.md``) and in the comments of
-installed headers, and exits with 1 if there is one.
+headers, and exits with 1 if there is one.
 
     python scripts/lint_words.py cpp examples/cpp python/rapidsmpf python/cudf_polars docs README.md CONTRIBUTING.md
 """
@@ -100,9 +100,9 @@ def comments(text: str) -> str:
     return "\n".join(line.partition("//")[2] for line in text.splitlines())
 
 
-def is_installed(path: Path) -> bool:
-    """Whether a header is part of the interface."""
-    return path.suffix == ".hpp" and "include" in path.parts and "detail" not in path.parts
+def is_header(path: Path) -> bool:
+    """Whether a file is a header of the library or of a tool: what its readers begin with."""
+    return path.suffix == ".hpp" and not {"tests", "benchmarks", "fuzz"} & set(path.parts)
 
 
 def main() -> int:
@@ -118,7 +118,7 @@ def main() -> int:
                 for line, word in offences(text, cython=path.suffix in PYTHON):
                     found += 1
                     print(f"{path}:{line}: {word}: say {WORDS[word]} (docs/glossary.md)")
-            if path.suffix == ".md" or is_installed(path):
+            if path.suffix == ".md" or is_header(path):
                 for line, words, instead in phrases(text if path.suffix == ".md" else comments(text)):
                     found += 1
                     print(f"{path}:{line}: {words!r}: say {instead}")

@@ -37,7 +37,7 @@ class SplitState {
     // Contexts that may not be given out: live ones, and those freed lately, for which messages may be on their
     // way.
     [[nodiscard]] ContextSet taken() const;
-    // False: somebody was faster.
+    // False: another thread was faster.
     [[nodiscard]] bool reserve(ContextId context);
     // `was_used`: messages may have been sent in it.
     enum class Used : std::uint8_t { no, yes };

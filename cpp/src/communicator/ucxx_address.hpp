@@ -1,9 +1,9 @@
 // The address of a UCXX communicator's root, as it is handed to other processes.
 //
-// UCX trusts an address: it ends the process, or worse, when it reads one that is cut, changed or none at all. So the
+// UCX trusts an address: it ends the process, or worse, when it reads one that is truncated, changed or none at all. So the
 // addresses that we give out carry a seal behind UCX's own bytes (which UCX does not look at, so that the address
-// stays valid for it): the job's token, a checksum, the size and a magic number. So who has the address may join, and
-// nobody else: it is a secret.
+// stays valid for it): the job's token, a checksum, the size and a magic number. So a process that has the address may join, and
+// no other: it is a secret.
 #pragma once
 
 #include <cstdint>

@@ -76,7 +76,7 @@ class UcxRegistry {
     [[nodiscard]] std::vector<UcxOperationPtr> in_flight() const;
     // The worker is gone, and its requests with it: nothing will call back.
     void retire();
-    // The worker lives on, but nobody calls release_completed() any more: callbacks release.
+    // The worker lives on, but release_completed() is no longer called: callbacks release.
     void orphan();
     [[nodiscard]] bool is_retired() const noexcept { return retired_.load(std::memory_order_acquire); }
 

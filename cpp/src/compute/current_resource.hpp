@@ -10,7 +10,7 @@
 namespace rapidsmpf::compute {
 
 // Makes `memory` the current resource of a device as long as this lives. Of several, the newest counts, whichever goes
-// first; after the last, what was there before the first is back. What somebody else has made current meanwhile stays.
+// first; after the last, what was there before the first is back. What other code has made current meanwhile stays.
 // Any number of threads may make and destroy them; the thread is on `device`.
 class CurrentResource {
   public:

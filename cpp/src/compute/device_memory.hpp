@@ -1,5 +1,5 @@
 // Where all operators take device memory, libcudf's own allocations among them: counts it, and holds it to a limit. When
-// there is none left, those who hold rows that nobody works on are asked to move them away; then whoever allocates waits for
+// there is none left, rows that are held and not in use are moved away; then the thread that allocates waits for
 // others to end the chunks that they are at; then it is out of memory.
 //
 // So that many threads do not run out of memory together, a thread that begins with a chunk says what it expects to take, and

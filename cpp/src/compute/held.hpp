@@ -1,5 +1,5 @@
-// Rows that wait: in a sink for the end of its pipeline, and as its result for the pipelines that read them. While nobody
-// works on them they may be moved to host memory (and from there to disk, as the BufferResource decides), and are brought
+// Rows that wait: in a sink for the end of its pipeline, and as its result for the pipelines that read them. While
+// they are not in use they may be moved to host memory (and from there to disk, as the BufferResource decides), and are brought
 // back when they are taken.
 #pragma once
 
@@ -54,14 +54,14 @@ class HeldRows {
     [[nodiscard]] std::int64_t rows_of(std::size_t index) const;
     [[nodiscard]] std::int64_t bytes_of(std::size_t index) const;
 
-    // By the places of the chunks in their source; chunks of one place stay in the order in which they came. Nobody else may
-    // use the rows meanwhile.
+    // By the places of the chunks in their source; chunks of one place stay in the order in which they came. No other
+    // thread may use the rows meanwhile.
     void put_in_order();
 
     // A table, which is gone from here, or a copy of some of its rows; on the stream of `work`.
     [[nodiscard]] TablePtr take(std::size_t index, Work& work);
     [[nodiscard]] TablePtr copy(std::size_t index, std::int64_t begin, std::int64_t length, Work& work);
-    // Frees a table that nobody is going to ask for.
+    // Frees a table that will not be read.
     void drop(std::size_t index);
     // All tables that are left, in order.
     [[nodiscard]] std::vector<TablePtr> take_all(Work& work);

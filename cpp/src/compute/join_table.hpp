@@ -27,7 +27,7 @@ class JoinTable {
         bool filters{false};  // semi, anti
     };
 
-    // places: where the Build's columns are in `rows`; nothing for those that nobody asks for. Waits until all is built.
+    // places: where the Build's columns are in `rows`; nothing for those that are not read. Waits until all is built.
     JoinTable(
         TablePtr rows, std::vector<std::optional<std::int32_t>> places, std::vector<std::int32_t> const& keys,
         bool nulls_equal, Ways ways, Work& work);

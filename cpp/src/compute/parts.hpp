@@ -1,4 +1,4 @@
-// Rows cut by the hash of their keys, for what is too large for one go: rows of one key are in one part.
+// Rows partitioned by the hash of their keys, for what is too large at once: rows of one key are in one part.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ class RowParts {
     [[nodiscard]] std::shared_ptr<HeldRows> const& part(int number) const {
         return parts_.at(static_cast<std::size_t>(number));
     }
-    // Frees a part that nobody is going to ask for.
+    // Frees a part that will not be read.
     void drop(int number) { parts_.at(static_cast<std::size_t>(number)).reset(); }
 
   private:
     std::vector<std::shared_ptr<HeldRows>> parts_;
 };
 
-// Takes the rows that a probe of parts gets, cut as these are.
+// Takes the rows that a probe of parts gets, partitioned as these are.
 class PartsSink final : public ChunkSink {
   public:
     PartsSink(Context& context, int count, std::vector<std::int32_t> keys)

@@ -1,6 +1,6 @@
 // Runs pipelines, each by all threads of a crew: chunk by chunk from the source through the steps into the sink.
 //
-// Knows nothing of what a chunk holds, so that it is tested without a GPU. The first error of any thread ends the pipeline:
+// Independent of what a chunk holds, so that it is tested without a GPU. The first error of any thread ends the pipeline:
 // the other threads end after the chunk that they are at, and then the source is closed.
 #pragma once
 

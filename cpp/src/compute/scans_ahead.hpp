@@ -20,7 +20,7 @@ class ScansAhead {
         std::vector<std::size_t> pipelines,
         std::function<std::unique_ptr<ChunkSource>(std::size_t pipeline)> make,
         std::function<bool()> has_room);
-    // Closes the sources that nobody has taken.
+    // Closes the sources that were not taken.
     ~ScansAhead();
     ScansAhead(ScansAhead const&) = delete;
     ScansAhead& operator=(ScansAhead const&) = delete;

@@ -1,6 +1,6 @@
 // What operators do with libcudf's tables again and again.
 //
-// A column's memory is given back on the stream that it was allocated on. Who takes over a table that another thread made
+// A column's memory is released on the stream that it was allocated on. Code that takes over a table which another thread made
 // either waits for all work on it before it goes, or has it adopted by its own stream.
 #pragma once
 
@@ -35,12 +35,12 @@ inline constexpr std::int64_t most_rows = 2'147'483'647;
 
 // No rows.
 [[nodiscard]] TablePtr empty_table(std::span<DataType const> types);
-// Null in every row. Of a nested type alone, nobody knows the types of what is in it: lists are of INT8, structs without fields.
+// Null in every row. A nested type alone does not say the types of what is in it: lists are of INT8, structs without fields.
 [[nodiscard]] ColumnPtr null_column(cudf::data_type type, cudf::size_type rows, Work& work);
 // The same, with the types of a column and of all that is in it.
 [[nodiscard]] ColumnPtr null_column(cudf::column_view const& like, cudf::size_type rows, Work& work);
 
-// The same table, whose memory is given back on the stream from now on. What was put on other streams must be done.
+// The same table, whose memory is released on the stream from now on. What was put on other streams must be done.
 [[nodiscard]] TablePtr adopt(TablePtr table, cuda::stream_ref stream);
 [[nodiscard]] ColumnPtr adopt(ColumnPtr column, cuda::stream_ref stream);
 

@@ -1,6 +1,6 @@
 // CUDA streams that are handed out in turn, for the work of many that need not wait for each other.
 //
-// They live as long as the process: whoever has been given one may use it until then.
+// They live as long as the process, and may be used until then.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
 // Who copies which bytes in a gather copy: plain arithmetic, the same for the kernel and for its tests on the host.
 //
-// Each piece is cut into chunks, and a warp copies a chunk. Chunks but the first begin where the destination is
+// Each piece is divided into chunks, and a warp copies a chunk. Chunks but the first begin where the destination is
 // aligned to 16 bytes. Within a chunk whole 16-byte vectors are written; where the source is not aligned to the
-// destination, a vector is put together from two aligned ones. Only the few bytes at the ends of a piece, where that
+// destination, a vector is joined from two aligned ones. Only the few bytes at the ends of a piece, where that
 // would read outside of it, are copied one by one.
 #pragma once
 

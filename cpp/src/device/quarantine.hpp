@@ -29,7 +29,7 @@ class Quarantine {
         any_ = true;
     }
 
-    // Lets go of the blocks that nobody writes to any more.
+    // Releases the blocks that no process writes to any more.
     void settle() {
         if (!any_) {
             return;

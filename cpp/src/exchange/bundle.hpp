@@ -1,6 +1,6 @@
 // Many chunks that one call inserts for one rank, as one piece.
 //
-// A finely cut table is thousands of chunks of a few hundred bytes; on a GPU, which moves a megabyte in two microseconds, chunks
+// A table of many partitions is thousands of chunks of a few hundred bytes; on a GPU, which moves a megabyte in two microseconds, chunks
 // of megabytes are as small. Each by itself would cost a registration with the arbiter, a few allocations, a place at the
 // receiver and a lock for each step, many times what its bytes cost. So they go through outbox, frame, transport and inbox
 // as one piece, whose data is theirs side by side and whose metadata lists them. Only the store of the receiver knows them
@@ -32,11 +32,11 @@ struct NewBundle {
     std::size_t data_bytes;  // of the chunks, without what is between them
 };
 
-// What bundles are made of. Chunks that are neighbours in memory are put together where they lie, in whatever memory that is;
+// What bundles are made of. Chunks that are neighbours in memory are joined where they lie, in whatever memory that is;
 // others are copied, which only chunks of a few KiB that the host can read are worth.
 struct BundleLimits {
     std::size_t copied;  // chunks with more bytes are not copied
-    std::size_t joined;  // nor are those with more put together
+    std::size_t joined;  // nor are those with more joined
     std::size_t whole;   // the chunks of a bundle have no more bytes
 };
 // Whether chunks that wait to be extracted may share a block, which is free when the last of them is: while more than half

@@ -52,9 +52,12 @@ NewPieces::NewPieces(
 
 void NewPieces::insert_into(OperationState& state) {
     auto& inserted = state.inserted;
-    for (auto& [partition, chunk] : own_) {
-        chunk.sequence = inserted.number(partition);
-        state.store.add(partition, std::move(chunk));
+    auto& store = state.store;
+    for (auto const& arrival : own_) {
+        arrival.for_each_chunk([&](PartitionId partition, StoredChunk chunk) {
+            chunk.sequence = inserted.number(partition);
+            store.add(partition, std::move(chunk));
+        });
     }
     for (auto& [owner, partitions, payload] : bundles_) {
         for (std::size_t i = 0; i < partitions.size(); ++i) {

@@ -130,8 +130,9 @@ void Operation::insert_for_all(std::uint64_t sequence, PackedData chunk) {
                 state.inserted.push(rank, OutgoingPiece{{static_cast<PartitionId>(rank), sequence}, payload});
             }
         }
-        for (auto& [partition, piece] : own) {
-            state.store.add(partition, std::move(piece));
+        for (auto& arrival : own) {
+            state.store.add(
+                arrival.partition, {arrival.source, arrival.sequence, std::move(arrival.payload)});
         }
         state.notify();
     }

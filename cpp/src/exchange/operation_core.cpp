@@ -116,9 +116,11 @@ void OperationCore::deliver(Arrivals arrivals, Rank source, std::vector<Partitio
     MutexLock const lock{state.mutex};
     Rank from = source;
     try {
-        for (auto& [partition, chunk] : arrivals) {
-            from = chunk.source;
-            state.store.add(partition, std::move(chunk));
+        auto& store = state.store;
+        for (auto const& arrival : arrivals) {
+            from = arrival.source;
+            arrival.for_each_chunk(
+                [&](PartitionId partition, StoredChunk chunk) { store.add(partition, std::move(chunk)); });
         }
         from = source;
         for (auto const& count : counts) {

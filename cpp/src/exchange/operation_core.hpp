@@ -90,7 +90,7 @@ class OperationCore {
     Stage stage_{Stage::open};
     std::optional<Final> last_message_;  // once it is abandoned
     bool all_finished_{false};           // this rank inserts nothing more
-    bool active_{false};                 // something is in flight: tick() looks even if nobody said so
+    bool active_{false};                 // something is in flight: tick() looks without being told to
     bool relaxed_{false};  // it waits for more to be inserted, and is in no hurry for what others send
     OperationState::Progress progress_;  // as it was last told
     std::optional<ProgressThread::Clock::time_point> wake_at_;

@@ -65,7 +65,7 @@ struct OperationState {
         return closing.stage() == ClosingState::Stage::cut_off || progress.all_sent;
     }
 
-    // Somebody who is to be told of a partition; without one: of any.
+    // A listener that is to be told of a partition; without one: of any.
     struct Watcher {
         std::optional<PartitionStore::Index> index;
         std::function<void()> told;

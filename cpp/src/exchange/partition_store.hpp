@@ -69,7 +69,7 @@ class PartitionStore {
     [[nodiscard]] bool is_taken(Index index) const { return entries_[index].taken; }
     void take(Index index);
     [[nodiscard]] bool all_taken() const noexcept { return taken_ == entries_.size(); }
-    // The complete partition that nobody has waited for and that was complete first.
+    // Of the complete partitions that no thread has waited for, the first to be complete.
     [[nodiscard]] std::optional<Index> first_ready();
 
     // Takes out what is there, of one source or of all.

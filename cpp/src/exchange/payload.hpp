@@ -1,4 +1,4 @@
-// A chunk inside an operation: its metadata and its data, which may be spilled while nobody reads it.
+// A chunk inside an operation: its metadata and its data, which may be spilled while it is not read.
 //
 // Shared between the places that refer to it (an outbox for each destination, the store). Once
 // inserted it belongs to the progress thread, once stored to the mutex of OperationState; `data` guards itself.

@@ -58,7 +58,7 @@ void PieceUnpacker::keep(
     Rank source, PartitionId partition, std::uint64_t sequence, std::shared_ptr<Payload> payload,
     Arrivals& to) const {
     br_->statistics()->add(received_, static_cast<double>(payload->size));
-    to.emplace_back(partition, StoredChunk{source, sequence, std::move(payload)});
+    to.push_back({source, partition, sequence, std::move(payload), nullptr});
 }
 
 void PieceUnpacker::unpack_bundle(Rank source, std::uint64_t count, PackedData packed, Arrivals& to) const {
@@ -72,13 +72,8 @@ void PieceUnpacker::unpack_bundle(Rank source, std::uint64_t count, PackedData p
             needed_first = std::min(needed_first, chunk.partition);
         }
         br_->statistics()->add(received_, static_cast<double>(size));
-        auto const bundle =
-            std::make_shared<Bundle>(std::move(packed), std::move(chunks), next_use(needed_first));
-        to.reserve(to.size() + bundle->chunks().size());
-        for (std::size_t i = 0; i < bundle->chunks().size(); ++i) {
-            auto const& chunk = bundle->chunks()[i];
-            to.emplace_back(chunk.partition, StoredChunk{source, chunk.sequence, bundle, i});
-        }
+        auto bundle = std::make_shared<Bundle>(std::move(packed), std::move(chunks), next_use(needed_first));
+        to.push_back({source, 0, 0, nullptr, std::move(bundle)});
         return;
     }
     for (auto const& chunk : chunks) {

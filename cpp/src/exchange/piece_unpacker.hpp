@@ -21,8 +21,29 @@
 
 namespace rapidsmpf::exchange {
 
-// Chunks for the store, and their partitions.
-using Arrivals = std::vector<std::pair<PartitionId, StoredChunk>>;
+// What is to be stored: a chunk, or all chunks of a bundle.
+struct Arrival {
+    Rank source;
+    PartitionId partition{0};          // of a chunk
+    std::uint64_t sequence{0};         // of a chunk
+    std::shared_ptr<Payload> payload;  // null: a bundle
+    std::shared_ptr<Bundle> bundle;
+
+    // Calls use(partition, StoredChunk) for each chunk.
+    template <typename Use>
+    void for_each_chunk(Use const& use) const {
+        if (payload) {
+            use(partition, StoredChunk{source, sequence, payload});
+            return;
+        }
+        auto const& chunks = bundle->chunks();
+        for (std::size_t i = 0; i < chunks.size(); ++i) {
+            use(chunks[i].partition, StoredChunk{source, chunks[i].sequence, bundle, i});
+        }
+    }
+};
+
+using Arrivals = std::vector<Arrival>;
 
 class PieceUnpacker {
   public:

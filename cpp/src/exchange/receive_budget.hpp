@@ -1,8 +1,8 @@
 // How many bytes may be on their way to this rank: shared by all operations of a communicator.
 //
-// Whoever wants to receive draws a ticket, and tickets are served strictly in the order they were drawn, so
+// An inbox that is to receive draws a ticket, and tickets are served strictly in the order they were drawn, so
 // that a large frame is not starved by small ones. One that is larger than the limit is served alone.
-// Used by the progress thread, and by whoever destroys a ticket.
+// Used by the progress thread, and by threads that destroy a ticket.
 #pragma once
 
 #include <cstddef>

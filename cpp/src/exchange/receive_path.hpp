@@ -56,7 +56,7 @@ class ReceivePath {
     [[nodiscard]] bool has_to_look() const noexcept;
     [[nodiscard]] bool in_flight(Rank peer) const { return inbox(peer).in_flight(); }
     [[nodiscard]] bool in_flight() const noexcept;
-    // Whether frames wait for their turn, and nobody says when it comes.
+    // Whether frames wait for their turn, of which there is no notice.
     [[nodiscard]] bool waits_for_turn() const noexcept { return !frames_.empty() && !waits_for_memory_; }
 
     // The operation is abandoned: drops what comes from now on.

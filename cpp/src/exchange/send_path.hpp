@@ -49,7 +49,7 @@ class SendPath {
         return std::exchange(kept_, {});
     }
 
-    // Whether frames are granted or with a transport: somebody has to look.
+    // Whether frames are granted or with a transport: their progress has to be looked at.
     [[nodiscard]] bool in_flight() const noexcept;
     [[nodiscard]] bool in_flight(Rank peer) const { return outbox(peer).in_flight(); }
     [[nodiscard]] bool is_empty(Rank peer) const { return outbox(peer).empty(); }

@@ -1,4 +1,4 @@
-// A wait that takes long. One that is cut into slices is one wait.
+// A wait that takes long. One that is divided into slices is one wait.
 #pragma once
 
 #include <chrono>

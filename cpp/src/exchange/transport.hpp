@@ -35,7 +35,7 @@
 namespace rapidsmpf::exchange {
 
 // Room for a frame that was granted to a peer. When it is destroyed before everything has come, what still may come
-// harms nobody: its memory is out of use until then.
+// does no harm: its memory is out of use until then.
 class ReceiveTransfer {
   public:
     // Called for each chunk that has come whole.

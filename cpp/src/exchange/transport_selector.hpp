@@ -29,7 +29,7 @@ class TransportSelector {
     // Throws std::invalid_argument for an unknown "peer_memory".
     explicit TransportSelector(Communicator& comm);
 
-    // What has to be said to a peer before the next message, once.
+    // What is sent to a peer before the next message, once.
     [[nodiscard]] std::optional<Offer> take_offer(Rank peer);
     [[nodiscard]] std::vector<device::ExportedRegion> take_regions(Rank peer);
 

@@ -22,7 +22,7 @@
 //
 // where pieces = u32 n, n x (u32 partition, u64 sequence, u64 metadata size, u64 data size), and metadata and
 // data are those of the pieces, one after the other. The payload of a frame is the data of its pieces with at
-// most gather_limit bytes as one run of bytes, then that of each larger piece; each run is cut into messages
+// most gather_limit bytes as one run of bytes, then that of each larger piece; each run is divided into messages
 // of split_bytes. `final` is the last section of the last message. A piece may be a bundle of many chunks (bundle.hpp).
 //
 // In the words of UCX and MPI: an `eager` section is the eager protocol, everything else a rendezvous.

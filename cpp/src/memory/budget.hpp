@@ -51,12 +51,12 @@ class Budget {
     std::size_t reserve(MemoryType type, std::size_t size, WhenFull when_full);
     void return_reserved(MemoryType type, std::size_t size);
     void add_waiting(MemoryType type, std::int64_t change);
-    // Buffers have taken (positive) or given back bytes. Returns what they hold now if it never was more, else 0.
+    // Buffers have taken (positive) or released bytes. Returns what they hold now if it never was more, else 0.
     std::int64_t account(MemoryType type, std::int64_t change);
 
     // How much has to be freed: for those who wait, and to come from above the high-water mark to the low one.
     [[nodiscard]] std::int64_t shortage(MemoryType type) const;
-    // Whether somebody waits or the high-water mark is passed, by what is known without measuring.
+    // Whether a request waits or the high-water mark is passed, by what is known without measuring.
     [[nodiscard]] bool under_pressure(MemoryType type) const;
     // Whether what is available changes without our doing.
     [[nodiscard]] bool is_measured(MemoryType type) const;

@@ -1,7 +1,7 @@
 // The MPI side of MpiCommunicator: headers, the matching of messages by our tags, and the operations in flight.
 //
-// One lock guards everything, calls of MPI included: they are made by the progress thread but for a few, so nobody
-// waits for it, and the implementation's own locking is not put to the test. What an operation keeps alive is
+// One lock guards everything, calls of MPI included: they are made by the progress thread but for a few, so no
+// thread waits for it, and the implementation's own locking is not put to the test. What an operation keeps alive is
 // released outside the lock. See mpi/mpi.hpp for the protocol.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A wait that whoever comes first ends: what was waited for, or a cancellation. Shared by those and the coroutine.
+// A wait that is ended by what was waited for or by a cancellation, whichever is first. Shared by those and the coroutine.
 #pragma once
 
 #include <atomic>

@@ -20,7 +20,7 @@
 
 namespace rapidsmpf::rrun {
 
-// here: an rrun that this one starts directly. remote: by ssh. awaited: somebody else starts it.
+// here: an rrun that this one starts directly. remote: by ssh. awaited: another launcher starts it.
 enum class HostKind : std::uint8_t { here, remote, awaited };
 
 struct Host {

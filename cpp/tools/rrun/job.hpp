@@ -30,7 +30,7 @@ struct NodePlan {
     std::string host;       // of the coordinator; empty: left to node 0
     std::uint16_t port{0};  // 0: left to the kernel
     std::optional<Token> token;
-    bootstrap::PmixSession* pmix{nullptr};  // carries the address and the token; null: nobody does
+    bootstrap::PmixSession* pmix{nullptr};  // carries the address and the token; null: nothing does
 };
 
 // The roles; for run_job().

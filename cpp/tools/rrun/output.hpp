@@ -7,7 +7,7 @@
 
 namespace rapidsmpf::rrun {
 
-// Cuts what one rank writes into lines and puts its tag in front of them.
+// Splits what one rank writes into lines and puts its tag in front of them.
 class LineTagger {
   public:
     // A line without an end is passed on, as a line, when it gets longer than this.
@@ -39,7 +39,7 @@ class OutputSink {
     void write_some();
     [[nodiscard]] bool has_waiting() const noexcept { return done_ < waiting_.size(); }
     [[nodiscard]] bool is_full() const noexcept { return waiting_.size() - done_ > full_size; }
-    // Nobody reads it any more (EPIPE): everything is dropped.
+    // Its reader is gone (EPIPE): everything is dropped.
     [[nodiscard]] bool is_broken() const noexcept { return broken_; }
 
   private:

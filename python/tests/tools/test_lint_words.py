@@ -37,24 +37,28 @@ def test_comments_texts_and_longer_words_are_left_alone(tmp_path: Path) -> None:
     assert lint(tmp_path) == (0, [])
 
 
-def test_private_phrases_are_found_in_pages_and_comments_of_installed_headers(tmp_path: Path) -> None:
+def test_private_phrases_are_found_in_pages_and_comments_of_headers(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# A page\nTables are put together.\nIt leaves word.\n")
     header = tmp_path / "include" / "a.hpp"
     header.parent.mkdir()
     header.write_text("#pragma once\nint a;  // Whoever reads it.\n")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "b.hpp").write_text("// It gives the block back.\n")
     status, lines = lint(tmp_path)
     assert status == 1
     assert [line.removeprefix(f"{tmp_path}/") for line in lines] == [
         "include/a.hpp:2: 'Whoever': say name the caller, the rank or the thread",
         "page.md:2: 'put together': say concatenate, join or merge",
         "page.md:3: 'leaves word': say register or report",
+        "src/b.hpp:1: 'gives the block back': say release or return",
     ]
 
 
 def test_names_and_code_in_pages_and_other_sources_may_have_them(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("`cut`\n```python\nx.cut()\n```\nThe shortcut of `pl.cut`.\n")
     (tmp_path / "a.cpp").write_text("int a;  // Whoever reads it.\n")
-    header = tmp_path / "include" / "detail" / "a.hpp"
-    header.parent.mkdir(parents=True)
+    header = tmp_path / "tests" / "a.hpp"
+    header.parent.mkdir()
     header.write_text("int cut;  // Whoever reads it.\n")
+    (tmp_path / "b.hpp").write_text("int cut;\n")
     assert lint(tmp_path) == (0, [])

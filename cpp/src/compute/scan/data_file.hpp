@@ -32,7 +32,7 @@ class DataFile {
     // Reads all of the bytes; throws SystemError, or std::runtime_error if the file ends before.
     void read(void* into, std::size_t bytes, std::uint64_t offset) const;
 
-    // Throws std::runtime_error if the file has been written or cut off since it was opened, or is not the `expected`
+    // Throws std::runtime_error if the file has been written or truncated since it was opened, or is not the `expected`
     // version. A file that another one replaced by renaming is still what it was.
     void check_version(FileVersion const& expected) const;
 

@@ -33,7 +33,7 @@ struct Footer {
 // Thread-safe: a footer that several threads ask for is parsed once.
 class FooterCache {
   public:
-    // The cache of this process, which lives as long as somebody holds it, as an engine does.
+    // The cache of this process, which lives as long as it is held, as by an engine.
     [[nodiscard]] static std::shared_ptr<FooterCache> shared();
 
     // max_bytes: the least recently used footers are dropped when all together take more.

@@ -3,8 +3,8 @@
 //
 // A mapping has one table of ranges of whole pages; ranges do not overlap, because CUDA refuses to register a page twice.
 // Who needs bytes takes a Lease; what is missing is registered by threads in the order in which leases were taken, and what
-// no lease needs is given back when the limit is reached, least recently used first. Nobody reads a mapping with the CPU: a
-// file that is cut off would end the process by SIGBUS, where reading it is an error.
+// no lease needs is released when the limit is reached, least recently used first. No code reads a mapping with the CPU: a
+// file that is truncated would end the process by SIGBUS, where reading it is an error.
 //
 // A mapping keeps its file's pages, also after the file was removed, until release_unused() or the end of the engine; a file
 // that has changed is mapped anew.
@@ -95,7 +95,7 @@ class MappedFiles {
     [[nodiscard]] Slab take_slab();
 
     [[nodiscard]] std::size_t registered_bytes() const;
-    // Gives back registered ranges that no lease holds, at least so many bytes if there are; returns how many.
+    // Releases registered ranges that no lease holds, at least so many bytes if there are; returns how many.
     std::size_t release_unused(std::size_t bytes);
 
   private:

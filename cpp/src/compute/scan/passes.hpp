@@ -26,7 +26,7 @@ struct Pass {
     friend bool operator==(Pass const&, Pass const&) noexcept = default;
 };
 
-// Cuts the list into passes of about the same size, each of one row group at least and otherwise of no more rows and bytes
+// Divides the list into passes of about the same size, each of one row group at least and otherwise of no more rows and bytes
 // than given. No pass is without rows.
 [[nodiscard]] std::vector<Pass> make_passes(
     std::span<RowGroupSize const> row_groups, std::size_t max_rows, std::size_t max_bytes);

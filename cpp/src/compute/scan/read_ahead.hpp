@@ -72,7 +72,7 @@ class ReadAhead {
     ReadAhead(ReadAhead const&) = delete;
     ReadAhead& operator=(ReadAhead const&) = delete;
 
-    // Starts to read before anybody takes a pass. Calls `when_read` in some thread when nothing is left to read; not after an
+    // Starts to read before a pass is taken. Calls `when_read` in some thread when nothing is left to read; not after an
     // error, nor if it is closed before.
     void start(std::function<void()> when_read);
 
@@ -107,7 +107,7 @@ class ReadAhead {
 
     [[nodiscard]] std::shared_ptr<DataFile const> open(std::size_t file);
     [[nodiscard]] Prepared prepare(std::size_t pass);
-    // Waits for memory until earlier passes are released, or until somebody takes the first. Throws std::bad_alloc if there is
+    // Waits for memory until earlier passes are released, or until the first is taken. Throws std::bad_alloc if there is
     // nothing to wait for.
     [[nodiscard]] rmm::device_buffer allocate(std::size_t bytes, cuda::stream_ref stream);
     [[nodiscard]] Loading begin_load(Prepared prepared, rmm::device_buffer buffer, cuda::stream_ref stream);

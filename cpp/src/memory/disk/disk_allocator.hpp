@@ -25,7 +25,7 @@ class DiskAllocator {
     [[nodiscard]] bool free(FileRange range);
     // The same for a range that could not be written: its blocks go back to the file system.
     void discard(FileRange range);
-    // Gives kept ranges back to the file system until less than the bound is left.
+    // Returns kept ranges to the file system until less than the bound is left.
     void trim();
 
     [[nodiscard]] std::int64_t used() const;

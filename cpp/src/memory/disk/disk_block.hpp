@@ -1,6 +1,6 @@
 // One stored block: where it lies in the spill file, its checksums, and how its bytes are written and read.
 //
-// A block is cut into pieces with a checksum each, and into chunks (whole pieces) that are transferred at once.
+// A block is divided into pieces with a checksum each, and into chunks (whole pieces) that are transferred at once.
 // Memory that is aligned takes part in the I/O directly; the rest goes through the I/O thread's own block.
 #pragma once
 

@@ -41,7 +41,7 @@ class DiskFile {
     void allocate(FileRange range);
     // Gives the blocks of a range back; false when the file system cannot do that.
     [[nodiscard]] bool punch(FileRange range) noexcept;
-    // Cuts off what comes after `size`.
+    // Truncates the file to `size`.
     void truncate(std::int64_t size) noexcept;
 
     // Writes from, or reads into, the pieces one after the other. `offset` and the lengths are multiples of

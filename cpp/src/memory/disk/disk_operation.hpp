@@ -1,4 +1,4 @@
-// A write or read in flight: counts its jobs down, keeps the first error, wakes whoever waits.
+// A write or read in flight: counts its jobs down, keeps the first error, wakes the threads that wait.
 //
 // Shared by the user's handle and the jobs. The handle holds the DiskSpace and waits before it goes, so the jobs
 // need not hold it.

@@ -1,6 +1,6 @@
 // The thread of a BufferResource that frees memory before it is short and serves who waits for it.
 //
-// It sleeps until a budget passes its high-water mark, somebody waits, or (where memory is measured, because
+// It sleeps until a budget passes its high-water mark, a request waits, or (where memory is measured, because
 // others allocate it too) a period is over. Then it spills down to the low-water mark. Started when it is first
 // needed. Knows its resource weakly: the thread may be the one that drops the last buffer.
 #pragma once
@@ -37,7 +37,7 @@ class Arbiter : public std::enable_shared_from_this<Arbiter> {
     [[nodiscard]] std::shared_ptr<MemoryRequest> submit(
         std::shared_ptr<BufferResource> const& br, MemoryType type, std::size_t size, AllowOverbooking allow,
         Clock::duration timeout, std::function<void()> on_done);
-    // Something has changed that the thread should look at. `freed`: memory was given back.
+    // Something has changed that the thread should look at. `freed`: memory was released.
     enum class Change : bool { pressure, freed };
     void notify(std::weak_ptr<BufferResource> br, Change change) noexcept;
     // Bytes and number of those that wait for a tier.

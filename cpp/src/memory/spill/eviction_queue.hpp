@@ -1,7 +1,7 @@
 // The order in which what can be spilled of one tier is moved down: what is needed last first, then the largest, then
 // what has its bytes on a lower tier already.
 //
-// There may be very many small entries (a finely cut table), which come and go all the time. So these are kept in lists by
+// There may be very many small entries (a table of many partitions), which come and go all the time. So these are kept in lists by
 // the power of two of their size and by whether they have a copy, the last to come first, and only larger ones are sorted.
 // Links are in the entries; owns nothing. Not thread-safe.
 #pragma once

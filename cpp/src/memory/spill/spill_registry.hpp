@@ -54,7 +54,7 @@ struct SpillEntry : std::enable_shared_from_this<SpillEntry> {
     std::size_t held{0};                // of `size`, what moving it would free
     bool listed{false};                 // among the victims of its tier, `home`
     MemoryType home{MemoryType::DEVICE};
-    bool moving{false};   // somebody reads `buffer` to replace it
+    bool moving{false};   // a thread reads `buffer` to replace it
     bool dropped{false};  // the SpillableBuffer is gone
     bool refused{false};  // tell the listener when the move ends
     std::uint32_t pins{0};
@@ -87,7 +87,7 @@ class SpillRegistry {
     [[nodiscard]] std::vector<std::unique_ptr<Buffer>> take_parts(std::span<TakenPart const> wanted);
     // See SpillableBuffer::fetch(); `memory` is what to read into.
     void fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory);
-    // Whether the bytes are on disk and nobody is reading them back.
+    // Whether the bytes are on disk and not being read back.
     [[nodiscard]] bool is_on_disk(SpillEntry const& entry) const;
     // The same; then a caller of try_pin() that was refused is not told of the next move.
     [[nodiscard]] bool rests_on_disk(SpillEntry& entry);

@@ -1,4 +1,4 @@
-// Putting columns together on a GPU: what cannot be done by copying bytes. All pieces of a kind by few launches.
+// Concatenates columns on a GPU: what cannot be done by copying bytes. All pieces of a kind by few launches.
 #pragma once
 
 #include <cstddef>

@@ -39,7 +39,7 @@ class Arena {
 class StagingBuffer {
   public:
     StagingBuffer() = default;
-    ~StagingBuffer() {  // at the end of the thread; what goes wrong then nobody can mend
+    ~StagingBuffer() {  // at the end of the thread: errors have no consequence then
         if (memory_ != nullptr) {
             cudaFreeHost(memory_);
         }

@@ -1,6 +1,6 @@
 // Putting many small packed tables together where that is plain: all columns are of fixed width and no row is null.
 //
-// Thousands of pieces of a few hundred bytes each (a finely cut table) cost more to describe as tables than to copy. So no
+// Thousands of pieces of a few hundred bytes each (a table of many partitions) cost more to describe as tables than to copy. So no
 // tables are made of them here: each is a few pointers. Everything else goes through the Packer, or GpuConcat.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace rapidsmpf::detail {
 
 class FixedConcat {
   public:
-    // Whether tables with these columns may be put together here.
+    // Whether tables with these columns may be concatenated here.
     [[nodiscard]] static bool takes(Schema const& schema);
 
     explicit FixedConcat(std::shared_ptr<Schema const> schema);

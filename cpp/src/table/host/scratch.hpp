@@ -1,7 +1,7 @@
 // Memory for the time of a call, which the thread keeps for its next ones.
 //
-// A small table is cut in microseconds. To take its tens of KiB of row numbers from the heap each time costs some of them: blocks
-// of that size make malloc put all its small ones together again when they come back.
+// A small table is partitioned in microseconds. To take its tens of KiB of row numbers from the heap each time costs some of
+// them: when blocks of that size are freed, malloc coalesces all its small ones.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ class ScratchBlocks {
     std::size_t count_{0};
 };
 
-// `size` values that nobody has written yet. To be destroyed by the thread that made it.
+// `size` values that are not written yet. To be destroyed by the thread that made it.
 template <typename T>
 class Scratch {
   public:

@@ -32,7 +32,7 @@ struct PackedNode {
     std::vector<std::int64_t> variadic;  // lengths of the buffers within `data`
 };
 
-// What the metadata of all tables with one schema begin with; its own type, so that nobody takes the bytes of a schema for it.
+// What the metadata of all tables with one schema begin with; its own type, so that the bytes of a schema are not taken for it.
 struct PackedBeginning {
     std::vector<std::uint8_t> bytes;
 };

@@ -1,5 +1,5 @@
 // Where the buffers of packed tables go, once it is known how many rows, bytes and nulls each column has in each
-// partition: plain arithmetic that knows nothing of where the memory is.
+// partition: plain arithmetic that is independent of where the memory is.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Memory for the parts of a cut table: an allocation of its own for each large part, shared ones for small parts.
+// Memory for the parts of a partitioned table: an allocation of its own for each large part, shared ones for small parts.
 //
-// Thousands of small allocations per cut would cost more than the cut. But a shared allocation lives until its last
+// Thousands of small allocations for a table would cost more than partitioning it. But a shared allocation lives until its last
 // part is gone, so it is kept short (about 1 MiB) and shared by neighbours, which are wanted at about the same time.
 #pragma once
 
@@ -35,7 +35,7 @@ struct DeviceSlab {
 };
 [[nodiscard]] DeviceSlab allocate_device_slab(
     std::size_t size, BufferResource& br, AllowOverbooking allow, Stream stream);
-// Its parts, one after the other in `order`; what is left of the reservation is given back.
+// Its parts, one after the other in `order`; what is left of the reservation is released.
 [[nodiscard]] std::vector<std::unique_ptr<Buffer>> split_slab(
     DeviceSlab slab, std::span<std::size_t const> sizes, std::span<std::uint32_t const> order,
     BufferResource& br, Stream stream);

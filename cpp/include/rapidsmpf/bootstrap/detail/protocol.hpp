@@ -203,7 +203,7 @@ struct Frame {
     Bytes payload;
 };
 
-// Cuts a byte stream into frames.
+// Splits a byte stream into frames.
 class FrameBuffer {
   public:
     explicit FrameBuffer(std::size_t max_size) : max_size_{max_size} {}

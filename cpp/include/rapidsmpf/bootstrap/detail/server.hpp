@@ -1,6 +1,6 @@
 // The coordinator: where ranks exchange addresses, wait for each other, and hear of each other's end.
 //
-// It has no thread of its own: whoever owns it (rrun) polls fd(), at most for timeout(), and calls process().
+// It has no thread of its own: its owner (rrun) polls fd(), at most for timeout(), and calls process().
 // All methods are for that one thread. A connection that does not begin with a valid greeting and the job's
 // token within a few seconds is closed and logged.
 //
@@ -37,7 +37,7 @@ class CoordinatorServer {
     struct Events {
         // A rank's connection ended without Bye. Call fail() with the reason if it is known.
         std::function<void(std::int32_t rank)> lost;
-        // The first failure, whoever reported it.
+        // The first failure that was reported.
         std::function<void(Failure const&)> failed;
         // Another launcher of the job came, said something, and went. Without these there are no others.
         std::function<void(NodeId, Hello const&)> node_joined;
@@ -84,7 +84,7 @@ class CoordinatorServer {
     // others are in a session that it never joined.
     void rank_ended(Failure as_failure);
     [[nodiscard]] std::optional<Failure> const& failure() const noexcept { return failure_; }
-    // Whether anybody is connected.
+    // Whether there are connections.
     [[nodiscard]] bool has_connections() const noexcept { return !connections_.empty(); }
 
   private:

@@ -28,7 +28,7 @@ struct SlurmStep {
 // "2(x3),1" -> what the host of this number has; 1 when it does not say.
 [[nodiscard]] std::int32_t tasks_of_host(std::string const& tasks_per_host, std::int32_t host);
 
-// The secret of a job whose processes nobody hands one: from the file, or from the variable RRUN_TOKEN. None when there
+// The secret of a job whose launcher hands none to its processes: from the file, or from the variable RRUN_TOKEN. None when there
 // is neither. Throws std::runtime_error when the file cannot be read or others may read it, FormatError when it holds
 // something else.
 [[nodiscard]] std::optional<Token> find_token(std::string const& file);

@@ -39,7 +39,7 @@ class ClosedPeers {
         until_.try_emplace(rank, Clock::now() + close_grace);
         watched_.store(true, std::memory_order_release);
     }
-    // To be called again and again; costs next to nothing when nobody has left. The failure of a rank that left, for
+    // To be called again and again; costs next to nothing when no rank has left. The failure of a rank that left, for
     // which `in_flight_with` still counts messages after the grace.
     [[nodiscard]] std::optional<RankFailure> missed(std::function<std::size_t(Rank)> const& in_flight_with) {
         if (!watched_.load(std::memory_order_acquire)) {

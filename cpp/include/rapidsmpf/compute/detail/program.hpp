@@ -2,7 +2,7 @@
 //
 // A program is a list of pipelines. A pipeline pulls chunks of rows from its source, takes each through its steps and gives
 // it to its sink; the sink's result is what later pipelines read or probe. The result of the last pipeline is that of the
-// program. Whoever writes a program (cudf_polars.execute.gpu) knows what the query means; the operators that run it know
+// program. The writer of a program (cudf_polars.execute.gpu) knows what the query means; the operators that run it know
 // libcudf only: each call has libcudf's own semantics, never those of Polars.
 //
 // Columns have places, not names. No CUDA and no libcudf here: programs are made and checked without either.

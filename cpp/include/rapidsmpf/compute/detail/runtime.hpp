@@ -115,7 +115,7 @@ class Runtime {
     [[nodiscard]] std::int64_t device_bytes() const noexcept;
     [[nodiscard]] std::int64_t device_peak_bytes() const noexcept;
 
-    // Page-locked bytes of mapped files now; gives back what no run uses. Bytes that were given back.
+    // Page-locked bytes of mapped files now; releases those that no run uses, and returns how many these were.
     [[nodiscard]] std::size_t registered_bytes() const;
     std::size_t release_unused();
 

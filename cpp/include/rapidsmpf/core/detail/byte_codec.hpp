@@ -34,7 +34,7 @@ class ByteWriter {
     ByteWriter& blob(std::span<std::uint8_t const> value) {
         return integer(static_cast<std::uint32_t>(value.size())).raw(value);
     }
-    // As blob(); what is longer than `max_size` is cut off.
+    // As blob(); what is longer is truncated to `max_size` bytes.
     ByteWriter& text(std::string_view value, std::size_t max_size) {
         value = value.substr(0, max_size);
         return blob({reinterpret_cast<std::uint8_t const*>(value.data()), value.size()});

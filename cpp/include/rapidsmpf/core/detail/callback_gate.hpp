@@ -1,7 +1,7 @@
 // The gate between the library's threads and a language whose interpreter may end before they do.
 //
 // Who calls into it from a thread of the library passes the gate before, and leaves it after. When the
-// interpreter is about to end it closes the gate: nobody passes any more, and those who are inside have left when
+// interpreter is about to end it closes the gate: no thread passes any more, and those inside have left when
 // close() returns. There is one gate in a process.
 #pragma once
 

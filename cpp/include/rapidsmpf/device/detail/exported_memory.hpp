@@ -1,10 +1,10 @@
 // Memory of this process's compute device that other processes of this host can write to: blocks in a few large regions.
 //
 // A device's memory is shared by the allocation, not by the byte: each allocation has a handle that a peer opens once, which
-// takes it milliseconds. So blocks are cut out of large regions that stay until the process ends; peers hear of a
+// takes it milliseconds. So blocks are parts of large regions that stay until the process ends; peers hear of a
 // region when it has been made, and of a block as (region, offset). New regions grow with what there is, up to a bound.
 //
-// The process owns the regions. Whoever has opened one is trusted not to write where it was not asked to.
+// The process owns the regions. A process that has opened one is trusted not to write where it was not asked to.
 // Devices whose memory is the host's have SharedMemory instead (shared_memory.hpp).
 #pragma once
 
@@ -29,7 +29,7 @@ struct ExportedRegion {
     std::vector<std::uint8_t> handle;
 };
 
-// A range of a region. Its destructor gives it back; nobody gets it before the work that `stream` has then is done.
+// A range of a region. Its destructor releases it; it is not handed out before the work that `stream` has then is done.
 class ExportedBlock {
   public:
     ExportedBlock(
@@ -44,7 +44,7 @@ class ExportedBlock {
     [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
     // At least what was asked for.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
-    // On which the block is used, or which waits for whoever uses it.
+    // On which the block is used, or which waits for the stream that uses it.
     [[nodiscard]] Stream stream() const noexcept { return stream_; }
 
   private:
@@ -95,7 +95,7 @@ class ExportedMemory {
     [[nodiscard]] virtual Stream next_write_stream() = 0;
     // Holds on to a block until `is_safe` says so: others may still write to it. Asked whenever a block is asked for.
     virtual void quarantine(std::shared_ptr<ExportedBlock> block, std::function<bool()> is_safe) = 0;
-    // Bytes in blocks that somebody has, those in quarantine included, and in all regions.
+    // Bytes in blocks that are in use, those in quarantine included, and in all regions.
     [[nodiscard]] virtual std::size_t used() const noexcept = 0;
     [[nodiscard]] virtual std::size_t capacity() const noexcept = 0;
 };

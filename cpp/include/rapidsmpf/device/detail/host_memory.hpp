@@ -3,7 +3,7 @@
 // A block from the system comes as fresh pages that the kernel has to clear, one fault after the other; for work that
 // takes and frees large blocks all the time that is a third of its time. So blocks from 64 KiB on come in sizes of
 // their own (eight steps for each doubling: at most an eighth is lost), and when they are freed up to a bound of bytes
-// is kept. Kept bytes are resident memory: who watches a limit counts them as available, and gives them back with
+// is kept. Kept bytes are resident memory: code that watches a limit counts them as available, and releases them with
 // trim_host_memory() when memory is short.
 //
 // Under AddressSanitizer nothing is kept, so that it sees every use of freed memory.
@@ -26,10 +26,10 @@ void deallocate_host(void* pointer, std::size_t bytes) noexcept;
 
 // Bytes in free blocks that are kept.
 [[nodiscard]] std::size_t cached_host_memory() noexcept;
-// Gives free blocks back to the system until at most `keep` bytes of them are left; returns how many bytes that were.
+// Returns free blocks to the system until at most `keep` bytes of them are left; returns how many bytes these had.
 std::size_t trim_host_memory(std::size_t keep) noexcept;
 // How many bytes of free blocks are kept at most; at first a sixteenth of the memory that this process may use, but
-// not over 1 GiB. What is over is given back at once.
+// not over 1 GiB. What is over is released at once.
 [[nodiscard]] std::size_t host_memory_cache_limit() noexcept;
 void set_host_memory_cache_limit(std::size_t bytes) noexcept;
 

@@ -1,6 +1,6 @@
 // Ranges of memory that came back while work on their stream may still use them.
 //
-// To give a range back costs nothing: nobody looks whether the work is done before there is nothing else to be had. Then one
+// To return a range costs nothing: whether the work is done is looked up when no other range is left. Then one
 // mark in each stream stands for all that came back on it; a mark that is set later than it might be only makes a range free
 // later.
 //
@@ -24,7 +24,7 @@ class ReturnedRanges {
 
     void put(Stream stream, Range range) { returned_[stream.handle()].unmarked.push_back(std::move(range)); }
 
-    // Calls free(range) for each that nobody uses any more.
+    // Calls free(range) for each that no work uses any more.
     template <typename Free>
     void take_back(Free const& free) {
         for (auto& [stream, ranges] : returned_) {

@@ -1,16 +1,16 @@
 // Host memory of this process that other processes of this host can write to: blocks in one memfd.
 //
 // The memfd has no name, so nothing of it is left behind by any death. It is sized once, far larger than what is ever
-// in it, and sealed: no process can make it smaller, so nobody who has mapped it can be hit by SIGBUS. Pages exist
-// where something has been written, and go when a block is given back to the system. First touch of a page is several
+// in it, and sealed: no process can make it smaller, so no process that has mapped it can be hit by SIGBUS. Pages exist
+// where something has been written, and go when a block is returned to the system. First touch of a page is several
 // times as expensive as writing to it, so free blocks are kept, in sizes of their own, up to a bound.
 //
 // Other processes come by the memory through `ticket()`: they open /proc/<pid>/fd/<fd>, which the kernel allows to
 // processes of the same user (and pid namespace) only, and find the ticket's random bytes in its first page
-// (shared_view.hpp). Whoever has mapped it is trusted not to write where it was not asked to.
+// (shared_view.hpp). A process that has mapped it is trusted not to write where it was not asked to.
 //
 // The process owns the memory and never destroys it: blocks come back while the process ends. A child of fork() has the
-// same pages; it takes none, and gives none back.
+// same pages; it takes none, and releases none.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@
 
 namespace rapidsmpf::device {
 
-// A range of the memory. Its destructor gives it back, after which another may get it.
+// A range of the memory. Its destructor releases it, after which it may be handed out again.
 class SharedBlock {
   public:
     SharedBlock(std::byte* data, std::uint64_t offset, std::size_t size) noexcept
@@ -93,15 +93,15 @@ class SharedMemory {
     void quarantine(std::shared_ptr<SharedBlock> block, std::function<bool()> is_safe);
 
     // What this process has of it; 0 as long as there is none.
-    // Bytes in blocks that somebody has, those in quarantine included.
+    // Bytes in blocks that are in use, those in quarantine included.
     [[nodiscard]] static std::size_t used() noexcept;
     // Those in quarantine, after a look at which of them may go.
     [[nodiscard]] static std::size_t quarantined_for_testing();
-    // Bytes of the pages that the memory has, whoever wrote them.
+    // Bytes of the pages that the memory has, also of those that other processes wrote.
     [[nodiscard]] static std::size_t resident() noexcept;
     // Bytes in free blocks that are kept.
     [[nodiscard]] static std::size_t cached() noexcept;
-    // Gives free blocks back to the system until at most `keep` bytes of them are left; returns how many that were.
+    // Returns free blocks to the system until at most `keep` bytes of them are left; returns how many bytes these had.
     static std::size_t trim(std::size_t keep) noexcept;
     // How many bytes of free blocks are kept at most; at first as much as of other host memory.
     [[nodiscard]] static std::size_t cache_limit_for_testing() noexcept;

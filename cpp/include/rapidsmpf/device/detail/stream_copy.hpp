@@ -21,7 +21,7 @@ inline constexpr std::size_t cache_line = 64;
 // Shorter copies gain nothing.
 inline constexpr std::size_t stream_copy_threshold = 16UL << 10U;
 
-// Makes what was written by streaming stores visible to whoever is told of it afterwards. stream_copy() does so itself.
+// Makes what was written by streaming stores visible to threads that are told of it afterwards. stream_copy() does so itself.
 inline void finish_streaming() noexcept {
 #if defined(RAPIDSMPF_STREAMING_STORES)
     _mm_sfence();

@@ -9,7 +9,7 @@
 //      has room, and grants the frame. Until then A's chunks may be spilled.
 //   4. The payload travels by the transport that the two ranks use (transport.hpp): A writes it to where B granted
 //      it and says so; or it sends messages, the small chunks of the frame gathered in one.
-//   5. B puts the chunks into its store, where they may be spilled, and gives the budget back. It does not wait
+//   5. B puts the chunks into its store, where they may be spilled, and releases the budget. It does not wait
 //      for anyone to extract them: so no rank's progress depends on what a user does, and nothing deadlocks.
 // insert_finished() sends the number of chunks of each partition: B knows when it has them all.
 //
@@ -58,7 +58,7 @@ class Operation final {
     using Timeout = std::optional<std::chrono::milliseconds>;
 
     // Whether what was inserted may wait a moment for more, so that many chunks cost the progress threads no more than one.
-    // For those who insert many, and whom nobody waits for before they have finished.
+    // For ranks that insert many, and that no rank waits for before they have finished.
     enum class Coalescing : std::uint8_t { no, yes };
 
     struct Plan {
@@ -105,7 +105,7 @@ class Operation final {
     // Waits without marking the partition as waited for.
     void wait_complete(PartitionId partition, Timeout timeout);
     // The same without a thread that waits: `told` is called once, when wait_complete() (wait_any()) would not wait any more,
-    // be it for an error; at once if that is so. On any thread, under the lock of this operation: it must only wake somebody.
+    // be it for an error; at once if that is so. On any thread, under the lock of this operation: it must only wake a thread.
     void tell_when_complete(PartitionId partition, std::function<void()> told);
     void tell_when_any(std::function<void()> told);
     // What is there (of one source, or of all), by (source, sequence).

@@ -1,7 +1,7 @@
 // In which order the parts of a partitioned table should lie in memory, by the number of parts.
 //
-// What goes to one rank moves as one piece if it lies side by side. partition_and_pack knows nothing of ranks, and a Shuffler
-// knows nothing of tables; both know the BufferResource that the parts are in, and how many they are. So the Shuffler
+// What goes to one rank moves as one piece if it lies side by side. partition_and_pack is independent of ranks, and a Shuffler
+// of tables; both know the BufferResource that the parts are in, and how many they are. So the Shuffler
 // registers its preferred order there, and partition_and_pack looks it up by the number of parts where its caller names no
 // order. It is a hint: it changes where parts lie, not what they hold. Thread-safe.
 #pragma once

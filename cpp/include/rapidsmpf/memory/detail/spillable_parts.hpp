@@ -1,6 +1,6 @@
-// A buffer of many small parts that are taken one by one, and that may be moved to disk while nobody uses them.
+// A buffer of many small parts that are taken one by one, and that may be moved to disk while they are not in use.
 //
-// To the arbiter it is one SpillableBuffer: a finely cut table has too many parts to register each. Parts that are taken share
+// To the arbiter it is one SpillableBuffer: a table of many partitions has too many parts to register each. Parts that are taken share
 // the block, which is free when the last of them is. What is moved down goes as a whole, for only that frees the block: to
 // other memory as one block, to disk as an extent for each part that is still there, so that who takes one reads no others.
 //
@@ -35,7 +35,7 @@ class SpillableParts {
 
     // Takes a part out, wherever it is; waits for a move to end. Throws std::logic_error the second time.
     [[nodiscard]] std::unique_ptr<Buffer> take(std::size_t index);
-    // The same for parts of several such objects of one resource, at less cost. Nobody else who takes or spills gets far
+    // The same for parts of several such objects of one resource, at less cost. Other threads that take or spill do not get far
     // meanwhile, so they should be no more than some dozens.
     struct Wanted {
         SpillableParts* of;

@@ -1,6 +1,6 @@
 // Rows that stay on this rank and are read several times.
 //
-// A RowStore takes the chunks of a partition of a shuffle, which may be spilled while nobody reads them. Each output of it
+// A RowStore takes the chunks of a partition of a shuffle, which may be spilled while they are not read. Each output of it
 // reads all rows, a copy of a few chunks at a time; several may do so at once, and none changes the store. The store owns
 // the chunks and lives as long as the last of its outputs.
 #pragma once

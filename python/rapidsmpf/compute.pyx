@@ -444,7 +444,7 @@ cdef class Runtime:
         return self._handle.get().registered_bytes()
 
     def release_unused(self):
-        """Give back what is kept of files and no run uses, and return how many bytes those were."""
+        """Release what is kept of files and no run uses, and return how many bytes those were."""
         cdef size_t size
         with nogil:
             size = self._handle.get().release_unused()

@@ -42,7 +42,7 @@ cdef class RmmResourceAdaptor(UpstreamResourceAdaptor):
     upstream_mr
         Where memory comes from.
     fallback_mr
-        Whom to ask when the upstream resource is out of memory; None: nobody.
+        The resource to ask when the upstream resource is out of memory; None: none.
     """
 
     __signature__ = STUB_SIGNATURE
@@ -103,7 +103,7 @@ cdef class RmmResourceAdaptor(UpstreamResourceAdaptor):
         return <uintptr_t> pointer
 
     def deallocate(self, uintptr_t ptr, size_t nbytes, stream=DEFAULT_STREAM):
-        """Give memory back.
+        """Release memory.
 
         Parameters
         ----------

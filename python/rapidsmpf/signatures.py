@@ -1,7 +1,7 @@
 """How compiled classes are called, for ``help()`` and ``inspect.signature``: what their stubs say.
 
 A class that Cython makes has no signature of its own. One line in its body, ``__signature__ = STUB_SIGNATURE``, gives
-it that of ``__init__`` in the stub that is installed beside its module, which is read when somebody asks.
+it that of ``__init__`` in the stub that is installed beside its module, which is read on demand.
 """
 
 from __future__ import annotations

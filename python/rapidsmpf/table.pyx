@@ -132,7 +132,7 @@ cdef class Table:
     ----------
     source
         An object with ``__arrow_c_stream__``, ``__arrow_c_array__`` or ``__arrow_c_device_array__``. A stream of several
-        batches is put together, which copies; anything else is shared. Where the compute device is a GPU, the device
+        batches is concatenated, which copies; anything else is shared. Where the compute device is a GPU, the device
         interface goes first.
     br
         Where the memory for that comes from.
@@ -335,14 +335,14 @@ def partition_and_pack(table, columns_to_hash, int num_partitions, BufferResourc
 
 
 def split_and_pack(table, splits, BufferResource br not None):
-    """Cut a table into ranges of rows and pack each.
+    """Split a table into ranges of rows and pack each.
 
     Parameters
     ----------
     table
         The rows, as for :func:`partition_and_pack`.
     splits
-        The row numbers at which to cut, ascending: one less than the number of parts.
+        The row numbers at which to split, ascending: one less than the number of parts.
     br
         Where the memory comes from.
 
@@ -416,7 +416,7 @@ def unpack(PackedData packed not None):
 
 
 def unpack_and_concat(partitions, BufferResource br not None):
-    """Unpack tables and put their rows together, in this order.
+    """Unpack tables and concatenate their rows, in this order.
 
     The partitions are taken and left empty; the memory of each is freed as soon as its rows are copied. One partition
     with rows is not copied. Categories that differ are unified.

@@ -59,7 +59,7 @@ def find_device_binding():
 
 
 def plan_shares(count):
-    """Cut what this process may use into equal shares: whole cores, in the order of NUMA nodes.
+    """Divide what this process may use into equal shares: whole cores, in the order of NUMA nodes.
 
     Parameters
     ----------

@@ -176,7 +176,7 @@ class GatheredBatches:
     more
         ``more(ranks)`` asks these ranks for more, and returns their frames and whether these are the last.
     leave
-        Tells the ranks that nobody wants more.
+        Tells the ranks that no more is wanted.
     in_order
         Whether the ranks' rows have to come in their order.
     """

@@ -73,7 +73,7 @@ class _Report:
 
 
 class GivenUp(Exception):
-    """Nobody wants the answer of the ranks any more."""
+    """The answer of the ranks is no longer wanted."""
 
 
 @dataclass(frozen=True)

@@ -343,7 +343,7 @@ class StreamingEngine(pl.Engine):
         return self._on_thread(lambda: self._collect(lf, optimizations, call), call)
 
     async def _on_thread(self, work: Callable[[], T], call: QueryCall) -> T:
-        """Return what ``work`` returns on a thread. When this is cancelled, the call is, and nobody waits for it."""
+        """Return what ``work`` returns on a thread. When this is cancelled, the call is, and is not waited for."""
         self._turns.enqueue(call)
         future = asyncio.ensure_future(asyncio.to_thread(work))
 

@@ -1,9 +1,9 @@
-"""The Dask cluster that ``DaskEngine()`` starts for itself, and that nobody else can use.
+"""The Dask cluster that ``DaskEngine()`` starts for itself, and that no other program can use.
 
 The scheduler lives in this process; every worker is a process of its own. All of them listen on the loopback interface
 only, where every account of the machine could connect. So they speak TLS, in both directions: who has not the key
 of this one cluster is turned away before a message is read. The key is made here, is never in a file that lasts, and
-reaches a worker through an unnamed socket pair. Nobody serves HTTP.
+reaches a worker through an unnamed socket pair. No part of it serves HTTP.
 
 A worker does not import the script's main module, as multiprocessing's "spawn" would: a script without an
 ``if __name__ == "__main__"`` guard would start clusters in its own workers.
@@ -52,7 +52,7 @@ _QUIET = {
 
 
 class _WithoutHttp:
-    """For Dask's servers, which else serve metrics, and whatever a configuration adds, to everybody."""
+    """For Dask's servers, which else serve metrics, and whatever a configuration adds, to all accounts."""
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
         """Serve nothing."""

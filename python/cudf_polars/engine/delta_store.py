@@ -74,7 +74,7 @@ class StoreFolder:
         return [bytes(obstore.get(self._store, name).bytes()).decode() for name in names]
 
     def remove_logs(self) -> None:
-        """Remove the logs of all tables in this folder, if the store lets us: nobody reads them."""
+        """Remove the logs of all tables in this folder, if the store lets us: they are not read any more."""
         with contextlib.suppress(Exception):
             self._delete([name for name in self.names() if _LOG in name])
 

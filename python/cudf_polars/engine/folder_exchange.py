@@ -74,7 +74,7 @@ def link_tree(folder: Path, copy: Path) -> bool:
 
     Returns
     -------
-    False if it cannot be made: of links to other places nobody knows what they mean, not every file system has links,
+    False if it cannot be made: of links to other places it is unknown what they mean, not every file system has links,
     and folders may belong to others, or not be readable. What was made of it stays.
     """
     try:

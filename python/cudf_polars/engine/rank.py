@@ -172,7 +172,7 @@ class Rank:
     Parameters
     ----------
     comm
-        The ranks. It lives on with whoever else holds it.
+        The ranks. It lives on with its other owners.
     settings
         The options.
     statistics

@@ -303,7 +303,7 @@ class RankHost:
         )
 
     def close_batches(self, epoch: int, opened: int) -> bytes:
-        """End the query ``opened``: nobody wants more of its rows."""
+        """End the query ``opened``: no more of its rows are wanted."""
         return self._captured(epoch, lambda: self._close_batches(opened))
 
     def _close_batches(self, opened: int) -> None:
@@ -396,7 +396,7 @@ class RankHost:
         """Leave; if for a reason, the others' waits fail with it.
 
         Returns when the thread has ended. If a query that was given up holds that, this ends when the query does, but
-        nobody waits for it here.
+        it is not waited for here.
         """
         with self._lock:
             self._closed = True

@@ -101,7 +101,7 @@ def _on_loopback() -> Iterator[None]:
 
 
 def _private_folder(stack: contextlib.ExitStack) -> str:
-    """Return a folder for Ray's session, inside of one that nobody else can enter."""
+    """Return a folder for Ray's session, inside of one that no other account can enter."""
     # Not in TMPDIR: names of sockets have at most 107 characters, of which Ray takes 66.
     folder = Path(tempfile.mkdtemp(prefix="riverrun-", dir="/tmp"))
     stack.callback(shutil.rmtree, folder, ignore_errors=True)

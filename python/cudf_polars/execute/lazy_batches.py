@@ -87,7 +87,7 @@ class LazyBatches(Iterator[pl.DataFrame]):
 
 
 class _Run:
-    """A query on its thread, which must not keep alive whoever reads it."""
+    """A query on its thread, which must not keep alive its reader."""
 
     def __init__(
         self, frame: pl.LazyFrame, optimizations: pl.QueryOptFlags, ordered: bool, chunk_size: int | None

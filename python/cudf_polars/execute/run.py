@@ -439,7 +439,7 @@ def _read_footers(plan: Plan, footers: FileFooters) -> None:
 
 
 def _of_fragments(optimizations: pl.QueryOptFlags, plan: Plan) -> pl.QueryOptFlags:
-    """Return how fragments are optimised: what they have in common, and which order nobody observes, was found in the
+    """Return how fragments are optimised: what they have in common, and which order is not observed, was found in the
     whole query.
 
     Where Polars' streaming engine shares a part of a fragment whose one reader ends early, it panics now and then; it

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class StoppedError(RuntimeError):
-    """Nobody wants the rows of a query any more."""
+    """The rows of a query are no longer wanted."""
 
 
 class Brake:

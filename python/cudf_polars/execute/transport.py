@@ -34,7 +34,7 @@ class StoredRows(Protocol):
         ...
 
     def stream(self, *, last: bool = False) -> ArrowStream:
-        """Return the rows; with ``last``, nobody reads them besides or afterwards, and reading frees their memory."""
+        """Return the rows; with ``last``, they are read by no other reader, now or afterwards, and reading frees their memory."""
         ...
 
 
@@ -43,7 +43,7 @@ class PartitionRows(ArrowStream, Protocol):
     """The rows of a partition, which can be read once."""
 
     def store(self) -> StoredRows:
-        """Wait until all of them are here, and return them instead: whoever asks again gets the same."""
+        """Wait until all of them are here, and return them instead: later calls get the same."""
         ...
 
 

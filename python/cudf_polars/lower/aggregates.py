@@ -81,7 +81,7 @@ def decompose(outputs: Sequence[NamedExpr], *, of_table: bool = False) -> Decomp
     Parameters
     ----------
     of_table
-        The one group is the whole table. Places of rows and lists of them can be put together then; of many groups it
+        The one group is the whole table. Places of rows and lists of them can be concatenated then; of many groups it
         is cheaper to send the rows.
     """
     splitter = _Splitter(of_table=of_table)

@@ -40,7 +40,7 @@ class ByteFile(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the open file holds."""
+        """Release what the open file holds."""
 
     def __enter__(self) -> ByteFile:
         """Return the file."""

@@ -194,7 +194,7 @@ def _is_comparable(dtype: pl.DataType) -> bool:
 
 
 def _origin_rows(ctx: Context, node: Node, name: str) -> float:
-    """Return how many rows the table has that a column comes from as it is; infinity if nobody knows."""
+    """Return how many rows the table has that a column comes from as it is; infinity if that is unknown."""
     origin = _origin(node, name)
     if isinstance(origin, DataFrameScan):
         return ctx.properties.frame_size(origin).rows

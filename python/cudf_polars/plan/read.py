@@ -101,7 +101,7 @@ class UnreadablePlanError(ValueError):
 
 
 def read_traverser(traverser: Any) -> nodes.Node:
-    """Read the plan that Polars shows to whoever runs a query in its place (``engine="gpu"``).
+    """Read the plan that Polars shows to what runs a query in its place (``engine="gpu"``).
 
     Parameters
     ----------

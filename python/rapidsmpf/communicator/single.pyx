@@ -1,4 +1,4 @@
-"""The communicator of one rank, which has nobody to send to."""
+"""The communicator of one rank, which has no other to send to."""
 
 from libcpp.memory cimport shared_ptr
 

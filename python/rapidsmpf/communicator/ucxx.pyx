@@ -25,7 +25,7 @@ __all__ = ["barrier", "get_root_ucxx_address", "new_communicator"]
 
 
 def _ucxx_class(name):
-    """Return a class of the ucxx package if that has been imported: without it nobody has an instance."""
+    """Return a class of the ucxx package if that has been imported: without it there is no instance."""
     module = sys.modules.get("ucxx._lib.libucxx")
     return getattr(module, name, None)
 

@@ -266,7 +266,7 @@ class _RanksOfCluster(SchedulerPlugin):  # type: ignore[misc]
             scheduler.set_restrictions(restrictions)
 
     def transition(self, key: Any, start: str, finish: str, *_: Any, **__: Any) -> None:
-        """End a shuffle on the workers when nobody needs its ticket any more.
+        """End a shuffle on the workers when no task needs its ticket any more.
 
         The message goes the way of tasks, so that it comes before those of the same shuffle that is run again.
         """

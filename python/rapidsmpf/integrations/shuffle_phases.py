@@ -41,7 +41,7 @@ class ShufflerIntegration(Protocol[DataFrameT]):
         options: Any,
         *other: Any,
     ) -> None:
-        """Cut a partition into chunks and insert them.
+        """Split a partition into chunks and insert them.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ def extract_partition(
 
 
 def drop_shuffle(context: WorkerContext, stage: str) -> None:
-    """Forget the shuffle that this task began, with what nobody has extracted."""
+    """Forget the shuffle that this task began, with what was not extracted."""
     with context.lock:
         shuffler = context.shufflers.pop(context._stages.pop(stage, 0), None)
     del shuffler  # outside of the lock: it may have much to free

@@ -45,7 +45,7 @@ cdef class MemoryReservation:
         return self._br
 
     def clear(self):
-        """Give the remaining bytes back; the size is zero afterwards."""
+        """Release the remaining bytes; the size is zero afterwards."""
         with nogil:
             self._handle.get().clear()
 

@@ -132,7 +132,7 @@ cdef class PinnedMemoryResource:
         return <uintptr_t> pointer
 
     def deallocate(self, uintptr_t ptr, size_t nbytes, stream=None):
-        """Give memory back.
+        """Release memory.
 
         Parameters
         ----------

@@ -25,7 +25,7 @@ __all__ = ["BatchStream"]
 class BatchStream:
     """An Arrow stream of what an iterator yields, to be read once.
 
-    The iterator runs in the thread that pulls the stream, with the GIL. When it or the export raises, whoever pulls gets
+    The iterator runs in the thread that pulls the stream, with the GIL. When it or the export raises, the reader gets
     the text, and :attr:`error` holds the exception.
 
     Parameters

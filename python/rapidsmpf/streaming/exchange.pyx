@@ -164,7 +164,7 @@ cdef class OutputStream:
     """Rows that come out of a collective, as an Arrow stream that can be read once.
 
     Pulling it blocks until rows are there, without the GIL, and fails with the error's text when a rank failed. A
-    stream that is dropped unread lets go of its collective and blocks nobody.
+    stream that is dropped unread releases its collective and blocks no rank.
     """
 
     cdef cpp_ArrowStream _stream
@@ -263,7 +263,7 @@ cdef class RowStore:
         Parameters
         ----------
         last
-            Whether nobody else reads them, now or later: then memory is freed while they are read.
+            Whether they are read by no one else, now or later: then memory is freed while they are read.
         """
         if self._handle.get() == NULL:
             raise RuntimeError("the rows of this store were taken out")

@@ -47,7 +47,7 @@ def get_cached_host_memory():
 def trim_host_memory(keep=0):
     """Give free host memory that this process keeps back to the system.
 
-    It is also given back when a limit of memory is near; this is for places that know that it will not be needed.
+    It is also released when a limit of memory is near; this is for places that know that it will not be needed.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def trim_host_memory(keep=0):
     Returns
     -------
     int
-        How many bytes were given back.
+        How many bytes were released.
     """
     cdef size_t bound = keep
     cdef size_t freed

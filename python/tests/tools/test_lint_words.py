@@ -54,6 +54,19 @@ def test_private_phrases_are_found_in_pages_and_comments_of_headers(tmp_path: Pa
     ]
 
 
+def test_private_phrases_are_found_in_docstrings(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        'x = 1  # for whoever reads it\ndef f():\n    """Cut it.\n\n    It gives memory back."""\n'
+    )
+    (tmp_path / "b.pyx").write_text('"""Nobody uses it."""\n')
+    status, lines = lint(tmp_path)
+    assert status == 1
+    assert [line.removeprefix(f"{tmp_path}/") for line in lines] == [
+        "a.py:5: 'gives memory back': say release or return",
+        "b.pyx:1: 'Nobody': say name the caller, the rank or the thread",
+    ]
+
+
 def test_names_and_code_in_pages_and_other_sources_may_have_them(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("`cut`\n```python\nx.cut()\n```\nThe shortcut of `pl.cut`.\n")
     (tmp_path / "a.cpp").write_text("int a;  // Whoever reads it.\n")

@@ -1,4 +1,4 @@
-"""Partitioning tables of libcudf, and putting their partitions together.
+"""Partitioning tables of libcudf, and concatenating their partitions.
 
 Tables come in and go out through the Arrow C device interface, so pylibcudf is needed only for what makes a table of its,
 and for copying slices of its tables.
@@ -150,7 +150,7 @@ def partition_and_pack(table, columns_to_hash, int num_partitions, stream, Buffe
 
 
 def split_and_pack(table, splits, stream, BufferResource br not None):
-    """Cut a table into ranges of rows and pack each.
+    """Split a table into ranges of rows and pack each.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def split_and_pack(table, splits, stream, BufferResource br not None):
         A ``pylibcudf.Table``, or another object with ``__arrow_c_device_array__``. It must have rows unless there are no
         splits.
     splits
-        The row numbers at which to cut, ascending: one less than the number of parts.
+        The row numbers at which to split, ascending: one less than the number of parts.
     stream
         The stream that the table is ordered on; the work is done, and the parts are ordered, on it.
     br
@@ -217,7 +217,7 @@ cdef object _table_of(vector[unique_ptr[cpp_PackedData]] parts, object stream, B
 
 
 def unpack_and_concat(partitions, stream, BufferResource br not None):
-    """Unpack tables and put their rows together, in this order.
+    """Unpack tables and concatenate their rows, in this order.
 
     Partitions may have been packed here or by libcudf itself (:meth:`PackedData.from_cudf_packed_columns`). They are taken
     and left empty. One partition with rows is not copied.
@@ -227,7 +227,7 @@ def unpack_and_concat(partitions, stream, BufferResource br not None):
     partitions
         Packed tables of one schema. Those that are nothing at all are ignored.
     stream
-        The stream on which the rows are put together and the result is ordered. It waits for what wrote the partitions.
+        The stream on which the rows are concatenated and the result is ordered. It waits for what wrote the partitions.
     br
         Where the memory comes from.
 

@@ -300,7 +300,7 @@ def _check_ends(
     consumed_outside: list[Channel[Any]],
     produced_outside: list[Channel[Any]],
 ) -> None:
-    """Refuse channels that nobody sends to, or nobody receives from: their actors would wait for ever.
+    """Refuse channels that no actor sends to, or none receives from: their actors would wait for ever.
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ def run_actor_network(
     Raises
     ------
     ValueError
-        If an actor was run before, or nobody is at one end of a channel.
+        If an actor was run before, or a channel has no actor at one end.
     RuntimeError
         If it was cancelled from outside.
     BaseException

@@ -66,7 +66,7 @@ def _print_description(signum: int, frame: Any) -> None:
 def describe_on_signal(signum: int = signal.SIGUSR1) -> None:
     """Have a signal print the description of all networks to the standard error; only in the main thread.
 
-    ``run_actor_network`` does so for SIGUSR1, when it runs in the main thread and nobody else handles that signal.
+    ``run_actor_network`` does so for SIGUSR1, when it runs in the main thread and no other code handles that signal.
 
     Parameters
     ----------

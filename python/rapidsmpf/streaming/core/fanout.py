@@ -20,7 +20,7 @@ __all__ = ["FanoutPolicy", "fanout"]
 class FanoutPolicy(IntEnum):
     """Who sets the pace.
 
-    ``BOUNDED``: the slowest consumer, for consumers that read side by side. ``UNBOUNDED``: nobody; what a consumer has
+    ``BOUNDED``: the slowest consumer, for consumers that read side by side. ``UNBOUNDED``: none; what a consumer has
     not received yet waits for it, for those that read in any order.
     """
 

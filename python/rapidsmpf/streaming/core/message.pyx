@@ -54,7 +54,7 @@ __all__ = ["ArbitraryChunk", "Message", "PackedDataChunk", "TableChunk"]
 cdef class Message:
     """What travels through a channel: a payload and its place in the order of creation.
 
-    Whoever takes the payload out, or sends the message, leaves it empty.
+    To take the payload out, or to send the message, leaves it empty.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ cdef class TableChunk:
     table
         Anything that speaks the Arrow PyCapsule interface; see :class:`rapidsmpf.table.Table`.
     br
-        Where memory comes from when batches have to be put together.
+        Where memory comes from when batches have to be concatenated.
     stream
         For a table on a GPU: the stream that its bytes are ordered on.
 
@@ -327,14 +327,14 @@ cdef class TableChunk:
 
     @classmethod
     def from_message(cls, Message message not None, BufferResource br not None):
-        """Take rows out of a message: a table, a batch of tables that are put together, or packed rows.
+        """Take rows out of a message: a table, a batch of tables that are concatenated, or packed rows.
 
         Parameters
         ----------
         message
             It is left empty.
         br
-            Where memory comes from when tables have to be put together.
+            Where memory comes from when tables have to be concatenated.
 
         Raises
         ------

@@ -356,7 +356,7 @@ cdef class Channel:
         return operation
 
     def send(self, Context ctx, Message message not None):
-        """Return an awaitable that sends a message once there is room; it gives False when nobody wants messages any more.
+        """Return an awaitable that sends a message once there is room; it gives False when no receiver wants messages any more.
 
         Parameters
         ----------
@@ -447,7 +447,7 @@ cdef class Channel:
         self._end(True, True)
 
     def send_blocking(self, Message message not None):
-        """Send a message once there is room; False when nobody wants messages any more.
+        """Send a message once there is room; False when no receiver wants messages any more.
 
         Parameters
         ----------

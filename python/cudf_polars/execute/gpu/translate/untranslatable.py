@@ -11,7 +11,7 @@ _TEXT_LIMIT = 200
 
 
 class Unsupported(Exception):
-    """Something has no form on a GPU; whoever knows the expression and the node says where.
+    """Something has no form on a GPU; the caller that knows the expression and the node says where.
 
     Attributes
     ----------

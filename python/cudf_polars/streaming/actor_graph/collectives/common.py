@@ -10,7 +10,7 @@ also after a query failed half-way:
 - ``1 | 1 | number``: reserved by :func:`reserve_op_id` for one communicator, numbered there.
 
 Numbers of queries begin with 1: ids below ``2**NODE_BITS`` are free for collectives made by hand. The client of a
-cluster (Dask, Ray) numbers the queries itself: the communicators of its ranks are used by nobody else.
+cluster (Dask, Ray) numbers the queries itself: the communicators of its ranks are used by nothing else.
 """
 
 from __future__ import annotations

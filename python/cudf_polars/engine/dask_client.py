@@ -82,8 +82,8 @@ def _prepare_worker() -> Callable[[int], None]:
 def _watch_client() -> Callable[..., None]:
     """Return a function that travels by value: the scheduler need not have this package.
 
-    It makes the ranks of an engine leave when the engine's client goes away without telling them: the scheduler is the one
-    that notices.
+    It makes the ranks of an engine leave when the engine's client goes away without telling them, which the scheduler
+    notices.
     """
 
     def watch(

@@ -34,7 +34,7 @@ class StoredRows(Protocol):
         ...
 
     def stream(self, *, last: bool = False) -> ArrowStream:
-        """Return the rows; with ``last``, they are read by no other reader, now or afterwards, and reading frees their memory."""
+        """Return the rows; with ``last``, nothing else reads them now or afterwards, and reading frees their memory."""
         ...
 
 

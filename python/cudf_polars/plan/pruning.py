@@ -1,7 +1,7 @@
 """Leaves out of opaque nodes and of their inputs the columns that Polars would not read.
 
 Each input of an opaque node is a plan of its own, and Polars' optimiser does not see through the node. So a column that
-no step uses would be computed, which costs time and may raise an error that Polars, which leaves it out, does not raise.
+no step uses would be computed, which takes time and may raise an error that Polars, which leaves it out, does not.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ Object stores are S3, Google Cloud Storage (GCS) and Azure Blob Storage, with Po
 `credential_provider`. What the tables below say of them is tested with each: S3 is moto's server, GCS is
 fake-gcs-server for reads, and GCS and Azure are servers of the tests, which refuse requests without the key. Polars
 reads the rows. Where a file is divided (footers, ends of records) is found by ranges of bytes, which takes the package
-obstore: `pip install 'riverrun[cloud]'`. Without it, one rank reads a remote file, and several are read by file.
+obstore: `pip install obstore`. Without it, one rank reads a remote file, and several are read by file.
 Secrets are passed to the ranks and shown nowhere: not in plans, `explain`, fingerprints or errors.
 
 Bytes in the query are those of `pl.scan_parquet(io.BytesIO(...))` and the like: one table, as a file is, so all ranks

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import importlib.util
 import platform
 import sys
 from pathlib import Path
@@ -28,9 +29,11 @@ _PACKAGES = (
     "libucx-cu13",
     "ucxx-cu13",
     "rmm-cu13",
+    "libcudf-cu13",
+    "obstore",
 )
 """Distributions that we work with, where they are installed."""
-_LIBRARIES = ("rapidsmpf", "ucxx", "ucp", "rmm", "mpi")
+_LIBRARIES = ("rapidsmpf", "ucxx", "ucp", "rmm", "mpi", "cudf")
 """Names of libraries that are listed when this process has loaded them."""
 
 
@@ -52,6 +55,22 @@ def loaded_libraries() -> list[str]:
     return sorted(str(path) for path in paths if path.name.startswith(names) and ".so" in path.name)
 
 
+def operators() -> str:
+    """Return whether the operators over libcudf, which run queries on GPUs, are there."""
+    if importlib.util.find_spec("rapidsmpf.compute") is None:
+        return "not built: the build found no libcudf"
+    if importlib.util.find_spec("libcudf") is None:
+        return "built, and libcudf is not installed"
+    if get_device_name() == "cpu":
+        return "built, and not used: the compute device is the CPU"
+    try:
+        importlib.import_module("libcudf").load_library()
+        importlib.import_module("rapidsmpf.compute")
+    except (ImportError, OSError) as error:
+        return f"cannot be loaded: {error}"
+    return "loaded"
+
+
 def report() -> str:
     """Return versions, libraries, the compute device, the communicators, and the options that the environment sets."""
     lines = [
@@ -65,8 +84,10 @@ def report() -> str:
             lines.append(f"  {name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             lines.append(f"  {name}: not installed")
+    gpu = operators()  # before the libraries are listed, to which it may add some
     lines += ["libraries:", *(f"  {path}" for path in loaded_libraries())]
     lines.append(f"compute device: {get_device_name()}, {format_bytes(get_device_memory())} for this process")
+    lines.append(f"operators over libcudf: {gpu}")
     lines.append(f"communicators: {', '.join(COMMUNICATORS)}")
     try:
         options = given_options.environment_texts()

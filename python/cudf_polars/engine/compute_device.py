@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["gpu_unavailable", "has_gpu", "open_compute_device", "open_gpu"]
 
-_INSTALL = "pip install 'riverrun[gpu]' brings libcudf"
+_INSTALL = "pip install 'libcudf-cu13==26.10.*'"
 
 
 def open_compute_device(options: StreamingOptions, context: Context) -> ComputeDevice:

@@ -149,7 +149,7 @@ def open_store(path: str, cloud: CloudAccess | None) -> tuple[Any, str]:
         from obstore.store import from_url
     except ImportError:
         raise FileUnreadableError(
-            f"{shown}: ranges of remote files are read with the package obstore: install riverrun[cloud]"
+            f"{shown}: ranges of remote files are read with the package obstore: pip install obstore"
         ) from None
     found = urlsplit(path)
     if found.scheme not in ("s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https"):

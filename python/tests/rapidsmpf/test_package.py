@@ -54,12 +54,29 @@ def test_report_of_what_is_installed():
         r"  /.*/librapidsmpf\.so$",
         r"  /.*/libucxx\.so",
         r"compute device: cpu, .* for this process$",
+        r"operators over libcudf: (built, and not used: the compute device is the CPU|not built|.*not installed)",
         rf"communicators: {', '.join(COMMUNICATORS)}$",
         r"  RAPIDSMPF_NUM_STREAMS=3$",
     ):
         assert re.search(f"^{line}", text, re.MULTILINE), (line, text)
     # What is wrong with the environment is part of the report.
     assert "did you mean num_streams" in run(sys.executable, "-m", "rapidsmpf", RAPIDSMPF_NUM_STREAM="3")
+
+
+def test_no_text_installs_riverrun_from_an_index():
+    """It is in none: a text that says so would install what somebody else may put there."""
+    root = Path(__file__).resolve().parents[3]
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]
+    sources = [path for path in (root / "python").rglob("*.py*") if path.suffix in (".py", ".pyx")]
+    scripts = [path for folder in ("scripts", "examples") for path in (root / folder).rglob("*.py")]
+    found = [
+        (str(path.relative_to(root)), line)
+        for path in (*pages, *sources, *scripts)
+        if "tests" not in path.parts
+        for line in path.read_text().splitlines()
+        if re.search(r"install\s+(-\S+\s+)*['\"]?riverrun\b", line)
+    ]
+    assert not found
 
 
 def test_launcher_says_its_version():
@@ -105,14 +122,21 @@ assert not [name for name in sys.modules if name.split(".")[0] == "rmm"]
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "RAPIDSMPF_DEVICE": "cpu"})
 
 
+def module_of(stub):
+    """Import the module of a stub; the one that stands on libcudf, after that, which loads the libraries it needs."""
+    name = ".".join(stub.relative_to(SOURCES.parent).with_suffix("").parts)
+    if name == "rapidsmpf.compute":
+        pytest.importorskip("libcudf").load_library()
+    return importlib.import_module(name)
+
+
 def test_there_are_stubs():
     assert STUBS
 
 
 @pytest.mark.parametrize("stub", STUBS, ids=lambda path: path.stem)
 def test_stub_has_what_the_module_has(stub, monkeypatch):
-    name = ".".join(stub.relative_to(SOURCES.parent).with_suffix("").parts)
-    module = importlib.import_module(name)
+    module = module_of(stub)
     # Stubs are Python with the bodies left out.
     monkeypatch.setitem(sys.modules, "stub", ModuleType("stub"))
     scope = vars(sys.modules["stub"])
@@ -125,7 +149,7 @@ def test_stub_has_what_the_module_has(stub, monkeypatch):
             missing = {
                 member for member in vars(want) if not member.startswith("_") and not hasattr(have, member)
             }
-            assert not missing, f"{name}.{key} lacks {missing}"
+            assert not missing, f"{module.__name__}.{key} lacks {missing}"
             undeclared = {
                 member
                 for member in vars(have)
@@ -133,12 +157,12 @@ def test_stub_has_what_the_module_has(stub, monkeypatch):
                 and not hasattr(want, member)
                 and member not in want.__annotations__
             }
-            assert not undeclared, f"the stub of {name}.{key} lacks {undeclared}"
+            assert not undeclared, f"the stub of {module.__name__}.{key} lacks {undeclared}"
 
 
 @pytest.mark.parametrize("stub", STUBS, ids=lambda path: path.stem)
 def test_everything_public_has_a_docstring(stub):
-    module = importlib.import_module(".".join(stub.relative_to(SOURCES.parent).with_suffix("").parts))
+    module = module_of(stub)
     assert module.__doc__
     for key in module.__all__:
         value = getattr(module, key)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 #include "exchange/transfer.hpp"
@@ -177,7 +178,7 @@ Bundle::Bundle(PackedData packed, std::vector<BundledChunk> chunks, SpillableBuf
       data_{std::move(packed.data), parts_of(chunks_), next_use} {}
 
 void Bundle::prefetch_far(std::size_t index) const noexcept {
-    __builtin_prefetch(&chunks_[index]);
+    detail::prefetch_to_read(&chunks_[index]);
     data_.prefetch_far();
 }
 
@@ -187,7 +188,7 @@ void Bundle::prefetch_near(std::size_t index) const noexcept {
     auto const& chunk = chunks_[index];
     auto const* const bytes = metadata_.data() + chunk.metadata;
     for (std::size_t at = 0; at < std::min<std::size_t>(chunk.metadata_size, most); at += line) {
-        __builtin_prefetch(bytes + at);
+        detail::prefetch_to_read(bytes + at);
     }
     data_.prefetch_near(index);
 }

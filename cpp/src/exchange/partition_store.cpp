@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 namespace rapidsmpf::exchange {
@@ -76,8 +77,8 @@ void PartitionStore::prefetch(std::span<StoredChunk const> pieces, std::size_t a
         auto const& piece = pieces[at + 3 * step];
         auto const* const first = piece.bundle ? reinterpret_cast<std::byte const*>(piece.bundle.get())
                                                : reinterpret_cast<std::byte const*>(piece.payload.get());
-        __builtin_prefetch(first);
-        __builtin_prefetch(first + line);
+        detail::prefetch_to_read(first);
+        detail::prefetch_to_read(first + line);
     }
     if (at + 2 * step < pieces.size()) {
         auto const& piece = pieces[at + 2 * step];

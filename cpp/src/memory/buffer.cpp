@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
@@ -137,7 +138,7 @@ void Buffer::prefetch_owner() const noexcept {
     // An object of std::make_shared lies right behind its counts; of others these are elsewhere, and nothing is gained.
     constexpr std::size_t counts = 16;
     if (owner_) {
-        __builtin_prefetch(static_cast<std::byte const*>(owner_.get()) - counts, 1);
+        detail::prefetch_to_write(static_cast<std::byte const*>(owner_.get()) - counts);
     }
 }
 

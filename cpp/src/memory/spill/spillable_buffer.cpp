@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
@@ -45,7 +46,7 @@ void SpillableBuffer::prefetch() const noexcept {
     auto const* const entry = reinterpret_cast<std::byte const*>(entry_.get());
     constexpr std::size_t line = 64;
     for (std::size_t at = 0; at < sizeof(detail::SpillEntry); at += line) {
-        __builtin_prefetch(entry + at, 1);
+        detail::prefetch_to_write(entry + at);
     }
 }
 

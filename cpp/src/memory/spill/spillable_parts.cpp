@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
@@ -59,13 +60,13 @@ std::vector<std::unique_ptr<Buffer>> SpillableParts::take_all(std::span<Wanted c
 void SpillableParts::prefetch_far() const noexcept {
     constexpr std::size_t line = 64;
     auto const* const entry = reinterpret_cast<std::byte const*>(entry_.get());
-    __builtin_prefetch(entry, 1);
-    __builtin_prefetch(entry + line, 1);
+    detail::prefetch_to_write(entry);
+    detail::prefetch_to_write(entry + line);
 }
 
 void SpillableParts::prefetch_near(std::size_t index) const noexcept {
-    __builtin_prefetch(where_, 1);
-    __builtin_prefetch(entry_->parts->ranges.data() + index, 1);
+    detail::prefetch_to_write(where_);
+    detail::prefetch_to_write(entry_->parts->ranges.data() + index);
 }
 
 }  // namespace rapidsmpf

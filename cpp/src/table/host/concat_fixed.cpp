@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <rapidsmpf/core/detail/align.hpp>
+#include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/device/detail/stream_copy.hpp>
 
 #include "table/host/tuning.hpp"
@@ -115,7 +116,7 @@ void FixedConcat::prefetch_start(std::size_t part) const {
         auto const* const begin = values_[part * columns + c];
         // Each lies on a line boundary.
         for (std::size_t at = 0; at < std::min(bytes, left); at += device::cache_line) {
-            __builtin_prefetch(begin + at, 0, 2);
+            prefetch_to_read<PrefetchTo::second_cache>(begin + at);
         }
         left -= std::min(bytes, left);
     }

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include <rapidsmpf/core/detail/prefetch.hpp>
+
 #if defined(__SSE2__) && defined(__x86_64__)
 #define RAPIDSMPF_STREAMING_STORES 1
 #include <emmintrin.h>
@@ -33,7 +35,8 @@ inline void prefetch(std::byte const* from, std::size_t size) noexcept {
     constexpr std::size_t page = 4096;
     for (std::size_t at = 0; at < page; at += cache_line) {
         for (std::size_t begin = 0; begin + at < size; begin += page) {
-            __builtin_prefetch(from + begin + at, 0, 2);
+            rapidsmpf::detail::prefetch_to_read<rapidsmpf::detail::PrefetchTo::second_cache>(
+                from + begin + at);
         }
     }
 }

@@ -118,5 +118,19 @@ TEST(LineScatter, takes_columns_whose_values_fill_lines) {
     EXPECT_FALSE(can_scatter_lines(Field{"a", "I", 2, {}, std::make_shared<Field const>("", "vu")}));
 }
 
+TEST(LineScatter, is_for_many_partitions_and_for_fewer_where_columns_have_one_width) {
+    std::vector<Field> const alone{Field{"a", "l"}, Field{"b", "c"}};
+    std::vector<Field> const alike{Field{"a", "l"}, Field{"b", "g"}, Field{"c", "l"}, Field{"d", "i"}};
+    std::vector<Field> const texts{Field{"a", "l"}, Field{"b", "l"}, Field{"c", "u"}};
+    constexpr std::int64_t many_rows = 1'000'000;
+    EXPECT_FALSE(should_scatter_lines(alone, many_rows, 31));
+    EXPECT_TRUE(should_scatter_lines(alone, many_rows, 32));
+    EXPECT_FALSE(should_scatter_lines(alike, many_rows, 7));
+    EXPECT_TRUE(should_scatter_lines(alike, many_rows, 8));
+    EXPECT_FALSE(should_scatter_lines(alike, 7 * 8, 8));
+    EXPECT_FALSE(should_scatter_lines(alike, many_rows, 8193));
+    EXPECT_FALSE(should_scatter_lines(texts, many_rows, 100));
+}
+
 }  // namespace
 }  // namespace rapidsmpf::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <set>
 #include <vector>
 
 #include <rapidsmpf/device/detail/stream_copy.hpp>
@@ -134,9 +135,17 @@ bool can_scatter_lines(Field const& field) {
            && with_value_type(field.width(), [](auto) {});
 }
 
-bool should_scatter_lines(std::int64_t num_rows, std::size_t num_partitions) {
-    return num_partitions >= tuning::fewest_scattered_partitions
-           && num_partitions <= tuning::most_scattered_partitions
+bool should_scatter_lines(std::span<Field const> fields, std::int64_t num_rows, std::size_t num_partitions) {
+    std::set<std::int64_t> widths;
+    for (auto const& field : fields) {
+        if (!can_scatter_lines(field)) {
+            return false;
+        }
+        widths.insert(field.width());
+    }
+    auto const fewest = fields.size() >= 2 * widths.size() ? tuning::fewest_scattered_partitions
+                                                           : tuning::fewest_partitions_of_single_columns;
+    return num_partitions >= fewest && num_partitions <= tuning::most_scattered_partitions
            && num_rows >= static_cast<std::int64_t>(num_partitions) * tuning::fewest_scattered_rows;
 }
 

@@ -22,8 +22,9 @@ struct FixedValues {
 
 // Whether the values of such a column can be copied here.
 [[nodiscard]] bool can_scatter_lines(Field const& field);
-// Whether that is faster for so many rows and partitions than to gather them piece by piece.
-[[nodiscard]] bool should_scatter_lines(std::int64_t num_rows, std::size_t num_partitions);
+// Whether a table of such columns can be partitioned here, and is so faster than by gathering each partition's rows.
+[[nodiscard]] bool should_scatter_lines(
+    std::span<Field const> fields, std::int64_t num_rows, std::size_t num_partitions);
 
 // `of_row`: the partition of each row. `pieces`: by column, then partition, where the values of its rows go: a place that begins a
 // line and has room for a whole number of them. What is behind the last row in its line becomes zero.

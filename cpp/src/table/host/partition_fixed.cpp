@@ -161,8 +161,7 @@ FixedPath fixed_path(Table const& table, std::size_t num_partitions) {
         || !std::all_of(table.columns().begin(), table.columns().end(), is_plain)) {
         return FixedPath::none;
     }
-    if (should_scatter_lines(table.num_rows(), num_partitions)
-        && std::all_of(fields.begin(), fields.end(), can_scatter_lines)) {
+    if (should_scatter_lines(fields, table.num_rows(), num_partitions)) {
         return FixedPath::by_lines;
     }
     std::size_t bytes = 0;

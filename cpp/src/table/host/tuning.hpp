@@ -41,9 +41,16 @@ inline constexpr std::size_t largest_indexed_part = std::size_t{8} << 10U;
 //   4 columns, PackWriter          1807   1650   2138   3060   4478   6401   7624
 //   1 column, line by line         8953   7732   7643   7433   7164   7209   7829
 //   1 column, PackWriter           3357   3812   4879   6060   8265   9732  10382
-// Without AVX-512 the PackWriter takes 1 ns more for each row. Shuffles of tables in 100 partitions a rank are 1.4 times as fast line by
-// line (shuffle_table_quiet_cpu.json). With fewer rows for each partition hardly any line is full.
-inline constexpr std::size_t fewest_scattered_partitions = 32;
+// By themselves (bench_table_partition, 8 MiB a column, with allocation) line by line takes so much of the PackWriter's time:
+//   partitions      8     12     16     20     24     32
+//   1 column     1.67   1.57   1.40   1.27   1.18   1.06
+//   2 columns    0.97   0.88   0.88   0.89   0.87   0.85
+//   4 columns    0.90   0.84   0.80   0.80   0.78   0.75
+// because the partition of a row is looked up once for columns of one width. Without AVX-512 the PackWriter takes 1 ns more for
+// each row. Shuffles of tables in 100 partitions a rank are 1.4 times as fast line by line (shuffle_table_quiet_cpu.json). With
+// fewer rows for each partition hardly any line is full.
+inline constexpr std::size_t fewest_scattered_partitions = 8;
+inline constexpr std::size_t fewest_partitions_of_single_columns = 32;  // where hardly any two have one width
 inline constexpr std::size_t most_scattered_partitions = 8192;
 inline constexpr std::int64_t fewest_scattered_rows = 8;
 // Columns of one width go together, since the partition of a row is looked up once for all: so many at most, and as long as

@@ -13,7 +13,6 @@ set(compiled_alone
     src/memory/disk/disk_file.cpp
     src/memory/disk/file_system.cpp
     src/memory/resources/memory_profile.cpp
-    src/table/arrow/schema.cpp
     tests/bootstrap/by_hand_failure_test.cpp
     tests/bootstrap/coordinator_fuzz_test.cpp
     tests/bootstrap/rrun_process_test.cpp

@@ -178,7 +178,7 @@ Bundle::Bundle(PackedData packed, std::vector<BundledChunk> chunks, SpillableBuf
       data_{std::move(packed.data), parts_of(chunks_), next_use} {}
 
 void Bundle::prefetch_far(std::size_t index) const noexcept {
-    detail::prefetch_to_read(&chunks_[index]);
+    prefetch_to_read(&chunks_[index]);
     data_.prefetch_far();
 }
 
@@ -188,7 +188,7 @@ void Bundle::prefetch_near(std::size_t index) const noexcept {
     auto const& chunk = chunks_[index];
     auto const* const bytes = metadata_.data() + chunk.metadata;
     for (std::size_t at = 0; at < std::min<std::size_t>(chunk.metadata_size, most); at += line) {
-        detail::prefetch_to_read(bytes + at);
+        prefetch_to_read(bytes + at);
     }
     data_.prefetch_near(index);
 }

@@ -77,8 +77,8 @@ void PartitionStore::prefetch(std::span<StoredChunk const> pieces, std::size_t a
         auto const& piece = pieces[at + 3 * step];
         auto const* const first = piece.bundle ? reinterpret_cast<std::byte const*>(piece.bundle.get())
                                                : reinterpret_cast<std::byte const*>(piece.payload.get());
-        detail::prefetch_to_read(first);
-        detail::prefetch_to_read(first + line);
+        prefetch_to_read(first);
+        prefetch_to_read(first + line);
     }
     if (at + 2 * step < pieces.size()) {
         auto const& piece = pieces[at + 2 * step];

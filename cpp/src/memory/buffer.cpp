@@ -138,7 +138,7 @@ void Buffer::prefetch_owner() const noexcept {
     // An object of std::make_shared lies right behind its counts; of others these are elsewhere, and nothing is gained.
     constexpr std::size_t counts = 16;
     if (owner_) {
-        detail::prefetch_to_write(static_cast<std::byte const*>(owner_.get()) - counts);
+        prefetch_to_write(static_cast<std::byte const*>(owner_.get()) - counts);
     }
 }
 

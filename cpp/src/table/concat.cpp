@@ -68,13 +68,13 @@ std::shared_ptr<Schema const> for_each_part(std::vector<PackedData>& parts, Take
         // Many small parts cost a cache miss each.
         constexpr std::size_t ahead = 3;
         if (i + 2 * ahead < parts.size()) {
-            detail::prefetch_to_read(parts[i + 2 * ahead].data.get());
+            prefetch_to_read(parts[i + 2 * ahead].data.get());
         }
         if (i + ahead < parts.size()) {
             auto const& metadata = parts[i + ahead].metadata;
             constexpr std::size_t line = 64;
             for (std::size_t at = 0; at < std::min(metadata.size(), 8 * line); at += line) {
-                detail::prefetch_to_read(metadata.data() + at);
+                prefetch_to_read(metadata.data() + at);
             }
         }
         if (part.empty()) {

@@ -46,7 +46,7 @@ void SpillableBuffer::prefetch() const noexcept {
     auto const* const entry = reinterpret_cast<std::byte const*>(entry_.get());
     constexpr std::size_t line = 64;
     for (std::size_t at = 0; at < sizeof(detail::SpillEntry); at += line) {
-        detail::prefetch_to_write(entry + at);
+        prefetch_to_write(entry + at);
     }
 }
 

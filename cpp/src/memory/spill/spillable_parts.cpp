@@ -60,13 +60,13 @@ std::vector<std::unique_ptr<Buffer>> SpillableParts::take_all(std::span<Wanted c
 void SpillableParts::prefetch_far() const noexcept {
     constexpr std::size_t line = 64;
     auto const* const entry = reinterpret_cast<std::byte const*>(entry_.get());
-    detail::prefetch_to_write(entry);
-    detail::prefetch_to_write(entry + line);
+    prefetch_to_write(entry);
+    prefetch_to_write(entry + line);
 }
 
 void SpillableParts::prefetch_near(std::size_t index) const noexcept {
-    detail::prefetch_to_write(where_);
-    detail::prefetch_to_write(entry_->parts->ranges.data() + index);
+    prefetch_to_write(where_);
+    prefetch_to_write(entry_->parts->ranges.data() + index);
 }
 
 }  // namespace rapidsmpf

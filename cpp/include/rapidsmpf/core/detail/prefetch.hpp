@@ -2,7 +2,7 @@
 // their bodies it deletes the calls (FixedConcat::prefetch_start() was lost so, and a tenth of a shuffle of small chunks with it).
 #pragma once
 
-namespace rapidsmpf::detail {
+namespace rapidsmpf {
 
 // The caches that a line is brought into: all, or those behind the first.
 enum class PrefetchTo { first_cache, second_cache };
@@ -18,4 +18,4 @@ inline void prefetch_to_write(void const* line) noexcept {
     __asm__ volatile("");
 }
 
-}  // namespace rapidsmpf::detail
+}  // namespace rapidsmpf

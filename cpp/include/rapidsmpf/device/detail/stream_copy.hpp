@@ -35,8 +35,7 @@ inline void prefetch(std::byte const* from, std::size_t size) noexcept {
     constexpr std::size_t page = 4096;
     for (std::size_t at = 0; at < page; at += cache_line) {
         for (std::size_t begin = 0; begin + at < size; begin += page) {
-            rapidsmpf::detail::prefetch_to_read<rapidsmpf::detail::PrefetchTo::second_cache>(
-                from + begin + at);
+            prefetch_to_read<PrefetchTo::second_cache>(from + begin + at);
         }
     }
 }

@@ -26,11 +26,12 @@ from cudf_polars.engine.partition_files import PartitionFiles, hidden_beside, mo
 from cudf_polars.engine.partition_objects import PartitionObjects
 from cudf_polars.engine.partition_sinks import Partitioning, PartitionSink
 from cudf_polars.engine.store_sinks import StoreParts
+from cudf_polars.engine.store_upload import Upload, may_upload
 from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.execute.streams import scan_stream
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.fallback import FallbackMode, report
-from cudf_polars.plan.cloud import shown_path
+from cudf_polars.plan.cloud import access_of_options, shown_path
 
 __all__ = ["SinkTarget", "UsedFolder", "destination", "holds_parts", "partitioning_for_workers", "write_rows"]
 
@@ -51,6 +52,13 @@ _STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "ab
 def write_rows(rows: pl.LazyFrame, target: object, extension: str, **kwargs: Any) -> None:
     """Write a query's rows to one target with Polars, as ``pl.LazyFrame.sink_*`` does."""
     _WRITERS[extension](rows, target, engine="streaming", **kwargs)  # type: ignore[operator]
+
+
+def _check_compression(target: Path | str, extension: str, options: Mapping[str, Any]) -> None:
+    """Let Polars compare compression and name, which it does not of an open file."""
+    if extension in ("csv", "ndjson"):
+        named = {name: options[name] for name in ("compression", "check_extension") if name in options}
+        _WRITERS[extension](pl.LazyFrame(), target, lazy=True, **named).explain()  # type: ignore[operator]
 
 
 def destination(target: object) -> object:
@@ -208,7 +216,11 @@ class SinkTarget(ABC):
                 )
             if isinstance(where, Path) and (where.is_file() or where.is_dir() or not where.exists()):
                 return _File(where, extension)
-            return _Object(str(where), extension)
+            if isinstance(where, Path):
+                return _Object(str(where), extension)
+            with _else_polars(transport):
+                return _Whole(where, extension, options)
+            return _Object(where, extension)
         if isinstance(where, Path):
             return _Directory(where, extension, transport, is_used=is_used)
         if isinstance(where, str):
@@ -482,10 +494,7 @@ class _File(SinkTarget):
             )
 
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
-        if self._extension in ("csv", "ndjson"):
-            # Polars compares compression and name, but not of an open file.
-            named = {name: kwargs[name] for name in ("compression", "check_extension") if name in kwargs}
-            _WRITERS[self._extension](pl.LazyFrame(), self._path, lazy=True, **named).explain()  # type: ignore[operator]
+        _check_compression(self._path, self._extension, kwargs)
         if kwargs.pop("mkdir", False):
             self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file.write(rows, self._extension, **kwargs)
@@ -499,8 +508,51 @@ class _File(SinkTarget):
         self._file.discard()
 
 
+class _Whole(SinkTarget):
+    """The only rank's object in a store, which is there when it is whole: a query that fails leaves the old one."""
+
+    def __init__(self, url: str, extension: str, options: Mapping[str, Any]) -> None:
+        self._url, self._extension = url, extension
+        access = access_of_options(url, options)
+        if not may_upload(access):
+            raise NotImplementedError("only Polars encrypts objects")
+        self._upload = Upload(url, access)
+        self._callback: SinkedPathsCallback | None = None
+        self._rows = 0
+
+    def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
+        _check_compression(self._url, self._extension, kwargs)
+        left_out = (
+            "storage_options",
+            "credential_provider",
+            "mkdir",
+            "sync_on_close",
+            "sinked_paths_callback",
+        )
+        self._callback = kwargs.get("sinked_paths_callback")
+        if self._callback is not None:
+            # Polars tells only of files that it opens itself.
+            rows = rows.map_batches(self._count, streamable=True)
+        given = {name: value for name, value in kwargs.items() if name not in left_out}
+        write_rows(rows, self._upload, self._extension, **given)
+
+    def _count(self, batch: pl.DataFrame) -> pl.DataFrame:
+        self._rows += batch.height
+        return batch
+
+    def commit(self, facts: bytes) -> list[bytes]:
+        self._upload.finish()
+        if self._callback is not None:
+            whole = SinkedPath(path=self._url, num_rows=self._rows, num_bytes=self._upload.nbytes)
+            self._callback(SinkedPathsCallbackArgs(paths=[whole]))
+        return [facts]
+
+    def discard(self) -> None:
+        self._upload.abort()
+
+
 class _Object(SinkTarget):
-    """What Polars writes itself: the only rank's object in a store, or a device.
+    """What Polars writes itself: a device, or an object in a store that is not reached here.
 
     A query that fails leaves the rows until then.
     """
@@ -553,7 +605,10 @@ def _else_polars(transport: Transport) -> Iterator[None]:
 def _open_store(url: str, extension: str, transport: Transport, options: Mapping[str, Any]) -> SinkTarget:
     with _else_polars(transport):
         return _Store(url, extension, transport, options)
-    return _Object(f"{url.rstrip('/')}/{_PREFIX}{0:05d}.{extension}", extension)
+    alone = f"{url.rstrip('/')}/{_PREFIX}{0:05d}.{extension}"
+    with _else_polars(transport):
+        return _Whole(alone, extension, options)
+    return _Object(alone, extension)
 
 
 class _Partitions(SinkTarget):

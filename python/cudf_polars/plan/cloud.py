@@ -70,6 +70,12 @@ class CloudAccess:
         options: dict[str, Any] = json.loads(self.text)
         return options
 
+    @property
+    def encrypts(self) -> bool:
+        """Whether they say how the store encrypts objects that are written."""
+        entries = next(iter(config.values())) if (config := self.options["config"]) else []
+        return any(isinstance(key, dict) and "Encryption" in key for key, _ in entries)
+
     def credentials(self) -> Mapping[str, str]:
         """Return what the credential provider of these options says now; nothing if there is none, or it fails.
 

@@ -149,6 +149,8 @@ class GoogleHandler(StoreHandler[GoogleStore]):
 
     def _put(self, name: str, query: dict[str, str], body: bytes) -> None:
         if "uploadId" in query:
+            if not self.knows_upload(query):
+                return
             self.store.uploads[query["uploadId"]][int(query["partNumber"])] = body
         else:
             if self.headers.get("x-goog-if-generation-match") == "0" and name in self.store.objects:
@@ -161,12 +163,9 @@ class GoogleHandler(StoreHandler[GoogleStore]):
 
     def _post(self, name: str, query: dict[str, str], body: bytes) -> None:
         if "uploads" in query:
-            number = f"upload{len(self.store.uploads)}"
-            self.store.uploads[number] = {}
-            self.answer(
-                200,
-                f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId></InitiateMultipartUploadResult>".encode(),
-            )
+            self.begin_upload()
+            return
+        if not self.knows_upload(query):
             return
         parts = self.store.uploads.pop(query["uploadId"])
         numbers = [int(number) for number in re.findall(r"<PartNumber>(\d+)</PartNumber>", body.decode())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 from xml.sax.saxutils import escape, unescape
 
 from support.store_server import Store, StoreHandler, serve, tag
@@ -79,10 +80,23 @@ class _Handler(StoreHandler[ObjectStore]):
 
     def _put(self, name: str, query: dict[str, str], body: bytes) -> None:
         if "uploadId" in query:
+            if not self.knows_upload(query):
+                return
             self.store.uploads[query["uploadId"]][int(query["partNumber"])] = body
+        elif source := self.headers.get("x-amz-copy-source"):
+            self._copy(unquote(source).lstrip("/"), name)
+            return
         else:
             self.store.objects[name] = body
         self.answer(200, ETag=tag(body))
+
+    def _copy(self, source: str, name: str) -> None:
+        found = self.store.objects.get(source)
+        if found is None:
+            self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+            return
+        self.store.objects[name] = found
+        self.answer(200, f"<CopyObjectResult><ETag>{tag(found)}</ETag></CopyObjectResult>".encode())
 
     def _post(self, name: str, query: dict[str, str], body: bytes) -> None:
         if "delete" in query:
@@ -94,12 +108,9 @@ class _Handler(StoreHandler[ObjectStore]):
             self.answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
             return
         if "uploads" in query:
-            number = f"upload{len(self.store.uploads)}"
-            self.store.uploads[number] = {}
-            self.answer(
-                200,
-                f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId></InitiateMultipartUploadResult>".encode(),
-            )
+            self.begin_upload()
+            return
+        if not self.knows_upload(query):
             return
         parts = self.store.uploads.pop(query["uploadId"])
         value = self.store.objects[name] = b"".join(parts[number] for number in sorted(parts))

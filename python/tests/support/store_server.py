@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -40,6 +41,8 @@ class Store(ABC):
         Contents by ``bucket/key``; empty where the server is another process.
     uploads
         Parts of objects that are not there yet, by upload.
+    numbers
+        Those of uploads.
     refused
         How many requests had no key.
     """
@@ -50,6 +53,7 @@ class Store(ABC):
         self.url = url
         self.objects: dict[str, bytes] = {}
         self.uploads: dict[str, dict[Any, bytes]] = {}
+        self.numbers = itertools.count()
         self.lock = threading.Lock()
         self.refused = 0
 
@@ -128,6 +132,20 @@ class StoreHandler(BaseHTTPRequestHandler, Generic[StoreT]):
             self.answer(416, b"<Error><Code>InvalidRange</Code></Error>")
             return
         self.answer(206, found[low:high], Content_Range=f"bytes {low}-{high - 1}/{len(found)}", **common)
+
+    def begin_upload(self) -> None:
+        """Answer with the name of a new upload."""
+        name = f"upload{next(self.store.numbers)}"
+        self.store.uploads[name] = {}
+        text = f"<InitiateMultipartUploadResult><UploadId>{name}</UploadId></InitiateMultipartUploadResult>"
+        self.answer(200, text.encode())
+
+    def knows_upload(self, query: dict[str, str]) -> bool:
+        """Say whether the upload of a request is there; if not, this was the answer."""
+        if query["uploadId"] in self.store.uploads:
+            return True
+        self.answer(404, b"<Error><Code>NoSuchUpload</Code></Error>")
+        return False
 
     def may_enter(self, query: dict[str, str]) -> bool:
         """Say whether the request has the key."""

@@ -125,7 +125,7 @@ Membership Membership::from_environment() {
 struct Coordinator::State {
     explicit State(Rank rank_) : rank{rank_} {}
 
-    enum class Said : std::uint8_t { nothing, bye, abort };
+    enum class Sent : std::uint8_t { nothing, bye, abort };
 
     void run(FrameBuffer in) noexcept;
     void handle(Frame const& frame);
@@ -154,7 +154,7 @@ struct Coordinator::State {
     bool delivering RAPIDSMPF_GUARDED_BY(mutex){false};
     std::thread::id delivering_thread RAPIDSMPF_GUARDED_BY(mutex);
     bool closed RAPIDSMPF_GUARDED_BY(mutex){false};  // the connection has ended
-    Said said RAPIDSMPF_GUARDED_BY(mutex){Said::nothing};
+    Sent sent RAPIDSMPF_GUARDED_BY(mutex){Sent::nothing};
 
     HomeProcess home;
     std::thread thread;
@@ -247,7 +247,7 @@ void Coordinator::State::run(FrameBuffer in) noexcept {
         UniqueLock lock{mutex};
         closed = true;
         changed.notify_all();
-        if (said != Said::nothing) {
+        if (sent != Sent::nothing) {
             return;
         }
     }
@@ -429,10 +429,10 @@ void Coordinator::give_up(Abort const& message) {
     }
     {
         MutexLock const lock{state_->mutex};
-        if (state_->said != State::Said::nothing) {
+        if (state_->sent != State::Sent::nothing) {
             return;
         }
-        state_->said = State::Said::abort;
+        state_->sent = State::Sent::abort;
     }
     state_->say(message.encode());
 }
@@ -451,10 +451,10 @@ void Coordinator::graceful_close(std::chrono::milliseconds patience) {
     }
     {
         MutexLock const lock{state_->mutex};
-        if (state_->said != State::Said::nothing) {
+        if (state_->sent != State::Sent::nothing) {
             return;
         }
-        state_->said = State::Said::bye;
+        state_->sent = State::Sent::bye;
     }
     if (!state_->say(Bye::encode())) {
         return;

@@ -273,12 +273,12 @@ class Wires {
     }
 
     void die(Rank rank, std::string const& reason) RAPIDSMPF_REQUIRES(mutex_) {
-        auto& gone = end(rank);
-        if (gone.dead) {
+        auto& victim = end(rank);
+        if (victim.dead) {
             return;
         }
-        gone.dead = true;
-        lose_messages(gone);
+        victim.dead = true;
+        lose_messages(victim);
         for (Rank other = 0; other < nranks(); ++other) {
             auto& survivor = end(other);
             if (!survivor.failure) {

@@ -53,10 +53,10 @@ void Budget::measure_if_old_locked() const {
     }
 }
 
-std::int64_t Budget::free_locked(Rule const& rule, Level const& level, std::int64_t said) const {
+std::int64_t Budget::free_locked(Rule const& rule, Level const& level, std::int64_t reported) const {
     auto free = rule.limit == unlimited ? unlimited : rule.limit - level.used - level.reserved;
-    if (said != unlimited) {
-        free = std::min(free, said - level.reserved);
+    if (reported != unlimited) {
+        free = std::min(free, reported - level.reserved);
     }
     if (rule.resident) {
         measure_if_old_locked();
@@ -67,9 +67,9 @@ std::int64_t Budget::free_locked(Rule const& rule, Level const& level, std::int6
 }
 
 std::int64_t Budget::available(MemoryType type) const {
-    auto const said = ask(rule(type));
+    auto const reported = ask(rule(type));
     MutexLock const lock{mutex_};
-    return free_locked(rule(type), level(type), said);
+    return free_locked(rule(type), level(type), reported);
 }
 
 Budget::Usage Budget::usage(MemoryType type) const {
@@ -79,11 +79,11 @@ Budget::Usage Budget::usage(MemoryType type) const {
 }
 
 std::size_t Budget::reserve(MemoryType type, std::size_t size, WhenFull when_full) {
-    auto const said = ask(rule(type));
+    auto const reported = ask(rule(type));
     auto const wanted = static_cast<std::int64_t>(size);
     MutexLock const lock{mutex_};
     auto& entry = level(type);
-    auto free = free_locked(rule(type), entry, said);
+    auto free = free_locked(rule(type), entry, reported);
     if (when_full == WhenFull::refuse && free != unlimited) {
         free -= entry.waiting;
     }
@@ -113,10 +113,10 @@ std::int64_t Budget::account(MemoryType type, std::int64_t change) {
 
 std::int64_t Budget::shortage(MemoryType type) const {
     auto const limit = rule(type).limit;
-    auto const said = ask(rule(type));
+    auto const reported = ask(rule(type));
     MutexLock const lock{mutex_};
     auto const& entry = level(type);
-    auto const free = free_locked(rule(type), entry, said);
+    auto const free = free_locked(rule(type), entry, reported);
     if (free == unlimited) {
         return 0;
     }

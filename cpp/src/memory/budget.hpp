@@ -83,8 +83,8 @@ class Budget {
 
     // What the tier's function says, called without the lock; unlimited if there is none.
     [[nodiscard]] static std::int64_t ask(Rule const& rule);
-    // Available by all that is known, `said` being the function's word.
-    [[nodiscard]] std::int64_t free_locked(Rule const& rule, Level const& level, std::int64_t said) const
+    // Available by all that is known, `reported` being what the function returned.
+    [[nodiscard]] std::int64_t free_locked(Rule const& rule, Level const& level, std::int64_t reported) const
         RAPIDSMPF_REQUIRES(mutex_);
     void measure_if_old_locked() const RAPIDSMPF_REQUIRES(mutex_);
     [[nodiscard]] std::int64_t in_memory_locked() const RAPIDSMPF_REQUIRES(mutex_);

@@ -95,14 +95,14 @@ class HeadJob {
         NodeId id;
         Hello hello;
     };
-    struct Said {
+    struct Received {
         NodeId id;
         Frame frame;
     };
     struct Lost {
         NodeId id;
     };
-    using NodeEvent = std::variant<Joined, Said, Lost>;
+    using NodeEvent = std::variant<Joined, Received, Lost>;
 
     CoordinatorServer::Events server_events() {
         CoordinatorServer::Events events;
@@ -110,7 +110,9 @@ class HeadJob {
         events.node_joined = [this](NodeId id, Hello const& hello) {
             events_.emplace_back(Joined{id, hello});
         };
-        events.node_said = [this](NodeId id, Frame const& frame) { events_.emplace_back(Said{id, frame}); };
+        events.node_said = [this](NodeId id, Frame const& frame) {
+            events_.emplace_back(Received{id, frame});
+        };
         events.node_lost = [this](NodeId id) { events_.emplace_back(Lost{id}); };
         events.log = [this](std::string const& message) { console_.say("coordinator: " + message); };
         return events;
@@ -235,22 +237,22 @@ class HeadJob {
 
     void on(Joined const& joined) { admit(joined.id, joined.hello); }
 
-    void on(Said const& said) {
-        auto* const host = host_of(said.id);
+    void on(Received const& received) {
+        auto* const host = host_of(received.id);
         if (host == nullptr || host->given_up) {
             return;
         }
         try {
-            if (said.frame.type == MessageType::rank_ended) {
-                rank_ended(*host, bootstrap::RankEnded::decode(said.frame.payload));
-            } else if (said.frame.type == MessageType::node_failed) {
-                auto const failed = bootstrap::NodeFailed::decode(said.frame.payload);
+            if (received.frame.type == MessageType::rank_ended) {
+                rank_ended(*host, bootstrap::RankEnded::decode(received.frame.payload));
+            } else if (received.frame.type == MessageType::node_failed) {
+                auto const failed = bootstrap::NodeFailed::decode(received.frame.payload);
                 give_up(*host, failed.reason, failed.exit_code);
             } else {
-                throw FormatError{"type " + std::to_string(static_cast<int>(said.frame.type))};
+                throw FormatError{"type " + std::to_string(static_cast<int>(received.frame.type))};
             }
         } catch (FormatError const& error) {
-            server_.drop_node(said.id);
+            server_.drop_node(received.id);
             host->node.reset();
             lost_host_ = true;
             give_up(
@@ -265,7 +267,7 @@ class HeadJob {
             return;
         }
         host->node.reset();
-        // Nothing more is said to it: what passes our words on may end.
+        // Nothing more is sent to it: the process that passes messages on may end.
         host->spec.reset();
         host->spec_pipe.reset();
         if (!is_done(*host)) {
@@ -324,7 +326,7 @@ class HeadJob {
                 continue;
             }
             host.process_ended = ExitStatus{info.si_code, info.si_status};
-            serve();  // what it said before
+            serve();  // what it sent before
             if (is_done(host)) {
                 host.spec.reset();
                 host.spec_pipe.reset();

@@ -121,10 +121,10 @@ class RankSettings:
                 **self.more_sources,
             }
             words = set(re.findall(r"\w+", str(error)))
-            said = [f"{key}: {source}" for key, source in sources.items() if key in words]
-            if not said:
+            given = [f"{key}: {source}" for key, source in sources.items() if key in words]
+            if not given:
                 raise
-            raise ValueError(f"{error} ({'; '.join(said)})") from error
+            raise ValueError(f"{error} ({'; '.join(given)})") from error
 
     def execution_options(self) -> ExecutionOptions:
         """Return how queries are planned and run."""
@@ -247,7 +247,13 @@ class Rank:
         extension: str,
         **kwargs: Any,
     ) -> QueryOutcome:
-        """Run a query and write its rows: on all ranks, or on none."""
+        """Run a query and write its rows: on all ranks, or on none.
+
+        Raises
+        ------
+        NeedsOneWriter
+            On all ranks, if several cannot write to the target; nothing has been written then.
+        """
         transport = RapidsmpfTransport(self.context, op_ids)
         options = self._execution_options
         with _tell_others(transport):
@@ -263,7 +269,7 @@ class Rank:
                 whole = (
                     {"optimizations": optimizations or pl.QueryOptFlags()} if transport.nranks == 1 else {}
                 )
-                return stream_query(
+                outcome = stream_query(
                     query,
                     transport,
                     lambda rows: sink.write(rows, **whole, **kwargs),
@@ -276,6 +282,11 @@ class Rank:
             except BaseException:
                 sink.discard()
                 raise
+        # Here no rank waits for another one any more: none needs to be told.
+        if sink.needs is not None:
+            sink.discard()
+            raise sink.needs
+        return outcome
 
     def give_batches(
         self,

@@ -56,7 +56,7 @@ class RankReply:
         What was raised instead.
     traceback
         The traceback of ``error`` as text.
-    said
+    warnings
         Warnings, each as the instance.
     records
         Log records.
@@ -65,7 +65,7 @@ class RankReply:
     value: Any = None
     error: BaseException | None = None
     traceback: str = ""
-    said: list[Warning] = field(default_factory=list)
+    warnings: list[Warning] = field(default_factory=list)
     records: list[logging.LogRecord] = field(default_factory=list)
 
 
@@ -116,7 +116,7 @@ class _Capture(logging.Handler):
     def _show(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         instance = message if isinstance(message, Warning) else category(message)
         for reply in self._readers():
-            reply.said.append(instance)
+            reply.warnings.append(instance)
 
     def emit(self, record: logging.LogRecord) -> None:
         prepared = self._prepare(record)
@@ -139,7 +139,7 @@ def run_captured(work: Callable[[], Any]) -> bytes:
         except BaseException as error:
             reply.error = portable(error)
             reply.traceback = "".join(traceback.format_exception(error))
-    reply.said = [portable(warning) for warning in reply.said]
+    reply.warnings = [portable(warning) for warning in reply.warnings]
     return cloudpickle.dumps(reply)  # type: ignore[no-any-return]
 
 
@@ -167,7 +167,7 @@ def emit(replies: Iterable[tuple[str, RankReply]]) -> None:
     replies = list(replies)
     places: dict[tuple[type[Warning], str], tuple[Warning, list[str]]] = {}
     for name, reply in replies:
-        for warning in reply.said:
+        for warning in reply.warnings:
             names = places.setdefault((type(warning), str(warning)), (warning, []))[1]
             if name not in names:
                 names.append(name)

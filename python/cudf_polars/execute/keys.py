@@ -54,12 +54,12 @@ def meet(
     allgather_bytes, allgather
         Give every rank what each rank has.
     """
-    said = [
+    tables = [
         [pl.read_ipc(io.BytesIO(part)) for part in _parts(value)] for value in allgather_bytes(_packed(mine))
     ]
     sets = []
     for number, (column, limit) in enumerate(zip(mine, limits, strict=True)):
-        ranks = pl.concat([each[number] for each in said])
+        ranks = pl.concat([each[number] for each in tables])
         bounds = _bounds(ranks, column.dtype)
         count = int(ranks[_COUNT].sum())
         if count > limit:

@@ -206,10 +206,10 @@ class OrderedExchanges:
         nothing = pl.DataFrame(schema=dict(stream.summary))
         mine = conform(stream.merge(pl.concat(parts)), stream.summary) if parts and height else nothing
         numbered = mine.with_columns(pl.lit(self._executor.rank, dtype=pl.UInt32).alias(_RANK))
-        said = self._executor.to_all(numbered, dict(numbered.schema))
+        gathered = self._executor.to_all(numbered, dict(numbered.schema))
         sides = []
         for chosen in (pl.col(_RANK) < self._executor.rank, pl.col(_RANK) > self._executor.rank):
-            summaries = said.filter(chosen).drop(_RANK)
+            summaries = gathered.filter(chosen).drop(_RANK)
             sides.append(conform(stream.merge(summaries), stream.summary) if summaries.height else nothing)
         lazy = stream.apply(rows, *sides)
         return StreamRows(lazy=keep_columns(lazy, stream.schema), height=height)

@@ -35,8 +35,8 @@ def agree_on_text_cuts(
     known: dict[TextKey, TextCuts] = {}
     if keys and nranks > 1:
         mine = json.dumps([asdict(look_at_text(key, rank, nranks)) for key in keys]).encode()
-        said = [json.loads(value) for value in allgather(mine)]
-        looks = [[TextLook(**each[number]) for each in said] for number in range(len(keys))]
+        answers = [json.loads(value) for value in allgather(mine)]
+        looks = [[TextLook(**each[number]) for each in answers] for number in range(len(keys))]
         reasons = [decide_cuts(look, key[3]) for key, look in zip(keys, looks, strict=True)]
         cuts = json.dumps(
             [

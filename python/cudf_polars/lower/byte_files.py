@@ -169,8 +169,8 @@ def open_store(path: str, cloud: CloudAccess | None) -> tuple[Any, str]:
             config = {}
         if found.scheme in ("gs", "gcs") and token is not None:
             del config["token"]
-            said = {"token": token, "expires_at": None}
-            store = from_url(url, config=config, client_options=client, credential_provider=lambda: said)
+            bearer = {"token": token, "expires_at": None}
+            store = from_url(url, config=config, client_options=client, credential_provider=lambda: bearer)
         else:
             store = from_url(url, config=config, client_options=client)
     except Exception as error:  # of many kinds; their texts may hold the options

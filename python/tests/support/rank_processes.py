@@ -206,9 +206,11 @@ class RankProcesses(ClusterEngine):
             self._lost = True
             return Lost(f"{type(answer).__name__}: {answer}")
         reply: RankReply = pickle.loads(answer)
-        steps = [str(warning) for warning in reply.said if isinstance(warning, FallbackWarning)]
+        steps = [str(warning) for warning in reply.warnings if isinstance(warning, FallbackWarning)]
         if steps:
-            reply.said = [warning for warning in reply.said if not isinstance(warning, FallbackWarning)]
+            reply.warnings = [
+                warning for warning in reply.warnings if not isinstance(warning, FallbackWarning)
+            ]
             answer = pickle.dumps(reply)
             for text in steps:
                 found = re.search(r"alone runs, (.*)\. Set fallback_mode", text, re.DOTALL)

@@ -335,8 +335,8 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
         error = std::current_exception();
     }
     std::size_t freed = 0;
-    std::vector<std::unique_ptr<Buffer>> gone;
-    std::vector<std::unique_ptr<SpillParts>> gone_parts;
+    std::vector<std::unique_ptr<Buffer>> released;
+    std::vector<std::unique_ptr<SpillParts>> released_parts;
     std::vector<std::shared_ptr<MoveListener>> listeners;
     {
         MutexLock const lock{mutex_};
@@ -346,20 +346,20 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
             auto const held = entry.held;
             home.holdings.moving -= static_cast<std::int64_t>(held);
             if (auto moved = replace(entry, moves[i])) {
-                gone.push_back(std::move(moved));
+                released.push_back(std::move(moved));
                 freed += held;
             }
             end_move(entry, listeners);
             if (entry.dropped) {
-                gone.push_back(std::move(entry.buffer));
-                gone_parts.push_back(std::move(entry.parts));
+                released.push_back(std::move(entry.buffer));
+                released_parts.push_back(std::move(entry.parts));
             } else {
                 list(entry);
             }
         }
     }
-    gone.clear();
-    gone_parts.clear();
+    released.clear();
+    released_parts.clear();
     moved_.notify_all();
     for (auto const& listener : listeners) {
         listener->moved();

@@ -128,7 +128,7 @@ test-asan-mpi: $(VENV)/.ready
 
 # The same for races, where ranks are threads. Without CUDA, whose driver is full of what looks like them; and UCX must not
 # patch the allocator that TSan has replaced.
-TSAN_ROOMS := core memory table communicator exchange coll streaming
+TSAN_ROOMS := core device memory table communicator exchange coll streaming
 test-tsan: $(VENV)/.ready
 	scripts/ensure_packages.sh gtest/gtest.h libgtest-dev
 	@mkdir -p $(RESULTS); rm -rf $(RESULTS)/tsan.xml $(RESULTS)/tsan

@@ -120,23 +120,32 @@ of a sink have new names, `part.<rank>.<token>.<extension>`, and when all ranks 
 of former sinks. A reader before that sees old and new parts. A sink that fails leaves the old ones. One that is killed
 leaves besides what it had written, which the next sink to the folder removes. After a query has failed, Polars ends the
 uploads that it has begun, as if the rows until then were all: a rank waits for such objects, up to 3 s, and deletes
-them. One rank writes in the same way if the store lets the package obstore list. Else, and to a single object, Polars
-writes alone, and a query that fails leaves the rows until then in the place of the old object. A folder with other
-files than parts is refused. Every rank has to call the same sink with the same kind of target: where they differ, all
-raise `QueryMismatchError`.
+them. A folder with other files than parts is refused. Every rank has to call the same sink with the same kind of
+target: where they differ, all raise `QueryMismatchError`.
+
+One rank writes a folder in the same way if the store lets the package obstore list. Else, and to a single object, its
+object takes its name when it is whole: what is large is uploaded in parts of 32 MiB, which the store joins at the end.
+A query that fails or is killed leaves the old object; one that is killed leaves parts, which stores remove if their
+rules say so. Polars writes alone, and then a query that fails leaves the rows until then in the place of the old
+object, if obstore does not reach the store, with options of encryption, and for a query of `lazy=True` whose `clone()`
+is collected.
 
 To `pl.PartitionBy`, each rank writes the files of its own rows, and a partition has as many files as ranks with rows of
 it. On a file system they are written to a hidden folder beside the target, and rank 0 moves them when all ranks have
 written. They are numbered over the ranks, so that the names are those of one process: `key=value/00000000.parquet` and
 so on, in the order of the rows. A `file_path_provider` is called by rank 0, once for each file; when it gives file
-objects, they are written before any file has its place. A target that is not there comes as a whole. In one that is,
-files of the same names are replaced and others stay, as with Polars: a folder with links to those and with the new
-files takes the target's place in one step, as above. With symbolic links in it, with folders that belong to another
-account or in which a rank or the client works, or where there is no such step, files are replaced one by one, which is
-undone when it fails, and not when the sink is killed meanwhile. In a store, a name has a rank and a token besides,
-`key=value/<rank>-<number>.<token>.parquet`: the files of former sinks with the same number and rank, or with Polars'
-own name of that number, are deleted when all are there. One rank writes alone, with a `FallbackWarning`, to a store
-with a `file_path_provider`; a client, with a `sinked_paths_callback`, or a function that cannot be sent to its ranks.
+objects, they are written before any file has its place. If it gives one name to files of several ranks, because it does
+not use `index_in_partition`, the query runs again and one rank writes, with a `FallbackWarning`. A target that is not
+there comes as a whole. In one that is, files of the same names are replaced and others stay, as with Polars: a folder
+with links to those and with the new files takes the target's place in one step, as above. With symbolic links in it,
+with folders that belong to another account or in which a rank or the client works, or where there is no such step,
+files are replaced one by one, which is undone when it fails, and not when the sink is killed meanwhile. In a store, a
+name has a rank and a token besides, `key=value/<rank>-<number>.<token>.parquet`: the files of former sinks with the
+same number and rank, or with Polars' own name of that number, are deleted when all are there. With a
+`file_path_provider`, the ranks write to a hidden folder of the store, `.<token>.tmp/`, and rank 0 lets the store copy
+each object to its name, one after the other; a sink that is killed then leaves some of the old files and some of the
+new ones, each whole, and the hidden folder. (S3 copies objects of at most 5 GB.) A client writes alone, with a
+`FallbackWarning`, with a `sinked_paths_callback`, or a function that cannot be sent to its ranks.
 
 `sink_delta` writes by all ranks: each has deltalake write its rows to a table of its own, with the schema, partitions
 and properties of the real one. On a file system these are in a hidden folder beside the real table: rank 0 moves the

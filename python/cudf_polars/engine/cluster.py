@@ -31,7 +31,7 @@ from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.partition_sinks import Partitioning
 from cudf_polars.engine.relay import RankReply, emit, remote_error
 from cudf_polars.engine.shipping import pack_query, unpack_frame
-from cudf_polars.engine.sinks import UsedFolder, destination, partitioning_for_workers, write_rows
+from cudf_polars.engine.sinks import UsedFolder, destination, partitioning_for_workers, write_alone
 from cudf_polars.engine.table_sinks import TablePlan, TableWrite
 from cudf_polars.engine.turns import QueryCall, QueryCancelled
 from cudf_polars.lower.fallback import report
@@ -275,12 +275,15 @@ class ClusterEngine(StreamingEngine):
             sent = UsedFolder(str(path)) if is_used_here(path.resolve()) else str(path)
         if not isinstance(sent, Partitioning) and not isinstance(where, str | Path):
             # A file object, say, is only here.
-            write_rows(self._run(lf, optimizations).lazy(), target, extension, **kwargs)
+            write_alone(self._run(lf, optimizations).lazy(), target, extension, **kwargs)
             return
         packed = pack_query(lf, optimizations, self.nranks)
-        self.last_query = _Report(
-            self._call("sink", [(query, sent, extension, kwargs) for query in packed])[0]
-        )
+        told, step = self._call("sink", [(query, sent, extension, kwargs) for query in packed])[0]
+        if step is None:
+            self.last_query = _Report(told)
+            return
+        report([step], self._options.get("fallback_mode"))
+        write_alone(self._run(lf, optimizations).lazy(), target, extension, **kwargs)
 
     def _sink_catalog(
         self,

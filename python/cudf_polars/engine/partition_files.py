@@ -10,21 +10,15 @@ import contextlib
 import errno
 import functools
 import io
-import json
 import os
 import secrets
 import shutil
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import polars as pl
-from polars.io.partition import FileProviderArgs
 
 from cudf_polars.engine.folder_exchange import exchange, files_below, is_used_here, link_tree
-from cudf_polars.engine.partition_sinks import Partitioning, PartitionSink, Told, checked_name, kept_files
+from cudf_polars.engine.partition_sinks import Partitioning, PartitionSink, Told, copy_into, kept_files
 from cudf_polars.execute.transport import Transport
 
 __all__ = ["PartitionFiles", "hidden_beside", "make_folders", "move", "tried"]
@@ -108,13 +102,14 @@ class PartitionFiles(PartitionSink):
         return file
 
     def _finish(self, told: Sequence[Told]) -> Mapping[str, str]:
-        said = b""
-        if self._transport.rank == 0:
+        def place() -> list[tuple[int, str, str]]:
             assert self._hidden is not None
-            said = json.dumps(self._place_all(told, self._hidden)).encode()
+            placed = self._place_all(told, self._hidden)
             shutil.rmtree(self._hidden, ignore_errors=True)
-        said = self._transport.allgather_bytes(said, op=self._first_op + 2)[0]
-        mine = [(written, path) for rank, written, path in json.loads(said) if rank == self._transport.rank]
+            return placed
+
+        placed = self._tell(place, self._first_op + 2)
+        mine = [(written, path) for rank, written, path in placed if rank == self._transport.rank]
         return {str(self._own() / written): path for written, path in mine}
 
     def _place_all(self, told: Sequence[Told], hidden: Path) -> list[tuple[int, str, str]]:
@@ -128,12 +123,10 @@ class PartitionFiles(PartitionSink):
                 moves.append((source, name))
             else:
                 copies.append((source, name))
-        twice = [name for name, count in Counter(name for _, name in moves).items() if count > 1]
-        if twice:
-            raise pl.exceptions.ComputeError(f"file_path_provider gave several files the path {min(twice)!r}")
         # What the user gave stays as it is after a failure; so it comes first, while no file has its place.
         for source, target in copies:
-            _copy_into(source, target)
+            with source.open("rb") as file:
+                copy_into(file, target)
         self._move_all(moves, hidden)
         return [
             (rank, written, str(self._where / name))
@@ -141,42 +134,8 @@ class PartitionFiles(PartitionSink):
             if told[rank].has_callback and isinstance(name, str)
         ]
 
-    def _names(self, told: Sequence[Told]) -> list[Any]:
-        """Return the names of all files that are kept below the base path; or what the user gave to write to."""
-        numbers: Counter[str] = Counter()
-        names: list[Any] = []
-        for rank, number in kept_files(told):
-            file = told[rank].files[number]
-            index = numbers[file.group]
-            numbers[file.group] += 1
-            if self._parts.provider is None:
-                name = f"{index:08x}.{self._ending}"
-                names.append(checked_name(f"{file.folder}/{name}" if file.folder else name))
-                continue
-            keys = told[rank].keys
-            assert keys is not None
-            given = self._parts.provider(
-                FileProviderArgs(index_in_partition=index, partition_keys=keys[number])
-            )
-            names.append(self._relative(given) if isinstance(given, str | os.PathLike) else given)
-        if self._parts.travels and not all(isinstance(name, str) for name in names):
-            raise NotImplementedError(
-                "this file_path_provider gives file objects, and the sink's files are written by other processes: let"
-                " it give paths"
-            )
-        return names
-
-    def _relative(self, given: str | os.PathLike[str]) -> str:
-        """Check a path as Polars does."""
-        text = os.fspath(given)
-        if not os.path.isabs(text) and "://" not in text:
-            return checked_name(text)
-        for base in (self._where, Path(self._parts.base)):
-            if Path(text).is_relative_to(base):
-                return checked_name(str(Path(text).relative_to(base)))
-        raise pl.exceptions.ComputeError(
-            f"provided path {text!r} is absolute but does not start with base path {self._parts.base!r}"
-        )
+    def _bases(self) -> Sequence[str]:
+        return [str(self._where), self._parts.base]
 
     def _move_all(self, moves: Sequence[tuple[Path, str]], hidden: Path) -> None:
         if self._is_new and moves:
@@ -319,13 +278,3 @@ def move(source: Path, final: Path) -> None:
             hidden.replace(final)
         finally:
             hidden.unlink(missing_ok=True)
-
-
-def _copy_into(source: Path, target: Any) -> None:
-    """Write a file to what the user gave, which stays open as with Polars."""
-    with source.open("rb") as file:
-        if isinstance(target, io.TextIOBase):
-            target.write(file.read().decode())
-        else:
-            shutil.copyfileobj(file, target)
-    target.flush()

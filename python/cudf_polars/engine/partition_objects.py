@@ -1,25 +1,37 @@
 """Sinks to ``pl.PartitionBy`` in an object store.
 
 A store cannot move: names there have a rank, and a token that no other sink has. Files of the same names but for the
-token are deleted when all ranks have written.
+token are deleted when all ranks have written. Names that the user gives have none: rank 0 lets the store copy the files
+to these.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from cudf_polars.engine.partition_sinks import Partitioning, PartitionSink, Told, checked_name, kept_files
+from cudf_polars.engine.partition_sinks import (
+    Partitioning,
+    PartitionSink,
+    Told,
+    checked_name,
+    copy_into,
+    kept_files,
+)
 from cudf_polars.engine.store_objects import delete_late_objects, delete_objects, list_objects
 from cudf_polars.execute.transport import Transport
-from cudf_polars.lower.byte_files import FileUnreadableError, open_store
-from cudf_polars.plan.cloud import CloudAccess, access_of_options
+from cudf_polars.lower.byte_files import FileUnreadableError, kind_of_error, open_store
+from cudf_polars.plan.cloud import CloudAccess, access_of_options, shown_path
 
 __all__ = ["PartitionObjects"]
+
+_COPIES_AT_ONCE = 16
 
 
 class PartitionObjects(PartitionSink):
@@ -62,6 +74,8 @@ class PartitionObjects(PartitionSink):
         return self._url
 
     def _new_name(self, folder: str, index: int) -> str:
+        if self._parts.provider is not None:
+            return f".{self._token}.tmp/{self._transport.rank:05d}-{len(self._files):08x}.{self._ending}"
         # Polars gives a null and the text that stands for it one folder.
         number = next(n for n in itertools.count(index) if (folder, n) not in self._taken)
         self._taken.add((folder, number))
@@ -69,6 +83,40 @@ class PartitionObjects(PartitionSink):
         return checked_name(f"{folder}/{name}" if folder else name)
 
     def _finish(self, told: Sequence[Told]) -> Mapping[str, str]:
+        return self._finish_here(told) if self._parts.provider is None else self._finish_as_named(told)
+
+    def _finish_as_named(self, told: Sequence[Told]) -> Mapping[str, str]:
+        """Give the files the user's names; these replace files of the same names, one after the other."""
+        placed = self._tell(lambda: self._copy_all(told), self._first_op + 2)
+        self._delete([file.written for file in self._files])
+        self._is_final = True
+        self._transport.allgather_bytes(b"deleted", op=self._first_op + 3)
+        mine = [(written, name) for rank, written, name in placed if rank == self._transport.rank]
+        return {f"{self._url}/{written}": f"{self._url}/{name}" for written, name in mine}
+
+    def _copy_all(self, told: Sequence[Told]) -> list[tuple[int, str, str]]:
+        """Copy all files. Returns rank, written name and final name of each."""
+        import obstore
+
+        store, base = self._store()
+        sources = [(rank, told[rank].files[number].written) for rank, number in kept_files(told)]
+        pairs = list(zip(sources, self._names(told), strict=True))
+        paths = [(rank, written, name) for (rank, written), name in pairs if isinstance(name, str)]
+        # As on a file system: what the user gave stays as it is after a failure, so it comes first.
+        for (_, written), target in pairs:
+            if not isinstance(target, str):
+                copy_into(_Reader(obstore.open_reader(store, f"{base}{written}"), self._url), target)
+
+        def copy(_: int, written: str, name: str) -> None:
+            with _without_request(self._url):
+                obstore.copy(store, f"{base}{written}", f"{base}{name}")
+
+        with ThreadPoolExecutor(_COPIES_AT_ONCE) as threads:
+            for copied in [threads.submit(copy, *path) for path in paths]:
+                copied.result()
+        return paths
+
+    def _finish_here(self, told: Sequence[Told]) -> Mapping[str, str]:
         kept = {told[rank].files[number].written for rank, number in kept_files(told)}
         empty = [file.written for file in self._files if file.written not in kept]
         if empty:
@@ -120,3 +168,26 @@ class PartitionObjects(PartitionSink):
         with contextlib.suppress(Exception):
             store, base = self._store()
             delete_late_objects(store, [f"{base}{file.written}" for file in self._files], base, self._url)
+
+
+@contextlib.contextmanager
+def _without_request(url: str) -> Iterator[None]:
+    """Raise errors of a store without their texts, which may hold the request."""
+    try:
+        yield
+    except Exception as error:  # of many kinds
+        raise OSError(f"files of {shown_path(url)} cannot be copied: {kind_of_error(error)}") from None
+
+
+class _Reader(io.RawIOBase):
+    """An object as a file."""
+
+    def __init__(self, file: Any, url: str) -> None:
+        self._file, self._url = file, url
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        with _without_request(self._url):
+            return bytes(self._file.read(None if size < 0 else size))

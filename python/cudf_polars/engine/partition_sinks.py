@@ -9,14 +9,19 @@ file system, :mod:`cudf_polars.engine.partition_files`, or in an object store,
 from __future__ import annotations
 
 import importlib.util
+import io
+import json
+import os
 import pickle
 import re
+import shutil
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import cloudpickle
 import polars as pl
@@ -27,13 +32,35 @@ from cudf_polars.engine.folder_exchange import is_used_here
 from cudf_polars.execute.transport import Transport
 from cudf_polars.plan.cloud import shown_path
 
-__all__ = ["PartitionSink", "Partitioning", "folder_of_keys"]
+__all__ = [
+    "NeedsOneWriter",
+    "PartitionSink",
+    "Partitioning",
+    "checked_name",
+    "copy_into",
+    "folder_of_keys",
+    "kept_files",
+]
 
 _EXTENSIONS = {"ndjson": "jsonl"}
 """How Polars ends the names of files, where that is not the name of their kind."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(rb"[\x00-\x20%/:=\x7f-\xff]")
 _STEP = "a sink to pl.PartitionBy"
+
+
+class NeedsOneWriter(Exception):
+    """Several ranks cannot write this, as is known now that they have written. Raised on all ranks.
+
+    Attributes
+    ----------
+    step
+        What to report.
+    """
+
+    def __init__(self, step: str) -> None:
+        super().__init__(step)
+        self.step = step
 
 
 @dataclass(frozen=True)
@@ -130,9 +157,6 @@ class Partitioning:
             return f"{_STEP} whose files Polars names"
         if isinstance(where, Path):
             return None
-        if self.provider is not None:
-            # Ranks would have to know each other's files before they write.
-            return f"{_STEP} in an object store with a file_path_provider"
         if importlib.util.find_spec("obstore") is None:
             return f"{_STEP} in an object store without the package obstore"
         return None
@@ -238,10 +262,16 @@ class PartitionSink(ABC):
         Joins the ranks.
     first_op
         Uses the transport's operations from here on.
+
+    Attributes
+    ----------
+    needs
+        Why nothing has become visible, when all ranks have committed; else None.
     """
 
     def __init__(self, parts: Partitioning, extension: str, transport: Transport, first_op: int) -> None:
         self._parts, self._transport, self._first_op = parts, transport, first_op
+        self.needs: NeedsOneWriter | None = None
         self._ending = _EXTENSIONS.get(extension, extension)
         self._callback: SinkedPathsCallback | None = None
         self._sinked: list[SinkedPath] = []
@@ -285,11 +315,82 @@ class PartitionSink(ABC):
 
     @abstractmethod
     def _finish(self, told: Sequence[Told]) -> Mapping[str, str]:
-        """Make what all ranks have written visible. Returns the final paths of this rank's, by what Polars wrote to."""
+        """Make what all ranks have written visible. Returns the final paths of this rank's, by what Polars wrote to.
+
+        Raises
+        ------
+        NeedsOneWriter
+            On all ranks, which then have nothing to tell each other any more.
+        """
 
     @abstractmethod
     def _remove(self) -> None:
         """Remove what this rank has written; Polars gets no new file any more."""
+
+    def _tell(self, work: Callable[[], Any], op: int) -> Any:
+        """Let rank 0 do something and tell all ranks what came of it; they raise NeedsOneWriter if it does."""
+        mine = b""
+        if self._transport.rank == 0:
+            try:
+                mine = json.dumps([work(), None]).encode()
+            except NeedsOneWriter as reason:
+                mine = json.dumps([None, reason.step]).encode()
+        value, step = json.loads(self._transport.allgather_bytes(mine, op=op)[0])
+        if step is not None:
+            raise NeedsOneWriter(step)
+        return value
+
+    def _bases(self) -> Sequence[str]:
+        """Return what paths that the user gives may begin with."""
+        return [self._parts.base]
+
+    def _names(self, told: Sequence[Told]) -> list[Any]:
+        """Return the final names of all files that are kept, below the base path; or what the user gave to write to."""
+        numbers: Counter[str] = Counter()
+        names: list[Any] = []
+        for rank, number in kept_files(told):
+            file = told[rank].files[number]
+            index = numbers[file.group]
+            numbers[file.group] += 1
+            if self._parts.provider is None:
+                name = f"{index:08x}.{self._ending}"
+                names.append(checked_name(f"{file.folder}/{name}" if file.folder else name))
+                continue
+            keys = told[rank].keys
+            assert keys is not None
+            given = self._parts.provider(
+                FileProviderArgs(index_in_partition=index, partition_keys=keys[number])
+            )
+            names.append(self._relative(given) if isinstance(given, str | os.PathLike) else given)
+        objects = [name for name in names if not isinstance(name, str)]
+        if self._parts.travels and objects:
+            raise NotImplementedError(
+                "this file_path_provider gives file objects, and the sink's files are written by other processes: let"
+                " it give paths"
+            )
+        paths = [name for name in names if isinstance(name, str)]
+        twice = [name for name, count in Counter(paths).items() if count > 1]
+        if (twice or len({id(given) for given in objects}) < len(objects)) and self._transport.nranks > 1:
+            raise NeedsOneWriter(
+                f"{_STEP} whose file_path_provider names no file of each rank: add index_in_partition"
+            )
+        if twice:
+            raise pl.exceptions.ComputeError(f"file_path_provider gave several files the path {min(twice)!r}")
+        return names
+
+    def _relative(self, given: str | os.PathLike[str]) -> str:
+        """Check a path as Polars does."""
+        text = os.fspath(given)
+        if not os.path.isabs(text) and "://" not in text:
+            return checked_name(text)
+        for base in self._bases():
+            folder = f"{base.rstrip('/')}/"
+            if text.startswith(folder):
+                return checked_name(text[len(folder) :])
+        raise pl.exceptions.ComputeError(
+            f"provided path {shown_path(text)!r} is absolute but does not start with base path"
+            f" {shown_path(self._parts.base)!r}"
+        )
 
     def _note_rows(self, batch: pl.DataFrame) -> pl.DataFrame:
         if batch.height:
@@ -331,7 +432,11 @@ class PartitionSink(ABC):
         keys = [self._keys[number] for number in order] if self._parts.provider is not None else None
         mine = pickle.dumps(Told(facts, files, self._has_rows, keys, self._callback is not None))
         told = [pickle.loads(value) for value in self._transport.allgather_bytes(mine, op=self._first_op + 1)]
-        paths = self._finish(told)
+        try:
+            paths = self._finish(told)
+        except NeedsOneWriter as reason:
+            self.needs = reason
+            return [rank.facts for rank in told]
         if self._callback is not None:
             # A rank without rows writes an empty file. It was deleted if another rank has rows, and has no path then.
             named = [(paths.get(sinked.path), sinked) for sinked in self._sinked]
@@ -354,3 +459,12 @@ def checked_name(name: str) -> str:
     if ".." in name.split("/"):
         raise pl.exceptions.ComputeError(f"provided path {name!r} contained parent dir component '..'")
     return str(Path(name.lstrip("/")))
+
+
+def copy_into(file: io.RawIOBase | IO[bytes], target: Any) -> None:
+    """Write a file to what the user gave, which stays open as with Polars."""
+    if isinstance(target, io.TextIOBase):
+        target.write(file.read().decode())
+    else:
+        shutil.copyfileobj(file, target)
+    target.flush()

@@ -28,6 +28,7 @@ from rapidsmpf.statistics import Statistics
 from cudf_polars.engine.batches import BATCH_ROWS, RankBatches
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.hardware_binding import bind_to_device
+from cudf_polars.engine.partition_sinks import NeedsOneWriter
 from cudf_polars.engine.rank import Rank, RankSettings, bootstrap_timeout
 from cudf_polars.engine.relay import run_captured, running_function
 from cudf_polars.engine.shipping import PackedQuery, pack_frame, unpack_query
@@ -331,11 +332,20 @@ class RankHost:
     def sink(
         self, epoch: int, query: PackedQuery, target: object, extension: str, kwargs: Mapping[str, Any]
     ) -> bytes:
-        """Run a query and write its rows; returns a reply with its report."""
+        """Run a query and write its rows.
 
-        def work() -> str:
+        Returns
+        -------
+        A reply with its report and None; or, if several ranks cannot write this, with None and what to report.
+        """
+
+        def work() -> tuple[str | None, str | None]:
             rank, lf, flags = self._opened(query)
-            return _report(rank, rank.sink(lf, OpIds(epoch), flags, target, extension, **kwargs))
+            try:
+                outcome = rank.sink(lf, OpIds(epoch), flags, target, extension, **kwargs)
+            except NeedsOneWriter as reason:
+                return None, reason.step
+            return _report(rank, outcome), None
 
         return self._captured(epoch, work)
 

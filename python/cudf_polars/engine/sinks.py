@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 from polars.io.partition import SinkedPath, SinkedPathsCallback, SinkedPathsCallbackArgs
@@ -24,7 +24,7 @@ from polars.io.partition import SinkedPath, SinkedPathsCallback, SinkedPathsCall
 from cudf_polars.engine.folder_exchange import copy_form, exchange, is_used_here
 from cudf_polars.engine.partition_files import PartitionFiles, hidden_beside, move, tried
 from cudf_polars.engine.partition_objects import PartitionObjects
-from cudf_polars.engine.partition_sinks import Partitioning, PartitionSink
+from cudf_polars.engine.partition_sinks import NeedsOneWriter, Partitioning, PartitionSink
 from cudf_polars.engine.store_sinks import StoreParts
 from cudf_polars.engine.store_upload import Upload, may_upload
 from cudf_polars.execute.errors import QueryMismatchError
@@ -33,7 +33,16 @@ from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.fallback import FallbackMode, report
 from cudf_polars.plan.cloud import access_of_options, shown_path
 
-__all__ = ["SinkTarget", "UsedFolder", "destination", "holds_parts", "partitioning_for_workers", "write_rows"]
+__all__ = [
+    "ByOneWriter",
+    "SinkTarget",
+    "UsedFolder",
+    "destination",
+    "holds_parts",
+    "partitioning_for_workers",
+    "write_alone",
+    "write_rows",
+]
 
 _PREFIX = "part."
 _WRITERS = {
@@ -52,6 +61,17 @@ _STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "ab
 def write_rows(rows: pl.LazyFrame, target: object, extension: str, **kwargs: Any) -> None:
     """Write a query's rows to one target with Polars, as ``pl.LazyFrame.sink_*`` does."""
     _WRITERS[extension](rows, target, engine="streaming", **kwargs)  # type: ignore[operator]
+
+
+def write_alone(rows: pl.LazyFrame, target: object, extension: str, **kwargs: Any) -> None:
+    """Write a query's rows to one target by this process alone, as one rank would."""
+    sink = SinkTarget.open(target, extension, cast("Transport", _Alone()), "silent", kwargs)
+    try:
+        sink.write(rows, **kwargs)
+        sink.commit(b"")
+    except BaseException:
+        sink.discard()
+        raise
 
 
 def _check_compression(target: Path | str, extension: str, options: Mapping[str, Any]) -> None:
@@ -150,6 +170,14 @@ def _folder_of(parts: Partitioning) -> Path | str:
 
 
 @dataclass(frozen=True)
+class ByOneWriter:
+    """A target that one rank writes with the rows of all, which is to be reported as ``step``."""
+
+    target: object
+    step: str
+
+
+@dataclass(frozen=True)
 class UsedFolder:
     """A target in which the client of a cluster works: another folder in its place would leave the client in none."""
 
@@ -197,6 +225,9 @@ class SinkTarget(ABC):
         FileExistsError
             If the path is a file, or a directory with other things than a former sink's parts.
         """
+        if isinstance(target, ByOneWriter):
+            report([target.step], mode)
+            return _OneWriter(target.target, extension, transport, options)
         if isinstance(target, pl.PartitionBy):
             target = Partitioning.of(target)
         if isinstance(target, Partitioning):
@@ -225,7 +256,7 @@ class SinkTarget(ABC):
             return _Directory(where, extension, transport, is_used=is_used)
         if isinstance(where, str):
             return _open_store(where, extension, transport, options)
-        return _OneWriter(target, extension, transport)
+        return _OneWriter(target, extension, transport, options)
 
     @abstractmethod
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
@@ -254,6 +285,14 @@ class SinkTarget(ABC):
     @abstractmethod
     def discard(self) -> None:
         """Remove what this rank wrote."""
+
+    @property
+    def needs(self) -> NeedsOneWriter | None:
+        """Why nothing has become visible, when all ranks have committed: several of them cannot write it. Else None.
+
+        It is the same on all ranks. The query is to run again, for :class:`ByOneWriter`.
+        """
+        return None
 
 
 # The executor numbers its operations from 0; a sink's own come after them.
@@ -624,6 +663,10 @@ class _Partitions(SinkTarget):
     def commit(self, facts: bytes) -> list[bytes]:
         return self._parts.commit(facts)
 
+    @property
+    def needs(self) -> NeedsOneWriter | None:
+        return self._parts.needs
+
     def discard(self) -> None:
         self._parts.discard()
 
@@ -649,12 +692,19 @@ def _open_partitions(
             if transport.nranks == 1:
                 objects.check_access()
             return _Partitions(objects, parts.describe(), extension, transport)
-    return _OneWriter(parts.to_polars(), extension, transport)
+    return _OneWriter(parts.to_polars(), extension, transport, options)
 
 
 class _OneWriter(SinkTarget):
-    def __init__(self, target: object, extension: str, transport: Transport) -> None:
+    """What rank 0 writes with the rows of all ranks: partitions as the only rank would, all else as Polars does."""
+
+    def __init__(
+        self, target: object, extension: str, transport: Transport, options: Mapping[str, Any]
+    ) -> None:
         self._target, self._extension, self._transport = target, extension, transport
+        self._alone: SinkTarget | None = None
+        if transport.rank == 0 and transport.nranks > 1 and isinstance(target, pl.PartitionBy):
+            self._alone = SinkTarget.open(target, extension, cast("Transport", _Alone()), "silent", options)
 
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
         if self._transport.nranks > 1:
@@ -662,11 +712,30 @@ class _OneWriter(SinkTarget):
             part = rows.collect(engine="streaming")
             rows = scan_stream(self._transport.gather(part, op=_FIRST_OP + 1), dict(part.schema))
             del part
-        if self._transport.rank == 0:
+        if self._alone is not None:
+            self._alone.write(rows, **kwargs)
+        elif self._transport.rank == 0:
             write_rows(rows, self._target, self._extension, **kwargs)
 
     def commit(self, facts: bytes) -> list[bytes]:
-        return self._transport.allgather_bytes(facts, op=_FIRST_OP + 2)
+        told = self._transport.allgather_bytes(facts, op=_FIRST_OP + 2)
+        if self._alone is not None:
+            self._alone.commit(b"")
+        # A rank that reads next finds all that was written.
+        self._transport.allgather_bytes(b"written", op=_FIRST_OP + 3)
+        return told
 
     def discard(self) -> None:
-        """Nothing of ours to remove."""
+        if self._alone is not None:
+            self._alone.discard()
+
+
+class _Alone:
+    """Joins one rank with itself, as far as sinks need that."""
+
+    rank = 0
+    nranks = 1
+
+    def allgather_bytes(self, value: bytes, *, op: int) -> list[bytes]:
+        """Return what all ranks tell."""
+        return [value]

@@ -19,7 +19,9 @@ from cudf_polars.engine.catalog_sinks import FORMATS
 from cudf_polars.engine.core import StreamingEngine
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.engine.partition_sinks import NeedsOneWriter
 from cudf_polars.engine.rank import Rank, RankSettings, resolve_options
+from cudf_polars.engine.sinks import ByOneWriter
 from cudf_polars.engine.table_sinks import TableWrite
 from cudf_polars.engine.turns import QueryCall, QueryCancelled
 from cudf_polars.execute.agreement import agree_on_purpose
@@ -243,6 +245,16 @@ class SPMDEngine(StreamingEngine):
     def _sink(
         self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
     ) -> None:
+        try:
+            self.last_query = self._sink_once(lf, target, extension, optimizations, **kwargs)
+        except NeedsOneWriter as reason:
+            alone = ByOneWriter(target, reason.step)
+            self.last_query = self._sink_once(lf, alone, extension, optimizations, **kwargs)
+        self._warn_of_equal_frames(self.last_query)
+
+    def _sink_once(
+        self, lf: pl.LazyFrame, target: object, extension: str, optimizations: QueryOptFlags, **kwargs: Any
+    ) -> QueryOutcome:
         rank = self._open_rank("the engine")
         op_ids = self._next_op_ids()
         call = self._current_call
@@ -250,8 +262,7 @@ class SPMDEngine(StreamingEngine):
         # Ranks count the same queries, also where one was cancelled before it began.
         if call.cancelled:
             raise QueryCancelled("the query was cancelled")
-        self.last_query = rank.sink(lf, op_ids, optimizations, target, extension, **kwargs)
-        self._warn_of_equal_frames(self.last_query)
+        return rank.sink(lf, op_ids, optimizations, target, extension, **kwargs)
 
     def sink_batches(self, lf: pl.LazyFrame, function: Any, **kwargs: Any) -> None:
         """Call ``function`` with each batch of this rank's rows, while they are made, until it returns True."""

@@ -1,8 +1,7 @@
 """One object of a store that Polars writes and that is there only when it is whole.
 
 Polars ends the upload of a query that has failed as if the rows until then were all. So it writes to an
-:class:`Upload` instead: large objects go to the store in parts, which the store puts together when the query has
-succeeded.
+:class:`Upload` instead: large objects go to the store in parts, which it joins when the query has succeeded.
 """
 
 from __future__ import annotations

@@ -8,10 +8,12 @@ import json
 import os
 import re
 import threading
+import traceback
 import warnings
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import polars as pl
 import pytest
@@ -21,7 +23,7 @@ from polars.testing import assert_frame_equal
 from cudf_polars.engine import partition_files, partition_sinks
 from cudf_polars.engine.dask import DaskEngine
 from cudf_polars.engine.partition_sinks import folder_of_keys
-from cudf_polars.engine.sinks import SinkTarget, partitioning_for_workers
+from cudf_polars.engine.sinks import ByOneWriter, SinkTarget, partitioning_for_workers
 from cudf_polars.engine.spmd import SPMDEngine
 from cudf_polars.lower import FallbackWarning
 from support.dask_cluster import start_dask_cluster
@@ -56,7 +58,9 @@ def sink(target, parts, extension="parquet", mode="raise", **options):
         opened = SinkTarget.open(target, extension, transport, mode, options)
         try:
             opened.write(parts[transport.rank].lazy(), **options)
-            return opened.commit(b"")
+            told = opened.commit(b"")
+            assert opened.needs is None
+            return told
         except BaseException:
             opened.discard()
             raise
@@ -454,8 +458,44 @@ def test_a_file_object_that_fails_leaves_no_file(tmp_path):
 def test_names_that_cannot_be(name, says, tmp_path):
     target = pl.PartitionBy(tmp_path / "out", key="v", file_path_provider=lambda _: name)
     with pytest.raises(pl.exceptions.ComputeError, match=re.escape(says)):
-        sink(target, [pl.DataFrame({"v": [1, 2]})] * 2)
+        sink(target, [pl.DataFrame({"v": [1, 2]})] * (1 if name == "same" else 2))
     assert list(tmp_path.iterdir()) == []
+
+
+def by_key_alone(args):
+    return f"{args.partition_keys.item()}.parquet"
+
+
+def test_names_without_a_number_need_one_writer(tmp_path):
+    """Polars calls the provider once for each partition; here it names files of several ranks."""
+    objects = {}
+
+    def one_object(args):
+        return objects.setdefault(args.partition_keys.item(), io.BytesIO())
+
+    given = [pl.DataFrame({"v": [1, 2, 1], "w": [rank] * 3}) for rank in range(2)]
+    for names in (by_key_alone, one_object):
+        target = pl.PartitionBy(tmp_path / "out", key="v", file_path_provider=names)
+
+        def work(transport, target=target):
+            opened = SinkTarget.open(target, "parquet", transport, "raise", {})
+            opened.write(given[transport.rank].lazy())
+            opened.commit(b"")
+            needs = opened.needs
+            opened.discard()
+            opened = SinkTarget.open(ByOneWriter(target, needs.step), "parquet", transport, "silent", {})
+            opened.write(given[transport.rank].lazy())
+            assert opened.needs is None
+            return needs.step, opened.commit(b"told")
+
+        for step, told in local_transport.run_ranks(2, work):
+            assert "add index_in_partition" in step
+            assert told == [b"told"] * 2
+        found = list(map(io.BytesIO, [file.getvalue() for file in objects.values()]))
+        found = found or [tmp_path / "out" / name for name in ("1.parquet", "2.parquet")]
+        rows = [pl.read_parquet(file).rows() for file in found]
+        assert rows == [[(1, 0), (1, 0), (1, 1), (1, 1)], [(2, 0), (2, 1)]]
+    assert files(tmp_path) == ["out/1.parquet", "out/2.parquet"]
 
 
 def test_a_provider_that_fails(tmp_path):
@@ -608,15 +648,62 @@ def test_no_rows_in_a_store():
 def test_what_one_rank_writes_in_a_store(monkeypatch):
     with object_store() as store:
         options = {"storage_options": store.storage_options}
-        named = pl.PartitionBy(
-            "s3://bucket/out", key="k", file_path_provider=lambda a: f"{a.index_in_partition}"
-        )
-        with pytest.raises(NotImplementedError, match="file_path_provider"):
-            sink(named, PARTS, **options)
         monkeypatch.setattr(partition_sinks.importlib.util, "find_spec", lambda _: None)
         with pytest.warns(FallbackWarning, match="obstore"):
             sink(pl.PartitionBy("s3://bucket/out", key="k"), PARTS, mode="warn", **options)
         assert_frame_equal(rows_of(store.objects), FRAME, check_row_order=False)
+
+
+@pytest.mark.parametrize("nranks", [1, 2])
+def test_the_users_names_in_a_store(nranks):
+    pytest.importorskip("obstore")
+    frame = pl.DataFrame({"v": [1, 2, 1], "w": range(3)})
+    with object_store() as store:
+        options = {"storage_options": store.storage_options}
+        store.objects["bucket/out/old"] = store.objects["bucket/out/1/file0"] = b"old"
+        for names in (by_key, lambda args: f"s3://bucket/out/{by_key(args)}"):
+            target = pl.PartitionBy("s3://bucket/out/", key="v", file_path_provider=names)
+            sink(target, [frame] * nranks, **options)
+            expected = {f"bucket/out/{v}/file{rank}" for v in (1, 2) for rank in range(nranks)}
+            assert store.objects.keys() == expected | {"bucket/out/old"}
+            assert store.objects.pop("bucket/out/1/file0") != b"old"
+
+        told, objects = [], {}
+        target = pl.PartitionBy(
+            "s3://bucket/told", max_rows_per_file=2, file_path_provider=lambda a: str(a.index_in_partition)
+        )
+        sink(target, [frame] * nranks, sinked_paths_callback=lambda args: told.extend(args.paths), **options)
+        names = [f"s3://bucket/told/{number}" for number in range(2 * nranks)]
+        assert sorted((file.path, file.num_rows) for file in told) == [
+            (name, 1 + (number % 2 == 0)) for number, name in enumerate(names)
+        ]
+
+        def given(args):
+            return objects.setdefault((args.partition_keys.item(), args.index_in_partition), io.BytesIO())
+
+        before = dict(store.objects)
+        sink(
+            pl.PartitionBy("s3://bucket/here", key="v", file_path_provider=given), [frame] * nranks, **options
+        )
+        assert store.objects == before
+        read = pl.concat(pl.read_parquet(io.BytesIO(file.getvalue())) for file in objects.values())
+        assert_frame_equal(read, pl.concat([frame] * nranks), check_row_order=False)
+
+
+def test_a_failure_while_files_get_the_users_names(monkeypatch):
+    obstore = pytest.importorskip("obstore")
+    frame = pl.DataFrame({"v": [1, 2, 1], "w": range(3)})
+
+    def refuse(*_):
+        raise OSError("https://secret@host")
+
+    monkeypatch.setattr(obstore, "copy", refuse)
+    with object_store() as store:
+        target = pl.PartitionBy("s3://bucket/out/", key="v", file_path_provider=by_key)
+        with pytest.raises(OSError, match="cannot be copied: OSError") as raised:
+            sink(target, [frame] * 2, storage_options=store.storage_options)
+        assert "secret" not in "".join(traceback.format_exception(raised.value))
+        assert store.objects == {}
 
 
 def test_another_url_is_refused(tmp_path, monkeypatch):
@@ -631,10 +718,8 @@ def test_what_other_processes_cannot_write():
     key = pl.col("v").map_batches(lambda v: lock and v, return_dtype=pl.Int64, is_elementwise=True)
     target = pl.PartitionBy("out", key=key)
     assert "a function that cannot be sent" in partitioning_for_workers(target, {}, 2)
-    # What is written to a file object is to be here, also where the cluster has but one rank.
-    target = pl.PartitionBy("s3://bucket/out", key="v", file_path_provider=lambda _: io.BytesIO())
-    for nranks in (1, 2):
-        assert "file_path_provider" in partitioning_for_workers(target, {}, nranks)
+    held = pl.PartitionBy("out", key="v", file_path_provider=lambda _: str(lock))
+    assert "a function that cannot be sent" in partitioning_for_workers(held, {}, 2)
 
 
 # -- engines --------------------------------------------------------------------------------------------------------
@@ -666,6 +751,29 @@ with SPMDEngine() as engine:
             raise AssertionError("no error")
     rows.filter(pl.col("id") < 0).sink_parquet(pl.PartitionBy(f"{folder}/empty", key="region"), engine=engine)
     rows.head(3).sink_parquet(pl.PartitionBy(f"{folder}/few", max_rows_per_file=2), engine=engine)
+
+    def numbered(args):
+        return f"{args.partition_keys.item()}-{args.index_in_partition}.parquet"
+
+    def plain(args):
+        return f"{args.partition_keys.item()}.parquet"
+
+    for base in (f"{folder}/named", "s3://named"):
+        by_number = pl.PartitionBy(base, key="region", file_path_provider=numbered)
+        rows.sink_parquet(by_number, storage_options=options, engine=engine)
+        by_name = pl.PartitionBy(base, key="region", file_path_provider=plain)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            rows.sink_parquet(by_name, storage_options=options, engine=engine)
+        texts = [str(w.message) for w in caught if issubclass(w.category, FallbackWarning)]
+        assert len(texts) == (rank == 0) and all("index_in_partition" in text for text in texts), texts
+        with SPMDEngine(comm=engine.comm, executor_options={"fallback_mode": "raise"}) as strict:
+            try:
+                rows.sink_parquet(by_name, storage_options=options, engine=strict)
+            except NotImplementedError as error:
+                assert "index_in_partition" in str(error), error
+            else:
+                raise AssertionError("no error")
 """
 
 
@@ -675,9 +783,16 @@ def test_two_ranks(tmp_path):
     out.mkdir()
     ROWS.write_parquet(table, row_group_size=50)
     with moto_store() as store:
+        urlopen(Request(f"{store.url}/named", method="PUT"), timeout=20).close()
         run_ranks(2, SCRIPT, str(table), str(out), json.dumps(store.storage_options), timeout=60).check()
         there = pl.scan_parquet("s3://bucket/**/*.parquet", storage_options=store.storage_options)
         stored = there.collect(engine="streaming")
+        for base, options in ((out / "named", None), ("s3://named", store.storage_options)):
+            for region, part in ROWS.partition_by("region", as_dict=True).items():
+                for endings, rows in (((".parquet",), part), (("-0.parquet", "-1.parquet"), part)):
+                    names = [f"{base}/{region[0]}{ending}" for ending in endings]
+                    found = pl.scan_parquet(names, storage_options=options).collect(engine="streaming")
+                    assert_frame_equal(found, rows)
     assert_frame_equal(stored, ROWS, check_row_order=False)
     for kind in KINDS:
         found = files(out / kind)
@@ -686,7 +801,7 @@ def test_two_ranks(tmp_path):
         read = getattr(pl, f"read_{kind}")
         assert_frame_equal(pl.concat(read(out / kind / name) for name in found).select(ROWS.columns), ROWS,
                            check_row_order=False)  # fmt: skip
-    assert sorted(os.listdir(out)) == ["csv", "few", "ipc", "ndjson", "parquet"]
+    assert sorted(os.listdir(out)) == ["csv", "few", "ipc", "named", "ndjson", "parquet"]
     assert read_all(out / "few").height == 3
 
 
@@ -712,9 +827,14 @@ def test_dask(tmp_path, monkeypatch):
         named = pl.PartitionBy("bad", key="region", file_path_provider=lambda _: io.BytesIO())
         with pytest.raises(NotImplementedError, match="let it give paths"):
             rows.sink_parquet(named, engine=engine)
+        plain = pl.PartitionBy("plain", key="region", file_path_provider=by_key_alone)
+        with pytest.warns(FallbackWarning, match="index_in_partition"):
+            rows.sink_parquet(plain, engine=engine)
+        assert files("plain") == ["east.parquet", "north.parquet", "south.parquet"]
+        assert_frame_equal(read_all("plain"), ROWS, check_row_order=False)
         told = []
         with pytest.warns(FallbackWarning, match="callback"):
             rows.sink_parquet(pl.PartitionBy("told", key="region"), engine=engine,
                               sinked_paths_callback=lambda args: told.extend(args.paths))  # fmt: skip
         assert len(told) == 3
-    assert sorted(os.listdir(tmp_path)) == ["named", "out", "rows.parquet", "told"]
+    assert sorted(os.listdir(tmp_path)) == ["named", "out", "plain", "rows.parquet", "told"]

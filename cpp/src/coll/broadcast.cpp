@@ -9,8 +9,9 @@
 namespace rapidsmpf::coll {
 
 Broadcast::Broadcast(
-    std::shared_ptr<Communicator> comm, OpId op, Rank root, std::vector<std::uint8_t> const& bytes)
-    : comm_{std::move(comm)}, root_{root}, br_{BufferResource::make()} {
+    std::shared_ptr<Communicator> comm, OpId op, Rank root, std::vector<std::uint8_t> const& bytes,
+    std::shared_ptr<BufferResource> br)
+    : comm_{std::move(comm)}, root_{root}, br_{br ? std::move(br) : BufferResource::make()} {
     auto& ranks = require_comm(comm_, "a broadcast");
     require_rank(ranks, root, "the root of a broadcast,");
     operation_ = exchange::Operation::open(
@@ -49,8 +50,8 @@ std::vector<std::uint8_t> Broadcast::wait_and_extract(Timeout timeout) {
 
 std::vector<std::uint8_t> broadcast_bytes(
     std::shared_ptr<Communicator> const& comm, OpId op, Rank root, std::vector<std::uint8_t> const& bytes,
-    Timeout timeout) {
-    return Broadcast{comm, op, root, bytes}.wait_and_extract(timeout);
+    Timeout timeout, std::shared_ptr<BufferResource> br) {
+    return Broadcast{comm, op, root, bytes, std::move(br)}.wait_and_extract(timeout);
 }
 
 void Broadcast::tell_when_complete(std::function<void()> told) {

@@ -44,6 +44,21 @@ inline void broadcast_from_each_rank(std::shared_ptr<Communicator> comm) {
     }
 }
 
+// What it holds counts in the budget of the caller's resource, and is released.
+inline void broadcast_within_a_budget(std::shared_ptr<Communicator> comm) {
+    auto const br = BufferResource::make();
+    std::vector<std::uint8_t> const mine(300'000, 7);
+    SUITE_CHECK(coll::broadcast_bytes(comm, 2, comm->nranks() - 1, mine, patience, br) == mine);
+    std::int64_t peak = 0;
+    std::int64_t used = 0;
+    for (auto const type : {MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST}) {
+        peak += br->memory_peak(type);
+        used += br->memory_used(type);
+    }
+    SUITE_CHECK(peak >= static_cast<std::int64_t>(mine.size()));
+    SUITE_CHECK(used == 0);
+}
+
 inline void broadcast_misuse(std::shared_ptr<Communicator> comm) {
     SUITE_THROWS(std::invalid_argument, coll::broadcast_bytes(comm, 2, -1, {}));
     SUITE_THROWS(std::invalid_argument, coll::broadcast_bytes(comm, 2, comm->nranks(), {}));
@@ -66,6 +81,7 @@ inline std::vector<Body> small_bodies() {
     return {
         {"barrier_holds", barrier_holds},
         {"broadcast_from_each_rank", broadcast_from_each_rank},
+        {"broadcast_within_a_budget", broadcast_within_a_budget},
         {"broadcast_misuse", broadcast_misuse},
     };
 }

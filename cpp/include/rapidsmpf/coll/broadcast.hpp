@@ -13,9 +13,12 @@ namespace rapidsmpf::coll {
 // Life time and errors are those of the Shuffler.
 class Broadcast {
   public:
-    // `bytes`: the root's; those of the others are not looked at. Throws std::invalid_argument when the operation
-    // id is in use on this rank or out of range, or there is no such rank as the root.
-    Broadcast(std::shared_ptr<Communicator> comm, OpId op, Rank root, std::vector<std::uint8_t> const& bytes);
+    // `bytes`: the root's; those of the others are not looked at. `br`: whose budget the bytes on their way count in; null: a
+    // resource of its own, which has no limit. Throws std::invalid_argument when the operation id is in use on this rank or out of
+    // range, or there is no such rank as the root.
+    Broadcast(
+        std::shared_ptr<Communicator> comm, OpId op, Rank root, std::vector<std::uint8_t> const& bytes,
+        std::shared_ptr<BufferResource> br = nullptr);
     ~Broadcast();
     Broadcast(Broadcast const&) = delete;
     Broadcast& operator=(Broadcast const&) = delete;
@@ -39,7 +42,7 @@ class Broadcast {
 
 [[nodiscard]] std::vector<std::uint8_t> broadcast_bytes(
     std::shared_ptr<Communicator> const& comm, OpId op, Rank root, std::vector<std::uint8_t> const& bytes,
-    Timeout timeout = {});
+    Timeout timeout = {}, std::shared_ptr<BufferResource> br = nullptr);
 
 }  // namespace rapidsmpf::coll
 

@@ -23,6 +23,7 @@ This page is written by `scripts/write_pages.py` from the tables of the sources.
 
 An option that does not exist raises `TypeError`, and so does a value of the wrong type; a value that cannot be used
 raises `ValueError`. The message names the option and where it was set: an argument, or an environment variable.
+A variable whose name begins like those below and is almost one of them raises, too; any other may be another program's.
 
 ## Of the engines
 

@@ -1,5 +1,5 @@
-// What one rrun tells another that it starts on a host. They go through that one's standard input, because a command
-// line and an environment can be read by others, and the job's token is among them.
+// A launch specification: what one rrun tells another that it starts on a host. It goes through that one's standard input,
+// because a command line and an environment can be read by others, and the job's token is part of it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-"""Turns a typed plan into streams while the query runs: which operator lowers which node."""
+"""Lowering: turns a typed plan into streams while the query runs. Which operator lowers which node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// What travels between ranks and waits in shuffles: a small host blob that says what the bytes are, and one
+// A chunk, which travels between ranks and waits in shuffles: a small host blob that says what the bytes are, and one
 // contiguous buffer. Owns both; the buffer is never null (its size may be zero).
 #pragma once
 

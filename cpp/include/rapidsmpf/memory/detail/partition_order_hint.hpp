@@ -3,7 +3,8 @@
 // What goes to one rank moves as one piece if it lies side by side. partition_and_pack is independent of ranks, and a Shuffler
 // of tables; both know the BufferResource that the parts are in, and how many they are. So the Shuffler
 // registers its preferred order there, and partition_and_pack looks it up by the number of parts where its caller names no
-// order. It is a hint: it changes where parts lie, not what they hold. Thread-safe.
+// order: callers of the published interface cannot, for it has no argument for that. It is a hint: it changes where parts lie,
+// not what they hold. Thread-safe.
 #pragma once
 
 #include <cstddef>

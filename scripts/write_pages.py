@@ -153,7 +153,8 @@ and properties of the real one. On a file system these are in a hidden folder be
 files and commits them as one version, which others see or do not. In an object store they are in the real table's
 folder, `riverrun-<token>/<rank>/`, where the files stay: rank 0 commits them there, and deletes the logs of the ranks'
 tables. A sink that fails removes what it wrote, and one that is killed leaves the hidden folder, and files that no
-version has. One rank writes alone, with a `FallbackWarning`, with `mode="ignore"`, `schema_mode` or `predicate`; with
+version has. One rank writes alone, and on Dask and Ray that is the client, with a `FallbackWarning`, with
+`mode="merge"` (under SPMD this is an error, as each rank would merge), `schema_mode` or `predicate`; with
 `storage_options` to a file system; to a `DeltaTable`, a store that the package obstore does not reach, or a table with
 constraints, features other than timestamps without a zone, properties of columns, or properties that matter to writers;
 a new table with such properties, too. The history calls the first version of a table `CREATE TABLE`. To GCS, Delta

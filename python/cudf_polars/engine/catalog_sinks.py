@@ -28,7 +28,7 @@ __all__ = ["FORMATS", "install"]
 
 FORMATS = {
     "sink_delta": TableFormat(DeltaWrite.of, agree_on_delta),
-    "sink_iceberg": TableFormat(IcebergWrite.of, agree_on_iceberg, client_warns=True),
+    "sink_iceberg": TableFormat(IcebergWrite.of, agree_on_iceberg),
 }
 """How tables are written by all ranks, by the name of the user's method."""
 

@@ -295,16 +295,19 @@ class ClusterEngine(StreamingEngine):
         commits_later: bool,
         arguments: Mapping[str, Any],
     ) -> T:
+        done: tuple[Any] | str | None = "with mode='merge'"
         if not commits_later:
-            tables = FORMATS[step]
-            shared = tables.read(arguments)
+            shared = FORMATS[step].read(arguments)
             plan = shared if isinstance(shared, str) else shared.plan()
             done = self._write_table(lf, plan, optimizations) if isinstance(plan, TablePlan) else plan
             if isinstance(done, tuple):
                 assert isinstance(shared, TableWrite)
                 return cast("T", shared.answer(done[0]))
-            if done is not None and tables.client_warns and self.nranks > 1:
-                report([f"{step} {done}"], self._options.get("fallback_mode"))
+            if done is None:
+                # There is a table: Polars says what it says, and writes nothing.
+                return write(pl.LazyFrame(schema=lf.collect_schema()))
+        if self.nranks > 1:
+            report([f"{step} {done}"], self._options.get("fallback_mode"))
         return super()._sink_catalog(
             lf, write, step, optimizations, commits_later=commits_later, arguments=arguments
         )

@@ -25,6 +25,7 @@ import cloudpickle
 import polars as pl
 
 from cudf_polars.engine.delta_store import StoreFolder, storage_of
+from cudf_polars.engine.late_files import remove_late
 from cudf_polars.engine.partition_files import hidden_beside, make_folders, tried
 from cudf_polars.engine.sinks import destination
 from cudf_polars.engine.table_sinks import TablePlan, TableSink, TableWrite
@@ -205,8 +206,6 @@ def plan_delta(write: DeltaWrite) -> DeltaPlan | str | None:
     try:
         table = write.table()
     except TableNotFoundError:
-        if write.mode == "ignore":
-            return "with mode='ignore'"
         plan = DeltaPlan(write, hidden)
     else:
         if write.mode in ("error", "ignore"):
@@ -345,23 +344,18 @@ class DeltaSink(TableSink):
         return [facts for facts, _ in told]
 
     def discard(self) -> None:
-        """Remove what this rank wrote."""
-        if isinstance(self._own, str):
-            self._discard_objects()
+        """Remove what this rank wrote; if rank 0 knows of it, that one decides what becomes of it."""
+        is_first, storage = self._transport.rank == 0, self._plan.write.storage
+        if not self._is_told:
+            remove_late(self._own if isinstance(self._own, Path) else StoreFolder(self._own, storage))
+        if isinstance(self._plan.hidden, str):
+            if is_first and not self._is_committed:
+                StoreFolder(self._plan.hidden, storage).remove()
             return
-        assert isinstance(self._plan.hidden, Path)
-        shutil.rmtree(self._own, ignore_errors=True)
-        with contextlib.suppress(OSError):  # other ranks' may still be there
+        if is_first:
+            self._plan.end()
+        with contextlib.suppress(OSError):  # other ranks' tables may still be there
             self._plan.hidden.rmdir()
-
-    def _discard_objects(self) -> None:
-        """Remove what this rank wrote to a store: if rank 0 knows of it, that one decides what becomes of it."""
-        storage = self._plan.write.storage
-        if self._transport.rank == 0:
-            if not self._is_committed:
-                StoreFolder(str(self._plan.hidden), storage).remove()
-        elif not self._is_told:
-            StoreFolder(str(self._own), storage).remove()
 
     def _added(self) -> list[dict[str, Any]]:
         """Return what this rank's table says of its files."""
@@ -395,7 +389,8 @@ class DeltaSink(TableSink):
                 if self._may_be_committed(actions):
                     undo.pop_all()  # what is committed must stay
                 raise
-            undo.pop_all()
+            if not self._is_ignored(actions):
+                undo.pop_all()
 
     def _commit_objects(self, hidden: str, added: Sequence[Sequence[Mapping[str, Any]]]) -> None:
         """Commit files of a store where they are."""
@@ -411,7 +406,11 @@ class DeltaSink(TableSink):
         except BaseException:
             self._is_committed = self._may_be_committed(actions)
             raise
-        StoreFolder(hidden, self._plan.write.storage).remove_logs()
+        folder_of_all = StoreFolder(hidden, self._plan.write.storage)
+        if self._is_ignored(actions):
+            folder_of_all.remove()
+        else:
+            folder_of_all.remove_logs()
 
     def _commit_actions(self, actions: list[Any]) -> None:
         from deltalake.transaction import create_table_with_add_actions
@@ -435,6 +434,10 @@ class DeltaSink(TableSink):
             **{key: value for key, value in write.options.items() if key in _TABLE_OPTIONS},
             **properties,
         )
+
+    def _is_ignored(self, actions: Sequence[Any]) -> bool:
+        """Say whether nothing was committed, because somebody else has made a table meanwhile."""
+        return self._plan.write.mode == "ignore" and not self._may_be_committed(actions)
 
     def _may_be_committed(self, actions: Sequence[Any]) -> bool:
         """Say whether the table has the files though the commit has failed, in what comes after it."""

@@ -15,9 +15,7 @@ import hashlib
 import json
 import pickle
 import re
-import shutil
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +25,7 @@ import cloudpickle
 import polars as pl
 
 from cudf_polars.engine.delta_store import StoreFolder
+from cudf_polars.engine.late_files import remove, remove_late
 from cudf_polars.engine.one_writer import Written, failed_reply
 from cudf_polars.engine.relay import RankReply, remote_error
 from cudf_polars.engine.sinks import destination
@@ -80,9 +79,6 @@ class _FilesOfRank:
         """Nothing was committed."""
 
 
-_ROUND_SECONDS = 0.05
-_QUIET_ROUNDS = 6
-_PATIENCE_SECONDS = 5.0
 _MARK = "_keeps_files_of_ranks"
 _patching = threading.Lock()
 
@@ -249,18 +245,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _remove(folder: Path | StoreFolder) -> bool:
-    """Remove a folder; return whether anything was there."""
-    if isinstance(folder, StoreFolder):
-        was_there = bool(folder.names())
-        if was_there:
-            folder.remove()
-        return was_there
-    was_there = folder.exists()
-    shutil.rmtree(folder, ignore_errors=True)
-    return was_there
-
-
 def _rmdir(folder: Path) -> None:
     """Remove a folder if it is empty."""
     with contextlib.suppress(OSError):
@@ -313,20 +297,12 @@ class IcebergPlan(TablePlan):
     def remove(self, rank: int | None = None) -> None:
         """Remove the files of a rank, or those of all, if that is possible."""
         with contextlib.suppress(Exception):
-            _remove(self.folder(rank))
+            remove(self.folder(rank))
 
     def remove_late(self, rank: int) -> None:
-        """Remove the files of a rank whose query has failed, and return when no more have come for a while.
-
-        Polars' threads may still begin to write, and make the folder again.
-        """
+        """Remove the files of a rank whose query has failed, and return when no more have come for a while."""
         with contextlib.suppress(Exception):
-            folder = self.folder(rank)
-            end = time.monotonic() + _PATIENCE_SECONDS
-            quiet = 0
-            while quiet < _QUIET_ROUNDS and time.monotonic() < end:
-                quiet = 0 if _remove(folder) else quiet + 1
-                time.sleep(_ROUND_SECONDS)
+            remove_late(self.folder(rank))
 
     def end(self) -> None:
         """Remove folders without files."""

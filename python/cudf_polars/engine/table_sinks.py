@@ -109,10 +109,7 @@ class TableFormat:
     agree
         Called on all ranks with what ``read`` returned: plans on rank 0, and returns the same everywhere. Uses the
         transport's operations from ``op`` on.
-    client_warns
-        Whether the client of a cluster says so when it writes alone.
     """
 
     read: _Read
     agree: _Agree
-    client_warns: bool = False

@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 
 from cudf_polars.engine.dask import DaskEngine
 from cudf_polars.engine.spmd import SPMDEngine
+from cudf_polars.lower import FallbackWarning
 from support.dask_cluster import start_dask_cluster
 from support.ranks import run_ranks
 from support.tables import ROWS, catalog_of
@@ -137,12 +138,17 @@ def check_one_writer(engine, table, folder, catalog):
     rows.sink_delta(delta, mode="overwrite", engine=engine)
     assert operations(delta) == ["ErrorIfExists", "Append", "Overwrite"]
     assert_frame_equal(pl.read_delta(delta), ROWS, check_row_order=False)
-    merger = rows.with_columns(v=pl.col("v") + 1).sink_delta(
-        delta,
-        mode="merge",
-        delta_merge_options={"predicate": "s.id = t.id", "source_alias": "s", "target_alias": "t"},
-        engine=engine,
-    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FallbackWarning)
+        merger = rows.with_columns(v=pl.col("v") + 1).sink_delta(
+            delta,
+            mode="merge",
+            delta_merge_options={"predicate": "s.id = t.id", "source_alias": "s", "target_alias": "t"},
+            engine=engine,
+        )
+    texts = [str(w.message) for w in caught if issubclass(w.category, FallbackWarning)]
+    assert len(texts) == (engine.nranks > 1)
+    assert all("sink_delta with mode='merge'" in text for text in texts)
     assert merger.when_matched_update_all().execute()["num_target_rows_updated"] == ROWS.height
     assert pl.read_delta(delta)["v"].sum() == ROWS["v"].sum() + ROWS.height
     for mode in ("append", "overwrite"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
+import time
 import warnings
 from datetime import date, datetime
 from pathlib import Path
@@ -200,6 +202,58 @@ def test_a_table_that_changes_meanwhile(tmp_path, monkeypatch):
     assert modes(target) == ["ErrorIfExists", "Append", "Append"]
 
 
+def test_a_new_table_that_others_make_is_ignored(tmp_path, monkeypatch):
+    sink(tmp_path / "table", PARTS, "ignore", partition_by=["k"])
+    assert_frame_equal(read(tmp_path / "table"), STORED, check_row_order=False)
+    assert modes(tmp_path / "table") == ["Ignore"]
+    own = DeltaSink._commit_actions
+
+    def commit(self, actions):
+        FRAME.head(1).lazy().sink_delta(tmp_path / "other")
+        own(self, actions)
+
+    monkeypatch.setattr(DeltaSink, "_commit_actions", commit)
+    sink(tmp_path / "other", PARTS, "ignore", partition_by=["k"])
+    assert read(tmp_path / "other").height == 1
+    assert len(parquet_files(tmp_path / "other")) == 1
+    assert sorted(os.listdir(tmp_path)) == ["other", "table"]
+
+
+def test_files_that_come_after_a_failure(tmp_path):
+    """As threads that write for a query do, which go on when it has failed."""
+    late = []
+
+    class LateSink(DeltaSink):
+        def write(self, rows, *_):
+            if self._transport.rank == 1:
+                folder = self._own
+
+                def write_late():
+                    for number in range(4):
+                        time.sleep(0.08)
+                        folder.mkdir(parents=True, exist_ok=True)
+                        (folder / f"{number}.parquet").write_bytes(b"late")
+
+                late.append(threading.Thread(target=write_late))
+                late[0].start()
+                raise ValueError("of this rank")
+            super().write(rows)
+
+    def work(transport):
+        plan = agree_on_delta(DeltaWrite(tmp_path / "table", "append", {}), transport, op=9)
+        opened = LateSink(plan, transport, 10)
+        try:
+            opened.write(PARTS[transport.rank].lazy())
+            opened.commit(b"")
+        finally:
+            opened.discard()
+
+    with pytest.raises(ValueError, match="of this rank"):
+        local_transport.run_ranks(2, work)
+    late[0].join()
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -224,7 +278,6 @@ def test_tables_of_one_writer(tmp_path):
         FRAME.select("k", "i").write_delta(tmp_path / "table", delta_write_options=options)
         return deltalake.DeltaTable(tmp_path / "table")
 
-    assert why("ignore") == "with mode='ignore'"
     table()
     assert why("ignore") is None
     assert why("error") is None
@@ -300,7 +353,7 @@ def test_a_folder_that_only_the_client_sees(tmp_path):
             pass
 
     asked = []
-    with Client() as engine:
+    with Client() as engine, pytest.warns(FallbackWarning, match="sink_delta to a folder that not all ranks"):
         FRAME.lazy().sink_delta(tmp_path / "table", engine=engine)
     assert len(asked) == 1
     assert os.listdir(tmp_path) == ["table"]
@@ -386,12 +439,19 @@ def test_dask(tmp_path, monkeypatch):
         )
         with pytest.raises(Exception, match="by zero"):
             bad.sink_delta("out", mode="append", engine=engine)
-        # What the ranks cannot, the client does: because of the call, or because they see no such folder.
-        rows.sink_delta("out", mode="append", delta_write_options={"schema_mode": "merge"}, engine=engine)
+        failing = rows.select(pl.col("id").map_batches(lambda c: 1 // 0, return_dtype=pl.Int64))
+        failing.sink_delta("out", mode="ignore", engine=engine)  # which runs no query where a table is
+        rows.sink_delta("new", mode="ignore", engine=engine)
+        assert len(deltalake.DeltaTable("new").file_uris()) == 2
+        # What the ranks cannot, the client does and says so: because of the call, or as they see no such folder.
+        with pytest.warns(FallbackWarning, match="sink_delta with schema_mode"):
+            rows.sink_delta("out", mode="append", delta_write_options={"schema_mode": "merge"}, engine=engine)
         plan = plan_delta(DeltaWrite(tmp_path / "out", "append", {}))
         plan.end()
         monkeypatch.setattr("cudf_polars.engine.delta_sinks.plan_delta", lambda _: plan)
-        rows.sink_delta("out", mode="append", engine=engine)
+        with pytest.warns(FallbackWarning, match="a folder that not all ranks have"):
+            rows.sink_delta("out", mode="append", engine=engine)
     assert modes("out") == ["ErrorIfExists", "Append", "Overwrite", "Append", "Append"]
     assert read("out").height == 3 * ROWS.height
-    assert sorted(os.listdir(tmp_path)) == ["out", "rows.parquet"]
+    assert read("new").height == ROWS.height
+    assert sorted(os.listdir(tmp_path)) == ["new", "out", "rows.parquet"]

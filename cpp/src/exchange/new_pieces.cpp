@@ -55,6 +55,7 @@ void NewPieces::insert_into(OperationState& state) {
     auto& store = state.store;
     for (auto const& arrival : own_) {
         arrival.for_each_chunk([&](PartitionId partition, StoredChunk chunk) {
+            state.mutex.assert_held();
             chunk.sequence = inserted.number(partition);
             store.add(partition, std::move(chunk));
         });

@@ -119,8 +119,10 @@ void OperationCore::deliver(Arrivals arrivals, Rank source, std::vector<Partitio
         auto& store = state.store;
         for (auto const& arrival : arrivals) {
             from = arrival.source;
-            arrival.for_each_chunk(
-                [&](PartitionId partition, StoredChunk chunk) { store.add(partition, std::move(chunk)); });
+            arrival.for_each_chunk([&](PartitionId partition, StoredChunk chunk) {
+                state.mutex.assert_held();
+                store.add(partition, std::move(chunk));
+            });
         }
         from = source;
         for (auto const& count : counts) {

@@ -5,7 +5,8 @@
 BEFORE and AFTER are folders that CMake has built with ``RAPIDSMPF_BUILD_BENCHMARKS=ON``. Each round runs the programs
 of BEFORE, of AFTER, and of BEFORE again, first in another order than the round before. ``ratio`` is the median of
 AFTER by the median of both runs of BEFORE: less than 1 is faster. ``same_build`` is how far BEFORE is from itself: the
-larger of its two medians by the smaller one. The standard library of Python is all that this needs.
+larger of its two medians by the smaller one, and ``same_build_in_a_round`` the farthest of any round. The standard
+library of Python is all that this needs.
 """
 
 from __future__ import annotations
@@ -88,6 +89,9 @@ def compare(values: dict[str, list[float]]) -> dict[str, object]:
     return {
         "ratio": round(statistics.median(after) / statistics.median(before + again), 3),
         "same_build": round(max(medians) / min(medians), 3),
+        "same_build_in_a_round": round(
+            max(max(pair) / min(pair) for pair in zip(before, again, strict=True)), 3
+        ),
         **values,
     }
 

@@ -22,14 +22,6 @@ ChannelCapacity::ChannelCapacity(std::size_t messages, std::size_t bytes)
         messages > 0, "a channel must have room for at least one message", std::invalid_argument);
 }
 
-Channel::Entry::Entry(Message message_) noexcept
-    : message{std::move(message_)}, bytes{message.description().total_bytes()} {}
-Channel::Entry::~Entry() = default;
-
-Channel::Entry::Entry(Entry&&) noexcept = default;
-
-Channel::Entry& Channel::Entry::operator=(Entry&&) noexcept = default;
-
 Channel::Channel(
     std::shared_ptr<Executor> executor, ChannelCapacity capacity, std::shared_ptr<BufferResource> resource)
     : id_{next_channel_id()},
@@ -51,17 +43,8 @@ Channel::~Channel() {
     }
 }
 
-Channel::SendAwaiter Channel::send(Message message) {
-    RAPIDSMPF_EXPECTS(!message.empty(), "cannot send an empty message", std::invalid_argument);
-    return SendAwaiter{*this, std::move(message)};
-}
-
-Channel::ReceiveAwaiter Channel::receive() {
-    return ReceiveAwaiter{*this};
-}
-
-Channel::DrainAwaiter Channel::drain() {
-    return DrainAwaiter{*this};
+void Channel::throw_empty() {
+    throw std::invalid_argument{"cannot send an empty message"};
 }
 
 bool Channel::send_blocking(Message message) {
@@ -185,7 +168,7 @@ void Channel::finish() {
 
 void Channel::shutdown() {
     WaiterList woken;
-    std::deque<Entry> dropped;  // destroyed after the lock is released
+    std::optional<EntryList> dropped;  // destroyed after the lock is released
     std::shared_ptr<Channel> metadata;
     {
         UniqueLock lock{mutex_};
@@ -194,7 +177,7 @@ void Channel::shutdown() {
         }
         shut_ = true;
         metadata = metadata_;
-        dropped = close(lock, Outcome::ended, woken);
+        dropped.emplace(close(lock, Outcome::ended, woken));
     }
     wake(woken);
     if (metadata) {
@@ -206,20 +189,20 @@ void Channel::shutdown() {
 void Channel::cancel(std::exception_ptr error) {
     RAPIDSMPF_EXPECTS(error != nullptr, "a channel is cancelled with an error", std::invalid_argument);
     WaiterList woken;
-    std::deque<Entry> dropped;
+    std::optional<EntryList> dropped;
     std::shared_ptr<Channel> metadata;
     {
         UniqueLock lock{mutex_};
         if (error_) {
             if (spilling_ == nullptr) {
                 bytes_ = 0;
-                dropped = std::exchange(queue_, {});  // there are some if reading them back has failed
+                dropped.emplace(queue_.take());  // there are some if reading them back has failed
             }
             return;
         }
         error_ = error;
         metadata = metadata_;
-        dropped = close(lock, Outcome::failed, woken);
+        dropped.emplace(close(lock, Outcome::failed, woken));
     }
     wake(woken);
     if (metadata) {
@@ -298,12 +281,6 @@ void Channel::run_blocking(Waiter& waiter) {
     rethrow(waiter);
 }
 
-void Channel::rethrow(Waiter& waiter) {
-    if (waiter.error) {
-        std::rethrow_exception(std::exchange(waiter.error, nullptr));
-    }
-}
-
 bool Channel::try_start(Waiter& waiter, WaiterList& woken) {
     if (try_now(waiter, woken)) {
         if (trace_ && waiter.use != nullptr && waiter.outcome != Outcome::done) {
@@ -330,9 +307,7 @@ bool Channel::try_now(Waiter& waiter, WaiterList& woken) {
             RAPIDSMPF_EXPECTS(
                 !finished_, "send() on a channel whose producers have finished", std::logic_error);
             if (senders_.empty() && has_room(waiter.message)) {
-                count(waiter, waiter.message);
-                push(std::move(waiter.message));
-                waiter.outcome = Outcome::done;
+                push(waiter);
                 if (!receivers_.empty()) {
                     match(woken);
                 }
@@ -342,9 +317,7 @@ bool Channel::try_now(Waiter& waiter, WaiterList& woken) {
             return false;
         case Action::receive:
             if (receivers_.empty() && can_pop(woken)) {
-                waiter.message = pop();
-                count(waiter, waiter.message);
-                waiter.outcome = Outcome::done;
+                pop(waiter);
                 if (!senders_.empty() || finished_) {
                     match(woken);
                 }
@@ -378,21 +351,9 @@ bool Channel::try_now(Waiter& waiter, WaiterList& woken) {
     return true;
 }
 
-bool Channel::has_room(Message const& message) const noexcept {
-    if (queue_.empty()) {
-        return true;
-    }
-    auto const size = message.description().total_bytes();
-    return queue_.size() < capacity_.messages() && bytes_ <= capacity_.bytes()
-           && size <= capacity_.bytes() - bytes_;
-}
-
 Message Channel::pop() noexcept {
-    auto& front = queue_.front();
-    Message message = std::move(front.message);
-    bytes_ -= front.bytes;
-    queue_.pop_front();
-    return message;
+    bytes_ -= queue_.front().bytes;
+    return queue_.pop_front();
 }
 
 // Lets in what there is room for and hands out what there is, in turn, until neither goes on; then sees
@@ -402,15 +363,13 @@ void Channel::match(WaiterList& woken) {
         moved = false;
         while (!senders_.empty() && has_room(senders_.first->message)) {
             Waiter& sender = senders_.pop();
-            count(sender, sender.message);
-            push(std::move(sender.message));
+            push(sender);
             settle(sender, Outcome::done, woken);
             moved = true;
         }
         while (!receivers_.empty() && can_pop(woken)) {
             Waiter& receiver = receivers_.pop();
-            receiver.message = pop();
-            count(receiver, receiver.message);
+            pop(receiver);
             settle(receiver, Outcome::done, woken);
             moved = true;
         }
@@ -445,17 +404,17 @@ void Channel::settle_all(WaiterList& list, Outcome outcome, WaiterList& woken) n
     }
 }
 
-std::deque<Channel::Entry> Channel::close(UniqueLock& lock, Outcome outcome, WaiterList& woken) {
+Channel::EntryList Channel::close(UniqueLock& lock, Outcome outcome, WaiterList& woken) {
     spilled_.wait(lock, [this]() RAPIDSMPF_REQUIRES(mutex_) { return spilling_ == nullptr; });
     settle_all(senders_, outcome, woken);
     settle_all(receivers_, outcome, woken);
     settle_all(drainers_, outcome, woken);
     restoring_.reset();
     bytes_ = 0;
-    return std::exchange(queue_, {});
+    return queue_.take();
 }
 
-void Channel::wake(WaiterList& woken) {
+void Channel::wake_all(WaiterList& woken) {
     while (!woken.empty()) {
         // Read all of it first: the coroutine may run and end at once.
         auto const& waiter = woken.pop();
@@ -498,7 +457,7 @@ void Channel::put_back(Waiter& waiter) {
             return;
         }
         discount(waiter);
-        bytes_ += queue_.emplace_front(std::move(waiter.message)).bytes;
+        bytes_ += queue_.push_front(std::move(waiter.message)).bytes;
         match(woken);
     }
     wake(woken);

@@ -30,7 +30,7 @@ Channel::Share Channel::share_of(std::uint64_t actor) const {
     MutexLock const lock{mutex_};
     Share share{};
     auto const now = coarse_now();
-    for (auto const& [end, use] : uses_) {
+    for (auto const& use : uses_) {
         if (use->actor != actor) {
             continue;
         }
@@ -57,11 +57,17 @@ void Channel::set_trace(std::shared_ptr<NetworkTrace> trace) {
     trace_ = std::move(trace);
 }
 
-Channel::Use& Channel::add_use(std::uint64_t actor, Action action) {
+Channel::Use& Channel::find_use(std::uint64_t actor, Action action) {
+    bool const receives = action == Action::receive;
+    for (auto const& use : uses_) {
+        if (use->actor == actor && use->receives == receives) {
+            return *use;
+        }
+    }
     auto use = std::make_unique<Use>();
     use->actor = actor;
-    use->receives = action == Action::receive;
-    return *uses_.emplace_back(2 * actor + (use->receives ? 1 : 0), std::move(use)).second;
+    use->receives = receives;
+    return *uses_.emplace_back(std::move(use));
 }
 
 void Channel::discount(Waiter const& waiter) noexcept {

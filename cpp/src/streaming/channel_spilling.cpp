@@ -22,12 +22,12 @@ std::size_t Channel::spill(std::size_t amount) {
     UniqueLock lock{mutex_};
     while (freed < amount && !shut_ && !error_) {
         // What was queued last is needed last.
-        auto victim = queue_.rbegin();
-        while (victim != queue_.rend()
+        auto* victim = queue_.last();
+        while (victim != nullptr
                && (victim->unspillable || victim->parked || !victim->message.description().spillable())) {
-            ++victim;
+            victim = victim->before;
         }
-        if (victim == queue_.rend() || spilling_ != nullptr) {
+        if (victim == nullptr || spilling_ != nullptr) {
             break;
         }
         auto& entry = *victim;
@@ -64,14 +64,8 @@ std::size_t Channel::spill(std::size_t amount) {
     return freed;
 }
 
-bool Channel::can_pop(WaiterList& woken) {
-    if (error_ || queue_.empty() || &queue_.front() == spilling_) {
-        return false;
-    }
+bool Channel::restore_front(WaiterList& woken) {
     auto& front = queue_.front();
-    if (!front.parked) {
-        return true;
-    }
     try {
         if (!front.parked->try_restore(front.message)) {
             if (!restoring_) {
@@ -80,8 +74,8 @@ bool Channel::can_pop(WaiterList& woken) {
             return false;  // on_moved() is called when it is worth trying again
         }
         front.parked = nullptr;
-        if (queue_.size() > 1 && queue_[1].parked) {
-            queue_[1].parked->prefetch();
+        if (front.next != nullptr && front.next->parked) {
+            front.next->parked->prefetch();
         }
         return true;
     } catch (...) {
@@ -94,17 +88,9 @@ bool Channel::can_pop(WaiterList& woken) {
     }
 }
 
-void Channel::push(Message message) {
-    auto& entry = queue_.emplace_back(std::move(message));
-    bytes_ += entry.bytes;
-    ++sent_;
-    sent_bytes_ += entry.bytes;
-    sent_rows_ += entry.message.description().rows();
-    // What is handed out at once need not be told of.
-    if (resource_ && entry.bytes > 0 && (receivers_.empty() || queue_.size() > 1)) {
-        auto const position = static_cast<SpillableBuffer::NextUse>(queue_.size());
-        entry.parked = ParkedMessage::park(entry.message, position, moves_);
-    }
+void Channel::park(Entry& entry) {
+    auto const position = static_cast<SpillableBuffer::NextUse>(queue_.size());
+    entry.parked = ParkedMessage::park(entry.message, position, moves_);
 }
 
 }  // namespace rapidsmpf::streaming

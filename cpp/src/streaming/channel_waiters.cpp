@@ -6,6 +6,8 @@
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/streaming/channel.hpp>
 
+#include "streaming/channel_parts.hpp"
+
 namespace rapidsmpf::streaming {
 
 void Channel::WaiterList::push(Waiter& waiter) noexcept {
@@ -40,6 +42,30 @@ bool Channel::WaiterList::remove(Waiter const& waiter) noexcept {
         }
     }
     return false;
+}
+
+Channel::EntryList::EntryList(EntryList&& other) noexcept
+    : first_{std::exchange(other.first_, nullptr)},
+      last_{std::exchange(other.last_, nullptr)},
+      spare_{std::exchange(other.spare_, nullptr)},
+      size_{std::exchange(other.size_, 0)},
+      num_spare_{std::exchange(other.num_spare_, 0)} {}
+
+Channel::EntryList::~EntryList() {
+    for (auto* list : {first_, spare_}) {
+        while (list != nullptr) {
+            std::unique_ptr<Entry> const dropped{std::exchange(list, list->next)};
+        }
+    }
+}
+
+Channel::Entry& Channel::EntryList::push_front(Message&& message) {
+    auto& entry = make(std::move(message));
+    entry.next = first_;
+    entry.before = nullptr;
+    (first_ == nullptr ? last_ : first_->before) = &entry;
+    first_ = &entry;
+    return entry;
 }
 
 Channel::CallbackOperation Channel::CallbackOperation::send(Channel& channel, Message message) {

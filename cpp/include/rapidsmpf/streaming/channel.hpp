@@ -24,7 +24,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -83,7 +82,7 @@ class Channel {
 
     // co_await send(m): waits for room; true when the channel took the message, false when it was shut down.
     // Throws std::logic_error after finish(), std::invalid_argument for an empty message, what cancel() was given.
-    [[nodiscard]] SendAwaiter send(Message message);
+    [[nodiscard]] SendAwaiter send(Message&& message);
     // co_await receive(): the next message; nothing when the producers have finished or the channel was shut down.
     // Throws what cancel() was given.
     [[nodiscard]] ReceiveAwaiter receive();
@@ -175,7 +174,7 @@ class Channel {
     // of the lists; the thread that removes it completes and wakes it.
     struct Waiter {
         explicit Waiter(Action action_) noexcept : action{action_} {}
-        Waiter(Action action_, Message message_) noexcept : action{action_}, message{std::move(message_)} {}
+        Waiter(Action action_, Message&& message_) noexcept : action{action_}, message{std::move(message_)} {}
         Action action;
         Outcome outcome{Outcome::pending};
         Message message;  // to send, or received
@@ -201,19 +200,37 @@ class Channel {
         Waiter* first{nullptr};
         Waiter* last{nullptr};
     };
-    struct Entry {
-        explicit Entry(Message message_) noexcept;
-        ~Entry();
-        Entry(Entry&&) noexcept;
-        Entry& operator=(Entry&&) noexcept;
-        Entry(Entry const&) = delete;
-        Entry& operator=(Entry const&) = delete;
-        Message message;
-        std::unique_ptr<ParkedMessage> parked;  // its payload, if it is not in the message
-        std::size_t bytes;                      // as counted when it came in
-        bool unspillable{false};
+    struct Entry;  // a message that waits
+    // Messages that wait, in order; stay where they are. Owns them, and keeps the memory of some for those to come.
+    class EntryList {
+      public:
+        EntryList() noexcept = default;
+        EntryList(EntryList&& other) noexcept;
+        EntryList(EntryList const&) = delete;
+        EntryList& operator=(EntryList const&) = delete;
+        ~EntryList();
+        [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+        [[nodiscard]] std::size_t size() const noexcept { return size_; }
+        [[nodiscard]] Entry& front() noexcept { return *first_; }
+        [[nodiscard]] Entry* last() noexcept { return last_; }
+        Entry& push_back(Message&& message);
+        Entry& push_front(Message&& message);
+        [[nodiscard]] Message pop_front() noexcept;
+        // All of them.
+        [[nodiscard]] EntryList take() noexcept { return std::move(*this); }
+
+      private:
+        static constexpr std::size_t most_spare = 16;
+        [[nodiscard]] Entry& make(Message&& message);
+
+        Entry* first_{nullptr};
+        Entry* last_{nullptr};
+        Entry* spare_{nullptr};
+        std::size_t size_{0};
+        std::size_t num_spare_{0};
     };
 
+    [[noreturn]] static void throw_empty();
     // Completes the call or queues it. Whether it has to wait.
     [[nodiscard]] bool start_or_wait(
         Waiter& waiter, std::coroutine_handle<> coroutine, detail::ActorPart part);
@@ -222,13 +239,18 @@ class Channel {
     [[nodiscard]] bool withdraw(Waiter& waiter);
     // Puts back what was received, before all else.
     void put_back(Waiter& waiter);
-    static void rethrow(Waiter& waiter);
+    static void rethrow(Waiter& waiter) {
+        if (waiter.error) {
+            std::rethrow_exception(std::exchange(waiter.error, nullptr));
+        }
+    }
 
     // Returns the counts of an actor at one end of this channel; creates them at its first use.
     [[nodiscard]] Use& use_of(Activity const& activity, Action action) RAPIDSMPF_REQUIRES(mutex_);
-    [[nodiscard]] Use& add_use(std::uint64_t actor, Action action) RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] Use& find_use(std::uint64_t actor, Action action) RAPIDSMPF_REQUIRES(mutex_);
     // `message` comes over by this call, which has ended.
-    void count(Waiter const& waiter, Message const& message) noexcept RAPIDSMPF_REQUIRES(mutex_);
+    void count(Waiter const& waiter, Message const& message, std::size_t bytes) noexcept
+        RAPIDSMPF_REQUIRES(mutex_);
     // The message that this call has received goes back to the queue.
     void discount(Waiter const& waiter) noexcept RAPIDSMPF_REQUIRES(mutex_);
     // The call waits from now on, and no longer.
@@ -243,18 +265,30 @@ class Channel {
     [[nodiscard]] bool has_room(Message const& message) const noexcept RAPIDSMPF_REQUIRES(mutex_);
     // Whether there is a message to hand out. Gives the first its payload back; if that cannot be read, the channel fails.
     [[nodiscard]] bool can_pop(WaiterList& woken) RAPIDSMPF_REQUIRES(mutex_);
+    // Gives the first its payload back, if it is parked. False when that takes time, or fails.
+    [[nodiscard]] bool restore_front(WaiterList& woken) RAPIDSMPF_REQUIRES(mutex_);
+    // Hands the first out to a call, which has ended with it.
+    void pop(Waiter& receiver) noexcept RAPIDSMPF_REQUIRES(mutex_);
     [[nodiscard]] Message pop() noexcept RAPIDSMPF_REQUIRES(mutex_);
-    void push(Message message) RAPIDSMPF_REQUIRES(mutex_);
+    // Lets the message of a call in, which has ended with that.
+    void push(Waiter& sender) RAPIDSMPF_REQUIRES(mutex_);
+    // Has the arbiter know of what waits.
+    void park(Entry& entry) RAPIDSMPF_REQUIRES(mutex_);
     void match(WaiterList& woken) RAPIDSMPF_REQUIRES(mutex_);
     void settle(Waiter& waiter, Outcome outcome, WaiterList& woken) noexcept RAPIDSMPF_REQUIRES(mutex_);
     void settle_all(WaiterList& list, Outcome outcome, WaiterList& woken) noexcept RAPIDSMPF_REQUIRES(mutex_);
-    [[nodiscard]] std::deque<Entry> close(UniqueLock& lock, Outcome outcome, WaiterList& woken)
+    [[nodiscard]] EntryList close(UniqueLock& lock, Outcome outcome, WaiterList& woken)
         RAPIDSMPF_REQUIRES(mutex_);
     // The bytes of a message that waits have been moved.
     void on_moved();
     void cancel_closed(std::exception_ptr error);
     // Resumes coroutines; the lock need not be held.
-    void wake(WaiterList& woken);
+    void wake(WaiterList& woken) {
+        if (!woken.empty()) {
+            wake_all(woken);
+        }
+    }
+    void wake_all(WaiterList& woken);
 
     std::uint64_t const id_;
     std::shared_ptr<Executor> executor_;
@@ -265,7 +299,7 @@ class Channel {
     std::shared_ptr<Moves> moves_;  // hears of moves of what waits
 
     mutable Mutex mutex_;
-    std::deque<Entry> queue_ RAPIDSMPF_GUARDED_BY(mutex_);
+    EntryList queue_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::size_t bytes_ RAPIDSMPF_GUARDED_BY(mutex_){0};
     WaiterList senders_ RAPIDSMPF_GUARDED_BY(mutex_);
     WaiterList receivers_ RAPIDSMPF_GUARDED_BY(mutex_);
@@ -279,8 +313,10 @@ class Channel {
     std::uint64_t sent_ RAPIDSMPF_GUARDED_BY(mutex_){0};
     std::uint64_t sent_bytes_ RAPIDSMPF_GUARDED_BY(mutex_){0};
     std::uint64_t sent_rows_ RAPIDSMPF_GUARDED_BY(mutex_){0};
-    // By actor and end: twice the actor's id, and one more where it receives.
-    std::vector<std::pair<std::uint64_t, std::unique_ptr<Use>>> uses_ RAPIDSMPF_GUARDED_BY(mutex_);
+    // By actor and end.
+    std::vector<std::unique_ptr<Use>> uses_ RAPIDSMPF_GUARDED_BY(mutex_);
+    Use* last_sender_ RAPIDSMPF_GUARDED_BY(mutex_){nullptr};  // among uses_
+    Use* last_receiver_ RAPIDSMPF_GUARDED_BY(mutex_){nullptr};
     std::shared_ptr<NetworkTrace> trace_ RAPIDSMPF_GUARDED_BY(mutex_);
     bool outside_producer_ RAPIDSMPF_GUARDED_BY(mutex_){false};
     bool outside_consumer_ RAPIDSMPF_GUARDED_BY(mutex_){false};
@@ -292,7 +328,7 @@ class Channel {
   public:
     class SendAwaiter {
       public:
-        SendAwaiter(Channel& channel, Message message) noexcept
+        SendAwaiter(Channel& channel, Message&& message) noexcept
             : channel_{&channel}, waiter_{Action::send, std::move(message)} {}
         [[nodiscard]] bool await_ready() const noexcept { return false; }
         template <typename Promise>
@@ -379,6 +415,21 @@ class Channel {
         Activity* activity_{nullptr};
     };
 };
+
+inline Channel::SendAwaiter Channel::send(Message&& message) {
+    if (message.empty()) {
+        throw_empty();
+    }
+    return SendAwaiter{*this, std::move(message)};
+}
+
+inline Channel::ReceiveAwaiter Channel::receive() {
+    return ReceiveAwaiter{*this};
+}
+
+inline Channel::DrainAwaiter Channel::drain() {
+    return DrainAwaiter{*this};
+}
 
 using ChannelPtr = std::shared_ptr<Channel>;
 

@@ -436,7 +436,7 @@ class DeltaSink(TableSink):
         )
 
     def _is_ignored(self, actions: Sequence[Any]) -> bool:
-        """Say whether nothing was committed, because somebody else has made a table meanwhile."""
+        """Say whether nothing was committed, because another writer has made a table meanwhile."""
         return self._plan.write.mode == "ignore" and not self._may_be_committed(actions)
 
     def _may_be_committed(self, actions: Sequence[Any]) -> bool:

@@ -1,7 +1,7 @@
 """What a query that has failed has written to a folder of its own is removed until nothing more comes.
 
-The error of a query comes first. Threads of the library that writes the files, Polars or deltalake, may still begin to write,
-make a folder again that was removed, or end an upload as if the rows until then were all.
+The error of a query comes first. Threads of the library that writes the files, Polars or deltalake, may still begin to
+write, make a folder again that was removed, or end an upload as if the rows until then were all.
 """
 
 from __future__ import annotations

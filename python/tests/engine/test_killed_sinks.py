@@ -21,13 +21,32 @@ import pytest
 from polars.testing import assert_frame_equal
 from rapidsmpf.communicator.communicator import Communicator
 
-from cudf_polars.engine import folder_exchange, partition_files, sinks
+from cudf_polars.engine import folder_exchange, late_files, partition_files, sinks
+from cudf_polars.engine.delta_sinks import DeltaSink, DeltaWrite
+from cudf_polars.engine.iceberg_sinks import IcebergSink
 from cudf_polars.engine.spmd import SPMDEngine
 from support.cluster import on_ranks
+from support.tables import catalog_of
+
+pytest.importorskip("deltalake")
+pytest.importorskip("pyiceberg")
+
+from pyiceberg.catalog.sql import SqlCatalog
 
 OLD = pl.DataFrame({"k": [1, 2, 3, 3], "v": [0, 1, 2, 3]})
 NEW = pl.DataFrame({"k": [1, 2, 2, 4, 4, 4], "v": [10, 11, 12, 13, 14, 15]})
 CALLS = ("rename", "replace", "link", "unlink", "remove", "mkdir", "rmdir", "symlink")
+
+
+TABLE_CALLS = [
+    (DeltaWrite, "create"),
+    (DeltaSink, "write"),
+    (DeltaSink, "_commit_actions"),
+    (IcebergSink, "_write"),
+    (IcebergSink, "_commit_all"),
+    (SqlCatalog, "commit_table"),
+]
+"""What is called between changes that others than Python make."""
 
 
 class Killed(BaseException):
@@ -43,6 +62,9 @@ class Killer:
         self.killed = False
         for name in CALLS:
             monkeypatch.setattr(os, name, self._counted(getattr(os, name)))
+        monkeypatch.setattr(late_files, "_PATIENCE_SECONDS", 0.1)  # who is killed removes nothing
+        for owner, name in TABLE_CALLS:
+            monkeypatch.setattr(owner, name, self._counted(getattr(owner, name)))
         exchange = self._counted(folder_exchange.exchange)
         for module in (sinks, partition_files):
             monkeypatch.setattr(module, "exchange", exchange)
@@ -68,6 +90,24 @@ def sink_parts(rows: pl.DataFrame, target: Path, engine: SPMDEngine) -> None:
 def sink_partitions(rows: pl.DataFrame, target: Path, engine: SPMDEngine) -> None:
     mine = rows[engine.rank :: engine.nranks]
     mine.lazy().sink_parquet(pl.PartitionBy(target, key="k"), engine=engine)
+
+
+def append_to_delta(rows: pl.DataFrame, target: Path, engine: SPMDEngine, mode: str = "append") -> None:
+    mine = rows[engine.rank :: engine.nranks]
+    mine.lazy().sink_delta(target, mode=mode, engine=engine)
+
+
+def overwrite_delta(rows: pl.DataFrame, target: Path, engine: SPMDEngine) -> None:
+    append_to_delta(rows, target, engine, "overwrite")
+
+
+def append_to_iceberg(rows: pl.DataFrame, target: Path, engine: SPMDEngine, mode: str = "append") -> None:
+    mine, catalog = rows[engine.rank :: engine.nranks], catalog_of(target.parent)
+    mine.lazy().sink_iceberg("db.t", mode=mode, catalog=catalog, engine=engine)
+
+
+def overwrite_iceberg(rows: pl.DataFrame, target: Path, engine: SPMDEngine) -> None:
+    append_to_iceberg(rows, target, engine, "overwrite")
 
 
 def contents(target: Path) -> pl.DataFrame:
@@ -153,3 +193,48 @@ def test_a_process_that_is_killed(moment: str, tmp_path: Path) -> None:
         assert_frame_equal(pl.read_parquet(target), expected)
         NEW.lazy().sink_parquet(target, engine=engine)
     assert_frame_equal(pl.read_parquet(target), NEW)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("sink", [append_to_delta, overwrite_delta, append_to_iceberg, overwrite_iceberg])
+def test_a_rank_that_is_killed_while_it_writes_a_table(
+    sink: Callable[..., None], victim: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = pl.concat([OLD, NEW]) if sink in (append_to_delta, append_to_iceberg) else NEW
+    ends = []
+    for calls in range(200):
+        target = tmp_path / f"{calls}" / "out"
+        target.parent.mkdir()
+        if sink in (append_to_delta, overwrite_delta):
+            OLD.write_delta(target)
+        else:
+            catalog_of(target.parent).create_namespace("db")
+            catalog_of(target.parent).create_table("db.t", schema=OLD.to_arrow().schema).append(
+                OLD.to_arrow()
+            )
+        with monkeypatch.context() as patch:
+            killer = Killer(patch, calls)
+
+            def work(comm: Communicator, target: Path = target, killer: Killer = killer) -> None:
+                if comm.rank == victim:
+                    killer.victim = threading.current_thread()
+                _run(comm, sink, NEW, target)
+
+            try:
+                on_ranks(2, work)
+            except BaseException:
+                if not killer.killed:
+                    raise
+        if sink in (append_to_delta, overwrite_delta):
+            found = pl.read_delta(str(target))
+        else:
+            found = pl.scan_iceberg(catalog_of(target.parent).load_table("db.t")).collect()
+        rows = sorted(found.rows())
+        assert rows in (sorted(OLD.rows()), sorted(new.rows())), calls
+        ends.append(rows == sorted(new.rows()))
+        if not killer.killed:
+            break
+    assert not killer.killed
+    assert len(ends) > 1
+    assert ends[-1]
+    assert not ends[0]

@@ -86,6 +86,9 @@ class _Handler(StoreHandler[ObjectStore]):
         elif source := self.headers.get("x-amz-copy-source"):
             self._copy(unquote(source).lstrip("/"), name)
             return
+        elif self.headers.get("If-None-Match") == "*" and name in self.store.objects:
+            self.answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+            return
         else:
             self.store.objects[name] = body
         self.answer(200, ETag=tag(body))

@@ -7,6 +7,7 @@ with Python's lock held, so it waits for ever for a server of its own process.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -45,6 +46,8 @@ class Store(ABC):
         Those of uploads.
     refused
         How many requests had no key.
+    on_change
+        Called before and after each change, if it is set.
     """
 
     base: ClassVar[str]
@@ -56,6 +59,7 @@ class Store(ABC):
         self.numbers = itertools.count()
         self.lock = threading.Lock()
         self.refused = 0
+        self.on_change: Callable[[], None] | None = None
 
     @property
     @abstractmethod
@@ -160,7 +164,16 @@ class StoreHandler(BaseHTTPRequestHandler, Generic[StoreT]):
                 self.store.refused += 1
                 self.answer(403, b"<Error><Code>AccessDenied</Code></Error>")
                 return
-            getattr(self, f"_{self.command.lower()}")(unquote(parts.path).lstrip("/"), query, body)
+            answer = functools.partial(
+                getattr(self, f"_{self.command.lower()}"), unquote(parts.path).lstrip("/")
+            )
+            if self.store.on_change is None or self.command in ("GET", "HEAD"):
+                answer(query, body)
+                return
+            with contextlib.suppress(ConnectionError):
+                self.store.on_change()
+                answer(query, body)
+                self.store.on_change()
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _handle
 

@@ -1,0 +1,188 @@
+"""SIGKILL at every change that a sink makes leaves the old output or the new one, of every kind of sink.
+
+One or two ranks are threads of a process that is killed. In a store of objects, those of several are the mix that is
+documented, each whole. What a rank that lives does when another one is killed is in ``test_killed_sinks``.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+
+import polars as pl
+import pytest
+
+from support.killed_processes import trials as start_trials
+from support.object_store import object_store
+from support.sinks_to_kill import NEW, OLD
+from support.tables import catalog_of
+
+deltalake = pytest.importorskip("deltalake")
+pytest.importorskip("obstore")
+pytest.importorskip("pyiceberg")
+if shutil.which("gcc") is None:
+    pytest.skip("no C compiler", allow_module_level=True)
+
+SECONDS = 120
+ROWS = {"old": sorted(OLD.rows()), "new": sorted(NEW.rows())}
+KEPT = [row for row in OLD.rows() if row[0] == 3]
+"""Of partitions that the new rows do not have, the files stay, as with Polars."""
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory):
+    with start_trials("support.sinks_to_kill", tmp_path_factory.mktemp("library")) as trials:
+        yield trials
+
+
+def moments(changes, most=40):
+    """Return changes at which a process is killed: the last ones all, for there the new output takes its place."""
+    early, late = range(max(0, changes - most // 2)), range(max(0, changes - most // 2), changes)
+    return [*early[:: max(1, 2 * len(early) // most)], *late]
+
+
+def found(kind, target):
+    """Return the rows that a reader finds."""
+    if kind == "file":
+        return sorted(pl.read_parquet(f"{target}.parquet").rows())
+    if "delta" in kind:
+        return sorted(pl.read_delta(str(target)).rows())
+    if "iceberg" in kind:
+        return sorted(pl.scan_iceberg(catalog_of(target.parent).load_table("db.t")).collect().rows())
+    files = pl.scan_parquet(target / "**/*.parquet", hive_partitioning=False)
+    return sorted(files.select("k", "v").collect().rows())
+
+
+def make(kind, folder):
+    """Make what a sink needs; returns whether it is then to write the old rows itself."""
+    if "iceberg" in kind:
+        catalog = catalog_of(folder)
+        catalog.create_namespace("db")
+        table = catalog.create_table("db.t", schema=OLD.to_arrow().schema)
+        table.append(OLD.to_arrow())
+    elif "delta" in kind:
+        OLD.write_delta(folder / "out")
+    return "iceberg" not in kind and "delta" not in kind
+
+
+def after(kind, exists):
+    """Return the rows of a sink that has ended."""
+    if kind.startswith("append"):
+        return sorted(ROWS["old"] + ROWS["new"])
+    return sorted(ROWS["new"] + (KEPT if exists and "partitions" in kind else []))
+
+
+LOCAL = [
+    "file",
+    "parts",
+    "partitions",
+    "named partitions",
+    "append to delta",
+    "overwrite delta",
+    "append to iceberg",
+    "overwrite iceberg",
+]
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.parametrize("nranks", [1, 2])
+@pytest.mark.parametrize("kind", LOCAL)
+def test_on_a_file_system(kind, nranks, trials, tmp_path):
+    if kind == "file" and nranks > 1:
+        pytest.skip("several ranks write no single file")
+    numbers = iter(range(1000))
+
+    def run(kill_at=-1):
+        folder = tmp_path / str(next(numbers))
+        folder.mkdir()
+        if make(kind, folder):
+            trials.run("sink", folder, kind, nranks, "old", "", {})
+        return folder, trials.run("sink", folder, kind, nranks, "new", "", {}, kill_at=kill_at)
+
+    folder, ended = run()
+    new = after(kind, exists=True)
+    assert found(kind, folder / "out") == new
+    ends, killed = [], 0
+    for moment in moments(ended.changes, 16 if "iceberg" in kind else 40):
+        folder, ended = run(moment)
+        rows = found(kind, folder / "out")
+        assert rows in (ROWS["old"], new), (moment, rows)
+        assert ended.was_killed or rows == new
+        killed += ended.was_killed
+        ends.append(rows == new)
+        if moment % 8 == 0 and not (rows == new and kind.startswith("append")):  # and the next one works
+            trials.run("sink", folder, kind, nranks, "new", "", {})
+            assert found(kind, folder / "out") == new
+    assert killed > len(ends) // 2  # ranks do not always make the same number of changes
+    assert not ends[0]
+    if kind in ("parts", "partitions", "named partitions"):  # where old files are removed then
+        assert ends[-1]
+
+
+REMOTE = ["file", "parts", "partitions", "named partitions", "append to delta", "overwrite delta"]
+
+
+def in_store(store, kind):
+    """Return the rows that a reader finds in a store."""
+    if "delta" in kind:
+        return sorted(pl.read_delta("s3://bucket/out", storage_options=store.storage_options).rows())
+    contents = [io.BytesIO(content) for _, content in sorted(store.objects.items())]
+    return sorted(pl.concat(pl.read_parquet(content).select("k", "v") for content in contents).rows())
+
+
+def is_right(kind, rows, mixed):
+    """Whether a reader may find these rows."""
+    new = after(kind, exists=True)
+    if rows in (ROWS["old"], new):
+        return True
+    return (
+        mixed
+        and set(rows) <= {*ROWS["old"], *new}
+        and (set(rows) >= set(ROWS["old"]) or set(rows) >= set(new))
+    )
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.parametrize("nranks", [1, 2])
+@pytest.mark.parametrize("kind", REMOTE)
+def test_in_an_object_store(kind, nranks, trials, tmp_path):
+    if kind == "file" and nranks > 1:
+        pytest.skip("several ranks write no single file")
+    with object_store() as store:
+
+        def write(which, kill_at=-1):
+            arguments = kind, nranks, which, "s3://bucket", options
+            return trials.run("sink", tmp_path, *arguments, kill_at=kill_at, store=store)
+
+        options = (
+            {**store.storage_options, "conditional_put": "etag"} if "delta" in kind else store.storage_options
+        )
+
+        def run(kill_at=-1):
+            store.objects.clear()
+            if "delta" in kind:
+                OLD.write_delta("s3://bucket/out", storage_options=options)
+            else:
+                write("old")
+            return write("new", kill_at)
+
+        changes, ends, killed = run().changes, [], 0
+        new = after(kind, exists=True)
+        assert in_store(store, kind) == new
+        for moment in moments(changes):
+            ended = run(moment)
+            rows = in_store(store, kind)
+            assert is_right(kind, rows, mixed=kind in ("parts", "partitions", "named partitions")), (
+                moment,
+                rows,
+            )
+            assert ended.was_killed or rows == new
+            killed += ended.was_killed
+            ends.append(rows == new)
+            if moment % 8 == 0 and not (rows == new and kind.startswith("append")):  # and the next one works
+                write("new")
+                if kind != "named partitions":
+                    assert in_store(store, kind) == new
+        assert killed > len(ends) // 2
+        assert not ends[0]
+        assert ends[-1]

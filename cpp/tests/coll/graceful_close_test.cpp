@@ -114,7 +114,7 @@ TEST_P(GracefulClose, ARankMayOnlyGive) {
 
 // A rank that has all that it wants leaves; what it sends takes longer than it would wait if nothing moved.
 TEST(SlowClose, WhatASlowRankLacksIsStillSent) {
-    constexpr std::uint32_t chunks = 100;
+    constexpr std::uint32_t chunks = 200;
     auto const start = std::chrono::steady_clock::now();
     auto const endings = run_owning_ranks(make_ranks(2, 0), [&](std::shared_ptr<Communicator>& comm) {
         auto const br = BufferResource::make();
@@ -122,7 +122,7 @@ TEST(SlowClose, WhatASlowRankLacksIsStillSent) {
         auto const progress = comm->progress_thread();
         if (comm->rank() == 1) {
             slow = progress->add_function([] {
-                std::this_thread::sleep_for(std::chrono::milliseconds{800});
+                std::this_thread::sleep_for(std::chrono::milliseconds{1100});
                 return ProgressThread::TickResult::idle();
             });
         }

@@ -31,7 +31,6 @@ class MemoryFile(str):
 
     name: str
     content: bytes
-    _descriptor: int
 
     @classmethod
     def of(cls, content: bytes) -> MemoryFile:
@@ -55,17 +54,16 @@ class MemoryFile(str):
                 os.close(descriptor)
                 raise
             made = cls(f"/proc/self/fd/{descriptor}")
-            made.name, made.content, made._descriptor = name, content, descriptor
+            made.name, made.content = name, content
+            # Not in __del__, while which another thread may still find this object by its name. What Polars has mapped
+            # of the file stays.
+            weakref.finalize(made, os.close, descriptor).atexit = False
             _files[name] = made
             return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the contents: the path is this process's."""
         return _of, (self.content,)
-
-    def __del__(self) -> None:
-        """Close the file; what Polars has mapped of it stays."""
-        os.close(self._descriptor)
 
 
 def _of(content: bytes) -> MemoryFile:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import io
 import os
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -218,6 +220,30 @@ def test_the_files_last_as_long_as_their_query(kind: str) -> None:
     del parts
     gc.collect()
     assert len(descriptors()) == before
+
+
+@pytest.mark.timeout(60)
+def test_a_file_that_ends_while_another_thread_asks_for_it() -> None:
+    """It has either the one that is about to end, as long as it likes, or a new one."""
+    former, wrong = sys.getswitchinterval(), []
+
+    def work() -> None:
+        for _ in range(3000):
+            file = MemoryFile.of(b"some bytes")
+            if not os.path.exists(file) or Path(file).read_bytes() != b"some bytes":
+                wrong.append(file)
+            del file
+
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(former)
+    assert wrong == []
 
 
 def test_more_files_than_are_worth_a_descriptor_each() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -121,22 +121,23 @@ def _text_ranges(ctx: Context, node: Scan, bounds: Sequence[int]) -> Stream:
     """Give each rank a range of the bytes of a text file."""
     bare = replace(node, slice=None, row_index=None, predicate=None)
 
-    def read(rank: int) -> pl.LazyFrame | None:
+    def read(rank: int, columns: Iterable[str]) -> pl.LazyFrame | None:
         start, stop = bounds[rank], bounds[rank + 1]
-        return None if stop <= start else scan_text_part(bare, start, stop)
+        return None if stop <= start else scan_text_part(bare, start, stop, columns=columns)
 
     return _text_rows(ctx, node, read, (bounds[-1] or 1) * _COMPRESSION / row_width(node.schema))
 
 
 def _text_rows(
-    ctx: Context, node: Scan, read_part: Callable[[int], pl.LazyFrame | None], rows: float
+    ctx: Context, node: Scan, read_part: Callable[[int, Iterable[str]], pl.LazyFrame | None], rows: float
 ) -> Stream:
     """Return the rows of a scan whose parts the ranks read in order, and count together if that is needed.
 
     Parameters
     ----------
     read_part
-        All columns of the part of a rank, without slice, row index and predicate; None if it has none.
+        Returns these columns of the part of a rank, or more, without slice, row index and predicate; None if it has no
+        part.
     rows
         About how many there are.
     """
@@ -145,21 +146,18 @@ def _text_rows(
     if node.include_file_paths is not None:
         columns[node.include_file_paths] = pl.String()
     counts = node.slice is not None or node.row_index is not None
-    used = node.schema
-    if counts:
-        wanted = columns if node.predicate is not None else node.schema
-        # Rows need a column to be counted by.
-        used = {name: dtype for name, dtype in columns.items() if name in wanted} or dict(
-            [*columns.items()][:1]
-        )
+    predicate = None if node.predicate is None else to_expr(node.predicate)
+    wanted = {*node.schema, *(() if predicate is None else predicate.meta.root_names())}
+    parsed = {name: dtype for name, dtype in columns.items() if name in wanted} or _one_to_count_by(columns)
+    used = parsed if counts else node.schema
 
     def finish(frame: pl.LazyFrame) -> pl.LazyFrame:
-        if node.predicate is not None:
-            frame = frame.filter(to_expr(node.predicate))
+        if predicate is not None:
+            frame = frame.filter(predicate)
         return keep_columns(frame, node.schema)
 
     def build(_: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
-        part = read_part(rank)
+        part = read_part(rank, parsed)
         if part is None:
             return pl.LazyFrame(schema=dict(used))
         return keep_columns(part, used) if counts else finish(part)
@@ -194,6 +192,14 @@ def _text_rows(
     return builder.local(
         "ROWS", [read], lambda frames, _: finish(frames[0]), schema=node.schema, estimate=read.estimate
     )
+
+
+def _one_to_count_by(columns: Mapping[str, pl.DataType]) -> dict[str, pl.DataType]:
+    """Return a column that is parsed where none is used: rows need one to be counted by."""
+    numbers = (name for name, dtype in columns.items() if dtype.is_numeric())
+    found = next((name for name, dtype in columns.items() if dtype != pl.Null), None)
+    name = next(numbers, found)
+    return dict([*columns.items()][:1]) if name is None else {name: columns[name]}
 
 
 def _row_part(node: Scan, share: RowShare, heights: Sequence[int]) -> Scan | None:
@@ -242,7 +248,7 @@ def _scan_by_file(ctx: Context, node: Scan, why: str) -> Stream:
         None if part is None else replace(part, slice=None, row_index=None, predicate=None) for part in parts
     ]
 
-    def read(rank: int) -> pl.LazyFrame | None:
+    def read(rank: int, _: Iterable[str]) -> pl.LazyFrame | None:
         part = bare[rank]
         return None if part is None else rebuild_scan(part, project=False)
 

@@ -266,4 +266,7 @@ def options_of_pieces(
     rest |= {"schema": schema, "has_header": False, "raise_if_empty": False, "missing_columns": "insert"}
     if options.get("truncate_ragged_lines"):
         rest["extra_columns"] = "ignore"  # the first line of a piece may be a long one
+    if not options.get("has_header", True):
+        # Lines of other pieces may have more columns, and the first piece may have no more than what is skipped.
+        first = {**{key: options[key] for key in of_head[:3] if key in options}, **rest}
     return first, rest

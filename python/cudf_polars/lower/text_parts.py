@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 from polars.io.plugins import register_io_source
 
 from cudf_polars.lower.byte_files import open_bytes
@@ -21,7 +22,9 @@ PIECE_BYTES = 64 << 20
 """So much of a file is in memory at a time, or one record if that is longer."""
 
 
-def scan_text_part(scan: Scan, start: int, stop: int, *, piece_bytes: int = PIECE_BYTES) -> pl.LazyFrame:
+def scan_text_part(
+    scan: Scan, start: int, stop: int, *, columns: Iterable[str] | None = None, piece_bytes: int = PIECE_BYTES
+) -> pl.LazyFrame:
     """Return the rows of a scan's only file that lie between two ends of records.
 
     Parameters
@@ -30,23 +33,28 @@ def scan_text_part(scan: Scan, start: int, stop: int, *, piece_bytes: int = PIEC
         Of one CSV or NDJSON file, without slice and row index.
     start, stop
         Positions of bytes. A part that starts at 0 has the header.
+    columns
+        Those that are used: no others are parsed.
 
     Returns
     -------
-    All columns of the file, and the column of its path if the scan has that; predicate and projection are left out.
+    These columns of the file, or all, and the column of its path if the scan has that; predicate and projection are
+    left out.
     """
     schema = dict(file_schema(scan))
-    source = _Part(scan, schema, start, stop, piece_bytes)
     shown = dict(schema)
     if scan.include_file_paths is not None:
         shown[scan.include_file_paths] = pl.String()
-    return register_io_source(source, schema=shown)
+    if columns is not None:
+        shown = {name: shown[name] for name in columns}
+    return register_io_source(_Part(scan, schema, tuple(shown), start, stop, piece_bytes), schema=shown)
 
 
 @dataclass(frozen=True)
 class _Part:
     scan: Scan
     schema: dict[str, Any]
+    columns: tuple[str, ...]
     start: int
     stop: int
     piece_bytes: int
@@ -59,6 +67,8 @@ class _Part:
         batch_size: int | None,
     ) -> Iterator[pl.DataFrame]:
         scan = self.scan
+        # Polars says nothing if it wants all columns, or none but those of the predicate.
+        wanted = self.columns if with_columns is None else with_columns
         read: Callable[..., pl.LazyFrame] = pl.scan_csv if scan.kind == "csv" else pl.scan_ndjson
         bare = replace(scan, include_file_paths=None)
         first, rest = options_of_pieces(dict(bare.options), self.schema, scan.kind)
@@ -75,9 +85,7 @@ class _Part:
                 frame = first_rows.lazy()
             if predicate is not None:
                 frame = frame.filter(predicate)
-            if with_columns is not None:
-                frame = frame.select(with_columns)
-            yield frame.collect(engine="streaming")
+            yield frame.select(cs.by_name(wanted)).collect(engine="streaming")
             if n_rows == 0:
                 return
 

@@ -1,5 +1,5 @@
 // Bytes a second of the two halves of a shuffle's local work: partition_and_pack and unpack_and_concat.
-// Arguments: columns of 8 bytes, partitions. Each round cuts four chunks and puts their partitions together.
+// Arguments: columns of 8 bytes, partitions. A round partitions four chunks; partition_to_concat concatenates each partition.
 #include <cstring>
 #include <memory>
 #include <random>

@@ -1,4 +1,4 @@
-// The byte stream of a connection to or from the coordinator: cut into frames, each decoded by its type. What is taken says
+// The byte stream of a connection to or from the coordinator: split into frames, each decoded by its type. What is taken says
 // the same when it is sent again.
 #include <chrono>
 #include <optional>

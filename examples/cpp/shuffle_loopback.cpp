@@ -1,7 +1,7 @@
 // Shuffles a table among ranks that live in one process, one thread each.
 //
 // Every rank makes some rows, packs them into partitions by the hash of their key, and gives them to the
-// shuffler; the owner of a partition puts its pieces together again. In the end all rows are there, each in the
+// shuffler; the owner of a partition concatenates its pieces. In the end all rows are there, each in the
 // partition that its key says.
 #include <atomic>
 #include <cstddef>

@@ -19,7 +19,7 @@ class Arguments {
     [[nodiscard]] std::size_t size(std::string_view key, std::string_view fallback) const;
     [[nodiscard]] std::vector<std::size_t> sizes(std::string_view key, std::string_view fallback) const;
     [[nodiscard]] std::string text(std::string_view key, std::string_view fallback) const;
-    // Names that nobody has asked for are mistakes: throws std::invalid_argument that says which.
+    // Arguments that the case has not read are mistakes: throws std::invalid_argument that names the first.
     void check_all_used() const;
 
   private:

@@ -9,9 +9,9 @@ namespace rapidsmpf::bench {
 
 // The Shuffler alone, on buffers that are there: for each size of chunks and number of partitions.
 void packed(Job& job, Arguments const& arguments);
-// Tables: partition and pack, shuffle, unpack; and the exchange of the same pieces alone. A chunk is what is cut at once.
+// Tables: partition and pack, shuffle, unpack; and the exchange of the same pieces alone. A chunk is what one call partitions.
 void table(Job& job, Arguments const& arguments);
-// The same from GPU to GPU; a cut is a number of chunks and of partitions of each rank.
+// The same from GPU to GPU; each of `cuts` is a number of chunks and of partitions of each rank.
 void device_table(Job& job, Arguments const& arguments);
 // A message of 8 bytes there and back, an empty shuffle, a barrier.
 void latency(Job& job, Arguments const& arguments);

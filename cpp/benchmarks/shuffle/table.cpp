@@ -35,7 +35,7 @@ void table(Job& job, Arguments const& arguments) {
     Memcpy copy{bytes};
     for (auto const per_rank : partitions) {
         for (auto const size : sizes) {
-            // Fewer rows where they would be cut into very many pieces.
+            // Fewer rows where the case would partition them into very many pieces.
             auto const batches = std::max(most_pieces / (per_rank * job.nranks()), std::size_t{1});
             auto const num_rows = std::min(bytes, batches * size) / row_bytes;
             auto const rows = all_rows.slice(0, static_cast<std::int64_t>(num_rows));

@@ -18,7 +18,7 @@ class TableShuffle {
   public:
     using Pieces = std::vector<std::pair<coll::PartitionId, PackedData>>;
 
-    // `per_rank`: partitions of each rank; `batches` are cut one after the other.
+    // `per_rank`: partitions of each rank; the benchmark partitions `batches` one after the other.
     TableShuffle(Job& job, BufferResource& br, std::vector<Table> batches, std::size_t per_rank);
 
     // Partition and pack, shuffle, unpack; with what has been started on a GPU.
@@ -28,7 +28,7 @@ class TableShuffle {
     [[nodiscard]] Taken exchange_alone(std::vector<std::vector<PackedData>>& out);
 
   private:
-    // Pieces without rows travel, too, as they do from an engine that knows nothing of them.
+    // Pieces without rows travel, too, as they do from an engine that does not look for them.
     [[nodiscard]] Pieces cut(Table const& batch);
     [[nodiscard]] std::vector<Pieces> cut_all();
     [[nodiscard]] std::unique_ptr<coll::Shuffler> open() const;

@@ -25,7 +25,7 @@ std::chrono::milliseconds bootstrap_timeout(config::Options const& options) {
     return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>{seconds});
 }
 
-// Where this process belongs, whoever started it.
+// Where this process belongs, whichever launcher started it.
 struct Job {
     Membership membership;
     UcxxReach reach;

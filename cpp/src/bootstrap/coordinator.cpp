@@ -259,7 +259,7 @@ void Coordinator::State::handle(Frame const& frame) {
         case MessageType::reply: {
             auto reply = Reply::decode(frame.payload);
             MutexLock const lock{mutex};
-            // One that nobody waits for any more is dropped.
+            // Drops a reply that no thread waits for any more.
             if (auto const found = requests.find(reply.request); found != requests.end()) {
                 found->second = std::move(reply);
                 changed.notify_all();

@@ -243,7 +243,7 @@ bool CoordinatorServer::dispatch(ConnectionId id, Frame const& frame) {
 bool CoordinatorServer::greet(ConnectionId id, Hello const& hello) {
     auto& connection = connections_.at(id);
     if (!hello.token.matches(token_)) {
-        // Whoever it is learns nothing more.
+        // The server tells a stranger nothing more.
         log_stranger("closed a connection with a wrong token");
         drop(id);
         return false;
@@ -494,7 +494,7 @@ void CoordinatorServer::expire() {
     }
 }
 
-// Whoever reaches the port can cause these: after the first ones, only every doubling of their number is told.
+// Any process that reaches the port can cause these: after the first ones, only every doubling of their number is logged.
 void CoordinatorServer::log_stranger(std::string const& message) {
     constexpr std::uint64_t told_each = 16;
     ++strangers_logged_;

@@ -1,7 +1,7 @@
 // Whether the ranks are there: a process that is stopped, or a machine that is gone, closes no connection.
 //
 // Each member is asked now and then, and a thread of its own answers, whatever else the rank does. What counts is how
-// often it did not, and not the clock: when this process, too, was stopped for a while, nobody has missed an answer.
+// often it did not, and not the clock: when this process, too, was stopped for a while, no rank has missed an answer.
 #include <utility>
 #include <vector>
 

@@ -18,10 +18,10 @@ namespace {
 
 using exchange::Operation;
 
-// From this size on the arrays are cut. Below it a second round of messages to all costs more than it spares.
+// From this size on the ranks divide the arrays. Below it a second round of messages to all costs more than it spares.
 constexpr std::size_t cut_from = std::size_t{256} << 10U;
 
-// How the values are cut into segments.
+// How the ranks divide the values into segments.
 struct Segmentation {
     std::size_t size;
     std::size_t element_size;
@@ -70,7 +70,7 @@ void check_sizes(
         sizes += (sizes.empty() ? "rank " : ", rank ") + std::to_string(chunk.source) + " "
                  + std::to_string(size) + " bytes";
     }
-    // A rank whose value is cut otherwise may have sent nothing here.
+    // A rank that divides its value otherwise may have sent nothing here.
     RAPIDSMPF_EXPECTS(
         agree && chunks.size() == segmentation.nranks,
         "the ranks give " + name

@@ -11,7 +11,7 @@ void end_communicator(Communicator* comm) noexcept {
         return;
     }
     try {
-        // Nobody can wait for it: whoever dropped the reference goes on at once. Here the progress thread must not be
+        // No thread can wait for it: the one that dropped the reference goes on at once. Here the progress thread must not be
         // held, not for a moment longer: it may end as soon as the communicator has.
         std::thread{[owned = std::move(owned)]() mutable {
             auto const progress_thread = owned->progress_thread();

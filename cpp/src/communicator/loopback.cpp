@@ -261,7 +261,7 @@ class Wires {
         }
     }
 
-    // Nobody will receive them; for their senders they are sent.
+    // No rank will receive them; for their senders they are sent.
     void lose_messages(End& here) RAPIDSMPF_REQUIRES(mutex_) {
         for (auto& [key, stream] : here.streams) {
             for (auto& message : stream.messages) {

@@ -71,7 +71,7 @@ ContextId choose(ContextSet const& taken, std::uint64_t start) {
         + "): destroy those that are not needed any more"};
 }
 
-// Gives the context back unless it was put to use.
+// Releases the context unless the caller has called use().
 class Reservation {
   public:
     Reservation(std::shared_ptr<SplitState> state, ContextId context)

@@ -87,7 +87,7 @@ void UcxxCommunicator::Impl::finish() noexcept {
 }
 
 // When a rank closes its end of a network connection, UCX complains at the other end; ranks that leave together
-// are spared that. In shared memory nobody notices.
+// are spared that. In shared memory the peer's UCX does not notice.
 std::chrono::milliseconds UcxxCommunicator::Impl::close_patience() const {
     for (Rank peer = 0; peer < nranks_; ++peer) {
         if (peer != rank_ && transport_->is_connected(peer) && !transport_->shares_memory_with(peer)) {
@@ -110,7 +110,7 @@ std::unique_ptr<Communicator::Request> UcxxCommunicator::Impl::send(
     std::shared_ptr<void const> keep_alive, Rank destination, Tag tag) {
     check_peer(destination);
     UcxOperationPtr operation;
-    // A rank that left wants no more messages; UCX would write them where nobody reads.
+    // A rank that left receives no more messages; UCX would write them where no process reads.
     if (!closed_peers_.has(destination)) {
         operation = transport_->send(
             destination, detail::ucx_tag(tag, rank_), bytes, size, memory_type, std::move(keep_alive));
@@ -172,7 +172,7 @@ void UcxxCommunicator::Impl::abort(std::string const& reason) {
 
 void UcxxCommunicator::Impl::report_protocol_violation(Rank culprit, std::string const& reason) {
     if (culprit < 0) {
-        abort(reason);  // nobody knows whose fault it is
+        abort(reason);  // no rank is known to be the cause
         return;
     }
     RankFailure const failure{culprit, "", 0, reason};

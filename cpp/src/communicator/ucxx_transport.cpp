@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int most_rounds = 32;
 // While a wait drives the worker itself, it looks at its condition at least so often.
 constexpr std::chrono::milliseconds longest_wait{50};
-// Messages that nobody received are taken from a worker before it goes; more than so many stay.
+// Before it leaves a worker, the transport discards messages that no receive matched; more than so many stay.
 constexpr int most_discarded = 100'000;
 constexpr std::chrono::milliseconds close_timeout{500};
 constexpr std::chrono::milliseconds flush_timeout{1000};

@@ -13,7 +13,7 @@ namespace rapidsmpf::compute {
 
 namespace {
 
-// Rows that are aggregated at a time at the end, at most; more are cut by the hash of their keys.
+// Rows that are aggregated at a time at the end, at most; the sink partitions more by the hash of their keys.
 constexpr std::int64_t rows_at_once = 1'000'000'000;
 // Their share of the device's memory, beside which there must be room for a copy, for hash tables and for results.
 constexpr std::int64_t share_at_once = 6;

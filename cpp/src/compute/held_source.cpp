@@ -21,7 +21,7 @@ struct Slice {
     bool whole{false};
 };
 
-// Tables of twice that and more are cut, so that all threads have something to do.
+// Divides tables of twice `chunk_rows` and more, so that all threads have something to do.
 void split(std::vector<Slice>& slices, std::size_t table, std::int64_t rows, std::int64_t chunk_rows) {
     if (rows == 0) {
         return;

@@ -17,7 +17,7 @@ namespace rapidsmpf::compute {
 
 namespace {
 
-// Tables of less than that are put together, because each costs later pipelines a chunk: up to so many rows, and a share of the
+// The sink concatenates tables of fewer rows, because each costs later pipelines a chunk: up to so many rows, and a share of the
 // device's memory.
 constexpr std::int64_t small_table = 1'000'000;
 constexpr std::int64_t together = 4 * small_table;

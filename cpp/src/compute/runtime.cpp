@@ -248,8 +248,8 @@ class Run {
             step);
     }
 
-    // Takes the source's chunks through `steps` into the sink. Where one of them probes parts, what comes before it is cut
-    // into such parts first, and then the rest is done part by part. `begun`: the first of `steps`, if it is there already.
+    // Takes the source's chunks through `steps` into the sink. Where one of them probes parts, this partitions what comes
+    // before it into such parts first, and then does the rest part by part. `begun`: the first of `steps`, if it is there already.
     [[nodiscard]] PipelineCounts run_steps(
         ChunkSource& source, std::span<Step const> steps, std::unique_ptr<ChunkStep> begun,
         ResultSink& sink) {
@@ -289,7 +289,7 @@ class Run {
         return counts;
     }
 
-    // Part by part the rows come in another order, which is promised to nobody but after left joins that find one row at
+    // Part by part the rows come in another order. The runtime promises an order only after left joins that find one row at
     // most for each row.
     void check_order(Pipeline const& pipeline, std::string const& name) const {
         auto const* const hold = std::get_if<Hold>(&pipeline.sink);

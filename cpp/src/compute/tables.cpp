@@ -23,7 +23,7 @@ namespace rapidsmpf::compute {
 
 namespace {
 
-// Tables of fewer rows are put together at once, which takes fewer calls.
+// One call concatenates tables of fewer rows; column by column takes more calls.
 constexpr std::int64_t rows_by_table = 10'000'000;
 
 }  // namespace

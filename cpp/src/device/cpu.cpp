@@ -144,7 +144,7 @@ class CpuDevice final : public Device {
             return resident * page;
         }
         // `shared` is files and shared memory. What of that is mapped of other processes is theirs; what is this
-        // process's own counts whoever touched it.
+        // process's own counts whichever process touched it.
         return (resident - shared) * page + file_pages_.bytes()
                + static_cast<std::int64_t>(SharedMemory::resident());
     }

@@ -33,7 +33,7 @@ constexpr std::uint64_t first_region = 64 * MiB;
 constexpr std::uint64_t largest_region = 4096 * MiB;
 // So much of the GPU's memory may go to regions.
 constexpr double largest_share = 0.5;
-// Blocks are cut in multiples of this, so that what is left over between them stays of use.
+// The sizes of blocks are multiples of this, so that what is left over between them stays of use.
 constexpr std::uint64_t grain = 4096;
 
 // Identifies a process's memory, and what is in the way of another's using it.
@@ -199,7 +199,7 @@ class CudaExportedMemory final : public ExportedMemory {
             MutexLock const lock{mutex_};
             returned_.put(block.stream(), Range{block.region(), block.offset(), block.size()});
         } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
-            // There is no memory to remember the block by: nobody gets it any more.
+            // There is no memory to remember the block by: no caller gets it any more.
         }
     }
 
@@ -224,7 +224,7 @@ class CudaExportedMemory final : public ExportedMemory {
     ReturnedRanges<Range> returned_ RAPIDSMPF_GUARDED_BY(mutex_);
 };
 
-// The regions stay open until nobody uses the process's memory any more.
+// The regions stay open until the last user of the process's memory releases it.
 class OpenedRegions final : public ImportedMemory {
   public:
     explicit OpenedRegions(int ordinal) : ordinal_{ordinal} {}

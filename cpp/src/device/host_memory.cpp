@@ -148,7 +148,7 @@ class FreeBlocks {
     }
 
     detail::SizeClassCache<void*, detail::size_class_count> kept_{first_limit()};
-    // Without pages: address space that could not be given back.
+    // Without pages: address space that munmap() could not release.
     Mutex mutex_;
     std::array<std::deque<void*>, detail::size_class_count> decommitted_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::atomic<bool> any_decommitted_{false};  // from then on

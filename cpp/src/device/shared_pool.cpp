@@ -142,7 +142,7 @@ void SharedMemory::Pool::give_back(std::uint64_t offset, std::size_t size) noexc
             punch(first, last);
         }
     } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
-        // Then the address space is lost, which nobody will notice.
+        // Then the address space is lost, which has no other effect.
     }
 }
 

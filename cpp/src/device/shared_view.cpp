@@ -68,7 +68,7 @@ std::shared_ptr<SharedView> map_view(SharedMemoryTicket const& ticket, std::stri
     if (::fstat(file.get(), &found) != 0) {
         return fail("fstat", errno);
     }
-    // Whoever could make it smaller could end this process by SIGBUS.
+    // A process that could make it smaller could end this one by SIGBUS.
     int const seals = ::fcntl(file.get(), F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ticket.size < SharedMemory::first_offset
         || static_cast<std::uint64_t>(found.st_size) != ticket.size) {

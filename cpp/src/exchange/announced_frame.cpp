@@ -10,7 +10,7 @@ namespace rapidsmpf::exchange {
 
 namespace {
 
-// A frame cut into more messages than this is nonsense.
+// The receiver rejects a frame that its sender splits into more messages than this.
 constexpr std::uint64_t most_messages = std::uint64_t{1} << 20U;
 
 std::uint64_t data_bytes(PieceList const& list) {

@@ -16,7 +16,7 @@ namespace rapidsmpf::exchange {
 
 namespace {
 
-// To one peer, from this size on a piece goes by the copy engine: that leaves the multiprocessors to the kernels that cut the
+// To one peer, from this size on a piece goes by the copy engine: that leaves the multiprocessors to the kernels that partition the
 // next chunk meanwhile, which is worth more than what a kernel gains on pieces of a few MiB. Smaller pieces would pay for each
 // what a kernel pays for all of them.
 constexpr std::size_t engine_piece = std::size_t{2} << 20U;

@@ -201,7 +201,7 @@ std::vector<Operation::Chunk> Operation::extract(PartitionId partition, std::opt
         state.notify();
     }
     PartitionStore::sort(pieces);
-    // Where it lies now: what is on disk is read when somebody wants to see it.
+    // Where it lies now: what is on disk is read when the caller accesses it.
     auto data = PartitionStore::release(pieces);
     std::vector<Chunk> chunks;
     chunks.reserve(pieces.size());

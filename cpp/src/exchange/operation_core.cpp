@@ -55,7 +55,7 @@ void OperationCore::abandon(
     {
         MutexLock const lock{state_->mutex};
         if (state_->closing.stage() != Stage::abandoned) {
-            return;  // cut off: the next tick sees to that
+            return;  // Stage::cut_off: the next tick sees to that
         }
         last_message = state_->closing.last_message();
     }
@@ -317,7 +317,7 @@ bool OperationCore::compose(Rank rank) {
     if (!writer.has_sections()) {
         return false;
     }
-    // The transport owns the bytes: nobody has to look at the request again.
+    // The transport owns the bytes: no thread has to look at the request again.
     auto message = std::move(writer).take();
     state_->br->statistics()->add(
         statistic::id("exchange-control-bytes"), static_cast<double>(message.size()));

@@ -180,7 +180,7 @@ bool Outbox::poll(Sent const& sent) {
             discount(piece);
             sent(piece.payload);
         }
-        // Before they are unpinned: what nobody wants any more is not put on the spill list again.
+        // Before they are unpinned: the spill list does not take a buffer again that has no other owner.
         frame.pieces.clear();
         frame.send_transfer.reset();
     });

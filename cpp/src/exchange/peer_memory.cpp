@@ -156,7 +156,7 @@ class PeerReceiveTransfer final : public detail::WrittenReceiveTransfer {
     }
 
     ~PeerReceiveTransfer() override {
-        // What is out of use counts as nobody's.
+        // A block that is out of use counts in no budget.
         buffers_.clear();
         small_.reset();
         for (auto& block : frame_blocks_.blocks) {

@@ -8,7 +8,7 @@ std::unique_ptr<Buffer> allocate_for_transport(
     BufferResource& br, std::size_t size, MemoryReservation& memory) {
     auto buffer = br.allocate(size, memory);
     if (buffer->mem_type() == MemoryType::DEVICE && br.device().kind() == DeviceKind::cuda) {
-        // Allocation is ordered on a stream that a transport knows nothing of.
+        // Allocation is ordered on a stream that a transport does not know.
         br.device().synchronize(buffer->stream());
     }
     return buffer;

@@ -53,7 +53,7 @@ BufferResource::Settings BufferResource::settings_from_options(
     auto const given = options.get_strings();
     settings.low_water = config::get_fraction(options, "spill_low_water");
     if (auto const low = given.find("spill_low_water"); low == given.end() || low->second.empty()) {
-        // Whoever lowers the one mark only need not think of the other.
+        // A user who lowers the high mark alone need not set the low one.
         settings.low_water = std::min(settings.low_water, settings.high_water);
     }
     if (auto const period = config::get_optional_seconds(options, "periodic_spill_check")) {

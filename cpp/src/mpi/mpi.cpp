@@ -62,7 +62,7 @@ MPI_Comm intracommunicator(std::int64_t handle) {
     return comm;
 }
 
-// The duplicate, freed unless somebody takes it over.
+// The duplicate, freed unless the caller takes it over.
 class Duplicate {
   public:
     explicit Duplicate(MPI_Comm original) {

@@ -201,7 +201,7 @@ MpiOperationPtr MpiCommunicator::or_never(Rank peer, std::function<MpiOperationP
 std::unique_ptr<Communicator::Request> MpiCommunicator::send_bytes(
     void const* bytes, std::size_t size, std::shared_ptr<void const> keep_alive, Rank destination, Tag tag) {
     MpiOperationPtr operation;
-    // A rank that left wants no more messages.
+    // A rank that left receives no more messages.
     if (!closed_peers_.has(destination)) {
         operation = or_never(destination, [&] {
             return transport_->send(destination, tag.value(), bytes, size, std::move(keep_alive));
@@ -317,7 +317,7 @@ void MpiCommunicator::abort(std::string const& reason) {
 
 void MpiCommunicator::report_protocol_violation(Rank culprit, std::string const& reason) {
     if (culprit < 0) {
-        abort(reason);  // nobody knows whose fault it is
+        abort(reason);  // no rank is known to be the cause
         return;
     }
     if (liveness_) {

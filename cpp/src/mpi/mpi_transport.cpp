@@ -428,7 +428,7 @@ void MpiTransport::close(Parted parted) noexcept {
     bool pending = headers_coming_ > 0;
     for (std::size_t i = 0; i < requests_.size(); ++i) {
         if (requests_[i] != MPI_REQUEST_NULL) {
-            // MPI may use these bytes as long as it lives, and nobody will ask it again.
+            // MPI may use these bytes as long as it lives, and no thread will test the request again.
             static_cast<void>(std::make_unique<MpiOperationPtr>(std::move(owners_[i])).release());
             pending = true;
         }

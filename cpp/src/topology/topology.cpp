@@ -99,7 +99,7 @@ std::vector<Cpu> read_cpus(
         cpu.id = id;
         cpu.node = node_of.contains(id) ? node_of.at(id) : nodes.front().id;
         cpu.package = read_number(folder / "physical_package_id", 0);
-        cpu.core = read_number(folder / "core_id", id);  // a core of its own, if nobody says
+        cpu.core = read_number(folder / "core_id", id);  // a core of its own, if there is no such file
         cpus.push_back(cpu);
     }
     std::sort(cpus.begin(), cpus.end(), [](Cpu const& a, Cpu const& b) {

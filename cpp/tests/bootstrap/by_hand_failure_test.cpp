@@ -1,4 +1,4 @@
-// Ranks that come to a bad end in the middle of a shuffle, with nobody who has started them and looks after them: every
+// Ranks that come to a bad end in the middle of a shuffle, without a launcher that looks after them: every
 // survivor raises the named error in time, and nothing is left.
 #include <string>
 #include <vector>

@@ -416,7 +416,7 @@ TEST(Coordinator, RankThatEndsWithoutGoodbyeFails) {
 
 TEST(Coordinator, RankThatEndsBeforeItJoinsFails) {
     ServerThread server{2};
-    // Nobody has begun anything: fine.
+    // No rank has begun anything: fine.
     server.call([&] {
         server.server().rank_ended(Failure{1, "here", 12, "ended"});
         EXPECT_FALSE(server.server().failure());

@@ -226,7 +226,7 @@ TEST(RrunHosts, RanksWithACommunicatorAreTold) {
 // One rrun for each host.
 class OneRrunPerHost : public ::testing::Test {
   protected:
-    // A port that nobody has, below those that the kernel gives to others meanwhile.
+    // A port that no process has, below those that the kernel gives to others meanwhile.
     static std::string free_address() {
         constexpr int first = 20'000;
         constexpr int count = 12'000;

@@ -480,7 +480,7 @@ TEST(UcxxProcess, WorkerFromOutsideLivesOn) {
             config::Options{}, nullptr);
         EXPECT_EQ(comm->worker(), worker);
         comm->barrier(patience);
-        // Nobody may still be sending into the worker when the next communicator begins to use it.
+        // No rank may still be sending into the worker when the next communicator begins to use it.
         coordinator.barrier(patience);
         comm.reset();
         coordinator.barrier(patience);

@@ -58,12 +58,12 @@ inline void reduce_arrays(std::shared_ptr<Communicator> comm) {
     }
 }
 
-// Cut into a segment for each rank; the count is no multiple of any number of ranks.
+// The ranks divide the array into a segment for each; the count is no multiple of any number of ranks.
 inline void reduce_large_arrays(std::shared_ptr<Communicator> comm) {
     reduce_array(comm, 70'001);
 }
 
-// What it holds counts in the budget of the caller's resource, and is given back.
+// What it holds counts in the budget of the caller's resource until it releases it.
 inline void reduce_within_a_budget(std::shared_ptr<Communicator> comm) {
     auto const br = BufferResource::make();
     std::vector<std::int64_t> const mine(20'000, comm->rank() + 1);
@@ -117,13 +117,13 @@ inline void reduce_as_a_whole(std::shared_ptr<Communicator> comm) {
     }
 }
 
-// Nobody has to wait for the others to go on: even ranks wait for the first one first, odd ones for the last.
+// No rank has to wait for the others to go on: even ranks wait for the first one first, odd ones for the last.
 inline void reduce_several_in_any_order(std::shared_ptr<Communicator> comm) {
     constexpr OpId count = 6;
     std::vector<std::unique_ptr<AllReduce>> reduces;
     std::vector<std::int32_t> const mine(90'000, comm->rank() + 1);
     for (OpId op = 0; op < count; ++op) {
-        // Every other one is cut into segments.
+        // The ranks divide every other one into segments.
         std::size_t const elements = op % 2 == 0 ? mine.size() : 5;
         reduces.push_back(
             std::make_unique<AllReduce>(
@@ -229,7 +229,7 @@ inline void reduce_misuse(std::shared_ptr<Communicator> comm) {
     if (comm->nranks() == 1) {
         return;
     }
-    // Sizes that differ, small and so large that they are cut.
+    // Sizes that differ, small and so large that the ranks divide the arrays.
     for (std::size_t const more : {std::size_t{1}, std::size_t{80'000}}) {
         std::vector<std::int64_t> const mine(comm->rank() == 1 ? 3 + more : 3, 1);
         std::string text;

@@ -1,4 +1,4 @@
-// Ranks that die in the middle of collectives: every survivor hears of it, nobody hangs, nothing is left.
+// Ranks that die in the middle of collectives: every survivor hears of it, no rank hangs, nothing is left.
 #include <atomic>
 
 #include <gtest/gtest.h>
@@ -242,7 +242,7 @@ TEST_P(FailureByKind, MemoryOfInterruptedOperationsComesBack) {
     EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 0);
     EXPECT_EQ(br->memory_reserved(MemoryType::DEVICE), 0);
     EXPECT_EQ(br->spill_manager().spill(1), 0U);
-    EXPECT_EQ(device::SharedMemory::quarantined_for_testing(), 0U);  // nobody writes any more
+    EXPECT_EQ(device::SharedMemory::quarantined_for_testing(), 0U);  // no peer writes any more
 }
 
 // The last handle of a communicator goes right after the insertions: the chunks still arrive.

@@ -1,4 +1,4 @@
-// A rank that closes its communicator in good order: nobody waits for it in vain, and nobody loses what it has sent.
+// A rank that closes its communicator in good order: no peer waits for it in vain, and none loses what it has sent.
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -13,7 +13,7 @@
 namespace rapidsmpf::suite {
 namespace {
 
-// The cluster's object goes; its communicators stay with whoever holds them.
+// The cluster's object goes; its communicators stay with the ranks that hold them.
 std::vector<std::shared_ptr<Communicator>> make_ranks(Rank nranks, std::uint64_t seed) {
     LoopbackFaults faults;
     faults.seed = mix(seed * 7 + static_cast<std::uint64_t>(nranks));
@@ -148,7 +148,7 @@ TEST(SlowClose, WhatASlowRankLacksIsStillSent) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, GracefulClose, testing::Values(2, 3, 5));
 
-// The memory of chunks that nobody wants any more comes back, and that of the chunks that were kept for both.
+// The ranks free the memory of chunks that none needs any more, and that of the chunks that were kept for both.
 TEST(DepartureMemory, DroppedChunksAreFreed) {
     auto const br = BufferResource::make();
     auto const endings = run_owning_ranks(make_ranks(3, 1), [&](std::shared_ptr<Communicator>& comm) {

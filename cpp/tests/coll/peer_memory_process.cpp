@@ -75,7 +75,7 @@ void die(int /*signal*/) {
     ::raise(SIGKILL);
 }
 
-// Bytes of which the later ones cannot be read: whoever copies them is killed there.
+// Bytes of which the later ones cannot be read: the rank that copies them is killed there.
 void insert_deadly_chunk(coll::Shuffler& shuffler, BufferResource& br) {
     std::signal(SIGSEGV, die);
     constexpr std::size_t size = 16 * MiB;

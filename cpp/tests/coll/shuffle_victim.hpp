@@ -151,7 +151,7 @@ class ShuffleVictim {
         }
     }
 
-    // Nobody finishes before the failure is known: inserting is what raises.
+    // No rank finishes before it hears of the failure: inserting is what raises.
     void insert_until_failure(std::shared_ptr<Communicator> const& comm, coll::Shuffler& shuffler) const {
         auto const failed = std::make_shared<std::promise<void>>();
         auto const listener =

@@ -339,7 +339,7 @@ inline void shuffle_several_at_once(std::shared_ptr<Communicator> comm) {
 // The memory of the device holds only a part: what waits goes to a lower tier, and comes out right.
 inline void shuffle_spills(std::shared_ptr<Communicator> comm) {
     BufferResource::Settings limits;
-    limits.limits[0] = 8'000;  // less than what each rank inserts for itself, which is sent to nobody
+    limits.limits[0] = 8'000;  // less than what each rank inserts for itself, which it sends to no peer
     limits.available[0] = [] { return BufferResource::unlimited; };
     limits.statistics = std::make_shared<Statistics>();
     auto const br = BufferResource::make(std::move(limits));

@@ -71,7 +71,7 @@ inline void broadcast_misuse(std::shared_ptr<Communicator> comm) {
             std::invalid_argument, coll::broadcast_bytes(comm, 3, comm->rank() == 0 ? 0 : 1, {1}, patience));
         SUITE_CHECK(text.find("the ranks disagree about the root of broadcast 3") != std::string::npos);
         SUITE_CHECK(text.find("for itself it is rank 0, 1") != std::string::npos);
-        // And nobody is.
+        // No rank takes itself for the root.
         SUITE_THROWS(
             std::invalid_argument, coll::broadcast_bytes(comm, 3, comm->rank() == 0 ? 1 : 0, {1}, patience));
     }

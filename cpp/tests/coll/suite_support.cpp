@@ -49,7 +49,7 @@ PackedData make_chunk(
     Label const label{salt, source, partition, index};
     std::vector<std::uint8_t> metadata(sizeof(Label));
     std::memcpy(metadata.data(), &label, sizeof(Label));
-    // Metadata of different lengths, so that its cutting is tested, too.
+    // Metadata of different lengths, so that the tests cover how the receiver splits it, too.
     metadata.resize(sizeof(Label) + mix(index) % 5, 0xab);
     std::vector<std::uint8_t> content(size);
     fill(content.data(), size, key_of(salt, source, partition, index));

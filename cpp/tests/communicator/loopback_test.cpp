@@ -62,7 +62,7 @@ TEST(Loopback, SmallMessagesArriveInOrderPerSource) {
 // Without this the schedules would test nothing.
 TEST(Loopback, DelaysReorderAcrossStreams) {
     LoopbackCluster const cluster{3, delays(1)};
-    // Delays are counted by the receiver: while it is held everything gets under way, whoever runs when.
+    // The receiver counts delays: while it is held everything gets under way, whichever thread runs when.
     std::latch held{1};
     std::latch sent{1};
     cluster[2]->progress_thread()->add_function([&] {

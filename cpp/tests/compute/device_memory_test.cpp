@@ -95,7 +95,7 @@ TEST_F(DeviceMemoryTest, HoldersMakeRoomWhereTheSystemHasNoMore) {
 }
 
 TEST_F(DeviceMemoryTest, WaitsForChunksOfOthers) {
-    // The other thread has all memory, and gives it back when this one waits for it.
+    // The other thread has all memory, and releases it when this one waits for it.
     auto* const all = memory_.allocate(1000, {});
     std::mutex mutex;
     std::condition_variable changed;

@@ -472,7 +472,7 @@ void add_times(std::vector<Case>& cases) {
          [=](Writer& w) { return w.as_ticks(w.call("str.to_timestamps", seconds_, {dates(w)}, {format})); },
          {"0", "0", "951782400", "null", "-86400"}});
     auto const part = [&](std::string const& op, std::vector<compute::Option> options, Cells expected) {
-        // INT16: cast by whoever calls it.
+        // INT16: the caller casts it.
         cases.push_back(
             {op, [=](Writer& w) { return w.call(op, int64_, {w.times()}, options); }, std::move(expected)});
     };

@@ -1,4 +1,4 @@
-// Footers are parsed once for each version of a file, say what libcudf's own reading says, and are cut down to columns and row
+// Footers are parsed once for each version of a file, say what libcudf's own reading says, and are reduced to columns and row
 // groups for its readers. No GPU is needed.
 #include "compute/scan/footers.hpp"
 

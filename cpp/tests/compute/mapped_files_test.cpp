@@ -1,4 +1,4 @@
-// Ranges of files are registered once, in whole pages that do not overlap, and given back when nobody holds them. A registrar
+// Ranges of files are registered once, in whole pages that do not overlap, and released when no reader holds them. A registrar
 // that keeps books stands for CUDA's.
 #include "compute/scan/mapped_files.hpp"
 

@@ -44,7 +44,7 @@ class TableBuilder {
     std::shared_ptr<Memory> memory_;
 };
 
-// The table cut into tables of so many rows, as a stream.
+// The table split into tables of so many rows, as a stream.
 [[nodiscard]] std::shared_ptr<TableReader> reader_of(Table const& table, std::int64_t rows_each);
 
 // Cells as text: "null", integers, floats with six digits, decimals in their smallest unit.

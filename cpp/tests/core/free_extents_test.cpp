@@ -64,7 +64,7 @@ TEST(FreeExtents, TakesTheOneAtTheEnd) {
     EXPECT_EQ(free.take_ending_at(10), (Range{0, 10}));
 }
 
-// Whatever is taken and given back: no byte twice, none lost.
+// Whatever the test takes and returns: no byte twice, none lost.
 TEST(FreeExtents, KeepsEveryByte) {
     constexpr std::int64_t size = 500;
     Extents free;

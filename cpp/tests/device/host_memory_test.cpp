@@ -199,7 +199,7 @@ TEST_F(HostMemory, AbsurdSizesAreOutOfMemory) {
     }
 }
 
-// No block is handed out twice, whichever thread gives it back, while another trims.
+// No block is handed out twice, whichever thread releases it, while another trims.
 TEST_F(HostMemory, ManyThreads) {
     set_host_memory_cache_limit(4 * MiB);
     std::vector<std::thread> threads;

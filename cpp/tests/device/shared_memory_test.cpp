@@ -320,7 +320,7 @@ TEST_F(SharedMemoryTest, PagesCountForTheirOwnerOnly) {
     EXPECT_LT(device.used_memory() - before, much);
     {
         auto const block = memory.allocate(bytes);
-        // By whoever: not through this process's pages.
+        // As another process would write: not through this process's pages.
         std::vector<std::byte> const some(MiB, std::byte{1});
         for (std::size_t offset = 0; offset < bytes; offset += some.size()) {
             ASSERT_EQ(

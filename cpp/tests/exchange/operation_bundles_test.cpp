@@ -37,7 +37,7 @@ class Bundles : public testing::Test {
         plan.settings = settings;
         operation = Operation::open(*cluster[0], br, std::move(plan));
     }
-    // No memory to spare, and nobody who measures what this process takes.
+    // No memory to spare, and no function that measures what this process takes.
     void have_little_memory() {
         BufferResource::Settings limits;
         limits.limits[0] = 10'000;

@@ -108,7 +108,7 @@ class PeerMemoryTest : public testing::Test {
         }
         return buffer;
     }
-    // Writes pieces of these sizes, the bytes of piece i being first + i; without a word about it.
+    // Writes pieces of these sizes, the bytes of piece i being first + i; sends no notice of it.
     void write(std::vector<std::uint64_t> const& sizes, std::vector<RemoteAddress> addresses, int first) {
         SendTransfer::Pieces pieces;
         for (auto const size : sizes) {
@@ -350,7 +350,7 @@ TEST_F(PeerMemoryTest, AnAbandonedFrameGivesItsBlocksBack) {
     EXPECT_EQ(SharedMemory::quarantined_for_testing(), 0U);
 }
 
-// After a failure nobody listens: whether the peer still writes shows in its memory only.
+// After a failure no rank receives: whether the peer still writes shows in its memory only.
 TEST_F(PeerMemoryTest, ABlockIsOutOfUseUntilThePeerWritesNoMore) {
     agree();
     announce({100'000});

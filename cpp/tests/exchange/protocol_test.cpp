@@ -258,7 +258,7 @@ TEST_F(Protocol, GrantsAreBoundedByTheReceiveLimit) {
     EXPECT_EQ(hear().granted(), 2U);
     EXPECT_EQ(OperationDispatcher::of(*cluster[0])->budget().in_flight(), 800U);
     EXPECT_EQ(br->memory_used(MemoryType::DEVICE), 800);
-    // The third is granted when the first has come, though nobody has extracted it.
+    // The third is granted when the first has come, though the caller has not extracted it.
     std::shared_ptr<Buffer> const data = br->allocate(MemoryType::HOST, 400);
     (void)cluster[1]->send(data, 0, 400, 0, payload);
     EXPECT_EQ(hear().granted(), 1U);

@@ -135,7 +135,7 @@ TEST(Wire, AWriterKnowsWhetherItHasSomethingToSay) {
     EXPECT_TRUE(writer.has_sections());
 }
 
-// A cut at a section's end leaves a shorter message; any other is an error, and none is more than that.
+// A message that ends after a section is a shorter one; any other end is an error, and none is more than that.
 TEST(Wire, CutMessagesAreRefused) {
     auto const bytes = full_message();
     std::size_t refused = 0;

@@ -114,7 +114,7 @@ TEST_F(DiskFailure, EveryFlippedBitIsFound) {
     EXPECT_TRUE(equal(read_all(small[1]), views[1]));
 }
 
-// Somebody writes into the file behind our back, through /proc.
+// The test writes into the file through /proc, which the space does not see.
 TEST_F(DiskFailure, CorruptFileIsFound) {
     auto const extent = space_->write(bytes_.all());
     bool changed = false;
@@ -215,7 +215,7 @@ void on_small_file_system(
                              && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0
                              && ::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=8m") == 0;
         if (!mounted) {
-            // The second block finds no room, nor does it after free blocks were given back.
+            // The second block finds no room, nor does it after the space released free blocks.
             faults.fail(DiskCall::allocate, 2, 2, ENOSPC);
         }
         body();
@@ -320,7 +320,7 @@ class Killed : public testing::TestWithParam<Naming> {
 };
 
 TEST_P(Killed, LeavesNothing) {
-    // The child runs this test anew, up to the statement; nobody would remove a folder that it makes.
+    // The child runs this test anew, up to the statement; no process would remove a folder that it makes.
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     std::optional<TemporaryFolder> folder;
     if (std::getenv(variable) == nullptr) {

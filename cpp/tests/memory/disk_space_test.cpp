@@ -362,7 +362,7 @@ TEST_F(DiskSpaceTest, MayEndOnItsOwnThread) {
     auto owner = std::make_shared<std::unique_ptr<PendingWrite>>();
     auto& pending = *writing;
     pending.on_done([owner, space, &ready, &gone]() mutable {
-        ready.wait();  // until nobody else has a reference
+        ready.wait();  // until the test has dropped its references
         owner->reset();
         space.reset();
         gone.count_down();

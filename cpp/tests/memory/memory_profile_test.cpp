@@ -14,7 +14,7 @@ namespace {
 
 class MemoryProfileTest : public ::testing::Test {
   protected:
-    // Takes and gives back at once.
+    // Allocates and releases at once.
     void use(std::size_t bytes) {
         auto* const pointer = mr->allocate(bytes, Stream{});
         mr->deallocate(pointer, bytes, Stream{});

@@ -1,5 +1,5 @@
 // The collective suite between real processes, over MPI: each rank of a job started by mpirun runs every body on one
-// communicator, and then on one that cuts messages into small pieces. Arguments: the names of the bodies; none: all.
+// communicator, and then on one that splits messages into small pieces. Arguments: the names of the bodies; none: all.
 #include <exception>
 #include <iostream>
 #include <string>

@@ -70,7 +70,7 @@ class MpiJob {
         std::filesystem::create_directories(FailingJob::folder());
         auto const path = (FailingJob::folder() / "meeting").string();
         bool const all = failure.how == "raise" || failure.how == "malformed";
-        // Without mpirun nobody can tell how many come.
+        // Without mpirun the test cannot tell how many ranks come.
         auto const count = failure.how == "hang" ? 1 : failure.nranks - (all ? 0 : 1);
         test::Survivors::make(path, static_cast<unsigned>(count + (audience == Audience::yes ? 1 : 0)));
         return path;

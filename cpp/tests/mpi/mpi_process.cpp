@@ -41,7 +41,7 @@ Rank previous_of(Communicator const& comm) {
     return (comm.rank() + comm.nranks() - 1) % comm.nranks();
 }
 
-// None of these has anybody to talk to alone.
+// None of these tests has a peer in a job of one rank.
 bool is_alone() {
     int nranks = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
@@ -161,7 +161,7 @@ TEST(MpiProcess, DroppedReceiveTakesNoMessage) {
     std::shared_ptr<Buffer> first = br->allocate(MemoryType::HOST, 100);
     std::fill(first->mutable_host_bytes().begin(), first->mutable_host_bytes().end(), std::byte{7});
     comm->recv(first, 0, 100, previous_of(*comm), Tag{1, 0}).reset();
-    // Now nobody can have sent to it yet who has not seen this.
+    // No rank sends before all have dropped their receive.
     MPI_Barrier(MPI_COMM_WORLD);
     (void)comm->send(patterned(br, 100, me, next_of(*comm), 2), 0, 100, next_of(*comm), Tag{1, 0});
     std::shared_ptr<Buffer> second = br->allocate(MemoryType::HOST, 100);

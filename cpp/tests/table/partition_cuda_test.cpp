@@ -1,4 +1,4 @@
-// Cutting tables and putting them together on a GPU, compared with the same on the host. Needs a GPU.
+// Partitioning and concatenating tables on a GPU, compared with the same on the host. Needs a GPU.
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
@@ -214,7 +214,7 @@ TEST_F(PartitionCuda, parts_of_every_type_are_concatenated) {
     }
 }
 
-// String views are cut on the host only, and may then travel to a GPU.
+// Only the host partitions string views, which may then travel to a GPU.
 TEST_F(PartitionCuda, parts_with_views_are_concatenated) {
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
         RandomTables random{seed};

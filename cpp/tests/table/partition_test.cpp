@@ -340,7 +340,7 @@ TEST_F(Concat, partitions_of_several_tables_hold_all_rows) {
     }
 }
 
-// Many parts, small and large, some without rows; plain copies put them together.
+// Many parts, small and large, some without rows; plain copies concatenate them.
 TEST_F(Concat, many_parts_of_fixed_width) {
     std::vector<PackedData> parts;
     std::int64_t rows = 0;

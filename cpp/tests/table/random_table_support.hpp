@@ -63,7 +63,7 @@ class RandomTables {
 [[nodiscard]] std::string row_text(Table const& table, std::int64_t row);
 [[nodiscard]] std::vector<std::string> row_texts(Table const& table);
 
-// Short cuts for tests that need certain values.
+// Shorthands for tests that need certain values.
 [[nodiscard]] Table int64_table(std::vector<std::int64_t> const& values, std::string name = "x");
 // Of text in the layout of `format` (u, U, vu); nullptr is null.
 [[nodiscard]] Table text_table(std::vector<char const*> const& values, std::string format = "vu");

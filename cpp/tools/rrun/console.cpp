@@ -39,7 +39,7 @@ void Console::pump(std::vector<pollfd> const& fds) {
     stderr_.write_some();
 }
 
-// Takes what is there. Closes the stream at its end, or when nobody reads rrun's output any more: the writer then gets
+// Takes what is there. Closes the stream at its end, or when no process reads rrun's output any more: the writer then gets
 // SIGPIPE, as it would without rrun.
 void Console::read(Stream& stream) {
     std::array<char, 65536> bytes;  // NOLINT: filled by read

@@ -29,7 +29,7 @@ NodePlan plan_by_batch_system(CommandLine const& command_line, PmixSession* pmix
         auto const on_host = pmix->local_nranks();
         plan.seats = local >= 0 && on_host > local ? seats_of_task(command_line, local, on_host)
                                                    : seats_of_task(command_line, 0, 1);
-        // Where all are on one host, nobody else needs to reach the coordinator.
+        // Where all are on one host, no other host needs to reach the coordinator.
         plan.host = on_host == plan.nnodes ? "127.0.0.1" : "";
         return plan;
     }

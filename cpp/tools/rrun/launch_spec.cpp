@@ -38,7 +38,7 @@ std::vector<std::string> read_texts(ByteReader& reader) {
 }
 
 bootstrap::Bytes read_exactly(int fd, std::size_t size) {
-    // Grows with what comes: a size is only what somebody says.
+    // Grows with what comes: a size is only what the sender claims.
     constexpr std::size_t step = std::size_t{64} << 10;
     bootstrap::Bytes bytes;
     while (bytes.size() < size) {

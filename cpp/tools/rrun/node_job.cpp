@@ -38,7 +38,7 @@ using Clock = std::chrono::steady_clock;
 using bootstrap::Frame;
 using bootstrap::MessageType;
 
-// Whether the standard input is a lifeline: when it ends, whoever started this rrun is gone.
+// Whether the standard input is a lifeline: when it ends, the process that started this rrun is gone.
 enum class Lifeline : bool { none, standard_input };
 
 // How the node comes to its connection.

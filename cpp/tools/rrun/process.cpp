@@ -129,7 +129,7 @@ Started start_process(Launch const& launch) {
         [[maybe_unused]] auto const written = ::write(exec_error.writing.get(), &error, sizeof(error));
         ::_exit(127);
     }
-    ::setpgid(pid, pid);  // as the child does: whoever comes first
+    ::setpgid(pid, pid);  // as the child does: either may come first
     exec_error.writing.reset();
     int error = 0;
     ssize_t got = 0;

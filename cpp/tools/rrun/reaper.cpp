@@ -66,7 +66,7 @@ Reaper::Reaper() {
 }
 
 Reaper::~Reaper() {
-    // If someone killed the reaper, there is nobody to tell.
+    // If someone killed the reaper, there is no process to tell.
     [[maybe_unused]] auto const written = ::write(pipe_.get(), &all_is_well, sizeof(all_is_well));
     pipe_.reset();
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {

@@ -27,7 +27,7 @@ RendezvousFile::RendezvousFile(std::filesystem::path folder, Rendezvous const& r
     if (::mkdir(parent.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
         throw SystemError{"cannot make the folder " + parent.string(), errno};
     }
-    // Whoever reads it finds all of it or nothing.
+    // A reader finds all of it or nothing.
     auto const unfinished = file_.string() + "." + std::to_string(::getpid());
     FileDescriptor const out{
         ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR)};

@@ -35,7 +35,7 @@ struct MappedFiles::Mapping {
     std::size_t bytes{0};                                     // whole pages
     std::map<std::uint64_t, std::unique_ptr<Entry>> entries;  // by where they begin
     std::size_t leases{0};                                    // taken and not released
-    bool stale{false};                                        // the file has changed: nobody takes it again
+    bool stale{false};                                        // the file has changed: no read takes it again
     bool refused{false};                                      // registering failed: it is not tried again
 };
 
@@ -175,7 +175,7 @@ struct MappedFiles::State {
             return;
         }
         if (entry.phase == Entry::Phase::waiting) {
-            // Nobody wants it now: take it back before a thread registers it, or leave it to that thread.
+            // No reader needs it now: take it back before a thread registers it, or leave it to that thread.
             if (settings.read_while_registering) {
                 return;  // later reads will
             }
@@ -237,7 +237,7 @@ MappedFiles::~MappedFiles() {
     for (auto& thread : state_->threads) {
         thread.join();
     }
-    // What nobody waited for, and no thread came to.
+    // What no reader waited for, and no thread came to.
     for (auto* const entry : state_->queue) {
         state_->drop(*entry);
     }

@@ -373,7 +373,7 @@ rmm::device_buffer ReadAhead::allocate(std::size_t bytes, cuda::stream_ref strea
         try {
             return rmm::device_buffer{bytes, stream, cudf::get_current_device_resource_ref()};
         } catch (std::bad_alloc const&) {
-            // There is memory when a pass that is loaded has been decoded, or, if nobody has asked for one yet, when what
+            // There is memory when a pass that is loaded has been decoded, or, if no thread has asked for one yet, when what
             // runs before has ended.
             UniqueLock lock{mutex_};
             if (closing_ || (outstanding == 0 && taken)) {

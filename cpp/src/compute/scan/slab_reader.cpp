@@ -18,7 +18,7 @@ struct Piece {
 };
 using Window = std::vector<Piece>;
 
-// Cuts the buffer into windows of at most a slab; one copy moves a window.
+// Divides the buffer into windows of at most a slab; one copy moves a window.
 std::vector<Window> make_windows(std::span<Extent const> extents, std::size_t slab_bytes) {
     std::vector<Window> windows;
     for (auto const& extent : extents) {

@@ -47,7 +47,7 @@ void DiskOperation::finish() noexcept {
         counters_.statistics->add(counters_.bytes, static_cast<double>(bytes_));
         counters_.statistics->add(counters_.seconds, seconds.count());
     }
-    // Before anybody is told: what they see from then on is free space.
+    // Before it tells the waiters and the callback: they see the space of a failed write free.
     if (failed_) {
         written.clear();
     }

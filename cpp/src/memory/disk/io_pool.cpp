@@ -99,7 +99,7 @@ void IoPool::submit(Queue queue, std::vector<Job> jobs) {
         MutexLock lock{state_->mutex};
         start_threads_locked();
         auto& waiting = state_->queues[static_cast<std::size_t>(queue)];
-        // All or none: whoever waits for these jobs counts on each of them.
+        // All or none: the caller that waits for these jobs counts on each of them.
         auto const before = waiting.size();
         try {
             for (auto& job : jobs) {

@@ -184,7 +184,7 @@ class CudaPinnedPool final : public PinnedMemoryResource {
                 changed_.wait(lock, [this]() RAPIDSMPF_REQUIRES(mutex_) { return !growing_; });
                 continue;
             }
-            // Somebody may be about to give back what is missing; without a bound that is no reason to wait.
+            // Another thread may be about to release what is missing; without a bound that is no reason to wait.
             auto const room = this->room();
             if (size > room || !grow(std::min(std::max(next_slab(), size), room), size)) {
                 bool any = false;
@@ -216,7 +216,7 @@ class CudaPinnedPool final : public PinnedMemoryResource {
             used_ -= size;
             returned_.put(stream, Range{static_cast<std::byte*>(pointer), size});
         } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch)
-            // There is no memory to remember the block by: nobody gets it any more.
+            // There is no memory to remember the block by: no caller gets it any more.
         }
     }
 
@@ -257,7 +257,7 @@ class CudaPinnedPool final : public PinnedMemoryResource {
         return std::clamp(capacity_, first_slab, largest_slab);
     }
 
-    // Has a slab made in the background when little is left, so that nobody has to wait for the next.
+    // Has a slab made in the background when little is left, so that no caller has to wait for the next.
     void think_ahead() RAPIDSMPF_REQUIRES(mutex_) {
         if (used_ > capacity_ / 4 * 3 && target_ <= capacity_) {
             target_ = capacity_ + next_slab();
@@ -277,7 +277,7 @@ class CudaPinnedPool final : public PinnedMemoryResource {
                         slab = std::make_unique<Slab>(bytes, numa_node_, ordinal_);
                     }
                 } catch (std::exception const&) {  // NOLINT(bugprone-empty-catch)
-                    // Whoever asks for memory says what there is not.
+                    // The call that needs the memory reports what is missing.
                 }
             }
         }

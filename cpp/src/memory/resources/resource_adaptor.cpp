@@ -119,7 +119,7 @@ void RmmResourceAdaptor::record(void* pointer, std::size_t bytes, AllocType type
 
 void RmmResourceAdaptor::deallocate(void* pointer, std::size_t bytes, Stream stream) noexcept {
     auto const size = static_cast<std::int64_t>(bytes);
-    // Forgotten first: as soon as it is given back, another thread may get the same address.
+    // Forgotten first: as soon as this thread has released it, another may get the same address.
     auto const block = forget(pointer);
     (block.type == AllocType::PRIMARY ? upstream_ : fallback_)->deallocate(pointer, bytes, stream);
     for (auto* scope = block.scope.get(); scope != nullptr; scope = scope->parent.get()) {

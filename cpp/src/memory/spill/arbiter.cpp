@@ -16,9 +16,9 @@ namespace rapidsmpf {
 namespace detail {
 
 namespace {
-// How long to leave a failing disk alone unless somebody waits.
+// How long to leave a failing disk alone unless a thread waits.
 constexpr std::chrono::milliseconds retry_pause{100};
-// Nobody takes memory faster than this, so while there is room the next look can wait; but not for longer than that.
+// No process takes memory faster than this, so while there is room the next look can wait; but not for longer than that.
 constexpr double fastest_bytes_per_second = 64e9;
 constexpr std::chrono::milliseconds longest_pause{50};
 constexpr std::array served_tiers{MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST};

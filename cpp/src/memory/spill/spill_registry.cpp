@@ -185,7 +185,7 @@ void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br, MemoryReser
         }
         entry->moving = true;
         entry->error = nullptr;
-        stored = entry->buffer.get();  // nobody replaces it while it is moving
+        stored = entry->buffer.get();  // no other thread replaces it while it is moving
     }
     try {
         // The resource is kept alive until the entry is done with.

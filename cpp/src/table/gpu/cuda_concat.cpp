@@ -1,4 +1,4 @@
-// Putting packed tables together on a GPU. All sizes are in their metadata, so nothing has to be waited for. The padding
+// Concatenates packed tables on a GPU. All sizes are in their metadata, so nothing has to be waited for. The padding
 // between the buffers of the result is not cleared: it is read in place, and packing it again copies what is there only.
 #include <stdexcept>
 #include <string>

@@ -191,7 +191,7 @@ void GpuPartitioner::plan(std::size_t extra_bytes) {
     Arena measure{nullptr};
     lay_out(measure, extra_bytes);
     scratch_ = br_.allocate(MemoryType::DEVICE, measure.used(), stream_);
-    // Nobody but us sees it, and all on one stream: no write has to be marked.
+    // Only this object uses it, and all on one stream: no write has to be marked.
     Arena arena{const_cast<std::byte*>(scratch_->data())};
     lay_out(arena, extra_bytes);
 }

@@ -115,7 +115,7 @@ class Copier {
     Stream stream_;
 };
 
-// On a GPU nobody has counted.
+// Counts the nulls that the GPU has not counted.
 void count_nulls(Column& column) {
     if (column.null_count < 0) {
         column.null_count =

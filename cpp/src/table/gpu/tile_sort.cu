@@ -1,4 +1,4 @@
-// Sorting rows by partition within tiles, which hashes them if nobody has said where they go, and counting what is in each.
+// Sorting rows by partition within tiles, which hashes them if the caller gives no partitions, and counting what is in each.
 #include <algorithm>
 
 #include <cub/device/device_scan.cuh>

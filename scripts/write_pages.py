@@ -85,7 +85,8 @@ Object stores are S3, Google Cloud Storage (GCS) and Azure Blob Storage, with Po
 fake-gcs-server for reads, and GCS and Azure are servers of the tests, which refuse requests without the key. Polars
 reads the rows. Where a file is divided (footers, ends of records) is found by ranges of bytes, which takes the package
 obstore: `pip install obstore`. Without it, one rank reads a remote file, and several are read by file.
-Secrets are passed to the ranks and shown nowhere: not in plans, `explain`, fingerprints or errors.
+Secrets are passed to the ranks and shown nowhere: not in plans, `explain`, fingerprints, warnings or logs, and not in
+errors, from which users and queries of URLs are taken also where they are Polars' own.
 
 Bytes in the query are those of `pl.scan_parquet(io.BytesIO(...))` and the like: one table, as a file is, so all ranks
 have to hold the same. One rank reads them if they are more than 16 MiB, more than 64 files, or read with

@@ -24,6 +24,7 @@ from cudf_polars.engine import catalog_sinks, lazy_sinks
 from cudf_polars.engine.batches import Batches, BatchSource
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.turns import QueryCall, QueryQueue
+from cudf_polars.execute.errors import hide_secrets
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
@@ -286,7 +287,11 @@ class StreamingEngine(pl.Engine):
         """Have the turn for a call while the block runs."""
         with self._turns.take(call):
             self._current_call = call
-            yield
+            try:
+                yield
+            except BaseException as error:
+                hide_secrets(error)
+                raise
 
     def _collect(
         self, lf: pl.LazyFrame, optimizations: QueryOptFlags, call: QueryCall | None = None

@@ -12,6 +12,7 @@ import cloudpickle
 import polars as pl
 
 from cudf_polars.engine.relay import RankReply, portable, remote_error
+from cudf_polars.execute.errors import hide_secrets
 from cudf_polars.execute.streams import scan_stream
 from cudf_polars.execute.transport import Transport
 
@@ -85,6 +86,7 @@ def write_on_one_rank(
 
 def failed_reply(error: Exception) -> RankReply:
     """Return an error as other ranks are told of it."""
+    hide_secrets(error)
     return RankReply(traceback="".join(traceback.format_exception(error)), error=_copy(error))
 
 

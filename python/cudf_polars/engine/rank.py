@@ -35,7 +35,7 @@ from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.sinks import SinkTarget
 from cudf_polars.engine.table_sinks import Refused, TablePlan, TableSink, TableWrite
 from cudf_polars.execute.agreement import agree_on_purpose
-from cudf_polars.execute.errors import failure_of_rank
+from cudf_polars.execute.errors import failure_of_rank, hide_secrets
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.lazy_batches import LazyBatches
 from cudf_polars.execute.options import ExecutionOptions
@@ -532,6 +532,7 @@ def _tell_others(transport: RapidsmpfTransport) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        hide_secrets(error)
         failure = failure_of_rank(error)
         transport.abandon(failure or error)
         if failure is None or failure is error:

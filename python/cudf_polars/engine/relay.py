@@ -23,6 +23,7 @@ from typing import Any
 
 import cloudpickle
 
+from cudf_polars.execute.errors import hide_secrets
 from cudf_polars.lower.user_code import is_internal, module_of, user_stacklevel
 
 __all__ = [
@@ -137,8 +138,9 @@ def run_captured(work: Callable[[], Any]) -> bytes:
         try:
             reply.value = work()
         except BaseException as error:
-            reply.error = portable(error)
+            hide_secrets(error)
             reply.traceback = "".join(traceback.format_exception(error))
+            reply.error = portable(error)  # which has no traceback any more
     reply.warnings = [portable(warning) for warning in reply.warnings]
     return cloudpickle.dumps(reply)  # type: ignore[no-any-return]
 

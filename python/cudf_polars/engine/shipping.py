@@ -12,7 +12,7 @@ import io
 import pickle
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cloudpickle
@@ -45,9 +45,9 @@ class PackedQuery:
     """
 
     flags: Mapping[str, bool]
-    lazy_frame: bytes | None = None
-    plan: bytes = b""
-    frames: Sequence[bytes] = ()
+    lazy_frame: bytes | None = field(default=None, repr=False)  # these hold the user's values and paths
+    plan: bytes = field(default=b"", repr=False)
+    frames: Sequence[bytes] = field(default=(), repr=False)
 
 
 def pack_frame(frame: pl.DataFrame) -> bytes:

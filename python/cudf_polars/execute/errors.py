@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import polars as pl
 from rapidsmpf.error import RankFailedError
 
-__all__ = ["QueryMismatchError", "failure_of_rank"]
+from cudf_polars.plan.cloud import without_secrets
+
+__all__ = ["QueryMismatchError", "failure_of_rank", "hide_secrets"]
 
 
 class QueryMismatchError(RuntimeError):
@@ -16,6 +19,24 @@ class QueryMismatchError(RuntimeError):
     Every rank raises it, before any row moves, with the first difference between its own plan and that of the
     lowest rank that disagrees with it.
     """
+
+
+def hide_secrets(error: BaseException) -> None:
+    """Take the users and queries of URLs, which may be secret, out of an error's texts and of those of its causes."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        found = left.pop()
+        if found is None or id(found) in seen:
+            continue
+        seen.add(id(found))
+        left += [found.__cause__, found.__context__]
+        shown = tuple(without_secrets(value) if isinstance(value, str) else value for value in found.args)
+        with contextlib.suppress(Exception):  # a user's class may not let us
+            if shown != found.args:
+                found.args = shown
+            if isinstance(found, OSError) and isinstance(found.filename, str):
+                found.filename = without_secrets(found.filename)
 
 
 _FAILURE = re.compile(

@@ -26,7 +26,7 @@ from rapidsmpf.streaming.exchange import (
     shuffle_output_stream,
 )
 
-from cudf_polars.execute.errors import QueryMismatchError
+from cudf_polars.execute.errors import QueryMismatchError, hide_secrets
 from cudf_polars.execute.transport import ArrowStream
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ class RapidsmpfTransport:
         """
         if self.nranks == 1 or self._op_ids is None or isinstance(error, QueryMismatchError):
             return
+        hide_secrets(error)
         first, last = self._op_ids.range
         with contextlib.suppress(RankFailedError):  # the communicator is lost: all ranks know
             if isinstance(error, RankFailedError) and 0 <= error.rank < self.nranks:
@@ -143,6 +144,7 @@ class RapidsmpfTransport:
     def abort(self, error: BaseException) -> None:
         """Tell the other ranks that this one gives up altogether, unless they know the error themselves."""
         if self.nranks > 1 and not isinstance(error, QueryMismatchError | RankFailedError):
+            hide_secrets(error)
             self._comm.abort(f"{type(error).__name__}: {error}")
 
     def _id(self, op: int) -> int:

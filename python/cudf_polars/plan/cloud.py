@@ -19,7 +19,15 @@ import polars as pl
 from cudf_polars.plan.memory_files import MemoryFile
 from cudf_polars.plan.serialized import deserialize_plan, serialize_plan
 
-__all__ = ["CloudAccess", "access_of_options", "is_remote", "read_access", "shown_path", "with_access"]
+__all__ = [
+    "CloudAccess",
+    "access_of_options",
+    "is_remote",
+    "read_access",
+    "shown_path",
+    "with_access",
+    "without_secrets",
+]
 
 _HEADER_BYTES = 3
 """Before a pickled provider, Polars writes how it was pickled and by which Python."""
@@ -44,6 +52,17 @@ def shown_path(path: str) -> str:
     path, _, query = path.partition("?")
     path = re.sub(r"(?<=://)[^/@]*@", "", path)
     return f"{path}?..." if query else path
+
+
+_USER = re.compile(r"(?<=://)[^\s/@'\"()<>]+@")
+_QUERY = re.compile(r"(?<=[\w.*/\]-])\?[\w.~%+-]+=[^\s'\"()<>]*")
+
+
+def without_secrets(text: str) -> str:
+    """Return an error's text without the users and queries of the URLs in it, such as Polars' errors hold."""
+    if "://" not in text and "object-store" not in text:
+        return text
+    return _QUERY.sub("?...", _USER.sub("", text))
 
 
 @dataclass(frozen=True)

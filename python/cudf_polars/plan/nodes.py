@@ -8,12 +8,12 @@ numbers). Every node's ``schema`` holds its output columns in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import polars as pl
 
-from cudf_polars.plan.cloud import CloudAccess
+from cudf_polars.plan.cloud import CloudAccess, shown_path
 from cudf_polars.plan.expressions import Expr, NamedExpr
 from cudf_polars.plan.tree import Tree
 
@@ -128,6 +128,12 @@ class Scan(Node):
     hive_parts: pl.DataFrame | None = field(default=None, repr=False)
     file_sizes: tuple[int, ...] | None = None
     cloud: CloudAccess | None = None
+
+    def __repr__(self) -> str:
+        """Return its contents without what is secret in its paths."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.repr}
+        values["paths"] = tuple(map(shown_path, self.paths))
+        return f"Scan({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

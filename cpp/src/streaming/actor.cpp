@@ -136,14 +136,27 @@ class ActorNetwork final : public RunningNetwork {
         return format == NetworkFormat::text ? as_text() : as_dot(number);
     }
 
-    void on_standstill() override {
+    void on_standstill(std::function<bool()> const& is_still) override {
         std::string text;
+        std::uint64_t steps = 0;
         {
             MutexLock const lock{mutex_};
             if (first_error_ || !all_wait_for_each_other()) {
                 return;
             }
+            steps = outside_steps();
             text = as_text();
+        }
+        // Actors that run elsewhere are looked at one after the other: only if nothing has moved up to a second look did all of them
+        // wait at one time.
+        if (!is_still()) {
+            return;
+        }
+        {
+            MutexLock const lock{mutex_};
+            if (first_error_ || !all_wait_for_each_other() || outside_steps() != steps) {
+                return;
+            }
         }
         fail(
             nullptr, std::make_exception_ptr(
@@ -215,15 +228,28 @@ class ActorNetwork final : public RunningNetwork {
             }
         }
         bool any = false;
-        for (std::size_t i = 0; i < actors_.size(); ++i) {
-            if (!ended_[i]) {
-                any = true;
-                if (wait_of(actors_[i]).empty()) {
-                    return false;
-                }
+        for (auto const& shown : shown_) {
+            if (have_ended(shown)) {
+                continue;
+            }
+            any = true;
+            auto const* const progress = shown.activity->progress();
+            if (progress != nullptr ? !progress->waits() : waits_of(shown).empty()) {
+                return false;
             }
         }
         return any;
+    }
+
+    // How often actors that run elsewhere have begun to wait.
+    [[nodiscard]] std::uint64_t outside_steps() const {
+        std::uint64_t steps = 0;
+        for (auto const& shown : shown_) {
+            if (auto const* const progress = shown.activity->progress()) {
+                steps += progress->steps();
+            }
+        }
+        return steps;
     }
 
     // What is shown as one actor: those with one account.
@@ -262,6 +288,12 @@ class ActorNetwork final : public RunningNetwork {
         if (have_ended(shown)) {
             return "has ended";
         }
+        auto const waits = waits_of(shown);
+        return waits.empty() ? "runs" : "waits " + waits;
+    }
+
+    // What one that has not ended waits for; empty if nothing is known.
+    [[nodiscard]] std::string waits_of(Shown const& shown) const RAPIDSMPF_REQUIRES(mutex_) {
         std::string waits;
         auto const add = [&waits](std::string const& what) {
             waits += (waits.empty() ? "" : " and ") + what;
@@ -278,12 +310,8 @@ class ActorNetwork final : public RunningNetwork {
                 add("for room in channel " + number);
             }
         }
-        auto const times = shown.activity->times();
-        if (times.waits_for_memory) {
-            add("for memory");
-        }
-        if (times.waits_for_ranks) {
-            add("for other ranks");
+        if (auto const others = shown.activity->waits(); !others.empty()) {
+            add(others);
         }
         if (waits.empty()) {
             // What its channels tell of actors whose coroutines are not tasks.
@@ -294,16 +322,18 @@ class ActorNetwork final : public RunningNetwork {
                 }
             }
         }
-        return waits.empty() ? "runs" : "waits " + waits;
+        return waits;
     }
 
     // Running is what is left of its time: it has a thread, or waits for one, or for what nobody counts.
     [[nodiscard]] std::string times_of(Shown const& shown, Channel::Share const& share) const {
         auto const times = shown.activity->times();
-        auto const waited = share.for_input + share.for_room + times.for_memory + times.for_ranks;
+        auto const waited =
+            share.for_input + share.for_room + times.for_memory + times.for_ranks + times.for_others;
         return "ran " + seconds(std::max<std::int64_t>(0, times.alive - waited)) + ", waited "
                + seconds(share.for_input) + " for input, " + seconds(share.for_room) + " for room, "
-               + seconds(times.for_memory) + " for memory, " + seconds(times.for_ranks) + " for other ranks";
+               + seconds(times.for_memory) + " for memory, " + seconds(times.for_ranks) + " for other ranks, "
+               + seconds(times.for_others) + " for tickets, locks, events and time";
     }
 
     [[nodiscard]] static std::string seconds(std::int64_t nanos) {
@@ -532,6 +562,9 @@ class ActorNetwork final : public RunningNetwork {
         }
         for (auto const& user : users_) {
             user.first->cancel(error);
+        }
+        for (auto const& shown : shown_) {
+            shown.activity->cancel_waits(error);
         }
         for (auto const& call : calls) {
             call(error);

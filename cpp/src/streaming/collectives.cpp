@@ -27,9 +27,13 @@ class ToldAwaiter {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     template <typename Promise>
     [[gnu::noinline]] bool await_suspend(std::coroutine_handle<Promise> coroutine) {
-        wait_of_actor_.begin(detail::actor_part_of(coroutine).activity, Activity::Wait::ranks);
         auto const state = state_;
         state->set_coroutine(coroutine);
+        if (auto error = wait_of_actor_.begin(
+                detail::actor_part_of(coroutine).activity, detail::WaitKind::ranks, state->canceller())) {
+            state->settle(std::move(error));
+            return state->suspended();
+        }
         tell_([state] { state->settle(); });
         registration_ =
             cancellation_.on_cancel([state](std::exception_ptr error) { state->settle(std::move(error)); });
@@ -46,7 +50,7 @@ class ToldAwaiter {
     Tell tell_;
     CancellationToken cancellation_;
     CancellationToken::Registration registration_;
-    ActivityWait wait_of_actor_;
+    detail::ActivityWait wait_of_actor_;
 };
 
 // What does not wait once it was told. Other coroutines may have been faster: then it is told again.

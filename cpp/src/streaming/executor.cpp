@@ -6,6 +6,7 @@
 #include <chrono>
 #include <deque>
 #include <list>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -197,6 +198,11 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         return running_networks();
     }
 
+    void look_for_standstill() {
+        MutexLock const lock{mutex_};
+        (void)tell_standstill(0);
+    }
+
     [[nodiscard]] bool runs_this_thread() const noexcept { return here_ == this; }
 
     [[nodiscard]] std::size_t num_blocking_threads() const {
@@ -323,18 +329,27 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         return running;
     }
 
-    // Tells the networks if all workers but this one sleep and nothing is on its way; once after each time that something ran.
-    // Whether it did.
-    [[nodiscard]] bool tell_standstill() RAPIDSMPF_REQUIRES(mutex_) {
-        if (networks_.empty() || stop_ || pending_blocking_ > 0 || outside_waits_.load() > 0
-            || sleepers_.load(std::memory_order_relaxed) + 1 != num_workers_) {
-            return false;
+    // If nothing is on its way and all workers sleep but so many: the turns that have begun, which grow when that has changed.
+    [[nodiscard]] std::optional<std::uint64_t> still_since(std::size_t awake) RAPIDSMPF_REQUIRES(mutex_) {
+        if (stop_ || pending_blocking_ > 0 || outside_waits_.load() > 0 || !outside_.empty()
+            || sleepers_.load(std::memory_order_relaxed) + awake != num_workers_) {
+            return std::nullopt;
         }
         std::uint64_t turns = 0;
         for (auto const& worker : slots_) {
             turns += worker.turns.load(std::memory_order_relaxed);
         }
-        if (std::exchange(told_turns_, turns) == turns) {
+        return turns;
+    }
+
+    // Tells the networks if all is still but so many workers, one of which this is. Those who look again when nothing has run since
+    // are not told. Whether it did.
+    [[nodiscard]] bool tell_standstill(std::size_t awake) RAPIDSMPF_REQUIRES(mutex_) {
+        if (networks_.empty()) {
+            return false;
+        }
+        auto const turns = still_since(awake);
+        if (!turns || (awake > 0 && std::exchange(told_turns_, *turns) == *turns)) {
             return false;
         }
         auto running = running_networks();
@@ -344,8 +359,12 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
             return false;
         }
         MutexUnlock const unlocked{mutex_};
+        auto const is_still = [this, awake, turns] {
+            MutexLock const lock{mutex_};
+            return still_since(awake) == turns;
+        };
         for (auto const& network : running) {
-            network->on_standstill();
+            network->on_standstill(is_still);
         }
         running.clear();  // one may end with this
         return true;
@@ -396,7 +415,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
                 quiet = 0;
                 note_turns();
             }
-            if (tell_standstill()) {
+            if (tell_standstill(1)) {
                 found = worker.queue.pop();  // what that has woken
                 if (found) {
                     break;
@@ -619,6 +638,9 @@ void Executor::add_network(std::weak_ptr<RunningNetwork> network) {
 }
 std::vector<std::shared_ptr<RunningNetwork>> Executor::networks() const {
     return core_->networks();
+}
+void Executor::look_for_standstill() {
+    core_->look_for_standstill();
 }
 Timers& Executor::timers() {
     return *core_->timers;

@@ -64,20 +64,17 @@ class Lineariser::Order {
     }
 
     void fail(std::exception_ptr error) {
-        detail::ParkedList woken;
-        {
-            MutexLock const lock{mutex_};
-            if (error_) {
-                return;
-            }
-            error_ = error;
-            for (auto& producer : producers_) {
-                if (auto* waiting = std::exchange(producer.waiting, nullptr)) {
-                    woken.push(*waiting);
-                }
+        MutexLock const lock{mutex_};
+        if (error_) {
+            return;
+        }
+        error_ = std::move(error);
+        for (auto& producer : producers_) {
+            if (auto* waiting = std::exchange(producer.waiting, nullptr)) {
+                waiting->error = error_;
+                executor_->post(waiting->coroutine);
             }
         }
-        woken.resume(*executor_, error);
     }
 
   private:

@@ -28,9 +28,13 @@ class ReserveAwaiter {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     template <typename Promise>
     [[gnu::noinline]] bool await_suspend(std::coroutine_handle<Promise> coroutine) {
-        wait_of_actor_.begin(detail::actor_part_of(coroutine).activity, Activity::Wait::memory);
         auto const state = state_;
         state->set_coroutine(coroutine);
+        if (auto error = wait_of_actor_.begin(
+                detail::actor_part_of(coroutine).activity, detail::WaitKind::memory, state->canceller())) {
+            state->settle(std::move(error));
+            return state->suspended();
+        }
         auto on_done = [state] { state->settle(); };
         request_ = resource_->request(type_, size_, allow_, std::move(on_done), wait_.timeout);
         registration_ = wait_.cancellation.on_cancel(
@@ -54,7 +58,7 @@ class ReserveAwaiter {
     MemoryWait wait_;
     std::shared_ptr<MemoryRequest> request_;
     CancellationToken::Registration registration_;
-    ActivityWait wait_of_actor_;
+    detail::ActivityWait wait_of_actor_;
 };
 
 Task<MemoryReservation> wait_for_memory(

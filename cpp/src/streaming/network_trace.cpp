@@ -75,18 +75,16 @@ std::string micros(std::int64_t nanos) {
     return text;
 }
 
-char const* wait_name(What what) {
-    switch (what) {
+std::string wait_name(Event const& event) {
+    switch (event.what) {
         case What::send:
             return "waits for room";
         case What::receive:
             return "waits for input";
         case What::drain:
             return "waits for the end of a channel";
-        case What::memory_wait:
-            return "waits for memory";
-        case What::rank_wait:
-            return "waits for other ranks";
+        case What::other_wait:
+            return "waits for " + detail::name_of(event.wait);
         case What::run:
             break;
     }
@@ -169,7 +167,7 @@ void write_track(Writer& writer, std::size_t track, std::vector<Event const*> co
             work(*event, begin);  // who only sends works on what it sends next
         }
         if (end > begin) {
-            writer.slice(track, wait_name(event->what), begin, end, writer.channel_of(*event));
+            writer.slice(track, wait_name(*event), begin, end, writer.channel_of(*event));
         }
         if (has_received(event)) {
             message = event;

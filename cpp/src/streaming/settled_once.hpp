@@ -4,6 +4,7 @@
 #include <atomic>
 #include <coroutine>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,7 +13,7 @@
 
 namespace rapidsmpf::streaming {
 
-class SettledOnce {
+class SettledOnce : public std::enable_shared_from_this<SettledOnce> {
   public:
     explicit SettledOnce(Executor const& executor)
         : post_{executor.poster()}, outside_{executor.outside_wait()} {}
@@ -30,6 +31,10 @@ class SettledOnce {
         }
         outside_.reset();
         return true;
+    }
+    // settle() for those who are told of a failure.
+    [[nodiscard]] std::function<void(std::exception_ptr)> canceller() {
+        return [self = shared_from_this()](std::exception_ptr error) { self->settle(std::move(error)); };
     }
     // The end of await_suspend: whether the coroutine has to wait. From here on only a copy of the pointer to this is safe.
     [[nodiscard]] bool suspended() { return !second_.exchange(true, std::memory_order_acq_rel); }

@@ -83,9 +83,15 @@ class SleepAwaiter {
           time_{time},
           cancellation_{std::move(cancellation)} {}
     [[nodiscard]] bool await_ready() const noexcept { return false; }
-    [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> coroutine) {
+    template <typename Promise>
+    [[gnu::noinline]] bool await_suspend(std::coroutine_handle<Promise> coroutine) {
         auto const state = state_;
         state->set_coroutine(coroutine);
+        if (auto error = wait_of_actor_.begin(
+                detail::actor_part_of(coroutine).activity, detail::WaitKind::time, state->canceller())) {
+            state->settle(std::move(error));
+            return state->suspended();
+        }
         id_ = executor_->timers().add(time_, [state] { state->settle(); });
         registration_ =
             cancellation_.on_cancel([state](std::exception_ptr error) { state->settle(std::move(error)); });
@@ -93,7 +99,10 @@ class SleepAwaiter {
     }
     void await_resume() {
         registration_.reset();
-        executor_->timers().remove(*id_);
+        wait_of_actor_.end();
+        if (id_) {
+            executor_->timers().remove(*id_);
+        }
         state_->rethrow();
     }
 
@@ -104,6 +113,7 @@ class SleepAwaiter {
     CancellationToken cancellation_;
     std::optional<Timers::Id> id_;
     CancellationToken::Registration registration_;
+    detail::ActivityWait wait_of_actor_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <latch>
 #include <memory>
 #include <stdexcept>
@@ -14,9 +15,11 @@
 #include <gtest/gtest.h>
 
 #include <rapidsmpf/streaming/context.hpp>
+#include <rapidsmpf/streaming/memory_wait.hpp>
 #include <rapidsmpf/streaming/network.hpp>
 #include <rapidsmpf/streaming/sync_wait.hpp>
 #include <rapidsmpf/streaming/synchronisation.hpp>
+#include <rapidsmpf/streaming/throttle.hpp>
 
 namespace rapidsmpf::streaming {
 namespace {
@@ -303,6 +306,100 @@ TEST_P(ActorNetworkTest, ActorsThatAllWaitForEachOtherAreToldSo) {
     auto const text = error_of(std::move(actors));
     EXPECT_NE(text.find("'chicken' waits for input from channel"), std::string::npos) << text;
     EXPECT_NE(text.find("'egg' waits for input from channel"), std::string::npos) << text;
+}
+
+// Every way in which actors of the library's own waits can come to a standstill together.
+TEST_P(ActorNetworkTest, WaitsForTicketsLocksAndEventsAreWaits) {
+    auto const executor = context.executor();
+    struct Case {
+        std::string name;
+        std::function<Task<void>()> wait;
+        std::string text;
+    };
+    auto const semaphore = std::make_shared<AsyncSemaphore>(executor, 1);
+    auto const permit = semaphore->try_acquire();
+    auto const mutex = std::make_shared<AsyncMutex>(executor);
+    auto const guard = mutex->try_lock();
+    auto const event = std::make_shared<AsyncEvent>(executor);
+    auto const full = context.create_channel(ChannelCapacity{1});
+    auto const throttle = std::make_shared<Throttle>(full, 1);
+    auto hold = [](std::shared_ptr<Throttle> from) -> Task<void> {
+        auto ticket = co_await from->acquire();
+        auto const other = co_await from->acquire();  // it has the only one
+    };
+    auto on_semaphore = [](std::shared_ptr<AsyncSemaphore> on) -> Task<void> {
+        auto const held = co_await on->acquire();
+    };
+    auto on_mutex = [](std::shared_ptr<AsyncMutex> on) -> Task<void> {
+        auto const held = co_await on->lock();
+    };
+    auto on_event = [](std::shared_ptr<AsyncEvent> on) -> Task<void> { co_await on->wait(); };
+    std::vector<Case> const cases{
+        {"permit", [&] { return on_semaphore(semaphore); }, "waits for a semaphore"},
+        {"mutex", [&] { return on_mutex(mutex); }, "waits for a mutex"},
+        {"event", [&] { return on_event(event); }, "waits for an event"},
+        {"ticket", [&] { return hold(throttle); }, "waits for a ticket"},
+    };
+    for (auto const& each : cases) {
+        SCOPED_TRACE(each.name);
+        auto const channel = context.create_channel();
+        std::atomic<std::uint64_t> sum{0};
+        std::vector<Actor> actors;
+        actors.emplace_back("waiter", each.wait(), std::vector<ChannelPtr>{}, std::vector{channel});
+        actors.emplace_back(
+            "sink", sink(channel, never, never, &sum), std::vector{channel}, std::vector<ChannelPtr>{});
+        auto const text = error_of(std::move(actors));
+        EXPECT_NE(text.find("'waiter' " + each.text), std::string::npos) << text;
+        EXPECT_NE(text.find("'sink' waits for input from channel"), std::string::npos) << text;
+    }
+}
+
+TEST_P(ActorNetworkTest, AFailureEndsWaitsForLocksEventsMemoryAndTime) {
+    auto const executor = context.executor();
+    auto const event = std::make_shared<AsyncEvent>(executor);
+    auto const mutex = std::make_shared<AsyncMutex>(executor);
+    auto const guard = mutex->try_lock();
+    std::atomic<int> ended{0};
+    auto on_event = [](std::shared_ptr<AsyncEvent> on, std::atomic<int>* count) -> Task<void> {
+        try {
+            co_await on->wait();
+        } catch (std::domain_error const&) {
+            ++*count;
+        }
+        // Nor do later waits wait.
+        co_await on->wait();
+    };
+    auto on_mutex = [](std::shared_ptr<AsyncMutex> on) -> Task<void> {
+        auto const held = co_await on->lock();
+    };
+    auto on_time = [](std::shared_ptr<Executor> on) -> Task<void> {
+        std::chrono::hours const long_time{1};
+        co_await sleep_for(std::move(on), long_time);
+    };
+    auto on_memory = [](Context of) -> Task<void> {
+        (void)co_await reserve_memory(of, 500, MemoryType::HOST);
+    };
+    BufferResource::Settings settings;
+    settings.limits[static_cast<std::size_t>(MemoryType::HOST)] = 1000;
+    settings.reserve_timeout = std::chrono::hours{1};
+    Context const small{config::Options{}, nullptr, BufferResource::make(std::move(settings)), executor};
+    auto const held = small.resource()->reserve(MemoryType::HOST, 1000, AllowOverbooking::no).first;
+    auto fail_later = [](std::shared_ptr<Executor> on) -> Task<void> {
+        std::chrono::milliseconds const pause{20};
+        co_await sleep_for(std::move(on), pause);
+        throw std::domain_error{"injected"};
+    };
+    std::vector<Actor> actors;
+    auto const add = [&actors](std::string const& name, Task<void> task) {
+        actors.emplace_back(name, std::move(task), std::vector<ChannelPtr>{}, std::vector<ChannelPtr>{});
+    };
+    add("event", on_event(event, &ended));
+    add("mutex", on_mutex(mutex));
+    add("time", on_time(executor));
+    add("memory", on_memory(small));
+    add("fails", fail_later(executor));
+    EXPECT_EQ(error_of(std::move(actors)), "injected");
+    EXPECT_EQ(ended, 1);
 }
 
 TEST_P(ActorNetworkTest, ANetworkThatWaitsForTheClockIsNotAtAStandstill) {

@@ -3,7 +3,7 @@
 //     std::cerr << describe_networks(*context.executor());
 //
 // says of each actor whether it waits, for what, how many messages, rows and bytes it took and gave, how long it ran and how
-// long it waited for input, room, memory and other ranks; and of each channel what is in it and went through it. On any
+// long it waited for input, room, memory, other ranks, and all else; and of each channel what is in it and went through it. On any
 // thread, at any time: it stops no actor.
 //
 //     auto const trace = std::make_shared<NetworkTrace>();
@@ -15,12 +15,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/streaming/executor.hpp>
+#include <rapidsmpf/streaming/task.hpp>
 
 namespace rapidsmpf::streaming {
 
@@ -39,7 +41,8 @@ class RunningNetwork {
     // `number` names it among others.
     [[nodiscard]] virtual std::string describe(NetworkFormat format, std::size_t number) const = 0;
     // No coroutine of the executor is ready, and nothing that it knows of will make one ready.
-    virtual void on_standstill() = 0;
+    // `is_still` says whether that has been so since, on any thread, without locks of the network.
+    virtual void on_standstill(std::function<bool()> const& is_still) = 0;
 };
 
 // The networks that run on this executor now; the empty string if there are none.
@@ -61,9 +64,10 @@ class NetworkTrace {
     [[nodiscard]] std::size_t num_dropped() const;
 
     // The rest is for this repository.
-    enum class What : std::uint8_t { send, receive, drain, memory_wait, rank_wait, run };
+    enum class What : std::uint8_t { send, receive, drain, other_wait, run };
     struct Event {
         What what{What::run};
+        detail::WaitKind wait{};    // for other_wait
         std::uint64_t actor{0};     // 0: no known actor
         void const* lane{nullptr};  // tells parts of an actor apart that run beside each other
         std::uint64_t channel{0};   // Channel::id(); 0: none

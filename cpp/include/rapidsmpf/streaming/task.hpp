@@ -18,8 +18,11 @@
 #include <atomic>
 #include <coroutine>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
+#include <functional>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -108,6 +111,35 @@ class CurrentPart {
 
 // So many more tasks of an actor run beside each other. It may be null.
 void add_parts(Activity* activity, std::ptrdiff_t parts);
+
+// What actors wait for besides channels.
+enum class WaitKind : std::uint8_t { memory, ranks, time, ticket, permit, mutex, event };
+
+// In words, as what "waits for" is followed by.
+[[nodiscard]] std::string name_of(WaitKind kind);
+
+// A wait of an actor, in its awaiter: on the actor's account, and ended when its network fails. Nothing happens without an actor.
+class ActivityWait {
+  public:
+    ActivityWait() noexcept = default;
+    ActivityWait(ActivityWait const&) = delete;
+    ActivityWait& operator=(ActivityWait const&) = delete;
+    ~ActivityWait() { end(); }
+    // Returns the error with which the network has failed already: then nothing begins, and there must be no wait. If it fails
+    // later, `cancel` is called with the error, on any thread, at most once, possibly when the wait has just ended. Until this
+    // returns the caller may hold a lock that `cancel` takes.
+    [[nodiscard]] std::exception_ptr begin(
+        Activity* activity, WaitKind kind, std::function<void(std::exception_ptr)> cancel);
+    // Once, at most. Without such a lock.
+    void end();
+
+  private:
+    Activity* activity_{nullptr};
+    WaitKind kind_{};
+    std::uint64_t id_{0};
+    std::int64_t begun_{0};
+    std::int64_t begun_exactly_{0};
+};
 
 template <typename T>
 class TaskPromise final : public TaskPromiseBase {

@@ -151,7 +151,8 @@ std::string name_of(WaitKind kind) {
 
 std::exception_ptr ActivityWait::begin(
     Activity* activity, WaitKind kind, std::function<void(std::exception_ptr)> cancel) {
-    if (activity == nullptr) {
+    // The task that stands for an actor elsewhere waits for that to end: that is none of the actor's own waits.
+    if (activity == nullptr || (activity->progress() != nullptr && kind == WaitKind::event)) {
         return nullptr;
     }
     auto begun = activity->begin_wait(kind, std::move(cancel));

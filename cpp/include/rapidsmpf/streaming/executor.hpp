@@ -168,7 +168,7 @@ class Executor {
     // For this repository: the networks that run here, as long as they live.
     void add_network(std::weak_ptr<RunningNetwork> network);
     [[nodiscard]] std::vector<std::shared_ptr<RunningNetwork>> networks() const;
-    // For this repository: somebody outside, an actor that runs elsewhere, has found that it waits. Tells the networks if all waits.
+    // For this repository: an actor that runs outside has found that it waits. Tells the networks if all waits.
     void look_for_standstill();
     // For this repository: the alarms that timer.hpp sets.
     [[nodiscard]] Timers& timers();

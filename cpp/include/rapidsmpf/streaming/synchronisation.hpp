@@ -41,7 +41,7 @@ class ParkingPlace : public std::enable_shared_from_this<ParkingPlace> {
     // Has it wait, unless there is an error, which it gets. Whether it has to.
     [[nodiscard]] bool park(Parked& parked, std::coroutine_handle<> coroutine, ActorPart part, WaitKind kind)
         RAPIDSMPF_REQUIRES(mutex_);
-    // The first goes on; false: nobody waits. May throw what Executor::post() does.
+    // The first goes on; false: no coroutine waits. May throw what Executor::post() does.
     [[nodiscard]] bool resume_one() RAPIDSMPF_REQUIRES(mutex_);
     void resume_all() RAPIDSMPF_REQUIRES(mutex_);
     [[nodiscard]] std::size_t size() const RAPIDSMPF_REQUIRES(mutex_) { return size_; }

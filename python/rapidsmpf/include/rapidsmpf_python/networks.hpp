@@ -1,11 +1,7 @@
-// Networks of actors for Python: operations on channels that an event loop or a thread waits for, and actors that run in Python.
-//
-// Threads of the executor never take the GIL on the way of a message: what they complete is put into the mailbox of the loop
-// that waits for it, and an eventfd wakes that loop once for all that has come together.
+// Networks of actors for Python, and the actors that stand for those that run in Python.
 #pragma once
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,11 +14,10 @@
 #include <vector>
 
 #include <Python.h>
+#include <rapidsmpf_python/channels.hpp>
 #include <rapidsmpf_python/errors.hpp>
 #include <rapidsmpf_python/gil.hpp>
 #include <rapidsmpf_python/interrupt.hpp>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/mutex.hpp>
@@ -37,177 +32,6 @@
 #include <rapidsmpf/streaming/task.hpp>
 
 namespace rapidsmpf::python {
-
-// Python objects that a loop is to look at. Owns references; shared by the loop and those who put.
-class Mailbox {
-  public:
-    Mailbox() : descriptor_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
-        if (descriptor_ < 0) {
-            throw SystemError{
-                "an event loop of a network could not be made: no more file descriptors", errno};
-        }
-    }
-    ~Mailbox() { ::close(descriptor_); }
-    Mailbox(Mailbox const&) = delete;
-    Mailbox& operator=(Mailbox const&) = delete;
-
-    // Readable when something was put by another thread than the loop's.
-    [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
-    // Between them the loop's thread calls the library, and looks for what was put when it is back.
-    void enter() noexcept { current() = this; }
-    static void leave() noexcept { current() = nullptr; }
-    // Takes over a reference. Any thread, without the GIL.
-    void put(PyObject* object) noexcept {
-        bool first = false;
-        {
-            MutexLock const lock{mutex_};
-            first = objects_.empty();
-            objects_.push_back(object);
-        }
-        waiting_.store(true, std::memory_order_release);
-        if (first && current() != this) {
-            std::uint64_t const one = 1;
-            [[maybe_unused]] auto const written = ::write(descriptor_, &one, sizeof one);
-        }
-    }
-    [[nodiscard]] bool has_any() const noexcept { return waiting_.load(std::memory_order_acquire); }
-    // The loop's thread: all objects, whose references the caller takes over.
-    [[nodiscard]] std::vector<PyObject*> take() {
-        waiting_.store(false, std::memory_order_relaxed);
-        MutexLock const lock{mutex_};
-        return std::exchange(objects_, {});
-    }
-    void clear_signal() noexcept {
-        std::uint64_t count = 0;
-        [[maybe_unused]] auto const read = ::read(descriptor_, &count, sizeof count);
-    }
-
-  private:
-    [[nodiscard]] static Mailbox*& current() noexcept {
-        thread_local Mailbox* mailbox = nullptr;
-        return mailbox;
-    }
-    int descriptor_;
-    std::atomic<bool> waiting_{false};
-    Mutex mutex_;
-    std::vector<PyObject*> objects_ RAPIDSMPF_GUARDED_BY(mutex_);
-};
-
-using MailboxPointer = std::shared_ptr<Mailbox>;
-
-// One operation on a channel or its metadata.
-class ChannelOperation {
-  public:
-    using ChannelPtr = streaming::ChannelPtr;
-    enum class Kind : std::uint8_t { send, receive, drain };
-
-    ChannelOperation(ChannelPtr channel, bool on_metadata, int kind, streaming::Message message)
-        : channel_{std::move(channel)},
-          operation_{make(
-              on_metadata ? channel_->metadata() : *channel_, static_cast<Kind>(kind), std::move(message))} {}
-    ChannelOperation(ChannelOperation const&) = delete;
-    ChannelOperation& operator=(ChannelOperation const&) = delete;
-
-    // It is an actor's; may be null. Before it starts.
-    void set_activity(std::shared_ptr<streaming::Activity> activity) noexcept {
-        activity_ = std::move(activity);
-        operation_.set_activity(activity_.get());
-    }
-    // Whether it has to wait; then `waiter` is put into the mailbox in the end, which takes over a reference.
-    [[nodiscard]] bool start_on_loop(MailboxPointer mailbox, PyObject* waiter) {
-        mailbox_ = std::move(mailbox);
-        waiter_ = waiter;
-        return operation_.start(
-            [](void* whom) noexcept {
-                auto& self = *static_cast<ChannelOperation*>(whom);
-                // The waiter, and this with it, may be gone as soon as it has been put.
-                auto const box = self.mailbox_;
-                box->put(self.waiter_);
-            },
-            this);
-    }
-    // Gives up. False: the waiter comes into the mailbox.
-    [[nodiscard]] bool withdraw() { return operation_.withdraw(); }
-
-    // On a thread that may wait, without the GIL. In the main thread Ctrl-C ends the wait.
-    void run_blocking(bool sees_signals) {
-        Blocked blocked;
-        if (channel_->executor()->runs_this_thread()) {
-            throw std::logic_error{"a blocking channel operation would stall a thread of the executor"};
-        }
-        if (!operation_.start([](void* whom) noexcept { static_cast<Blocked*>(whom)->set(); }, &blocked)) {
-            return;
-        }
-        if (!sees_signals) {
-            blocked.wait();
-            return;
-        }
-        while (!blocked.wait_for(detail::slice)) {
-            if (auto const error = detail::raised_by_signal()) {
-                if (!operation_.withdraw()) {
-                    blocked.wait();
-                    operation_.put_back();
-                }
-                throw PythonError{*error};
-            }
-        }
-    }
-
-    [[nodiscard]] bool succeeded() { return operation_.succeeded(); }
-    // Whether there is a message.
-    [[nodiscard]] bool take(streaming::Message& message) {
-        auto taken = operation_.take();
-        if (!taken) {
-            return false;
-        }
-        message = std::move(*taken);
-        return true;
-    }
-    void put_back() { operation_.put_back(); }
-
-  private:
-    class Blocked {
-      public:
-        void set() noexcept {
-            MutexLock const lock{mutex_};
-            set_ = true;
-            changed_.notify_one();  // under the lock: the waiter destroys this as soon as it can take it
-        }
-        void wait() {
-            UniqueLock lock{mutex_};
-            changed_.wait(lock, [this]() RAPIDSMPF_REQUIRES(mutex_) { return set_; });
-        }
-        [[nodiscard]] bool wait_for(std::chrono::milliseconds time) {
-            UniqueLock lock{mutex_};
-            return changed_.wait_for(lock, time, [this]() RAPIDSMPF_REQUIRES(mutex_) { return set_; });
-        }
-
-      private:
-        Mutex mutex_;
-        ConditionVariable changed_;
-        bool set_ RAPIDSMPF_GUARDED_BY(mutex_){false};
-    };
-
-    [[nodiscard]] static streaming::Channel::CallbackOperation make(
-        streaming::Channel& channel, Kind kind, streaming::Message message) {
-        using Operation = streaming::Channel::CallbackOperation;
-        switch (kind) {
-            case Kind::send:
-                return Operation::send(channel, std::move(message));
-            case Kind::receive:
-                return Operation::receive(channel);
-            case Kind::drain:
-                break;
-        }
-        return Operation::drain(channel);
-    }
-
-    ChannelPtr channel_;
-    streaming::Channel::CallbackOperation operation_;
-    std::shared_ptr<streaming::Activity> activity_;
-    MailboxPointer mailbox_;
-    PyObject* waiter_{nullptr};
-};
 
 // The end of something that runs elsewhere, as a task. Its runner says how it ended; the first time counts.
 class OutsideEnd {
@@ -303,6 +127,10 @@ using TracePointer = std::shared_ptr<streaming::NetworkTrace>;
         *context.executor(), as_dot ? streaming::NetworkFormat::dot : streaming::NetworkFormat::text);
 }
 
+inline void look_for_standstill(streaming::Context const& context) {
+    context.executor()->look_for_standstill();
+}
+
 // Runs a network until it has ended; without the GIL. `trace` may be null.
 inline void run_network(
     streaming::Context const& context, std::vector<ActorPointer> actors,
@@ -338,11 +166,6 @@ inline void run_network_interruptibly(
         }
     }
     future.get();
-}
-
-[[nodiscard]] inline streaming::ChannelPtr create_channel(
-    streaming::Context const& context, std::size_t messages, std::size_t bytes) {
-    return context.create_channel(streaming::ChannelCapacity{messages, bytes});
 }
 
 [[nodiscard]] inline ActorPointer fanout_actor(

@@ -29,22 +29,25 @@ from typing import Any, ParamSpec, Protocol, overload
 
 from rapidsmpf.config import check_option
 from rapidsmpf.given_options import known_options
+from rapidsmpf.streaming.core.channel import Channel, current_actor, forget_loop
 from rapidsmpf.streaming.core.context import Context
 from rapidsmpf.streaming.core.describe import running_in
 from rapidsmpf.streaming.core.network import (
     ActorEnd,
     CancellationSource,
-    Channel,
     CppActor,
     NetworkTrace,
-    current_actor,
-    forget_loop,
+    look_for_standstill,
     run_actors,
 )
+from rapidsmpf.streaming.core.waiting_tasks import waiting_operations
 
 __all__ = ["CppActor", "PyActor", "define_actor", "run_actor_network"]
 
 P = ParamSpec("P")
+
+_LOOK_PAUSE = 0.25
+"""Seconds between two looks of an event loop whether all its actors wait."""
 
 
 def _channels_in(values: Iterable[object]) -> Generator[Channel[Any]]:
@@ -162,11 +165,14 @@ class _Loop:
 
     Parameters
     ----------
+    context
+        The context of the network.
     executor
         What runs it; None: a thread of its own.
     """
 
-    def __init__(self, executor: Executor | None) -> None:
+    def __init__(self, context: Context, executor: Executor | None) -> None:
+        self._context = context
         self.loop = asyncio.new_event_loop()
         self._executor = executor
         self._started: list[tuple[PyActor, ActorEnd]] = []
@@ -214,7 +220,22 @@ class _Loop:
             task.add_done_callback(functools.partial(self._ended, end))
             if end in self._cancelled:
                 self._tasks[end].cancel()
+        self._look_later()
         await asyncio.wait(self._tasks.values())
+        self._next_look.cancel()
+
+    def _look_later(self) -> None:
+        self._next_look = self.loop.call_later(_LOOK_PAUSE, self._look)
+
+    def _look(self) -> None:
+        """See whether all actors wait, and nothing else is to happen in this loop: then the network may stand still."""
+        counts = waiting_operations(self.loop)
+        alive = [end for end, task in self._tasks.items() if not task.done()]
+        for end in alive:
+            end.found_waiting(0 if counts is None else counts.get(end, 0))
+        if counts is not None and all(end in counts for end in alive):
+            look_for_standstill(self._context)
+        self._look_later()
 
     def _work(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -416,7 +437,7 @@ def run_actor_network(
         channel.set_outside_producer()
 
     loops = [
-        _Loop(py_executor)
+        _Loop(context, py_executor)
         for _ in range(min(_num_loops(context), sum(each.is_coroutine for each in py_actors)))
     ]
     runners: list[_Loop | _FunctionThread] = list(loops)
@@ -437,7 +458,7 @@ def run_actor_network(
             runners.append(_FunctionThread(each, end))
     if told is not None:
         for channel in dict.fromkeys(channel for each in py_actors for channel in each.channels):
-            channel.set_trace(told)  # its actors may begin before the network does
+            told.listen_to(channel)  # its actors may begin before the network does
     left_behind = False
     with running_in(context):
         for runner in runners:

@@ -110,7 +110,7 @@ cdef class Context:
         ValueError
             If it is to hold no messages.
         """
-        from rapidsmpf.streaming.core.network import create_channel
+        from rapidsmpf.streaming.core.channel import create_channel
 
         return create_channel(self, messages, max_bytes)
 
@@ -118,8 +118,8 @@ cdef class Context:
         """Return what the networks that run in this context do; empty text when there is none. In any thread, at any time.
 
         Of each actor: whether it runs or what it waits for, the messages, rows and bytes that it took and gave, how long it
-        ran and how long it waited for input, room, memory and other ranks. Of each channel: who is at its ends, what waits in
-        it and what went through it.
+        ran and how long it waited for input, room, memory, other ranks and all else. Of each channel: who is at its ends, what waits
+        in it and what went through it.
 
         Parameters
         ----------

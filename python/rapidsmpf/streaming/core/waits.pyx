@@ -19,12 +19,13 @@ from rapidsmpf.error cimport translate_exception
 from rapidsmpf.memory.memory_reservation cimport MemoryReservation, cpp_MemoryReservation
 from rapidsmpf.memory.packed_data cimport PackedData, cpp_PackedData
 from rapidsmpf.shuffler cimport Shuffler, cpp_Shuffler
+from rapidsmpf.streaming.core.channel cimport cpp_Activity
 from rapidsmpf.streaming.core.context cimport Context, cpp_Context
 from rapidsmpf.streaming.core.message cimport Message, cpp_Message
-from rapidsmpf.streaming.core.network cimport ActorEnd, cpp_Activity, cpp_Source
+from rapidsmpf.streaming.core.network cimport ActorEnd, cpp_Source
 
 from rapidsmpf.memory.buffer import MemoryType
-from rapidsmpf.streaming.core.network import current_actor
+from rapidsmpf.streaming.core.channel import current_actor
 from rapidsmpf.signatures import STUB_SIGNATURE
 
 

@@ -17,6 +17,8 @@ namespace rapidsmpf::streaming::detail {
 
 class OutsideProgress {
   public:
+    // The actor runs in an event loop. Otherwise it is a function, which waits when its thread does.
+    void set_in_loop() noexcept { in_loop_ = true; }
     // A thread that can do nothing else begins, and ends, to wait for a channel. It ends when the wait is over, not when
     // the thread goes on.
     void block() noexcept {
@@ -36,15 +38,18 @@ class OutsideProgress {
 
     // Whether it can go on only if an operation on a channel ends.
     [[nodiscard]] bool waits() const noexcept {
+        if (!in_loop_.load()) {
+            return blocked_.load() > 0;
+        }
         auto const found = found_.load();
         auto const begun = begun_.load();
-        return blocked_.load() > 0
-               || (found > 0 && begun == found_begun_.load() && begun - ended_.load() == found);
+        return found > 0 && begun == found_begun_.load() && begun - ended_.load() == found;
     }
     // How often it has begun to wait.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_.load() + begun_.load(); }
 
   private:
+    std::atomic<bool> in_loop_{false};
     std::atomic<std::uint64_t> steps_{0};
     std::atomic<std::uint64_t> blocked_{0};
     std::atomic<std::uint64_t> begun_{0};

@@ -1,0 +1,265 @@
+// Operations on channels that an event loop or a thread of Python waits for.
+//
+// Threads of the executor never take the GIL on the way of a message: what they complete is put into the mailbox of the loop
+// that waits for it, and an eventfd wakes that loop once for all that has come together.
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <Python.h>
+#include <rapidsmpf_python/errors.hpp>
+#include <rapidsmpf_python/interrupt.hpp>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/mutex.hpp>
+#include <rapidsmpf/streaming/channel.hpp>
+#include <rapidsmpf/streaming/context.hpp>
+#include <rapidsmpf/streaming/detail/outside_progress.hpp>
+#include <rapidsmpf/streaming/message.hpp>
+#include <rapidsmpf/streaming/network.hpp>
+
+namespace rapidsmpf::python {
+
+// Python objects that a loop is to look at. Owns references; shared by the loop and those who put.
+class Mailbox {
+  public:
+    Mailbox() : descriptor_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
+        if (descriptor_ < 0) {
+            throw SystemError{
+                "an event loop of a network could not be made: no more file descriptors", errno};
+        }
+    }
+    ~Mailbox() { ::close(descriptor_); }
+    Mailbox(Mailbox const&) = delete;
+    Mailbox& operator=(Mailbox const&) = delete;
+
+    // Readable when something was put by another thread than the loop's.
+    [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+    // Between them the loop's thread calls the library, and looks for what was put when it is back.
+    void enter() noexcept { current() = this; }
+    static void leave() noexcept { current() = nullptr; }
+    // Takes over a reference. Any thread, without the GIL.
+    void put(PyObject* object) noexcept {
+        bool first = false;
+        {
+            MutexLock const lock{mutex_};
+            first = objects_.empty();
+            objects_.push_back(object);
+        }
+        waiting_.store(true, std::memory_order_release);
+        if (first && current() != this) {
+            std::uint64_t const one = 1;
+            [[maybe_unused]] auto const written = ::write(descriptor_, &one, sizeof one);
+        }
+    }
+    [[nodiscard]] bool has_any() const noexcept { return waiting_.load(std::memory_order_acquire); }
+    // The loop's thread: all objects, whose references the caller takes over.
+    [[nodiscard]] std::vector<PyObject*> take() {
+        waiting_.store(false, std::memory_order_relaxed);
+        MutexLock const lock{mutex_};
+        return std::exchange(objects_, {});
+    }
+    void clear_signal() noexcept {
+        std::uint64_t count = 0;
+        [[maybe_unused]] auto const read = ::read(descriptor_, &count, sizeof count);
+    }
+
+  private:
+    [[nodiscard]] static Mailbox*& current() noexcept {
+        thread_local Mailbox* mailbox = nullptr;
+        return mailbox;
+    }
+    int descriptor_;
+    std::atomic<bool> waiting_{false};
+    Mutex mutex_;
+    std::vector<PyObject*> objects_ RAPIDSMPF_GUARDED_BY(mutex_);
+};
+
+using MailboxPointer = std::shared_ptr<Mailbox>;
+
+// One operation on a channel or its metadata.
+class ChannelOperation {
+  public:
+    using ChannelPtr = streaming::ChannelPtr;
+    using Progress = streaming::detail::OutsideProgress;
+    enum class Kind : std::uint8_t { send, receive, drain };
+
+    ChannelOperation(ChannelPtr channel, bool on_metadata, int kind, streaming::Message message)
+        : channel_{std::move(channel)},
+          operation_{make(
+              on_metadata ? channel_->metadata() : *channel_, static_cast<Kind>(kind), std::move(message))} {}
+    ChannelOperation(ChannelOperation const&) = delete;
+    ChannelOperation& operator=(ChannelOperation const&) = delete;
+
+    // It is an actor's, whose account has messages and waits but for metadata. Before it starts.
+    void set_actor(
+        std::shared_ptr<streaming::Activity> activity, std::shared_ptr<Progress> progress,
+        bool on_metadata) noexcept {
+        activity_ = std::move(activity);
+        progress_ = std::move(progress);
+        operation_.set_activity(on_metadata ? nullptr : activity_.get());
+    }
+    // Whether it has to wait; then `waiter` is put into the mailbox in the end, which takes over a reference.
+    [[nodiscard]] bool start_on_loop(MailboxPointer mailbox, PyObject* waiter) {
+        mailbox_ = std::move(mailbox);
+        waiter_ = waiter;
+        if (progress_) {
+            progress_->begin();  // before it can end
+        }
+        bool waits = false;
+        try {
+            waits = operation_.start(
+                [](void* whom) noexcept {
+                    auto& self = *static_cast<ChannelOperation*>(whom);
+                    if (self.progress_) {
+                        self.progress_->end();
+                    }
+                    // The waiter, and this with it, may be gone as soon as it has been put.
+                    auto const box = self.mailbox_;
+                    box->put(self.waiter_);
+                },
+                this);
+        } catch (...) {
+            end_progress();
+            throw;
+        }
+        if (!waits) {
+            end_progress();
+        }
+        return waits;
+    }
+    // Gives up. False: the waiter comes into the mailbox.
+    [[nodiscard]] bool withdraw() {
+        if (!operation_.withdraw()) {
+            return false;
+        }
+        end_progress();
+        return true;
+    }
+
+    // On a thread that may wait, without the GIL. In the main thread Ctrl-C ends the wait.
+    void run_blocking(bool sees_signals) {
+        auto const& executor = *channel_->executor();
+        if (executor.runs_this_thread()) {
+            throw std::logic_error{"a blocking channel operation would stall a thread of the executor"};
+        }
+        Blocked blocked{progress_};
+        if (!operation_.start([](void* whom) noexcept { static_cast<Blocked*>(whom)->set(); }, &blocked)) {
+            return;
+        }
+        while (!blocked.wait_for(detail::slice)) {
+            if (progress_) {
+                channel_->executor()->look_for_standstill();
+            }
+            if (!sees_signals) {
+                continue;
+            }
+            if (auto const error = detail::raised_by_signal()) {
+                if (!operation_.withdraw()) {
+                    blocked.wait();
+                    operation_.put_back();
+                }
+                throw PythonError{*error};
+            }
+        }
+    }
+
+    [[nodiscard]] bool succeeded() { return operation_.succeeded(); }
+    // Whether there is a message.
+    [[nodiscard]] bool take(streaming::Message& message) {
+        auto taken = operation_.take();
+        if (!taken) {
+            return false;
+        }
+        message = std::move(*taken);
+        return true;
+    }
+    void put_back() { operation_.put_back(); }
+
+  private:
+    // A thread that waits. Its actor, if it has one, is known to wait from the beginning of this to set().
+    class Blocked {
+      public:
+        explicit Blocked(std::shared_ptr<Progress> progress) noexcept : progress_{std::move(progress)} {
+            if (progress_) {
+                progress_->block();
+            }
+        }
+        Blocked(Blocked const&) = delete;
+        Blocked& operator=(Blocked const&) = delete;
+        ~Blocked() { unblock(); }
+        void set() noexcept {
+            MutexLock const lock{mutex_};
+            unblock();
+            set_ = true;
+            changed_.notify_one();  // under the lock: the waiter destroys this as soon as it can take it
+        }
+        void wait() {
+            UniqueLock lock{mutex_};
+            changed_.wait(lock, [this]() RAPIDSMPF_REQUIRES(mutex_) { return set_; });
+        }
+        [[nodiscard]] bool wait_for(std::chrono::milliseconds time) {
+            UniqueLock lock{mutex_};
+            return changed_.wait_for(lock, time, [this]() RAPIDSMPF_REQUIRES(mutex_) { return set_; });
+        }
+
+      private:
+        void unblock() noexcept {
+            if (auto const progress = std::exchange(progress_, nullptr)) {
+                progress->unblock();
+            }
+        }
+        std::shared_ptr<Progress> progress_;
+        Mutex mutex_;
+        ConditionVariable changed_;
+        bool set_ RAPIDSMPF_GUARDED_BY(mutex_){false};
+    };
+
+    [[nodiscard]] static streaming::Channel::CallbackOperation make(
+        streaming::Channel& channel, Kind kind, streaming::Message message) {
+        using Operation = streaming::Channel::CallbackOperation;
+        switch (kind) {
+            case Kind::send:
+                return Operation::send(channel, std::move(message));
+            case Kind::receive:
+                return Operation::receive(channel);
+            case Kind::drain:
+                break;
+        }
+        return Operation::drain(channel);
+    }
+
+    void end_progress() noexcept {
+        if (progress_) {
+            progress_->end();
+        }
+    }
+
+    ChannelPtr channel_;
+    streaming::Channel::CallbackOperation operation_;
+    std::shared_ptr<streaming::Activity> activity_;
+    std::shared_ptr<Progress> progress_;
+    MailboxPointer mailbox_;
+    PyObject* waiter_{nullptr};
+};
+
+[[nodiscard]] inline std::shared_ptr<streaming::detail::OutsideProgress> make_progress() {
+    return std::make_shared<streaming::detail::OutsideProgress>();
+}
+
+[[nodiscard]] inline streaming::ChannelPtr create_channel(
+    streaming::Context const& context, std::size_t messages, std::size_t bytes) {
+    return context.create_channel(streaming::ChannelCapacity{messages, bytes});
+}
+
+}  // namespace rapidsmpf::python

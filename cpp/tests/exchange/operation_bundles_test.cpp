@@ -9,6 +9,7 @@
 #include <rapidsmpf/exchange/detail/operation_dispatcher.hpp>
 
 #include "about_the_cpu.hpp"
+#include "exchange/bundle.hpp"
 
 namespace rapidsmpf::exchange {
 namespace {

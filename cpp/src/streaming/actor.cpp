@@ -68,7 +68,7 @@ class ActorNetwork final : public RunningNetwork {
         try {
             check_ends();
         } catch (...) {
-            // Somebody outside may be waiting already.
+            // A thread outside of the network may be waiting already.
             for (auto const& user : users_) {
                 user.first->cancel(std::current_exception());
             }
@@ -325,7 +325,7 @@ class ActorNetwork final : public RunningNetwork {
         return waits;
     }
 
-    // Running is what is left of its time: it has a thread, or waits for one, or for what nobody counts.
+    // Running is what is left of its time: it has a thread, or waits for one, or for what no counter covers.
     [[nodiscard]] std::string times_of(Shown const& shown, Channel::Share const& share) const {
         auto const times = shown.activity->times();
         auto const waited =

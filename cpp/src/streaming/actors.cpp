@@ -86,7 +86,7 @@ class TableGroup {
     std::size_t bytes_{0};
 };
 
-// One table of a group. Waits in line until there is memory for it, and overbooks in the end: who puts rows together frees those
+// One table of a group. Waits in line until there is memory for it, and overbooks in the end: concatenating rows frees those
 // that they came from.
 Task<Table> concatenate(Context context, std::vector<Table> tables, std::size_t bytes) {
     if (tables.size() == 1) {
@@ -95,7 +95,7 @@ Task<Table> concatenate(Context context, std::vector<Table> tables, std::size_t 
     MemoryWait wait;
     wait.allow = AllowOverbooking::yes;
     {
-        // Given back at once, for concat() reserves what it needs to the byte.
+        // Released at once, for concat() reserves what it needs to the byte.
         auto const there_is_room =
             co_await reserve_memory(context, bytes, MemoryType::DEVICE, std::move(wait));
     }

@@ -10,7 +10,7 @@ namespace rapidsmpf::streaming {
 
 namespace {
 
-// Sends the rows of `output` until nobody wants more: then the wait for other ranks ends, too.
+// Sends the rows of `output` until the receiver closes `out`: then the wait for other ranks ends, too.
 template <typename Output>
 Task<void> run(std::shared_ptr<Executor> executor, std::shared_ptr<Output> output, ChannelPtr out) {
     auto const closed = out->closed();
@@ -19,7 +19,7 @@ Task<void> run(std::shared_ptr<Executor> executor, std::shared_ptr<Output> outpu
         try {
             table = co_await output->async_next(executor, closed);
         } catch (CancelledError const&) {
-            // Nobody receives any more.
+            // The receiver has closed `out`.
         }
         if (!table) {
             co_return;

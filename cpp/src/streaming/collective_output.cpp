@@ -46,7 +46,7 @@ std::optional<Table> ShuffleOutput::next(coll::Timeout timeout) {
 }
 
 namespace {
-// Putting rows together computes, and may have to wait for the disk.
+// Concatenating rows computes, and may have to wait for the disk.
 Task<std::optional<Table>> next_batch(std::shared_ptr<Executor> executor, PackedBatches& batches) {
     auto next = [&batches] { return batches.next(); };
     co_return co_await executor->run_blocking(std::move(next));

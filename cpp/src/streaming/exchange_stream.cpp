@@ -16,7 +16,7 @@ namespace rapidsmpf::streaming {
 
 namespace {
 
-// What may be read ahead of the threads that cut: a batch each to work on and one to go on with.
+// What may be read ahead of the threads that partition: a batch each to work on and one to go on with.
 ChannelCapacity read_ahead(Context const& context) {
     constexpr std::size_t bytes = std::size_t{256} << 20;
     return ChannelCapacity{2 * context.executor()->num_threads(), bytes};

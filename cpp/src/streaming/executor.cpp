@@ -48,8 +48,8 @@ constexpr std::chrono::microseconds search_time{30};
 //
 // Each worker has a queue: what its coroutines wake runs there, in order, with no other thread involved. What comes from
 // other threads is in one queue for all. A worker without work takes from the queues of others, but only of those whose
-// turns have been long (busy_long), or that have not begun another turn since it looked the last time. That somebody looks
-// is the duty of one of those who sleep, the watcher; whoever queues a coroutine while nobody has that duty wakes one.
+// turns have been long (busy_long), or that have not begun another turn since it looked the last time. One of those who
+// is the duty of one of those who sleep, the watcher; a thread that queues a coroutine while none has that duty wakes one.
 class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     struct Worker {
         RunQueue queue;
@@ -57,7 +57,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         std::atomic<bool> busy_long{false};   // its turns have been long; written by its own thread
         std::uint64_t seen{0};                // what the watcher saw of `turns`; guarded by mutex_
     };
-    // Who has the duty to look after queues that nobody comes to: nobody, one that was woken for it, one that has begun.
+    // Which worker looks after queues that theirs do not come to: none (`nobody`), one that was woken for it, one that has begun.
     enum class Watch : std::uint8_t { nobody, wanted, held };
 
   public:
@@ -86,7 +86,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
 
     void post(std::coroutine_handle<> coroutine) {
         if (here_ == this && own_->queue.push(coroutine)) {
-            // Nobody else has to know unless this thread will not come to it soon.
+            // No other thread has to know unless this one will not come to it soon.
             if (sleepers_.load(std::memory_order_relaxed) > 0 && needs_others(*own_)) {
                 wake_one();
             }
@@ -434,7 +434,7 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
                         break;
                     }
                     if (quiet == quiet_looks) {
-                        // Everything is looked at once more first: the time may have run out just when somebody notified.
+                        // Everything is looked at once more first: the time may have run out just when a thread notified.
                         watching = false;
                         may_watch = false;
                         watch_.store(Watch::nobody, std::memory_order_relaxed);

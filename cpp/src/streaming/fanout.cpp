@@ -101,7 +101,7 @@ Task<void> guarded(Task<void> task, std::vector<ChannelPtr> const& shared) {
     }
 }
 
-// `in` is let go when nobody wants more, which metadata would otherwise keep waiting.
+// Shuts `in` down when no receiver needs more, which metadata would otherwise keep waiting.
 Task<void> distribute_and_leave(Context context, ChannelPtr in, std::vector<ChannelPtr> outs) {
     co_await distribute(std::move(context), in, std::move(outs));
     in->shutdown();

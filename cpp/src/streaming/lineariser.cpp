@@ -111,7 +111,7 @@ class Lineariser::Order {
         return true;
     }
 
-    // Null: nobody yet.
+    // Null: no producer yet.
     [[nodiscard]] Producer* next_to_send() RAPIDSMPF_REQUIRES(mutex_) {
         if (sending_) {
             return nullptr;

@@ -17,7 +17,7 @@ Throttle::Throttle(ChannelPtr channel, std::size_t tickets)
     : channel_{std::move(channel)}, semaphore_{executor_of(channel_), tickets} {}
 
 Task<Throttle::Ticket> Throttle::acquire() {
-    // Whoever holds a ticket of a closed channel ends and gives it to the next: so all come through.
+    // The holder of a ticket of a closed channel ends and gives it to the next: so all come through.
     auto permit = co_await semaphore_.acquire_for(detail::WaitKind::ticket);
     co_return Ticket{channel_, std::move(permit)};
 }

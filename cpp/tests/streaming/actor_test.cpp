@@ -177,7 +177,7 @@ TEST_P(ActorNetworkTest, AnErrorReachesActorsWithoutACommonChannel) {
         co_return;
     };
     std::vector<Actor> actors;
-    // Nobody ever sends to these two.
+    // No producer ever sends to these two.
     a->set_outside_producer();
     b->set_outside_producer();
     actors.emplace_back("one", sink(a, never, never, &sum), std::vector{a}, std::vector<ChannelPtr>{});

@@ -83,7 +83,7 @@ TEST(CollectiveActors, AnAllGatherWithinANetwork) {
     });
 }
 
-// The output waits for a partition that nobody will ever finish.
+// The output waits for a partition that the ranks never finish.
 TEST(CollectiveActors, AnErrorElsewhereEndsAWaitForOtherRanks) {
     LoopbackCluster cluster{2};
     Context const context{config::Options{}, cluster[0], BufferResource::make()};

@@ -197,7 +197,7 @@ TEST_P(PartitionTest, AFailedWorkerStopsTheProducerAndFinishesNothing) {
     auto network = context.executor()->spawn(actor_network(*context.executor(), std::move(actors)));
     auto send = [&] {
         for (std::uint64_t i = 0;; ++i) {
-            // Target 1 does not exist: from the tenth batch on cutting fails.
+            // Target 1 does not exist: from the tenth batch on partitioning fails.
             auto rows = count_rows(0, 10, i < 10 ? 1 : 2);
             (void)channel->send_blocking(Message{i, TableBatch{make_table(rows)}});
         }

@@ -45,7 +45,7 @@ void append(Rows& rows, Table const& table);
 // the consumer lets go of the stream.
 [[nodiscard]] ArrowStreamOwner stream_of(
     std::vector<Table> tables, std::string error = "", std::shared_ptr<bool> released = nullptr);
-// The rows cut into tables of `rows_per_table`.
+// The rows split into tables of `rows_per_table`.
 [[nodiscard]] ArrowStreamOwner stream_of_rows(Rows const& rows, std::size_t rows_per_table);
 // All rows that a stream gives. Throws what TableReader throws.
 [[nodiscard]] Rows read_rows(ArrowStreamOwner stream);

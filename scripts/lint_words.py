@@ -3,7 +3,8 @@
 One word, one meaning: these identifiers had another name in the field, or two meanings. The phrases are images where
 the field has a verb, or speak of code as of a person. Prints ``file:line: ...`` for each identifier in the code (not in
 comments and texts) of C++, Cython and Python sources, and for each phrase in pages (``.md``), in docstrings and in the
-comments of headers, and exits with 1 if there is one.
+comments of C++ sources, and exits with 1 if there is one. A comment names code that has such a word in backticks, as a
+page does.
 
     python scripts/lint_words.py cpp examples/cpp python/rapidsmpf python/cudf_polars docs README.md CONTRIBUTING.md
 """
@@ -74,21 +75,31 @@ _PHRASES = [(re.compile(phrase, re.IGNORECASE), instead) for phrase, instead in 
 # Code and names in a page, and names in a comment.
 _NOT_PROSE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _WORD = re.compile(r"\b(?:" + "|".join(WORDS) + r")\b")
-_NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+# Comments, and texts in which there may be what looks like one: raw ones, texts in one line, single characters.
+_NOT_CODE = re.compile(
+    r"(?P<comment>//[^\n]*|/\*.*?\*/)"
+    r'|R"(?P<mark>[^(\s"]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"'
+    r"|'(?:\\.|[^'\\\n])'",
+    re.DOTALL,
+)
 _NOT_CYTHON = re.compile(r'"""(?:.|\n)*?"""|#[^\n]*|"(?:\\.|[^"\\\n])*"')
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
 
 
 def offences(text: str, *, cython: bool = False) -> Iterator[tuple[int, str]]:
     """Give the line and the word of each offence."""
     skipped = _NOT_CYTHON if cython else _NOT_CODE
-    code = skipped.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    code = skipped.sub(lambda match: _blank(match[0]), text)
     for match in _WORD.finditer(code):
         yield code.count("\n", 0, match.start()) + 1, match[0]
 
 
 def phrases(text: str) -> Iterator[tuple[int, str, str]]:
     """Give the line and the words of each private phrase, and what to say instead."""
-    prose = _NOT_PROSE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    prose = _NOT_PROSE.sub(lambda match: _blank(match[0]), text)
     for line, words in enumerate(prose.splitlines(), 1):
         for phrase, instead in _PHRASES:
             for match in phrase.finditer(words):
@@ -96,30 +107,29 @@ def phrases(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def comments(text: str) -> str:
-    """Return a C++ source without its code; lines stay where they are."""
-    return "\n".join(line.partition("//")[2] for line in text.splitlines())
+    """Return a C++ source without its code and its texts; lines stay where they are."""
+    kept = _blank(text)
+    for match in _NOT_CODE.finditer(text):
+        if match["comment"] is not None:
+            kept = kept[: match.start()] + match[0] + kept[match.end() :]
+    return kept
 
 
 def docstrings(text: str) -> str:
     """Return what a Python or Cython source says in texts with three quotes; lines stay where they are."""
-    kept = re.sub(r"[^\n]", " ", text)
+    kept = _blank(text)
     for match in re.finditer(r'"""(?:.|\n)*?"""', text):
         kept = kept[: match.start()] + match[0] + kept[match.end() :]
     return kept
 
 
-def is_header(path: Path) -> bool:
-    """Whether a file is a header of the library or of a tool: what its readers begin with."""
-    return path.suffix == ".hpp" and not {"tests", "benchmarks", "fuzz"} & set(path.parts)
-
-
 def prose(path: Path, text: str) -> str:
-    """Return what of a file its users and readers read: a page, the docstrings, a header's comments."""
+    """Return what of a file is prose: all of a page, the docstrings of Python, the comments of C++."""
     if path.suffix == ".md":
         return text
     if path.suffix in PYTHON:
         return docstrings(text)
-    return comments(text) if is_header(path) else ""
+    return comments(text)
 
 
 def main() -> int:

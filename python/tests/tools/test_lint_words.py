@@ -37,13 +37,19 @@ def test_comments_texts_and_longer_words_are_left_alone(tmp_path: Path) -> None:
     assert lint(tmp_path) == (0, [])
 
 
-def test_private_phrases_are_found_in_pages_and_comments_of_headers(tmp_path: Path) -> None:
+def test_private_phrases_are_found_in_pages_and_comments_of_cpp(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# A page\nTables are put together.\nIt leaves word.\n")
     header = tmp_path / "include" / "a.hpp"
     header.parent.mkdir()
     header.write_text("#pragma once\nint a;  // Whoever reads it.\n")
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "b.hpp").write_text("// It gives the block back.\n")
+    (tmp_path / "src" / "c.cpp").write_text("int a;\n/* Nobody\n   cuts it. */\n")
+    (tmp_path / "src" / "d.cu").write_text("char c = '\"';  // Cut off.\n")
+    (tmp_path / "src" / "e.cuh").write_text("int a;  // it knows nothing of b\n")
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "f.hpp").write_text("int a;  // for somebody\n")
     status, lines = lint(tmp_path)
     assert status == 1
     assert [line.removeprefix(f"{tmp_path}/") for line in lines] == [
@@ -51,6 +57,11 @@ def test_private_phrases_are_found_in_pages_and_comments_of_headers(tmp_path: Pa
         "page.md:2: 'put together': say concatenate, join or merge",
         "page.md:3: 'leaves word': say register or report",
         "src/b.hpp:1: 'gives the block back': say release or return",
+        "src/c.cpp:2: 'Nobody': say name the caller, the rank or the thread",
+        "src/c.cpp:3: 'cuts': say partition, split or divide",
+        "src/d.cu:1: 'Cut': say partition, split or divide",
+        "src/e.cuh:1: 'knows nothing of': say is independent of",
+        "tests/f.hpp:1: 'somebody': say name the caller, the rank or the thread",
     ]
 
 
@@ -67,11 +78,12 @@ def test_private_phrases_are_found_in_docstrings(tmp_path: Path) -> None:
     ]
 
 
-def test_names_and_code_in_pages_and_other_sources_may_have_them(tmp_path: Path) -> None:
+def test_names_code_and_texts_may_have_them(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("`cut`\n```python\nx.cut()\n```\nThe shortcut of `pl.cut`.\n")
-    (tmp_path / "a.cpp").write_text("int a;  // Whoever reads it.\n")
-    header = tmp_path / "tests" / "a.hpp"
-    header.parent.mkdir()
-    header.write_text("int cut;  // Whoever reads it.\n")
+    (tmp_path / "a.cpp").write_text(
+        "return;  // `cut` is Stage::cut_off: `Watch::nobody`\n"
+        'auto url = "file://cut", raw = R"(\n"a" // nobody\n)", mark = R"-(// cut)")-";\n'
+        "auto slash = '/'; auto many = 1'000 / 1'000;\n"
+    )
     (tmp_path / "b.hpp").write_text("int cut;\n")
     assert lint(tmp_path) == (0, [])

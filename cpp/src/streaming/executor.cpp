@@ -49,7 +49,7 @@ constexpr std::chrono::microseconds search_time{30};
 // Each worker has a queue: what its coroutines wake runs there, in order, with no other thread involved. What comes from
 // other threads is in one queue for all. A worker without work takes from the queues of others, but only of those whose
 // turns have been long (busy_long), or that have not begun another turn since it looked the last time. One of those who
-// is the duty of one of those who sleep, the watcher; a thread that queues a coroutine while none has that duty wakes one.
+// sleep, the watcher, has the duty to look; a thread that queues a coroutine while none has that duty wakes one.
 class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     struct Worker {
         RunQueue queue;

@@ -54,7 +54,7 @@ asio::awaitable<void> consume(Channel& from) {
 
 template <typename Channel, typename Run>
 void chain(benchmark::State& state, Run const& run) {
-    constexpr std::uint64_t messages = 200'000;
+    constexpr std::uint64_t messages = 1'000'000;
     for (auto _ : state) {
         run([](auto executor) {
             std::vector<std::shared_ptr<Channel>> channels;

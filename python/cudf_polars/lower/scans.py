@@ -14,6 +14,7 @@ from cudf_polars.lower.estimates import FILTERED, row_width
 from cudf_polars.lower.footers import FooterError, RowGroup
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED
 from cudf_polars.lower.physical import Estimate, GlobalRowIndex, Stream
+from cudf_polars.lower.pyarrow_datasets import divide_dataset, is_dataset_scan
 from cudf_polars.lower.shares import RowShare, split_as_one, split_files, split_rows
 from cudf_polars.lower.text_parts import scan_text_part
 from cudf_polars.plan.columns import keep_columns
@@ -407,14 +408,23 @@ def lower_frame_scan(ctx: Context, node: Node) -> Stream:
 
 
 def lower_python_scan(ctx: Context, node: Node) -> Stream:
-    """Let rank 0 read a source that cannot be split; the next exchange distributes it."""
+    """Let each rank read its part of a pyarrow dataset; what cannot be split is read by rank 0."""
     assert isinstance(node, PythonScan)
+    nranks = ctx.builder.settings.nranks
+    parts: list[PythonScan | None] | str = "an IO plugin has no parts"
+    if is_dataset_scan(node):
+        parts = divide_dataset(node, nranks) if nranks > 1 and node.n_rows is None else ""
+    if isinstance(parts, str):
+        reason, parts = parts, [node, *[None] * (nranks - 1)]
+        if nranks > 1 and node.n_rows is None:
+            ctx.builder.fall_back(f"PYTHON SCAN ({reason})")
 
     def build(_: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
-        return rebuild_node(node, []) if rank == 0 else pl.LazyFrame(schema=dict(node.schema))
+        part = parts[rank]
+        return pl.LazyFrame(schema=dict(node.schema)) if part is None else rebuild_node(part, [])
 
     return ctx.builder.local(
-        "PYTHON SCAN on rank 0",
+        "PYTHON SCAN" if parts[1:] and any(parts[1:]) else "PYTHON SCAN on rank 0",
         [],
         build,
         schema=node.schema,

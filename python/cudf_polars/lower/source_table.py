@@ -53,6 +53,8 @@ SOURCES: tuple[SourceRow, ...] = (
         for store in _STORES
     ),
     SourceRow("Iceberg", "file system", "row groups"),
+    SourceRow("pyarrow dataset", "file system", "row groups; many files: whole files"),
+    SourceRow("IO plugin", "file system", "one rank", "an IO plugin has no parts"),
     *(
         SourceRow(name, "bytes in the query", how)
         for name, how in (

@@ -9,8 +9,10 @@ import io
 from pathlib import Path
 
 import polars as pl
+import pyarrow.dataset
 import pytest
 from execute.compare import ORDINARY, assert_like_polars
+from polars.io.plugins import register_io_source
 
 from cudf_polars.lower.source_table import SOURCES, SourceRow
 from support.azure_store import azure_process
@@ -62,6 +64,12 @@ def scan_bytes(format: str, base: str) -> pl.LazyFrame:
     return getattr(pl, f"scan_{name}")(content)
 
 
+def plugin(columns, predicate, n_rows, _):
+    rows = ROWS if n_rows is None else ROWS.head(n_rows)
+    rows = rows if predicate is None else rows.filter(predicate)
+    yield rows if columns is None else rows.select(columns)
+
+
 def scan(row: SourceRow, base: str, options: dict[str, str]) -> pl.LazyFrame:
     if row.store == "bytes in the query":
         return scan_bytes(row.format, base)
@@ -83,6 +91,10 @@ def scan(row: SourceRow, base: str, options: dict[str, str]) -> pl.LazyFrame:
             return pl.scan_delta(f"{base}/delta", **given)
         case "Iceberg":
             return pl.scan_iceberg(catalog_of(Path(base) / "iceberg").load_table("db.t"))
+        case "pyarrow dataset":
+            return pl.scan_pyarrow_dataset(pyarrow.dataset.dataset(f"{base}/rows.parquet"))
+        case "IO plugin":
+            return register_io_source(plugin, schema=ROWS.schema)
     raise AssertionError(f"no test of {row.format}")
 
 

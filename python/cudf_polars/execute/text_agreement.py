@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from cudf_polars.lower.byte_files import FileUnreadableError
+from cudf_polars.lower.scans import is_short
 from cudf_polars.lower.text_cuts import (
     TextCuts,
     TextCutsOf,
@@ -30,7 +31,11 @@ def agree_on_text_cuts(
 ) -> TextCutsOf:
     """Return where the text files of a plan are cut; all ranks call this for the same plan."""
     keys = list(
-        dict.fromkeys(text_key(node) for node in plan.nodes if isinstance(node, Scan) and is_cuttable(node))
+        dict.fromkeys(
+            text_key(node)
+            for node in plan.nodes
+            if isinstance(node, Scan) and is_cuttable(node) and not is_short(node)
+        )
     )
     known: dict[TextKey, TextCuts] = {}
     if keys and nranks > 1:

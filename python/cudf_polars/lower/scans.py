@@ -30,6 +30,7 @@ from cudf_polars.plan.rebuild import (
 from cudf_polars.plan.rebuild_expressions import to_expr
 
 __all__ = [
+    "is_short",
     "largest_table",
     "lower_frame_scan",
     "lower_python_scan",
@@ -60,7 +61,7 @@ def lower_scan(ctx: Context, node: Node) -> Stream:
             rows = sum(_file_sizes(node)) * _COMPRESSION / row_width(node.schema)
             return _scan_by_one_rank(ctx, node, str(error), rows)
         return _pipeline(ctx, node, split_rows(groups, ctx.builder.settings.nranks, node.slice), groups)
-    if _is_short(node):
+    if is_short(node):
         return _parts(ctx, node, _on_first_rank(ctx, node), float(sum(node.slice or ())))
     if node.kind not in ("csv", "ndjson") or len(node.paths) > 1 or ctx.builder.settings.nranks == 1:
         return _scan_by_file(ctx, node, "it is one file")
@@ -106,7 +107,7 @@ def _on_first_rank(ctx: Context, node: Scan) -> list[Scan | None]:
     return [node, *[None] * (ctx.builder.settings.nranks - 1)]
 
 
-def _is_short(node: Scan) -> bool:
+def is_short(node: Scan) -> bool:
     """Whether the scan needs so few rows that one rank has read them before several had found their parts."""
     if node.slice is None:
         return False

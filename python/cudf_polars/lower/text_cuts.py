@@ -1,7 +1,7 @@
 """Where one text file (CSV, NDJSON) is cut into a range of bytes for each rank: at ends of records.
 
 The end of a line is the end of a record unless it stands in quotes, and whether it does is known only from the start
-of the file. So each rank counts the quotes of its part; all counts together say how each part begins.
+of the file. So each rank but the last counts the quotes of its part; all counts together say how each part begins.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class TextLook:
     size
         Bytes of the file.
     quotes
-        Quotes in this rank's part.
+        Quotes in this rank's part; of the last part only where that matters.
     head
         Where the lines end that are no rows.
     quotes_in_head
@@ -158,7 +158,9 @@ def look_at_text(key: TextKey, rank: int, nranks: int) -> TextLook:
             if head is None:
                 return TextLook(reason=f"the lines before its rows have more than {_HEAD} bytes")
             low, high = file.size * rank // nranks, file.size * (rank + 1) // nranks
-            quotes = _count(file, rules.quote, low, high) if rules.quote else 0
+            # Of the last part, nobody's beginning depends on the quotes, but comments with quotes matter anywhere.
+            counts = rules.quote and (rank < nranks - 1 or rules.comment)
+            quotes = _count(file, rules.quote, low, high) if counts else 0
             in_head = start[:head].count(rules.quote) if rules.quote else 0
             return TextLook(file.size, quotes, head, in_head)
     except FileUnreadableError as error:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from execute.compare import ORDINARY, PARTITIONED, TINY, assert_like_polars, run
 
-from cudf_polars.lower import text_parts
+from cudf_polars.lower import text_cuts, text_parts
 from cudf_polars.lower.byte_files import ByteFile, open_bytes
 from cudf_polars.plan.cloud import CloudAccess
 
@@ -93,6 +93,38 @@ def test_each_of_two_ranks_reads_about_half(folder: Path, monkeypatch: pytest.Mo
         assert len(read) == (folder / f"rows.{kind}").stat().st_size
         assert set(read.values()) == {1}  # no byte is parsed by two ranks
         assert all(150 < outcome.frame.height < 250 for outcome in outcomes)
+
+
+@pytest.mark.timeout(60)
+def test_what_is_read_to_find_the_cuts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quotes are counted in the parts before another rank's, and in none for the first rows of a file."""
+    path = tmp_path / "rows.csv"
+    pl.concat([ROWS] * 400).write_csv(path)
+    size, read = path.stat().st_size, []
+
+    def counted(path: str, cloud: CloudAccess | None) -> ByteFile:
+        file = open_bytes(path, cloud)
+        own = file.read
+
+        def count(start: int, stop: int) -> bytes:
+            text = own(start, stop)
+            read.append(len(text))
+            return text
+
+        monkeypatch.setattr(file, "read", count)
+        return file
+
+    monkeypatch.setattr(text_cuts, "open_bytes", counted)
+    monkeypatch.setattr(text_cuts, "_HEAD", 1 << 10)
+    assert_like_polars(pl.scan_csv(path).head(5), 2, STRICT)
+    assert read == []
+    for nranks in (2, 3):
+        read.clear()
+        assert_like_polars(pl.scan_csv(path).select("v"), nranks, STRICT)
+        assert sum(read) < size * (nranks - 1) / nranks + (nranks << 17)
+    read.clear()
+    assert_like_polars(pl.scan_csv(path, quote_char=None).select(pl.len()), 2, STRICT)
+    assert sum(read) < 2 << 17
 
 
 @pytest.mark.timeout(60)

@@ -100,12 +100,12 @@ What one rank reads alone raises one `FallbackWarning` with the reason.
 
 SOURCES_TAIL = """
 One CSV or NDJSON file is divided at ends of records, and each rank parses its part in pieces of at most 64 MiB. Whether
-a newline is in quotes is known only from the start of the file: each rank counts the quotes of its part first. So
-each part is read twice, the second time mostly from memory. One rank reads a text file alone if it is compressed,
-if its types are to be found in all of its rows (`infer_schema_length=None`), if it has comments and quotes, or if
-lines that are skipped have quotes. The first rows (`head`) of a text are read by one rank without a warning, which
-is faster. Row indexes and slices of texts are counted over the ranks. Of IPC files, ranks take ranges of rows:
-those of one record batch may be read by two.
+a newline is in quotes is known only from the start of the file: each rank but the last counts the quotes of its part
+first. So these parts are read twice, on a file system the second time mostly from memory, which is a tenth of the time.
+One rank reads a text file alone if it is compressed, if its types are to be found in all of its rows
+(`infer_schema_length=None`), if it has comments and quotes, or if lines that are skipped have quotes. The first rows
+(`head`) of a text are read by one rank without a warning, which is faster. Row indexes and slices of texts are counted
+over the ranks. Of IPC files, ranks take ranges of rows: those of one record batch may be read by two.
 
 ## Sinks
 

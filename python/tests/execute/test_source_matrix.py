@@ -1,4 +1,4 @@
-"""Every row of the table of sources, on 1 and 2 ranks: right, and read by all ranks or by one with its reason.
+"""Every row of the table of sources, on 1 and 2 ranks and on Dask: right, by all ranks or by one with its reason.
 
 Rows of object stores hold for S3, Google Cloud Storage and Azure.
 """
@@ -6,6 +6,7 @@ Rows of object stores hold for S3, Google Cloud Storage and Azure.
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
 
 import polars as pl
@@ -13,9 +14,13 @@ import pyarrow.dataset
 import pytest
 from execute.compare import ORDINARY, assert_like_polars
 from polars.io.plugins import register_io_source
+from polars.testing import assert_frame_equal
 
+from cudf_polars.engine.dask import DaskEngine
+from cudf_polars.lower import FallbackWarning
 from cudf_polars.lower.source_table import SOURCES, SourceRow
 from support.azure_store import azure_process
+from support.dask_cluster import start_dask_cluster
 from support.google_store import google_process
 from support.moto_store import moto_process
 from support.tables import catalog_of, make_iceberg
@@ -104,6 +109,26 @@ def scan(row: SourceRow, base: str, options: dict[str, str]) -> pl.LazyFrame:
 def test_source(row: SourceRow, nranks: int, places) -> None:
     for base, options in places[row.store].items():
         check(row, nranks, scan(row, base, options))
+
+
+@pytest.fixture(scope="module")
+def dask_engine():
+    with start_dask_cluster() as client, DaskEngine(dask_client=client) as engine:
+        yield engine
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("row", SOURCES, ids=lambda row: f"{row.format}, {row.store}")
+def test_source_on_dask(row: SourceRow, places, dask_engine: DaskEngine) -> None:
+    for base, options in places[row.store].items():
+        query = scan(row, base, options)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = query.collect(engine=dask_engine)
+        assert_frame_equal(found, query.collect(engine="streaming"), check_row_order=False)
+        texts = [str(one.message) for one in caught if issubclass(one.category, FallbackWarning)]
+        assert len(texts) == bool(row.why_not)
+        assert all(row.why_not in text for text in texts)
 
 
 def check(row: SourceRow, nranks: int, query: pl.LazyFrame) -> None:

@@ -13,11 +13,13 @@ import polars as pl
 import pytest
 
 from support.killed_processes import trials as start_trials
+from support.moto_store import moto_process
 from support.object_store import object_store
 from support.sinks_to_kill import NEW, OLD
-from support.tables import catalog_of
+from support.tables import catalog_of, remote_catalog_of
 
 deltalake = pytest.importorskip("deltalake")
+pytest.importorskip("moto")
 pytest.importorskip("obstore")
 pytest.importorskip("pyiceberg")
 if shutil.which("gcc") is None:
@@ -186,3 +188,35 @@ def test_in_an_object_store(kind, nranks, trials, tmp_path):
         assert killed > len(ends) // 2
         assert not ends[0]
         assert ends[-1]
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.parametrize("nranks", [1, 2])
+@pytest.mark.parametrize("mode", ["append to", "overwrite"])
+def test_iceberg_in_an_object_store(mode, nranks, trials, tmp_path):
+    """At every change of the catalog, which decides, and at some before."""
+    kind = f"{mode} iceberg"
+    with moto_process() as store:
+        options, numbers = store.storage_options, iter(range(1000))
+
+        def run(kill_at=-1):
+            folder = tmp_path / str(next(numbers))
+            folder.mkdir()
+            catalog = remote_catalog_of(folder, f"s3://bucket/out/{folder.name}", options)
+            catalog.create_namespace("db")
+            catalog.create_table("db.t", schema=OLD.to_arrow().schema).append(OLD.to_arrow())
+            ended = trials.run("sink", folder, kind, nranks, "new", "s3://bucket", options, kill_at=kill_at)
+            table = catalog.load_table("db.t")
+            rows = pl.scan_iceberg(table, storage_options=options).collect()
+            return sorted(rows.rows()), ended
+
+        new = after(kind, exists=True)
+        rows, ended = run()
+        assert rows == new
+        killed = 0
+        for moment in range(ended.changes):
+            rows, ended = run(moment)
+            assert rows in (ROWS["old"], new), (moment, rows)
+            assert ended.was_killed or rows == new
+            killed += ended.was_killed
+        assert killed

@@ -24,7 +24,7 @@ from support.dask_cluster import start_dask_cluster
 from support.google_store import google_process
 from support.moto_store import moto_process
 from support.store_server import Store
-from support.tables import ROWS, catalog_of
+from support.tables import ROWS, catalog_of, remote_catalog_of
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("moto")
@@ -69,16 +69,7 @@ def dask_engine() -> Iterator[DaskEngine]:
 def catalog_in(target: str, store: Store | None, folder: Path) -> Any:
     if store is None:
         return catalog_of(folder)
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    options = store.storage_options
-    found = {
-        "s3.endpoint": options["aws_endpoint_url"],
-        "s3.access-key-id": options["aws_access_key_id"],
-        "s3.secret-access-key": options["aws_secret_access_key"],
-        "s3.region": "us-east-1",
-    }
-    return SqlCatalog("far", uri=f"sqlite:///{folder}/far.db", warehouse=target, **found)
+    return remote_catalog_of(folder, target, store.storage_options)
 
 
 def write(row: SinkRow, rows: pl.LazyFrame, target: str, given: dict[str, Any], engine: Any) -> None:

@@ -17,7 +17,7 @@ from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.spmd import SPMDEngine
 from cudf_polars.lower import FallbackWarning
 from support.cluster import on_ranks
-from support.tables import catalog_of
+from support.tables import catalog_of, remote_catalog_of
 
 __all__ = ["NEW", "OLD", "sink"]
 
@@ -29,7 +29,9 @@ def _by_key(args: Any) -> str:
     return f"{args.partition_keys.item()}-{args.index_in_partition}.parquet"
 
 
-def _write(kind: str, rows: pl.LazyFrame, target: str, options: dict[str, str], engine: SPMDEngine) -> None:
+def _write(
+    kind: str, rows: pl.LazyFrame, target: str, folder: Path, options: dict[str, str], engine: SPMDEngine
+) -> None:
     given: dict[str, Any] = {"storage_options": options} if options else {}
     match kind:
         case "file":
@@ -44,8 +46,9 @@ def _write(kind: str, rows: pl.LazyFrame, target: str, options: dict[str, str], 
         case "append to delta" | "overwrite delta":
             rows.sink_delta(target, mode=kind.split(" ")[0], engine=engine, **given)
         case "append to iceberg" | "overwrite iceberg":
-            catalog = catalog_of(Path(target).parent)
-            rows.sink_iceberg("db.t", mode=kind.split(" ")[0], catalog=catalog, engine=engine)
+            far = f"{target}/{folder.name}"
+            catalog = remote_catalog_of(folder, far, options) if options else catalog_of(folder)
+            rows.sink_iceberg("db.t", mode=kind.split(" ")[0], catalog=catalog, engine=engine, **given)
 
 
 def sink(folder: str, kind: str, nranks: int, which: str, base: str, options: dict[str, str]) -> None:
@@ -75,7 +78,7 @@ def sink(folder: str, kind: str, nranks: int, which: str, base: str, options: di
         how = StreamingOptions(sink_to_directory=False) if kind == "file" else StreamingOptions()
         with SPMDEngine.from_options(how, comm=comm) as engine:
             rows = frame[engine.rank :: nranks].lazy()
-            _write(kind, rows, target, options, engine)
+            _write(kind, rows, target, Path(folder), options, engine)
 
     on_ranks(nranks, work)
 

@@ -12,7 +12,15 @@ from typing import Any
 import polars as pl
 from polars.testing import assert_frame_equal
 
-__all__ = ["ROWS", "catalog_of", "check_query", "make_delta", "make_iceberg", "table_queries"]
+__all__ = [
+    "ROWS",
+    "catalog_of",
+    "check_query",
+    "make_delta",
+    "make_iceberg",
+    "remote_catalog_of",
+    "table_queries",
+]
 
 # Else Polars recommends a package of its own for each table that it reads.
 os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")
@@ -76,6 +84,19 @@ def catalog_of(folder: Path) -> Any:
     from pyiceberg.catalog.sql import SqlCatalog
 
     return SqlCatalog("test", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+
+
+def remote_catalog_of(folder: Path, warehouse: str, options: dict[str, str]) -> Any:
+    """Return the Iceberg catalog in ``folder`` of tables in a bucket of S3, which is reached as Polars' options say."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    properties = {
+        "s3.endpoint": options["aws_endpoint_url"],
+        "s3.access-key-id": options["aws_access_key_id"],
+        "s3.secret-access-key": options["aws_secret_access_key"],
+        "s3.region": "us-east-1",
+    }
+    return SqlCatalog("far", uri=f"sqlite:///{folder}/far.db", warehouse=warehouse, **properties)
 
 
 def make_iceberg(folder: Path) -> None:

@@ -5,8 +5,8 @@
 
 A chain of ten actors passes 1,000,000 messages on, by one thread and by two: in C++, and in C++ with coroutines and
 channels of asio. In Python ten `async def` actors do, beside as many tasks with queues of asyncio, and messages go from
-C++ to Python and back. Last the chain computes 10 microseconds for each message, by 1, 2, 4 and 8 threads as far as there
-are cores.
+C++ to Python and back. Last the chain computes 10 microseconds for each message, by 1, 2, 4 and 8 threads as far as
+there are cores.
 
 Everything is measured in turns, so that each has the same share of what else the machine does; of each the median of
 the rounds is reported, beside the least and the most. What an atomic addition and a switch between two coroutines of
@@ -34,7 +34,7 @@ _HOPS = {
 """By program, what of it is run for the cost of a hop."""
 _WORK = "actor_chain/{}/10000/real_time"
 _TARGETS = {"hop_ns": 80.0, "two_threads": 1.1, "speed_up": {"4": 3.5, "8": 6.5}, "there_and_back_ns": 5000.0}
-"""What is aimed at: the most that a hop may take, by two threads in proportion to one, and the least that threads gain."""
+"""The most that a hop may take, by two threads in proportion to one, and the least that threads gain."""
 
 
 def run_program(program: Path, pattern: str) -> dict[str, float]:

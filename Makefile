@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: build quickstart test test-cpp test-python build-fuzz fuzz fuzz-quick build-asan test-asan test-asan-mpi test-tsan test-gpu test-long test-repeat test-polars-suite test-tiny-blocks lint format bench clean help
+.PHONY: build quickstart test test-cpp test-python build-fuzz fuzz fuzz-quick build-asan test-asan test-asan-mpi test-tsan test-gpu test-long test-repeat test-kills test-polars-suite test-tiny-blocks lint format bench clean help
 
 PYTHON ?= python3
 SCALE ?= 1
@@ -51,6 +51,7 @@ help:
 	@echo "make test-queries   random queries compared with Polars: SEEDS=50000 FIRST=0 DEVICE=cpu, gpu or emulated"
 	@echo "make test-tiny-blocks  the same, and PDS-H, on ranks whose memory has no room for them: TINY_SEEDS=3000"
 	@echo "make test-repeat  collectives between processes, 50 times each: REPEATS=50"
+	@echo "make test-kills   sinks that SIGKILL ends at each of many more changes: KILLS=40"
 	@echo "make test-polars-suite  Polars' own tests on 2 ranks: POLARS_TESTS=<archive or folder of them>"
 
 # The virtual environment with everything that building, testing and linting need.
@@ -194,6 +195,11 @@ test-repeat: build
 	@$(call programs,tests,$(TESTS)/ctest)
 	ctest --test-dir build/wheel/cpp -j $(TESTS_AT_ONCE) -R '(collective|peer_memory)_process' \
 	    --repeat until-fail:$(REPEATS) --output-on-failure --no-tests=error
+
+# Sinks that SIGKILL ends, at more changes than the tests take time for.
+KILLS ?= 40
+test-kills: build
+	RIVERRUN_TEST_KILLS=$(KILLS) $(BIN)/python -m pytest -q python/tests/engine/test_killed_processes.py
 
 # Polars' own tests with every lazy collect on 2 ranks, as users run it and with every limit 0. The tests are no part of
 # this repository: POLARS_TESTS names an archive or a folder of py-polars/tests of Polars' repository.

@@ -2,11 +2,14 @@
 
 One or two ranks are threads of a process that is killed. In a store of objects, those of several are the mix that is
 documented, each whole. What a rank that lives does when another one is killed is in ``test_killed_sinks``.
+
+Each sink is killed at eight changes; ``make test-kills`` kills it at forty.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import shutil
 
 import polars as pl
@@ -25,7 +28,8 @@ pytest.importorskip("pyiceberg")
 if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
-SECONDS = 120
+MOST = int(os.environ.get("RIVERRUN_TEST_KILLS", "8"))
+SECONDS = 120 + 10 * MOST
 ROWS = {"old": sorted(OLD.rows()), "new": sorted(NEW.rows())}
 KEPT = [row for row in OLD.rows() if row[0] == 3]
 """Of partitions that the new rows do not have, the files stay, as with Polars."""
@@ -37,10 +41,10 @@ def trials(tmp_path_factory):
         yield trials
 
 
-def moments(changes, most=40):
+def moments(changes, most=MOST):
     """Return changes at which a process is killed: the last ones all, for there the new output takes its place."""
     early, late = range(max(0, changes - most // 2)), range(max(0, changes - most // 2), changes)
-    return [*early[:: max(1, 2 * len(early) // most)], *late]
+    return [*early[:: max(1, -(-2 * len(early) // most))], *late]
 
 
 def found(kind, target):
@@ -105,7 +109,7 @@ def test_on_a_file_system(kind, nranks, trials, tmp_path):
     new = after(kind, exists=True)
     assert found(kind, folder / "out") == new
     ends, killed = [], 0
-    for moment in moments(ended.changes, 16 if "iceberg" in kind else 40):
+    for moment in moments(ended.changes, max(6, MOST // 2) if "iceberg" in kind else MOST):
         folder, ended = run(moment)
         rows = found(kind, folder / "out")
         assert rows in (ROWS["old"], new), (moment, rows)
@@ -194,7 +198,7 @@ def test_in_an_object_store(kind, nranks, trials, tmp_path):
 @pytest.mark.parametrize("nranks", [1, 2])
 @pytest.mark.parametrize("mode", ["append to", "overwrite"])
 def test_iceberg_in_an_object_store(mode, nranks, trials, tmp_path):
-    """At every change of the catalog, which decides, and at some before."""
+    """At changes of the catalog, which decides, and at some before."""
     kind = f"{mode} iceberg"
     with moto_process() as store:
         options, numbers = store.storage_options, iter(range(1000))
@@ -214,7 +218,7 @@ def test_iceberg_in_an_object_store(mode, nranks, trials, tmp_path):
         rows, ended = run()
         assert rows == new
         killed = 0
-        for moment in range(ended.changes):
+        for moment in moments(ended.changes, max(4, MOST // 2)):
             rows, ended = run(moment)
             assert rows in (ROWS["old"], new), (moment, rows)
             assert ended.was_killed or rows == new

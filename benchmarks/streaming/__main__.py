@@ -41,6 +41,10 @@ def run_program(program: Path, pattern: str) -> dict[str, float]:
     """Return the nanoseconds of each benchmark of a program that ``pattern`` finds: of a hop, if it has hops."""
     command = [str(program), f"--benchmark_filter={pattern}", "--benchmark_format=json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
+    if not done.stdout:
+        raise SystemExit(
+            f"{program} was built without what it is to measure: install libasio-dev and build it again"
+        )
     found = json.loads(done.stdout)["benchmarks"]
     return {each["name"]: each["hop"] * 1e9 if "hop" in each else each["cpu_time"] for each in found}
 

@@ -187,6 +187,7 @@ test-long: build
 	@$(call programs,test_coll test_streaming,$(TESTS)/ctest)
 	RAPIDSMPF_TEST_PROGRAMS=$(PROGRAMS) build/wheel/cpp/test_coll --gtest_filter='*Programs*'
 	RAPIDSMPF_NETWORKS=$(PROGRAMS) build/wheel/cpp/test_streaming --gtest_filter='NetworkModel*'
+	PYTHONPATH=python/tests $(BIN)/python -m streaming_model --networks $(PROGRAMS)
 
 # The collectives between processes, over UCXX and MPI, again and again with more processes at once than there are cores.
 REPEATS ?= 50

@@ -600,6 +600,15 @@ class ActorNetwork final : public RunningNetwork {
     bool over_ RAPIDSMPF_GUARDED_BY(mutex_){false};
 };
 
+namespace {
+Task<void> let_go(Executor::OutsideWait wait) {
+    {
+        Executor::OutsideWait const ended{std::move(wait)};
+    }
+    co_return;
+}
+}  // namespace
+
 Task<void> actor_network(
     Executor& executor, std::vector<Actor> actors, CancellationSource cancellation,
     std::shared_ptr<NetworkTrace> trace) {
@@ -607,6 +616,8 @@ Task<void> actor_network(
         executor, std::move(actors), std::move(cancellation), std::move(trace));
     executor.add_network(network);
     auto tasks = network->start();
+    // Actors that run elsewhere may wait already, for what those do that have not been started yet.
+    tasks.push_back(let_go(executor.outside_wait()));
     co_await when_all(std::move(tasks));
     network->rethrow_first_error();
 }

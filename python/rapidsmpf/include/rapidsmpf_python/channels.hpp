@@ -16,6 +16,7 @@
 
 #include <Python.h>
 #include <rapidsmpf_python/errors.hpp>
+#include <rapidsmpf_python/gil.hpp>
 #include <rapidsmpf_python/interrupt.hpp>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -39,7 +40,10 @@ class Mailbox {
                 "an event loop of a network could not be made: no more file descriptors", errno};
         }
     }
-    ~Mailbox() { ::close(descriptor_); }
+    ~Mailbox() {
+        drop(objects_);
+        ::close(descriptor_);
+    }
     Mailbox(Mailbox const&) = delete;
     Mailbox& operator=(Mailbox const&) = delete;
 
@@ -52,7 +56,12 @@ class Mailbox {
     void put(PyObject* object) noexcept {
         bool first = false;
         {
-            MutexLock const lock{mutex_};
+            UniqueLock lock{mutex_};
+            if (closed_) {
+                lock.unlock();
+                drop({object});
+                return;
+            }
             first = objects_.empty();
             objects_.push_back(object);
         }
@@ -69,12 +78,27 @@ class Mailbox {
         MutexLock const lock{mutex_};
         return std::exchange(objects_, {});
     }
+    // The loop has ended: what is put from now on is dropped.
+    void close() {
+        MutexLock const lock{mutex_};
+        closed_ = true;
+    }
     void clear_signal() noexcept {
         std::uint64_t count = 0;
         [[maybe_unused]] auto const read = ::read(descriptor_, &count, sizeof count);
     }
 
   private:
+    static void drop(std::vector<PyObject*> const& objects) noexcept {
+        if (objects.empty()) {
+            return;
+        }
+        if (WithGil const gil; gil) {
+            for (auto* const object : objects) {
+                Py_DECREF(object);
+            }
+        }
+    }
     [[nodiscard]] static Mailbox*& current() noexcept {
         thread_local Mailbox* mailbox = nullptr;
         return mailbox;
@@ -83,6 +107,7 @@ class Mailbox {
     std::atomic<bool> waiting_{false};
     Mutex mutex_;
     std::vector<PyObject*> objects_ RAPIDSMPF_GUARDED_BY(mutex_);
+    bool closed_ RAPIDSMPF_GUARDED_BY(mutex_){false};
 };
 
 using MailboxPointer = std::shared_ptr<Mailbox>;
@@ -157,6 +182,7 @@ class ChannelOperation {
         if (!operation_.start([](void* whom) noexcept { static_cast<Blocked*>(whom)->set(); }, &blocked)) {
             return;
         }
+        blocked.begin();
         while (!blocked.wait_for(detail::slice)) {
             if (progress_) {
                 channel_->executor()->look_for_standstill();
@@ -187,17 +213,21 @@ class ChannelOperation {
     void put_back() { operation_.put_back(); }
 
   private:
-    // A thread that waits. Its actor, if it has one, is known to wait from the beginning of this to set().
+    // A thread that waits. Its actor, if it has one, is known to wait between begin() and set().
     class Blocked {
       public:
-        explicit Blocked(std::shared_ptr<Progress> progress) noexcept : progress_{std::move(progress)} {
-            if (progress_) {
-                progress_->block();
-            }
-        }
+        explicit Blocked(std::shared_ptr<Progress> progress) noexcept : progress_{std::move(progress)} {}
         Blocked(Blocked const&) = delete;
         Blocked& operator=(Blocked const&) = delete;
         ~Blocked() { unblock(); }
+        // The operation has begun and has to wait; it may have ended by now.
+        void begin() noexcept {
+            MutexLock const lock{mutex_};
+            if (progress_ && !set_) {
+                progress_->block();
+                told_ = true;
+            }
+        }
         void set() noexcept {
             MutexLock const lock{mutex_};
             unblock();
@@ -215,11 +245,12 @@ class ChannelOperation {
 
       private:
         void unblock() noexcept {
-            if (auto const progress = std::exchange(progress_, nullptr)) {
-                progress->unblock();
+            if (std::exchange(told_, false)) {
+                progress_->unblock();
             }
         }
-        std::shared_ptr<Progress> progress_;
+        std::shared_ptr<Progress> const progress_;
+        bool told_{false};
         Mutex mutex_;
         ConditionVariable changed_;
         bool set_ RAPIDSMPF_GUARDED_BY(mutex_){false};

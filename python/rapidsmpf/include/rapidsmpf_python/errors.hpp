@@ -21,6 +21,9 @@
 
 namespace rapidsmpf::python {
 
+// An exception knows by its traceback what the frames have that it went through. Where C++ keeps an error longer than it takes to raise
+// it (a channel does, for those who use it later), those frames may lead to what keeps it, and no garbage collector sees that
+// circle: release_frames() breaks it.
 class PythonError : public std::runtime_error {
   public:
     // Takes the exception that is set in this thread; the caller holds the GIL.
@@ -41,7 +44,7 @@ class PythonError : public std::runtime_error {
     }
     // The text of the exception alone; the caller holds the GIL.
     [[nodiscard]] std::string message() const {
-        PyObject* const string = PyObject_Str(exception_.get());
+        PyObject* const string = PyObject_Str(exception_->get());
         char const* const bytes = string == nullptr ? nullptr : PyUnicode_AsUTF8AndSize(string, nullptr);
         std::string text = bytes == nullptr ? what() : bytes;
         Py_XDECREF(string);
@@ -50,12 +53,32 @@ class PythonError : public std::runtime_error {
     }
     // Sets it again; the caller holds the GIL.
     void restore() const {
-        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception_.get())), exception_.get());
+        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception_->get())), exception_->get());
+    }
+    // The same exception, which release_frames() of this one leaves as it is.
+    [[nodiscard]] PythonError apart() const { return PythonError{what(), *exception_}; }
+    // From now on this and its copies are an exception that says the same and has no traceback. The caller holds the GIL.
+    void release_frames() {
+        PyObject* const module = PyImport_ImportModule("copy");
+        PyObject* copied =
+            module == nullptr ? nullptr : PyObject_CallMethod(module, "copy", "O", exception_->get());
+        Py_XDECREF(module);
+        if (copied == nullptr || Py_TYPE(copied) != Py_TYPE(exception_->get())
+            || copied == exception_->get()) {
+            PyErr_Clear();
+            Py_XDECREF(copied);
+            copied = PyObject_CallFunction(PyExc_RuntimeError, "s", what());
+        }
+        if (copied == nullptr) {
+            PyErr_Clear();
+            return;
+        }
+        *exception_ = adopt(copied);
     }
 
   private:
     PythonError(std::string const& text, SharedObject exception)
-        : std::runtime_error{text}, exception_{std::move(exception)} {}
+        : std::runtime_error{text}, exception_{std::make_shared<SharedObject>(std::move(exception))} {}
 
     [[nodiscard]] static std::string describe(PyObject* type, PyObject* value) {
         std::string text = "a Python function raised ";
@@ -73,7 +96,7 @@ class PythonError : public std::runtime_error {
         return PyObject_GetAttrString(type, "__name__");
     }
 
-    SharedObject exception_;
+    std::shared_ptr<SharedObject> exception_;  // of all copies; under the GIL
 };
 
 // Sets an exception of a class in rapidsmpf.error, made from `arguments` (a new reference, taken over).

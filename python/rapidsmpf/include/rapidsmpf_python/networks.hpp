@@ -141,7 +141,16 @@ inline void run_network(
         owned.push_back(std::move(*actor));
     }
     actors.clear();
-    streaming::run_actor_network(*context.executor(), std::move(owned), source, std::move(trace));
+    try {
+        streaming::run_actor_network(*context.executor(), std::move(owned), source, std::move(trace));
+    } catch (PythonError& error) {
+        // Its channels and cancellation sources know the error as long as they live.
+        auto raised = error.apart();
+        if (WithGil const gil; gil) {
+            error.release_frames();
+        }
+        throw raised;
+    }
 }
 
 // The same for the main thread: what a signal handler raises cancels the network, and is thrown when it has ended. `ends` are those
@@ -154,7 +163,7 @@ inline void run_network_interruptibly(
         std::launch::async, [&] { run_network(context, std::move(actors), source, std::move(trace)); });
     while (future.wait_for(detail::slice) != std::future_status::ready) {
         if (auto const error = detail::raised_by_signal()) {
-            auto const reason = std::make_exception_ptr(PythonError{*error});
+            auto const reason = std::make_exception_ptr(error->apart());
             (void)source.cancel(reason);
             if (future.wait_for(grace) != std::future_status::ready) {
                 for (auto const& end : ends) {

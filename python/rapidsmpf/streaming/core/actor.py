@@ -237,15 +237,23 @@ class _Loop:
             look_for_standstill(self._context)
         self._look_later()
 
+    async def _end_tasks(self) -> None:
+        """End what actors have started and not waited for: nothing else ever will."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
     def _work(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_until_complete(self._main())
+            self.loop.run_until_complete(self._end_tasks())
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         finally:
             asyncio.set_event_loop(None)
-            self.loop.close()
             forget_loop(self.loop)
+            self.loop.close()
 
     def start(self) -> None:
         """Start the thread, or close the loop if there is nothing to run."""

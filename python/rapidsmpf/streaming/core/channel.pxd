@@ -35,6 +35,7 @@ cdef extern from "<rapidsmpf_python/channels.hpp>" namespace "rapidsmpf::python"
         void leave()
         cpp_bool has_any()
         vector[PyObject*] take() except +translate_exception
+        void close()
         void clear_signal()
 
     cdef cppclass cpp_Activity "rapidsmpf::streaming::Activity":

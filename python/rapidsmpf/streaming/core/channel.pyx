@@ -147,7 +147,10 @@ def forget_loop(loop):
         The loop.
     """
     global _last_loop, _last_box
-    _boxes.pop(loop, None)
+    cdef LoopBox box = _boxes.pop(loop, None)
+    if box is not None:
+        box._handle.get().close()
+        box.deliver()
     if loop is _last_loop:
         _last_loop = None
         _last_box = None

@@ -59,14 +59,9 @@ class PythonError : public std::runtime_error {
     [[nodiscard]] PythonError apart() const { return PythonError{what(), *exception_}; }
     // From now on this and its copies are an exception that says the same and has no traceback. The caller holds the GIL.
     void release_frames() {
-        PyObject* const module = PyImport_ImportModule("copy");
-        PyObject* copied =
-            module == nullptr ? nullptr : PyObject_CallMethod(module, "copy", "O", exception_->get());
-        Py_XDECREF(module);
-        if (copied == nullptr || Py_TYPE(copied) != Py_TYPE(exception_->get())
-            || copied == exception_->get()) {
+        PyObject* copied = without_traceback(exception_->get());
+        if (copied == nullptr) {
             PyErr_Clear();
-            Py_XDECREF(copied);
             copied = PyObject_CallFunction(PyExc_RuntimeError, "s", what());
         }
         if (copied == nullptr) {
@@ -91,6 +86,33 @@ class PythonError : public std::runtime_error {
             PyErr_Clear();
         }
         return text;
+    }
+    // A new exception of the same class with the same arguments and attributes, or null. Its __init__ is not called, for it may ask
+    // for others.
+    [[nodiscard]] static PyObject* without_traceback(PyObject* exception) {
+        auto* const type = reinterpret_cast<PyObject*>(Py_TYPE(exception));
+        PyObject* const arguments = PyObject_GetAttrString(exception, "args");
+        PyObject* const attributes = PyObject_GetAttrString(exception, "__dict__");
+        PyObject* made = nullptr;
+        if (arguments != nullptr && attributes != nullptr) {
+            PyObject* const head = PyTuple_Pack(1, type);
+            PyObject* const all = head == nullptr ? nullptr : PySequence_Concat(head, arguments);
+            PyObject* const make = PyObject_GetAttrString(type, "__new__");
+            made = all == nullptr || make == nullptr ? nullptr : PyObject_CallObject(make, all);
+            PyObject* const own = made == nullptr ? nullptr : PyObject_GetAttrString(made, "__dict__");
+            if (own == nullptr || PyDict_Update(own, attributes) != 0
+                || PyObject_SetAttrString(made, "args", arguments) != 0) {
+                Py_XDECREF(made);
+                made = nullptr;
+            }
+            Py_XDECREF(own);
+            Py_XDECREF(make);
+            Py_XDECREF(all);
+            Py_XDECREF(head);
+        }
+        Py_XDECREF(attributes);
+        Py_XDECREF(arguments);
+        return made;
     }
     [[nodiscard]] static PyObject* name_of(PyObject* type) {
         return PyObject_GetAttrString(type, "__name__");

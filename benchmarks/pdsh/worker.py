@@ -80,7 +80,7 @@ def _gather(engine: StreamingEngine, frame: pl.DataFrame) -> pl.DataFrame:
         return allgather_polars_dataframe(engine=engine, local_df=frame, op_id=op_id)
 
 
-def _slowest(engine: StreamingEngine, seconds: float) -> float:
+def slowest(engine: StreamingEngine, seconds: float) -> float:
     """Give all ranks the largest of their times; they leave together, as from a barrier."""
     times: list[float] = _gather(engine, pl.DataFrame({"seconds": [seconds]}))["seconds"].to_list()
     return max(times)
@@ -126,8 +126,8 @@ def run_query(
         for iteration in range(iterations):
             if with_polars and iteration % 2 == 0:
                 record.polars.append(_timed(polars))
-            _slowest(engine, 0.0)  # a barrier: all start together
-            record.ours.append(_slowest(engine, _timed(ours)))
+            slowest(engine, 0.0)  # a barrier: all start together
+            record.ours.append(slowest(engine, _timed(ours)))
             if with_polars and iteration % 2 == 1:
                 record.polars.append(_timed(polars))
     if _rank(engine) == 0:

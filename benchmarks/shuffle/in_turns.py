@@ -22,8 +22,9 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from benchmarks.environment import hardware
+from benchmarks.environment import write_report
 
 # Without streaming, whose programs are not the same ones any more.
 _PROGRAMS = (
@@ -82,7 +83,7 @@ def _costs(build: Path, given: argparse.Namespace) -> Iterator[tuple[str, float]
                 yield f"{program} {name}", statistics.median(values)
 
 
-def compare(values: dict[str, list[float]]) -> dict[str, object]:
+def compare(values: dict[str, list[float]]) -> dict[str, Any]:
     """Say how AFTER stands to BEFORE, from the values of all rounds."""
     before, after, again = (values[turn] for turn in _TURNS)
     medians = statistics.median(before), statistics.median(again)
@@ -118,11 +119,8 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help="write a record as JSON")
     given = parser.parse_args()
     builds = {"before": given.before, "after": given.after, "before_again": given.before}
-    record: dict[str, object] = {
-        "command": shlex.join(["python", "-m", "benchmarks.shuffle.in_turns", *sys.argv[1:]]),
-        "hardware": hardware(),
-        "unit": "seconds of shuffles, nanoseconds of processor time of costs; lists: one value a round",
-    }
+    unit = "seconds of shuffles, nanoseconds of processor time of costs; lists: one value a round"
+    record: dict[str, dict[str, dict[str, Any]]] = {}
     for case in given.cases.split(","):
         found: dict[str, dict[str, list[float]]] = defaultdict(lambda: {turn: [] for turn in _TURNS})
         for number in range(given.rounds):
@@ -138,9 +136,9 @@ def main() -> int:
                 name: compare(values) for name, values in found.items() if all(values[t] for t in _TURNS)
             }
             if given.output is not None:
-                given.output.write_text(json.dumps(record, indent=1) + "\n")
+                write_report(given.output, unit=unit, **record)
             print(f"{case}: round {number + 1} of {given.rounds}", flush=True)
-        for name, cell in record[case].items():  # type: ignore[attr-defined]
+        for name, cell in record[case].items():
             print(f"{name}: {cell['ratio']:.3f}, the same build {cell['same_build']:.3f}")
     return 0
 

@@ -1,4 +1,4 @@
-"""What a message costs from one actor to the next, and what threads gain, beside asio and asyncio; written as a record.
+"""The cost of passing a message between actors, and the gain of more threads, beside asio and asyncio; writes a record.
 
     cmake --build build/wheel --target bench_streaming_channel bench_streaming_chain_asio
     python -m benchmarks.streaming --programs build/wheel/cpp --output streaming.json

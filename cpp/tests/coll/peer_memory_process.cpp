@@ -75,7 +75,7 @@ void die(int /*signal*/) {
     ::raise(SIGKILL);
 }
 
-// Bytes of which the later ones cannot be read: the rank that copies them is killed there.
+// Inserts a chunk that has an unreadable page in it: the rank that copies the chunk is killed by SIGKILL.
 void insert_deadly_chunk(coll::Shuffler& shuffler, BufferResource& br) {
     std::signal(SIGSEGV, die);
     constexpr std::size_t size = 16 * MiB;

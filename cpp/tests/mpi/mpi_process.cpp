@@ -41,7 +41,7 @@ Rank previous_of(Communicator const& comm) {
     return (comm.rank() + comm.nranks() - 1) % comm.nranks();
 }
 
-// None of these tests has a peer in a job of one rank.
+// Whether the job has one rank only: the tests below need a peer.
 bool is_alone() {
     int nranks = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);

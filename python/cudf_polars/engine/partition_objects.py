@@ -12,7 +12,7 @@ import io
 import itertools
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,7 +26,7 @@ from cudf_polars.engine.partition_sinks import (
 )
 from cudf_polars.engine.store_objects import delete_late_objects, delete_objects, list_objects
 from cudf_polars.execute.transport import Transport
-from cudf_polars.lower.byte_files import FileUnreadableError, kind_of_error, open_store
+from cudf_polars.lower.byte_files import FileUnreadableError, open_store, without_request
 from cudf_polars.plan.cloud import CloudAccess, access_of_options, shown_path
 
 __all__ = ["PartitionObjects"]
@@ -108,7 +108,7 @@ class PartitionObjects(PartitionSink):
                 copy_into(_Reader(obstore.open_reader(store, f"{base}{written}"), self._url), target)
 
         def copy(_: int, written: str, name: str) -> None:
-            with _without_request(self._url):
+            with without_request(_cannot_copy(self._url)):
                 obstore.copy(store, f"{base}{written}", f"{base}{name}")
 
         with ThreadPoolExecutor(_COPIES_AT_ONCE) as threads:
@@ -170,13 +170,8 @@ class PartitionObjects(PartitionSink):
             delete_late_objects(store, [f"{base}{file.written}" for file in self._files], base, self._url)
 
 
-@contextlib.contextmanager
-def _without_request(url: str) -> Iterator[None]:
-    """Raise errors of a store without their texts, which may hold the request."""
-    try:
-        yield
-    except Exception as error:  # of many kinds
-        raise OSError(f"files of {shown_path(url)} cannot be copied: {kind_of_error(error)}") from None
+def _cannot_copy(url: str) -> str:
+    return f"files of {shown_path(url)} cannot be copied"
 
 
 class _Reader(io.RawIOBase):
@@ -189,5 +184,5 @@ class _Reader(io.RawIOBase):
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        with _without_request(self._url):
+        with without_request(_cannot_copy(self._url)):
             return bytes(self._file.read(None if size < 0 else size))

@@ -65,7 +65,7 @@ def write_rows(rows: pl.LazyFrame, target: object, extension: str, **kwargs: Any
 
 def write_alone(rows: pl.LazyFrame, target: object, extension: str, **kwargs: Any) -> None:
     """Write a query's rows to one target by this process alone, as one rank would."""
-    sink = SinkTarget.open(target, extension, cast("Transport", _Alone()), "silent", kwargs)
+    sink = _open_alone(target, extension, kwargs)
     try:
         sink.write(rows, **kwargs)
         sink.commit(b"")
@@ -249,9 +249,7 @@ class SinkTarget(ABC):
                 return _File(where, extension)
             if isinstance(where, Path):
                 return _Object(str(where), extension)
-            with _else_polars(transport):
-                return _Whole(where, extension, options)
-            return _Object(where, extension)
+            return _open_object(where, extension, transport, options)
         if isinstance(where, Path):
             return _Directory(where, extension, transport, is_used=is_used)
         if isinstance(where, str):
@@ -644,10 +642,13 @@ def _else_polars(transport: Transport) -> Iterator[None]:
 def _open_store(url: str, extension: str, transport: Transport, options: Mapping[str, Any]) -> SinkTarget:
     with _else_polars(transport):
         return _Store(url, extension, transport, options)
-    alone = f"{url.rstrip('/')}/{_PREFIX}{0:05d}.{extension}"
+    return _open_object(f"{url.rstrip('/')}/{_PREFIX}{0:05d}.{extension}", extension, transport, options)
+
+
+def _open_object(url: str, extension: str, transport: Transport, options: Mapping[str, Any]) -> SinkTarget:
     with _else_polars(transport):
-        return _Whole(alone, extension, options)
-    return _Object(alone, extension)
+        return _Whole(url, extension, options)
+    return _Object(url, extension)
 
 
 class _Partitions(SinkTarget):
@@ -704,7 +705,7 @@ class _OneWriter(SinkTarget):
         self._target, self._extension, self._transport = target, extension, transport
         self._alone: SinkTarget | None = None
         if transport.rank == 0 and transport.nranks > 1 and isinstance(target, pl.PartitionBy):
-            self._alone = SinkTarget.open(target, extension, cast("Transport", _Alone()), "silent", options)
+            self._alone = _open_alone(target, extension, options)
 
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
         if self._transport.nranks > 1:
@@ -728,6 +729,11 @@ class _OneWriter(SinkTarget):
     def discard(self) -> None:
         if self._alone is not None:
             self._alone.discard()
+
+
+def _open_alone(target: object, extension: str, options: Mapping[str, Any]) -> SinkTarget:
+    """Open a target as the only rank would."""
+    return SinkTarget.open(target, extension, cast("Transport", _Alone()), "silent", options)
 
 
 class _Alone:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from cudf_polars.lower.byte_files import kind_of_error
+from cudf_polars.lower.byte_files import kind_of_error, without_request
 
 __all__ = ["delete_late_objects", "delete_objects", "list_objects"]
 
@@ -34,10 +34,8 @@ def list_objects(store: Any, key: str, shown: str) -> list[str]:
     """
     import obstore
 
-    try:
+    with without_request(f"the folder {shown} cannot be listed"):
         pages = list(obstore.list(store, prefix=key.rstrip("/") or None))
-    except Exception as error:  # of many kinds; their texts may hold the request
-        raise OSError(f"the folder {shown} cannot be listed: {kind_of_error(error)}") from None
     return [entry["path"] for page in pages for entry in page if entry["path"].startswith(key)]
 
 

@@ -11,7 +11,7 @@ import io
 import threading
 from typing import Any
 
-from cudf_polars.lower.byte_files import FileUnreadableError, kind_of_error, open_store
+from cudf_polars.lower.byte_files import FileUnreadableError, open_store, without_request
 from cudf_polars.plan.cloud import CloudAccess, shown_path
 
 __all__ = ["Upload", "may_upload"]
@@ -62,10 +62,8 @@ class Upload(io.RawIOBase):
         with self._lock:
             size = memoryview(data).nbytes
             if self._writer is not None:
-                try:
+                with self._errors():
                     self._writer.write(data)
-                except Exception as error:  # of many kinds; their texts may hold the request
-                    raise self._error(error) from None
                 self.nbytes += size
             return size
 
@@ -79,10 +77,8 @@ class Upload(io.RawIOBase):
         """
         with self._lock:
             writer, self._writer = self._writer, None
-            try:
+            with self._errors():
                 writer.close()
-            except Exception as error:
-                raise self._error(error) from None
 
     def abort(self) -> None:
         """Leave what was there, and let the store forget the parts."""
@@ -92,5 +88,5 @@ class Upload(io.RawIOBase):
                 with contextlib.suppress(Exception):
                     writer.__exit__(OSError, OSError("the query has failed"), None)
 
-    def _error(self, error: Exception) -> OSError:
-        return FileUnreadableError(f"{self._shown} cannot be written: {kind_of_error(error)}")
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return without_request(f"{self._shown} cannot be written", FileUnreadableError)

@@ -5,15 +5,17 @@ Polars reads the files of queries itself. What is read here says where a scan ca
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 from cudf_polars.plan.cloud import CloudAccess, is_remote, shown_path
 
-__all__ = ["ByteFile", "FileUnreadableError", "kind_of_error", "open_bytes", "open_store"]
+__all__ = ["ByteFile", "FileUnreadableError", "kind_of_error", "open_bytes", "open_store", "without_request"]
 
 
 class FileUnreadableError(OSError):
@@ -96,10 +98,8 @@ class _RemoteFile(ByteFile):
         self._store, self._key = open_store(path, cloud)
         import obstore
 
-        try:
+        with without_request(self._shown, FileUnreadableError):
             found = obstore.head(self._store, self._key)
-        except Exception as error:  # of many kinds; their texts may hold the request
-            raise FileUnreadableError(f"{self._shown}: {kind_of_error(error)}") from None
         self.size = found["size"]
         self.version = f"{found['size']}:{found['e_tag'] or found['last_modified']}"
 
@@ -109,10 +109,8 @@ class _RemoteFile(ByteFile):
         stop = min(stop, self.size)
         if stop <= start:
             return b""
-        try:
+        with without_request(self._shown, FileUnreadableError):
             return bytes(obstore.get_range(self._store, self._key, start=start, end=stop))
-        except Exception as error:
-            raise FileUnreadableError(f"{self._shown}: {kind_of_error(error)}") from None
 
     def close(self) -> None:
         pass  # the store's connections end with it
@@ -127,6 +125,15 @@ def kind_of_error(error: Exception) -> str:
     """Return what an error of obstore is, without its text, which may hold the request."""
     status = re.search(r"status code: (\d{3}(?: [A-Z][A-Za-z]*)*)", str(error))
     return type(error).__name__ if status is None else f"{type(error).__name__}, {status[1]}"
+
+
+@contextlib.contextmanager
+def without_request(what: str, kind: type[OSError] = OSError) -> Iterator[None]:
+    """Raise an error of obstore as ``kind``: what has failed, and :func:`kind_of_error`."""
+    try:
+        yield
+    except Exception as error:  # of many kinds; their texts may hold the request
+        raise kind(f"{what}: {kind_of_error(error)}") from None
 
 
 def open_store(path: str, cloud: CloudAccess | None) -> tuple[Any, str]:

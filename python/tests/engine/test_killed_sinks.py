@@ -133,19 +133,7 @@ def test_a_rank_that_is_killed(
         target.parent.mkdir()
         if exists:
             on_ranks(2, lambda comm, target=target: _run(comm, sink, OLD, target))
-        with monkeypatch.context() as patch:
-            killer = Killer(patch, calls)
-
-            def work(comm: Communicator, target: Path = target, killer: Killer = killer) -> None:
-                if comm.rank == victim:
-                    killer.victim = threading.current_thread()
-                _run(comm, sink, NEW, target)
-
-            try:
-                on_ranks(2, work)
-            except BaseException:
-                if not killer.killed:
-                    raise
+        killed = write_new_rows(sink, target, victim, calls, monkeypatch)
         if not exists and not target.exists():
             ends.add("none")
         else:
@@ -153,10 +141,30 @@ def test_a_rank_that_is_killed(
             is_new = found.equals(new.select("v").sort("v"))
             assert is_new or (exists and found.equals(OLD.select("v").sort("v"))), (calls, found)
             ends.add("new" if is_new else "old")
-        if not killer.killed:
+        if not killed:
             break
-    assert not killer.killed
+    assert not killed
     assert ends == {"new", "old" if exists else "none"}
+
+
+def write_new_rows(
+    sink: Callable[..., None], target: Path, victim: int, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> bool:
+    """Write on two ranks, of which one is killed after so many calls; return whether it made so many."""
+    with monkeypatch.context() as patch:
+        killer = Killer(patch, calls)
+
+        def work(comm: Communicator) -> None:
+            if comm.rank == victim:
+                killer.victim = threading.current_thread()
+            _run(comm, sink, NEW, target)
+
+        try:
+            on_ranks(2, work)
+        except BaseException:
+            if not killer.killed:
+                raise
+    return killer.killed
 
 
 def _run(comm: Communicator, sink: Callable[..., None], rows: pl.DataFrame, target: Path) -> None:
@@ -212,19 +220,7 @@ def test_a_rank_that_is_killed_while_it_writes_a_table(
             catalog_of(target.parent).create_table("db.t", schema=OLD.to_arrow().schema).append(
                 OLD.to_arrow()
             )
-        with monkeypatch.context() as patch:
-            killer = Killer(patch, calls)
-
-            def work(comm: Communicator, target: Path = target, killer: Killer = killer) -> None:
-                if comm.rank == victim:
-                    killer.victim = threading.current_thread()
-                _run(comm, sink, NEW, target)
-
-            try:
-                on_ranks(2, work)
-            except BaseException:
-                if not killer.killed:
-                    raise
+        killed = write_new_rows(sink, target, victim, calls, monkeypatch)
         if sink in (append_to_delta, overwrite_delta):
             found = pl.read_delta(str(target))
         else:
@@ -232,9 +228,9 @@ def test_a_rank_that_is_killed_while_it_writes_a_table(
         rows = sorted(found.rows())
         assert rows in (sorted(OLD.rows()), sorted(new.rows())), calls
         ends.append(rows == sorted(new.rows()))
-        if not killer.killed:
+        if not killed:
             break
-    assert not killer.killed
+    assert not killed
     assert len(ends) > 1
     assert ends[-1]
     assert not ends[0]

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
-#include <set>
 #include <vector>
 
 #include <rapidsmpf/device/detail/stream_copy.hpp>
@@ -136,15 +136,16 @@ bool can_scatter_lines(Field const& field) {
 }
 
 bool should_scatter_lines(std::span<Field const> fields, std::int64_t num_rows, std::size_t num_partitions) {
-    std::set<std::int64_t> widths;
+    std::uint64_t widths = 0;  // each is a power of two
     for (auto const& field : fields) {
         if (!can_scatter_lines(field)) {
             return false;
         }
-        widths.insert(field.width());
+        widths |= static_cast<std::uint64_t>(field.width());
     }
-    auto const fewest = fields.size() >= 2 * widths.size() ? tuning::fewest_scattered_partitions
-                                                           : tuning::fewest_partitions_of_single_columns;
+    auto const fewest = fields.size() >= 2 * static_cast<std::size_t>(std::popcount(widths))
+                            ? tuning::fewest_scattered_partitions
+                            : tuning::fewest_partitions_of_single_columns;
     return num_partitions >= fewest && num_partitions <= tuning::most_scattered_partitions
            && num_rows >= static_cast<std::int64_t>(num_partitions) * tuning::fewest_scattered_rows;
 }

@@ -315,7 +315,7 @@ cdef class Channel:
         return operation
 
     def send(self, Context ctx, Message message not None):
-        """Return an awaitable that sends a message once there is room; it gives False when no receiver wants messages any more.
+        """Return an awaitable that sends a message once there is room; its result is False if the receivers have shut down.
 
         Parameters
         ----------
@@ -334,7 +334,7 @@ cdef class Channel:
         return self._operation(SEND, False, message)
 
     def recv(self, Context ctx):
-        """Return an awaitable that gives the next message, or None at the end.
+        """Return an awaitable whose result is the next message, or None at the end.
 
         Parameters
         ----------
@@ -364,7 +364,7 @@ cdef class Channel:
         self.shut_down()
 
     def send_metadata(self, Context ctx, Message message not None):
-        """Return an awaitable that sends a message about the stream of messages; there is always room.
+        """Return an awaitable that sends a metadata message, which is queued without a limit.
 
         Parameters
         ----------
@@ -376,7 +376,7 @@ cdef class Channel:
         return self._operation(SEND, True, message)
 
     def recv_metadata(self, Context ctx):
-        """Return an awaitable that gives the next message about the stream, or None at the end.
+        """Return an awaitable whose result is the next metadata message, or None at the end.
 
         Parameters
         ----------
@@ -406,7 +406,7 @@ cdef class Channel:
         self._end(True, True)
 
     def send_blocking(self, Message message not None):
-        """Send a message once there is room; False when no receiver wants messages any more.
+        """Send a message once there is room; return False if the receivers have shut down.
 
         Parameters
         ----------

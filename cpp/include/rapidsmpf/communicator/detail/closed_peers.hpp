@@ -39,8 +39,8 @@ class ClosedPeers {
         until_.try_emplace(rank, Clock::now() + close_grace);
         watched_.store(true, std::memory_order_release);
     }
-    // To be called again and again; costs next to nothing when no rank has left. The failure of a rank that left, for
-    // which `in_flight_with` still counts messages after the grace.
+    // Returns the failure of a rank that has left if `in_flight_with` still counts messages of it after the grace period. The
+    // progress thread polls this; it reads one atomic flag while no rank has left.
     [[nodiscard]] std::optional<RankFailure> missed(std::function<std::size_t(Rank)> const& in_flight_with) {
         if (!watched_.load(std::memory_order_acquire)) {
             return std::nullopt;

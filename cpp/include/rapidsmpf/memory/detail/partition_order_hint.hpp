@@ -1,10 +1,10 @@
 // In which order the parts of a partitioned table should lie in memory, by the number of parts.
 //
-// What goes to one rank moves as one piece if it lies side by side. partition_and_pack is independent of ranks, and a Shuffler
-// of tables; both know the BufferResource that the parts are in, and how many they are. So the Shuffler
-// registers its preferred order there, and partition_and_pack looks it up by the number of parts where its caller names no
-// order: callers of the published interface cannot, for it has no argument for that. It is a hint: it changes where parts lie,
-// not what they hold. Thread-safe.
+// Parts for one rank are sent as one piece if they are adjacent in memory. But partition_and_pack does not know the ranks, and
+// the Shuffler does not know the table. Both know the number of parts and the BufferResource that allocates them. So the Shuffler
+// registers its preferred order with that resource, and partition_and_pack looks it up by the number of parts if its caller
+// names no order (the published interface has no argument for one). It is a hint: it changes where parts lie, not what they
+// hold. Thread-safe.
 #pragma once
 
 #include <cstddef>

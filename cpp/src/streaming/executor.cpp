@@ -296,11 +296,13 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         return coroutine;
     }
 
-    // From the queue of one whose turns are long.
-    [[nodiscard]] std::coroutine_handle<> take_from_busy(Worker const& worker) {
+    // From the queue of one whose turns are long. Those of what is taken are taken to be long, too, until they have been timed:
+    // else what it wakes here would wait until this worker has had so many turns without a pause.
+    [[nodiscard]] std::coroutine_handle<> take_from_busy(Worker& worker) {
         for (auto& other : slots_) {
             if (&other != &worker && other.busy_long.load(std::memory_order_relaxed)) {
                 if (auto coroutine = other.queue.pop()) {
+                    worker.busy_long.store(true, std::memory_order_relaxed);
                     return coroutine;
                 }
             }

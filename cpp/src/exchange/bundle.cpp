@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/core/error.hpp>
 
 #include "exchange/transfer.hpp"
@@ -177,30 +176,14 @@ Bundle::Bundle(PackedData packed, std::vector<BundledChunk> chunks, SpillableBuf
       chunks_{std::move(chunks)},
       data_{std::move(packed.data), parts_of(chunks_), next_use} {}
 
-void Bundle::prefetch_far(std::size_t index) const noexcept {
-    prefetch_to_read(&chunks_[index]);
-    data_.prefetch_far();
-}
-
-void Bundle::prefetch_near(std::size_t index) const noexcept {
-    constexpr std::size_t line = 64;
-    constexpr std::size_t most = 8 * line;
+std::span<std::uint8_t const> Bundle::metadata(std::size_t index) const {
     auto const& chunk = chunks_[index];
-    auto const* const bytes = metadata_.data() + chunk.metadata;
-    for (std::size_t at = 0; at < std::min<std::size_t>(chunk.metadata_size, most); at += line) {
-        prefetch_to_read(bytes + at);
-    }
-    data_.prefetch_near(index);
-}
-
-std::vector<std::uint8_t> Bundle::metadata(std::size_t index) const {
-    auto const& chunk = chunks_[index];
-    auto const begin = metadata_.begin() + static_cast<std::ptrdiff_t>(chunk.metadata);
-    return {begin, begin + chunk.metadata_size};
+    return std::span{metadata_}.subspan(chunk.metadata, chunk.metadata_size);
 }
 
 PackedData Bundle::release(std::size_t index) {
-    return PackedData{metadata(index), data_.take(index)};
+    auto const bytes = metadata(index);
+    return PackedData{{bytes.begin(), bytes.end()}, data_.take(index)};
 }
 
 }  // namespace rapidsmpf::exchange

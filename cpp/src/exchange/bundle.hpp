@@ -55,14 +55,11 @@ class Bundle {
     Bundle(PackedData packed, std::vector<BundledChunk> chunks, SpillableBuffer::NextUse next_use);
 
     [[nodiscard]] std::vector<BundledChunk> const& chunks() const noexcept { return chunks_; }
-    // A chunk's metadata, and what its data is to be taken from: many at a time by SpillableParts::take_all().
-    [[nodiscard]] std::vector<std::uint8_t> metadata(std::size_t index) const;
-    [[nodiscard]] SpillableParts& data() noexcept { return data_; }
+    // A chunk's metadata, and what its data is to be taken by: many at a time by SpillableParts::take_all().
+    [[nodiscard]] std::span<std::uint8_t const> metadata(std::size_t index) const;
+    [[nodiscard]] SpillableParts::PartHandle data(std::size_t index) const { return data_.handle(index); }
     // Both. Waits for a move of the data to end; it may be on disk.
     [[nodiscard]] PackedData release(std::size_t index);
-    // Have the processor load what release() reads, in steps that lead to each other.
-    void prefetch_far(std::size_t index) const noexcept;
-    void prefetch_near(std::size_t index) const noexcept;
 
   private:
     std::vector<std::uint8_t> metadata_;

@@ -43,57 +43,58 @@ void PartitionStore::sort(std::vector<StoredChunk>& pieces) {
     pieces = std::move(sorted);
 }
 
+namespace {
+
+// The pieces have lain here for long: what is needed of them is loaded while others are taken out.
+void prefetch(std::span<StoredChunk const> group, std::span<StoredChunk const> next_group) noexcept {
+    constexpr std::size_t line = 64;
+    constexpr std::size_t most = 8 * line;
+    for (auto const& piece : next_group) {
+        auto const* const owner = piece.bundle ? reinterpret_cast<std::byte const*>(piece.bundle.get())
+                                               : reinterpret_cast<std::byte const*>(piece.payload.get());
+        prefetch_to_read(owner);
+        prefetch_to_read(owner + line);
+    }
+    for (auto const& piece : group) {
+        if (piece.payload) {
+            piece.payload->data.prefetch();
+        }
+        for (std::size_t at = 0; at < std::min(piece.metadata.size(), most); at += line) {
+            prefetch_to_read(piece.metadata.data() + at);
+        }
+    }
+}
+
+}  // namespace
+
 std::vector<PackedData> PartitionStore::release(std::span<StoredChunk const> pieces) {
     constexpr std::size_t at_once = 16;
     std::vector<PackedData> chunks;
     chunks.reserve(pieces.size());
-    std::vector<SpillableParts::Wanted> wanted;
+    std::vector<SpillableParts::PartHandle> wanted;
     for (std::size_t begin = 0; begin < pieces.size(); begin += at_once) {
-        auto const group = pieces.subspan(begin, std::min(at_once, pieces.size() - begin));
+        auto const rest = pieces.subspan(begin);
+        auto const group = rest.first(std::min(at_once, rest.size()));
+        auto const next_group = rest.subspan(group.size());
+        prefetch(group, next_group.first(std::min(at_once, next_group.size())));
         wanted.clear();
-        for (std::size_t i = 0; i < group.size(); ++i) {
-            prefetch(pieces, begin + i);
-            if (group[i].bundle) {
-                wanted.push_back({&group[i].bundle->data(), group[i].index_in_bundle});
+        for (auto const& piece : group) {
+            if (piece.bundle) {
+                wanted.push_back(piece.data);
             }
         }
         auto taken = SpillableParts::take_all(wanted);
         auto next = taken.begin();
         for (auto const& piece : group) {
             if (piece.bundle) {
-                chunks.emplace_back(piece.bundle->metadata(piece.index_in_bundle), std::move(*next++));
+                chunks.emplace_back(
+                    std::vector<std::uint8_t>{piece.metadata.begin(), piece.metadata.end()}, std::move(*next++));
             } else {
                 chunks.push_back(piece.payload->release());
             }
         }
     }
     return chunks;
-}
-
-void PartitionStore::prefetch(std::span<StoredChunk const> pieces, std::size_t at) noexcept {
-    constexpr std::size_t step = 8;
-    constexpr std::size_t line = 64;
-    if (at + 3 * step < pieces.size()) {
-        auto const& piece = pieces[at + 3 * step];
-        auto const* const first = piece.bundle ? reinterpret_cast<std::byte const*>(piece.bundle.get())
-                                               : reinterpret_cast<std::byte const*>(piece.payload.get());
-        prefetch_to_read(first);
-        prefetch_to_read(first + line);
-    }
-    if (at + 2 * step < pieces.size()) {
-        auto const& piece = pieces[at + 2 * step];
-        if (piece.bundle) {
-            piece.bundle->prefetch_far(piece.index_in_bundle);
-        }
-    }
-    if (at + step < pieces.size()) {
-        auto const& piece = pieces[at + step];
-        if (piece.bundle) {
-            piece.bundle->prefetch_near(piece.index_in_bundle);
-        } else {
-            piece.payload->data.prefetch();
-        }
-    }
 }
 
 PartitionStore::PartitionStore(std::vector<PartitionId> local, Rank nranks)

@@ -21,18 +21,24 @@
 
 namespace rapidsmpf::exchange {
 
-// A chunk that has arrived: by itself, or as one of a bundle.
+// A chunk that has arrived: by itself, or as one of a bundle. Of one of a bundle it holds what leads to its bytes, so that
+// those of many are loaded at once when they are extracted.
 struct StoredChunk {
     StoredChunk(Rank source_, std::uint64_t sequence_, std::shared_ptr<Payload> payload_)
         : source{source_}, sequence{sequence_}, payload{std::move(payload_)} {}
     StoredChunk(Rank source_, std::uint64_t sequence_, std::shared_ptr<Bundle> bundle_, std::size_t index)
-        : source{source_}, sequence{sequence_}, bundle{std::move(bundle_)}, index_in_bundle{index} {}
+        : source{source_},
+          sequence{sequence_},
+          bundle{std::move(bundle_)},
+          metadata{bundle->metadata(index)},
+          data{bundle->data(index)} {}
 
     Rank source;
     std::uint64_t sequence;
     std::shared_ptr<Payload> payload;  // null: in a bundle
     std::shared_ptr<Bundle> bundle;
-    std::size_t index_in_bundle{0};
+    std::span<std::uint8_t const> metadata;  // in the bundle
+    SpillableParts::PartHandle data;         // in the bundle
 };
 
 class PartitionStore {
@@ -89,10 +95,6 @@ class PartitionStore {
     [[nodiscard]] std::string describe_missing() const;
 
   private:
-    // Has the processor load what is needed for the pieces that follow `at`. They have lain here for long, and of many small
-    // ones each is a walk from one cold line to the next.
-    static void prefetch(std::span<StoredChunk const> pieces, std::size_t at) noexcept;
-
     struct Source {
         std::uint64_t received{0};
         std::optional<std::uint64_t> expected;

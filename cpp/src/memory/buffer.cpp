@@ -7,6 +7,7 @@
 #include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/detail/prefetch_owner.hpp>
 
 namespace rapidsmpf {
 
@@ -134,11 +135,11 @@ std::unique_ptr<Buffer> Buffer::view(std::size_t offset, std::size_t size) const
     return part(offset, size, std::shared_ptr<void>{std::shared_ptr<void>{}, data_}, 0);
 }
 
-void Buffer::prefetch_owner() const noexcept {
+void detail::prefetch_owner(Buffer const& buffer) noexcept {
     // An object of std::make_shared lies right behind its counts; of others these are elsewhere, and nothing is gained.
     constexpr std::size_t counts = 16;
-    if (owner_) {
-        prefetch_to_write(static_cast<std::byte const*>(owner_.get()) - counts);
+    if (buffer.owner_) {
+        prefetch_to_write(static_cast<std::byte const*>(buffer.owner_.get()) - counts);
     }
 }
 

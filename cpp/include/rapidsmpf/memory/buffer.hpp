@@ -18,10 +18,12 @@
 
 namespace rapidsmpf {
 
+class Buffer;
 class BufferResource;
 namespace detail {
 class SpillRegistry;
 class TierCopier;
+void prefetch_owner(Buffer const& buffer) noexcept;
 }  // namespace detail
 
 class Buffer {
@@ -67,13 +69,12 @@ class Buffer {
     // `size` bytes from `offset` on as a buffer of their own, which counts them from now on. Each byte may be split off once;
     // this one still has the address of all, and counts the rest. Throws std::logic_error on DISK.
     [[nodiscard]] std::unique_ptr<Buffer> split_off(std::size_t offset, std::size_t size);
-    // Prefetches the reference count of the memory: before many buffers are split or freed.
-    void prefetch_owner() const noexcept;
 
   private:
     friend class BufferResource;
     friend class detail::SpillRegistry;
     friend class detail::TierCopier;
+    friend void detail::prefetch_owner(Buffer const& buffer) noexcept;
     // `data` may be foreign memory: then `owner` keeps it alive and is dropped in place of a deallocation.
     Buffer(
         std::shared_ptr<BufferResource> resource, MemoryType type, std::byte* data, std::size_t size,

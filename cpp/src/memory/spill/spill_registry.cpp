@@ -5,8 +5,10 @@
 #include <string>
 #include <utility>
 
+#include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
+#include <rapidsmpf/memory/detail/prefetch_owner.hpp>
 #include <rapidsmpf/memory/detail/tier_copier.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 
@@ -41,7 +43,7 @@ bool SpillRegistry::add(SpillEntry& entry) {
 void SpillRegistry::drop(EntryPtr const& entry) {
     std::unique_ptr<Buffer> buffer;
     std::unique_ptr<Buffer> lower;
-    std::unique_ptr<SpillParts> parts;
+    std::vector<SpillPart> parts;
     MutexLock const lock{mutex_};  // unlocked before the buffers go: they were declared first
     entry->dropped = true;
     if (!entry->moving) {
@@ -117,40 +119,47 @@ std::unique_ptr<Buffer> SpillRegistry::take(SpillEntry& entry) {
     return buffer;
 }
 
-std::vector<std::unique_ptr<Buffer>> SpillRegistry::take_parts(std::span<TakenPart const> wanted) {
+std::vector<std::unique_ptr<Buffer>> SpillRegistry::take_parts(
+    std::span<SpillableParts::PartHandle const> wanted) {
+    constexpr std::size_t line = 64;
+    // They have lain here for long: all that is read of them is loaded at once, not by a walk for each.
+    for (auto const& each : wanted) {
+        auto const* const entry = reinterpret_cast<std::byte const*>(each.entry_);
+        prefetch_to_write(entry);
+        prefetch_to_write(entry + line);
+        prefetch_to_write(each.part_);
+        prefetch_to_write(each.buffer_);
+    }
     std::vector<std::unique_ptr<Buffer>> taken;
     taken.reserve(wanted.size());
     UniqueLock lock{mutex_};
-    for (auto const& [entry, index] : wanted) {
-        if (entry->buffer) {
-            entry->buffer->prefetch_owner();
+    for (auto const& each : wanted) {
+        if (each.entry_->buffer) {
+            prefetch_owner(*each.entry_->buffer);
         }
     }
-    for (auto const& [entry, index] : wanted) {
-        taken.push_back(take_part(lock, *entry, index));
+    for (auto const& each : wanted) {
+        taken.push_back(take_part(lock, *each.entry_, *each.part_));
     }
     return taken;
 }
 
-std::unique_ptr<Buffer> SpillRegistry::take_part(UniqueLock& lock, SpillEntry& entry, std::size_t index) {
+std::unique_ptr<Buffer> SpillRegistry::take_part(UniqueLock& lock, SpillEntry& entry, SpillPart& part) {
     moved_.wait(lock, [&] { return !entry.moving; });
-    auto& parts = *entry.parts;
-    auto& place = parts.ranges.at(index);
-    RAPIDSMPF_EXPECTS(!place.taken, "the part has been taken", std::logic_error);
-    place.taken = true;
-    if (!parts.stored.empty()) {
-        return std::move(parts.stored[index]);
+    RAPIDSMPF_EXPECTS(!part.taken, "the part has been taken", std::logic_error);
+    part.taken = true;
+    if (part.stored) {
+        return std::move(part.stored);
     }
-    auto const size = place.size;
-    auto part = entry.buffer->split_off(place.offset, size);
-    entry.held -= size;
+    auto bytes = entry.buffer->split_off(part.offset, part.size);
+    entry.held -= part.size;
     if (entry.listed) {
-        tier(entry.home).holdings.spillable -= static_cast<std::int64_t>(size);
+        tier(entry.home).holdings.spillable -= static_cast<std::int64_t>(part.size);
         if (entry.held == 0) {
             unlist(entry);
         }
     }
-    return part;
+    return bytes;
 }
 
 void SpillRegistry::wait_while_moving(SpillEntry const& entry) {
@@ -266,14 +275,14 @@ void SpillRegistry::copy_down(
             if (entry.lower || move.has_all()) {
                 continue;
             }
-            if (!entry.parts || target != MemoryType::DISK) {
+            if (entry.parts.empty() || target != MemoryType::DISK) {
                 sources.push_back(entry.buffer.get());
                 copies.push_back(&move.copy);
                 continue;
             }
-            for (auto const& place : entry.parts->ranges) {
-                if (!place.taken) {
-                    move.views.push_back(entry.buffer->view(place.offset, place.size));
+            for (auto const& part : entry.parts) {
+                if (!part.taken) {
+                    move.views.push_back(entry.buffer->view(part.offset, part.size));
                 }
             }
             move.stored.resize(move.views.size());
@@ -307,12 +316,10 @@ std::unique_ptr<Buffer> SpillRegistry::replace(SpillEntry& entry, Move& move) {
         return std::exchange(entry.buffer, std::move(move.copy));
     }
     entry.held = 0;
-    auto& parts = *entry.parts;
-    parts.stored.resize(parts.ranges.size());
     auto next = move.stored.begin();
-    for (std::size_t i = 0; i < parts.stored.size(); ++i) {
-        if (!parts.ranges[i].taken) {
-            parts.stored[i] = std::move(*next++);
+    for (auto& part : entry.parts) {
+        if (!part.taken) {
+            part.stored = std::move(*next++);
         }
     }
     return std::move(entry.buffer);
@@ -336,7 +343,7 @@ std::size_t SpillRegistry::spill(BufferResource& br, MemoryType type, std::size_
     }
     std::size_t freed = 0;
     std::vector<std::unique_ptr<Buffer>> released;
-    std::vector<std::unique_ptr<SpillParts>> released_parts;
+    std::vector<std::vector<SpillPart>> released_parts;
     std::vector<std::shared_ptr<MoveListener>> listeners;
     {
         MutexLock const lock{mutex_};

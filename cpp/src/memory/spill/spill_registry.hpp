@@ -30,27 +30,18 @@ namespace detail {
 // Moved in one go: enough to keep a disk busy, little enough that those who wait for memory are served meanwhile.
 inline constexpr std::size_t spill_batch = 64UL << 20U;
 
-// The parts of an entry that is taken in parts.
-struct SpillParts {
-    struct PartRange {
-        std::size_t offset;
-        std::size_t size;
-        bool taken;
-    };
-    explicit SpillParts(std::vector<SpillableParts::Part> const& parts) {
-        ranges.reserve(parts.size());
-        for (auto const& part : parts) {
-            ranges.push_back({part.offset, part.size, false});
-        }
-    }
-    std::vector<PartRange> ranges;
-    std::vector<std::unique_ptr<Buffer>> stored;  // on disk, by part; empty: they are in memory, one block
+// A part of an entry that is taken in parts.
+struct SpillPart {
+    std::size_t offset;
+    std::size_t size;
+    std::unique_ptr<Buffer> stored;  // on disk; null: it is in the buffer of the entry
+    bool taken{false};
 };
 
 // What is looked at whenever one is used comes first: there may be very many.
 struct SpillEntry : std::enable_shared_from_this<SpillEntry> {
     std::unique_ptr<Buffer> buffer;     // null once taken
-    std::unique_ptr<SpillParts> parts;  // null: it is taken as a whole
+    std::vector<SpillPart> parts;       // none: it is taken as a whole
     std::size_t held{0};                // of `size`, what moving it would free
     bool listed{false};                 // among the victims of its tier, `home`
     MemoryType home{MemoryType::DEVICE};
@@ -79,12 +70,9 @@ class SpillRegistry {
     [[nodiscard]] bool try_pin(SpillEntry& entry);
     void unpin(SpillEntry& entry) noexcept;
     [[nodiscard]] std::unique_ptr<Buffer> take(SpillEntry& entry);
-    struct TakenPart {
-        SpillEntry* entry;
-        std::size_t index;
-    };
     // Waits for moves to end. Throws std::logic_error when one has been taken before.
-    [[nodiscard]] std::vector<std::unique_ptr<Buffer>> take_parts(std::span<TakenPart const> wanted);
+    [[nodiscard]] std::vector<std::unique_ptr<Buffer>> take_parts(
+        std::span<SpillableParts::PartHandle const> wanted);
     // See SpillableBuffer::fetch(); `memory` is what to read into.
     void fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory);
     // Whether the bytes are on disk and not being read back.
@@ -132,7 +120,7 @@ class SpillRegistry {
     void finish_fetch(EntryPtr const& entry, std::unique_ptr<Buffer> fetched, std::exception_ptr error);
     void end_move(SpillEntry& entry, std::vector<std::shared_ptr<MoveListener>>& listeners)
         RAPIDSMPF_REQUIRES(mutex_);
-    [[nodiscard]] std::unique_ptr<Buffer> take_part(UniqueLock& lock, SpillEntry& entry, std::size_t index)
+    [[nodiscard]] std::unique_ptr<Buffer> take_part(UniqueLock& lock, SpillEntry& entry, SpillPart& part)
         RAPIDSMPF_REQUIRES(mutex_);
     void list(SpillEntry& entry) RAPIDSMPF_REQUIRES(mutex_);
     void unlist(SpillEntry& entry) RAPIDSMPF_REQUIRES(mutex_);

@@ -4,7 +4,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 
@@ -22,13 +21,16 @@ SpillableParts::SpillableParts(
         std::all_of(parts.begin(), parts.end(), is_inside), "a part is not in its buffer",
         std::invalid_argument);
     resource_ = buffer->resource();
-    where_ = buffer.get();
+    buffer_ = buffer.get();
     entry_ = std::make_shared<detail::SpillEntry>();
     entry_->size = buffer->size();
     entry_->held = buffer->size();
     entry_->buffer = std::move(buffer);
     entry_->next_use = next_use;
-    entry_->parts = std::make_unique<detail::SpillParts>(parts);
+    entry_->parts.reserve(parts.size());
+    for (auto const& part : parts) {
+        entry_->parts.push_back({part.offset, part.size, nullptr});
+    }
     if (resource_->registry().add(*entry_)) {
         resource_->note_spillable();
     }
@@ -39,34 +41,29 @@ SpillableParts::~SpillableParts() {
 }
 
 std::unique_ptr<Buffer> SpillableParts::take(std::size_t index) {
-    Wanted const wanted{this, index};
+    auto const wanted = handle(index);
     return std::move(take_all({&wanted, 1}).front());
 }
 
-std::vector<std::unique_ptr<Buffer>> SpillableParts::take_all(std::span<Wanted const> wanted) {
+SpillableParts::PartHandle SpillableParts::handle(std::size_t index) const {
+    PartHandle handle;
+    handle.registry_ = &resource_->registry();
+    handle.entry_ = entry_.get();
+    handle.part_ = &entry_->parts.at(index);
+    handle.buffer_ = buffer_;
+    return handle;
+}
+
+std::vector<std::unique_ptr<Buffer>> SpillableParts::take_all(std::span<PartHandle const> wanted) {
     if (wanted.empty()) {
         return {};
     }
-    std::vector<detail::SpillRegistry::TakenPart> parts;
-    parts.reserve(wanted.size());
-    auto const& resource = wanted.front().of->resource_;
-    for (auto const& [of, index] : wanted) {
-        RAPIDSMPF_EXPECTS(of->resource_ == resource, "parts of several buffer resources", std::logic_error);
-        parts.push_back({of->entry_.get(), index});
-    }
-    return resource->registry().take_parts(parts);
-}
-
-void SpillableParts::prefetch_far() const noexcept {
-    constexpr std::size_t line = 64;
-    auto const* const entry = reinterpret_cast<std::byte const*>(entry_.get());
-    prefetch_to_write(entry);
-    prefetch_to_write(entry + line);
-}
-
-void SpillableParts::prefetch_near(std::size_t index) const noexcept {
-    prefetch_to_write(where_);
-    prefetch_to_write(entry_->parts->ranges.data() + index);
+    auto* const registry = wanted.front().registry_;
+    auto const is_elsewhere = [&](PartHandle const& each) { return each.registry_ != registry; };
+    RAPIDSMPF_EXPECTS(
+        std::none_of(wanted.begin(), wanted.end(), is_elsewhere), "parts of several buffer resources",
+        std::logic_error);
+    return registry->take_parts(wanted);
 }
 
 }  // namespace rapidsmpf

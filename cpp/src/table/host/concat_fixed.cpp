@@ -8,6 +8,7 @@
 #include <rapidsmpf/core/detail/align.hpp>
 #include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/device/detail/stream_copy.hpp>
+#include <rapidsmpf/memory/detail/prefetch_owner.hpp>
 
 #include "table/host/tuning.hpp"
 #include "table/packed/slab.hpp"
@@ -138,7 +139,7 @@ void FixedConcat::copy_to(
     for (std::size_t p = 0; p < rows_.size(); ++p) {
         if (p + ahead < rows_.size()) {
             prefetch_start(p + ahead);
-            parts[p + ahead].data->prefetch_owner();
+            detail::prefetch_owner(*parts[p + ahead].data);
         }
         for (std::size_t c = 0; c < columns; ++c) {
             if (auto const bytes = bytes_of(p, c); bytes > 0) {

@@ -36,7 +36,7 @@ MemoryReservation reserve(std::size_t size, MemoryType type, BufferResource& br,
 }
 
 // Memory that is not accounted for as a whole, but part by part. The owner is an object of std::make_shared:
-// Buffer::prefetch_owner().
+// detail::prefetch_owner().
 struct Slab {
     std::byte* memory;
     std::shared_ptr<void> owner;

@@ -16,6 +16,9 @@
 #include <rapidsmpf/memory/spillable_buffer.hpp>
 
 namespace rapidsmpf {
+namespace detail {
+struct SpillPart;
+}  // namespace detail
 
 class SpillableParts {
   public:
@@ -35,22 +38,27 @@ class SpillableParts {
 
     // Takes a part out, wherever it is; waits for a move to end. Throws std::logic_error the second time.
     [[nodiscard]] std::unique_ptr<Buffer> take(std::size_t index);
-    // The same for parts of several such objects of one resource, at less cost. Other threads that take or spill do not get far
-    // meanwhile, so they should be no more than some dozens.
-    struct Wanted {
-        SpillableParts* of;
-        std::size_t index;
+
+    // What leads to one part, kept beside it by whoever takes one of each of many such objects long after they were made:
+    // so that nothing has to be loaded to know what to load. Valid as long as the object that gave it.
+    class PartHandle {
+        friend SpillableParts;
+        friend detail::SpillRegistry;
+        detail::SpillRegistry* registry_{nullptr};
+        detail::SpillEntry* entry_{nullptr};
+        detail::SpillPart* part_{nullptr};
+        Buffer const* buffer_{nullptr};  // that it was in: only to be prefetched
     };
-    [[nodiscard]] static std::vector<std::unique_ptr<Buffer>> take_all(std::span<Wanted const> wanted);
-    // Have the processor load what is known of a part, not its bytes: for who is about to take one of each of many such
-    // objects, in two steps, since the one leads to the other.
-    void prefetch_far() const noexcept;
-    void prefetch_near(std::size_t index) const noexcept;
+    // Throws std::out_of_range where there is no such part.
+    [[nodiscard]] PartHandle handle(std::size_t index) const;
+    // take() for parts of several such objects of one resource, at less cost. Other threads that take or spill do not get far
+    // meanwhile, so they should be no more than some dozens.
+    [[nodiscard]] static std::vector<std::unique_ptr<Buffer>> take_all(std::span<PartHandle const> wanted);
 
   private:
     std::shared_ptr<BufferResource> resource_;
     std::shared_ptr<detail::SpillEntry> entry_;
-    void const* where_;  // the buffer was, to be prefetched
+    Buffer const* buffer_;
 };
 
 }  // namespace rapidsmpf

@@ -20,12 +20,14 @@ from cudf_polars.execute.keys import KeySet
 from cudf_polars.execute.measured import Measured, Size, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import Paths
+from cudf_polars.execute.range_agreement import agree_on_key_ranges
 from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.text_agreement import agree_on_text_cuts
 from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.explain import explain_physical, explain_whole
 from cudf_polars.lower.fallback import report, warn_of_host_steps
 from cudf_polars.lower.footers import FileFooters
+from cudf_polars.lower.key_ranges import KeyRange, find_key_ranges
 from cudf_polars.lower.physical import Estimate, Materialize, Stream
 from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
@@ -406,6 +408,10 @@ def _start(
     plan = agreement.plan
     text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, transport.rank, transport.nranks)
     settings = options.settings(transport.nranks, partitions.count)
+    key_ranges: Mapping[int, KeyRange] = {}
+    if partitions.count == 1 and not alone:
+        # The rows of a rank that are read by ranges are in no partitions.
+        key_ranges = agree_on_key_ranges(plan, footers, executor.allgather_bytes, transport.nranks)
     measure = executor.run_and_measure if options.dynamic_planning else executor.assume
     if not (device.is_cpu and options.dynamic_planning):
         # On a GPU, joins are faster than sets of keys that come from the host; without counts, there are no keys.
@@ -417,6 +423,7 @@ def _start(
         executor.find_keys,
         footers=footers,
         text_cuts=text_cuts,
+        key_ranges=key_ranges,
     )
     root = planner.plan(plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
@@ -508,13 +515,15 @@ def explain_query(
         for number, node in enumerate(plan.nodes)
         if isinstance(node, DataFrameScan)
     }
+    footers = FileFooters()
     planner = AdaptivePlanner(
         options.settings(nranks),
         assume,
         assume,
         assume_keys,
-        footers=FileFooters(),
+        footers=footers,
         text_cuts=functools.partial(nominal_cuts, nranks=nranks),
+        key_ranges=find_key_ranges(plan, footers, nranks),
     )
     text = explain_physical(planner.plan(plan, sizes))
     if planner.fallbacks:

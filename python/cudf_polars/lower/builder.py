@@ -267,12 +267,8 @@ class StreamBuilder:
         kept = list(names)
         # A key that is dropped no longer says anything about the columns that are left.
         partitioning = stream.partitioning
-        if any(not key & set(kept) for key in partitioning.keys):
-            partitioning = ARBITRARY
-        else:
-            partitioning = Partitioning(
-                partitioning.distribution, tuple(key & set(kept) for key in partitioning.keys)
-            )
+        if partitioning.keys:
+            partitioning = partitioning.with_keys([key & set(kept) for key in partitioning.keys])
         return self.local(
             f"PROJECT {', '.join(kept)}",
             [stream],

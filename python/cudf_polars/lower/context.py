@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import polars as pl
 
 from cudf_polars.lower.builder import StreamBuilder
-from cudf_polars.lower.footers import RowGroup
+from cudf_polars.lower.footers import Footers
 from cudf_polars.lower.gathered import Gathered
+from cudf_polars.lower.key_ranges import KeyRange
 from cudf_polars.lower.node_properties import NodeProperties
 from cudf_polars.lower.partitioning import SINGLE, Distribution, Partitioning, project
 from cudf_polars.lower.physical import Estimate, Local, Schema, Stream
 from cudf_polars.lower.replication import is_same_on_all_ranks
 from cudf_polars.lower.shape import renames
 from cudf_polars.lower.text_cuts import TextCutsOf
-from cudf_polars.plan.cloud import CloudAccess, shown_path
+from cudf_polars.plan.cloud import shown_path
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.nodes import Filter, HStack, Node, Scan, Select
 from cudf_polars.plan.rebuild import rebuild_node
 
-__all__ = ["Context", "Footers", "Operator", "node_title"]
-
-Footers: TypeAlias = Callable[[str, CloudAccess | None], Sequence[RowGroup]]
+__all__ = ["Context", "Operator", "node_title"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +47,8 @@ class Context:
         Reads the row groups of a Parquet file.
     text_cuts
         Says where a text file is cut.
+    key_ranges
+        By number of the node, which scans are split by values of a column.
     lower_node
         Turns one node into a stream (:mod:`cudf_polars.lower.planner`).
     """
@@ -56,6 +57,7 @@ class Context:
     properties: NodeProperties
     footers: Footers
     text_cuts: TextCutsOf
+    key_ranges: Mapping[int, KeyRange]
     lower_node: Operator
     streams: dict[Node, Stream] = field(default_factory=dict)
 
@@ -68,6 +70,11 @@ class Context:
             stream = self.lower_node(self, node)
             self.streams[node] = self.builder.materialize(stream, "read more than once", shared=True)
         return self.streams[node]
+
+    def key_range(self, node: Node) -> KeyRange | None:
+        """Return how a scan is split by values of a column, if it is."""
+        number = self.properties.number(node)
+        return None if number is None else self.key_ranges.get(number)
 
     def ordered(self, node: Node) -> bool:
         """Whether the order of the node's rows matters."""

@@ -10,15 +10,15 @@ import contextlib
 import functools
 import os
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from cudf_polars.lower.byte_files import ByteFile, FileUnreadableError, open_bytes
 from cudf_polars.plan.cloud import CloudAccess, is_remote, shown_path
 
-__all__ = ["FileFooters", "FooterError", "RowGroup", "read_row_groups"]
+__all__ = ["FileFooters", "FooterError", "Footers", "RowGroup", "read_row_groups"]
 
 _CACHED_FILES = 10_000
 _WORTH_THREADS, _THREADS = 8, 16
@@ -37,6 +37,10 @@ class RowGroup:
 
     rows: int
     nbytes: int
+
+
+Footers: TypeAlias = Callable[[str, CloudAccess | None], Sequence[RowGroup]]
+"""Gives the row groups of a file."""
 
 
 def read_row_groups(path: str, cloud: CloudAccess | None = None) -> tuple[RowGroup, ...]:

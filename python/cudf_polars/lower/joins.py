@@ -163,13 +163,13 @@ def _in_place(ctx: Context, sides: _Sides, copied: Sequence[str]) -> Stream | No
             other = sides.get(_other(side))
             return _apply(ctx, node, left, right, _partitioning_of(node, other, _other(side)))
     if node.maintain_order == "none" and _meet(node, left.partitioning, right.partitioning):
-        return _apply(ctx, node, left, right, _hash_of_join(node, left.partitioning))
+        return _apply(ctx, node, left, right, _placement_of_join(node, left.partitioning))
     return None
 
 
 def _meet(node: Join, left: Partitioning, right: Partitioning) -> bool:
-    """Whether both sides were sent by the hash of corresponding keys."""
-    if not (left.is_hash() and right.is_hash() and len(left.keys) == len(right.keys)):
+    """Whether rows of both sides with equal keys are on one rank."""
+    if not left.is_placed_as(right):
         return False
     pairs = _column_pairs(node)
     return all(
@@ -216,11 +216,11 @@ def _partitioning_of(node: Join, stream: Stream, side: str) -> Partitioning:
             )
             for key in partitioning.keys
         ]
-    return Partitioning(partitioning.distribution, tuple(keys)) if all(keys) else ARBITRARY
+    return partitioning.with_keys(keys)
 
 
-def _hash_of_join(node: Join, left: Partitioning) -> Partitioning:
-    """Return the join's partitioning when both sides were sent by the hash of their keys.
+def _placement_of_join(node: Join, left: Partitioning) -> Partitioning:
+    """Return the join's partitioning when both sides were placed by the values of their keys.
 
     ``left`` is the partitioning of the left side.
     """
@@ -239,7 +239,7 @@ def _hash_of_join(node: Join, left: Partitioning) -> Partitioning:
         if node.how == "inner" and not node.coalesce:
             names |= {_right_name(node, b) for a, b in _column_pairs(node) if a in key}
         keys.append(frozenset(name for name in names if name in node.schema))
-    return Partitioning(left.distribution, tuple(keys)) if all(keys) else ARBITRARY
+    return left.with_keys(keys)
 
 
 def _apply(ctx: Context, node: Join, left: Stream, right: Stream, partitioning: Partitioning) -> Stream:
@@ -442,7 +442,7 @@ def _shuffled(ctx: Context, sides: _Sides) -> Stream:
         extra = [name for name in sides.get(side).schema if name in (_LEFT_ORDER, _RIGHT_ORDER)]
         sides.put(side, builder.select(sides.get(side), [*child.schema, *extra]))
     if ordered == "none":
-        return _apply(ctx, node, sides.left, sides.right, _hash_of_join(node, partitioning))
+        return _apply(ctx, node, sides.left, sides.right, _placement_of_join(node, partitioning))
     positions = {
         "left": [_LEFT_ORDER],
         "right": [_RIGHT_ORDER],

@@ -34,6 +34,10 @@ class NodeProperties:
             self._scans.append(_pipeline_scan(node, [self.pipeline_scan(child) for child in node.children]))
             self._filtered.append(_filters(node) or any(map(self.is_filtered, node.children)))
 
+    def number(self, node: Node) -> int | None:
+        """Return a node's number in the plan; ``None`` for a copy that is not the plan's."""
+        return self._plan.number(node)
+
     def users(self, node: Node) -> int:
         """Return how many inputs of other nodes this one is; 0 for a copy that is not the plan's."""
         number = self._plan.number(node)

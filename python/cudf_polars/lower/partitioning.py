@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 __all__ = [
     "ARBITRARY",
@@ -39,10 +40,16 @@ class Partitioning:
 
     Each key is the set of columns that hold its value: after ``inner join on a = b`` either name will do. Rows
     that agree in all keys are on one rank.
+
+    Attributes
+    ----------
+    boundaries
+        For ranges whose boundaries are known: the first key of each rank's range but the first rank's.
     """
 
     distribution: Distribution
     keys: tuple[frozenset[str], ...] = ()
+    boundaries: tuple[Any, ...] | None = None
 
     def collocates(self, columns: Iterable[str]) -> bool:
         """Whether rows that agree in all of ``columns`` are certainly on the same rank."""
@@ -56,6 +63,22 @@ class Partitioning:
     def is_hash(self) -> bool:
         """Whether the ranks were chosen by hash, so that another stream can be sent to join it."""
         return self.distribution is Distribution.HASH
+
+    def is_by_value(self) -> bool:
+        """Whether the keys alone say the rank: in another stream that is placed in the same way, equal keys are there."""
+        return self.is_hash() or self.boundaries is not None
+
+    def is_placed_as(self, other: Partitioning) -> bool:
+        """Whether rows of another stream are on the same rank where all keys are equal, each to that in the same place."""
+        return (
+            self.is_by_value()
+            and (self.distribution, self.boundaries) == (other.distribution, other.boundaries)
+            and len(self.keys) == len(other.keys)
+        )
+
+    def with_keys(self, keys: Sequence[frozenset[str]]) -> Partitioning:
+        """Return it with other columns that hold the values of its keys; arbitrary if one is held by none."""
+        return replace(self, keys=tuple(keys)) if all(keys) else ARBITRARY
 
     def __str__(self) -> str:
         if not self.keys:
@@ -73,9 +96,9 @@ def hashed(keys: Sequence[str]) -> Partitioning:
     return Partitioning(Distribution.HASH, tuple(frozenset([key]) for key in keys))
 
 
-def ranged(keys: Sequence[str]) -> Partitioning:
-    """Return the partitioning after a range exchange by ``keys``."""
-    return Partitioning(Distribution.RANGE, tuple(frozenset([key]) for key in keys))
+def ranged(keys: Sequence[str], boundaries: tuple[Any, ...] | None = None) -> Partitioning:
+    """Return the partitioning after a range exchange by ``keys``, or of rows in ranges with these boundaries."""
+    return Partitioning(Distribution.RANGE, tuple(frozenset([key]) for key in keys), boundaries)
 
 
 def project(partitioning: Partitioning, renames: Mapping[str, Iterable[str]]) -> Partitioning:
@@ -94,8 +117,5 @@ def project(partitioning: Partitioning, renames: Mapping[str, Iterable[str]]) ->
         return partitioning
     keys = []
     for key in partitioning.keys:
-        names = frozenset(new for old in key for new in renames.get(old, ()))
-        if not names:
-            return ARBITRARY
-        keys.append(names)
-    return Partitioning(partitioning.distribution, tuple(keys))
+        keys.append(frozenset(new for old in key for new in renames.get(old, ())))
+    return partitioning.with_keys(keys)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cudf_polars.lower.builder import FindKeys, Measure, RunAndMeasure, Settings, StreamBuilder
-from cudf_polars.lower.context import Context, Footers, Operator
+from cudf_polars.lower.context import Context, Operator
+from cudf_polars.lower.footers import Footers
 from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.grouping import lower_distinct, lower_group_by
 from cudf_polars.lower.joins import lower_join
+from cudf_polars.lower.key_ranges import KeyRange
 from cudf_polars.lower.merges import lower_merge_sorted
 from cudf_polars.lower.node_properties import NodeProperties
 from cudf_polars.lower.physical import Estimate, Stream
@@ -51,6 +53,8 @@ class AdaptivePlanner:
         Reads the row groups of a Parquet file.
     text_cuts
         Says where a text file is cut.
+    key_ranges
+        By number of the node, which scans are split by values of a column.
     """
 
     def __init__(
@@ -62,10 +66,12 @@ class AdaptivePlanner:
         *,
         footers: Footers,
         text_cuts: TextCutsOf,
+        key_ranges: Mapping[int, KeyRange],
     ) -> None:
         self._builder = StreamBuilder(settings, run_and_measure, measure, find_keys)
         self._footers = footers
         self._text_cuts = text_cuts
+        self._key_ranges = key_ranges
 
     @property
     def fallbacks(self) -> list[str]:
@@ -83,7 +89,9 @@ class AdaptivePlanner:
             By number of the node, what the in-memory frames of all ranks hold together.
         """
         properties = NodeProperties(plan, frame_sizes)
-        ctx = Context(self._builder, properties, self._footers, self._text_cuts, _lower_node)
+        ctx = Context(
+            self._builder, properties, self._footers, self._text_cuts, self._key_ranges, _lower_node
+        )
         return ctx.lower(plan.root)
 
 

@@ -143,7 +143,7 @@ def lower_union(ctx: Context, node: Node) -> Stream:
         else:
             partitionings = {stream.partitioning for stream in inputs}
             same = partitionings.pop() if len(partitionings) == 1 else ARBITRARY
-            partitioning = same if same.is_hash() else ARBITRARY
+            partitioning = same if same.is_by_value() else ARBITRARY
             result = ctx.apply(plain, inputs, partitioning=partitioning, ordered=ordered, estimate=total)
     return builder.slice(result, node.slice)
 

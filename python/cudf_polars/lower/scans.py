@@ -9,10 +9,11 @@ from typing import TypeAlias
 
 import polars as pl
 
-from cudf_polars.lower.context import Context, Footers, node_title
+from cudf_polars.lower.context import Context, node_title
 from cudf_polars.lower.estimates import FILTERED, row_width
-from cudf_polars.lower.footers import FooterError, RowGroup
-from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED
+from cudf_polars.lower.footers import FooterError, Footers, RowGroup
+from cudf_polars.lower.key_ranges import KeyRange
+from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, ranged
 from cudf_polars.lower.physical import Estimate, GlobalRowIndex, Stream
 from cudf_polars.lower.pyarrow_datasets import divide_dataset, is_dataset_scan
 from cudf_polars.lower.shares import RowShare, split_as_one, split_files, split_rows
@@ -60,6 +61,9 @@ def lower_scan(ctx: Context, node: Node) -> Stream:
         except _OtherColumns as error:
             rows = sum(_file_sizes(node)) * _COMPRESSION / row_width(node.schema)
             return _scan_by_one_rank(ctx, node, str(error), rows)
+        by_key = ctx.key_range(node)
+        if by_key is not None:
+            return _range_of_keys(ctx, node, by_key, groups)
         return _pipeline(ctx, node, split_rows(groups, ctx.builder.settings.nranks, node.slice), groups)
     if is_short(node):
         return _parts(ctx, node, _on_first_rank(ctx, node), float(sum(node.slice or ())))
@@ -274,13 +278,15 @@ def _file_sizes(node: Scan) -> list[int]:
         return [1] * len(node.paths)
 
 
-def _parts(ctx: Context, node: Scan, parts: Sequence[Scan | None], rows: float) -> Stream:
+def _parts(
+    ctx: Context, node: Scan, parts: Sequence[Scan | None], rows: float, *, how: str = ""
+) -> Stream:
     def build(_: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
         part = parts[rank]
         return pl.LazyFrame(schema=dict(node.schema)) if part is None else rebuild_node(part, [])
 
     return ctx.builder.local(
-        node_title(node),
+        node_title(node) + how,
         [],
         build,
         schema=node.schema,
@@ -349,10 +355,33 @@ def _pipeline(ctx: Context, node: Node, shares: Sequence[RowShare], groups: Grou
     if not isinstance(node, Scan):
         (child,) = node.children
         return ctx.apply(node, [_pipeline(ctx, child, shares, groups)])
+    return _row_shares(ctx, node, shares, groups)
+
+
+def _row_shares(
+    ctx: Context, node: Scan, shares: Sequence[RowShare], groups: Groups, *, how: str = ""
+) -> Stream:
     node = with_file_schema(node)
     heights = [sum(group.rows for group in file) for file in groups]
     parts = [_row_part(node, share, heights) for share in shares]
-    return _parts(ctx, node, parts, sum(share.rows for share in shares))
+    return _parts(ctx, node, parts, sum(share.rows for share in shares), how=how)
+
+
+def _range_of_keys(ctx: Context, node: Scan, by_key: KeyRange, groups: Groups) -> Stream:
+    """Return a scan of which each rank reads a range of the values of a column."""
+    rows = _row_shares(ctx, node, by_key.shares, groups, how=f" by ranges of {by_key.column}")
+    predicates = [
+        by_key.predicate(rank, node.schema[by_key.column]) for rank in range(ctx.builder.settings.nranks)
+    ]
+
+    def build(frames: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
+        predicate = predicates[rank]
+        return frames[0] if predicate is None else frames[0].filter(predicate)
+
+    if any(by_key.filtered):
+        rows = ctx.builder.local(f"RANGE of {by_key.column}", [rows], build, schema=node.schema)
+    rows.partitioning = ranged([by_key.column], by_key.boundaries)
+    return rows
 
 
 def _everywhere(ctx: Context, node: Node) -> Stream:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cudf_polars.lower.footers import RowGroup
 
-__all__ = ["FileShare", "RowShare", "is_even", "split_as_one", "split_files", "split_rows"]
+__all__ = ["FileShare", "RowShare", "is_even", "share_of_rows", "split_as_one", "split_files", "split_rows"]
 
 # A boundary moves to a row group's edge when that changes a rank's share by no more than this part of it: a row group
 # that two ranks read is decompressed twice.
@@ -76,7 +76,7 @@ def split_rows(
             pieces.append((first, last - first, group.nbytes * (last - first) / group.rows))
     bounds = [low, *(_boundary(pieces, part, nranks) for part in range(1, nranks)), high]
     bounds = list(itertools.accumulate(bounds, max))
-    return [_share(starts, first, last) for first, last in itertools.pairwise(bounds)]
+    return [share_of_rows(starts, first, last) for first, last in itertools.pairwise(bounds)]
 
 
 def split_as_one(tables: Sequence[Sequence[Sequence[RowGroup]]], nranks: int) -> list[list[RowShare]]:
@@ -87,7 +87,7 @@ def split_as_one(tables: Sequence[Sequence[Sequence[RowGroup]]], nranks: int) ->
     for table in tables:
         starts = list(itertools.accumulate((sum(g.rows for g in groups) for groups in table), initial=0))
         bounds = [min(max(end - before, 0), starts[-1]) for end in ends]
-        result.append([_share(starts, first, last) for first, last in itertools.pairwise(bounds)])
+        result.append([share_of_rows(starts, first, last) for first, last in itertools.pairwise(bounds)])
         before += starts[-1]
     return result
 
@@ -122,7 +122,8 @@ def _boundary(pieces: Sequence[tuple[int, int, float]], part: int, parts: int) -
     return first + rows
 
 
-def _share(starts: Sequence[int], first: int, last: int) -> RowShare:
+def share_of_rows(starts: Sequence[int], first: int, last: int) -> RowShare:
+    """Return the rows from ``first`` to before ``last`` of files that begin with the rows ``starts``."""
     if last <= first:
         return RowShare(range(0), 0, 0, 0)
     begin = bisect.bisect_right(starts, first) - 1

@@ -34,7 +34,10 @@ from cudf_polars.plan.properties import walk as walk_expression
 from cudf_polars.streaming.actor_graph.collectives.common import OpIds
 from differential.cases import Case, build
 
-__all__ = ["COUNTERS", "Coverage", "Hang", "LoopbackTransport", "RankEnd", "on_threads", "run_case"]
+__all__ = ["COUNTERS", "KEY_RANGES", "Coverage", "Hang", "LoopbackTransport", "RankEnd", "on_threads", "run_case"]
+
+KEY_RANGES = "ranges of the keys that files are sorted by"
+"""Counts the cases with such streams."""
 
 LIMIT_S = 30.0
 """Seconds that a case may take; thrice that on a machine that lets its threads wait for a processor."""
@@ -187,7 +190,9 @@ def _note_plan(plan: Any, coverage: Coverage) -> None:
 
 def _note_outcome(outcome: QueryOutcome, coverage: Coverage) -> None:
     if outcome.physical is not None:
-        coverage.streams.update({type(stream).__name__ for stream in walk(outcome.physical)})
+        streams = walk(outcome.physical)
+        coverage.streams.update({type(stream).__name__ for stream in streams})
+        coverage.streams[KEY_RANGES] += any(stream.partitioning.boundaries is not None for stream in streams)
     coverage.paths.update(outcome.paths.counts)
     if outcome.paths.frames_held:
         coverage.frames_held["frames"] += 1

@@ -290,6 +290,31 @@ def _series(name: str, values: list[object], dtype: pl.DataType) -> pl.Series:
     return pl.Series(name, values, dtype=dtype, strict=False)
 
 
+def _sorted_by_a_key(rng: random.Random, frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Return a table as a database writes it, now and then, and how: by a key that is never null, in its order.
+
+    Few columns are left, so that queries use the key.
+    """
+    keys = [name for name, dtype in frame.schema.items() if dtype.is_integer() or dtype == pl.Date]
+    if not keys or frame.height < 16 or rng.random() < 0.6:
+        return frame, {}
+    key = rng.choice(keys)
+    others = [name for name in frame.columns if name not in (key, "srt")]
+    kept = {key, *rng.sample(others, min(len(others), 2))}
+    if key == "srt" or rng.random() < 0.5:
+        kept.add("srt")
+    frame = frame.select(name for name in frame.columns if name in kept)
+    frame = frame.filter(pl.col(key).is_not_null())
+    if key != "srt" and frame.schema[key] in (pl.Int64, pl.Int32, pl.UInt64, pl.UInt32):
+        # More values than a rank has row groups: each comes a few times.
+        values = [rng.randrange(1 + frame.height // 3) for _ in range(frame.height)]
+        frame = frame.with_columns(pl.Series(key, values, dtype=frame.schema[key]))
+    frame = frame.sort(key, maintain_order=True)
+    if "srt" in frame.columns:
+        frame = frame.with_columns(pl.Series("srt", range(frame.height), dtype=pl.Int64))
+    return frame, {"row_group_size": max(1, frame.height // rng.randrange(8, 40)), "statistics": True}
+
+
 def random_table(rng: random.Random, name: str, nranks: int) -> Table:
     """Return a table for so many ranks."""
     kind = rng.choices(["frame", "parquet", "csv", "ndjson", "ipc", "hive"], [9, 7, 1.5, 1.5, 2, 1])[0]
@@ -323,6 +348,10 @@ def random_table(rng: random.Random, name: str, nranks: int) -> Table:
         frame = pl.concat([frame[: height // 3], frame[height // 3 :]], rechunk=False)
     if kind == "frame":
         return Table(name, frame, kind, _cuts(rng, height, nranks))
+    as_written: dict[str, Any] = {}
+    if kind == "parquet":
+        frame, as_written = _sorted_by_a_key(peek(rng), frame)
+        height = frame.height
     if kind == "hive":
         by = [
             c
@@ -339,6 +368,7 @@ def random_table(rng: random.Random, name: str, nranks: int) -> Table:
         "statistics": rng.random() < 0.8,
         "schema": not height or rng.random() < (0.8 if kind == "csv" else 0.7),
     }
+    options |= as_written
     options["bytes"] = peek(rng).random() < 0.15
     if rng.random() < 0.15 and kind in ("parquet", "csv", "ipc"):
         options["extra"] = rng.choice(

@@ -1,0 +1,24 @@
+"""The ranks of a query decide together which scans are split by the values of a key."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from cudf_polars.lower.footers import Footers
+from cudf_polars.lower.key_ranges import KeyRange, find_key_ranges
+from cudf_polars.plan.dag import Plan
+
+__all__ = ["agree_on_key_ranges"]
+
+
+def agree_on_key_ranges(
+    plan: Plan, footers: Footers, allgather: Callable[[bytes], list[bytes]], nranks: int
+) -> dict[int, KeyRange]:
+    """Return, by number of the node, which scans are split by values; all ranks call this for the same plan.
+
+    They have seen that their files are the same; but a rank without pyarrow knows no bounds.
+    """
+    found = find_key_ranges(plan, footers, nranks)
+    digests = allgather(hashlib.sha256(repr(sorted(found.items())).encode()).digest())
+    return found if all(digest == digests[0] for digest in digests) else {}

@@ -88,7 +88,8 @@ std::vector<PackedData> PartitionStore::release(std::span<StoredChunk const> pie
         for (auto const& piece : group) {
             if (piece.bundle) {
                 chunks.emplace_back(
-                    std::vector<std::uint8_t>{piece.metadata.begin(), piece.metadata.end()}, std::move(*next++));
+                    std::vector<std::uint8_t>{piece.metadata.begin(), piece.metadata.end()},
+                    std::move(*next++));
             } else {
                 chunks.push_back(piece.payload->release());
             }

@@ -7,7 +7,6 @@
 #include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
-#include <rapidsmpf/memory/detail/prefetch_owner.hpp>
 
 namespace rapidsmpf {
 

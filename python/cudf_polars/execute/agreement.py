@@ -17,8 +17,7 @@ import polars as pl
 
 from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.execute.streams import conform
-from cudf_polars.lower.context import Footers
-from cudf_polars.lower.footers import FooterError
+from cudf_polars.lower.footers import FooterError, Footers
 from cudf_polars.lower.physical import Estimate
 from cudf_polars.plan.cloud import is_remote, shown_path
 from cudf_polars.plan.dag import Plan

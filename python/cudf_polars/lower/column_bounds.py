@@ -14,7 +14,7 @@ __all__ = ["ColumnBounds", "read_column_bounds"]
 
 _CACHED_COLUMNS = 1_000
 _WIDE = 0.25
-"""Row groups whose bounds take less than this part of all bounds, on average, hold other values than their neighbours."""
+"""Row groups whose bounds enclose less than this part of all bounds, on average, have values of their own."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ColumnBounds:
     greatest: tuple[Any, ...]
 
     def is_ascending(self) -> bool:
-        """Whether values come in ascending order as far as bounds tell: neither bound falls from a row group to the next."""
+        """Whether neither bound falls from a row group to the next."""
         return all(
             values[i] <= values[i + 1]
             for values in (self.least, self.greatest)
@@ -43,8 +43,8 @@ class ColumnBounds:
         count = len(self.least)
         if count < 2:
             return False
-        # By ranks among all bounds, so that values need not be numbers: the bounds of a column in no order are all least
-        # ones first, then all greatest ones, so that each row group takes half of them.
+        # By ranks among all bounds, so that values need not be numbers. Of a column in no order, all least ones come
+        # first, then all greatest ones, so that each row group encloses half of them.
         places = sorted(range(2 * count), key=[*self.least, *self.greatest].__getitem__)
         rank = [0] * (2 * count)
         for place, item in enumerate(places):

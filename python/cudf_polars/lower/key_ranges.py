@@ -1,8 +1,8 @@
-"""Files that are sorted by a key: ranks read ranges of its values, so that rows with equal keys meet without an exchange.
+"""Files that are sorted by a key: ranks read ranges of its values, so that equal keys are collocated from the start.
 
-Tables of a database, of events, of orders are mostly written in the order of a key. The bounds of the row groups show it:
-then the boundaries between the ranks' shares may as well lie between values as between rows. What is grouped or joined by
-the key is collocated from the start, and tables that are joined by such keys are split at the same values.
+Tables of a database, of events, of orders are mostly written in the order of a key, which the bounds of their row
+groups show. Then the boundaries between the ranks' shares may lie between values as well as between rows, and what is
+grouped or joined by the key needs no exchange. Tables that are joined by such keys are split at the same values.
 
 What is decided here follows from the plan and from footers alone, so that all ranks decide the same.
 """
@@ -48,7 +48,7 @@ _FOLLOWER_UNEVEN = 1.5
 _READ_TWICE = 1.25
 """How many times the bytes of a table the ranks may read together: they share row groups with boundaries inside."""
 _MOVED = 0.1
-"""So far from its place, as a part of a rank's share, a boundary may be for both its sides to have row groups of their own."""
+"""A boundary is moved by this part of a rank's share, if then no row group has rows on both sides of it."""
 
 _Place: TypeAlias = tuple[Scan, str]
 """A column of a scan."""
@@ -195,10 +195,12 @@ def _origin(node: Node | None, name: str) -> _Place | None:
                 node, name = node.child, keys[name]
             case Join() if name in node.left.schema:
                 node = node.left
-            case Join() if name in node.right.schema:
+            case Join():
+                if name not in node.right.schema:
+                    name = name.removesuffix(node.suffix)
+                if name not in node.right.schema:
+                    return None
                 node = node.right
-            case Join() if name.endswith(node.suffix) and name.removesuffix(node.suffix) in node.right.schema:
-                node, name = node.right, name.removesuffix(node.suffix)
             case _:
                 return None
     return None if node is None else (node, name)
@@ -298,7 +300,7 @@ def _boundaries(table: _Table, nranks: int) -> tuple[Any, ...]:
         return abs(before[place] - target) + (0 if clean else _MOVED * share)
 
     places = (
-        min(range(1, len(groups)), key=lambda place: distance(place, share * rank))  # noqa: B023
+        min(range(1, len(groups)), key=lambda place: distance(place, share * rank))
         for rank in range(1, nranks)
     )
     return tuple(bounds.least[place] for place in places)

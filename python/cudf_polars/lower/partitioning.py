@@ -65,11 +65,11 @@ class Partitioning:
         return self.distribution is Distribution.HASH
 
     def is_by_value(self) -> bool:
-        """Whether the keys alone say the rank: in another stream that is placed in the same way, equal keys are there."""
+        """Whether the keys alone say the rank of a row, so that streams can be placed in the same way."""
         return self.is_hash() or self.boundaries is not None
 
     def is_placed_as(self, other: Partitioning) -> bool:
-        """Whether rows of another stream are on the same rank where all keys are equal, each to that in the same place."""
+        """Whether rows of two streams are on one rank where each key is equal to the other's in the same place."""
         return (
             self.is_by_value()
             and (self.distribution, self.boundaries) == (other.distribution, other.boundaries)

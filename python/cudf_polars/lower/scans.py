@@ -278,9 +278,7 @@ def _file_sizes(node: Scan) -> list[int]:
         return [1] * len(node.paths)
 
 
-def _parts(
-    ctx: Context, node: Scan, parts: Sequence[Scan | None], rows: float, *, how: str = ""
-) -> Stream:
+def _parts(ctx: Context, node: Scan, parts: Sequence[Scan | None], rows: float, *, how: str = "") -> Stream:
     def build(_: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
         part = parts[rank]
         return pl.LazyFrame(schema=dict(node.schema)) if part is None else rebuild_node(part, [])

@@ -34,7 +34,16 @@ from cudf_polars.plan.properties import walk as walk_expression
 from cudf_polars.streaming.actor_graph.collectives.common import OpIds
 from differential.cases import Case, build
 
-__all__ = ["COUNTERS", "KEY_RANGES", "Coverage", "Hang", "LoopbackTransport", "RankEnd", "on_threads", "run_case"]
+__all__ = [
+    "COUNTERS",
+    "KEY_RANGES",
+    "Coverage",
+    "Hang",
+    "LoopbackTransport",
+    "RankEnd",
+    "on_threads",
+    "run_case",
+]
 
 KEY_RANGES = "ranges of the keys that files are sorted by"
 """Counts the cases with such streams."""

@@ -120,7 +120,9 @@ def test_order_of_files_stays(group: int, nranks: int, tmp_path: Path) -> None:
 
 
 def _with(**columns: object) -> pl.DataFrame:
-    return _facts().with_columns(**{n: v if isinstance(v, pl.Expr) else pl.lit(v) for n, v in columns.items()})
+    return _facts().with_columns(
+        **{n: v if isinstance(v, pl.Expr) else pl.lit(v) for n, v in columns.items()}
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,9 +192,7 @@ def test_ranks_that_see_other_footers_split_by_rows(tmp_path: Path, monkeypatch:
     lf = pl.scan_parquet(path).group_by("k").agg(c("v").n_unique())
     found = range_agreement.find_key_ranges
     calls = iter([True, False])
-    monkeypatch.setattr(
-        range_agreement, "find_key_ranges", lambda *args: found(*args) if next(calls) else {}
-    )
+    monkeypatch.setattr(range_agreement, "find_key_ranges", lambda *args: found(*args) if next(calls) else {})
     answer, outcome = _run(lf, 2)
     assert_frame_equal(answer, lf.collect(), check_row_order=False)
     assert _moves(outcome) != []
@@ -248,13 +248,17 @@ def _random_step(rng: random.Random, lf: pl.LazyFrame, other: Callable[[], pl.La
                 c(value).n_unique(), pl.len().alias(f"n{rng.randrange(10**9)}")
             )
         case 2:
-            return lf.group_by(value, "k").agg(pl.len().alias(f"n{rng.randrange(10**9)}"), *(c(n).max() for n in rest if n != value))
+            return lf.group_by(value, "k").agg(
+                pl.len().alias(f"n{rng.randrange(10**9)}"), *(c(n).max() for n in rest if n != value)
+            )
         case 3:
             return lf.unique(["k"], keep="none") if rng.random() < 0.5 else lf.unique()
         case 4:
             return lf.with_columns(o=c(value).n_unique().over("k"))
         case 5:
-            return lf.rename({"k": f"q{rng.randrange(10**9)}"}).with_columns(pl.nth(names.index("k")).alias("k"))
+            return lf.rename({"k": f"q{rng.randrange(10**9)}"}).with_columns(
+                pl.nth(names.index("k")).alias("k")
+            )
         case 6:
             return lf.select("k", value)
         case 7:

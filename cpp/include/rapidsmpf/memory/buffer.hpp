@@ -23,6 +23,7 @@ class BufferResource;
 namespace detail {
 class SpillRegistry;
 class TierCopier;
+// Prefetches the reference count of a buffer's memory: before many buffers are split or freed.
 void prefetch_owner(Buffer const& buffer) noexcept;
 }  // namespace detail
 

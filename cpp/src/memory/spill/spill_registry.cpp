@@ -8,7 +8,6 @@
 #include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
-#include <rapidsmpf/memory/detail/prefetch_owner.hpp>
 #include <rapidsmpf/memory/detail/tier_copier.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 

@@ -40,10 +40,10 @@ struct SpillPart {
 
 // What is looked at whenever one is used comes first: there may be very many.
 struct SpillEntry : std::enable_shared_from_this<SpillEntry> {
-    std::unique_ptr<Buffer> buffer;     // null once taken
-    std::vector<SpillPart> parts;       // none: it is taken as a whole
-    std::size_t held{0};                // of `size`, what moving it would free
-    bool listed{false};                 // among the victims of its tier, `home`
+    std::unique_ptr<Buffer> buffer;  // null once taken
+    std::vector<SpillPart> parts;    // none: it is taken as a whole
+    std::size_t held{0};             // of `size`, what moving it would free
+    bool listed{false};              // among the victims of its tier, `home`
     MemoryType home{MemoryType::DEVICE};
     bool moving{false};   // a thread reads `buffer` to replace it
     bool dropped{false};  // the SpillableBuffer is gone

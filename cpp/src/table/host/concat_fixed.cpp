@@ -8,7 +8,6 @@
 #include <rapidsmpf/core/detail/align.hpp>
 #include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/device/detail/stream_copy.hpp>
-#include <rapidsmpf/memory/detail/prefetch_owner.hpp>
 
 #include "table/host/tuning.hpp"
 #include "table/packed/slab.hpp"

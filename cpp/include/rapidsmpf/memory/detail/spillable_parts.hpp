@@ -39,8 +39,8 @@ class SpillableParts {
     // Takes a part out, wherever it is; waits for a move to end. Throws std::logic_error the second time.
     [[nodiscard]] std::unique_ptr<Buffer> take(std::size_t index);
 
-    // What leads to one part, kept beside it by whoever takes one of each of many such objects long after they were made:
-    // so that nothing has to be loaded to know what to load. Valid as long as the object that gave it.
+    // What leads to one part, for a caller who takes one of each of many such objects long after they were made: with it
+    // nothing has to be loaded to know what to load. Valid as long as the object that gave it.
     class PartHandle {
         friend SpillableParts;
         friend detail::SpillRegistry;

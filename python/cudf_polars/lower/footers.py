@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from cudf_polars.lower.byte_files import ByteFile, FileUnreadableError, open_bytes
 from cudf_polars.plan.cloud import CloudAccess, is_remote, shown_path
@@ -25,6 +25,8 @@ _WORTH_THREADS, _THREADS = 8, 16
 """So many files are read by so many threads: on a file system over the network, each waits for its answer."""
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 64 * 1024
+_KEPT_BYTES = 64 << 20
+"""Of the footers of files in stores, so many bytes are kept during a query."""
 
 
 class FooterError(ValueError):
@@ -39,8 +41,14 @@ class RowGroup:
     nbytes: int
 
 
-Footers: TypeAlias = Callable[[str, CloudAccess | None], Sequence[RowGroup]]
-"""Gives the row groups of a file."""
+class Footers(Protocol):
+    """Gives what the footers of Parquet files say."""
+
+    def __call__(self, path: str, cloud: CloudAccess | None) -> Sequence[RowGroup]:
+        """Return the row groups of a file, or raise FooterError."""
+
+    def of_store(self, path: str, cloud: CloudAccess | None) -> bytes | None:
+        """Return the footer of a file in a store that has been read, if it was kept."""
 
 
 def read_row_groups(path: str, cloud: CloudAccess | None = None) -> tuple[RowGroup, ...]:
@@ -59,12 +67,7 @@ def read_row_groups(path: str, cloud: CloudAccess | None = None) -> tuple[RowGro
         If the file is encrypted, missing or not Parquet, or its store cannot be asked for ranges.
     """
     if is_remote(path):
-        try:
-            with open_bytes(path, cloud) as file:
-                shown = shown_path(path)
-                return parse_footer(_footer_of(file, shown), shown)
-        except FileUnreadableError as error:
-            raise FooterError(str(error)) from None
+        return parse_footer(_footer_in_store(path, cloud), shown_path(path))
     try:
         found = os.stat(path)
         # What is kept must not be a file in memory, which exists as long as its own path does.
@@ -73,24 +76,45 @@ def read_row_groups(path: str, cloud: CloudAccess | None = None) -> tuple[RowGro
         raise FooterError(f"{path}: {error}") from error
 
 
+def _footer_in_store(path: str, cloud: CloudAccess | None) -> bytes:
+    try:
+        with open_bytes(path, cloud) as file:
+            return _footer_of(file, shown_path(path))
+    except FileUnreadableError as error:
+        raise FooterError(str(error)) from None
+
+
 class FileFooters:
     """The row groups of the files of one query, each read once. Any thread may use it."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, CloudAccess | None], tuple[RowGroup, ...] | FooterError] = {}
+        self._of_stores: dict[tuple[str, CloudAccess | None], bytes] = {}
+        self._kept = 0
 
     def __call__(self, path: str, cloud: CloudAccess | None = None) -> tuple[RowGroup, ...]:
         """Return what :func:`read_row_groups` does, or raise it."""
         known = self._known.get((path, cloud))
         if known is None:
             try:
-                known = read_row_groups(path, cloud)
+                known = self._read_in_store(path, cloud) if is_remote(path) else read_row_groups(path)
             except FooterError as error:
                 known = error
             self._known[path, cloud] = known
         if isinstance(known, FooterError):
             raise known
         return known
+
+    def of_store(self, path: str, cloud: CloudAccess | None) -> bytes | None:
+        """Return the footer of a file in a store that has been read, if it was kept."""
+        return self._of_stores.get((path, cloud))
+
+    def _read_in_store(self, path: str, cloud: CloudAccess | None) -> tuple[RowGroup, ...]:
+        footer = _footer_in_store(path, cloud)
+        if self._kept + len(footer) <= _KEPT_BYTES:
+            self._kept += len(footer)
+            self._of_stores[path, cloud] = footer
+        return parse_footer(footer, shown_path(path))
 
     def read_ahead(self, files: Iterable[tuple[str, CloudAccess | None]]) -> None:
         """Read the footers of many files at once; those that cannot be read fail when they are asked for."""

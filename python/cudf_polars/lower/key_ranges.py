@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from cudf_polars.lower.column_bounds import ColumnBounds, read_column_bounds
+from cudf_polars.lower.column_bounds import ColumnBounds, ascending_bounds, follows_position
 from cudf_polars.lower.footers import FooterError, Footers, RowGroup
 from cudf_polars.lower.order import order_demands
 from cudf_polars.lower.shape import renames
@@ -247,25 +247,17 @@ def _sorted_table(place: _Place, footers: Footers, nranks: int, *, ordered: bool
         return None
     if sum(group.rows > 0 for file in files for group in file) < nranks:
         return None
-    bounds = read_column_bounds(scan.paths, column)
     kind = datetime.date if dtype == pl.Date else int
-    if (
-        bounds is None
-        or not all(type(value) is kind for value in (*bounds.least, *bounds.greatest))
-        or not bounds.is_ascending()
-        or _leaves_neighbours(scan, column)
-    ):
+    bounds = ascending_bounds(scan.paths, scan.cloud, column, kind, footers)
+    if bounds is None or _leaves_neighbours(scan, column, footers):
         return None
     return _Table(scan, column, bounds, files, ordered)
 
 
-def _leaves_neighbours(scan: Scan, column: str) -> bool:
+def _leaves_neighbours(scan: Scan, column: str, footers: Footers) -> bool:
     """Whether the predicate of a scan may leave rows of few ranges, so that the other ranks had none."""
     used = () if scan.predicate is None else columns(scan.predicate)
-    if column in used:
-        return True
-    found = (read_column_bounds(scan.paths, name) for name in used)
-    return any(bounds is not None and bounds.follows_position() for bounds in found)
+    return column in used or any(follows_position(scan.paths, scan.cloud, name, footers) for name in used)
 
 
 # -- boundaries -----------------------------------------------------------------------------------------------
@@ -273,20 +265,18 @@ def _leaves_neighbours(scan: Scan, column: str) -> bool:
 
 def _split_domain(tables: Sequence[_Table], uses: _Uses, nranks: int) -> list[tuple[_Table, KeyRange]]:
     """Return how the tables that are joined by their columns are split; nothing of those that gain nothing by it."""
-    if not tables:
-        return []
-    largest = max(tables, key=lambda table: table.nbytes)
-    boundaries = _boundaries(largest, nranks)
-    splits = {
-        (table.scan, table.column): (table, split)
-        for table in tables
-        if (split := _split(table, boundaries, _UNEVEN if table is largest else _FOLLOWER_UNEVEN)) is not None
-    }
-    if (largest.scan, largest.column) not in splits:
-        return []
+    splits: dict[_Place, tuple[_Table, KeyRange]] = {}
+    for leader in sorted(tables, key=lambda table: -table.nbytes):
+        boundaries = _boundaries(leader, nranks)
+        if _split(leader, boundaries, _UNEVEN) is not None:
+            found = ((table, _split(table, boundaries, _FOLLOWER_UNEVEN)) for table in tables)
+            splits = {
+                (table.scan, table.column): (table, split) for table, split in found if split is not None
+            }
+            break
     met = [pair for pair in uses.joined if pair[0] in splits and pair[1] in splits]
     gaining = {*itertools.chain.from_iterable(met), *uses.alone}
-    return [found for place, found in splits.items() if place in gaining]
+    return [split for place, split in splits.items() if place in gaining]
 
 
 def _boundaries(table: _Table, nranks: int) -> tuple[Any, ...]:

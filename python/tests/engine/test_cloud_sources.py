@@ -71,6 +71,20 @@ with SPMDEngine() as engine:
 
 
 @pytest.mark.timeout(SECONDS)
+def test_sorted_files_are_split_by_values(s3) -> None:
+    """The footers that were read to split the files tell their order, too."""
+    given = {"storage_options": s3.storage_options}
+    facts = pl.scan_parquet("s3://bucket/many/*.parquet", **given).with_columns(even=pl.col("id") % 2 == 0)
+    other = pl.scan_parquet("s3://bucket/many/*.parquet", **given).filter(pl.col("region") != "east")
+    joined = facts.join(other.select("id", "region"), on="id").group_by("id").agg(pl.col("v").n_unique())
+    options = replace(ORDINARY, read_everywhere_limit=0, broadcast_limit=0, fallback_mode="raise")
+    for outcome in assert_like_polars(joined, 2, options, ordered=False):
+        text = outcome.explain()
+        assert text.count("by ranges of id") == 2
+        assert "SHUFFLE" not in text
+
+
+@pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("nranks", [2, 3])
 @pytest.mark.parametrize("kind", ["ndjson", "ipc"])
 def test_files_that_the_views_do_not_show(s3, kind: str, nranks: int) -> None:

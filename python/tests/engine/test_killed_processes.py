@@ -28,7 +28,7 @@ pytest.importorskip("pyiceberg")
 if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
-MOST = int(os.environ.get("RIVERRUN_TEST_KILLS", "8"))
+MOST = int(os.environ.get("RIVERRUN_TEST_KILLS", "4"))
 SECONDS = 120 + 10 * MOST
 ROWS = {"old": sorted(OLD.rows()), "new": sorted(NEW.rows())}
 KEPT = [row for row in OLD.rows() if row[0] == 3]

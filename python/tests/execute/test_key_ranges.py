@@ -281,7 +281,7 @@ def _random_query(rng: random.Random, scans: Sequence[pl.LazyFrame], depth: int)
     return lf
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("RIVERRUN_TEST_KEY_RANGES", "150"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("RIVERRUN_TEST_KEY_RANGES", "100"))))
 def test_random_queries(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     lf = _random_query(rng, _random_tables(rng, tmp_path), 5)

@@ -3,7 +3,7 @@
 One or two ranks are threads of a process that is killed. In a store of objects, those of several are the mix that is
 documented, each whole. What a rank that lives does when another one is killed is in ``test_killed_sinks``.
 
-Each sink is killed at eight changes; ``make test-kills`` kills it at forty.
+Each sink is killed at four changes; ``make test-kills`` kills it at forty.
 """
 
 from __future__ import annotations

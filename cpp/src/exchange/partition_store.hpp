@@ -21,8 +21,8 @@
 
 namespace rapidsmpf::exchange {
 
-// A chunk that has arrived: by itself, or as one of a bundle. Of one of a bundle it holds what leads to its bytes, so that
-// those of many are loaded at once when they are extracted.
+// A chunk that has arrived: by itself, or as one of a bundle. A chunk of a bundle has direct pointers to its metadata and data,
+// so that extracting many chunks can prefetch all of them at once.
 struct StoredChunk {
     StoredChunk(Rank source_, std::uint64_t sequence_, std::shared_ptr<Payload> payload_)
         : source{source_}, sequence{sequence_}, payload{std::move(payload_)} {}
@@ -37,8 +37,8 @@ struct StoredChunk {
     std::uint64_t sequence;
     std::shared_ptr<Payload> payload;  // null: in a bundle
     std::shared_ptr<Bundle> bundle;
-    std::span<std::uint8_t const> metadata;  // in the bundle
-    SpillableParts::PartHandle data;         // in the bundle
+    std::span<std::uint8_t const> metadata;  // points into the bundle; empty without one
+    SpillableParts::PartHandle data;         // likewise
 };
 
 class PartitionStore {

@@ -296,8 +296,8 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         return coroutine;
     }
 
-    // From the queue of one whose turns are long. Those of what is taken are taken to be long, too, until they have been timed:
-    // else what it wakes here would wait until this worker has had so many turns without a pause.
+    // Takes a coroutine from the queue of a worker whose turns are long. This worker's turns then count as long, too, until
+    // they have been timed: otherwise other workers would not take the coroutines that it wakes from this queue.
     [[nodiscard]] std::coroutine_handle<> take_from_busy(Worker& worker) {
         for (auto& other : slots_) {
             if (&other != &worker && other.busy_long.load(std::memory_order_relaxed)) {

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from cudf_polars.lower.footers import Footers
 from cudf_polars.lower.key_ranges import KeyRange, find_key_ranges
 from cudf_polars.plan.dag import Plan
+from cudf_polars.plan.nodes import Scan
 
 __all__ = ["agree_on_key_ranges"]
 
@@ -19,6 +20,8 @@ def agree_on_key_ranges(
 
     They have seen that their files are the same; but a rank without pyarrow knows no bounds.
     """
+    if not any(isinstance(node, Scan) and node.kind == "parquet" for node in plan.nodes):
+        return {}  # spares queries of frames in memory a collective
     found = find_key_ranges(plan, footers, nranks)
     digests = allgather(hashlib.sha256(repr(sorted(found.items())).encode()).digest())
     return found if all(digest == digests[0] for digest in digests) else {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import io
 import os
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any
@@ -17,7 +16,7 @@ __all__ = ["ColumnBounds", "ascending_bounds", "follows_position"]
 
 _CACHED_COLUMNS = 10_000
 _FILES = 1_000
-"""Of more files, bounds are not read: each takes up to a millisecond."""
+"""Bounds are not read for tables of more files: to parse a footer takes up to a millisecond."""
 _SAMPLED_FILES = 32
 """In so many files of a table at most one sees whether a column follows the position of the rows."""
 _WIDE = 0.25
@@ -81,8 +80,8 @@ def follows_position(paths: Sequence[str], cloud: CloudAccess | None, column: st
     count = len(least)
     if count < 2:
         return False
-    # By ranks among all bounds, so that values need not be numbers. Of a column in no order, all least ones come first,
-    # then all greatest ones, so that each row group encloses half of them.
+    # Bounds are compared by their ranks, so that values need not be numbers. If a column has no order, the lower bounds
+    # of all row groups sort before the upper ones, and each row group spans half of the ranks.
     try:
         places = sorted(range(2 * count), key=[*least, *greatest].__getitem__)
     except TypeError:
@@ -95,10 +94,8 @@ def follows_position(paths: Sequence[str], cloud: CloudAccess | None, column: st
 
 def _of_file(path: str, cloud: CloudAccess | None, column: str, footers: Footers) -> ColumnBounds | None:
     if is_remote(path):
-        footer = footers.of_store(path, cloud)
-        if footer is None:
-            return None
-        return _read(io.BytesIO(b"".join([b"PAR1", footer, struct.pack("<I", len(footer)), b"PAR1"])), column)
+        kept = footers.of_store(path, cloud)
+        return None if kept is None else _read(io.BytesIO(kept), column)
     try:
         found = os.stat(path)
     except OSError:

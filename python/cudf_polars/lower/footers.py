@@ -42,13 +42,13 @@ class RowGroup:
 
 
 class Footers(Protocol):
-    """Gives what the footers of Parquet files say."""
+    """Access to the footers of Parquet files."""
 
     def __call__(self, path: str, cloud: CloudAccess | None) -> Sequence[RowGroup]:
         """Return the row groups of a file, or raise FooterError."""
 
     def of_store(self, path: str, cloud: CloudAccess | None) -> bytes | None:
-        """Return the footer of a file in a store that has been read, if it was kept."""
+        """Return a file in a store without its rows, a footer between magic bytes, if it was read and kept."""
 
 
 def read_row_groups(path: str, cloud: CloudAccess | None = None) -> tuple[RowGroup, ...]:
@@ -89,7 +89,7 @@ class FileFooters:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, CloudAccess | None], tuple[RowGroup, ...] | FooterError] = {}
-        self._of_stores: dict[tuple[str, CloudAccess | None], bytes] = {}
+        self._in_stores: dict[tuple[str, CloudAccess | None], bytes] = {}
         self._kept = 0
 
     def __call__(self, path: str, cloud: CloudAccess | None = None) -> tuple[RowGroup, ...]:
@@ -106,14 +106,15 @@ class FileFooters:
         return known
 
     def of_store(self, path: str, cloud: CloudAccess | None) -> bytes | None:
-        """Return the footer of a file in a store that has been read, if it was kept."""
-        return self._of_stores.get((path, cloud))
+        """Return a file in a store without its rows, a footer between magic bytes, if it was read and kept."""
+        return self._in_stores.get((path, cloud))
 
     def _read_in_store(self, path: str, cloud: CloudAccess | None) -> tuple[RowGroup, ...]:
         footer = _footer_in_store(path, cloud)
         if self._kept + len(footer) <= _KEPT_BYTES:
             self._kept += len(footer)
-            self._of_stores[path, cloud] = footer
+            length = struct.pack("<I", len(footer))
+            self._in_stores[path, cloud] = b"".join([_MAGIC, footer, length, _MAGIC])
         return parse_footer(footer, shown_path(path))
 
     def read_ahead(self, files: Iterable[tuple[str, CloudAccess | None]]) -> None:

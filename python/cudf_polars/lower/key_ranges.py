@@ -10,6 +10,7 @@ What is decided here follows from the plan and from footers alone, so that all r
 from __future__ import annotations
 
 import datetime
+import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -99,13 +100,14 @@ class _Table:
     files: Sequence[Sequence[RowGroup]]
     ordered: bool
 
-    @property
+    @functools.cached_property
     def groups(self) -> list[RowGroup]:
         """The row groups that have rows, as the bounds have them."""
         return [group for file in self.files for group in file if group.rows]
 
-    @property
+    @functools.cached_property
     def nbytes(self) -> int:
+        """Uncompressed bytes of all row groups."""
         return sum(group.nbytes for group in self.groups)
 
 
@@ -128,8 +130,10 @@ class _Uses:
 def find_key_ranges(plan: Plan, footers: Footers, nranks: int) -> dict[int, KeyRange]:
     """Return, by number of the node, which scans of a plan are split by values."""
     uses = _find_uses(plan)
-    ordered = order_demands(plan)
     places = dict.fromkeys([*uses.alone, *itertools.chain.from_iterable(uses.joined)])
+    if not places:
+        return {}
+    ordered = order_demands(plan)
     tables: dict[_Place, _Table] = {}
     for place in places:
         number = plan.number(place[0])

@@ -123,7 +123,7 @@ def _boundary(pieces: Sequence[tuple[int, int, float]], part: int, parts: int) -
 
 
 def share_of_rows(starts: Sequence[int], first: int, last: int) -> RowShare:
-    """Return the rows from ``first`` to before ``last`` of files that begin with the rows ``starts``."""
+    """Return the share of the rows from ``first`` to before ``last``; ``starts`` has the first row of each file."""
     if last <= first:
         return RowShare(range(0), 0, 0, 0)
     begin = bisect.bisect_right(starts, first) - 1

@@ -150,7 +150,7 @@ def test_a_rank_that_is_killed(
 def write_new_rows(
     sink: Callable[..., None], target: Path, victim: int, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> bool:
-    """Write on two ranks, of which one is killed after so many calls; return whether it made so many."""
+    """Write with two ranks and kill ``victim`` at call number ``calls``; return whether it came that far."""
     with monkeypatch.context() as patch:
         killer = Killer(patch, calls)
 

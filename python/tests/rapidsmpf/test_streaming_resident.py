@@ -1,4 +1,4 @@
-"""What waits in channels leaves memory: ten times the budget is queued, and the process stays near the budget."""
+"""Channels spill queued messages: ten times the budget is queued, and resident memory stays near the budget."""
 
 from __future__ import annotations
 

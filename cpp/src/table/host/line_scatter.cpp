@@ -136,7 +136,7 @@ bool can_scatter_lines(Field const& field) {
 }
 
 bool should_scatter_lines(std::span<Field const> fields, std::int64_t num_rows, std::size_t num_partitions) {
-    std::uint64_t widths = 0;  // each is a power of two
+    std::uint64_t widths = 0;  // a bit for each width that occurs: widths are powers of two
     for (auto const& field : fields) {
         if (!can_scatter_lines(field)) {
             return false;

@@ -39,15 +39,15 @@ class SpillableParts {
     // Takes a part out, wherever it is; waits for a move to end. Throws std::logic_error the second time.
     [[nodiscard]] std::unique_ptr<Buffer> take(std::size_t index);
 
-    // What leads to one part, for a caller who takes one of each of many such objects long after they were made: with it
-    // nothing has to be loaded to know what to load. Valid as long as the object that gave it.
+    // Direct pointers to one part and its bookkeeping, for a caller that takes one part of each of many such objects: all of
+    // them can be prefetched at once, without following pointers. Valid as long as the object that returned it.
     class PartHandle {
         friend SpillableParts;
         friend detail::SpillRegistry;
         detail::SpillRegistry* registry_{nullptr};
         detail::SpillEntry* entry_{nullptr};
         detail::SpillPart* part_{nullptr};
-        Buffer const* buffer_{nullptr};  // that it was in: only to be prefetched
+        Buffer const* buffer_{nullptr};  // may dangle: is prefetched, never read
     };
     // Throws std::out_of_range where there is no such part.
     [[nodiscard]] PartHandle handle(std::size_t index) const;
@@ -58,7 +58,7 @@ class SpillableParts {
   private:
     std::shared_ptr<BufferResource> resource_;
     std::shared_ptr<detail::SpillEntry> entry_;
-    Buffer const* buffer_;
+    Buffer const* buffer_;  // may dangle: for PartHandle
 };
 
 }  // namespace rapidsmpf

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <rapidsmpf/core/detail/option_table.hpp>
+#include <rapidsmpf/core/detail/short_sleeps.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/fork.hpp>
 #include <rapidsmpf/core/mutex.hpp>
@@ -40,8 +41,6 @@ constexpr std::uint64_t turns_between_outside = 61;
 // any work around it gives up until it is woken.
 constexpr std::chrono::microseconds watch_pause{500};
 constexpr int quiet_looks = 8;
-// How long a worker without work looks for some before it sleeps.
-constexpr std::chrono::microseconds search_time{30};
 }  // namespace
 
 // State that the threads share with the executor; outlives it when it is destroyed on one of them.
@@ -53,9 +52,10 @@ constexpr std::chrono::microseconds search_time{30};
 class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
     struct Worker {
         RunQueue queue;
-        std::atomic<std::uint64_t> turns{0};  // that have begun; written by its own thread
-        std::atomic<bool> busy_long{false};   // its turns have been long; written by its own thread
-        std::uint64_t seen{0};                // what the watcher saw of `turns`; guarded by mutex_
+        std::atomic<std::uint64_t> turns{0};          // that have begun; written by its own thread
+        std::atomic<bool> busy_long{false};           // its turns have been long; written by its own thread
+        rapidsmpf::detail::ShortSleeps short_sleeps;  // its own thread's
+        std::uint64_t seen{0};                        // what the watcher saw of `turns`; guarded by mutex_
     };
     // Which worker looks after queues that theirs do not come to: none (`nobody`), one that was woken for it, one that has begun.
     enum class Watch : std::uint8_t { nobody, wanted, held };
@@ -97,8 +97,9 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
             MutexLock lock{mutex_};
             outside_.push_back(coroutine);
             num_outside_.store(outside_.size(), std::memory_order_relaxed);
-            wake = sleepers_.load(std::memory_order_relaxed) > 0;
-            if (num_workers_ == 0) {  // shut down: a late one
+            wake = sleepers_.load(std::memory_order_relaxed) > 0
+                   && searching_.load(std::memory_order_relaxed) == 0;  // who searches looks here, too
+            if (num_workers_ == 0) {                                    // shut down: a late one
                 try {
                     add_worker(slots_.front());
                 } catch (...) {
@@ -443,8 +444,10 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
                     }
                 }
             } else {
+                auto const since = Clock::now();
                 work_.wait(lock);
                 sleepers_.fetch_sub(1, std::memory_order_relaxed);
+                worker.short_sleeps.slept(Clock::now() - since, !outside_.empty());
                 may_watch = true;
             }
         }
@@ -462,21 +465,28 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         return found;
     }
 
-    // Looks for work for a short time, while others have long turns: it comes sooner than one that sleeps could be woken.
+    // Looks for work for a short time, while others have long turns or work has come from outside about that soon: it comes sooner
+    // than one that sleeps could be woken.
     [[nodiscard]] std::coroutine_handle<> search(Worker& worker) {
-        if (num_threads == 1) {
+        auto const expects_outside = worker.short_sleeps.should_look();
+        if (num_threads == 1 && !expects_outside) {
             return {};
         }
         searching_.fetch_add(1, std::memory_order_relaxed);
         std::coroutine_handle<> found;
-        auto const end = Clock::now() + search_time;
+        auto const end = Clock::now() + rapidsmpf::detail::ShortSleeps::look_time;
         do {
-            found = take_from_busy(worker);
+            found = take_outside();
             if (!found) {
-                found = take_outside();
+                found = take_from_busy(worker);
             }
-        } while (!found && any_busy(worker) && Clock::now() < end);
+        } while (!found && (expects_outside || any_busy(worker)) && Clock::now() < end);
         searching_.fetch_sub(1, std::memory_order_relaxed);
+        worker.short_sleeps.found(expects_outside && found);
+        if (found && num_outside_.load(std::memory_order_relaxed) > 0
+            && sleepers_.load(std::memory_order_relaxed) > 0) {
+            wake_one();  // no thread was woken for what came meanwhile
+        }
         return found;
     }
 

@@ -2,8 +2,11 @@
 
 #include <atomic>
 #include <barrier>
+#include <chrono>
+#include <future>
 #include <latch>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -168,6 +171,35 @@ TEST(Executor, ShutdownIsIdempotentAndLateCoroutinesStillRun) {
         co_return co_await on.run_blocking(std::move(call));
     };
     EXPECT_EQ(sync_wait(body(executor)), 5);
+}
+
+// Pauses about as long as a thread looks for work before it sleeps: what comes as it falls asleep has to wake it.
+TEST(Executor, HearsOfWhatComesFromOutsideHoweverSoon) {
+    for (std::size_t const threads : {1U, 2U, 4U}) {
+        Executor executor{threads};
+        std::atomic<int> ended{0};
+        auto body = [&ended](Executor& on) -> Task<void> {
+            co_await on.schedule();
+            ++ended;
+        };
+        std::minstd_rand chance{static_cast<std::minstd_rand::result_type>(threads)};
+        constexpr int count = 5000;
+        std::vector<std::future<void>> futures;
+        for (int i = 0; i < count; ++i) {
+            futures.push_back(executor.spawn(body(executor)));
+            auto const until =
+                std::chrono::steady_clock::now() + std::chrono::nanoseconds{chance() % 120'000};
+            while (std::chrono::steady_clock::now() < until) {
+            }
+            if (i % 16 == 0) {
+                futures.back().wait();  // hangs if no thread was woken
+            }
+        }
+        for (auto& future : futures) {
+            future.wait();
+        }
+        EXPECT_EQ(ended, count);
+    }
 }
 
 TEST(Executor, DestructorLetsReadyCoroutinesEnd) {

@@ -21,6 +21,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <rapidsmpf/core/detail/short_sleeps.hpp>
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/mutex.hpp>
 #include <rapidsmpf/streaming/channel.hpp>
@@ -32,7 +33,7 @@
 namespace rapidsmpf::python {
 
 // Python objects that a loop is to look at. Owns references; shared by the loop and those who put.
-class Mailbox {
+class Mailbox : public std::enable_shared_from_this<Mailbox> {
   public:
     Mailbox() : descriptor_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
         if (descriptor_ < 0) {
@@ -47,7 +48,7 @@ class Mailbox {
     Mailbox(Mailbox const&) = delete;
     Mailbox& operator=(Mailbox const&) = delete;
 
-    // Readable when something was put by another thread than the loop's.
+    // Readable when something was put by another thread than the loop's, which slept.
     [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
     // Between them the loop's thread calls the library, and looks for what was put when it is back.
     void enter() noexcept { current() = this; }
@@ -65,13 +66,42 @@ class Mailbox {
             first = objects_.empty();
             objects_.push_back(object);
         }
-        waiting_.store(true, std::memory_order_release);
-        if (first && current() != this) {
+        waiting_.store(true);
+        if (first && current() != this && sleeps_.load()) {
             std::uint64_t const one = 1;
             [[maybe_unused]] auto const written = ::write(descriptor_, &one, sizeof one);
         }
     }
     [[nodiscard]] bool has_any() const noexcept { return waiting_.load(std::memory_order_acquire); }
+
+    // For a loop that says when it sleeps; others are taken to sleep always. It waits for a short time if that is worth it, without
+    // the GIL; whether there is anything then.
+    [[nodiscard]] bool look() noexcept {
+        if (has_any() || !short_sleeps_.should_look()) {
+            return has_any();
+        }
+        auto const end = Clock::now() + ShortSleeps::look_time;
+        while (!has_any() && Clock::now() < end) {
+        }
+        auto const found = has_any();
+        short_sleeps_.found(found);
+        return found;
+    }
+    // False: it must not, for there is something.
+    [[nodiscard]] bool fall_asleep() noexcept {
+        asleep_since_ = Clock::now();
+        sleeps_.store(true);
+        if (waiting_.load()) {
+            sleeps_.store(false);
+            return false;
+        }
+        return true;
+    }
+    void wake_up() noexcept {
+        sleeps_.store(false);
+        short_sleeps_.slept(Clock::now() - asleep_since_, has_any());
+    }
+
     // The loop's thread: all objects, whose references the caller takes over.
     [[nodiscard]] std::vector<PyObject*> take() {
         waiting_.store(false, std::memory_order_relaxed);
@@ -89,6 +119,9 @@ class Mailbox {
     }
 
   private:
+    using Clock = std::chrono::steady_clock;
+    using ShortSleeps = rapidsmpf::detail::ShortSleeps;
+
     static void drop(std::vector<PyObject*> const& objects) noexcept {
         if (objects.empty()) {
             return;
@@ -105,6 +138,9 @@ class Mailbox {
     }
     int descriptor_;
     std::atomic<bool> waiting_{false};
+    std::atomic<bool> sleeps_{true};
+    ShortSleeps short_sleeps_;  // the loop's
+    Clock::time_point asleep_since_;
     Mutex mutex_;
     std::vector<PyObject*> objects_ RAPIDSMPF_GUARDED_BY(mutex_);
     bool closed_ RAPIDSMPF_GUARDED_BY(mutex_){false};
@@ -112,33 +148,29 @@ class Mailbox {
 
 using MailboxPointer = std::shared_ptr<Mailbox>;
 
-// One operation on a channel or its metadata.
+// One operation on a channel or its metadata. Owns none of what it is given, which has to live as long.
 class ChannelOperation {
   public:
-    using ChannelPtr = streaming::ChannelPtr;
     using Progress = streaming::detail::OutsideProgress;
     enum class Kind : std::uint8_t { send, receive, drain };
 
-    ChannelOperation(ChannelPtr channel, bool on_metadata, int kind, streaming::Message message)
-        : channel_{std::move(channel)},
+    ChannelOperation(streaming::Channel& channel, bool on_metadata, int kind, streaming::Message&& message)
+        : channel_{channel},
           operation_{make(
-              on_metadata ? channel_->metadata() : *channel_, static_cast<Kind>(kind), std::move(message))} {}
+              on_metadata ? channel.metadata() : channel, static_cast<Kind>(kind), std::move(message))} {}
     ChannelOperation(ChannelOperation const&) = delete;
     ChannelOperation& operator=(ChannelOperation const&) = delete;
 
     // It is an actor's, whose account has messages and waits but for metadata. Before it starts.
-    void set_actor(
-        std::shared_ptr<streaming::Activity> activity, std::shared_ptr<Progress> progress,
-        bool on_metadata) noexcept {
-        activity_ = std::move(activity);
-        progress_ = std::move(progress);
-        operation_.set_activity(on_metadata ? nullptr : activity_.get());
+    void set_actor(streaming::Activity* activity, Progress* progress, bool on_metadata) noexcept {
+        progress_ = progress;
+        operation_.set_activity(on_metadata ? nullptr : activity);
     }
     // Whether it has to wait; then `waiter` is put into the mailbox in the end, which takes over a reference.
-    [[nodiscard]] bool start_on_loop(MailboxPointer mailbox, PyObject* waiter) {
-        mailbox_ = std::move(mailbox);
+    [[nodiscard]] bool start_on_loop(Mailbox& mailbox, PyObject* waiter) {
+        mailbox_ = &mailbox;
         waiter_ = waiter;
-        if (progress_) {
+        if (progress_ != nullptr) {
             progress_->begin();  // before it can end
         }
         bool waits = false;
@@ -146,11 +178,9 @@ class ChannelOperation {
             waits = operation_.start(
                 [](void* whom) noexcept {
                     auto& self = *static_cast<ChannelOperation*>(whom);
-                    if (self.progress_) {
-                        self.progress_->end();
-                    }
-                    // The waiter, and this with it, may be gone as soon as it has been put.
-                    auto const box = self.mailbox_;
+                    self.end_progress();
+                    // The waiter, and with it this and the mailbox, may be gone as soon as it has been put.
+                    auto const box = self.mailbox_->shared_from_this();
                     box->put(self.waiter_);
                 },
                 this);
@@ -174,7 +204,7 @@ class ChannelOperation {
 
     // On a thread that may wait, without the GIL. In the main thread Ctrl-C ends the wait.
     void run_blocking(bool sees_signals) {
-        auto const& executor = *channel_->executor();
+        auto const& executor = *channel_.executor();
         if (executor.runs_this_thread()) {
             throw std::logic_error{"a blocking channel operation would stall a thread of the executor"};
         }
@@ -184,8 +214,8 @@ class ChannelOperation {
         }
         blocked.begin();
         while (!blocked.wait_for(detail::slice)) {
-            if (progress_) {
-                channel_->executor()->look_for_standstill();
+            if (progress_ != nullptr) {
+                channel_.executor()->look_for_standstill();
             }
             if (!sees_signals) {
                 continue;
@@ -216,14 +246,14 @@ class ChannelOperation {
     // A thread that waits. Its actor, if it has one, is known to wait between begin() and set().
     class Blocked {
       public:
-        explicit Blocked(std::shared_ptr<Progress> progress) noexcept : progress_{std::move(progress)} {}
+        explicit Blocked(Progress* progress) noexcept : progress_{progress} {}
         Blocked(Blocked const&) = delete;
         Blocked& operator=(Blocked const&) = delete;
         ~Blocked() { unblock(); }
         // The operation has begun and has to wait; it may have ended by now.
         void begin() noexcept {
             MutexLock const lock{mutex_};
-            if (progress_ && !set_) {
+            if (progress_ != nullptr && !set_) {
                 progress_->block();
                 told_ = true;
             }
@@ -249,7 +279,7 @@ class ChannelOperation {
                 progress_->unblock();
             }
         }
-        std::shared_ptr<Progress> const progress_;
+        Progress* const progress_;  // or null
         bool told_{false};
         Mutex mutex_;
         ConditionVariable changed_;
@@ -257,7 +287,7 @@ class ChannelOperation {
     };
 
     [[nodiscard]] static streaming::Channel::CallbackOperation make(
-        streaming::Channel& channel, Kind kind, streaming::Message message) {
+        streaming::Channel& channel, Kind kind, streaming::Message&& message) {
         using Operation = streaming::Channel::CallbackOperation;
         switch (kind) {
             case Kind::send:
@@ -271,16 +301,15 @@ class ChannelOperation {
     }
 
     void end_progress() noexcept {
-        if (progress_) {
+        if (progress_ != nullptr) {
             progress_->end();
         }
     }
 
-    ChannelPtr channel_;
+    streaming::Channel& channel_;
     streaming::Channel::CallbackOperation operation_;
-    std::shared_ptr<streaming::Activity> activity_;
-    std::shared_ptr<Progress> progress_;
-    MailboxPointer mailbox_;
+    Progress* progress_{nullptr};
+    Mailbox* mailbox_{nullptr};
     PyObject* waiter_{nullptr};
 };
 

@@ -40,6 +40,7 @@ from rapidsmpf.streaming.core.network import (
     look_for_standstill,
     run_actors,
 )
+from rapidsmpf.streaming.core.network_loop import new_network_loop
 from rapidsmpf.streaming.core.waiting_tasks import waiting_operations
 
 __all__ = ["CppActor", "PyActor", "define_actor", "run_actor_network"]
@@ -173,7 +174,7 @@ class _Loop:
 
     def __init__(self, context: Context, executor: Executor | None) -> None:
         self._context = context
-        self.loop = asyncio.new_event_loop()
+        self.loop = new_network_loop()
         self._executor = executor
         self._started: list[tuple[PyActor, ActorEnd]] = []
         self._tasks: dict[ActorEnd, asyncio.Task[None]] = {}
@@ -258,6 +259,7 @@ class _Loop:
     def start(self) -> None:
         """Start the thread, or close the loop if there is nothing to run."""
         if not self._started:
+            forget_loop(self.loop)
             self.loop.close()
         elif self._executor is not None:
             self._future = self._executor.submit(self._work)

@@ -2,7 +2,8 @@ from cpython.object cimport PyObject
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 from libcpp cimport bool as cpp_bool
-from libcpp.memory cimport shared_ptr, unique_ptr
+from libcpp.memory cimport shared_ptr
+from libcpp.optional cimport optional
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -37,6 +38,9 @@ cdef extern from "<rapidsmpf_python/channels.hpp>" namespace "rapidsmpf::python"
         vector[PyObject*] take() except +translate_exception
         void close()
         void clear_signal()
+        cpp_bool look()
+        cpp_bool fall_asleep()
+        void wake_up()
 
     cdef cppclass cpp_Activity "rapidsmpf::streaming::Activity":
         pass
@@ -46,8 +50,8 @@ cdef extern from "<rapidsmpf_python/channels.hpp>" namespace "rapidsmpf::python"
         void found_waiting(uint64_t)
 
     cdef cppclass cpp_Operation "rapidsmpf::python::ChannelOperation":
-        void set_actor(shared_ptr[cpp_Activity], shared_ptr[cpp_Progress], cpp_bool)
-        cpp_bool start_on_loop(shared_ptr[cpp_Mailbox], PyObject*) except +translate_exception
+        void set_actor(cpp_Activity*, cpp_Progress*, cpp_bool)
+        cpp_bool start_on_loop(cpp_Mailbox&, PyObject*) except +translate_exception
         cpp_bool withdraw() except +translate_exception
         void run_blocking(cpp_bool) except +translate_exception
         cpp_bool succeeded() except +translate_exception
@@ -75,16 +79,19 @@ cdef LoopBox box_of(object loop)
 cdef class ActorAccount:
     cdef shared_ptr[cpp_Activity] _activity
     cdef shared_ptr[cpp_Progress] _progress
-    cdef object _loop  # that it was last seen in
+    cdef object _loop  # that its coroutine runs in
     cdef LoopBox _box  # of that loop
-    cdef unsigned long _thread  # of that loop
+    cdef unsigned long _thread  # of that loop; zero: not known yet
+    cdef Channel _last_sent  # to which it has sent the last time
+    cdef Channel _last_received
 
     cdef int sends(self, channel) except -1
     cdef int receives(self, channel) except -1
 
 
 cdef class Operation:
-    cdef unique_ptr[cpp_Operation] _handle
+    cdef optional[cpp_Operation] _handle
+    cdef Channel _channel
     cdef ActorAccount _actor
     cdef Kind _kind
     cdef object _future

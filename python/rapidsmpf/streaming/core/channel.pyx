@@ -1,5 +1,7 @@
 """Channels between actors, and how Python's event loops and threads wait for them."""
 
+cimport cython
+
 import threading
 from asyncio import _get_running_loop
 from contextvars import ContextVar
@@ -10,7 +12,8 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t, uintptr_t
 from libcpp cimport bool as cpp_bool
-from libcpp.memory cimport shared_ptr, unique_ptr
+from libcpp.memory cimport shared_ptr
+from libcpp.optional cimport optional
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
@@ -31,24 +34,32 @@ cdef extern from "<rapidsmpf_python/channels.hpp>" namespace "rapidsmpf::python"
         const cpp_Context&, size_t, size_t
     ) except +translate_exception
 
+cdef extern from "<rapidsmpf_python/awaiting.hpp>" namespace "rapidsmpf::python":
+    cdef cppclass cpp_AwaitHooks "rapidsmpf::python::AwaitHooks":
+        object (*start)(object)
+        object (*result)(object)
+        int (*has_ended)(object) noexcept
+        void (*abandon)(object) noexcept
+
+    object await_operation(object, cpp_AwaitHooks*)
+
 cdef extern from * nogil:
     """
-    static std::unique_ptr<rapidsmpf::python::ChannelOperation> make_operation(
-        std::shared_ptr<rapidsmpf::streaming::Channel> channel, bool on_metadata, int kind,
-        rapidsmpf::streaming::Message& message) {
-        return std::make_unique<rapidsmpf::python::ChannelOperation>(
-            std::move(channel), on_metadata, kind, std::move(message));
+    static void make_operation(
+        std::optional<rapidsmpf::python::ChannelOperation>& operation,
+        rapidsmpf::streaming::Channel& channel, bool on_metadata, int kind, rapidsmpf::streaming::Message& message) {
+        operation.emplace(channel, on_metadata, kind, std::move(message));
     }
     static std::shared_ptr<rapidsmpf::python::Mailbox> make_mailbox() {
         return std::make_shared<rapidsmpf::python::Mailbox>();
     }
     """
-    unique_ptr[cpp_Operation] make_operation(
-        shared_ptr[cpp_Channel], cpp_bool, int, cpp_Message&
+    void make_operation(
+        optional[cpp_Operation]&, cpp_Channel&, cpp_bool, int, cpp_Message&
     ) except +translate_exception
     shared_ptr[cpp_Mailbox] make_mailbox() except +translate_exception
 
-__all__ = ["ActorAccount", "Channel", "create_channel", "forget_loop", "waiting_in"]
+__all__ = ["ActorAccount", "Channel", "create_channel", "forget_loop", "loop_box", "waiting_in"]
 
 # The account of the Python actor that runs in this context.
 current_actor = ContextVar("rapidsmpf.streaming.actor", default=None)
@@ -72,6 +83,23 @@ cdef class LoopBox:
     def _signalled(self):
         self._handle.get().clear_signal()
         self.deliver()
+
+    def look(self):
+        """Tell the loop of what has come, without waiting."""
+        self.deliver()
+
+    def may_sleep(self):
+        """Tell the loop of what has come, or comes soon; whether there was nothing. Then it is to sleep, and to :meth:`wake_up`."""
+        cdef cpp_bool found
+        with nogil:
+            found = self._handle.get().look() or not self._handle.get().fall_asleep()
+        if found:
+            self.deliver()
+        return not found
+
+    def wake_up(self):
+        """It sleeps no longer."""
+        self._handle.get().wake_up()
 
     cdef int add(self, Operation operation) except -1:
         # It waits from now on. As long as it does the mailbox refers to it.
@@ -105,6 +133,19 @@ cdef class LoopBox:
             else:
                 each()
         return 0
+
+
+def loop_box(loop):
+    """Return what a loop, of which is said when it sleeps, is to look at.
+
+    Parameters
+    ----------
+    loop
+        The loop.
+    """
+    cdef LoopBox box = box_of(loop)
+    box.wake_up()
+    return box
 
 
 cdef LoopBox box_of(object loop):
@@ -163,6 +204,17 @@ cdef class ActorAccount:
         self._progress = make_progress()
         self._activity = make_outside_activity(self._progress)
 
+    def set_loop(self, loop):
+        """Its coroutine runs in this loop, which runs as long as it does, in one thread.
+
+        Parameters
+        ----------
+        loop
+            The loop.
+        """
+        self._loop, self._box = loop, box_of(loop)
+        self._progress.get().set_in_loop()
+
     cdef int sends(self, channel) except -1:
         return 0
 
@@ -180,6 +232,7 @@ cdef class ActorAccount:
         self._progress.get().found_waiting(operations)
 
 
+@cython.freelist(16)
 cdef class Operation:
     """A send, receive or drain, to be awaited once, in an event loop."""
 
@@ -193,8 +246,7 @@ cdef class Operation:
         self._started = True
         # asyncio asks the system for the process's number each time that it is asked for the loop.
         thread = PyThread_get_thread_ident()
-        # A function on a thread may have had another loop there before.
-        if self._actor is not None and self._actor._thread == thread and self._actor._loop.is_running():
+        if self._actor is not None and self._actor._thread == thread:
             loop, box = self._actor._loop, self._actor._box
         else:
             loop = _get_running_loop()
@@ -203,11 +255,11 @@ cdef class Operation:
                     "a channel is awaited in an event loop; other threads have the *_blocking methods"
                 )
             box = box_of(loop)
-            if self._actor is not None:
-                self._actor._loop, self._actor._box, self._actor._thread = loop, box, thread
+            if self._actor is not None and loop is self._actor._loop:
+                self._actor._thread = thread
         box._handle.get().enter()
         try:
-            if self._handle.get().start_on_loop(box._handle, <PyObject*> self):
+            if self._handle.value().start_on_loop(box._handle.get()[0], <PyObject*> self):
                 Py_INCREF(self)  # for the mailbox, which only this thread empties
                 box.add(self)
                 self._box = box
@@ -226,8 +278,8 @@ cdef class Operation:
         """End the wait. What was received meanwhile stays in the channel."""
         self._future = None
         if self._done:
-            self._handle.get().put_back()
-        elif self._handle.get().withdraw():
+            self._handle.value().put_back()
+        elif self._handle.value().withdraw():
             self._box.remove(self)
             Py_DECREF(self)
         else:
@@ -237,7 +289,7 @@ cdef class Operation:
     cdef int completed(self) except -1:
         self._box.remove(self)
         if self._abandoned:
-            self._handle.get().put_back()
+            self._handle.value().put_back()
             return 0
         self._done = True
         if self._future is not None and not self._future.done():
@@ -247,20 +299,13 @@ cdef class Operation:
     cdef object _result(self):
         cdef cpp_Message message
         if self._kind == RECEIVE:
-            return Message.from_handle(message) if self._handle.get().take(message) else None
-        cdef cpp_bool succeeded = self._handle.get().succeeded()
+            return Message.from_handle(message) if self._handle.value().take(message) else None
+        cdef cpp_bool succeeded = self._handle.value().succeeded()
         return succeeded if self._kind == SEND else None
 
     def __await__(self):
         """Start it, and go on when it has ended."""
-        if self.must_wait():
-            try:
-                yield from self._future
-            except BaseException:
-                self.abandon()
-                raise
-            self._future = None
-        return self._result()
+        return await_operation(self, &_await_hooks)
 
     cdef object block(self):
         cdef cpp_bool in_main = _this_thread() is _main_thread()
@@ -268,8 +313,32 @@ cdef class Operation:
             raise RuntimeError("a blocking channel operation would stall the event loop: await the other variant")
         self._started = True
         with nogil:
-            self._handle.get().run_blocking(in_main)
+            self._handle.value().run_blocking(in_main)
         return self._result()
+
+
+cdef object start_operation(object operation):
+    return (<Operation> operation)._future if (<Operation> operation).must_wait() else None
+
+
+cdef object result_of_operation(object operation):
+    (<Operation> operation)._future = None
+    return (<Operation> operation)._result()
+
+
+cdef int operation_has_ended(object operation) noexcept:
+    return (<Operation> operation)._done
+
+
+cdef void abandon_operation(object operation) noexcept:
+    (<Operation> operation).abandon()
+
+
+cdef cpp_AwaitHooks _await_hooks
+_await_hooks.start = start_operation
+_await_hooks.result = result_of_operation
+_await_hooks.has_ended = operation_has_ended
+_await_hooks.abandon = abandon_operation
 
 
 cdef class Channel:
@@ -297,21 +366,23 @@ cdef class Channel:
     cdef Operation _operation(self, Kind kind, cpp_bool on_metadata, Message message=None):
         cdef Operation operation = Operation.__new__(Operation)
         cdef cpp_Message none
-        actor = _get_actor()
+        cdef ActorAccount actor = _get_actor()
         if actor is not None:
-            if kind == RECEIVE:
-                (<ActorAccount> actor).receives(self)
-            else:
-                (<ActorAccount> actor).sends(self)
-        operation._kind, operation._actor = kind, actor
+            # Mostly the channel is the last one again.
+            if kind != RECEIVE:
+                if actor._last_sent is not self:
+                    actor.sends(self)
+                    actor._last_sent = self
+            elif actor._last_received is not self:
+                actor.receives(self)
+                actor._last_received = self
+        operation._kind, operation._actor, operation._channel = kind, actor, self
         if message is None:
-            operation._handle = make_operation(self._handle, on_metadata, kind, none)
+            make_operation(operation._handle, self._handle.get()[0], on_metadata, kind, none)
         else:
-            operation._handle = make_operation(self._handle, on_metadata, kind, message._handle)
+            make_operation(operation._handle, self._handle.get()[0], on_metadata, kind, message._handle)
         if actor is not None:
-            operation._handle.get().set_actor(
-                (<ActorAccount> actor)._activity, (<ActorAccount> actor)._progress, on_metadata
-            )
+            operation._handle.value().set_actor(actor._activity.get(), actor._progress.get(), on_metadata)
         return operation
 
     def send(self, Context ctx, Message message not None):

@@ -4,6 +4,7 @@
     ArbitraryChunk.from_message(message).release()   # {"rows": 3}
 """
 
+cimport cython
 from cpython.object cimport PyObject
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
@@ -51,6 +52,7 @@ cdef extern from "Python.h":
 __all__ = ["ArbitraryChunk", "Message", "PackedDataChunk", "TableChunk"]
 
 
+@cython.freelist(16)
 cdef class Message:
     """What travels through a channel: a payload and its place in the order of creation.
 
@@ -85,6 +87,8 @@ cdef class Message:
     def __dealloc__(self):
         # What it owns may be another thread's, whose end needs the GIL.
         cdef cpp_Message dropped
+        if self._handle.empty():
+            return
         with nogil:
             dropped = move(self._handle)
             dropped = cpp_Message()

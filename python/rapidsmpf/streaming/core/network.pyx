@@ -216,8 +216,8 @@ cdef class ActorEnd(ActorAccount):
         if cancel is not None:
             listener = <PyObject*> cancel
         if loop is not None:
-            box = box_of(loop)._handle
-            self._progress.get().set_in_loop()
+            self.set_loop(loop)
+            box = self._box._handle
         cdef list result = [
             CppActor.from_handle(
                 outside_actor(name.encode(), self._end, none, none, box, listener, self._activity)

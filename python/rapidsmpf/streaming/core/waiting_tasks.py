@@ -14,11 +14,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from rapidsmpf.streaming.core.channel import ActorAccount, waiting_in
+from rapidsmpf.streaming.core.network_loop import OWN_FILES
 
 __all__ = ["waiting_operations"]
-
-_OWN_READERS = 2
-"""Files that a loop of a network watches: its mailbox, and what wakes it."""
 
 
 def waiting_operations(loop: asyncio.AbstractEventLoop) -> Counter[ActorAccount] | None:
@@ -71,7 +69,7 @@ def _is_idle(loop: asyncio.AbstractEventLoop) -> bool:
         ready, timers, files = loop._ready, loop._scheduled, loop._selector.get_map()  # type: ignore[attr-defined]
     except AttributeError:
         return False
-    return not ready and all(timer.cancelled() for timer in timers) and len(files) <= _OWN_READERS
+    return not ready and all(timer.cancelled() for timer in timers) and len(files) <= OWN_FILES
 
 
 def _awaited(task: asyncio.Task[Any]) -> asyncio.Future[Any] | None:

@@ -60,12 +60,14 @@ def parse_bytes(text: str) -> int:
 
 def run_once(query: str, engine: str, ranks: int, data: Path, memory: int, limit: float, folder: Path) -> Run:
     """Run a query once, in a group of its own."""
-    output, spill = folder / "output", folder / "spill"
-    for path in (output, spill):
+    output, spill, told = folder / "output", folder / "spill", folder / "told"
+    for path in (output, spill, told):
         shutil.rmtree(path, ignore_errors=True)
-    spill.mkdir(parents=True)
+    for path in (spill, told):
+        path.mkdir(parents=True)
     worker = [sys.executable, "-m", "benchmarks.out_of_core.worker"]
-    given = [query, f"--data={data}", f"--output={output}", f"--spill={spill}", f"--memory={memory}"]
+    paths = (f"--data={data}", f"--output={output}", f"--spill={spill}", f"--told={told}")
+    given = [query, *paths, f"--memory={memory}"]
     command = [*worker, engine, *given]
     if engine == "riverrun" and ranks > 1:
         command = [tool("rrun"), "-n", str(ranks), *command]
@@ -82,7 +84,7 @@ def run_once(query: str, engine: str, ranks: int, data: Path, memory: int, limit
         process.wait()
         said.seek(0)
         lines = said.read().splitlines()
-    results = [json.loads(line.split("RESULT ", 1)[1]) for line in lines if "RESULT " in line]
+    results = [json.loads(path.read_text()) for path in told.iterdir()]
     run = Run(query, engine, ranks, "", limit, peak)
     if is_late:
         run.ended = "cut off"
@@ -92,8 +94,8 @@ def run_once(query: str, engine: str, ranks: int, data: Path, memory: int, limit
         run.ended = "well"
         run.seconds = max(result["seconds"] for result in results)
         run.explain = next((r["explain"] for r in results if r.get("explain")), "")
-        text = subprocess.run([*worker, "summary", *given], check=True, capture_output=True, text=True).stdout
-        run.summary = json.loads(text.split("RESULT ", 1)[1])["summary"]
+        subprocess.run([*worker, "summary", *given], check=True, capture_output=True)
+        run.summary = json.loads((told / "summary.json").read_text())["summary"]
     return run
 
 

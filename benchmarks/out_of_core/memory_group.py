@@ -36,12 +36,10 @@ class MemoryGroup:
     def __init__(self, limit: int) -> None:
         is_v1 = (_ROOT / "memory" / "cgroup.procs").exists()
         own = _own_path("memory" if is_v1 else "")
-        parent = _ROOT / "memory" / own if is_v1 else _ROOT / own
-        self._path = parent / f"riverrun-benchmark-{os.getpid()}-{time.monotonic_ns()}"
-        self._events = self._path / ("memory.oom_control" if is_v1 else "memory.events")
         try:
-            if not is_v1:
-                (parent / "cgroup.subtree_control").write_text("+memory")
+            parent = _ROOT / "memory" / own if is_v1 else _delegating(_ROOT / own)
+            self._path = parent / f"riverrun-benchmark-{os.getpid()}-{time.monotonic_ns()}"
+            self._events = self._path / ("memory.oom_control" if is_v1 else "memory.events")
             self._path.mkdir()
             limits = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes") if is_v1 else ("memory.max",)
             for name in limits:
@@ -105,6 +103,20 @@ class MemoryGroup:
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
+
+
+def _delegating(group: Path) -> Path:
+    """Return the innermost group from this one outwards whose members may have limits of their own (version 2).
+
+    A group with processes in it, as one's own has, may not, unless it is the root.
+    """
+    for each in (group, *group.parents):
+        with contextlib.suppress(OSError):
+            (each / "cgroup.subtree_control").write_text("+memory")
+            return each
+        if each == _ROOT:
+            break
+    raise OSError("no group here may give its members limits")
 
 
 def _own_path(controller: str) -> str:

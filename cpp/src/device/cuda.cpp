@@ -200,6 +200,11 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
+int count_cuda_devices() noexcept {
+    int count{0};
+    return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
 std::unique_ptr<Device> make_cuda_device(std::string& reason) {
     int count{0};
     auto const status = cudaGetDeviceCount(&count);

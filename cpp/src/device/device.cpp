@@ -1,5 +1,6 @@
 #include <rapidsmpf/device/device.hpp>
 
+#include <atomic>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -13,10 +14,15 @@ std::unique_ptr<Device> make_cuda_device(std::string& reason) {
     reason = "this build has no CUDA support";
     return nullptr;
 }
+int count_cuda_devices() noexcept {
+    return 0;
+}
 #endif
 }  // namespace device
 
 namespace {
+
+std::atomic<bool> prefers_cpu{false};
 
 std::unique_ptr<Device> choose_device() {
     auto const* variable = std::getenv("RAPIDSMPF_DEVICE");
@@ -24,7 +30,7 @@ std::unique_ptr<Device> choose_device() {
     RAPIDSMPF_EXPECTS(
         wanted == "auto" || wanted == "cuda" || wanted == "cpu",
         "RAPIDSMPF_DEVICE is \"" + wanted + "\": use auto, cuda or cpu", std::invalid_argument);
-    if (wanted != "cpu") {
+    if (wanted == "cuda" || (wanted == "auto" && !prefers_cpu)) {
         std::string reason;
         if (auto cuda = device::make_cuda_device(reason)) {
             return cuda;
@@ -41,6 +47,15 @@ Device& Device::current() {
     // Never destroyed: buffers of static objects may be freed after it would be.
     static Device* const device = choose_device().release();
     return *device;
+}
+
+bool Device::prefer_cpu() {
+    prefers_cpu = true;
+    return current().kind() == DeviceKind::cpu;
+}
+
+int Device::num_gpus() noexcept {
+    return device::count_cuda_devices();
 }
 
 }  // namespace rapidsmpf

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import warnings
 from typing import TYPE_CHECKING
 
-from rapidsmpf.utils.system_info import get_device_name
+from rapidsmpf.utils.system_info import get_device_name, get_num_gpus, prefer_cpu
 
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.lower.user_code import user_stacklevel
@@ -19,9 +20,36 @@ if TYPE_CHECKING:
     from cudf_polars.engine.options import StreamingOptions
     from cudf_polars.execute.fragments import ComputeDevice
 
-__all__ = ["gpu_unavailable", "has_gpu", "open_compute_device", "open_gpu"]
+__all__ = ["choose_device", "gpu_unavailable", "has_gpu", "open_compute_device", "open_gpu"]
 
 _INSTALL = "pip install 'libcudf-cu13==26.10.*'"
+
+
+def choose_device(options: StreamingOptions) -> None:
+    """Have this process's memory and exchanges be those of the host if its queries cannot run on a GPU, or are not to.
+
+    Else the budget would be the GPU's memory, while Polars takes that of the host. To be called before anything of the
+    library is used.
+
+    Parameters
+    ----------
+    options
+        Of these, ``compute_device`` counts.
+
+    Warns
+    -----
+    UserWarning
+        If that is too late: the process has used its GPU.
+    """
+    wanted = options.get("compute_device")
+    if wanted == "gpu" or (wanted == "auto" and _missing_for_gpu() is None):
+        return
+    if not prefer_cpu() and os.environ.get("RAPIDSMPF_DEVICE") != "cuda":
+        warnings.warn(
+            "Queries run on the CPU, but this process has used its GPU before: the budget of memory is the GPU's, not"
+            " the host's. Make the engine first, or set RAPIDSMPF_DEVICE=cpu.",
+            stacklevel=user_stacklevel(),
+        )
 
 
 def open_compute_device(options: StreamingOptions, context: Context) -> ComputeDevice:
@@ -52,7 +80,7 @@ def open_compute_device(options: StreamingOptions, context: Context) -> ComputeD
         return open_gpu(context.br(), raise_on_fail=options.get("raise_on_fail"))
     if wanted == "gpu":
         raise RuntimeError(f"compute_device='gpu': {reason}")
-    if has_gpu():
+    if _may_use_gpus():
         warnings.warn(
             f"Queries run on the CPU: {reason}. Set compute_device='cpu' to hide this.",
             stacklevel=user_stacklevel(),
@@ -65,10 +93,22 @@ def has_gpu() -> bool:
     return get_device_name() != "cpu"
 
 
-@functools.cache
+def _may_use_gpus() -> bool:
+    return os.environ.get("RAPIDSMPF_DEVICE") != "cpu" and get_num_gpus() > 0
+
+
 def gpu_unavailable() -> str | None:
     """Return why no query can run on a GPU in this process, or ``None`` if it can."""
-    if not has_gpu():
+    reason = _missing_for_gpu()
+    if reason is None and not has_gpu():
+        return "the compute device of this process is the CPU, for an engine before had compute_device='cpu'"
+    return reason
+
+
+@functools.cache
+def _missing_for_gpu() -> str | None:
+    """Return what queries on a GPU need and this machine lacks; does not choose the device of this process."""
+    if not _may_use_gpus():
         return "the compute device of this process is the CPU (no usable GPU, or RAPIDSMPF_DEVICE=cpu)"
     try:
         libcudf = importlib.import_module("libcudf")

@@ -26,6 +26,7 @@ from rapidsmpf.progress_thread import ProgressThread
 from rapidsmpf.statistics import Statistics
 
 from cudf_polars.engine.batches import BATCH_ROWS, RankBatches
+from cudf_polars.engine.compute_device import choose_device
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.partition_sinks import NeedsOneWriter
@@ -249,6 +250,7 @@ class RankHost:
 
     def _join(self, root_address: bytes | None) -> Communicator:
         settings = worker_options(self._plan)
+        choose_device(settings.options)
         policy = settings.options.get("hardware_binding")
         bind_to_device(policy, share=self._plan.share, nshares=self._plan.ranks_on_host)
         options = settings.library_options()

@@ -16,6 +16,7 @@ from rapidsmpf.statistics import Statistics
 
 from cudf_polars.engine.batches import BatchSource
 from cudf_polars.engine.catalog_sinks import FORMATS
+from cudf_polars.engine.compute_device import choose_device
 from cudf_polars.engine.core import StreamingEngine
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.options import StreamingOptions
@@ -111,6 +112,7 @@ class SPMDEngine(StreamingEngine):
         return engine
 
     def _start(self, comm: Communicator | None, settings: RankSettings) -> None:
+        choose_device(settings.options)
         bind_to_device(settings.options.get("hardware_binding"))
         statistics = settings.statistics()
         self._owns_comm = comm is None

@@ -1,6 +1,7 @@
 """What the compute device of this process offers."""
 
 from libc.stdint cimport int64_t
+from libcpp cimport bool as cpp_bool
 from libcpp.string cimport string
 
 from rapidsmpf.config cimport Options, cpp_Options
@@ -13,6 +14,8 @@ cdef extern from "<rapidsmpf/device/device.hpp>" namespace "rapidsmpf" nogil:
         int64_t total_memory() except +translate_exception
         int64_t used_memory() except +translate_exception
 
+    int cpp_num_gpus "rapidsmpf::Device::num_gpus"() noexcept
+    cpp_bool cpp_prefer_cpu "rapidsmpf::Device::prefer_cpu"() except +translate_exception
     cpp_Device& current_device "rapidsmpf::Device::current"() except +translate_exception
 
 cdef extern from "<rapidsmpf/memory/available_memory.hpp>" namespace "rapidsmpf" nogil:
@@ -31,7 +34,9 @@ __all__ = [
     "get_cached_host_memory",
     "get_device_memory",
     "get_device_name",
+    "get_num_gpus",
     "get_used_device_memory",
+    "prefer_cpu",
     "trim_host_memory",
 ]
 
@@ -72,6 +77,25 @@ def get_device_name():
     with nogil:
         name = current_device().name()
     return name.decode()
+
+
+def get_num_gpus():
+    """Return how many GPUs this process may use, whatever its compute device is."""
+    return cpp_num_gpus()
+
+
+def prefer_cpu():
+    """Have the CPU be the compute device of this process, although there may be a GPU.
+
+    Returns
+    -------
+    bool
+        False if the device is a GPU: it was chosen before, by the first use of memory, or by ``RAPIDSMPF_DEVICE=cuda``.
+    """
+    cdef cpp_bool is_cpu
+    with nogil:
+        is_cpu = cpp_prefer_cpu()
+    return is_cpu
 
 
 def get_device_memory(Options options=None):

@@ -6,6 +6,8 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from cudf_polars.engine import compute_device
+from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.lower.fallback import HostStepWarning
 from support.devices import needs_no_gpu
 
@@ -49,3 +51,24 @@ def test_an_engine_told_to_use_the_cpu_does() -> None:
 
     with SPMDEngine(executor_options={"compute_device": "cpu"}) as engine:
         assert_frame_equal(_query().collect(engine=engine), pl.DataFrame({"k": [2], "v": [5.0]}))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "missing", "prefers"),
+    [("cpu", None, True), ("auto", "libcudf", True), ("auto", None, False), ("gpu", "libcudf", False)],
+)
+def test_queries_on_the_cpu_of_a_machine_with_gpus_have_the_budget_of_the_host(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, missing: str | None, prefers: bool
+) -> None:
+    asked = []
+    monkeypatch.setattr(compute_device, "_missing_for_gpu", lambda: missing)
+    monkeypatch.setattr(compute_device, "prefer_cpu", lambda: asked.append(True) or True)
+    compute_device.choose_device(StreamingOptions(compute_device=wanted))
+    assert bool(asked) == prefers
+
+
+def test_a_gpu_that_was_used_before_is_said_to_give_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAPIDSMPF_DEVICE", raising=False)
+    monkeypatch.setattr(compute_device, "prefer_cpu", lambda: False)
+    with pytest.warns(UserWarning, match="the budget of memory is the GPU's"):
+        compute_device.choose_device(StreamingOptions(compute_device="cpu"))

@@ -54,7 +54,9 @@ def _distinct(t: Tables) -> pl.LazyFrame:
 
 
 def _window(t: Tables) -> pl.LazyFrame:
-    share = pl.col("l_extendedprice") / pl.col("l_extendedprice").sum().over("l_suppkey")
+    # As floats, for engines divide decimals each in their own way.
+    price = pl.col("l_extendedprice").cast(pl.Float64)
+    share = price / price.sum().over("l_suppkey")
     return t.scan("lineitem").select("l_orderkey", "l_linenumber", "l_suppkey", share.alias("share"))
 
 
@@ -81,7 +83,7 @@ QUERIES: dict[str, Query] = {
     "distinct": Query(_distinct, "SELECT DISTINCT l_comment FROM lineitem"),
     "window": Query(
         _window,
-        "SELECT l_orderkey, l_linenumber, l_suppkey, l_extendedprice / SUM(l_extendedprice)"
+        "SELECT l_orderkey, l_linenumber, l_suppkey, l_extendedprice::DOUBLE / SUM(l_extendedprice::DOUBLE)"
         " OVER (PARTITION BY l_suppkey) AS share FROM lineitem",
     ),
     "skewed": Query(

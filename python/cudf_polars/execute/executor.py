@@ -13,7 +13,7 @@ import itertools
 import math
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import polars as pl
@@ -506,9 +506,12 @@ class Executor:
 
     def scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> Sequence[ArrowStream]:
         """Send each row to the partition that its column ``DESTINATION`` names; return this rank's partitions."""
+        return self.scatter_batches(self._device.batches(frame, self._optimizations, ordered=ordered), schema)
+
+    def scatter_batches(self, batches: Iterator[pl.DataFrame], schema: Schema) -> Sequence[ArrowStream]:
+        """Do the same with rows that come in batches."""
         partitions = self.plan.count
         addressed = {**schema, DESTINATION: pl.UInt32()}
-        batches = self._device.batches(frame, self._optimizations, ordered=ordered)
         return self._exchange(
             (conform(batch, addressed) for batch in batches),
             addressed,
@@ -541,6 +544,42 @@ class Executor:
         rows = handed_over(seen(), stream.schema, self._transport.keep)
         height = rows.rows
         return scan_stream(rows.stream(last=True), stream.schema, brake=self.brake), height
+
+    def source(self, stream: Stream) -> Local | None:
+        """Return the step that the rows of a fragment come from if it can be run again; None if it cannot, or need not.
+
+        To read columns of files twice takes less than to keep all rows on disk until one knows the columns.
+        """
+        if self.plan.count == 1 or not isinstance(stream, Materialize) or stream.shared:
+            return None
+        self.prepare(stream)
+        (child,) = stream.inputs
+        if self._rows[stream].rest is None or not isinstance(child, Local) or not child.rereadable:
+            return None
+        self.paths.took(paths.READ_BEFORE)
+        return child
+
+    def passing(
+        self, stream: Local, step: Callable[[pl.LazyFrame], pl.LazyFrame], schema: Schema
+    ) -> Iterator[pl.DataFrame]:
+        """Run a step that can be run again, with another one behind it, and yield the rows on this rank."""
+        return self._batches(
+            Local(
+                inputs=(stream,),
+                schema=schema,
+                partitioning=stream.partitioning,
+                ordered=stream.ordered,
+                estimate=stream.estimate,
+                title=stream.title,
+                build=lambda frames, _: step(frames[0]),
+            )
+        )
+
+    def drop(self, stream: Stream) -> None:
+        """Let go of the rows that were read of a fragment, and stop reading."""
+        rows = self._rows.pop(stream)
+        if isinstance(rows.rest, Generator):
+            rows.rest.close()
 
     def everywhere(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on all ranks, which are few."""

@@ -1,6 +1,6 @@
 """Exchanges that look at the rows: by ranges of keys, and by the places of rows in the order of all ranks.
 
-Each reads its input to the end first, for where a row goes depends on the rows of all ranks.
+Each reads its input to the end first, or its keys, for where a row goes depends on the rows of all ranks.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from cudf_polars.lower.physical import (
     Carried,
     GlobalRowIndex,
     GlobalSlice,
+    Local,
     OrderedConcat,
     PositionExchange,
     RangeExchange,
@@ -68,6 +69,20 @@ class Rows(Protocol):
     ) -> tuple[pl.LazyFrame, int]:
         """Run a fragment to its end; return its rows on this rank and how many there are."""
 
+    def source(self, stream: Stream) -> Local | None:
+        """Return the step that a fragment's rows come from if it can be run again; None if it need not or cannot."""
+
+    def passing(
+        self, stream: Local, step: Callable[[pl.LazyFrame], pl.LazyFrame], schema: Schema
+    ) -> Iterator[pl.DataFrame]:
+        """Run a step that can be run again, with another one behind it, and yield the rows on this rank."""
+
+    def drop(self, stream: Stream) -> None:
+        """Let go of the rows that were read of a fragment, and stop reading."""
+
+    def scatter_batches(self, batches: Iterator[pl.DataFrame], schema: Schema) -> Sequence[ArrowStream]:
+        """Send each row to the partition that its column ``DESTINATION`` names; return this rank's partitions."""
+
     def scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> Sequence[ArrowStream]:
         """Send each row to the partition that its column ``DESTINATION`` names; return this rank's partitions."""
 
@@ -96,11 +111,29 @@ class OrderedExchanges:
             return self._by_boundaries(stream)
         rows_of_batch = _SAMPLE_ROWS * (self._executor.nranks if self._executor.plan.count == 1 else 1)
         sample = KeySample(stream.keys, rows_of_batch)
-        rows, _ = self._executor.kept(stream.inputs[0], sample.look)
+        (below,) = stream.inputs
+        source = self._executor.source(below)
+        if source is not None:
+            return self._read_twice(stream, source, sample)
+        rows, _ = self._executor.kept(below, sample.look)
         boundaries = self._boundaries(sample.rows(stream.schema), stream.keys)
         target = destination(stream.keys, boundaries, stream.schema).alias(DESTINATION)
         moved = self._executor.scatter(rows.with_columns(target), stream.schema, ordered=stream.ordered)
         return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
+
+    def _read_twice(self, stream: RangeExchange, source: Local, sample: KeySample) -> StreamRows:
+        """Read the keys for the boundaries, and then the rows, which go to their ranges as they come."""
+        (below,) = stream.inputs
+        self._executor.drop(below)
+        names = list(dict.fromkeys(key.column for key in stream.keys))
+        keys = {name: stream.schema[name] for name in names}
+        for batch in self._executor.passing(source, lambda rows: rows.select(names), keys):
+            sample.look(batch)
+        boundaries = self._boundaries(sample.rows(keys), stream.keys)
+        target = destination(stream.keys, boundaries, stream.schema).alias(DESTINATION)
+        addressed = {**stream.schema, DESTINATION: pl.UInt32()}
+        rows = self._executor.passing(source, lambda rows: rows.with_columns(target), addressed)
+        return partitioned(self._executor.scatter_batches(rows, stream.schema), schema=addressed)
 
     def _by_boundaries(self, stream: RangeExchange) -> StreamRows:
         """Split all rows by ranges of their keys between the rows of the second input; none move if none have to."""

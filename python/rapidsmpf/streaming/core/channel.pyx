@@ -59,7 +59,7 @@ cdef extern from * nogil:
     ) except +translate_exception
     shared_ptr[cpp_Mailbox] make_mailbox() except +translate_exception
 
-__all__ = ["ActorAccount", "Channel", "create_channel", "forget_loop", "loop_box", "waiting_in"]
+__all__ = ["ActorAccount", "Channel", "LoopBox", "create_channel", "forget_loop", "loop_box", "waiting_in"]
 
 # The account of the Python actor that runs in this context.
 current_actor = ContextVar("rapidsmpf.streaming.actor", default=None)

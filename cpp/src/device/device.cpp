@@ -54,8 +54,4 @@ bool Device::prefer_cpu() {
     return current().kind() == DeviceKind::cpu;
 }
 
-int Device::num_gpus() noexcept {
-    return device::count_cuda_devices();
-}
-
 }  // namespace rapidsmpf

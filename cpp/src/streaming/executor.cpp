@@ -97,9 +97,10 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
             MutexLock lock{mutex_};
             outside_.push_back(coroutine);
             num_outside_.store(outside_.size(), std::memory_order_relaxed);
+            // A worker that searches finds it without being woken.
             wake = sleepers_.load(std::memory_order_relaxed) > 0
-                   && searching_.load(std::memory_order_relaxed) == 0;  // who searches looks here, too
-            if (num_workers_ == 0) {                                    // shut down: a late one
+                   && searching_.load(std::memory_order_relaxed) == 0;
+            if (num_workers_ == 0) {  // shut down: a late one
                 try {
                     add_worker(slots_.front());
                 } catch (...) {
@@ -465,8 +466,8 @@ class Executor::Core : public std::enable_shared_from_this<Executor::Core> {
         return found;
     }
 
-    // Looks for work for a short time, while others have long turns or work has come from outside about that soon: it comes sooner
-    // than one that sleeps could be woken.
+    // Spins for a short time before this worker sleeps, if other workers have long turns or if work from outside has lately come
+    // about that soon. To find work by spinning takes less time than to be woken.
     [[nodiscard]] std::coroutine_handle<> search(Worker& worker) {
         auto const expects_outside = worker.short_sleeps.should_look();
         if (num_threads == 1 && !expects_outside) {

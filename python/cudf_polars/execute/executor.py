@@ -545,24 +545,32 @@ class Executor:
         height = rows.rows
         return scan_stream(rows.stream(last=True), stream.schema, brake=self.brake), height
 
-    def source(self, stream: Stream) -> Local | None:
-        """Return the step that the rows of a fragment come from if it can be run again; None if it cannot, or need not.
+    def taken_back(self, stream: Stream) -> Local | None:
+        """Drop what was read of a fragment and return the step that reads it, to be run again.
 
-        To read columns of files twice takes less than to keep all rows on disk until one knows the columns.
+        To read columns of files twice takes less time than to keep all rows on disk until the columns are known.
+
+        Returns
+        -------
+        None if the rows were read completely, or cannot be read again, or fit in memory. They are there then.
         """
         if self.plan.count == 1 or not isinstance(stream, Materialize) or stream.shared:
             return None
         self.prepare(stream)
         (child,) = stream.inputs
-        if self._rows[stream].rest is None or not isinstance(child, Local) or not child.rereadable:
+        rest = self._rows[stream].rest
+        if rest is None or not isinstance(child, Local) or not child.rereadable:
             return None
         self.paths.took(paths.READ_BEFORE)
+        del self._rows[stream]
+        if isinstance(rest, Generator):
+            rest.close()
         return child
 
     def passing(
         self, stream: Local, step: Callable[[pl.LazyFrame], pl.LazyFrame], schema: Schema
     ) -> Iterator[pl.DataFrame]:
-        """Run a step that can be run again, with another one behind it, and yield the rows on this rank."""
+        """Yield this rank's rows of a step that can be run again, after ``step`` was applied to them."""
         return self._batches(
             Local(
                 inputs=(stream,),
@@ -574,12 +582,6 @@ class Executor:
                 build=lambda frames, _: step(frames[0]),
             )
         )
-
-    def drop(self, stream: Stream) -> None:
-        """Let go of the rows that were read of a fragment, and stop reading."""
-        rows = self._rows.pop(stream)
-        if isinstance(rows.rest, Generator):
-            rows.rest.close()
 
     def everywhere(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on all ranks, which are few."""

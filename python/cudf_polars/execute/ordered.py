@@ -69,16 +69,13 @@ class Rows(Protocol):
     ) -> tuple[pl.LazyFrame, int]:
         """Run a fragment to its end; return its rows on this rank and how many there are."""
 
-    def source(self, stream: Stream) -> Local | None:
-        """Return the step that a fragment's rows come from if it can be run again; None if it need not or cannot."""
+    def taken_back(self, stream: Stream) -> Local | None:
+        """Drop what was read of a fragment and return the step that reads it, to run again; None if it stays."""
 
     def passing(
         self, stream: Local, step: Callable[[pl.LazyFrame], pl.LazyFrame], schema: Schema
     ) -> Iterator[pl.DataFrame]:
-        """Run a step that can be run again, with another one behind it, and yield the rows on this rank."""
-
-    def drop(self, stream: Stream) -> None:
-        """Let go of the rows that were read of a fragment, and stop reading."""
+        """Yield this rank's rows of a step that can be run again, after ``step`` was applied to them."""
 
     def scatter_batches(self, batches: Iterator[pl.DataFrame], schema: Schema) -> Sequence[ArrowStream]:
         """Send each row to the partition that its column ``DESTINATION`` names; return this rank's partitions."""
@@ -112,28 +109,24 @@ class OrderedExchanges:
         rows_of_batch = _SAMPLE_ROWS * (self._executor.nranks if self._executor.plan.count == 1 else 1)
         sample = KeySample(stream.keys, rows_of_batch)
         (below,) = stream.inputs
-        source = self._executor.source(below)
-        if source is not None:
-            return self._read_twice(stream, source, sample)
-        rows, _ = self._executor.kept(below, sample.look)
-        boundaries = self._boundaries(sample.rows(stream.schema), stream.keys)
-        target = destination(stream.keys, boundaries, stream.schema).alias(DESTINATION)
-        moved = self._executor.scatter(rows.with_columns(target), stream.schema, ordered=stream.ordered)
-        return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
-
-    def _read_twice(self, stream: RangeExchange, source: Local, sample: KeySample) -> StreamRows:
-        """Read the keys for the boundaries, and then the rows, which go to their ranges as they come."""
-        (below,) = stream.inputs
-        self._executor.drop(below)
-        names = list(dict.fromkeys(key.column for key in stream.keys))
-        keys = {name: stream.schema[name] for name in names}
-        for batch in self._executor.passing(source, lambda rows: rows.select(names), keys):
-            sample.look(batch)
-        boundaries = self._boundaries(sample.rows(keys), stream.keys)
-        target = destination(stream.keys, boundaries, stream.schema).alias(DESTINATION)
+        source = self._executor.taken_back(below)
         addressed = {**stream.schema, DESTINATION: pl.UInt32()}
-        rows = self._executor.passing(source, lambda rows: rows.with_columns(target), addressed)
-        return partitioned(self._executor.scatter_batches(rows, stream.schema), schema=addressed)
+        if source is None:
+            rows, _ = self._executor.kept(below, sample.look)
+            target = self._target(stream, sample, stream.schema)
+            moved = self._executor.scatter(rows.with_columns(target), stream.schema, ordered=stream.ordered)
+            return partitioned(moved, schema=addressed)
+        keys = {key.column: stream.schema[key.column] for key in stream.keys}
+        for batch in self._executor.passing(source, lambda rows: rows.select(list(keys)), keys):
+            sample.look(batch)
+        target = self._target(stream, sample, keys)
+        batches = self._executor.passing(source, lambda rows: rows.with_columns(target), addressed)
+        return partitioned(self._executor.scatter_batches(batches, stream.schema), schema=addressed)
+
+    def _target(self, stream: RangeExchange, sample: KeySample, schema: Schema) -> pl.Expr:
+        """Return the range of a row, by boundaries from all ranks' samples; ``schema`` is that of what was sampled."""
+        boundaries = self._boundaries(sample.rows(schema), stream.keys)
+        return destination(stream.keys, boundaries, stream.schema).alias(DESTINATION)
 
     def _by_boundaries(self, stream: RangeExchange) -> StreamRows:
         """Split all rows by ranges of their keys between the rows of the second input; none move if none have to."""

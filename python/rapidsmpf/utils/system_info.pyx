@@ -14,7 +14,7 @@ cdef extern from "<rapidsmpf/device/device.hpp>" namespace "rapidsmpf" nogil:
         int64_t total_memory() except +translate_exception
         int64_t used_memory() except +translate_exception
 
-    int cpp_num_gpus "rapidsmpf::Device::num_gpus"() noexcept
+    int cpp_num_gpus "rapidsmpf::device::count_cuda_devices"() noexcept
     cpp_bool cpp_prefer_cpu "rapidsmpf::Device::prefer_cpu"() except +translate_exception
     cpp_Device& current_device "rapidsmpf::Device::current"() except +translate_exception
 

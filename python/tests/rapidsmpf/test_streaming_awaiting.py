@@ -156,7 +156,7 @@ def _taken():
 
 
 def test_files_of_others_are_seen_while_tasks_are_busy(ctx):
-    """A loop of a network asks the system less often than others do; an actor has to hear of its own files."""
+    """A network's event loop polls files less often than asyncio's; an actor has to hear of its own all the same."""
     heard = []
 
     @define_actor()

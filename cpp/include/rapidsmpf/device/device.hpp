@@ -98,11 +98,9 @@ class Device {
     // The device of this process, chosen on first use. Throws std::runtime_error when RAPIDSMPF_DEVICE=cuda and no
     // GPU is usable, std::invalid_argument when the variable holds something else.
     [[nodiscard]] static Device& current();
-    // Has the CPU be the device of this process, although there may be a GPU; for those that compute on it. False: the device is a
-    // GPU, for it was chosen before, or RAPIDSMPF_DEVICE=cuda.
+    // Chooses the CPU as the device of this process even where there is a GPU; for callers that compute on the CPU. Returns false if
+    // the device is a GPU all the same: it was chosen earlier, or RAPIDSMPF_DEVICE=cuda.
     static bool prefer_cpu();
-    // GPUs that this process may use, whatever its device is.
-    [[nodiscard]] static int num_gpus() noexcept;
 };
 
 namespace device {
@@ -110,6 +108,7 @@ namespace device {
 // The two implementations. make_cuda_device returns nullptr and says why when no GPU is usable.
 [[nodiscard]] std::unique_ptr<Device> make_cpu_device();
 [[nodiscard]] std::unique_ptr<Device> make_cuda_device(std::string& reason);
+// GPUs that CUDA shows to this process, whatever its device is.
 [[nodiscard]] int count_cuda_devices() noexcept;
 
 }  // namespace device

@@ -74,8 +74,9 @@ inline void abandon(Awaiting& self) noexcept {
         return give_result(self, result);
     }
     self.future = future;
-    // As a future's own iterator does: the task asks whether the future was awaited, and not just yielded.
-    if (PyObject_SetAttrString(future, "_asyncio_future_blocking", Py_True) != 0) {
+    // asyncio's tasks refuse a future that was yielded without this mark; a future's own iterator sets it.
+    static auto* const blocking = PyUnicode_InternFromString("_asyncio_future_blocking");
+    if (blocking == nullptr || PyObject_SetAttr(future, blocking, Py_True) != 0) {
         abandon(self);
         return PYGEN_ERROR;
     }

@@ -74,8 +74,8 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
     }
     [[nodiscard]] bool has_any() const noexcept { return waiting_.load(std::memory_order_acquire); }
 
-    // For a loop that says when it sleeps; others are taken to sleep always. It waits for a short time if that is worth it, without
-    // the GIL; whether there is anything then.
+    // The next three are for a loop that reports when it blocks; any other loop counts as blocked always, so that each first object
+    // is signalled. look() returns whether there is anything, and spins for a short time for it if that pays; without the GIL.
     [[nodiscard]] bool look() noexcept {
         if (has_any() || !short_sleeps_.should_look()) {
             return has_any();

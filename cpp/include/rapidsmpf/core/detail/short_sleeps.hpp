@@ -1,8 +1,8 @@
-// Whether a thread that has nothing to do should look for work for a while before it sleeps: to be woken takes longer than what comes
-// at once. It should as long as work comes about that soon, and another core can bring it.
+// Whether a thread that runs out of work should spin for a short time before it blocks. Waking a blocked thread takes longer than
+// that time, so spinning pays as long as work keeps coming about that soon, and another core can bring it.
 //
-// One thread's, which asks should_look(), looks for look_time at most, says whether it found(), and otherwise sleeps and says how
-// long it slept().
+// Used by one thread. It asks should_look(); if so it spins for at most look_time and reports with found(). Else it blocks, and
+// reports with slept().
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ class ShortSleeps {
 
     [[nodiscard]] bool should_look() const noexcept { return expected_soon_; }
     void found(bool any) noexcept { expected_soon_ = any; }
-    // `woken` by work, and not for another reason.
+    // After it blocked for `time`. `woken`: by work, and not for another reason.
     void slept(std::chrono::nanoseconds time, bool woken) noexcept {
         expected_soon_ = woken && time < most_slept && several_cores_;
     }

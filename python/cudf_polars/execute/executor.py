@@ -149,7 +149,8 @@ class Executor:
         limits
             By column, how many are exchanged; of more, only the bounds are.
         """
-        self.paths.took(paths.KEYS)
+        if any(limits.values()):
+            self.paths.took(paths.KEYS)
         with self._measuring(materialized):
             rows, schema = self._rows[materialized], materialized.schema
             mine = distinct_keys(self._peeked(rows, schema), list(limits), schema)

@@ -20,7 +20,13 @@ _MEMORY_OF_BUFFER = 16
 """The part of a rank's memory that neither of these exceeds."""
 _MEMORY_OF_TABLE, _MEMORY_OF_PARTITION = 4, 16
 """The parts of a rank's memory that a table may take in one piece, and that a partition of a larger one takes."""
+_MEMORY_OF_COPIES = 10
+"""The part of a rank's memory that the sides of joins that are copied to it may take, where tables are larger."""
 _MOST_PARTITIONS = 256
+_CACHED, _MOST_FOR_CACHE, _MOST_TARGETS = 16 << 20, 128, 512
+"""Partitions of so many bytes are grouped and joined in the processor's cache. For that, there are up to so many of
+them a rank, and so many in all: whatever is sent is cut into as many pieces.
+"""
 _LIMIT_OF_TARGET = 4
 """How many times the bytes that it should have a partition may have."""
 
@@ -35,9 +41,10 @@ class ExecutionOptions:
         What to do when a step cannot be distributed and runs on one rank: ``"warn"``, ``"raise"``
         (``NotImplementedError``) or ``"silent"``.
     broadcast_limit
-        Bytes up to which a join's side is copied to every rank; 0 chooses: 64 MiB, or a sixteenth of ``memory``.
+        Bytes up to which a join's side is copied to every rank; 0 chooses: 64 MiB, or a sixteenth of ``memory``;
+        a tenth of it where tables do not fit, for the sides of joins that follow each other together.
     target_partition_size
-        Bytes that a partition should have; 0 chooses: a sixteenth of ``memory``, once a table takes a quarter of it.
+        Bytes that a partition should have; 0 chooses: a part of ``memory``, once a table takes a quarter of it.
     small_limit
         Bytes over all ranks up to which partial results go to rank 0 instead of being distributed.
     read_everywhere_limit
@@ -55,7 +62,7 @@ class ExecutionOptions:
         Whether sizes that decide are counted while the query runs; else they are estimated before.
     filter_keys
         How many keys of a join's side may filter the other side before that moves; 0: none do.
-    filter_share, filter_least
+    filter_share, filter_least, sample_least
         See :class:`~cudf_polars.lower.builder.Settings`.
     """
 
@@ -72,6 +79,7 @@ class ExecutionOptions:
     filter_keys: int = _FILTER_KEYS
     filter_share: float = 0.5
     filter_least: int = 4 << 20
+    sample_least: int = 1_000_000
 
     def __post_init__(self) -> None:
         if self.fallback_mode not in ("warn", "raise", "silent"):
@@ -87,6 +95,7 @@ class ExecutionOptions:
             "partition_limit",
             "filter_keys",
             "filter_least",
+            "sample_least",
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
@@ -102,6 +111,7 @@ class ExecutionOptions:
             head_limit=4,
             filter_share=1.0,
             filter_least=0,
+            sample_least=0,
         )
 
     @property
@@ -117,7 +127,13 @@ class ExecutionOptions:
         if not self.target_partition_size and each <= self.memory / _MEMORY_OF_TABLE:
             return 1
         target = self.target_partition_size or self.memory / _MEMORY_OF_PARTITION
-        return min(_MOST_PARTITIONS, max(1, math.ceil(each / target))) if target else 1
+        if not target:
+            return 1
+        count = max(1, math.ceil(each / target))
+        if not self.target_partition_size:
+            most = min(_MOST_FOR_CACHE, _MOST_TARGETS // nranks)
+            count = max(count, min(most, math.ceil(each / _CACHED)))
+        return min(_MOST_PARTITIONS, count)
 
     def plan_of(self, nbytes: float, nranks: int) -> PartitionPlan:
         """Return how each rank splits its rows if the largest table has so many bytes."""
@@ -143,12 +159,18 @@ class ExecutionOptions:
         """Return a number of bytes, or less where memory is small."""
         return min(usual, max(1, self.memory // _MEMORY_OF_BUFFER)) if self.memory else usual
 
+    def _broadcast_limit(self, partitions: int) -> int:
+        """Return the bytes of a side that may be copied; where rows that move go to disk, it is worth more."""
+        usual = self._of_memory(_BROADCAST_LIMIT)
+        return usual if partitions == 1 else max(usual, self.memory // _MEMORY_OF_COPIES)
+
     def settings(self, nranks: int, partitions: int = 1) -> Settings:
         """Return what the planner decides by, where exchanges split a rank's rows into so many partitions."""
         return Settings(
             nranks=nranks,
             partitions=partitions,
-            broadcast_limit=self.broadcast_limit or self._of_memory(_BROADCAST_LIMIT),
+            chunk_bytes=self.chunk_bytes,
+            broadcast_limit=self.broadcast_limit or self._broadcast_limit(partitions),
             small_limit=self.small_limit,
             read_everywhere_limit=self.read_everywhere_limit,
             head_limit=self.head_limit,
@@ -156,5 +178,6 @@ class ExecutionOptions:
             filter_limit=self._of_memory(_FILTER_LIMIT),
             filter_share=self.filter_share,
             filter_least=self.filter_least,
+            sample_least=self.sample_least if self.dynamic_planning else math.inf,
             fallback_mode=self.fallback_mode,
         )

@@ -75,6 +75,8 @@ class _Piece:
         Grows with the position of the piece's rows over all ranks.
     part
         Where the rows of partitioned streams are; None: all are read.
+    partition
+        The number of the partition over all ranks; None: all are read.
     frames
         Rows that are the same for all pieces of the step, read once for it.
     made
@@ -85,6 +87,7 @@ class _Piece:
 
     number: int
     part: Part | None
+    partition: int | None
     frames: dict[Stream, pl.DataFrame]
     made: dict[Stream, pl.LazyFrame] = field(default_factory=dict)
     inputs: list[RowCount] = field(default_factory=list)
@@ -132,7 +135,7 @@ class Fragments:
         replicated = stream.partitioning.distribution is Distribution.REPLICATED
         match stream:
             case Local(inputs=()):
-                return None if replicated else False
+                return True if stream.build_partition is not None else (None if replicated else False)
             case Local():
                 below = {self._is_partitioned(child, memo) for child in stream.inputs}
                 return False if False in below else (True if True in below else None)
@@ -168,23 +171,27 @@ class Fragments:
         pieces = self.pieces(stream)
         frames: dict[Stream, pl.DataFrame] = {}
         if pieces == 1:
-            piece = _Piece(rank, None, frames)
+            piece = _Piece(rank, None, None, frames)
             yield Fragment(self._lazy(stream, piece), piece.inputs)
             return
         sources = self._sources(stream)
         partitioned = [source for source in sources if self.is_partitioned(source)]
+        # A range of a file is read as a whole: parts of what is beside it would each have all of it.
+        is_whole = any(
+            isinstance(step, Local) and step.build_partition is not None for step in self._steps(stream)
+        )
         bits = max(0, _NUMBER_BITS - (divider.transport.nranks * count).bit_length())
         for number in range(pieces):
             divider.paths.took(paths.PARTITION)
             part = Part({source: self.rows[source].take(number) for source in partitioned})
             first = (rank * count + number) << bits
-            parts = self._divided(part)
+            parts = iter((part.counted(),)) if is_whole else self._divided(part)
             for offset, each in enumerate(parts):
                 if offset >> bits:
                     raise AssertionError(
                         "a partition was divided into too many parts: please report the query"
                     )
-                piece = _Piece(first + offset, each, frames)
+                piece = _Piece(first + offset, each, rank * count + number, frames)
                 if divider.plan.exceeds(each.nbytes() if divider.plan.limit is not None else 0):
                     self._join_by_blocks(stream, piece)
                 yield Fragment(self._lazy(stream, piece), piece.inputs, number)
@@ -281,7 +288,10 @@ class Fragments:
         elif isinstance(stream, Local):
             if not stream.inputs:
                 piece.inputs.append(RowCount(1))  # files: how many rows, nobody knows
-            frame = stream.build([self._lazy(child, piece) for child in stream.inputs], piece.number)
+            if stream.build_partition is not None and piece.partition is not None:
+                frame = stream.build_partition((), piece.partition)
+            else:
+                frame = stream.build([self._lazy(child, piece) for child in stream.inputs], piece.number)
         elif isinstance(stream, WithScalars):
             scalars = self.rows[stream].frame
             assert scalars is not None

@@ -14,14 +14,16 @@ __all__ = ["agree_on_key_ranges"]
 
 
 def agree_on_key_ranges(
-    plan: Plan, footers: Footers, allgather: Callable[[bytes], list[bytes]], nranks: int
+    plan: Plan, footers: Footers, allgather: Callable[[bytes], list[bytes]], nranks: int, partitions: int
 ) -> dict[int, KeyRange]:
     """Return, by number of the node, which scans are split by values; all ranks call this for the same plan.
 
     They have seen that their files are the same; but a rank without pyarrow knows no bounds.
     """
-    if not any(isinstance(node, Scan) and node.kind == "parquet" for node in plan.nodes):
+    if nranks * partitions == 1 or not any(
+        isinstance(node, Scan) and node.kind == "parquet" for node in plan.nodes
+    ):
         return {}  # spares queries of frames in memory a collective
-    found = find_key_ranges(plan, footers, nranks)
+    found = find_key_ranges(plan, footers, nranks, partitions)
     digests = allgather(hashlib.sha256(repr(sorted(found.items())).encode()).digest())
     return found if all(digest == digests[0] for digest in digests) else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.explain import explain_physical, explain_whole
 from cudf_polars.lower.fallback import report, warn_of_host_steps
 from cudf_polars.lower.footers import FileFooters
-from cudf_polars.lower.key_ranges import KeyRange, find_key_ranges
+from cudf_polars.lower.key_ranges import find_key_ranges
 from cudf_polars.lower.physical import Estimate, Materialize, Stream
 from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
@@ -408,14 +409,13 @@ def _start(
     plan = agreement.plan
     text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, transport.rank, transport.nranks)
     settings = options.settings(transport.nranks, partitions.count)
-    key_ranges: Mapping[int, KeyRange] = {}
-    if partitions.count == 1 and not alone:
-        # The rows of a rank that are read by ranges are in no partitions.
-        key_ranges = agree_on_key_ranges(plan, footers, executor.allgather_bytes, transport.nranks)
+    key_ranges = agree_on_key_ranges(
+        plan, footers, executor.allgather_bytes, transport.nranks, partitions.count
+    )
     measure = executor.run_and_measure if options.dynamic_planning else executor.assume
     if not (device.is_cpu and options.dynamic_planning):
         # On a GPU, joins are faster than sets of keys that come from the host; without counts, there are no keys.
-        settings = replace(settings, filter_keys=0)
+        settings = replace(settings, filter_keys=0, sample_least=math.inf)
     planner = AdaptivePlanner(
         settings,
         executor.run_and_measure,
@@ -517,7 +517,7 @@ def explain_query(
     }
     footers = FileFooters()
     planner = AdaptivePlanner(
-        options.settings(nranks),
+        replace(options.settings(nranks), sample_least=math.inf),
         assume,
         assume,
         assume_keys,

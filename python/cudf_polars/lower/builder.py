@@ -145,6 +145,8 @@ class Settings:
         Number of ranks, at least 2.
     partitions
         Into how many partitions exchanges split the rows of a rank.
+    chunk_bytes
+        Where there are several, a step that may be done over any rows takes so many bytes at a time.
     broadcast_limit
         Bytes of memory up to which a join's side is sent to every rank.
     small_limit
@@ -161,12 +163,15 @@ class Settings:
         A filter is made where it is expected to keep this part of the rows at most.
     filter_least
         Bytes, as estimated, from which on a join's side is worth a filter.
+    sample_least
+        Rows, as estimated, from which on samples of files are taken to see how many groups there are.
     fallback_mode
         What to do about steps that run on one rank.
     """
 
     nranks: int
     partitions: int
+    chunk_bytes: int
     broadcast_limit: int
     small_limit: int
     read_everywhere_limit: int
@@ -175,6 +180,7 @@ class Settings:
     filter_limit: int
     filter_share: float
     filter_least: int
+    sample_least: float
     fallback_mode: FallbackMode
 
 

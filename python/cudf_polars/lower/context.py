@@ -9,6 +9,7 @@ from typing import TypeAlias
 import polars as pl
 
 from cudf_polars.lower.builder import StreamBuilder
+from cudf_polars.lower.estimates import GroupCount
 from cudf_polars.lower.footers import Footers
 from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.key_ranges import KeyRange
@@ -20,6 +21,7 @@ from cudf_polars.lower.shape import renames
 from cudf_polars.lower.text_cuts import TextCutsOf
 from cudf_polars.plan.cloud import shown_path
 from cudf_polars.plan.columns import keep_columns
+from cudf_polars.plan.expressions import Expr
 from cudf_polars.plan.nodes import Filter, HStack, Node, Scan, Select
 from cudf_polars.plan.rebuild import rebuild_node
 
@@ -51,6 +53,10 @@ class Context:
         By number of the node, which scans are split by values of a column.
     lower_node
         Turns one node into a stream (:mod:`cudf_polars.lower.planner`).
+    streams
+        Those that several nodes read.
+    group_counts
+        By rows and keys, how many groups there are, as far as it was asked (:mod:`cudf_polars.lower.group_counts`).
     """
 
     builder: StreamBuilder
@@ -60,6 +66,7 @@ class Context:
     key_ranges: Mapping[int, KeyRange]
     lower_node: Operator
     streams: dict[Node, Stream] = field(default_factory=dict)
+    group_counts: dict[tuple[Node, tuple[Expr, ...]], GroupCount | None] = field(default_factory=dict)
 
     def lower(self, node: Node) -> Stream:
         """Return the stream of ``node``; a node that several others read is run once and materialized."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import polars as pl
 
-__all__ = ["AGGREGATED", "FILTERED", "row_width"]
+__all__ = ["AGGREGATED", "FILTERED", "GroupCount", "row_width"]
 
 FILTERED = 0.25
 """The estimated part of rows that a predicate keeps."""
@@ -14,6 +16,53 @@ AGGREGATED = 0.1
 """Groups per row."""
 
 _TEXT_BYTES = 24.0
+_SELDOM = 0.005
+"""Of two samples of keys in any order, a larger part of the keys is in both, unless the table has many more."""
+_UNIFORM = 1.2
+"""For keys that are equally frequent, once * thrice / twice² is 2/3."""
+
+
+@dataclass(frozen=True)
+class GroupCount:
+    """How many groups rows have, as two samples say that lie apart from each other; of the rank that has most of them.
+
+    Attributes
+    ----------
+    rows
+        Rows of both samples.
+    first, second, both
+        Groups of each, and of both together.
+    once, twice, thrice
+        Groups that have so many rows in both together.
+    """
+
+    rows: int
+    first: int
+    second: int
+    both: int
+    once: int
+    twice: int
+    thrice: int
+
+    def groups(self, rows: float) -> float:
+        """Return about how many groups so many rows of any part of the table have, or more than that."""
+        if rows <= self.rows or not self.rows:
+            return rows * self.both / max(self.rows, 1)
+        met_again = self.first + self.second - self.both
+        if met_again <= _SELDOM * min(self.first, self.second):
+            # The rows are in the order of their keys, or there are very many.
+            return rows * self.both / self.rows
+        if self.once * self.thrice > _UNIFORM * self.twice**2:
+            # Some keys are more frequent than others: how many seldom ones there are is not known. The part of the rows
+            # with a key that is in no other row is the probability that the next row has a new one.
+            return self.both + (rows - self.rows) * self.once / self.rows
+        # As one estimates how many fish are in a pond: of those marked, how many are caught again.
+        groups = self.first * self.second / met_again
+        return max(self.both, groups * -math.expm1(-rows / groups))
+
+    def per_row(self, rows: float) -> float:
+        """Return the same for each row."""
+        return self.groups(rows) / rows if rows else 0.0
 
 
 def row_width(schema: Mapping[str, pl.DataType]) -> float:

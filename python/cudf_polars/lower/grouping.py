@@ -9,11 +9,11 @@ import polars as pl
 
 from cudf_polars.lower.aggregates import DISTINCT, ORDER, Decomposition, decompose
 from cudf_polars.lower.context import Context, node_title
-from cudf_polars.lower.estimates import AGGREGATED
+from cudf_polars.lower.estimates import AGGREGATED, GroupCount, row_width
 from cudf_polars.lower.gathered import Gathered
+from cudf_polars.lower.group_counts import count_groups
 from cudf_polars.lower.partitioning import project
 from cudf_polars.lower.physical import Local, Schema, Stream
-from cudf_polars.lower.scans import sample_pipeline
 from cudf_polars.plan.expressions import Agg, Column, Expr, NamedExpr
 from cudf_polars.plan.nodes import Distinct, GroupBy, Node
 from cudf_polars.plan.properties import columns, groups_depend_on_order, is_elementwise
@@ -21,11 +21,8 @@ from cudf_polars.plan.rebuild_expressions import to_expr
 
 __all__ = ["key_columns", "lower_distinct", "lower_group_by", "outputs_of"]
 
-# A sample of this many rows a rank, taken only of tables that are much larger, decides whether to aggregate twice.
-_SAMPLE_ROWS = 1 << 16
-_SAMPLE_WORTH_ROWS = 1e6
 _PARTIAL_PAYS = 0.5
-
+"""Groups per row of a rank, up to which partial aggregates are sent in place of rows."""
 _POSITION = "__rr_position"
 """The position of a group's first row."""
 
@@ -56,10 +53,16 @@ def lower_group_by(ctx: Context, node: Node) -> Stream:
     if not ordered and keys and child.partitioning.collocates(keys):
         return ctx.builder.slice(_groups_in_place(ctx, plain, child), node.slice)
     split = decompose(node.aggs)
-    if split is None or not _partial_pays(ctx, plain, child, split):
-        result = _whole_groups(ctx, plain, child)
+    if split is None:
+        return ctx.builder.slice(_whole_groups(ctx, plain, child), node.slice)
+    exprs = [key.expr for key in node.keys]
+    if split.distinct is not None:
+        exprs.append(split.distinct)
+    count = count_groups(ctx, node.child, child.estimate.rows, exprs)
+    if _partial_pays(ctx, child, count):
+        result = _two_phases(ctx, plain, child, split, count)
     else:
-        result = _two_phases(ctx, plain, child, split)
+        result = _whole_groups(ctx, plain, child)
     return ctx.builder.slice(result, node.slice)
 
 
@@ -108,36 +111,26 @@ def _whole_groups(ctx: Context, node: GroupBy, child: Stream) -> Stream:
     return ctx.builder.restore_order(_groups_in_place(ctx, numbered, moved), [_POSITION])
 
 
-def _partial_pays(ctx: Context, node: GroupBy, child: Stream, split: Decomposition) -> bool:
-    """Whether a partial aggregation leaves clearly fewer rows to send, judged by a sample of the files.
+def _left_by_partial(ctx: Context, child: Stream, count: GroupCount) -> float:
+    """Return the part of the rows that is left when each rank has aggregated its own, or each chunk of them."""
+    settings = ctx.builder.settings
+    rows = child.estimate.rows / settings.nranks
+    if settings.partitions > 1:
+        rows = min(rows, settings.chunk_bytes / row_width(child.schema))
+    return count.per_row(rows)
 
-    Nearly unique keys make it a second whole aggregation that saves nothing.
+
+def _partial_pays(ctx: Context, child: Stream, count: GroupCount | None) -> bool:
+    """Whether to aggregate rows, or to drop doubles, before they move.
+
+    Of nearly unique keys it costs as much as what follows, and saves nothing.
     """
-    if child.estimate.rows < _SAMPLE_WORTH_ROWS:
-        return True
-    sample = sample_pipeline(ctx, node.child, _SAMPLE_ROWS)
-    if sample is None:
-        return True
-    keys = [to_expr(key.expr).alias(key.name) for key in node.keys]
-    if split.distinct is not None:
-        keys.append(to_expr(split.distinct).alias(DISTINCT))
-    builder = ctx.builder
-    rows = builder.local("SAMPLE KEYS", [sample], lambda frames, _: frames[0].select(keys), ordered=False)
-    groups = builder.local(
-        "SAMPLE GROUPS",
-        [rows],
-        lambda frames, _: frames[0].unique(),
-        ordered=False,
-        estimate=rows.estimate.scaled(AGGREGATED),
-    )
-    height = builder.measure(builder.materialize(rows, "rows of a sample"), None).expected_rows
-    return (
-        builder.measure(builder.materialize(groups, "groups of a sample"), None).expected_rows
-        <= height * _PARTIAL_PAYS
-    )
+    return count is None or _left_by_partial(ctx, child, count) <= _PARTIAL_PAYS
 
 
-def _two_phases(ctx: Context, node: GroupBy, child: Stream, split: Decomposition) -> Stream:
+def _two_phases(
+    ctx: Context, node: GroupBy, child: Stream, split: Decomposition, count: GroupCount | None
+) -> Stream:
     builder = ctx.builder
     if split.needs_order or node.maintain_order:
         child = builder.attach_order(child)
@@ -156,7 +149,8 @@ def _two_phases(ctx: Context, node: GroupBy, child: Stream, split: Decomposition
     def second(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
         return frames[0].group_by(names).agg(final)
 
-    estimate = child.estimate.scaled(AGGREGATED)
+    few = AGGREGATED if count is None else count.per_row(child.estimate.rows)
+    several = few if count is None else _left_by_partial(ctx, child, count)
     renames: dict[str, list[str]] = {}
     for key in node.keys:
         if isinstance(key.expr, Column):
@@ -167,11 +161,13 @@ def _two_phases(ctx: Context, node: GroupBy, child: Stream, split: Decomposition
         first,
         partitioning=project(child.partitioning, renames),
         ordered=False,
-        estimate=estimate,
+        estimate=child.estimate.scaled(several),
         of_any_rows=True,
     )
     moved = builder.gather_or_shuffle(parts, names, "partial groups")
-    groups = builder.local(f"FINAL {node_title(node)}", [moved], second, ordered=False, estimate=estimate)
+    groups = builder.local(
+        f"FINAL {node_title(node)}", [moved], second, ordered=False, estimate=child.estimate.scaled(few)
+    )
     result = outputs_of(ctx, groups, names, split.outputs, node.schema, keep=node.maintain_order)
     return builder.restore_order(result, [_POSITION]) if node.maintain_order else result
 
@@ -220,8 +216,11 @@ def _distinct_over_ranks(ctx: Context, node: Distinct, child: Stream, subset: li
         child = builder.attach_order(child)
         # Compared columns must not include the position.
         node = replace(node, subset=tuple(subset), schema={**node.schema, ORDER: pl.UInt64()})
-    if node.keep != "none":
-        # A rank cannot know that a row is the only one of its kind, so ``none`` sends them all.
+    keys = [Column(name, dtype=child.schema[name]) for name in subset]
+    # A rank cannot know that a row is the only one of its kind, so ``none`` sends them all.
+    if node.keep != "none" and _partial_pays(
+        ctx, child, count_groups(ctx, node.child, child.estimate.rows, keys)
+    ):
         child = ctx.apply(
             replace(node, maintain_order=positioned), [child], ordered=positioned, of_any_rows=True
         )

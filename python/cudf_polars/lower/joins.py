@@ -14,7 +14,7 @@ from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
-from cudf_polars.lower.physical import Estimate, Materialize, Stream
+from cudf_polars.lower.physical import Broadcast, Estimate, Local, Materialize, Stream
 from cudf_polars.lower.scans import read_everywhere
 from cudf_polars.lower.validated_joins import check_keys, without_check_if_empty
 from cudf_polars.plan.expressions import Column, Expr
@@ -373,6 +373,8 @@ def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> S
     # When the other side need not move, sending this one by hash moves each row once instead of to all.
     hashed_already = _is_hashed_by_keys(node, other.partitioning, _other(side))
     limit = 0 if hashed_already else settings.broadcast_limit
+    if settings.partitions > 1:
+        limit = max(0, limit - _copied_beside(other))
     if sides.get(side).estimate.nbytes > 16 * limit:
         return None
     materialized = ctx.builder.materialize(sides.get(side), "to choose how to join")
@@ -381,8 +383,17 @@ def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> S
     worth = size.nbytes * settings.nranks <= max(size.nbytes + other.estimate.nbytes, settings.small_limit)
     if not (size.complete and size.nbytes <= limit and worth):
         return None
-    sides.put(side, ctx.builder.broadcast(materialized))
+    copy = ctx.builder.broadcast(materialized)
+    copy.estimate = Estimate(float(size.expected_rows), float(size.nbytes))
+    sides.put(side, copy)
     return _apply(ctx, node, sides.left, sides.right, _partitioning_of(node, other, _other(side)))
+
+
+def _copied_beside(stream: Stream) -> int:
+    """Return the bytes that the fragment of ``stream`` has of sides that were copied: they are in memory together."""
+    if isinstance(stream, Broadcast):
+        return int(stream.estimate.nbytes)
+    return sum(map(_copied_beside, stream.inputs)) if isinstance(stream, Local) else 0
 
 
 def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> None:

@@ -2,13 +2,15 @@
 
 Tables of a database, of events, of orders are mostly written in the order of a key, which the bounds of their row
 groups show. Then the boundaries between the ranks' shares may lie between values as well as between rows, and what is
-grouped or joined by the key needs no exchange. Tables that are joined by such keys are split at the same values.
+grouped or joined by the key needs no exchange. Tables that are joined by such keys are split at the same values. Where
+rows do not fit in memory, the partitions of a rank are such ranges, too, and no row goes to disk.
 
 What is decided here follows from the plan and from footers alone, so that all ranks decide the same.
 """
 
 from __future__ import annotations
 
+import bisect
 import datetime
 import functools
 import itertools
@@ -22,8 +24,8 @@ import polars as pl
 from cudf_polars.lower.column_bounds import ColumnBounds, ascending_bounds, follows_position
 from cudf_polars.lower.footers import FooterError, Footers, RowGroup
 from cudf_polars.lower.order import order_demands
-from cudf_polars.lower.shape import renames
-from cudf_polars.lower.shares import RowShare, share_of_rows
+from cudf_polars.lower.shape import renames, windows
+from cudf_polars.lower.shares import RowShare, one_share, share_of_rows
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.expressions import Column
 from cudf_polars.plan.nodes import (
@@ -46,8 +48,10 @@ _UNEVEN = 1.25
 """How many times its even share of the bytes a rank may read of the table whose values are the boundaries."""
 _FOLLOWER_UNEVEN = 1.5
 """The same of the other tables that are split at these values."""
+_UNEVEN_PARTITIONS = 2.0
+"""How many times its even share the largest partition of a table may have, where ranks have several."""
 _READ_TWICE = 1.25
-"""How many times the bytes of a table the ranks may read together: they share row groups with boundaries inside."""
+"""How many times the bytes of a table may be read in all: partitions share row groups that have boundaries inside."""
 _MOVED = 0.1
 """A boundary is moved by this part of a rank's share, if then no row group has rows on both sides of it."""
 
@@ -57,36 +61,54 @@ _Place: TypeAlias = tuple[Scan, str]
 
 @dataclass(frozen=True)
 class KeyRange:
-    """How a scan is split over the ranks by the values of a column.
+    """How a scan is split by the values of a column: over the ranks, and over the partitions of each.
 
     Attributes
     ----------
     column
         Its name.
+    partitions
+        How many each rank has. Those of all ranks are counted on.
     boundaries
-        The first value of each rank's range but the first rank's.
+        The first value of each partition's range but the first one's.
     shares
-        By rank, the rows of the row groups that hold its range.
+        By partition, the rows of the row groups that hold its range.
     filtered
-        By rank, whether these hold rows of other ranges, too.
+        By partition, whether these hold rows of other ranges, too.
     """
 
     column: str
+    partitions: int
     boundaries: tuple[Any, ...]
     shares: tuple[RowShare, ...]
     filtered: tuple[bool, ...]
 
-    def predicate(self, rank: int, dtype: pl.DataType) -> pl.Expr | None:
-        """Return which of the rows that a rank reads are in its range; ``None`` if all are."""
-        if not self.filtered[rank]:
+    def of_ranks(self) -> KeyRange:
+        """Return how the scan is split over the ranks."""
+        if self.partitions == 1:
+            return self
+        of_rank = [
+            slice(first, first + self.partitions) for first in range(0, len(self.shares), self.partitions)
+        ]
+        return KeyRange(
+            self.column,
+            1,
+            tuple(self.boundaries[self.partitions - 1 :: self.partitions]),
+            tuple(one_share(self.shares[part]) for part in of_rank),
+            tuple(any(self.filtered[part]) for part in of_rank),
+        )
+
+    def predicate(self, partition: int, dtype: pl.DataType) -> pl.Expr | None:
+        """Return which of the rows that a partition reads are in its range; ``None`` if all are."""
+        if not self.filtered[partition]:
             return None
         key = pl.col(self.column)
         chosen = pl.lit(True)
-        if rank > 0:
-            chosen = key >= pl.lit(self.boundaries[rank - 1], dtype=dtype)
-        if rank < len(self.boundaries):
-            below = key < pl.lit(self.boundaries[rank], dtype=dtype)
-            chosen = chosen & below if rank > 0 else below
+        if partition > 0:
+            chosen = key >= pl.lit(self.boundaries[partition - 1], dtype=dtype)
+        if partition < len(self.boundaries):
+            below = key < pl.lit(self.boundaries[partition], dtype=dtype)
+            chosen = chosen & below if partition > 0 else below
         return chosen
 
 
@@ -127,8 +149,14 @@ class _Uses:
     joined: dict[tuple[_Place, _Place], None] = field(default_factory=dict)
 
 
-def find_key_ranges(plan: Plan, footers: Footers, nranks: int) -> dict[int, KeyRange]:
-    """Return, by number of the node, which scans of a plan are split by values."""
+def find_key_ranges(plan: Plan, footers: Footers, nranks: int, partitions: int = 1) -> dict[int, KeyRange]:
+    """Return, by number of the node, which scans of a plan are split by values.
+
+    Parameters
+    ----------
+    partitions
+        In how many partitions each rank has its rows.
+    """
     uses = _find_uses(plan)
     places = dict.fromkeys([*uses.alone, *itertools.chain.from_iterable(uses.joined)])
     if not places:
@@ -137,14 +165,18 @@ def find_key_ranges(plan: Plan, footers: Footers, nranks: int) -> dict[int, KeyR
     tables: dict[_Place, _Table] = {}
     for place in places:
         number = plan.number(place[0])
-        table = None if number is None else _sorted_table(place, footers, nranks, ordered=ordered[number])
+        table = (
+            None
+            if number is None
+            else _sorted_table(place, footers, nranks * partitions, ordered=ordered[number])
+        )
         if table is not None:
             tables[place] = table
     found: dict[int, KeyRange] = {}
     domains = _domains(tables, uses)
     for domain in sorted(domains, key=lambda each: -sum(table.nbytes for table in each)):
         members = [table for table in domain if plan.number(table.scan) not in found]
-        for table, split in _split_domain(members, uses, nranks):
+        for table, split in _split_domain(members, uses, nranks, partitions):
             number = plan.number(table.scan)
             assert number is not None
             found[number] = split
@@ -164,6 +196,10 @@ def _find_uses(plan: Plan) -> _Uses:
             case Distinct():
                 subset = node.schema if node.subset is None else node.subset
                 uses.alone.update((place, None) for place in _origins(node.child, subset))
+            case Select() | HStack() | Filter():
+                found = (window for expr in node.expressions for window in windows(expr))
+                keys = (key.name for each in found for key in each.partition_by if isinstance(key, Column))
+                uses.alone.update((place, None) for place in _origins(node.child, keys))
             case Join() if node.how not in ("cross", "ie", "asof"):
                 for left, right in zip(node.left_on, node.right_on, strict=True):
                     if isinstance(left.expr, Column) and isinstance(right.expr, Column):
@@ -231,7 +267,7 @@ def _domains(tables: Mapping[_Place, _Table], uses: _Uses) -> list[list[_Table]]
 # -- whether files are sorted ---------------------------------------------------------------------------------
 
 
-def _sorted_table(place: _Place, footers: Footers, nranks: int, *, ordered: bool) -> _Table | None:
+def _sorted_table(place: _Place, footers: Footers, parts: int, *, ordered: bool) -> _Table | None:
     """Return a scan of Parquet files whose row groups are in the order of a column without nulls."""
     scan, column = place
     dtype = scan.schema.get(column)
@@ -249,7 +285,7 @@ def _sorted_table(place: _Place, footers: Footers, nranks: int, *, ordered: bool
         files = [footers(path, scan.cloud) for path in scan.paths]
     except FooterError:
         return None
-    if sum(group.rows > 0 for file in files for group in file) < nranks:
+    if sum(group.rows > 0 for file in files for group in file) < parts:
         return None
     kind = datetime.date if dtype == pl.Date else int
     bounds = ascending_bounds(scan.paths, scan.cloud, column, kind, footers)
@@ -267,13 +303,15 @@ def _leaves_neighbours(scan: Scan, column: str, footers: Footers) -> bool:
 # -- boundaries -----------------------------------------------------------------------------------------------
 
 
-def _split_domain(tables: Sequence[_Table], uses: _Uses, nranks: int) -> list[tuple[_Table, KeyRange]]:
+def _split_domain(
+    tables: Sequence[_Table], uses: _Uses, nranks: int, partitions: int
+) -> list[tuple[_Table, KeyRange]]:
     """Return how the tables that are joined by their columns are split; nothing of those that gain nothing by it."""
     splits: dict[_Place, tuple[_Table, KeyRange]] = {}
     for leader in sorted(tables, key=lambda table: -table.nbytes):
-        boundaries = _boundaries(leader, nranks)
-        if _split(leader, boundaries, _UNEVEN) is not None:
-            found = ((table, _split(table, boundaries, _FOLLOWER_UNEVEN)) for table in tables)
+        boundaries = _boundaries(leader, nranks * partitions)
+        if _split(leader, boundaries, partitions, _UNEVEN) is not None:
+            found = ((table, _split(table, boundaries, partitions, _FOLLOWER_UNEVEN)) for table in tables)
             splits = {
                 (table.scan, table.column): (table, split) for table, split in found if split is not None
             }
@@ -283,53 +321,54 @@ def _split_domain(tables: Sequence[_Table], uses: _Uses, nranks: int) -> list[tu
     return [split for place, split in splits.items() if place in gaining]
 
 
-def _boundaries(table: _Table, nranks: int) -> tuple[Any, ...]:
+def _boundaries(table: _Table, parts: int) -> tuple[Any, ...]:
     """Return values that split a table into about equal parts: each the first one of a row group."""
     groups, bounds = table.groups, table.bounds
     before = list(itertools.accumulate((group.nbytes for group in groups), initial=0))
-    share = before[-1] / nranks
+    share = before[-1] / parts
 
     def distance(place: int, target: float) -> float:
         clean = bounds.greatest[place - 1] < bounds.least[place]
         return abs(before[place] - target) + (0 if clean else _MOVED * share)
 
     places = (
-        min(range(1, len(groups)), key=lambda place: distance(place, share * rank))
-        for rank in range(1, nranks)
+        min(range(1, len(groups)), key=lambda place: distance(place, share * part))
+        for part in range(1, parts)
     )
     return tuple(bounds.least[place] for place in places)
 
 
-def _split(table: _Table, boundaries: tuple[Any, ...], uneven: float) -> KeyRange | None:
+def _split(table: _Table, boundaries: tuple[Any, ...], partitions: int, uneven: float) -> KeyRange | None:
     """Return how a table is split at these values; ``None`` if some ranks had much more to read than others."""
     groups, bounds = table.groups, table.bounds
-    nranks = len(boundaries) + 1
+    parts = len(boundaries) + 1
     starts = list(itertools.accumulate((sum(g.rows for g in file) for file in table.files), initial=0))
     first_rows = list(itertools.accumulate((group.rows for group in groups), initial=0))
     shares, filtered, sizes = [], [], []
-    for rank in range(nranks):
-        low = boundaries[rank - 1] if rank > 0 else None
-        high = boundaries[rank] if rank < len(boundaries) else None
-        # Bounds ascend, so these are neighbours.
-        mine = [
-            number
-            for number in range(len(groups))
-            if (low is None or bounds.greatest[number] >= low)
-            and (high is None or bounds.least[number] < high)
-            and (low is None or high is None or low < high)
-        ]
-        if not mine:
+    for part in range(parts):
+        low = boundaries[part - 1] if part > 0 else None
+        high = boundaries[part] if part < len(boundaries) else None
+        # Bounds ascend, so the row groups of a range are neighbours.
+        first = 0 if low is None else bisect.bisect_left(bounds.greatest, low)
+        last = len(groups) if high is None else bisect.bisect_left(bounds.least, high)
+        if first >= last or (low is not None and high is not None and low >= high):
             shares.append(share_of_rows(starts, 0, 0))
             filtered.append(False)
+            sizes.append(0)
             continue
-        shares.append(share_of_rows(starts, first_rows[mine[0]], first_rows[mine[-1] + 1]))
+        shares.append(share_of_rows(starts, first_rows[first], first_rows[last]))
         filtered.append(
-            (low is not None and bounds.least[mine[0]] < low)
-            or (high is not None and bounds.greatest[mine[-1]] >= high)
+            (low is not None and bounds.least[first] < low)
+            or (high is not None and bounds.greatest[last - 1] >= high)
         )
-        sizes.append(sum(groups[number].nbytes for number in mine))
-    if max(sizes) * nranks > uneven * table.nbytes or sum(sizes) > _READ_TWICE * table.nbytes:
+        sizes.append(sum(group.nbytes for group in groups[first:last]))
+    of_ranks = [sum(sizes[first : first + partitions]) for first in range(0, parts, partitions)]
+    if (
+        max(of_ranks) * len(of_ranks) > uneven * table.nbytes
+        or (partitions > 1 and max(sizes) * parts > _UNEVEN_PARTITIONS * table.nbytes)
+        or sum(sizes) > _READ_TWICE * table.nbytes
+    ):
         return None
     if table.ordered and any(filtered):
         return None  # inside of a row group, rows may be in another order
-    return KeyRange(table.column, boundaries, tuple(shares), tuple(filtered))
+    return KeyRange(table.column, partitions, boundaries, tuple(shares), tuple(filtered))

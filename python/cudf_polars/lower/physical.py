@@ -129,12 +129,15 @@ class Local(Stream):
         together again, as it does those of the ranks.
     node
         The node of the plan that it is, if it is one as a whole.
+    build_partition
+        Of a source whose rows are there by partitions: the same for one of these, by its number over all ranks.
     """
 
     build: Builder
     title: str
     of_any_rows: bool = False
     node: Node | None = None
+    build_partition: Builder | None = None
 
     @property
     def rereadable(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.distinct_values import as_groups
 from cudf_polars.lower.gathered import Gathered, named
+from cudf_polars.lower.group_windows import as_joined_groups
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning, project
 from cudf_polars.lower.physical import Estimate, GlobalRowIndex, OrderedConcat, PositionExchange, Stream
 from cudf_polars.lower.reshapes import as_steps, is_of_parts
@@ -88,6 +89,8 @@ def lower_expressions(ctx: Context, node: Node) -> Stream:
     scalars = [scalar for expr in node.expressions for scalar in scalars_beside_rows(expr)]
     if scalars:
         return lower_with_scalars(ctx, node, scalars)
+    if (steps := as_joined_groups(ctx, node)) is not None:
+        return ctx.lower(steps)
     child = ctx.lower(node.child)
     if ctx.builder.is_whole(child):
         return apply_expressions(ctx, node, child)

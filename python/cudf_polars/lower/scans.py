@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +15,9 @@ from cudf_polars.lower.estimates import FILTERED, row_width
 from cudf_polars.lower.footers import FooterError, Footers, RowGroup
 from cudf_polars.lower.key_ranges import KeyRange
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, ranged
-from cudf_polars.lower.physical import Estimate, GlobalRowIndex, Stream
+from cudf_polars.lower.physical import Estimate, GlobalRowIndex, Local, Stream
 from cudf_polars.lower.pyarrow_datasets import divide_dataset, is_dataset_scan
-from cudf_polars.lower.shares import RowShare, split_as_one, split_files, split_rows
+from cudf_polars.lower.shares import RowShare, share_of_rows, split_as_one, split_files, split_rows
 from cudf_polars.lower.text_parts import scan_text_part
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.dag import Plan
@@ -36,6 +37,7 @@ __all__ = [
     "lower_frame_scan",
     "lower_python_scan",
     "lower_scan",
+    "pipeline_parts",
     "read_everywhere",
     "sample_pipeline",
     "scan_in_sequence",
@@ -278,7 +280,7 @@ def _file_sizes(node: Scan) -> list[int]:
         return [1] * len(node.paths)
 
 
-def _parts(ctx: Context, node: Scan, parts: Sequence[Scan | None], rows: float, *, how: str = "") -> Stream:
+def _parts(ctx: Context, node: Scan, parts: Sequence[Scan | None], rows: float, *, how: str = "") -> Local:
     def build(_: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
         part = parts[rank]
         return pl.LazyFrame(schema=dict(node.schema)) if part is None else rebuild_node(part, [])
@@ -312,13 +314,39 @@ def sample_pipeline(ctx: Context, node: Node, rows: int) -> Stream | None:
 
     ``None`` unless ``node`` is a row pipeline over one scan of Parquet files.
     """
+    parts = pipeline_parts(ctx, node, rows, (0.0,))
+    return None if parts is None else parts[0]
+
+
+def pipeline_parts(ctx: Context, node: Node, rows: int, places: Sequence[float]) -> list[Stream] | None:
+    """Return up to ``rows`` rows from each of some places of each rank's part of the files under ``node``.
+
+    Parameters
+    ----------
+    places
+        Each as a part of the rank's rows that come before it; parts do not overlap.
+
+    Returns
+    -------
+    list of Stream
+        The rows of each place, taken through the steps up to ``node``. ``None`` unless it is a row pipeline over one
+        scan of Parquet files.
+    """
     found = _pipeline_groups(ctx, node)
     if found is None:
         return None
     scan, groups = found
+    starts = list(itertools.accumulate((sum(group.rows for group in file) for file in groups), initial=0))
     shares = split_rows(groups, ctx.builder.settings.nranks, scan.slice)
-    heads = [replace(share, rows=min(share.rows, rows)) for share in shares]
-    return _pipeline(ctx, node, heads, groups)
+    parts = []
+    for place, following in zip(places, (*places[1:], 1.0), strict=True):
+        pieces = []
+        for share in shares:
+            first = share.first_row + share.offset
+            low, high = first + int(place * share.rows), first + int(following * share.rows)
+            pieces.append(share_of_rows(starts, low, min(low + rows, high)))
+        parts.append(_pipeline(ctx, node, pieces, groups))
+    return parts
 
 
 def scan_in_sequence(ctx: Context, pipelines: Sequence[Node]) -> list[Stream] | None:
@@ -358,7 +386,7 @@ def _pipeline(ctx: Context, node: Node, shares: Sequence[RowShare], groups: Grou
 
 def _row_shares(
     ctx: Context, node: Scan, shares: Sequence[RowShare], groups: Groups, *, how: str = ""
-) -> Stream:
+) -> Local:
     node = with_file_schema(node)
     heights = [sum(group.rows for group in file) for file in groups]
     parts = [_row_part(node, share, heights) for share in shares]
@@ -366,20 +394,26 @@ def _row_shares(
 
 
 def _range_of_keys(ctx: Context, node: Scan, by_key: KeyRange, groups: Groups) -> Stream:
-    """Return a scan of which each rank reads a range of the values of a column."""
-    rows = _row_shares(ctx, node, by_key.shares, groups, how=f" by ranges of {by_key.column}")
-    predicates = [
-        by_key.predicate(rank, node.schema[by_key.column]) for rank in range(ctx.builder.settings.nranks)
-    ]
-
-    def build(frames: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
-        predicate = predicates[rank]
-        return frames[0] if predicate is None else frames[0].filter(predicate)
-
-    if any(by_key.filtered):
-        rows = ctx.builder.local(f"RANGE of {by_key.column}", [rows], build, schema=node.schema)
+    """Return a scan of which each rank, and each partition of it, reads a range of the values of a column."""
+    rows = _of_ranges(ctx, node, by_key.of_ranks(), groups)
+    if by_key.partitions > 1:
+        parts = _of_ranges(ctx, node, by_key, groups)
+        rows.build_partition = parts.build
     rows.partitioning = ranged([by_key.column], by_key.boundaries)
     return rows
+
+
+def _of_ranges(ctx: Context, node: Scan, by_key: KeyRange, groups: Groups) -> Local:
+    rows = _row_shares(ctx, node, by_key.shares, groups, how=f" by ranges of {by_key.column}")
+    if not any(by_key.filtered):
+        return rows
+    predicates = [by_key.predicate(part, node.schema[by_key.column]) for part in range(len(by_key.shares))]
+
+    def build(_: Sequence[pl.LazyFrame], part: int) -> pl.LazyFrame:
+        predicate, frame = predicates[part], rows.build((), part)
+        return frame if predicate is None else frame.filter(predicate)
+
+    return replace(rows, build=build)
 
 
 def _everywhere(ctx: Context, node: Node) -> Stream:

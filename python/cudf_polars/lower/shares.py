@@ -9,7 +9,16 @@ from dataclasses import dataclass
 
 from cudf_polars.lower.footers import RowGroup
 
-__all__ = ["FileShare", "RowShare", "is_even", "share_of_rows", "split_as_one", "split_files", "split_rows"]
+__all__ = [
+    "FileShare",
+    "RowShare",
+    "is_even",
+    "one_share",
+    "share_of_rows",
+    "split_as_one",
+    "split_files",
+    "split_rows",
+]
 
 # A boundary moves to a row group's edge when that changes a rank's share by no more than this part of it: a row group
 # that two ranks read is decompressed twice.
@@ -41,6 +50,16 @@ class RowShare:
     offset: int
     rows: int
     first_row: int
+
+
+def one_share(shares: Sequence[RowShare]) -> RowShare:
+    """Return neighbouring shares, which may overlap, as one."""
+    some = [share for share in shares if share.rows]
+    if not some:
+        return RowShare(range(0), 0, 0, 0)
+    first, last = some[0], some[-1]
+    rows = last.first_row + last.offset + last.rows - first.first_row - first.offset
+    return RowShare(range(first.files.start, last.files.stop), first.offset, rows, first.first_row)
 
 
 @dataclass(frozen=True)

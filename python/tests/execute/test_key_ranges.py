@@ -53,9 +53,9 @@ def _written(folder: Path, facts: pl.DataFrame, *, group: int = 10, files: int =
     return folder / "facts", folder / "names.parquet"
 
 
-def _run(lf: pl.LazyFrame, nranks: int) -> tuple[pl.DataFrame, QueryOutcome]:
+def _run(lf: pl.LazyFrame, nranks: int, partitions: int = 1) -> tuple[pl.DataFrame, QueryOutcome]:
     def on_rank(transport: LocalTransport) -> QueryOutcome:
-        return run_query(lf, transport, options=_OPTIONS)
+        return run_query(lf, transport, options=replace(_OPTIONS, partitions=partitions))
 
     outcomes = run_ranks(nranks, on_rank)
     return pl.concat([outcome.frame for outcome in outcomes]), outcomes[0]
@@ -106,17 +106,32 @@ def test_no_row_moves(name: str, files: int, nranks: int, tmp_path: Path) -> Non
     assert "SHUFFLE" not in text
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize(("nranks", "partitions"), [(1, 4), (2, 3), (3, 2)])
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_row_moves_between_partitions(name: str, nranks: int, partitions: int, tmp_path: Path) -> None:
+    """What a rank cannot hold at once is read from files a range at a time."""
+    facts, names = _written(tmp_path, _facts(), files=2)
+    lf = QUERIES[name](pl.scan_parquet(facts), pl.scan_parquet(names))
+    answer, outcome = _run(lf, nranks, partitions)
+    assert_frame_equal(answer, lf.collect(), check_row_order=False)
+    assert _moves(outcome) == []
+    assert (
+        f"; a rank {partitions} partitions" in outcome.explain()
+        or f", {partitions} partitions" in outcome.explain()
+    )
+
+
+@pytest.mark.parametrize(("nranks", "partitions"), [(2, 1), (3, 1), (1, 3), (2, 3)])
 @pytest.mark.parametrize("group", [7, 20, 100])
-def test_order_of_files_stays(group: int, nranks: int, tmp_path: Path) -> None:
+def test_order_of_files_stays(group: int, nranks: int, partitions: int, tmp_path: Path) -> None:
     facts, names = _written(tmp_path, _facts(), group=group)
     scan = pl.scan_parquet(facts)
     lf = scan.join(pl.scan_parquet(names), on="k", how="left", maintain_order="left")
-    assert_frame_equal(_run(lf, nranks)[0], lf.collect())
+    assert_frame_equal(_run(lf, nranks, partitions)[0], lf.collect())
     lf = scan.with_columns(scanned=c("v") + 1)
-    assert_frame_equal(_run(lf, nranks)[0], lf.collect())
+    assert_frame_equal(_run(lf, nranks, partitions)[0], lf.collect())
     lf = scan.group_by("k", maintain_order=True).agg("at")
-    assert_frame_equal(_run(lf, nranks)[0], lf.collect())
+    assert_frame_equal(_run(lf, nranks, partitions)[0], lf.collect())
 
 
 def _with(**columns: object) -> pl.DataFrame:
@@ -290,6 +305,13 @@ def test_random_queries(seed: int, tmp_path: Path) -> None:
         dynamic_planning=rng.random() < 0.8,
         fallback_mode="silent",
     )
-    nranks = rng.choice([2, 3, 5])
+    partitions = rng.choice([1, 1, 2, 4])
+    options = replace(
+        options,
+        partitions=partitions,
+        partition_limit=rng.choice([0, 300]) if partitions > 1 else 0,
+        sample_least=rng.choice([0, options.sample_least]),
+    )
+    nranks = rng.choice([1, 2, 3, 5])
     answers = run_ranks(nranks, lambda transport: run_query(lf, transport, options=options).frame)
     assert_frame_equal(pl.concat(answers), lf.collect(), check_row_order=False)

@@ -402,6 +402,13 @@ class Executor:
         (child,) = stream.inputs
         if stream.shared:
             return self._shared(child, stream.schema)
+        if stream.partitioning.keys and self._stores(stream.schema):
+            self.prepare(child)
+            if self._fragments.pieces(child) > 1:
+                # Steps that need no exchange after this one need its partitions.
+                rows = self._shared(child, stream.schema)
+                rows.shared = False
+                return rows
         rows = StreamRows(
             frame=None if self._stores(stream.schema) else pl.DataFrame(schema=dict(stream.schema))
         )
@@ -492,7 +499,11 @@ class Executor:
         send: Callable[[ArrowStream, int], Sequence[ArrowStream]],
     ) -> Sequence[ArrowStream]:
         """Hand batches to a collective."""
-        return handed_over(self._counted(batches), schema, lambda source: send(source, next(self._ops)))
+        batches = self._counted(batches)
+        if self.plan.count > 1 and schema:
+            # Each is cut into as many pieces as there are partitions, and each piece costs some memory and time.
+            batches = chunks(batches, self.plan.sent_bytes)
+        return handed_over(batches, schema, lambda source: send(source, next(self._ops)))
 
     # -- what exchanges that look at the rows ask for ----------------------------------------------------------
 

@@ -22,8 +22,10 @@ _MEMORY_OF_TABLE, _MEMORY_OF_PARTITION = 4, 16
 """The parts of a rank's memory that a table may take in one piece, and that a partition of a larger one takes."""
 _MEMORY_OF_COPIES = 10
 """The part of a rank's memory that the sides of joins that are copied to it may take, where tables are larger."""
+_MEMORY_OF_RANGE = 6
+"""The same of a range of a file, whose rows are mostly not kept while it is read."""
 _MOST_PARTITIONS = 256
-_CACHED, _MOST_FOR_CACHE, _MOST_TARGETS = 16 << 20, 128, 512
+_CACHED, _MOST_FOR_CACHE, _MOST_TARGETS = 16 << 20, 64, 128
 """Partitions of so many bytes are grouped and joined in the processor's cache. For that, there are up to so many of
 them a rank, and so many in all: whatever is sent is cut into as many pieces.
 """
@@ -121,19 +123,21 @@ class ExecutionOptions:
 
     def partitions_of(self, nbytes: float, nranks: int) -> int:
         """Return in how many partitions each rank should have a table of so many bytes."""
+        needed = self._needed(nbytes, nranks)
+        if self.partitions or self.target_partition_size or needed == 1:
+            return needed
+        most = min(_MOST_FOR_CACHE, _MOST_TARGETS // nranks)
+        return max(needed, min(most, math.ceil(nbytes / nranks / _CACHED)))
+
+    def _needed(self, nbytes: float, nranks: int, parts: int = _MEMORY_OF_PARTITION) -> int:
+        """Return how many partitions of a rank memory asks for, of which each takes one of so many parts of it."""
         if self.partitions:
             return self.partitions
         each = nbytes / nranks
         if not self.target_partition_size and each <= self.memory / _MEMORY_OF_TABLE:
             return 1
-        target = self.target_partition_size or self.memory / _MEMORY_OF_PARTITION
-        if not target:
-            return 1
-        count = max(1, math.ceil(each / target))
-        if not self.target_partition_size:
-            most = min(_MOST_FOR_CACHE, _MOST_TARGETS // nranks)
-            count = max(count, min(most, math.ceil(each / _CACHED)))
-        return min(_MOST_PARTITIONS, count)
+        target = self.target_partition_size or self.memory / parts
+        return min(_MOST_PARTITIONS, max(1, math.ceil(each / target))) if target else 1
 
     def plan_of(self, nbytes: float, nranks: int) -> PartitionPlan:
         """Return how each rank splits its rows if the largest table has so many bytes."""
@@ -148,6 +152,7 @@ class ExecutionOptions:
             limit or None,
             max(1, min(target, limit // 2) if target else limit // 2),
             self.chunk_bytes,
+            self._needed(nbytes, nranks, _MEMORY_OF_RANGE),
         )
 
     @property

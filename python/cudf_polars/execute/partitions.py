@@ -26,12 +26,15 @@ class PartitionPlan:
         Bytes that the parts of a divided partition should have.
     chunk_bytes
         How many bytes of rows a step that may be done over any rows takes at a time, if there are several partitions.
+    ranges
+        In how many ranges of a key a rank reads files that are sorted by it, where it has several partitions.
     """
 
     count: int = 1
     limit: int | None = None
     target: int = 16 << 20
     chunk_bytes: int = 64 << 20
+    ranges: int = 1
 
     def exceeds(self, nbytes: int) -> bool:
         """Whether a partition of so many bytes is too large."""
@@ -48,6 +51,11 @@ class PartitionPlan:
         if level >= _LEVELS:
             return 1
         return max(2, min(_MOST_PARTS, -(-nbytes // self.target)))
+
+    @property
+    def sent_bytes(self) -> int:
+        """How many bytes of rows are cut into partitions together, at least, if there are several."""
+        return max(1, self.chunk_bytes // 4)
 
     @property
     def block_bytes(self) -> int:

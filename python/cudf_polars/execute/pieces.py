@@ -114,38 +114,38 @@ class Fragments:
         """Return in how many partitions the fragment that ends in ``stream`` runs; everything under it was prepared.
 
         One partition of a rank is to the plan what a rank is: its steps need no row of another. So a fragment runs by
-        partitions if all that it reads is there by partitions, or is the same for all.
+        partitions if all that it reads is there by partitions, of the same number, or is the same for all.
         """
-        return self.divider.plan.count if self.is_partitioned(stream) else 1
+        return self.partitions(stream) or 1
 
-    def is_partitioned(self, stream: Stream) -> bool | None:
-        """Whether the rows are there by partitions; ``None`` if each partition can have all of them."""
-        return self._is_partitioned(stream, {})
+    def partitions(self, stream: Stream) -> int | None:
+        """Return in how many partitions the rows are there, 1: in none; ``None`` if each partition can have all."""
+        return self._partitions(stream, {})
 
-    def _is_partitioned(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
+    def _partitions(self, stream: Stream, memo: dict[Stream, int | None]) -> int | None:
         if stream not in memo:
-            memo[stream] = self._has_partitions(stream, memo)
+            memo[stream] = self._find_partitions(stream, memo)
         return memo[stream]
 
-    def _has_partitions(self, stream: Stream, memo: dict[Stream, bool | None]) -> bool | None:
+    def _find_partitions(self, stream: Stream, memo: dict[Stream, int | None]) -> int | None:
         if self.divider.plan.count == 1 or stream.partitioning.distribution is Distribution.SINGLE:
-            return False
+            return 1
         if isinstance(stream, Shuffle | RangeExchange | OrderedConcat | PositionExchange):
-            return True
+            return self.divider.plan.count
         replicated = stream.partitioning.distribution is Distribution.REPLICATED
         match stream:
             case Local(inputs=()):
-                return True if stream.build_partition is not None else (None if replicated else False)
+                return None if replicated else stream.partitions
             case Local():
-                below = {self._is_partitioned(child, memo) for child in stream.inputs}
-                return False if False in below else (True if True in below else None)
+                below = {self._partitions(child, memo) for child in stream.inputs} - {None}
+                return 1 if len(below) > 1 else next(iter(below), None)
             case WithScalars() | CheckedOrder():
-                return self._is_partitioned(stream.inputs[0], memo)
+                return self._partitions(stream.inputs[0], memo)
             case _:
                 rows = self.rows[stream]
-                if rows.shared and len(rows.partitions) > 1:
-                    return True
-                return None if replicated and rows.rest is None and rows.lazy is None else False
+                if len(rows.partitions) > 1:
+                    return len(rows.partitions)
+                return None if replicated and rows.rest is None and rows.lazy is None else 1
 
     def _sources(self, stream: Stream) -> list[Stream]:
         """Return the streams that the fragment ending in ``stream`` reads, each once."""
@@ -167,31 +167,30 @@ class Fragments:
     def of(self, stream: Stream) -> Iterator[Fragment]:
         """Yield the fragment that ends in ``stream``, in as many pieces as it has; run each before the next."""
         divider = self.divider
-        rank, count = divider.transport.rank, divider.plan.count
-        pieces = self.pieces(stream)
+        rank, pieces = divider.transport.rank, self.pieces(stream)
         frames: dict[Stream, pl.DataFrame] = {}
         if pieces == 1:
             piece = _Piece(rank, None, None, frames)
             yield Fragment(self._lazy(stream, piece), piece.inputs)
             return
         sources = self._sources(stream)
-        partitioned = [source for source in sources if self.is_partitioned(source)]
+        partitioned = [source for source in sources if self.partitions(source) == pieces]
         # A range of a file is read as a whole: parts of what is beside it would each have all of it.
         is_whole = any(
             isinstance(step, Local) and step.build_partition is not None for step in self._steps(stream)
         )
-        bits = max(0, _NUMBER_BITS - (divider.transport.nranks * count).bit_length())
+        bits = max(0, _NUMBER_BITS - (divider.transport.nranks * pieces).bit_length())
         for number in range(pieces):
             divider.paths.took(paths.PARTITION)
             part = Part({source: self.rows[source].take(number) for source in partitioned})
-            first = (rank * count + number) << bits
+            first = (rank * pieces + number) << bits
             parts = iter((part.counted(),)) if is_whole else self._divided(part)
             for offset, each in enumerate(parts):
                 if offset >> bits:
                     raise AssertionError(
                         "a partition was divided into too many parts: please report the query"
                     )
-                piece = _Piece(first + offset, each, rank * count + number, frames)
+                piece = _Piece(first + offset, each, rank * pieces + number, frames)
                 if divider.plan.exceeds(each.nbytes() if divider.plan.limit is not None else 0):
                     self._join_by_blocks(stream, piece)
                 yield Fragment(self._lazy(stream, piece), piece.inputs, number)
@@ -224,7 +223,7 @@ class Fragments:
         inside = set(self._steps(stream))
         for local in (each for each in walk(stream) if isinstance(each, Local) and each in inside):
             join = BlockJoin.of(local)
-            if join is None or not all(self.is_partitioned(side) for side in local.inputs):
+            if join is None or not all(self.pieces(side) > 1 for side in local.inputs):
                 continue
             found = True
             piece.inputs.append(RowCount())

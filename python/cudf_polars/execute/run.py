@@ -410,7 +410,7 @@ def _start(
     text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, transport.rank, transport.nranks)
     settings = options.settings(transport.nranks, partitions.count)
     key_ranges = agree_on_key_ranges(
-        plan, footers, executor.allgather_bytes, transport.nranks, partitions.count
+        plan, footers, executor.allgather_bytes, transport.nranks, partitions.ranges
     )
     measure = executor.run_and_measure if options.dynamic_planning else executor.assume
     if not (device.is_cpu and options.dynamic_planning):

@@ -79,7 +79,7 @@ def _joined(
     rows = node.child
     depth = sum(name.startswith(_VALUE) for name in rows.schema)
     aggregates = _Aggregates(f"{_VALUE}{depth}_")
-    values: dict[Expr, Expr] = {}
+    values: dict[Window, Expr] = {}
     for window in together:
         before = dict(aggregates.names)
         value = None
@@ -97,7 +97,7 @@ def _joined(
     )
     named = {named.expr: named.name for named in computed}
     columns_of_keys = [Column(named[key], dtype=key.dtype) if key in named else key for key in keys]
-    keyed = HStack(rows, computed, schema=rows.schema | _types(computed)) if computed else rows
+    keyed = HStack(rows, computed, schema={**rows.schema, **_types(computed)}) if computed else rows
     left = tuple(NamedExpr(column.name, column) for column in columns_of_keys if isinstance(column, Column))
     right = tuple(replace(key, name=f"{_KEY}{n}") for n, key in enumerate(left))
     aggs = tuple(NamedExpr(name, leaf) for leaf, name in aggregates.names.items())
@@ -114,12 +114,12 @@ def _joined(
         nulls_equal=True,
         coalesce=True,
         maintain_order="left" if in_order else "none",
-        schema=keyed.schema | _types(aggs),
+        schema={**keyed.schema, **_types(aggs)},
     )
     rest = replace(rest, child=wide)
     if isinstance(rest, Select):
         return rest
-    rest = replace(rest, schema=wide.schema | (node.schema if isinstance(rest, HStack) else {}))
+    rest = replace(rest, schema={**wide.schema, **(node.schema if isinstance(rest, HStack) else {})})
     return SimpleProjection(rest, schema=node.schema)
 
 

@@ -381,6 +381,11 @@ def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> S
     sides.put(side, materialized)
     size = ctx.builder.measure(materialized, limit)
     worth = size.nbytes * settings.nranks <= max(size.nbytes + other.estimate.nbytes, settings.small_limit)
+    if settings.partitions > 1 and other.partitioning.keys:
+        # The join runs for each partition of the other side, and each time builds its table of the copy anew.
+        worth = worth and size.nbytes * settings.partitions <= max(
+            other.estimate.nbytes, settings.small_limit
+        )
     if not (size.complete and size.nbytes <= limit and worth):
         return None
     copy = ctx.builder.broadcast(materialized)

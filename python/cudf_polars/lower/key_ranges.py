@@ -50,8 +50,8 @@ _FOLLOWER_UNEVEN = 1.5
 """The same of the other tables that are split at these values."""
 _UNEVEN_PARTITIONS = 2.0
 """How many times its even share the largest partition of a table may have, where ranks have several."""
-_READ_TWICE = 1.25
-"""How many times the bytes of a table may be read in all: partitions share row groups that have boundaries inside."""
+_READ_AGAIN, _FOLLOWER_READ_AGAIN = 1.25, 2.0
+"""How many times the bytes of the two may be read in all: partitions share row groups that have boundaries inside."""
 _MOVED = 0.1
 """A boundary is moved by this part of a rank's share, if then no row group has rows on both sides of it."""
 
@@ -310,8 +310,11 @@ def _split_domain(
     splits: dict[_Place, tuple[_Table, KeyRange]] = {}
     for leader in sorted(tables, key=lambda table: -table.nbytes):
         boundaries = _boundaries(leader, nranks * partitions)
-        if _split(leader, boundaries, partitions, _UNEVEN) is not None:
-            found = ((table, _split(table, boundaries, partitions, _FOLLOWER_UNEVEN)) for table in tables)
+        if _split(leader, boundaries, partitions, _UNEVEN, _READ_AGAIN) is not None:
+            found = (
+                (table, _split(table, boundaries, partitions, _FOLLOWER_UNEVEN, _FOLLOWER_READ_AGAIN))
+                for table in tables
+            )
             splits = {
                 (table.scan, table.column): (table, split) for table, split in found if split is not None
             }
@@ -338,8 +341,10 @@ def _boundaries(table: _Table, parts: int) -> tuple[Any, ...]:
     return tuple(bounds.least[place] for place in places)
 
 
-def _split(table: _Table, boundaries: tuple[Any, ...], partitions: int, uneven: float) -> KeyRange | None:
-    """Return how a table is split at these values; ``None`` if some ranks had much more to read than others."""
+def _split(
+    table: _Table, boundaries: tuple[Any, ...], partitions: int, uneven: float, read_again: float
+) -> KeyRange | None:
+    """Return how a table is split at these values; ``None`` if ranks had too much to read, some of them or all."""
     groups, bounds = table.groups, table.bounds
     parts = len(boundaries) + 1
     starts = list(itertools.accumulate((sum(g.rows for g in file) for file in table.files), initial=0))
@@ -366,7 +371,7 @@ def _split(table: _Table, boundaries: tuple[Any, ...], partitions: int, uneven: 
     if (
         max(of_ranks) * len(of_ranks) > uneven * table.nbytes
         or (partitions > 1 and max(sizes) * parts > _UNEVEN_PARTITIONS * table.nbytes)
-        or sum(sizes) > _READ_TWICE * table.nbytes
+        or sum(sizes) > read_again * table.nbytes
     ):
         return None
     if table.ordered and any(filtered):

@@ -131,6 +131,8 @@ class Local(Stream):
         The node of the plan that it is, if it is one as a whole.
     build_partition
         Of a source whose rows are there by partitions: the same for one of these, by its number over all ranks.
+    partitions
+        How many these are on each rank.
     """
 
     build: Builder
@@ -138,6 +140,7 @@ class Local(Stream):
     of_any_rows: bool = False
     node: Node | None = None
     build_partition: Builder | None = None
+    partitions: int = 1
 
     @property
     def rereadable(self) -> bool:

@@ -1,8 +1,7 @@
 """Where a row goes in a range exchange: comparing sort keys with boundary rows, as Polars sorts.
 
 Keys are compared column by column, so that only public comparisons of Polars are used. Types whose comparison
-is not their sort order are mapped to one whose is; the rest (nested types) cannot lead a range exchange. With few
-boundaries, a row is compared with each; among many, it is searched.
+is not their sort order are mapped to one whose is; the rest (nested types) cannot lead a range exchange.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ import polars as pl
 from cudf_polars.lower.physical import SortKey
 
 __all__ = ["boundary_frame", "comparable", "destination", "is_comparable", "key_columns"]
-
-_COMPARED = 8
 
 
 def is_comparable(dtype: pl.DataType) -> bool:
@@ -70,63 +67,16 @@ def boundary_frame(sample: pl.DataFrame, keys: Sequence[SortKey], weight: str, p
 
 
 def destination(
-    keys: Sequence[SortKey],
-    boundaries: pl.DataFrame,
-    schema: Mapping[str, pl.DataType],
-    *,
-    compared: int = _COMPARED,
+    keys: Sequence[SortKey], boundaries: pl.DataFrame, schema: Mapping[str, pl.DataType]
 ) -> pl.Expr:
-    """Return the rank of a row (UInt32): the number of boundaries that do not sort after it.
-
-    Parameters
-    ----------
-    compared
-        With up to so many boundaries each row is compared.
-    """
+    """Return the rank of a row (UInt32): the number of boundaries that do not sort after it."""
     usable = _usable(keys, schema)
     columns = [comparable(key.column, schema[key.column]) for key in usable]
-    if boundaries.height > compared:
-        return pl.map_batches(
-            columns,
-            lambda found: _search(found, usable, boundaries),
-            return_dtype=pl.UInt32(),
-            is_elementwise=True,
-        )
     target = pl.lit(0, dtype=pl.UInt32)
     for i in range(boundaries.height):
         literals = [pl.lit(boundaries[i, j], dtype=boundaries.dtypes[j]) for j in range(len(usable))]
         target = target + _not_before(columns, literals, usable, boundaries.row(i)).cast(pl.UInt32)
     return target
-
-
-def _search(columns: Sequence[pl.Series], keys: Sequence[SortKey], boundaries: pl.DataFrame) -> pl.Series:
-    """Return, for each row of ``columns``, how many of the boundaries, rows in their order, do not sort after it."""
-    column, key = columns[0], keys[0]
-    bounds = boundaries.to_series(0)
-    values, nulls = bounds.drop_nulls().cast(column.dtype), bounds.null_count()
-    ascending = values.reverse() if key.descending else values
-    below = ascending.search_sorted(column, side="left").cast(pl.UInt32)
-    up_to = ascending.search_sorted(column, side="right").cast(pl.UInt32)
-    if key.descending:
-        below, up_to = values.len() - up_to, values.len() - below
-    if nulls and not key.nulls_last:
-        below, up_to = below + nulls, up_to + nulls
-    if column.null_count():
-        missing = column.is_null()
-        before = values.len() if key.nulls_last else 0
-        below = below.set(missing, before)
-        up_to = up_to.set(missing, before + nulls)
-    if len(keys) == 1:
-        return up_to
-    # The other keys decide among the boundaries that have the same value.
-    rest = pl.DataFrame([other.alias(str(n)) for n, other in enumerate(columns[1:])])
-    tied = rest.with_columns(below.alias("below"), up_to.alias("up_to")).with_row_index("row")
-    for group in tied.filter(below < up_to).partition_by("below"):
-        first, last = group["below"][0], group["up_to"][0]
-        others = [group[str(n)] for n in range(len(columns) - 1)]
-        further = _search(others, keys[1:], boundaries[first:last].select(boundaries.columns[1:]))
-        below = below.scatter(group["row"], first + further)
-    return below
 
 
 def _not_before(

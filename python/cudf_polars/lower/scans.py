@@ -398,7 +398,7 @@ def _range_of_keys(ctx: Context, node: Scan, by_key: KeyRange, groups: Groups) -
     rows = _of_ranges(ctx, node, by_key.of_ranks(), groups)
     if by_key.partitions > 1:
         parts = _of_ranges(ctx, node, by_key, groups)
-        rows.build_partition = parts.build
+        rows.build_partition, rows.partitions = parts.build, by_key.partitions
     rows.partitioning = ranged([by_key.column], by_key.boundaries)
     return rows
 

@@ -121,10 +121,16 @@ class ExecutionOptions:
         """Whether anything says that the rows of a rank could be split into partitions."""
         return bool(self.memory or self.target_partition_size or self.partitions)
 
-    def partitions_of(self, nbytes: float, nranks: int) -> int:
-        """Return in how many partitions each rank should have a table of so many bytes."""
+    def partitions_of(self, nbytes: float, nranks: int, *, on_cpu: bool = True) -> int:
+        """Return in how many partitions each rank should have a table of so many bytes.
+
+        Parameters
+        ----------
+        on_cpu
+            Whether partitions gain by being small.
+        """
         needed = self._needed(nbytes, nranks)
-        if self.partitions or self.target_partition_size or needed == 1:
+        if self.partitions or self.target_partition_size or needed == 1 or not on_cpu:
             return needed
         most = min(_MOST_FOR_CACHE, _MOST_TARGETS // nranks)
         return max(needed, min(most, math.ceil(nbytes / nranks / _CACHED)))
@@ -139,7 +145,7 @@ class ExecutionOptions:
         target = self.target_partition_size or self.memory / parts
         return min(_MOST_PARTITIONS, max(1, math.ceil(each / target))) if target else 1
 
-    def plan_of(self, nbytes: float, nranks: int) -> PartitionPlan:
+    def plan_of(self, nbytes: float, nranks: int, *, on_cpu: bool = True) -> PartitionPlan:
         """Return how each rank splits its rows if the largest table has so many bytes."""
         target = self.target_partition_size or self.memory // _MEMORY_OF_PARTITION
         limit = (
@@ -148,11 +154,11 @@ class ExecutionOptions:
             or self.memory // _MEMORY_OF_TABLE
         )
         return PartitionPlan(
-            self.partitions_of(nbytes, nranks),
+            self.partitions_of(nbytes, nranks, on_cpu=on_cpu),
             limit or None,
             max(1, min(target, limit // 2) if target else limit // 2),
             self.chunk_bytes,
-            self._needed(nbytes, nranks, _MEMORY_OF_RANGE),
+            self._needed(nbytes, nranks, _MEMORY_OF_RANGE if on_cpu else _MEMORY_OF_PARTITION),
         )
 
     @property

@@ -387,7 +387,7 @@ def _start(
     plan = asked.plan
     footers = FileFooters()
     _read_footers(plan, footers)
-    partitions = options.plan_of(largest_table(plan, footers), transport.nranks)
+    partitions = options.plan_of(largest_table(plan, footers), transport.nranks, on_cpu=device.is_cpu)
     name = _own_name(plan)
     if alone and (partitions.count == 1 or name is not None):
         return _whole(query)

@@ -15,13 +15,15 @@ from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
 from cudf_polars.lower.physical import Broadcast, Estimate, Local, Materialize, Stream
-from cudf_polars.lower.scans import read_everywhere
+from cudf_polars.lower.scans import BY_RANGES, read_everywhere
 from cudf_polars.lower.validated_joins import check_keys, without_check_if_empty
 from cudf_polars.plan.expressions import Column, Expr
 from cudf_polars.plan.nodes import (
     Filter,
+    HStack,
     Join,
     Node,
+    Select,
     SimpleProjection,
     Slice,
     Sort,
@@ -49,6 +51,10 @@ _COPIED_SIDES = {
 }
 # Rows match by something else than equal keys.
 _WITHOUT_EQUAL_KEYS = ("cross", "ie", "asof")
+_BUILT_AGAIN, _LITTLE_TO_BUILD = 0.25, 64 << 20
+"""A join runs for each partition of a side, and each time builds its table of the copy of the other one: in all, of so
+many bytes of copies for each byte of that side, or of so many bytes, before the side is rather read in one.
+"""
 # The sides whose order a join can keep when the other is on every rank.
 _KEPT_ORDERS = {
     "none": ("left", "right"),
@@ -381,17 +387,49 @@ def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> S
     sides.put(side, materialized)
     size = ctx.builder.measure(materialized, limit)
     worth = size.nbytes * settings.nranks <= max(size.nbytes + other.estimate.nbytes, settings.small_limit)
-    if settings.partitions > 1 and other.partitioning.keys:
-        # The join runs for each partition of the other side, and each time builds its table of the copy anew.
-        worth = worth and size.nbytes * settings.partitions <= max(
-            other.estimate.nbytes, settings.small_limit
-        )
+    built = size.nbytes * _partitions_of(ctx, other)
     if not (size.complete and size.nbytes <= limit and worth):
+        return None
+    if built > max(_BUILT_AGAIN * other.estimate.nbytes, _LITTLE_TO_BUILD) and not _read_in_one(other):
         return None
     copy = ctx.builder.broadcast(materialized)
     copy.estimate = Estimate(float(size.expected_rows), float(size.nbytes))
     sides.put(side, copy)
     return _apply(ctx, node, sides.left, sides.right, _partitioning_of(node, other, _other(side)))
+
+
+def _read_in_one(stream: Stream) -> bool:
+    """Have the file at the start of row-wise steps not be read by ranges; return whether there is nothing else."""
+    steps: list[Local] = []
+    while isinstance(stream, Local):
+        steps.append(stream)
+        if not stream.inputs:
+            stream.title = stream.title.partition(BY_RANGES)[0]
+            for step in steps:
+                step.build_partition, step.partitions, step.partitioning = None, 1, ARBITRARY
+            return True
+        rows = list(stream.inputs)
+        if isinstance(stream.node, Join):
+            rows = [s for s in rows if s.partitioning.distribution is not Distribution.REPLICATED]
+        if len(rows) != 1 or not (isinstance(stream.node, Join) or _is_rowwise(stream.node)):
+            return False
+        (stream,) = rows
+    return False
+
+
+def _is_rowwise(node: Node | None) -> bool:
+    if isinstance(node, SimpleProjection):
+        return True
+    return isinstance(node, Select | HStack | Filter) and all(map(is_elementwise, node.expressions))
+
+
+def _partitions_of(ctx: Context, stream: Stream) -> int:
+    """Return in how many partitions of a rank what is made of ``stream`` may run."""
+    if not stream.partitioning.keys:
+        return 1
+    if stream.partitioning.boundaries is None:
+        return ctx.builder.settings.partitions
+    return max((by_key.partitions for by_key in ctx.key_ranges.values()), default=1)
 
 
 def _copied_beside(stream: Stream) -> int:

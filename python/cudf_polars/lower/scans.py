@@ -32,6 +32,7 @@ from cudf_polars.plan.rebuild import (
 from cudf_polars.plan.rebuild_expressions import to_expr
 
 __all__ = [
+    "BY_RANGES",
     "is_short",
     "largest_table",
     "lower_frame_scan",
@@ -45,6 +46,8 @@ __all__ = [
 
 Groups: TypeAlias = Sequence[Sequence[RowGroup]]
 
+BY_RANGES = " by ranges of "
+"""Stands in the title of a scan that is split by values, before the column."""
 # Rows guessed for a file whose footer cannot be read, from its bytes.
 _COMPRESSION = 2.0
 _UNKNOWN_BYTES = 64e6
@@ -404,7 +407,7 @@ def _range_of_keys(ctx: Context, node: Scan, by_key: KeyRange, groups: Groups) -
 
 
 def _of_ranges(ctx: Context, node: Scan, by_key: KeyRange, groups: Groups) -> Local:
-    rows = _row_shares(ctx, node, by_key.shares, groups, how=f" by ranges of {by_key.column}")
+    rows = _row_shares(ctx, node, by_key.shares, groups, how=f"{BY_RANGES}{by_key.column}")
     if not any(by_key.filtered):
         return rows
     predicates = [by_key.predicate(part, node.schema[by_key.column]) for part in range(len(by_key.shares))]

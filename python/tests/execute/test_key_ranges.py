@@ -16,6 +16,7 @@ from polars.testing import assert_frame_equal
 
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import QueryOutcome, explain_query, run_query
+from cudf_polars.lower import joins
 from cudf_polars.lower.physical import RangeExchange, Shuffle, walk
 
 c = pl.col
@@ -132,6 +133,31 @@ def test_order_of_files_stays(group: int, nranks: int, partitions: int, tmp_path
     assert_frame_equal(_run(lf, nranks, partitions)[0], lf.collect())
     lf = scan.group_by("k", maintain_order=True).agg("at")
     assert_frame_equal(_run(lf, nranks, partitions)[0], lf.collect())
+
+
+@pytest.mark.parametrize("nranks", [1, 2])
+def test_files_beside_a_large_copy_are_read_in_one(
+    nranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each range would build the table of the copy anew; where a step in place needs ranges, rows move instead."""
+    monkeypatch.setattr(joins, "_BUILT_AGAIN", 0)
+    monkeypatch.setattr(joins, "_LITTLE_TO_BUILD", 0)
+    facts, _ = _written(tmp_path, _facts())
+    pl.DataFrame({"v": range(0, 100, 3), "w": range(34)}).write_parquet(tmp_path / "few.parquet")
+    scan, few = pl.scan_parquet(facts), pl.scan_parquet(tmp_path / "few.parquet")
+    options = replace(_OPTIONS, broadcast_limit=1 << 20, partitions=3)
+    rowwise = scan.with_columns(x=c("v") + 1).filter(c("x") != 7)
+    in_place = scan.group_by("k", "v").agg(c("at").max())
+    for lf, in_one in ((rowwise, True), (in_place, False)):
+        query = lf.join(few, on="v").group_by("k").agg(c("w").n_unique())
+        outcomes = run_ranks(
+            nranks, lambda transport, query=query: run_query(query, transport, options=options)
+        )
+        answer = pl.concat([outcome.frame for outcome in outcomes])
+        assert_frame_equal(answer, query.collect(), check_row_order=False)
+        text = outcomes[0].explain()
+        assert ("by ranges of k" not in text) == in_one, text
+        assert ("BROADCAST" in text) == in_one, text
 
 
 def _with(**columns: object) -> pl.DataFrame:
@@ -297,8 +323,11 @@ def _random_query(rng: random.Random, scans: Sequence[pl.LazyFrame], depth: int)
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("RIVERRUN_TEST_KEY_RANGES", "100"))))
-def test_random_queries(seed: int, tmp_path: Path) -> None:
+def test_random_queries(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
+    if rng.random() < 0.3:
+        monkeypatch.setattr(joins, "_BUILT_AGAIN", 0)
+        monkeypatch.setattr(joins, "_LITTLE_TO_BUILD", 0)
     lf = _random_query(rng, _random_tables(rng, tmp_path), 5)
     options = replace(
         _OPTIONS if rng.random() < 0.7 else ExecutionOptions(),

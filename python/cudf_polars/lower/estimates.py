@@ -17,7 +17,7 @@ AGGREGATED = 0.1
 
 _TEXT_BYTES = 24.0
 _SELDOM = 0.005
-"""Of two samples of keys in any order, a larger part of the keys is in both, unless the table has many more."""
+"""Two samples that share no larger part of their keys say nothing: rows are sorted by key, or keys are very many."""
 _UNIFORM = 1.2
 """For keys that are equally frequent, once * thrice / twice² is 2/3."""
 

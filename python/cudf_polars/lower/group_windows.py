@@ -14,9 +14,9 @@ import polars as pl
 from cudf_polars.lower.aggregates import decompose
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.group_counts import count_groups
-from cudf_polars.lower.shape import windows, with_expressions
+from cudf_polars.lower.shape import over_wide_rows, windows, with_values_of_windows
 from cudf_polars.plan.expressions import Column, Expr, Literal, NamedExpr, Window
-from cudf_polars.plan.nodes import Filter, GroupBy, HStack, Join, Node, Select, SimpleProjection
+from cudf_polars.plan.nodes import Filter, GroupBy, HStack, Join, Node, Select
 from cudf_polars.plan.properties import columns, is_elementwise, is_scalar
 
 __all__ = ["as_joined_groups"]
@@ -102,7 +102,7 @@ def _joined(
     right = tuple(replace(key, name=f"{_KEY}{n}") for n, key in enumerate(left))
     aggs = tuple(NamedExpr(name, leaf) for leaf, name in aggregates.names.items())
     groups = GroupBy(keyed, right, aggs, schema=_types(right) | _types(aggs))
-    rest = with_expressions(node, lambda expr: _with_values(expr, values))
+    rest = with_values_of_windows(node, values)
     # Windows that are left may look at rows in their order.
     in_order = ctx.ordered(node) or not all(map(is_elementwise, rest.expressions))
     wide = Join(
@@ -116,19 +116,7 @@ def _joined(
         maintain_order="left" if in_order else "none",
         schema={**keyed.schema, **_types(aggs)},
     )
-    rest = replace(rest, child=wide)
-    if isinstance(rest, Select):
-        return rest
-    rest = replace(rest, schema={**wide.schema, **(node.schema if isinstance(rest, HStack) else {})})
-    return SimpleProjection(rest, schema=node.schema)
-
-
-def _with_values(expr: Expr, values: dict[Window, Expr]) -> Expr:
-    if isinstance(expr, Window):
-        return values.get(expr, expr)
-    if not windows(expr):
-        return expr
-    return expr.with_children([_with_values(child, values) for child in expr.children])
+    return over_wide_rows(rest, wide)
 
 
 def _types(named: Iterable[NamedExpr]) -> dict[str, pl.DataType]:

@@ -51,7 +51,7 @@ _FOLLOWER_UNEVEN = 1.5
 _UNEVEN_PARTITIONS = 2.0
 """How many times its even share the largest partition of a table may have, where ranks have several."""
 _READ_AGAIN, _FOLLOWER_READ_AGAIN = 1.25, 2.0
-"""How many times the bytes of the two may be read in all: partitions share row groups that have boundaries inside."""
+"""How many times its own bytes all partitions may read of each of these: a row group with a boundary is read twice."""
 _MOVED = 0.1
 """A boundary is moved by this part of a rank's share, if then no row group has rows on both sides of it."""
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cudf_polars.plan.expressions import Column, Expr, Literal, Rolling, Window
-from cudf_polars.plan.nodes import Filter, HStack, Select
+from cudf_polars.plan.nodes import Filter, HStack, Node, Select, SimpleProjection
 from cudf_polars.plan.properties import is_elementwise
 
-__all__ = ["Extended", "extended", "is_rowwise_step", "renames", "windows", "with_expressions"]
+__all__ = [
+    "Extended",
+    "extended",
+    "is_rowwise_step",
+    "over_wide_rows",
+    "renames",
+    "windows",
+    "with_expressions",
+    "with_values_of_windows",
+]
 
 
 @dataclass
@@ -84,6 +93,27 @@ def windows(expr: Expr) -> list[Window]:
     if isinstance(expr, Rolling):
         return []
     return [window for child in expr.children for window in windows(child)]
+
+
+def with_values_of_windows(
+    node: Select | HStack | Filter, values: Mapping[Window, Expr]
+) -> Select | HStack | Filter:
+    """Return a node with some of its outermost windows replaced."""
+
+    def rewrite(expr: Expr) -> Expr:
+        if isinstance(expr, Window):
+            return values.get(expr, expr)
+        return expr.with_children([rewrite(child) for child in expr.children]) if windows(expr) else expr
+
+    return with_expressions(node, rewrite)
+
+
+def over_wide_rows(node: Select | HStack | Filter, rows: Node) -> Node:
+    """Return ``node`` over rows that have further columns, which its result has not."""
+    if isinstance(node, Select):
+        return replace(node, child=rows)
+    schema = {**rows.schema, **node.schema} if isinstance(node, HStack) else rows.schema
+    return SimpleProjection(replace(node, child=rows, schema=schema), schema=node.schema)
 
 
 def renames(node: Select | HStack | Filter, columns: Iterable[str]) -> dict[str, list[str]]:

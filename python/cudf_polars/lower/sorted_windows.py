@@ -6,15 +6,13 @@ each has its value; the expressions have the distributed forms that they have ov
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import polars as pl
 
 from cudf_polars.lower.ranges import is_comparable
 from cudf_polars.lower.rowwise import is_distributable
-from cudf_polars.lower.shape import windows, with_expressions
+from cudf_polars.lower.shape import over_wide_rows, windows, with_values_of_windows
 from cudf_polars.plan.expressions import Column, Expr, Literal, NamedExpr, Window
-from cudf_polars.plan.nodes import Filter, HStack, Node, RowIndex, Select, SimpleProjection, Sort
+from cudf_polars.plan.nodes import Filter, HStack, Node, RowIndex, Select, Sort
 from cudf_polars.plan.properties import columns, is_elementwise, is_scalar
 
 __all__ = ["in_sorted_table"]
@@ -50,23 +48,14 @@ def in_sorted_table(node: Select | HStack | Filter, *, ordered: bool) -> Node | 
     if not all(is_scalar(value.expr) for value in values) and not is_distributable(computed):
         return None
 
-    def rewrite(expr: Expr) -> Expr:
-        if isinstance(expr, Window):
-            return Column(names[expr], dtype=expr.dtype) if expr in names else expr
-        return expr.with_children([rewrite(child) for child in expr.children]) if windows(expr) else expr
-
-    rest = with_expressions(node, rewrite)
+    columns_of = {window: Column(name, dtype=window.dtype) for window, name in names.items()}
+    rest = with_values_of_windows(node, columns_of)
     wide: Node = computed
     # What is left may look at other rows, too, or have rows of equal keys in their order.
     if ordered or not all(map(is_elementwise, rest.expressions)):
         by = NamedExpr(place, Column(place, dtype=number))
         wide = Sort(wide, (by,), (False,), (False,), False, schema=schema)
-    rest = replace(rest, child=wide)
-    if isinstance(rest, Filter):
-        rest = replace(rest, schema=schema)
-    elif isinstance(rest, HStack):
-        rest = replace(rest, schema={**schema, **node.schema})
-    return rest if isinstance(rest, Select) else SimpleProjection(rest, schema=node.schema)
+    return over_wide_rows(rest, wide)
 
 
 def _order(window: Window) -> tuple[Expr | None, bool, bool]:

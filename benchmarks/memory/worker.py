@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from benchmarks.memory.queries import QUERIES
-from benchmarks.memory.sampler import resident
+from benchmarks.memory.sampler import RESIDENT, held, sampled
 
 
 def main() -> None:
@@ -27,23 +25,17 @@ def main() -> None:
     options = {"spill_device_limit": given.budget, "spill_directory": str(given.folder / "spill")}
     with SPMDEngine(rapidsmpf_options=options) as engine:
         pid = os.getpid()
-        before = resident(pid)
-        sampler = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.memory.sampler", str(pid)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        start = time.perf_counter()
-        QUERIES[given.query](given.data).sink_parquet(given.folder / "output", engine=engine)
-        seconds = time.perf_counter() - start
-        most, _ = sampler.communicate()
+        before = held(pid, RESIDENT)
+        with sampled(pid, RESIDENT) as peak:
+            start = time.perf_counter()
+            QUERIES[given.query](given.data).sink_parquet(given.folder / "output", engine=engine)
+            seconds = time.perf_counter() - start
         result = {
             "rank": engine.rank,
             "seconds": seconds,
             "ready_bytes": before,
-            "peak_bytes": int(most),
-            "above_bytes": int(most) - before,
+            "peak_bytes": peak.nbytes,
+            "above_bytes": peak.nbytes - before,
             "explain": engine.last_query.explain() if engine.last_query else "",
         }
     print("RESULT " + json.dumps(result), flush=True)

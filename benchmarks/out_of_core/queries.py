@@ -26,7 +26,7 @@ class Query:
     lazy
         For Polars.
     sql
-        For DuckDB, over views that are named as the tables.
+        For DuckDB, over views that are named as the tables; ``{scale_factor}`` stands for the tables' scale.
     """
 
     lazy: Callable[[Tables], pl.LazyFrame]

@@ -54,9 +54,10 @@ def run_duckdb(tables: Tables, query: str, output: Path, spill: Path, memory: in
     )
     for name in TABLE_NAMES:
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{tables.source(name)}')")
+    text = QUERIES[query].sql.format(scale_factor=tables.scale_factor)
     start = time.perf_counter()
     connection.execute(
-        f"COPY ({QUERIES[query].sql}) TO '{output}/part.parquet' (FORMAT parquet, COMPRESSION {COMPRESSION})"
+        f"COPY ({text}) TO '{output}/part.parquet' (FORMAT parquet, COMPRESSION {COMPRESSION})"
     )
     return {"seconds": time.perf_counter() - start, "rank": 0}
 

@@ -77,7 +77,11 @@ def open_compute_device(options: StreamingOptions, context: Context) -> ComputeD
         return CpuDevice()
     reason = gpu_unavailable()
     if reason is None:
-        return open_gpu(context.br(), raise_on_fail=options.get("raise_on_fail"))
+        from cudf_polars.execute.gpu.warm_up import warm_up
+
+        device = open_gpu(context.br(), raise_on_fail=options.get("raise_on_fail"))
+        warm_up(device)
+        return device
     if wanted == "gpu":
         raise RuntimeError(f"compute_device='gpu': {reason}")
     if _may_use_gpus():

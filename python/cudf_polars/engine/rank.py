@@ -5,6 +5,7 @@ Under SPMD an engine is one rank; under Dask and Ray each worker holds one for e
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -214,6 +215,9 @@ class Rank:
         -------
         Where each rank runs, by rank, and the engine's operation ids.
         """
+        if self.comm.nranks > 1:
+            # The first query need not wait for it then: it reads footers.
+            importlib.import_module("pyarrow.parquet")
         numbering = CommunicatorOpIds.of(self.comm)
         op_ids, offer = numbering.start()
         info = asdict(self.describe())

@@ -55,6 +55,9 @@ class Context:
         Turns one node into a stream (:mod:`cudf_polars.lower.planner`).
     streams
         Those that several nodes read.
+    left_out
+        By what makes groups, what leaves out rows under it whose groups are in no answer
+        (:mod:`cudf_polars.lower.group_filters`).
     group_counts
         By rows and keys, how many groups there are, as far as it was asked (:mod:`cudf_polars.lower.group_counts`).
     """
@@ -66,6 +69,7 @@ class Context:
     key_ranges: Mapping[int, KeyRange]
     lower_node: Operator
     streams: dict[Node, Stream] = field(default_factory=dict)
+    left_out: dict[Node, Callable[[Stream], Stream]] = field(default_factory=dict)
     group_counts: dict[tuple[Node, tuple[Expr, ...]], GroupCount | None] = field(default_factory=dict)
 
     def lower(self, node: Node) -> Stream:
@@ -77,6 +81,12 @@ class Context:
             stream = self.lower_node(self, node)
             self.streams[node] = self.builder.materialize(stream, "read more than once", shared=True)
         return self.streams[node]
+
+    def lower_rows(self, groups: Node) -> Stream:
+        """Return the rows of which ``groups`` makes groups, without those that are known to be of no use."""
+        (child,) = groups.children
+        leave_out = self.left_out.get(groups)
+        return self.lower(child) if leave_out is None else leave_out(self.lower(child))
 
     def key_range(self, node: Node) -> KeyRange | None:
         """Return how a scan is split by values of a column, if it is."""

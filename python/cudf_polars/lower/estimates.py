@@ -24,7 +24,7 @@ _UNIFORM = 1.2
 
 @dataclass(frozen=True)
 class GroupCount:
-    """How many groups rows have, as two samples say that lie apart from each other; of the rank that has most of them.
+    """How many groups rows have, as two samples say that lie apart from each other; means of the ranks'.
 
     Attributes
     ----------
@@ -36,13 +36,13 @@ class GroupCount:
         Groups that have so many rows in both together.
     """
 
-    rows: int
-    first: int
-    second: int
-    both: int
-    once: int
-    twice: int
-    thrice: int
+    rows: float
+    first: float
+    second: float
+    both: float
+    once: float
+    twice: float
+    thrice: float
 
     def groups(self, rows: float) -> float:
         """Return about how many groups so many rows of any part of the table have, or more than that."""

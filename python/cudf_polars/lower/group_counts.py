@@ -6,7 +6,7 @@ keys, the second sample has many of the first one's again; keys by which the fil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -18,8 +18,9 @@ from cudf_polars.plan.expressions import Expr
 from cudf_polars.plan.nodes import Node
 from cudf_polars.plan.rebuild_expressions import to_expr
 
-__all__ = ["count_groups"]
+__all__ = ["count_groups", "mean_count"]
 
+_COUNTS = "__rr_counts"
 SAMPLE_ROWS = 1 << 16
 """Rows of each of a rank's two samples."""
 _APART = 0.6
@@ -57,9 +58,8 @@ def _sampled(ctx: Context, node: Node, keys: Sequence[pl.Expr]) -> GroupCount | 
         "thrice": both == 3,
     }
     facts = [fact.cast(pl.UInt64).alias(name) for name, fact in counts.items()]
-    number = pl.UInt64()
 
-    def build(frames: Sequence[pl.LazyFrame], _: int) -> pl.LazyFrame:
+    def build(frames: Sequence[pl.LazyFrame], rank: int) -> pl.LazyFrame:
         samples = [
             frame.select(
                 *named,
@@ -69,20 +69,29 @@ def _sampled(ctx: Context, node: Node, keys: Sequence[pl.Expr]) -> GroupCount | 
             for place, frame in enumerate(frames)
         ]
         groups = pl.concat(samples).group_by(names).agg(pl.col(of_first, of_second).sum())
-        return groups.select(facts).sum()
+        # In one text, for the counts of a rank belong together; with its number, for those of two may be equal.
+        return (
+            groups.select(facts)
+            .sum()
+            .select(pl.concat_str(pl.lit(rank), *counts, separator=" ").alias(_COUNTS))
+        )
 
     one = ctx.builder.local(
         "SAMPLE GROUPS",
         parts,
         build,
-        schema=dict.fromkeys(counts, number),
+        schema={_COUNTS: pl.String()},
         ordered=False,
         estimate=Estimate(1.0, 64.0),
     )
     table = ctx.builder.materialize(one, "to see how many groups there are")
     ctx.builder.count(table)
-    greatest = {
-        name: 0 if found.bounds is None else int(found.bounds[1])
-        for name, found in zip(counts, ctx.builder.find_keys(table, dict.fromkeys(counts, 0)), strict=True)
-    }
-    return GroupCount(**greatest)
+    (found,) = ctx.builder.find_keys(table, {_COUNTS: ctx.builder.settings.nranks})
+    assert found.values is not None
+    return mean_count([dict(zip(counts, map(int, text.split()[1:]), strict=True)) for text in found.values])
+
+
+def mean_count(ranks: Sequence[Mapping[str, int]]) -> GroupCount:
+    """Return the mean counts of the ranks whose samples have rows."""
+    sampled = [counts for counts in ranks if counts["rows"]] or ranks
+    return GroupCount(**{name: sum(counts[name] for counts in sampled) / len(sampled) for name in sampled[0]})

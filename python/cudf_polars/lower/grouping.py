@@ -23,6 +23,8 @@ __all__ = ["key_columns", "lower_distinct", "lower_group_by", "outputs_of"]
 
 _PARTIAL_PAYS = 0.5
 """Groups per row of a rank, up to which partial aggregates are sent in place of rows."""
+_FEW_GROUPS = 0.25
+"""Of the bytes of a chunk: as many of partial aggregates are kept while all rows go through."""
 _POSITION = "__rr_position"
 """The position of a group's first row."""
 
@@ -42,7 +44,7 @@ def key_columns(ctx: Context, stream: Stream, keys: Sequence[Expr], prefix: str)
 def lower_group_by(ctx: Context, node: Node) -> Stream:
     """Aggregate where the rows are, send the partial results by their keys, and finish."""
     assert isinstance(node, GroupBy)
-    child = ctx.lower(node.child)
+    child = ctx.lower_rows(node)
     if ctx.builder.is_whole(child):
         return ctx.apply(node, [child], estimate=child.estimate.scaled(AGGREGATED))
     if not all(is_elementwise(key.expr) for key in node.keys):
@@ -128,6 +130,12 @@ def _partial_pays(ctx: Context, child: Stream, count: GroupCount | None) -> bool
     return count is None or _left_by_partial(ctx, child, count) <= _PARTIAL_PAYS
 
 
+def _are_few(ctx: Context, child: Stream, schema: Schema, count: GroupCount) -> bool:
+    """Whether the groups of all rows of a rank take little memory, so that chunks of rows would save none."""
+    groups = count.groups(child.estimate.rows / ctx.builder.settings.nranks)
+    return groups * row_width(schema) <= _FEW_GROUPS * ctx.builder.settings.chunk_bytes
+
+
 def _two_phases(
     ctx: Context, node: GroupBy, child: Stream, split: Decomposition, count: GroupCount | None
 ) -> Stream:
@@ -164,6 +172,8 @@ def _two_phases(
         estimate=child.estimate.scaled(several),
         of_any_rows=True,
     )
+    if count is not None:
+        parts.of_any_rows = not _are_few(ctx, child, parts.schema, count)
     moved = builder.gather_or_shuffle(parts, names, "partial groups")
     groups = builder.local(
         f"FINAL {node_title(node)}", [moved], second, ordered=False, estimate=child.estimate.scaled(few)
@@ -196,7 +206,7 @@ def outputs_of(
 def lower_distinct(ctx: Context, node: Node) -> Stream:
     """Drop doubles where the rows are, send what is left by the compared columns, and drop doubles again."""
     assert isinstance(node, Distinct)
-    child = ctx.lower(node.child)
+    child = ctx.lower_rows(node)
     if ctx.builder.is_whole(child):
         return ctx.apply(node, [child])
     subset = list(node.subset if node.subset is not None else child.schema)

@@ -11,6 +11,7 @@ import polars as pl
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.gathered import Gathered
+from cudf_polars.lower.group_filters import lower_sides
 from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
@@ -103,7 +104,7 @@ def _join(ctx: Context, node: Join) -> Stream:
     everywhere = _read_one_side_everywhere(ctx, node, copied)
     if everywhere is not None:
         return everywhere
-    node, left, right = without_check_if_empty(ctx, node, ctx.lower(node.left), ctx.lower(node.right))
+    node, left, right = without_check_if_empty(ctx, node, *lower_sides(ctx, node, _column_pairs(node)))
     sides = _Sides(node, left, right)
     placed = _in_place(ctx, sides, copied)
     if placed is not None:
@@ -124,8 +125,11 @@ def _join(ctx: Context, node: Join) -> Stream:
     measured = _broadcast_if_small(ctx, sides, copied)
     if measured is not None:
         return measured
-    if small in copied:
-        _filter_larger(ctx, sides, small, large)
+    if small in copied and _filter_larger(ctx, sides, small, large):
+        # What is left of the larger side may be less than the smaller one.
+        measured = _broadcast_if_small(ctx, sides, [side for side in copied if side == large])
+        if measured is not None:
+            return measured
     return _shuffled(ctx, sides)
 
 
@@ -439,25 +443,31 @@ def _copied_beside(stream: Stream) -> int:
     return sum(map(_copied_beside, stream.inputs)) if isinstance(stream, Local) else 0
 
 
-def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> None:
-    """Leave out rows of the larger side by the keys of the other one, before it moves."""
+def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> bool:
+    """Leave out rows of the larger side by the keys of the other one, before it moves; return whether that pays."""
     node, builder = sides.node, ctx.builder
     if (
         isinstance(sides.get(large), Materialize)  # it has been run
         or _is_hashed_by_keys(node, sides.get(large).partitioning, large)
         or not can_filter(ctx, node, sides.get(large), large, sides.get(small))
     ):
-        return
+        return False
     pairs = _column_pairs(node) if large == "left" else [(b, a) for a, b in _column_pairs(node)]
     if not pairs:
-        return
+        return False
     keys = sides.get(small)
     if not isinstance(keys, Materialize) or keys.shared:
         keys = builder.materialize(keys, "its keys filter the other side of a join")
     sides.put(small, keys)
     if not builder.measure(keys, builder.settings.filter_limit).complete:
-        return
-    sides.put(large, filter_by_keys(ctx, node, keys, sides.get(large), large, pairs))
+        return False
+    nodes = {"left": node.left, "right": node.right}
+    filtered = filter_by_keys(
+        ctx, keys, nodes[small], sides.get(large), nodes[large], pairs, nulls_equal=node.nulls_equal
+    )
+    pays = filtered is not sides.get(large)
+    sides.put(large, filtered)
+    return pays
 
 
 def _is_hashed_by_keys(node: Join, partitioning: Partitioning, side: str) -> bool:

@@ -17,7 +17,7 @@ from cudf_polars.lower.context import Context
 from cudf_polars.lower.footers import FooterError
 from cudf_polars.lower.physical import Materialize, Stream
 from cudf_polars.lower.scans import sample_pipeline
-from cudf_polars.plan.expressions import Column, Expr
+from cudf_polars.plan.expressions import Column
 from cudf_polars.plan.nodes import (
     DataFrameScan,
     Distinct,
@@ -33,7 +33,7 @@ from cudf_polars.plan.nodes import (
     Sort,
 )
 
-__all__ = ["can_filter", "filter_by_keys", "is_filtered", "key_predicate"]
+__all__ = ["can_filter", "filter_by_keys", "is_filtered", "key_predicate", "may_filter", "renamed"]
 
 _FILTERED = {
     "inner": ("left", "right"),
@@ -52,19 +52,32 @@ _FEWER = 1.5
 
 def can_filter(ctx: Context, node: Join, large: Stream, side: str, small: Stream) -> bool:
     """Whether rows of ``large``, the join's ``side``, may be left out, and running ``small`` for that may pay."""
+    return may_filter(ctx, node, side, large, node.left if side == "left" else node.right, small)
+
+
+def may_filter(ctx: Context, join: Join, side: str, rows: Stream, node: Node, small: Stream) -> bool:
+    """Whether rows of which the join's ``side`` is made may be left out, and running ``small`` for that may pay.
+
+    Parameters
+    ----------
+    rows, node
+        The rows, and what they are in the plan.
+    small
+        The other side.
+    """
     settings = ctx.builder.settings
-    scan = ctx.properties.pipeline_scan(node.left if side == "left" else node.right)
+    scan = ctx.properties.pipeline_scan(node)
     # How many rows are left of what has been joined before, nobody knows; of a file, a sample can be taken.
     is_known = scan is not None and scan.kind == "parquet"
     return (
         settings.filter_keys > 0
         and (is_known or settings.filter_share >= 1)
-        and side in _FILTERED.get(node.how, ())
-        and node.validate == "m:m"  # doubles of a key are errors wherever they are
-        and large.estimate.nbytes >= settings.filter_least
+        and side in _FILTERED.get(join.how, ())
+        and join.validate == "m:m"  # doubles of a key are errors wherever they are
+        and rows.estimate.nbytes >= settings.filter_least
         and (
-            small.estimate.rows * _FEWER <= large.estimate.rows
-            or (is_filtered(ctx, node, _OTHER[side]) and not is_filtered(ctx, node, side))
+            small.estimate.rows * _FEWER <= rows.estimate.rows
+            or (is_filtered(ctx, join, _OTHER[side]) and not ctx.properties.is_filtered(node))
         )
     )
 
@@ -75,16 +88,29 @@ def is_filtered(ctx: Context, node: Join, side: str) -> bool:
 
 
 def filter_by_keys(
-    ctx: Context, node: Join, small: Materialize, large: Stream, side: str, names: Sequence[tuple[str, str]]
+    ctx: Context,
+    small: Materialize,
+    small_node: Node,
+    large: Stream,
+    large_node: Node,
+    names: Sequence[tuple[str, str]],
+    *,
+    nulls_equal: bool,
 ) -> Stream:
-    """Return ``large``, the join's ``side``, without rows that have no partner in ``small``, as far as that pays.
+    """Return ``large`` without rows that have no partner in ``small``, as far as that pays.
 
     Parameters
     ----------
     small
-        The other side, which was run to its end.
+        A side of a join, which was run to its end.
+    large
+        The other side, or rows under it.
+    small_node, large_node
+        What they are in the plan.
     names
-        Pairs of key columns: of the large side, and of the small one.
+        Pairs of key columns: of ``large``, and of ``small``.
+    nulls_equal
+        Whether the join takes nulls for equal.
     """
     settings = ctx.builder.settings
     pairs = [
@@ -94,8 +120,7 @@ def filter_by_keys(
     ]
     if not pairs:
         return large
-    whole, other = (node.left, node.right) if side == "left" else (node.right, node.left)
-    domains = [min(_origin_rows(ctx, whole, o), _origin_rows(ctx, other, t)) for o, t in pairs]
+    domains = [min(_origin_rows(ctx, large_node, o), _origin_rows(ctx, small_node, t)) for o, t in pairs]
     limits = [int(min(settings.filter_keys, settings.filter_share * domain)) for domain in domains]
     if settings.filter_share >= 1:
         limits = [settings.filter_keys] * len(pairs)
@@ -108,9 +133,9 @@ def filter_by_keys(
         keys = found[theirs]
         kept = _kept_part(keys, domain)
         if kept <= settings.filter_share and _agrees(
-            ctx, whole, ours, keys, kept, nulls_equal=node.nulls_equal
+            ctx, large_node, ours, keys, kept, nulls_equal=nulls_equal
         ):
-            large = _filtered(ctx, large, ours, keys, kept, nulls_equal=node.nulls_equal)
+            large = _filtered(ctx, large, ours, keys, kept, nulls_equal=nulls_equal)
     return large
 
 
@@ -211,31 +236,39 @@ def _origin_rows(ctx: Context, node: Node, name: str) -> float:
 def _origin(node: Node, name: str) -> Node | None:
     """Return the source from which a column comes as it is."""
     while True:
-        found: tuple[Node, str] | None = None
+        found: tuple[Node, str | None] | None = None
         match node:
             case Scan() | DataFrameScan():
                 return node
-            case Filter() | SimpleProjection() | Slice() | Sort() | Distinct():
-                found = node.child, name
-            case Select():
-                found = _renamed(node.child, {e.name: e.expr for e in node.exprs}, name)
-            case HStack():
-                found = _renamed(node.child, {e.name: e.expr for e in node.exprs}, name) or (
-                    None if any(e.name == name for e in node.exprs) else (node.child, name)
-                )
-            case GroupBy():
-                found = _renamed(node.child, {key.name: key.expr for key in node.keys}, name)
             case Join(how="inner" | "left" | "semi" | "anti" | "right" | "cross"):
                 if name in node.left.schema and node.how != "right":
                     found = node.left, name
                 elif name in node.right.schema and name not in node.left.schema:
                     found = node.right, name
-        if found is None or found[1] not in found[0].schema:
+            case Filter() | SimpleProjection() | Slice() | Sort() | Distinct():
+                found = node.child, name
+            case Select() | HStack() | GroupBy():
+                found = node.child, renamed(node, name)
+        if found is None or found[1] is None or found[1] not in found[0].schema:
             return None
-        node, name = found
+        node, name = found[0], found[1]
 
 
-def _renamed(child: Node, exprs: dict[str, Expr], name: str) -> tuple[Node, str] | None:
-    """Return the column of ``child`` that one of a step's results is."""
+def renamed(node: Node, name: str) -> str | None:
+    """Return the column of a step's input that one of its results is as it is, if there is one.
+
+    Steps that compute no columns pass them on.
+    """
+    match node:
+        case Select():
+            exprs = {e.name: e.expr for e in node.exprs}
+        case GroupBy():
+            exprs = {key.name: key.expr for key in node.keys}
+        case HStack():
+            exprs = {e.name: e.expr for e in node.exprs}
+            if name not in exprs:
+                return name
+        case _:
+            return name
     expr = exprs.get(name)
-    return (child, expr.name) if isinstance(expr, Column) else None
+    return expr.name if isinstance(expr, Column) else None

@@ -1,11 +1,12 @@
-"""Runs queries on N ranks: starts ``rrun``, or a client of Dask or Ray; and starts it again after one that failed."""
+"""Runs queries by Polars and on N ranks, in turns: one iteration of a query by one, then by the next.
+
+What else runs on the machine, and how fast it is at the moment, meets all of them alike.
+"""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,34 +16,39 @@ from typing import Any
 import polars as pl
 
 from benchmarks.pdsh.data import tool
-from benchmarks.pdsh.queries import QUERIES, Tables
+from benchmarks.pdsh.queries import Tables
+from benchmarks.pdsh.turns import Job, JobFailed, JobNotStarted, Message
 
 _ROOT = Path(__file__).resolve().parents[2]
-_START_SECONDS = 60.0
-"""Added to each run's time limit for starting Python and the engine."""
 
 ENGINES = ("spmd", "dask", "ray")
 
-STARTED = "started"
-"""The file that a worker makes when its engine has started."""
+POLARS = "polars"
+"""Stands where the name of an engine does, for Polars' own streaming engine."""
+
+WARM_UP_RUNS = 1
+"""Runs of a query before the timed ones. They give the answer, and leave files in the page cache and footers known."""
 
 
 @dataclass
 class Run:
-    """What one number of ranks gave.
+    """What one number of ranks gave, or Polars.
 
     Attributes
     ----------
     nranks
         The number of ranks.
     out
-        Where the workers wrote their answers.
+        An empty directory, where the workers write their answers.
     records
-        By query: what ``worker.Record`` describes.
+        By query that succeeded: the ``seconds`` of each timed iteration (the slowest rank's), the ``rows`` of the
+        answer, and as ``fallbacks`` what the engine could not distribute, as its warnings say.
     errors
         By query that failed: why.
     engine
-        Who starts the ranks.
+        Who starts the ranks: one of :data:`ENGINES`, or :data:`POLARS`.
+    threads
+        How many threads Polars has, in a run of Polars that has started.
     """
 
     nranks: int
@@ -50,52 +56,61 @@ class Run:
     records: dict[int, dict[str, Any]] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     engine: str = "spmd"
+    threads: int | None = None
 
     @property
     def label(self) -> str:
-        """What the run is called: "2", or "dask 2"."""
+        """What the run is called: "2", "dask 2" or "Polars streaming"."""
+        if self.engine == POLARS:
+            return "Polars streaming"
         return str(self.nranks) if self.engine == "spmd" else f"{self.engine} {self.nranks}"
+
+    @property
+    def rests(self) -> bool:
+        """Whether its processes use no CPU while they wait; services of Dask and Ray always have something to do."""
+        return self.engine in ("spmd", POLARS)
+
+    def add(self, query: int, answers: Sequence[Message], *, timed: bool) -> None:
+        """Take in what the ranks say of one run of a query."""
+        if timed:
+            self.records[query]["seconds"].append(max(answer["seconds"] for answer in answers))
+        else:
+            self.records[query] = {"seconds": [], **answers[0]}
+
+    def fail(self, query: int, why: str) -> None:
+        """Note that a query failed; what it gave before does not count."""
+        self.records.pop(query, None)
+        self.errors[query] = why
 
     def extend(self, later: Run) -> None:
         """Add the times and failures of a later run of the same kind."""
-        self.errors.update(later.errors)
         for query, record in later.records.items():
             if query in self.records:
-                self.records[query]["ours"] += record["ours"]
-                self.records[query]["polars"] += record["polars"]
-        for query in self.errors:
-            self.records.pop(query, None)
+                self.records[query]["seconds"] += record["seconds"]
+        for query, why in later.errors.items():
+            self.fail(query, why)
 
     def answer(self, query: int) -> pl.DataFrame:
-        """Read the engine's answer to a query that succeeded."""
+        """Read the answer to a query that succeeded."""
         return pl.read_parquet(self.out / f"q{query}.parquet")
 
-    def polars_answer(self, query: int) -> pl.DataFrame | None:
-        """Read Polars' own answer, if this run asked Polars too."""
-        path = self.out / f"q{query}-polars.parquet"
-        return pl.read_parquet(path) if path.is_file() else None
 
+def run_in_turns(
+    runs: Sequence[Run], queries: Sequence[int], tables: Tables, *, iterations: int, query_seconds: float
+) -> None:
+    """Let runs take turns, query by query and iteration by iteration, and fill them with what they find.
 
-def run_on_ranks(
-    nranks: int,
-    queries: Sequence[int],
-    tables: Tables,
-    *,
-    iterations: int,
-    query_seconds: float,
-    out: Path,
-    engine: str = "spmd",
-) -> Run:
-    """Run queries on ``nranks`` processes; on one, Polars runs beside the engine.
+    The processes of all runs are there at once; those of one work, the others wait. Each iteration another run begins,
+    so that none always finds the caches as the same one left them. Each query is run by all without a measurement
+    first.
 
-    A failed query ends its processes, because after a failure the ranks no longer agree on where
-    they are; new ones run the queries after it. Where the engine does not even start, all queries
-    fail with that.
+    A failed query ends the processes of its run, because after a failure the ranks no longer agree on where they are;
+    new ones run the queries after it. Where the engine does not even start, all queries that are left fail with that.
 
     Parameters
     ----------
-    nranks
-        The number of processes.
+    runs
+        Who takes turns.
     queries
         The numbers of the queries.
     tables
@@ -103,82 +118,49 @@ def run_on_ranks(
     iterations
         Timed iterations of each query.
     query_seconds
-        The time limit of a run is this many seconds for each of its queries.
-    out
-        An empty directory for the workers' files.
-    engine
-        One of :data:`ENGINES`.
+        The time limit of one iteration of a query.
     """
-    run = Run(nranks, out, engine=engine)
-    left = list(queries)
-    while left:
-        (out / STARTED).unlink(missing_ok=True)
-        failure = _launch(run, left, tables, iterations=iterations, limit=query_seconds)
-        while left and (record := out / f"q{left[0]}.json").is_file():
-            run.records[left.pop(0)] = json.loads(record.read_text())
-        if left and not (out / STARTED).exists():
-            run.errors.update(dict.fromkeys(left, f"the engine did not start: {failure}"))
-            break
-        if left:
-            number = left.pop(0)
-            run.errors[number] = _why(out, number) or failure or "its result is missing"
-    return run
+    with contextlib.ExitStack() as stack:
+        jobs = [stack.enter_context(_job(run, tables)) for run in runs]
+        members = list(zip(runs, jobs, strict=True))
+        for i, query in enumerate(queries):
+            for iteration in range(WARM_UP_RUNS + iterations):
+                first = iteration % len(members)
+                for run, job in members[first:] + members[:first]:
+                    if query in run.errors:
+                        continue
+                    timed = iteration >= WARM_UP_RUNS
+                    try:
+                        if not job.runs:
+                            job.start()
+                            run.threads = job.about[0].get("threads")
+                        run.add(query, job.turn(query, timed=timed, seconds=query_seconds), timed=timed)
+                    except JobNotStarted as error:
+                        for left in queries[i:]:
+                            run.fail(left, f"the engine did not start: {error}")
+                    except JobFailed as error:
+                        run.fail(query, str(error))
 
 
-def _launch(run: Run, queries: Sequence[int], tables: Tables, *, iterations: int, limit: float) -> str | None:
-    """Run one set of processes to its end; says what went wrong, if anything did."""
-    launcher = [tool("rrun"), "-n", str(run.nranks)] if run.engine == "spmd" else []
+def _job(run: Run, tables: Tables) -> Job:
+    """Make the job of a run, which starts ``rrun``, a client of Dask or Ray, or Polars alone."""
+    module = "benchmarks.pdsh.polars_worker" if run.engine == POLARS else "benchmarks.pdsh.worker"
     command = [
-        *launcher,
-        *(sys.executable, "-m", "benchmarks.pdsh.worker"),
+        *([tool("rrun"), "-n", str(run.nranks)] if run.engine == "spmd" else []),
+        *(sys.executable, "-m", module),
         *("--data", str(tables.directory.resolve())),
         *(("--floats",) if tables.floats else ()),
-        *("--queries", ",".join(map(str, queries))),
-        *("--iterations", str(iterations)),
         *("--out", str(run.out)),
     ]
-    if run.engine != "spmd":
+    if run.engine in ENGINES and run.engine != "spmd":
         command += ["--engine", run.engine, "--ranks", str(run.nranks)]
-    elif run.nranks == 1:
-        command.append("--with-polars")
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    log = run.out / "log.txt"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, "PYTHONPATH": path},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-        seconds = _START_SECONDS + limit * len(queries)
-        try:
-            status = process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            _end(process)
-            return f"not finished after {seconds:.0f} s"
-        except BaseException:
-            _end(process)
-            raise
-    if status == 0:
-        return None
-    tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-    return f"{Path(command[0]).name} ended with status {status}:\n{tail}"
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End rrun, which ends its ranks."""
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(timeout=15)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _why(out: Path, query: int) -> str | None:
-    """Read the error of the first rank that left one."""
-    for path in sorted(out.glob(f"{QUERIES[query].name}-error-*.txt")):
-        rank = path.stem.rsplit("-", 1)[-1]
-        return f"rank {rank}: {path.read_text().strip()}"
-    return None
+    environment = {**os.environ, "PYTHONPATH": path}
+    if run.engine == POLARS:
+        environment.pop("POLARS_MAX_THREADS", None)  # it is for the ranks; Polars has all cores
+    return Job(
+        command,
+        run.nranks if run.engine == "spmd" else 1,
+        environment=environment,
+        log=run.out / "log.txt",
+    )

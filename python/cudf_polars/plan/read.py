@@ -40,7 +40,7 @@ from cudf_polars.plan.optimized import look
 from cudf_polars.plan.placeholder import ROWS, PlaceholderUnavailable, source_number
 from cudf_polars.plan.properties import columns
 from cudf_polars.plan.pruning import prune_opaque_nodes
-from cudf_polars.plan.rebuild import rebuild_node, rebuild_scan
+from cudf_polars.plan.rebuild import rebuild_scan, rebuilt_schema
 from cudf_polars.plan.serialized import deserialize_plan, forms, serialize_plan
 from cudf_polars.plan.slices import push_slices
 from cudf_polars.plan.substitute import Substitution
@@ -374,8 +374,7 @@ def _verify(root: nodes.Node) -> None:
             if isinstance(node, nodes.Scan):
                 built = rebuild_scan(_told(node)).collect_schema()
             else:
-                empty = [pl.LazyFrame(schema=dict(c.schema)) for c in node.children]
-                built = rebuild_node(node, empty).collect_schema()
+                built = rebuilt_schema(node)
         except pl.exceptions.PolarsError as e:
             raise CannotRebuild(f"{type(node).__name__}: {str(e).splitlines()[0]}") from e
         if list(built.items()) != list(node.schema.items()):

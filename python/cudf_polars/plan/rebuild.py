@@ -6,6 +6,7 @@ passes through Polars' planner again unchanged.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -26,6 +27,7 @@ __all__ = [
     "file_schema",
     "rebuild_node",
     "rebuild_scan",
+    "rebuilt_schema",
     "starts_with_columns",
     "to_lazyframe",
     "with_file_schema",
@@ -145,10 +147,28 @@ def rebuild_node(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyF
     if isinstance(node, _MAY_ADD_COLUMNS):
         # what the optimiser no longer needs (right-hand keys, the stand-in for rows without columns) is in the API's
         # result still
-        empty = [pl.LazyFrame(schema=dict(c.schema)) for c in node.children]
-        if _build(node, empty).collect_schema().names() != list(node.schema):
+        if _over_nothing(node).collect_schema().names() != list(node.schema):
             lf = keep_columns(lf, node.schema)
     return lf
+
+
+def rebuilt_schema(node: nodes.Node) -> pl.Schema:
+    """Return the columns of what :func:`rebuild_node` makes, and raise what it raises."""
+    lf = _over_nothing(node)
+    schema = lf.collect_schema()
+    if isinstance(node, _MAY_ADD_COLUMNS) and schema.names() != list(node.schema):
+        return keep_columns(lf, node.schema).collect_schema()
+    return schema
+
+
+def _over_nothing(node: nodes.Node) -> pl.LazyFrame:
+    return _build(node, [_nothing(tuple(child.schema.items())).clone() for child in node.children])
+
+
+@functools.lru_cache(maxsize=1024)
+def _nothing(columns: tuple[tuple[str, pl.DataType], ...]) -> pl.LazyFrame:
+    """Return a frame without rows; plans have few schemas, and each is asked for often."""
+    return pl.LazyFrame(schema=dict(columns))
 
 
 _MAY_ADD_COLUMNS = nodes.HStack | nodes.Join | nodes.HConcat | nodes.GroupBy | nodes.Union | nodes.MapFunction

@@ -10,7 +10,6 @@ from typing import Protocol, Self
 import polars as pl
 from rapidsmpf.streaming.batch_stream import BatchStream
 
-from cudf_polars.execute.lazy_batches import LazyBatches
 from cudf_polars.execute.run import OpenQuery
 from cudf_polars.execute.streams import export_frame
 
@@ -142,8 +141,8 @@ class RankBatches:
         self.schema = opened.schema
         self._stop = opened.stop
         self._failed = failed
-        self._batches: Iterator[pl.DataFrame] | None = LazyBatches(
-            opened.rows, optimizations, ordered=maintain_order, chunk_size=chunk_size
+        self._batches: Iterator[pl.DataFrame] | None = opened.batches(
+            optimizations, ordered=maintain_order, chunk_size=chunk_size
         )
 
     def next_batch(self) -> pl.DataFrame | None:

@@ -38,7 +38,6 @@ from cudf_polars.engine.table_sinks import Refused, TablePlan, TableSink, TableW
 from cudf_polars.execute.agreement import agree_on_purpose
 from cudf_polars.execute.errors import failure_of_rank, hide_secrets
 from cudf_polars.execute.exchange import RapidsmpfTransport
-from cudf_polars.execute.lazy_batches import LazyBatches
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import OpenQuery, Query, QueryOutcome, open_query, run_query, stream_query
 from cudf_polars.lower.fallback import report
@@ -307,11 +306,8 @@ class Rank:
 
         with _tell_others(transport):
             opened = self._open(query, transport, optimizations, "sink_batches")
-            for batch in LazyBatches(
-                opened.rows,
-                optimizations or pl.QueryOptFlags(),
-                ordered=maintain_order,
-                chunk_size=chunk_size,
+            for batch in opened.batches(
+                optimizations or pl.QueryOptFlags(), ordered=maintain_order, chunk_size=chunk_size
             ):
                 if function(batch):
                     break

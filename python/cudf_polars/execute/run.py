@@ -7,7 +7,7 @@ import inspect
 import itertools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.keys import KeySet
+from cudf_polars.execute.lazy_batches import LazyBatches
 from cudf_polars.execute.measured import Measured, Size, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import Paths
@@ -207,6 +208,8 @@ class OpenQuery:
     ----------
     rows
         This rank's rows, to be run once; the query itself if there is one rank and memory enough.
+    made
+        The same rows as the last step makes them, to be read in place of ``rows``; None if that is the query itself.
     schema
         Their types.
     whole
@@ -221,11 +224,30 @@ class OpenQuery:
     """
 
     rows: pl.LazyFrame
+    made: Iterator[pl.DataFrame] | None
     schema: pl.Schema
     whole: bool
     stop: Stop
     facts: Callable[[], bytes]
     outcome: Callable[[], QueryOutcome]
+
+    def batches(
+        self, optimizations: pl.QueryOptFlags, *, ordered: bool, chunk_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        """Return this rank's rows batch by batch.
+
+        Parameters
+        ----------
+        optimizations
+            For the query itself.
+        ordered
+            Whether the rows have to come in their order.
+        chunk_size
+            Rows of a batch; None: as they are made.
+        """
+        if self.made is not None and chunk_size is None:
+            return (batch for batch in self.made if batch.height)  # through Polars, twice as many would wait
+        return LazyBatches(self.rows, optimizations, ordered=ordered, chunk_size=chunk_size)
 
 
 def open_query(
@@ -255,7 +277,7 @@ def open_query(
                 device.batches(running, optimizations or pl.QueryOptFlags(), ordered=True), schema
             )
         ended = functools.partial(_outcome_of_whole, pl.DataFrame(schema=schema), device, options)
-        return OpenQuery(rows, schema, device.is_cpu, _nothing_to_stop, bytes, ended)
+        return OpenQuery(rows, None, schema, device.is_cpu, _nothing_to_stop, bytes, ended)
     executor, root = running.executor, running.root
     batches = executor.result_batches(root)
     no_rows = pl.DataFrame(schema=dict(root.schema))
@@ -267,6 +289,7 @@ def open_query(
     del first
     return OpenQuery(
         scan_batches(all_batches, schema),
+        all_batches,
         schema,
         whole=False,
         stop=executor.brake.end,

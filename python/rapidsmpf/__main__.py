@@ -22,6 +22,7 @@ from rapidsmpf.utils.system_info import get_device_memory, get_device_name
 _PACKAGES = (
     "polars",
     "numpy",
+    "pyarrow",
     "dask",
     "distributed",
     "ray",

@@ -18,7 +18,8 @@ def agree_on_key_ranges(
 ) -> dict[int, KeyRange]:
     """Return, by number of the node, which scans are split by values; all ranks call this for the same plan.
 
-    They have seen that their files are the same; but a rank without pyarrow knows no bounds.
+    They have seen that their files are the same; but of files in stores, they have not compared the bounds, nor need
+    they have kept the same footers.
     """
     if nranks * partitions == 1 or not any(
         isinstance(node, Scan) and node.kind == "parquet" for node in plan.nodes

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import functools
-import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
-from cudf_polars.lower.footers import Footers
-from cudf_polars.plan.cloud import CloudAccess, is_remote
+from cudf_polars.lower.footers import FooterError, Footers, parse_columns, read_footer
+from cudf_polars.plan.cloud import CloudAccess, is_remote, shown_path
 
-__all__ = ["ColumnBounds", "ascending_bounds", "follows_position"]
+__all__ = ["Chunk", "ColumnBounds", "ascending_bounds", "column_chunks", "column_place", "follows_position"]
 
 _CACHED_COLUMNS = 10_000
 _FILES = 1_000
 """Bounds are not read for tables of more files: to parse a footer takes up to a millisecond."""
 _SAMPLED_FILES = 32
 """In so many files of a table at most one sees whether a column follows the position of the rows."""
+_TEMPORAL = ("DATE", "TIME", "TIMESTAMP")
+"""Logical types, by the names that pyarrow gives them."""
 _WIDE = 0.25
 """Row groups whose bounds enclose less than this part of all bounds, on average, have values of their own."""
 
@@ -35,6 +36,25 @@ class ColumnBounds:
 
     least: tuple[Any, ...]
     greatest: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What a footer says of a column in one row group.
+
+    Attributes
+    ----------
+    rows
+        Of the row group.
+    bounds
+        The least and the greatest value that is not null, if known. Times that Python's types cannot hold are numbers.
+    nulls
+        How many values are null, if known.
+    """
+
+    rows: int
+    bounds: tuple[Any, Any] | None
+    nulls: int | None
 
 
 def ascending_bounds(
@@ -95,7 +115,7 @@ def follows_position(paths: Sequence[str], cloud: CloudAccess | None, column: st
 def _of_file(path: str, cloud: CloudAccess | None, column: str, footers: Footers) -> ColumnBounds | None:
     if is_remote(path):
         kept = footers.of_store(path, cloud)
-        return None if kept is None else _read(io.BytesIO(kept), column)
+        return None if kept is None else _parse(kept, shown_path(path), column)
     try:
         found = os.stat(path)
     except OSError:
@@ -107,39 +127,62 @@ def _of_file(path: str, cloud: CloudAccess | None, column: str, footers: Footers
 def _of_version(path: str, column: str, *version: int) -> ColumnBounds | None:
     """Read the footer of one version of a file: its device, inode, size and time of modification."""
     try:
-        with open(path, "rb") as file:
-            return _read(file, column)
-    except OSError:
+        return _parse(read_footer(path), path, column)
+    except FooterError:
         return None
 
 
-def _read(file: IO[bytes], column: str) -> ColumnBounds | None:
+def _parse(file: bytes, path: str, column: str) -> ColumnBounds | None:
     try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
+        metadata = parse_columns(file, path)
+    except FooterError:
         return None
-    try:
-        metadata = pq.read_metadata(file)
-    except (pa.ArrowException, OSError):
-        return None
-    # A column inside a struct has a longer path.
-    index = next((i for i in range(metadata.num_columns) if metadata.schema.column(i).path == column), None)
-    if index is None:
+    place = column_place(metadata, column)
+    if place is None:
         return None
     least, greatest = [], []
+    for chunk in column_chunks(metadata, place):
+        if not chunk.rows:
+            continue
+        if chunk.bounds is None or chunk.nulls != 0:
+            return None
+        least.append(chunk.bounds[0])
+        greatest.append(chunk.bounds[1])
+    return ColumnBounds(tuple(least), tuple(greatest))
+
+
+def column_place(metadata: Any, name: str) -> int | None:
+    """Return the place of a column that is not nested in what :func:`parse_columns` returns."""
+    try:
+        # A column inside a struct has a longer path.
+        return next((i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name), None)
+    except UnicodeDecodeError:
+        return None
+
+
+def column_chunks(metadata: Any, place: int) -> Iterator[Chunk]:
+    """Yield what is said of the column at ``place`` in each row group: some 10 microseconds each."""
+    physical_type = metadata.schema.column(place).physical_type
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        if not group.num_rows:
-            continue
-        statistics = group.column(index).statistics
-        if (
-            statistics is None
-            or not statistics.has_min_max
-            or not statistics.has_null_count
-            or statistics.null_count
-        ):
+        chunk = group.column(place) if place < group.num_columns else None
+        # Damaged footers say otherwise. Asked for such statistics, pyarrow raises no error but ends the process. So it
+        # does where statistics are too short or histograms have wrong lengths, which nothing says beforehand.
+        if chunk is None or chunk.physical_type != physical_type or (statistics := chunk.statistics) is None:
+            yield Chunk(group.num_rows, None, None)
+        else:
+            nulls = statistics.null_count if statistics.has_null_count else None
+            yield Chunk(group.num_rows, _bounds_of(statistics), nulls)
+
+
+def _bounds_of(statistics: Any) -> tuple[Any, Any] | None:
+    if not statistics.has_min_max:
+        return None
+    try:
+        return statistics.min, statistics.max
+    except Exception:
+        # Of several kinds: for years after 9999, for nanoseconds without pandas, for text that is not UTF-8. Times have
+        # the order of their numbers.
+        if statistics.logical_type.type not in _TEMPORAL:
             return None
-        least.append(statistics.min)
-        greatest.append(statistics.max)
-    return ColumnBounds(tuple(least), tuple(greatest))
+        return statistics.min_raw, statistics.max_raw

@@ -1,7 +1,7 @@
 """Row groups of Parquet files, read from their footers: what scans are split by and sizes are estimated from.
 
-pyarrow's reader is used where pyarrow is installed, because it is native; otherwise a reader of the few Thrift
-fields that are needed, so that pyarrow stays optional.
+The bytes of a footer are read here, from a disk or a store, and parsed by pyarrow, which is imported when the first is
+asked for: to import it takes longer than to import this package.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import functools
 import os
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,13 +18,23 @@ from typing import Any, Protocol
 from cudf_polars.lower.byte_files import ByteFile, FileUnreadableError, open_bytes
 from cudf_polars.plan.cloud import CloudAccess, is_remote, shown_path
 
-__all__ = ["FileFooters", "FooterError", "Footers", "RowGroup", "read_row_groups"]
+__all__ = [
+    "FileFooters",
+    "FooterError",
+    "Footers",
+    "RowGroup",
+    "parse_columns",
+    "read_footer",
+    "read_row_groups",
+]
 
 _CACHED_FILES = 10_000
 _WORTH_THREADS, _THREADS = 8, 16
 """So many files are read by so many threads: on a file system over the network, each waits for its answer."""
-_MAGIC = b"PAR1"
+_MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _TAIL_BYTES = 64 * 1024
+_FRAME_BYTES = 12
+"""Of the magic bytes at both ends of a file and the length of its footer."""
 _KEPT_BYTES = 64 << 20
 """Of the footers of files in stores, so many bytes are kept during a query."""
 
@@ -67,21 +77,62 @@ def read_row_groups(path: str, cloud: CloudAccess | None = None) -> tuple[RowGro
         If the file is encrypted, missing or not Parquet, or its store cannot be asked for ranges.
     """
     if is_remote(path):
-        return parse_footer(_footer_in_store(path, cloud), shown_path(path))
+        return _row_groups(read_footer(path, cloud), shown_path(path))
     try:
         found = os.stat(path)
-        # What is kept must not be a file in memory, which exists as long as its own path does.
-        return _row_groups_of(str(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
     except OSError as error:
         raise FooterError(f"{path}: {error}") from error
+    # What is kept must not be a file in memory, which exists as long as its own path does.
+    return _row_groups_of(str(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def _footer_in_store(path: str, cloud: CloudAccess | None) -> bytes:
+def read_footer(path: str, cloud: CloudAccess | None = None) -> bytes:
+    """Return the Parquet file at ``path`` without its rows: a footer between magic bytes.
+
+    Parameters
+    ----------
+    path
+        Of a local file, or the URL of one in a store.
+    cloud
+        How to reach that store.
+
+    Raises
+    ------
+    FooterError
+        If the file's end is not that of a Parquet file, or is encrypted, or cannot be read.
+    """
+    shown = shown_path(path)
     try:
         with open_bytes(path, cloud) as file:
-            return _footer_of(file, shown_path(path))
+            footer = _footer_of(file, shown)
     except FileUnreadableError as error:
         raise FooterError(str(error)) from None
+    except OSError as error:
+        raise FooterError(f"{shown}: {error.strerror}") from error
+    return b"".join([_MAGIC, footer, struct.pack("<I", len(footer)), _MAGIC])
+
+
+def parse_columns(file: bytes, path: str) -> Any:
+    """Return what :func:`read_footer` returns as a ``FileMetaData`` of pyarrow that may be asked for columns.
+
+    Parameters
+    ----------
+    file
+        A footer between magic bytes.
+    path
+        The file's name in errors.
+
+    Raises
+    ------
+    FooterError
+        If pyarrow cannot parse it, or the file has encrypted columns.
+    """
+    metadata = _parse(file, path)
+    # The footer of a file with encrypted columns may be plain; then a signature follows it. Asked for an encrypted
+    # column without its key, pyarrow does not raise an error but ends the process.
+    if metadata.serialized_size != len(file) - _FRAME_BYTES:
+        raise FooterError(f"{path}: the footer is signed, for columns are encrypted")
+    return metadata
 
 
 class FileFooters:
@@ -110,12 +161,11 @@ class FileFooters:
         return self._in_stores.get((path, cloud))
 
     def _read_in_store(self, path: str, cloud: CloudAccess | None) -> tuple[RowGroup, ...]:
-        footer = _footer_in_store(path, cloud)
-        if self._kept + len(footer) <= _KEPT_BYTES:
-            self._kept += len(footer)
-            length = struct.pack("<I", len(footer))
-            self._in_stores[path, cloud] = b"".join([_MAGIC, footer, length, _MAGIC])
-        return parse_footer(footer, shown_path(path))
+        file = read_footer(path, cloud)
+        if self._kept + len(file) <= _KEPT_BYTES:
+            self._kept += len(file)
+            self._in_stores[path, cloud] = file
+        return _row_groups(file, shown_path(path))
 
     def read_ahead(self, files: Iterable[tuple[str, CloudAccess | None]]) -> None:
         """Read the footers of many files at once; those that cannot be read fail when they are asked for."""
@@ -134,141 +184,34 @@ class FileFooters:
 @functools.lru_cache(maxsize=_CACHED_FILES)
 def _row_groups_of(path: str, *version: int) -> tuple[RowGroup, ...]:
     """Read the footer of one version of a file: its device, inode, size and time of modification."""
-    native = _native_reader()
-    return native(path) if native is not None else parse_footer(_footer_bytes(path), path)
+    return _row_groups(read_footer(path), path)
 
 
-def _native_reader() -> Callable[[str], tuple[RowGroup, ...]] | None:
+def _row_groups(file: bytes, path: str) -> tuple[RowGroup, ...]:
+    metadata = _parse(file, path)
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return tuple(RowGroup(group.num_rows, group.total_byte_size) for group in groups)
+
+
+def _parse(file: bytes, path: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        return None
-
-    def read(path: str) -> tuple[RowGroup, ...]:
-        try:
-            metadata = pq.read_metadata(path)
-        except pa.ArrowException as error:
-            raise FooterError(f"{path}: {error}") from error
-        groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-        return tuple(RowGroup(group.num_rows, group.total_byte_size) for group in groups)
-
-    return read
-
-
-def _footer_bytes(path: str) -> bytes:
-    with open_bytes(path, None) as file:
-        return _footer_of(file, path)
+        return pq.read_metadata(pa.BufferReader(file))
+    except (pa.ArrowException, OSError, ValueError) as error:  # the latter for Thrift, and for names
+        raise FooterError(f"{path}: the footer cannot be read: {str(error).strip()}") from error
 
 
 def _footer_of(file: ByteFile, path: str) -> bytes:
     tail = file.read(max(0, file.size - _TAIL_BYTES), file.size)
-    if len(tail) < 12 or tail[-4:] != _MAGIC:
+    if tail[-4:] == _ENCRYPTED:
+        raise FooterError(f"{path}: the footer is encrypted")
+    if len(tail) < _FRAME_BYTES or tail[-4:] != _MAGIC:
         raise FooterError(f"{path}: not a Parquet file (no {_MAGIC.decode()} at its end)")
     (length,) = struct.unpack("<I", tail[-8:-4])
-    if length + 12 > file.size:
+    if length + _FRAME_BYTES > file.size:
         raise FooterError(f"{path}: the footer's length, {length}, exceeds the file")
     if length + 8 > len(tail):
         tail = file.read(file.size - length - 8, file.size)
     return tail[len(tail) - length - 8 : len(tail) - 8]
-
-
-def parse_footer(footer: bytes, path: str = "footer") -> tuple[RowGroup, ...]:
-    """Return the row groups that a serialised ``FileMetaData`` (Thrift compact protocol) lists."""
-    try:
-        return _Thrift(footer).row_groups()
-    except (IndexError, KeyError) as error:
-        raise FooterError(f"{path}: the footer is damaged") from error
-
-
-# Thrift compact protocol types.
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
-# Field numbers of parquet.thrift.
-_FILE_ROW_GROUPS = 4
-_GROUP_BYTES = 2
-_GROUP_ROWS = 3
-
-
-class _Thrift:
-    """A cursor over compact Thrift that skips everything but the fields asked for."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._data[self._at]
-            self._at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    def _integer(self) -> int:
-        value = self._varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def _list_header(self) -> tuple[int, int]:
-        byte = self._data[self._at]
-        self._at += 1
-        size = byte >> 4
-        return (self._varint() if size == 15 else size), byte & 0x0F
-
-    def _fields(self, wanted: dict[int, Callable[[], Any]]) -> dict[int, Any]:
-        found: dict[int, Any] = {}
-        number = 0
-        while True:
-            byte = self._data[self._at]
-            self._at += 1
-            if byte == 0:
-                return found
-            delta, kind = byte >> 4, byte & 0x0F
-            number = number + delta if delta else self._integer()
-            if number in wanted:
-                found[number] = wanted[number]()
-            else:
-                self._skip(kind)
-
-    def _skip(self, kind: int) -> None:
-        if kind in (_TRUE, _FALSE):
-            return
-        if kind == _BYTE:
-            self._at += 1
-        elif kind in (_I16, _I32, _I64):
-            self._varint()
-        elif kind == _DOUBLE:
-            self._at += 8
-        elif kind == _BINARY:
-            length = self._varint()  # first: it moves the cursor too
-            self._at += length
-        elif kind in (_LIST, _SET):
-            size, element = self._list_header()
-            for _ in range(size):
-                # Booleans take a byte each inside a list, unlike in a struct.
-                self._skip(_BYTE if element in (_TRUE, _FALSE) else element)
-        elif kind == _MAP:
-            size = self._varint()
-            if size:
-                types = self._data[self._at]
-                self._at += 1
-                for _ in range(size):
-                    self._skip(types >> 4)
-                    self._skip(types & 0x0F)
-        elif kind == _STRUCT:
-            self._fields({})
-        else:
-            raise KeyError(kind)
-
-    def _row_group(self) -> RowGroup:
-        fields = self._fields({_GROUP_BYTES: self._integer, _GROUP_ROWS: self._integer})
-        return RowGroup(fields[_GROUP_ROWS], fields[_GROUP_BYTES])
-
-    def row_groups(self) -> tuple[RowGroup, ...]:
-        def groups() -> tuple[RowGroup, ...]:
-            size, _ = self._list_header()
-            return tuple(self._row_group() for _ in range(size))
-
-        found: tuple[RowGroup, ...] = self._fields({_FILE_ROW_GROUPS: groups})[_FILE_ROW_GROUPS]
-        return found

@@ -24,7 +24,7 @@ import sys
 import cudf_polars
 from cudf_polars import FallbackWarning, SPMDEngine, StreamingOptions, allgather_polars_dataframe, reserve_op_id
 assert cudf_polars.SPMDEngine is SPMDEngine
-loaded = {name.partition(".")[0] for name in sys.modules} & {"dask", "distributed", "ray", "mpi4py"}
+loaded = {name.partition(".")[0] for name in sys.modules} & {"dask", "distributed", "ray", "mpi4py", "pyarrow"}
 assert not loaded, loaded
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

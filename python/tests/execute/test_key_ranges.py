@@ -226,7 +226,7 @@ def test_tables_of_other_ranges(tmp_path: Path) -> None:
 
 
 def test_ranks_that_see_other_footers_split_by_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rank without pyarrow knows no bounds: then none uses them."""
+    """A rank may know no bounds, of files in a store: then none uses them."""
     from cudf_polars.execute import range_agreement
 
     path, _ = _written(tmp_path, _facts())

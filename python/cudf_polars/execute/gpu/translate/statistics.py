@@ -13,7 +13,8 @@ import polars as pl
 
 from cudf_polars.execute.gpu.translate.ranges import Interval, Range, limits_of
 from cudf_polars.execute.gpu.translate.types import is_integer, scale_of
-from cudf_polars.lower.footers import FooterError, read_row_groups
+from cudf_polars.lower.column_bounds import column_chunks, column_place
+from cudf_polars.lower.footers import FooterError, parse_columns, read_footer, read_row_groups
 
 __all__ = ["column_range", "file_rows", "have_columns", "may_hold_nulls", "types_in_files"]
 
@@ -81,13 +82,8 @@ def _version(path: str) -> tuple[int, ...]:
 def _metadata(path: str, *version: int) -> Any:
     """Return the footer of one version of a file as pyarrow has it, ``None`` if it cannot be read."""
     try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        return None
-    try:
-        return pq.read_metadata(path) if version else None
-    except (pa.ArrowException, OSError):
+        return parse_columns(read_footer(path), path) if version else None
+    except FooterError:
         return None
 
 
@@ -107,12 +103,7 @@ def _rows_of(path: str, *version: int) -> int:
 def _place(path: str, name: str, *version: int) -> int | None:
     """Return the place of a column that is not nested."""
     metadata = _metadata(path, *version)
-    if metadata is None:
-        return None
-    for place in range(metadata.num_columns):
-        if metadata.schema.column(place).path == name:
-            return place
-    return None
+    return None if metadata is None else column_place(metadata, name)
 
 
 @functools.lru_cache(maxsize=_COLUMNS)
@@ -147,22 +138,15 @@ def _interval(path: str, name: str, dtype: pl.DataType, *version: int) -> Interv
     place = _place(path, name, *version)
     if place is None:
         return None
-    metadata = _metadata(path, *version)
     scale = scale_of(dtype) if isinstance(dtype, pl.Decimal) else 0
     least: Any = None
     most: Any = None
-    for group in range(metadata.num_row_groups):
-        statistics = metadata.row_group(group).column(place).statistics  # some 10 microseconds
-        if statistics is None:
-            return None
-        if not statistics.has_min_max:
-            if (
-                statistics.null_count == statistics.num_values + statistics.null_count
-                and statistics.has_null_count
-            ):
+    for chunk in column_chunks(_metadata(path, *version), place):
+        if chunk.bounds is None:
+            if chunk.nulls == chunk.rows:
                 continue  # only nulls
             return None
-        low, high = statistics.min, statistics.max
+        low, high = chunk.bounds
         if not isinstance(low, int | decimal.Decimal) or not isinstance(high, int | decimal.Decimal):
             return None
         least = low if least is None else min(least, low)

@@ -31,7 +31,8 @@ from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.partition_sinks import Partitioning
 from cudf_polars.engine.relay import RankReply, emit, remote_error
 from cudf_polars.engine.shipping import pack_query, unpack_frame
-from cudf_polars.engine.sinks import UsedFolder, destination, partitioning_for_workers, write_alone
+from cudf_polars.engine.sink_destinations import UsedFolder, destination, partitioning_for_workers
+from cudf_polars.engine.sinks import write_alone
 from cudf_polars.engine.table_sinks import TablePlan, TableWrite
 from cudf_polars.engine.turns import QueryCall, QueryCancelled
 from cudf_polars.lower.fallback import report

@@ -27,7 +27,7 @@ import polars as pl
 from cudf_polars.engine.delta_store import StoreFolder, storage_of
 from cudf_polars.engine.late_files import remove_late
 from cudf_polars.engine.partition_files import hidden_beside, make_folders, tried
-from cudf_polars.engine.sinks import destination
+from cudf_polars.engine.sink_destinations import destination
 from cudf_polars.engine.table_sinks import TablePlan, TableSink, TableWrite
 from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.execute.transport import Transport

@@ -28,7 +28,7 @@ from cudf_polars.engine.delta_store import StoreFolder
 from cudf_polars.engine.late_files import remove, remove_late
 from cudf_polars.engine.one_writer import Written, failed_reply
 from cudf_polars.engine.relay import RankReply, remote_error
-from cudf_polars.engine.sinks import destination
+from cudf_polars.engine.sink_destinations import destination
 from cudf_polars.engine.table_sinks import Agreed, Refused, TablePlan, TableSink, TableWrite
 from cudf_polars.execute.errors import QueryMismatchError, failure_of_rank
 from cudf_polars.execute.transport import Transport

@@ -18,7 +18,8 @@ from typing import Any
 
 import polars as pl
 
-from cudf_polars.engine.sinks import destination, holds_parts
+from cudf_polars.engine.folder_sinks import holds_parts
+from cudf_polars.engine.sink_destinations import destination
 
 __all__ = ["LazySink", "install", "sink_of"]
 

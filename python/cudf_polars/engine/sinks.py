@@ -1,7 +1,9 @@
-"""Where sinks write: one file per rank in a directory, or the files of partitions; all of them or none.
+"""The kinds of targets that a sink writes to: all ranks open one, write to it and commit it, all of them or none.
 
-Ranks write to a hidden folder next to the target, which takes its place when all have written: a reader finds the old
-files or the new ones, whenever the sink is killed. A query that fails on any rank leaves nothing behind.
+A query that fails on any rank leaves nothing behind. What a user's path or URL stands for is found in
+:mod:`cudf_polars.engine.sink_destinations`. How the parts of all ranks become visible depends on where they are: in a
+folder, :mod:`cudf_polars.engine.folder_sinks`, in an object store, :mod:`cudf_polars.engine.store_sinks`, or in
+partitions, :mod:`cudf_polars.engine.partition_sinks`.
 """
 
 from __future__ import annotations
@@ -9,22 +11,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
-import secrets
-import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import polars as pl
 from polars.io.partition import SinkedPath, SinkedPathsCallback, SinkedPathsCallbackArgs
 
-from cudf_polars.engine.folder_exchange import copy_form, exchange, is_used_here
-from cudf_polars.engine.partition_files import PartitionFiles, hidden_beside, move, tried
+from cudf_polars.engine.folder_sinks import PREFIX, FolderParts
+from cudf_polars.engine.partition_files import PartitionFiles, tried
 from cudf_polars.engine.partition_objects import PartitionObjects
 from cudf_polars.engine.partition_sinks import NeedsOneWriter, Partitioning, PartitionSink
+from cudf_polars.engine.sink_destinations import ByOneWriter, UsedFolder, destination, folder_of
 from cudf_polars.engine.store_sinks import StoreParts
 from cudf_polars.engine.store_upload import Upload, may_upload
 from cudf_polars.execute.errors import QueryMismatchError
@@ -33,29 +33,14 @@ from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.fallback import FallbackMode, report
 from cudf_polars.plan.cloud import access_of_options, shown_path
 
-__all__ = [
-    "ByOneWriter",
-    "SinkTarget",
-    "UsedFolder",
-    "destination",
-    "holds_parts",
-    "partitioning_for_workers",
-    "write_alone",
-    "write_rows",
-]
+__all__ = ["SinkTarget", "write_alone", "write_rows"]
 
-_PREFIX = "part."
 _WRITERS = {
     "parquet": pl.LazyFrame.sink_parquet,
     "ipc": pl.LazyFrame.sink_ipc,
     "csv": pl.LazyFrame.sink_csv,
     "ndjson": pl.LazyFrame.sink_ndjson,
 }
-
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""Also what ``pathlib`` makes of a URL, with one slash; a scheme of one letter is a drive."""
-_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss"})
-"""Schemes of the object stores that Polars writes to."""
 
 
 def write_rows(rows: pl.LazyFrame, target: object, extension: str, **kwargs: Any) -> None:
@@ -79,109 +64,6 @@ def _check_compression(target: Path | str, extension: str, options: Mapping[str,
     if extension in ("csv", "ndjson"):
         named = {name: options[name] for name in ("compression", "check_extension") if name in options}
         _WRITERS[extension](pl.LazyFrame(), target, lazy=True, **named).explain()  # type: ignore[operator]
-
-
-def destination(target: object) -> object:
-    """Say what the ranks can make of a sink's target.
-
-    Parameters
-    ----------
-    target
-        As the user gave it.
-
-    Returns
-    -------
-    A ``Path`` on this machine; or text, the URL of a folder in an object store; or the target, if it is something else
-    that one process writes (a file object), or ``pl.PartitionBy``.
-
-    Raises
-    ------
-    NotImplementedError
-        If the target is a URL that ranks cannot write to.
-    """
-    if not isinstance(target, str | os.PathLike):
-        return target
-    # Not os.fspath(): paths of cloud libraries begin to copy files when they are asked for it.
-    text = str(target)
-    found = _URL.match(text)
-    if found is None:
-        return Path(os.fspath(target))
-    scheme = found[1].lower()
-    if scheme == "file" and re.match(r"file:/($|[^/])|file:///", text, re.IGNORECASE):
-        return Path("/" + text[len("file:") :].lstrip("/"))
-    whole = isinstance(target, str) and text[found.end() :].startswith("/")
-    if scheme in _STORES and whole:
-        return text
-    shown = shown_path(f"{found[1]}://{text[found.end() :].lstrip('/')}")
-    what = (
-        f"cannot sink to {shown!r}"
-        if isinstance(target, str)
-        else f"cannot sink to {type(target).__name__} {shown!r}"
-    )
-    if scheme not in _STORES:
-        raise NotImplementedError(
-            f"{what}: an engine's ranks write to folders of file systems, not to a URL like this. Sink to a folder that"
-            " all ranks share, and copy it."
-        )
-    raise NotImplementedError(f"{what}: give the URL as a str, '{scheme}://...'")
-
-
-def holds_parts(folder: Path) -> bool:
-    """Say whether there is nothing in a folder but the parts of a former sink."""
-    return folder.is_dir() and all(map(_is_part, folder.iterdir()))
-
-
-def partitioning_for_workers(
-    target: pl.PartitionBy, options: Mapping[str, Any], nranks: int
-) -> Partitioning | str:
-    """Return what the ranks of a cluster write for a client's sink to ``pl.PartitionBy``.
-
-    Parameters
-    ----------
-    target
-        As the user gave it.
-    options
-        Polars' arguments of the sink.
-    nranks
-        Number of ranks.
-
-    Returns
-    -------
-    If the client has to write instead, the step to report.
-
-    Raises
-    ------
-    NotImplementedError
-        If the base path is a URL that ranks cannot write to.
-    """
-    parts = Partitioning.of(target)
-    where = _folder_of(parts)
-    # One rank could write all of these, but what a user's function opens is to be written here.
-    reason = parts.why_one_writer(where) if nranks > 1 or parts.provider is not None else None
-    if isinstance(where, Path):
-        where = where.expanduser().absolute()  # a path that does not depend on this process's folder
-    return parts.for_workers(where, options) if reason is None else reason
-
-
-def _folder_of(parts: Partitioning) -> Path | str:
-    where = destination(parts.base)
-    assert isinstance(where, Path | str)
-    return where
-
-
-@dataclass(frozen=True)
-class ByOneWriter:
-    """A target that one rank writes with the rows of all, which is to be reported as ``step``."""
-
-    target: object
-    step: str
-
-
-@dataclass(frozen=True)
-class UsedFolder:
-    """A target in which the client of a cluster works: another folder in its place would leave the client in none."""
-
-    path: str
 
 
 class SinkTarget(ABC):
@@ -372,151 +254,27 @@ class _NewFile:
 
 
 class _Directory(SinkTarget):
-    """A folder with a part of each rank.
-
-    Ranks write to a hidden folder beside it, which takes its place as a whole, in one step where the file system can.
-    """
+    """A folder with a part of each rank."""
 
     def __init__(self, path: Path, extension: str, transport: Transport, *, is_used: bool = False) -> None:
-        self._is_used = is_used
         self._path, self._extension, self._transport = path, extension, transport
-        # Found once: a function of the user may change the process's folder.
-        self._where = self._path.absolute().resolve()
-        self._may_exchange = False
+        self._parts = FolderParts(path, extension, transport, _FIRST_OP + 1, is_used=is_used)
         self._part: _NewFile | None = None
-        self._made: list[Path] = []  # folders above the target, and ...
-        self._folders: list[Path] = []  # ... hidden ones, that are to go if the sink fails
-        if self._where.exists() and not self._where.is_dir():
-            raise FileExistsError(f"{path} is a file; a sink writes one file per rank into a directory")
-        if self._where.is_dir():
-            self._check_former_parts()
-
-    def _check_former_parts(self) -> None:
-        if not holds_parts(self._where):
-            foreign = min(entry.name for entry in self._where.iterdir() if not _is_part(entry))
-            raise FileExistsError(
-                f"{self._path} holds other files, for instance {foreign!r}: sink to an empty directory"
-            )
 
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
-        where = self._where
-        is_inside = hidden_beside(where, "token").parent == where
-        # Before any rank makes them; whichever is the last to fail removes them.
-        self._made = [folder for folder in where.parents if not folder.exists()]
-        mine = json.dumps([secrets.token_hex(6), is_inside, self._is_used or is_used_here(where)])
-        told = _agree(self._transport, f"a folder of {self._extension} files", mine.encode())
-        tokens, inside, used = zip(*map(json.loads, told), strict=True)
-        # Ranks may have file systems of their own, and then each has its own hidden folder. It has the same place on
-        # all of them: what is a mount point for one rank may be a folder for another.
-        hidden = where.with_name(f".{where.name}.{tokens[0]}.tmp")
-        if any(inside) and where.exists():
-            hidden = where / f".{_PREFIX}{tokens[0]}.tmp"  # a name of ours, if it is left there
-        name = self._name(self._transport.rank)
-        self._folders.append(hidden)
-        self._part = _NewFile(self._path / name, hidden / name)
-        try:
-            has_form = self._make(hidden, self._part.hidden)
-            self._may_exchange = has_form and not any(inside) and not any(used)
-        except OSError as error:
-            error.filename = str(self._path)
-            raise
+        what = f"a folder of {self._extension} files"
+        hidden = self._parts.begin(_agree(self._transport, what, self._parts.propose()))
+        self._part = _NewFile(self._path / hidden.name, hidden)
         self._part.write(rows, self._extension, **{**kwargs, "mkdir": False})
 
-    def _make(self, hidden: Path, part: Path) -> bool:
-        """Make the hidden folder, with this rank's part in it. Returns whether it is like the target that is there."""
-        for left in reversed(range(4 * self._transport.nranks)):
-            try:
-                # With those above it: beside the target, so that the hidden folders of different targets differ.
-                hidden.mkdir(parents=True, exist_ok=True)
-                has_form = self._where.exists() and copy_form(self._where, hidden)
-                part.touch()  # with a file in it, no other rank removes the folder
-            except (FileNotFoundError, FileExistsError):
-                if not left:  # else another rank, which has failed, has removed the folder, or those above it
-                    raise
-            else:
-                return has_form
-        raise AssertionError("no ranks")
-
     def commit(self, facts: bytes) -> list[bytes]:
-        transport = self._transport
-        told = transport.allgather_bytes(facts, op=_FIRST_OP + 1)
-        # Rank 0 places all parts, so that there are not some of them when another rank fails now.
-        everyone = [self._name(rank) for rank in range(transport.nranks)]
-        placed = transport.rank == 0 and self._place(everyone)
-        # A rank that reads the folder next finds no former parts.
-        if not transport.allgather_bytes(b"placed" if placed else b"", op=_FIRST_OP + 2)[0]:
-            self._place_apart()
+        told = self._parts.commit(facts)
         assert self._part is not None
         self._part.call_back()
         return told
 
-    def _name(self, rank: int) -> str:
-        return f"{_PREFIX}{rank:05d}.{self._extension}"
-
-    def _place_apart(self) -> None:
-        """Place the parts where not all ranks have one file system: of those that share one, the first rank does."""
-        rank, nranks = self._transport.rank, self._transport.nranks
-        seen = [other for other in range(nranks) if (self._folders[0] / self._name(other)).exists()]
-        told = self._transport.allgather_bytes(json.dumps(seen).encode(), op=_FIRST_OP + 3)
-        is_first = not any(rank in json.loads(before) for before in told[:rank])
-        if is_first and not self._place([self._name(other) for other in {rank, *seen}]):
-            raise FileNotFoundError(f"a part of the sink to {self._path} is gone")
-        self._transport.allgather_bytes(b"placed", op=_FIRST_OP + 4)
-
-    def _place(self, names: Sequence[str]) -> bool:
-        """Put a folder of these parts in the place of the target; False if they are not all here."""
-        hidden = self._folders[0]
-        # Under a name that no other rank knows: one that fails meanwhile removes its part.
-        whole = hidden.with_name(f"{hidden.name[: -len('.tmp')]}.all.tmp")
-        hidden.rename(whole)
-        if not all((whole / name).exists() for name in names):
-            whole.rename(hidden)
-            return False
-        self._folders.append(whole)
-        where = self._where
-        if not where.exists():
-            with contextlib.suppress(OSError):
-                whole.rename(where)
-                return True
-        where.mkdir(exist_ok=True)
-        if self._may_exchange and exchange(whole, where):
-            # What another process has put into the old folder meanwhile is not ours to delete.
-            for entry in whole.iterdir():
-                if not _is_part(entry):
-                    entry.replace(where / entry.name)
-            shutil.rmtree(whole, ignore_errors=True)
-            return True
-        for name in names:
-            move(whole / name, where / name)
-        for entry in where.iterdir():
-            if _is_part(entry) and entry.name not in names and entry != whole:
-                _remove(entry)
-        shutil.rmtree(whole, ignore_errors=True)
-        return True
-
     def discard(self) -> None:
-        if self._part is not None:
-            self._part.discard()
-        for folder in self._folders[1:]:
-            shutil.rmtree(folder, ignore_errors=True)
-        for folder in self._folders[:1]:
-            # Another rank's part may still be there.
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        for folder in self._made:
-            tried(folder.rmdir)
-
-
-def _remove(entry: Path) -> None:
-    if entry.is_dir() and not entry.is_symlink():
-        shutil.rmtree(entry)
-    else:
-        entry.unlink(missing_ok=True)
-
-
-def _is_part(entry: Path) -> bool:
-    """Whether a file is a part of a sink, or what a killed one has left of it."""
-    return entry.name.startswith((_PREFIX, f".{_PREFIX}"))
+        self._parts.discard()
 
 
 class _File(SinkTarget):
@@ -613,7 +371,7 @@ class _Store(SinkTarget):
 
     def __init__(self, url: str, extension: str, transport: Transport, options: Mapping[str, Any]) -> None:
         self._extension, self._transport = extension, transport
-        self._parts = StoreParts(url, _PREFIX, extension, transport, options, _FIRST_OP + 1)
+        self._parts = StoreParts(url, PREFIX, extension, transport, options, _FIRST_OP + 1)
 
     def write(self, rows: pl.LazyFrame, **kwargs: Any) -> None:
         _agree(self._transport, f"a folder of {self._extension} files in an object store")
@@ -642,7 +400,7 @@ def _else_polars(transport: Transport) -> Iterator[None]:
 def _open_store(url: str, extension: str, transport: Transport, options: Mapping[str, Any]) -> SinkTarget:
     with _else_polars(transport):
         return _Store(url, extension, transport, options)
-    return _open_object(f"{url.rstrip('/')}/{_PREFIX}{0:05d}.{extension}", extension, transport, options)
+    return _open_object(f"{url.rstrip('/')}/{PREFIX}{0:05d}.{extension}", extension, transport, options)
 
 
 def _open_object(url: str, extension: str, transport: Transport, options: Mapping[str, Any]) -> SinkTarget:
@@ -679,7 +437,7 @@ def _open_partitions(
     mode: FallbackMode,
     options: Mapping[str, Any],
 ) -> SinkTarget:
-    where = _folder_of(parts)
+    where = folder_of(parts)
     reason = parts.why_one_writer(where)
     if reason is not None and transport.nranks > 1:
         report([reason], mode)

@@ -22,7 +22,7 @@ from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.partition_sinks import NeedsOneWriter
 from cudf_polars.engine.rank import Rank, RankSettings, resolve_options
-from cudf_polars.engine.sinks import ByOneWriter
+from cudf_polars.engine.sink_destinations import ByOneWriter
 from cudf_polars.engine.table_sinks import TableWrite
 from cudf_polars.engine.turns import QueryCall, QueryCancelled
 from cudf_polars.execute.agreement import agree_on_purpose

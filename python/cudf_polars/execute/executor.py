@@ -1,7 +1,7 @@
 """Runs the streams of a physical plan on this rank: fragments by a compute device, exchanges by a transport.
 
-All ranks run the same streams in the same order, so that their collectives meet. A fragment is a lazy frame that
-the compute device runs (:mod:`cudf_polars.execute.fragments`): its sources are this rank's share of the files or the
+All ranks run the same streams in the same order, so that their collectives meet. A fragment is a lazy frame that the
+compute device runs (:mod:`cudf_polars.execute.fragment_runs`): its sources are this rank's share of the files or the
 Arrow stream of an exchange, and its output is pulled, batch by batch, by the transport. Where the rows of a rank are
 split into partitions, a fragment runs once for each of them (:mod:`cudf_polars.execute.pieces`), and what has to wait
 between two steps waits in the library's store, where it may be spilled. Without partitions it waits as a data frame.
@@ -21,7 +21,7 @@ import polars as pl
 from cudf_polars.execute import paths
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.division import Divider
-from cudf_polars.execute.errors import failure_of_rank
+from cudf_polars.execute.fragment_runs import FragmentRuns
 from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.keys import KeySet, distinct_keys, meet
 from cudf_polars.execute.measured import Measured, Size
@@ -57,7 +57,6 @@ from cudf_polars.lower.physical import (
     Shuffle,
     Stream,
     WithScalars,
-    walk,
 )
 
 __all__ = ["Executor"]
@@ -98,10 +97,9 @@ class Executor:
         self._rows: dict[Stream, StreamRows] = {}
         divider = Divider(transport, self._device, optimizations, self.plan, self.brake, self.paths)
         self._fragments = Fragments(divider, self._rows)
+        self._runs = FragmentRuns(self._device, optimizations)
         self._done: set[Stream] = set()
         self._running: Measured | None = None  # where what happens is counted
-        self._failed: dict[Stream, BaseException] = {}
-        self._ended: set[Stream] = set()
 
     # -- what the planner and the engine ask for ------------------------------------------------------------
 
@@ -114,6 +112,11 @@ class Executor:
     def nranks(self) -> int:
         """Number of ranks."""
         return self._transport.nranks
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether Polars runs the fragments."""
+        return self._device.is_cpu
 
     def run_and_measure(self, materialized: Materialize, limit: int | None) -> Size:
         """Run ``materialized`` until it ends or some rank has more than ``limit`` bytes, and sum over the ranks.
@@ -193,6 +196,10 @@ class Executor:
     def _result_batches(self, root: Stream) -> Iterator[pl.DataFrame]:
         with self._measuring(root):
             yield from self._counted(self._batches(root, planned=False))
+
+    def failures(self, root: Stream) -> dict[int, BaseException]:
+        """Return, by their places in the plan, the fragments that failed without rows and did not end otherwise."""
+        return self._runs.failures(root)
 
     # -- running ---------------------------------------------------------------------------------------------
 
@@ -308,14 +315,7 @@ class Executor:
         frames = []
         with self._measuring(stream) as measured:
             for fragment in self._fragments_of(stream):
-                try:
-                    frame = self._device.collect(fragment.frame, self._optimizations)
-                    self._ended.add(stream)
-                except BaseException as error:
-                    if not self._failed_without_rows(stream, fragment, error):
-                        raise
-                    frame = pl.DataFrame(schema=dict(stream.schema))
-                frames.append(frame)
+                frames.append(self._runs.collect(stream, fragment))
             frame = concatenated(frames)
         measured.counted(frame.height, frame.estimated_size())
         return frame
@@ -332,23 +332,7 @@ class Executor:
             return
         self.prepare(stream)
         for fragment in self._fragments_of(stream):
-            yield from self._fragment_batches(stream, fragment, planned=planned)
-
-    def _fragment_batches(
-        self, stream: Stream, fragment: Fragment, *, planned: bool = True
-    ) -> Iterator[pl.DataFrame]:
-        batches = self._device.batches(
-            fragment.frame, self._optimizations, ordered=stream.ordered or not planned
-        )
-        try:
-            for batch in batches:
-                yield conform(batch, stream.schema) if planned else batch
-            self._ended.add(stream)
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            if not self._failed_without_rows(stream, fragment, error):
-                raise
+            yield from self._runs.batches(stream, fragment, planned=planned)
 
     def _materialized_batches(self, stream: Materialize) -> Iterator[pl.DataFrame]:
         self.prepare(stream)
@@ -373,30 +357,6 @@ class Executor:
             lf = stream.build([chunk.lazy()], self._transport.rank)
             frame = self._device.collect(lf, self._optimizations)
             yield conform(frame, stream.schema)
-
-    def _failed_without_rows(self, stream: Stream, fragment: Fragment, error: BaseException) -> bool:
-        """Whether a fragment failed because this rank has no rows for it, so that it has no result either.
-
-        A user's function, and Polars now and then, fails on an empty part of a table that is not empty. Where the parts
-        of all ranks are empty, the error stands: see :meth:`failures`.
-        """
-        excused = (
-            isinstance(error, Exception | pl.exceptions.PanicException)
-            and failure_of_rank(error) is None
-            and stream.partitioning.distribution not in (Distribution.SINGLE, Distribution.REPLICATED)
-            and fragment.had_no_rows()
-        )
-        if excused:
-            self._failed.setdefault(stream, error)
-        return excused
-
-    def failures(self, root: Stream) -> dict[int, BaseException]:
-        """Return, by their places in the plan, the fragments that failed without rows and did not end otherwise."""
-        return {
-            place: self._failed[stream]
-            for place, stream in enumerate(walk(root))
-            if stream in self._failed and stream not in self._ended
-        }
 
     def _materialize(self, stream: Materialize) -> StreamRows:
         (child,) = stream.inputs
@@ -434,7 +394,7 @@ class Executor:
         for _, fragments in itertools.groupby(
             self._fragments_of(child), key=lambda fragment: fragment.number
         ):
-            batches = (batch for each in fragments for batch in self._fragment_batches(child, each))
+            batches = (batch for each in fragments for batch in self._runs.batches(child, each))
             kept = handed_over(self._counted(batches), schema, self._transport.keep)
             rows.partitions.append([kept])
             rows.height, rows.nbytes = rows.height + kept.rows, rows.nbytes + kept.nbytes

@@ -21,7 +21,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from rapidsmpf.communicator.communicator import Communicator
 
-from cudf_polars.engine import folder_exchange, late_files, partition_files, sinks
+from cudf_polars.engine import folder_exchange, folder_sinks, late_files, partition_files
 from cudf_polars.engine.delta_sinks import DeltaSink, DeltaWrite
 from cudf_polars.engine.iceberg_sinks import IcebergSink
 from cudf_polars.engine.spmd import SPMDEngine
@@ -66,7 +66,7 @@ class Killer:
         for owner, name in TABLE_CALLS:
             monkeypatch.setattr(owner, name, self._counted(getattr(owner, name)))
         exchange = self._counted(folder_exchange.exchange)
-        for module in (sinks, partition_files):
+        for module in (folder_sinks, partition_files):
             monkeypatch.setattr(module, "exchange", exchange)
 
     def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -176,15 +176,15 @@ SCRIPT = """
 import os, signal, sys
 import polars as pl
 from cudf_polars import SPMDEngine
-from cudf_polars.engine import sinks
+from cudf_polars.engine.folder_sinks import FolderParts
 
-place = sinks._Directory._place
+place = FolderParts._place
 def kill(*args):
     if sys.argv[2] == "before":
         os.kill(os.getpid(), signal.SIGKILL)
     place(*args)
     os.kill(os.getpid(), signal.SIGKILL)
-sinks._Directory._place = kill
+FolderParts._place = kill
 with SPMDEngine() as engine:
     pl.LazyFrame({"k": [7], "v": [99]}).sink_parquet(sys.argv[1], engine=engine)
 """

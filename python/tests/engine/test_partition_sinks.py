@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import json
 import os
 import re
 import threading
-import traceback
 import warnings
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -20,56 +18,19 @@ import pytest
 from execute import local_transport
 from polars.testing import assert_frame_equal
 
-from cudf_polars.engine import partition_files, partition_sinks
 from cudf_polars.engine.dask import DaskEngine
 from cudf_polars.engine.partition_sinks import folder_of_keys
-from cudf_polars.engine.sinks import ByOneWriter, SinkTarget, partitioning_for_workers
+from cudf_polars.engine.sink_destinations import ByOneWriter, partitioning_for_workers
+from cudf_polars.engine.sinks import SinkTarget
 from cudf_polars.engine.spmd import SPMDEngine
 from cudf_polars.lower import FallbackWarning
 from support.dask_cluster import start_dask_cluster
 from support.moto_store import moto_store
-from support.object_store import object_store
+from support.partitions import FRAME, PARTS, by_key, check_nothing_hidden, files, folders, read_all, sink
 from support.ranks import run_ranks
 from support.tables import ROWS
 
 KINDS = ["parquet", "ipc", "csv", "ndjson"]
-STRANGE = ["a b", "100%", "é", None, "x/y", "..", ".", "", "k=v", "a:b", "?#*+&", "\n", "'\"\\", "a b", None]
-FRAME = pl.DataFrame({"k": STRANGE, "v": range(len(STRANGE))}, schema={"k": pl.String, "v": pl.Int64})
-PARTS = [FRAME.head(9), FRAME.slice(9)]
-
-
-def files(folder):
-    return sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file())
-
-
-def folders(names):
-    return {name.rpartition("/")[0] for name in names}
-
-
-def read_all(folder):
-    """Read all rows, with the keys that the files have."""
-    return pl.concat([pl.read_parquet(Path(folder) / name) for name in files(folder)])
-
-
-def sink(target, parts, extension="parquet", mode="raise", **options):
-    """Let a rank for each of ``parts`` write."""
-
-    def work(transport):
-        opened = SinkTarget.open(target, extension, transport, mode, options)
-        try:
-            opened.write(parts[transport.rank].lazy(), **options)
-            told = opened.commit(b"")
-            assert opened.needs is None
-            return told
-        except BaseException:
-            opened.discard()
-            raise
-
-    return local_transport.run_ranks(len(parts), work)
-
-
-def check_nothing_hidden(folder):
-    assert [path for path in Path(folder).rglob(".*") if path.name.endswith(".tmp")] == []
 
 
 # -- names --------------------------------------------------------------------------------------------------------
@@ -171,196 +132,7 @@ def test_a_null_and_its_name_keep_their_rows(tmp_path):
     assert_frame_equal(read_all(tmp_path / "out"), frame, check_row_order=False)
 
 
-# -- what was there -----------------------------------------------------------------------------------------------
-
-
-def test_files_of_other_names_stay(tmp_path):
-    out = tmp_path / "out"
-    for name in ("other.txt", "k=old/00000000.parquet", "v=1/00000000.parquet", "v=1/00000005.parquet"):
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        (out / name).write_text("old")
-    frame = pl.DataFrame({"v": [1, 2]})
-    sink(pl.PartitionBy(out, key="v"), [frame, frame])
-    old = [name for name in files(out) if (out / name).read_bytes() == b"old"]
-    assert old == ["k=old/00000000.parquet", "other.txt", "v=1/00000005.parquet"]
-    assert set(files(out)) - set(old) == {f"v={v}/0000000{i}.parquet" for v in (1, 2) for i in (0, 1)}
-    check_nothing_hidden(tmp_path)
-
-
-def test_when_moving_fails_all_is_as_before(tmp_path):
-    out = tmp_path / "out"
-    (out / "v=1").mkdir(parents=True)
-    (out / "v=1" / "00000000.parquet").write_text("old")
-    (out / "v=3" / "00000000.parquet").mkdir(parents=True)  # where a file is to be
-    with pytest.raises(IsADirectoryError):
-        sink(pl.PartitionBy(out, key="v"), [pl.DataFrame({"v": [1, 2]}), pl.DataFrame({"v": [3, 1]})])
-    assert files(out) == ["v=1/00000000.parquet"]
-    assert (out / "v=1" / "00000000.parquet").read_text() == "old"
-    assert sorted(os.listdir(out)) == ["v=1", "v=3"]
-    check_nothing_hidden(tmp_path)
-
-
-def test_a_file_in_the_place_of_the_folder(tmp_path):
-    (tmp_path / "out").write_text("a file")
-    with pytest.raises(FileExistsError, match="is a file"):
-        sink(pl.PartitionBy(tmp_path / "out", key="v"), PARTS)
-    assert files(tmp_path) == ["out"]
-
-
-def test_a_folder_that_comes_meanwhile(tmp_path, monkeypatch):
-    made = partition_files.make_folders
-
-    def make(names, undo=None):
-        (tmp_path / "out").mkdir(exist_ok=True)
-        (tmp_path / "out" / "other").touch()
-        made(names, undo)
-
-    monkeypatch.setattr(partition_files, "make_folders", make)
-    sink(pl.PartitionBy(tmp_path / "out", key=pl.col("v") % 2), PARTS)
-    assert len(files(tmp_path / "out")) == 5
-    check_nothing_hidden(tmp_path)
-
-
-def test_a_folder_whose_parent_is_not_ours(tmp_path, monkeypatch):
-    (tmp_path / "out").mkdir()
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    sink(pl.PartitionBy(tmp_path / "out", key=pl.col("v") % 2), PARTS)
-    assert len(files(tmp_path / "out")) == 4
-    check_nothing_hidden(tmp_path)
-
-
-def test_partitions_on_another_file_system(tmp_path, monkeypatch):
-    other = tmp_path / "other"
-    other.mkdir()
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "v=0").symlink_to(other)
-    own = Path.replace
-
-    def replace(self, target):
-        if self.parent.resolve() != other and Path(target).parent.resolve() == other:
-            raise OSError(18, "Invalid cross-device link")
-        return own(self, target)
-
-    monkeypatch.setattr(Path, "replace", replace)
-    sink(pl.PartitionBy(tmp_path / "out", key=pl.col("v") % 2), PARTS)
-    assert files(other) == ["00000000.parquet", "00000001.parquet"]
-    check_nothing_hidden(tmp_path)
-
-
-@pytest.mark.parametrize("failing", [0, 1])
-def test_a_rank_that_fails_leaves_nothing(failing, tmp_path):
-    def fail(column):
-        raise ValueError("of this rank")
-
-    parts = [part.lazy() for part in PARTS]
-    parts[failing] = parts[failing].with_columns(
-        pl.when(pl.col("v") > 3).then(pl.col("v").map_batches(fail, return_dtype=pl.Int64)).otherwise("v")
-    )
-    for options in ({}, {"sinked_paths_callback": lambda _: None}):
-        with pytest.raises(Exception, match="of this rank"):
-            sink(pl.PartitionBy(tmp_path / "new" / "out", key="k"), parts, **options)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_late_threads_of_polars_get_no_file(tmp_path):
-    held = []
-
-    def work(transport):
-        opened = SinkTarget.open(pl.PartitionBy(tmp_path / "out", key="k"), "parquet", transport, "raise", {})
-        _, target, _ = opened._parts.prepare(FRAME.lazy(), {})
-        held.append(target._pl_partition_by.file_path_provider)
-        opened.discard()
-
-    local_transport.run_ranks(1, work)
-    with pytest.raises(RuntimeError, match="has ended"):
-        held[0](pl.io.partition.FileProviderArgs(index_in_partition=0, partition_keys=FRAME.head(1)))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_no_file_stays_open(tmp_path):
-    gc.collect()
-    before = set(os.listdir("/proc/self/fd"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        sink(pl.PartitionBy(tmp_path / "out", key="v"), [pl.DataFrame({"v": range(300)})] * 2)
-        gc.collect()
-    paths = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in set(os.listdir("/proc/self/fd")) - before]
-    assert [path for path in paths if str(tmp_path) in path] == []
-    assert len(files(tmp_path / "out")) == 600
-
-
-@pytest.mark.parametrize("below", [False, True])
-def test_a_folder_in_which_a_rank_works_stays_that_folder(below, tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    sink(pl.PartitionBy(out, key="region"), [ROWS])
-    monkeypatch.chdir(out / "region=east" if below else out)
-    here, former = os.getcwd(), out.stat().st_ino
-    sink(pl.PartitionBy(".." if below else ".", key="region"), [ROWS.head(9), ROWS.slice(9)])
-    assert out.stat().st_ino == former
-    assert os.getcwd() == here
-    assert read_all(out).height == ROWS.height
-    assert os.listdir(tmp_path) == ["out"]
-
-
-def test_what_others_write_while_folders_change_places(tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    frame = pl.DataFrame({"k": ["a", "b"], "v": [1, 2]})
-    sink(pl.PartitionBy(out, key="k"), [frame])
-    own = partition_files.exchange
-
-    def exchange(one, other):
-        for name in ("k=a/new", "k=a/00000000.parquet", "k=b/00000000.parquet"):
-            (tmp_path / "other").write_text("somebody else's")
-            (tmp_path / "other").replace(out / name)
-        return own(one, other)
-
-    monkeypatch.setattr(partition_files, "exchange", exchange)
-    sink(pl.PartitionBy(out, key="k"), [frame.head(1)])
-    assert files(out) == ["k=a/00000000.parquet", "k=a/new", "k=b/00000000.parquet"]
-    assert pl.read_parquet(out / "k=a" / "00000000.parquet").height == 1  # ours came last
-    assert (
-        (out / "k=a" / "new").read_text()
-        == (out / "k=b" / "00000000.parquet").read_text()
-        == "somebody else's"
-    )
-    assert os.listdir(tmp_path) == ["out"]
-
-
-def test_a_folder_that_cannot_be_read_keeps_its_files(tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    (out / "closed").mkdir(parents=True)
-    (out / "closed" / "file").write_text("the user's")
-    own = os.scandir
-
-    def scandir(path):
-        if str(path).endswith("/closed"):
-            raise PermissionError(13, "Permission denied", path)
-        return own(path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "scandir", scandir)
-        sink(pl.PartitionBy(out, key="k"), PARTS)
-    assert (out / "closed" / "file").read_text() == "the user's"
-    assert pl.read_parquet(out / "**/*.parquet").height == FRAME.height
-    check_nothing_hidden(tmp_path)
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root gives folders away")
-def test_folders_keep_their_owners(tmp_path):
-    out = tmp_path / "out"
-    sink(pl.PartitionBy(out, key="k"), PARTS)
-    for folder, user in ((out, 1234), (out / "k=k%3Dv", 1235)):
-        os.chown(folder, user, user)
-    sink(pl.PartitionBy(out, key="k"), PARTS)
-    assert (out.stat().st_uid, out.stat().st_gid) == (1234, 1234)
-    assert (out / "k=k%3Dv").stat().st_uid == 1235
-
-
 # -- names of the user ----------------------------------------------------------------------------------------------
-
-
-def by_key(args):
-    return f"{args.partition_keys.item()}/file{args.index_in_partition}"
 
 
 def test_the_users_names(tmp_path):
@@ -539,171 +311,7 @@ def test_the_callback_of_one_rank_hears_of_its_files(tmp_path):
     assert all(Path(file.path).stat().st_size == file.num_bytes for file in told)
 
 
-def test_ranks_that_do_not_see_the_folder(tmp_path, monkeypatch):
-    own = Path.is_dir
-
-    def is_dir(self):
-        return own(self) and not self.name.endswith(".tmp")
-
-    monkeypatch.setattr(Path, "is_dir", is_dir)
-    with pytest.raises(FileNotFoundError, match="does not see the folder"):
-        sink(pl.PartitionBy(tmp_path / "out", key="k"), PARTS)
-    assert list(tmp_path.iterdir()) == []
-
-
-# -- object stores ------------------------------------------------------------------------------------------------
-
-
-def of_store(store):
-    """Return the objects of a sink: names without tokens, and their rows."""
-    pattern = re.compile(r"(\d{5}-[0-9a-f]{8})\.[0-9a-f]{12}\.parquet")
-    return {
-        pattern.sub(r"\1", name.removeprefix("bucket/out/")): value for name, value in store.objects.items()
-    }
-
-
-def rows_of(objects):
-    return pl.concat(pl.read_parquet(io.BytesIO(value)) for value in objects.values())
-
-
-def test_ranks_write_to_a_store():
-    pytest.importorskip("obstore")
-    with object_store() as store:
-        options = {"storage_options": store.storage_options}
-        target = pl.PartitionBy("s3://bucket/out/", key="k")
-        sink(target, PARTS, **options)
-        found = of_store(store)
-        assert_frame_equal(rows_of(found), FRAME, check_row_order=False)
-        assert folders(found) == {folder_of_keys(row) for row in FRAME.select("k").iter_slices(1)}
-        assert {name.rpartition("/")[2] for name in found} == {"00000-00000000", "00001-00000000"}
-
-        # The next sink replaces what has its names; a file of Polars' name is one of them, others stay.
-        first = set(store.objects)
-        for name in ("k=a%20b/00000000.parquet", "k=a%20b/00000009.parquet", "k=old/00000000.parquet", "x"):
-            store.objects[f"bucket/out/{name}"] = b"old"
-        told = []
-        sink(target, PARTS, **options, sinked_paths_callback=lambda args: told.extend(args.paths))
-        old = {name for name, value in store.objects.items() if value == b"old"}
-        assert old == {f"bucket/out/{n}" for n in ("k=a%20b/00000009.parquet", "k=old/00000000.parquet", "x")}
-        for name in old:
-            del store.objects[name]
-        assert first & set(store.objects) == set()
-        assert sorted(file.path for file in told) == sorted(f"s3://{name}" for name in store.objects)
-        assert_frame_equal(rows_of(of_store(store)), FRAME, check_row_order=False)
-
-        # One that fails leaves those that were there.
-        before = dict(store.objects)
-
-        def fail(column):
-            raise ValueError("of this rank")
-
-        bad = FRAME.lazy().with_columns(pl.col("v").map_batches(fail, return_dtype=pl.Int64))
-        with pytest.raises(Exception, match="of this rank"):
-            sink(target, [PARTS[0], bad], **options)
-        assert store.objects == before
-
-
-def test_what_was_not_written_keeps_nothing_in_a_store(monkeypatch):
-    obstore = pytest.importorskip("obstore")
-    own = obstore.delete
-
-    def delete(store, paths):
-        # As stores do that delete one object at a time.
-        for path in paths:
-            if f"bucket/{path}" not in memory.objects:
-                raise FileNotFoundError(path)
-            own(store, path)
-
-    def work(transport):
-        options = {"storage_options": memory.storage_options}
-        opened = SinkTarget.open(
-            pl.PartitionBy("s3://bucket/out", key="k"), "parquet", transport, "raise", options
-        )
-        _, target, _ = opened._parts.prepare(FRAME.lazy(), options)
-        for number in range(2):
-            keys = FRAME.select("k").slice(number, 1)
-            args = pl.io.partition.FileProviderArgs(index_in_partition=0, partition_keys=keys)
-            name = target._pl_partition_by.file_path_provider(args)
-            if number:  # the first one was only announced
-                memory.objects[f"bucket/out/{name}"] = b"rows"
-        opened.discard()
-
-    monkeypatch.setattr(obstore, "delete", delete)
-    with object_store() as memory:
-        local_transport.run_ranks(2, work)
-        assert memory.objects == {}
-
-
-def test_no_rows_in_a_store():
-    pytest.importorskip("obstore")
-    with object_store() as store:
-        options = {"storage_options": store.storage_options}
-        target = pl.PartitionBy("s3://bucket/out", max_rows_per_file=10)
-        sink(target, [FRAME.clear(), FRAME], **options)
-        assert sorted(of_store(store)) == ["00001-00000000", "00001-00000001"]
-        sink(pl.PartitionBy("s3://bucket/no", max_rows_per_file=10), [FRAME.clear()] * 2, **options)
-        assert len(store.objects) == 3
-
-
-def test_what_one_rank_writes_in_a_store(monkeypatch):
-    with object_store() as store:
-        options = {"storage_options": store.storage_options}
-        monkeypatch.setattr(partition_sinks.importlib.util, "find_spec", lambda _: None)
-        with pytest.warns(FallbackWarning, match="obstore"):
-            sink(pl.PartitionBy("s3://bucket/out", key="k"), PARTS, mode="warn", **options)
-        assert_frame_equal(rows_of(store.objects), FRAME, check_row_order=False)
-
-
-@pytest.mark.parametrize("nranks", [1, 2])
-def test_the_users_names_in_a_store(nranks):
-    pytest.importorskip("obstore")
-    frame = pl.DataFrame({"v": [1, 2, 1], "w": range(3)})
-    with object_store() as store:
-        options = {"storage_options": store.storage_options}
-        store.objects["bucket/out/old"] = store.objects["bucket/out/1/file0"] = b"old"
-        for names in (by_key, lambda args: f"s3://bucket/out/{by_key(args)}"):
-            target = pl.PartitionBy("s3://bucket/out/", key="v", file_path_provider=names)
-            sink(target, [frame] * nranks, **options)
-            expected = {f"bucket/out/{v}/file{rank}" for v in (1, 2) for rank in range(nranks)}
-            assert store.objects.keys() == expected | {"bucket/out/old"}
-            assert store.objects.pop("bucket/out/1/file0") != b"old"
-
-        told, objects = [], {}
-        target = pl.PartitionBy(
-            "s3://bucket/told", max_rows_per_file=2, file_path_provider=lambda a: str(a.index_in_partition)
-        )
-        sink(target, [frame] * nranks, sinked_paths_callback=lambda args: told.extend(args.paths), **options)
-        names = [f"s3://bucket/told/{number}" for number in range(2 * nranks)]
-        assert sorted((file.path, file.num_rows) for file in told) == [
-            (name, 1 + (number % 2 == 0)) for number, name in enumerate(names)
-        ]
-
-        def given(args):
-            return objects.setdefault((args.partition_keys.item(), args.index_in_partition), io.BytesIO())
-
-        before = dict(store.objects)
-        sink(
-            pl.PartitionBy("s3://bucket/here", key="v", file_path_provider=given), [frame] * nranks, **options
-        )
-        assert store.objects == before
-        read = pl.concat(pl.read_parquet(io.BytesIO(file.getvalue())) for file in objects.values())
-        assert_frame_equal(read, pl.concat([frame] * nranks), check_row_order=False)
-
-
-def test_a_failure_while_files_get_the_users_names(monkeypatch):
-    obstore = pytest.importorskip("obstore")
-    frame = pl.DataFrame({"v": [1, 2, 1], "w": range(3)})
-
-    def refuse(*_):
-        raise OSError("https://secret@host")
-
-    monkeypatch.setattr(obstore, "copy", refuse)
-    with object_store() as store:
-        target = pl.PartitionBy("s3://bucket/out/", key="v", file_path_provider=by_key)
-        with pytest.raises(OSError, match="cannot be copied: OSError") as raised:
-            sink(target, [frame] * 2, storage_options=store.storage_options)
-        assert "secret" not in "".join(traceback.format_exception(raised.value))
-        assert store.objects == {}
+# -- what ranks cannot write ----------------------------------------------------------------------------------------
 
 
 def test_another_url_is_refused(tmp_path, monkeypatch):

@@ -1,0 +1,83 @@
+"""Runs fragments by a compute device; one that fails on a rank that has no rows for it has no result there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from cudf_polars.execute.errors import failure_of_rank
+from cudf_polars.execute.fragments import ComputeDevice
+from cudf_polars.execute.pieces import Fragment
+from cudf_polars.execute.streams import conform
+from cudf_polars.lower.partitioning import Distribution
+from cudf_polars.lower.physical import Stream, walk
+
+__all__ = ["FragmentRuns"]
+
+
+class FragmentRuns:
+    """Runs one query's fragments on this rank, and keeps the errors of those that failed without rows.
+
+    Parameters
+    ----------
+    device
+        What runs the fragments.
+    optimizations
+        The user's optimisation flags, used for every fragment.
+    """
+
+    def __init__(self, device: ComputeDevice, optimizations: pl.QueryOptFlags) -> None:
+        self._device, self._optimizations = device, optimizations
+        self._failed: dict[Stream, BaseException] = {}
+        self._ended: set[Stream] = set()
+
+    def collect(self, stream: Stream, fragment: Fragment) -> pl.DataFrame:
+        """Run a fragment that ends in ``stream`` and return its rows, with the types that Polars gave them."""
+        try:
+            frame = self._device.collect(fragment.frame, self._optimizations)
+            self._ended.add(stream)
+        except BaseException as error:
+            if not self._failed_without_rows(stream, fragment, error):
+                raise
+            frame = pl.DataFrame(schema=dict(stream.schema))
+        return frame
+
+    def batches(self, stream: Stream, fragment: Fragment, *, planned: bool = True) -> Iterator[pl.DataFrame]:
+        """Run a fragment that ends in ``stream`` and yield its rows, with the types of the plan or those of Polars."""
+        batches = self._device.batches(
+            fragment.frame, self._optimizations, ordered=stream.ordered or not planned
+        )
+        try:
+            for batch in batches:
+                yield conform(batch, stream.schema) if planned else batch
+            self._ended.add(stream)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if not self._failed_without_rows(stream, fragment, error):
+                raise
+
+    def _failed_without_rows(self, stream: Stream, fragment: Fragment, error: BaseException) -> bool:
+        """Whether a fragment failed because this rank has no rows for it, so that it has no result either.
+
+        A user's function, and Polars now and then, fails on an empty part of a table that is not empty. Where the parts
+        of all ranks are empty, the error stands: see :meth:`failures`.
+        """
+        excused = (
+            isinstance(error, Exception | pl.exceptions.PanicException)
+            and failure_of_rank(error) is None
+            and stream.partitioning.distribution not in (Distribution.SINGLE, Distribution.REPLICATED)
+            and fragment.had_no_rows()
+        )
+        if excused:
+            self._failed.setdefault(stream, error)
+        return excused
+
+    def failures(self, root: Stream) -> dict[int, BaseException]:
+        """Return, by their places in the plan, the fragments that failed without rows and did not end otherwise."""
+        return {
+            place: self._failed[stream]
+            for place, stream in enumerate(walk(root))
+            if stream in self._failed and stream not in self._ended
+        }

@@ -132,10 +132,12 @@ class Divider:
         boundaries = boundary_frame(sample.rows(stream.schema), stream.keys, WEIGHT, count)
         if not boundaries.height:
             return None
-        target = destination(stream.keys, boundaries, stream.schema).alias(DESTINATION)
+        target = destination(stream.keys, boundaries, stream.schema, by_search=self.device.is_cpu)
         parts: list[list[StoredRows]] = [[] for _ in range(count)]
         for source in sources:
-            rows = scan_stream(opened(source, last=True), schema, brake=self.brake).with_columns(target)
+            rows = scan_stream(opened(source, last=True), schema, brake=self.brake).with_columns(
+                target.alias(DESTINATION)
+            )
             batches = self.device.batches(rows, self.optimizations, ordered=True)
             split = handed_over(
                 (conform(batch, schema) for batch in batches),

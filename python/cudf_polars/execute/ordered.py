@@ -61,6 +61,10 @@ class Rows(Protocol):
     def nranks(self) -> int:
         """Number of ranks."""
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether Polars runs the fragments."""
+
     def prepare(self, stream: Stream) -> None:
         """Run every exchange under a stream."""
 
@@ -126,14 +130,17 @@ class OrderedExchanges:
     def _target(self, stream: RangeExchange, sample: KeySample, schema: Schema) -> pl.Expr:
         """Return the range of a row, by boundaries from all ranks' samples; ``schema`` is that of what was sampled."""
         boundaries = self._boundaries(sample.rows(schema), stream.keys)
-        return destination(stream.keys, boundaries, stream.schema).alias(DESTINATION)
+        return self._destination(stream, boundaries).alias(DESTINATION)
+
+    def _destination(self, stream: RangeExchange, boundaries: pl.DataFrame) -> pl.Expr:
+        return destination(stream.keys, boundaries, stream.schema, by_search=self._executor.on_cpu)
 
     def _by_boundaries(self, stream: RangeExchange) -> StreamRows:
         """Split all rows by ranges of their keys between the rows of the second input; none move if none have to."""
         rows_stream, boundaries_stream = stream.inputs
         boundaries = self._executor.everywhere(boundaries_stream)
         rows, height = self._executor.kept(rows_stream)
-        target = destination(stream.keys, boundaries, stream.schema)
+        target = self._destination(stream, boundaries)
         stays = rows.select((target == self._executor.rank).all()).collect(engine="streaming").item()
         if all(value == b"stays" for value in self._executor.allgather_bytes(b"stays" if stays else b"")):
             return StreamRows(lazy=rows, height=height)

@@ -6,6 +6,8 @@ is not their sort order are mapped to one whose is; the rest (nested types) cann
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping, Sequence
 
 import polars as pl
@@ -13,6 +15,10 @@ import polars as pl
 from cudf_polars.lower.physical import SortKey
 
 __all__ = ["boundary_frame", "comparable", "destination", "is_comparable", "key_columns"]
+
+_HEAVIEST = 0.25
+"""Of the weight of a part: where no values of the leading keys have more, boundaries do without the other keys."""
+_MOST_OF_A_BYTE = 255
 
 
 def is_comparable(dtype: pl.DataType) -> bool:
@@ -49,8 +55,24 @@ def key_columns(keys: Sequence[SortKey], schema: Mapping[str, pl.DataType]) -> l
 
 
 def boundary_frame(sample: pl.DataFrame, keys: Sequence[SortKey], weight: str, parts: int) -> pl.DataFrame:
-    """Return at most ``parts - 1`` distinct rows that split ``sample`` into ``parts`` of equal weight."""
-    columns = [name for name in sample.columns if name != weight]
+    """Return at most ``parts - 1`` distinct rows that split ``sample`` into ``parts`` of about equal weight.
+
+    They have the leading keys only, where these are enough: what each row is compared with is less then.
+    """
+    total = float(sample[weight].sum())
+    columns: list[str] = []
+    for name in sample.columns:
+        if name == weight:
+            continue
+        columns.append(name)
+        heaviest = (
+            sample.group_by(columns)
+            .agg(pl.col(weight).sum())
+            .select(pl.col(weight).max().fill_null(0))
+            .item()
+        )
+        if float(heaviest) * parts <= _HEAVIEST * total:
+            break
     chosen = [keys[int(name)] for name in columns]
     ordered = sample.sort(
         columns,
@@ -58,7 +80,6 @@ def boundary_frame(sample: pl.DataFrame, keys: Sequence[SortKey], weight: str, p
         nulls_last=[key.nulls_last for key in chosen],
         maintain_order=True,
     )
-    total = float(ordered[weight].sum())
     cumulative = ordered[weight].cum_sum()
     # Float rows: the first row of each part, by weight.
     picks = [int((cumulative <= total * part / parts).sum()) for part in range(1, parts)]
@@ -67,29 +88,66 @@ def boundary_frame(sample: pl.DataFrame, keys: Sequence[SortKey], weight: str, p
 
 
 def destination(
-    keys: Sequence[SortKey], boundaries: pl.DataFrame, schema: Mapping[str, pl.DataType]
+    keys: Sequence[SortKey],
+    boundaries: pl.DataFrame,
+    schema: Mapping[str, pl.DataType],
+    *,
+    by_search: bool = False,
 ) -> pl.Expr:
-    """Return the rank of a row (UInt32): the number of boundaries that do not sort after it."""
-    usable = _usable(keys, schema)
+    """Return the rank of a row (UInt32): the number of boundaries that do not sort after it.
+
+    Parameters
+    ----------
+    by_search
+        Whether boundaries of one key may be searched, which takes a sixth of the time of comparing a row with each of
+        a hundred; GPUs compare.
+    """
+    usable = _usable(keys, schema)[: boundaries.width]
     columns = [comparable(key.column, schema[key.column]) for key in usable]
-    target = pl.lit(0, dtype=pl.UInt32)
+    if by_search and len(usable) == 1 and boundaries.height:
+        return _searched(columns[0], usable[0], boundaries.to_series())
+    passed = []
     for i in range(boundaries.height):
         literals = [pl.lit(boundaries[i, j], dtype=boundaries.dtypes[j]) for j in range(len(usable))]
-        target = target + _not_before(columns, literals, usable, boundaries.row(i)).cast(pl.UInt32)
+        passed.append(_not_before(columns, literals, usable, boundaries.row(i)).cast(pl.UInt8))
+    target = pl.lit(0, dtype=pl.UInt32)
+    for first in range(0, len(passed), _MOST_OF_A_BYTE):
+        # Sums of bytes take a quarter of the memory traffic of such of UInt32.
+        part = passed[first : first + _MOST_OF_A_BYTE]
+        target = target + functools.reduce(operator.add, part).cast(pl.UInt32)
     return target
+
+
+def _searched(column: pl.Expr, key: SortKey, boundaries: pl.Series) -> pl.Expr:
+    """Return how many boundaries do not sort after a value; one of them may be null."""
+    values = boundaries.drop_nulls().sort()
+    # Nulls that sort first pass all values; those that sort last are passed by nulls only.
+    null_passed = int(boundaries.null_count() > 0)
+    if key.descending:
+        passed = values.len() - column.bin_intervals(values, labels=False, right_closed=True)
+    else:
+        passed = column.bin_intervals(values, labels=False)
+    if key.nulls_last:
+        return passed.fill_null(values.len() + null_passed).cast(pl.UInt32)
+    return (passed.fill_null(0) + null_passed).cast(pl.UInt32)
 
 
 def _not_before(
     columns: Sequence[pl.Expr], literals: Sequence[pl.Expr], keys: Sequence[SortKey], values: Sequence[object]
 ) -> pl.Expr:
     """Return whether the row's keys equal the boundary or sort after it; never null."""
-    result = pl.lit(True)
+    result: pl.Expr | None = None
     for column, literal, key, value in reversed(list(zip(columns, literals, keys, values, strict=True))):
         if value is None:
             equal = column.is_null()
             after = pl.lit(False) if key.nulls_last else column.is_not_null()
+            result = after | (equal if result is None else equal & result)
+        elif result is None:
+            result = ((column <= literal) if key.descending else (column >= literal)).fill_null(
+                key.nulls_last
+            )
         else:
             equal = (column == literal).fill_null(False)
             after = ((column < literal) if key.descending else (column > literal)).fill_null(key.nulls_last)
-        result = after | (equal & result)
-    return result
+            result = after | (equal & result)
+    return pl.lit(True) if result is None else result

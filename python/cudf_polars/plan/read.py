@@ -371,10 +371,7 @@ def _verify(root: nodes.Node) -> None:
         if nameless is not None:
             raise Unreadable(f"a type that has no name, in column {nameless!r}")
         try:
-            if isinstance(node, nodes.Scan):
-                built = rebuild_scan(_told(node)).collect_schema()
-            else:
-                built = rebuilt_schema(node)
+            built = rebuilt_schema(_told(node) if isinstance(node, nodes.Scan) else node)
         except pl.exceptions.PolarsError as e:
             raise CannotRebuild(f"{type(node).__name__}: {str(e).splitlines()[0]}") from e
         if list(built.items()) != list(node.schema.items()):

@@ -144,21 +144,24 @@ def rebuild_node(node: nodes.Node, children: Sequence[pl.LazyFrame]) -> pl.LazyF
     if len(children) != len(node.children):
         raise ValueError(f"{type(node).__name__} has {len(node.children)} inputs, got {len(children)}")
     lf = _build(node, children)
-    if isinstance(node, _MAY_ADD_COLUMNS):
-        # what the optimiser no longer needs (right-hand keys, the stand-in for rows without columns) is in the API's
-        # result still
-        if _over_nothing(node).collect_schema().names() != list(node.schema):
-            lf = keep_columns(lf, node.schema)
-    return lf
+    added = _adds_columns(node, lambda: _over_nothing(node).collect_schema())
+    return keep_columns(lf, node.schema) if added else lf
 
 
 def rebuilt_schema(node: nodes.Node) -> pl.Schema:
     """Return the columns of what :func:`rebuild_node` makes, and raise what it raises."""
     lf = _over_nothing(node)
-    schema = lf.collect_schema()
-    if isinstance(node, _MAY_ADD_COLUMNS) and schema.names() != list(node.schema):
-        return keep_columns(lf, node.schema).collect_schema()
-    return schema
+    if _adds_columns(node, lf.collect_schema):
+        lf = keep_columns(lf, node.schema)
+    return lf.collect_schema()
+
+
+def _adds_columns(node: nodes.Node, built: Callable[[], pl.Schema]) -> bool:
+    """Whether the API's result, of which ``built`` returns the schema, is to be cut to the columns of a node.
+
+    It has still what the optimiser no longer needs: right-hand keys, the stand-in for rows without columns.
+    """
+    return isinstance(node, _MAY_ADD_COLUMNS) and built().names() != list(node.schema)
 
 
 def _over_nothing(node: nodes.Node) -> pl.LazyFrame:

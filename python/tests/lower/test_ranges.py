@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
+
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
@@ -72,3 +76,49 @@ def test_nested_keys_have_no_ranges() -> None:
     assert not is_comparable(pl.List(pl.Int8))
     assert not is_comparable(pl.Null())
     assert is_comparable(pl.Decimal(10, 2))
+
+
+VALUES: dict[str, tuple[pl.DataType, list[object]]] = {
+    "integers": (pl.Int64(), [-(2**63), -2, 0, 3, 2**63 - 1]),
+    "bytes": (pl.UInt8(), [0, 1, 128, 255]),
+    "floats": (pl.Float64(), [float("-inf"), -0.0, 0.0, 1.5, float("inf"), float("nan")]),
+    "texts": (pl.String(), ["", "a", "ab", "é", "b"]),
+    "binary": (pl.Binary(), [b"", b"a", b"\xff"]),
+    "decimals": (pl.Decimal(10, 2), [Decimal("-1.25"), Decimal(0), Decimal("3.5")]),
+    "dates": (pl.Date(), [dt.date(1969, 1, 1), dt.date(2024, 2, 29)]),
+    "times": (pl.Datetime("ns"), [dt.datetime(1969, 1, 1), dt.datetime(2024, 2, 29)]),
+    "booleans": (pl.Boolean(), [False, True]),
+    "enums": (pl.Enum(["x", "a"]), ["x", "a"]),
+    "categories": (pl.Categorical(), ["x", "a", "b"]),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@given(data=st.data())
+def test_searched_boundaries_are_those_compared(kind: str, data: st.DataObject) -> None:
+    dtype, values = VALUES[kind]
+    some = st.lists(st.sampled_from([None, *values]), min_size=1, max_size=30)
+    frame = pl.DataFrame({"k": data.draw(some)}, schema={"k": dtype})
+    keys = [SortKey("k", data.draw(st.booleans()), data.draw(st.booleans()))]
+    sample = frame.select(key_columns(keys, frame.schema)).with_columns(w=pl.lit(1.0))
+    boundaries = boundary_frame(sample, keys, "w", data.draw(st.integers(2, 9)))
+    rows = pl.DataFrame({"k": [None, *values]}, schema={"k": dtype})
+    for height in range(boundaries.height + 1):
+        some_boundaries = boundaries.head(height)
+        placed = rows.select(
+            compared=destination(keys, some_boundaries, rows.schema),
+            searched=destination(keys, some_boundaries, rows.schema, by_search=True),
+        )
+        assert placed["searched"].to_list() == placed["compared"].to_list()
+
+
+def test_boundaries_have_no_more_keys_than_they_need() -> None:
+    keys = [SortKey("i", False, False), SortKey("j", False, False)]
+    rows = pl.DataFrame({"i": range(1000), "j": range(1000)})
+    sample = rows.select(key_columns(keys, rows.schema)).with_columns(w=pl.lit(1.0))
+    assert boundary_frame(sample, keys, "w", 4).columns == ["0"]
+    # So many rows have the same first key that it takes both to split them.
+    tied = sample.with_columns(pl.col("0") // 100)
+    boundaries = boundary_frame(tied, keys, "w", 4)
+    assert boundaries.columns == ["0", "1"]
+    assert boundaries.height == 3

@@ -10,9 +10,7 @@ than ``--most`` above what it had when the engine was ready.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +20,7 @@ import polars as pl
 
 from benchmarks.environment import write_report
 from benchmarks.memory.queries import QUERIES, make_tables
+from benchmarks.memory.results import run_ranks
 from benchmarks.pdsh.data import tool
 
 MIB = 1 << 20
@@ -45,11 +44,7 @@ def run_once(query: str, ranks: int, data: Path, folder: Path, budget: str) -> l
     ]
     if ranks > 1:
         command = [tool("rrun"), "-n", str(ranks), *command]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = [json.loads(line.split("RESULT ", 1)[1]) for line in done.stdout.splitlines() if "RESULT " in line]
-    if done.returncode or len(said) != ranks:
-        raise RuntimeError(f"{query} on {ranks} ranks: {(done.stdout + done.stderr)[-1000:]}")
-    return sorted(said, key=lambda result: int(result["rank"]))
+    return run_ranks(command, ranks, folder, f"{query} on {ranks} ranks")
 
 
 def wrong(folder: Path, rows: int) -> str | None:

@@ -11,11 +11,9 @@ more than ``--most`` times Polars' memory (medians).
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +24,7 @@ from typing import Any
 import polars as pl
 
 from benchmarks.environment import write_report
+from benchmarks.memory.results import run_ranks, tell
 from benchmarks.memory.sampler import ANONYMOUS, sampled
 from benchmarks.pdsh.data import default_directory, ensure, tool
 
@@ -69,7 +68,7 @@ ENDS: dict[str, Callable[[pl.LazyFrame, Path, Any], int | None]] = {
 
 
 def measure(end: str, table: Path, folder: Path, part: str | None) -> None:
-    """Take the table to an end, by ranks or, if ``part`` says which, a part of it by Polars; print what that took."""
+    """Take the table to an end, by ranks or, if ``part`` says which, a part of it by Polars; tell what that took."""
     rows = pl.scan_parquet(table)
     if part is not None:
         number, parts = map(int, part.split("/"))
@@ -88,8 +87,7 @@ def _report(end: str, rows: pl.LazyFrame, folder: Path, engine: Any, rank: int) 
         start = time.perf_counter()
         arrived = ENDS[end](rows, folder, engine)
         seconds = time.perf_counter() - start
-    result = {"rank": rank, "seconds": seconds, "peak_bytes": peak.nbytes, "rows": arrived}
-    print("RESULT " + json.dumps(result), flush=True)
+    tell(folder, {"rank": rank, "seconds": seconds, "peak_bytes": peak.nbytes, "rows": arrived})
 
 
 def run_once(end: str, table: Path, folder: Path, ranks: int, part: str | None) -> list[dict[str, Any]]:
@@ -101,7 +99,6 @@ def run_once(end: str, table: Path, folder: Path, ranks: int, part: str | None) 
         If one fails, with the end of what it printed, or if other rows arrive than the table has.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
     command = [sys.executable, "-m", "benchmarks.memory.sinks", "--measure", end, f"--table={table}"]
     command += [f"--folder={folder}", *([f"--part={part}"] if part else [])]
     if ranks > 1:
@@ -109,11 +106,8 @@ def run_once(end: str, table: Path, folder: Path, ranks: int, part: str | None) 
     environment = dict(os.environ)
     if part is not None and not part.endswith("/1"):
         environment["POLARS_MAX_THREADS"] = "1"
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    said = [json.loads(line.split("RESULT ", 1)[1]) for line in done.stdout.splitlines() if "RESULT " in line]
     who = f"{end} by Polars, part {part}" if part else f"{end} on {ranks} ranks"
-    if done.returncode or len(said) != ranks:
-        raise RuntimeError(f"{who}: {(done.stdout + done.stderr)[-1000:]}")
+    said = run_ranks(command, ranks, folder, who, environment)
     if part is None:
         expected = pl.scan_parquet(table).select(pl.len()).collect().item()
         counts = [result["rows"] for result in said]

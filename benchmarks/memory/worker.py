@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from pathlib import Path
 
 from benchmarks.memory.queries import QUERIES
+from benchmarks.memory.results import tell
 from benchmarks.memory.sampler import RESIDENT, held, sampled
 
 
 def main() -> None:
-    """Run what the command line says and print the result as a line of JSON."""
+    """Run what the command line says and tell the result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("query", choices=list(QUERIES))
     parser.add_argument("--data", type=Path, required=True)
@@ -38,7 +38,7 @@ def main() -> None:
             "above_bytes": peak.nbytes - before,
             "explain": engine.last_query.explain() if engine.last_query else "",
         }
-    print("RESULT " + json.dumps(result), flush=True)
+    tell(given.folder, result)
 
 
 if __name__ == "__main__":

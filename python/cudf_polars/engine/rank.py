@@ -306,11 +306,11 @@ class Rank:
 
         with _tell_others(transport):
             opened = self._open(query, transport, optimizations, "sink_batches")
-            for batch in opened.batches(
+            batches = opened.batches(
                 optimizations or pl.QueryOptFlags(), ordered=maintain_order, chunk_size=chunk_size
-            ):
-                if function(batch):
-                    break
+            )
+            # No batch is kept while the next one is made, as a loop variable would.
+            any(map(function, batches))
             outcome = opened.outcome()
             return replace(outcome, facts=transport.allgather_bytes(opened.facts(), op=_LAST_OP))
 

@@ -244,6 +244,7 @@ class Executor:
                 if measured is not None:
                     measured.added(batch)
                 yield batch
+                del batch  # or it would stay until the next one has been made
 
         return counted()
 

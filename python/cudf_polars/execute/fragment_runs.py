@@ -51,6 +51,7 @@ class FragmentRuns:
         try:
             for batch in batches:
                 yield conform(batch, stream.schema) if planned else batch
+                del batch  # or it would stay until the next one has been made
             self._ended.add(stream)
         except GeneratorExit:
             raise

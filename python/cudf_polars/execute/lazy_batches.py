@@ -18,9 +18,6 @@ from cudf_polars.execute.streams import StoppedError
 
 __all__ = ["LazyBatches"]
 
-_AHEAD = 2
-"""Batches that are made before they are asked for."""
-
 _PROBE = pl.Series([0])
 """After Ctrl-C its sum, as all that is begun by Polars, raises KeyboardInterrupt until all that then ran has ended."""
 
@@ -34,7 +31,7 @@ _EXIT_SECONDS = 10.0
 class LazyBatches(Iterator[pl.DataFrame]):
     """Runs a lazy frame, once, and yields its rows; what the query raises is raised behind the rows before it.
 
-    The query begins when the first batch is asked for, on a thread of its own, and pauses while two batches wait. It
+    The query begins when the first batch is asked for, on a thread of its own, and pauses while a batch waits. It
     ends early, without a wait for it, when this is closed or no longer referred to, and by Ctrl-C.
 
     Parameters
@@ -99,7 +96,7 @@ class _Run:
             chunk_size,
         )
         self._batches: SimpleQueue[pl.DataFrame | BaseException | None] = SimpleQueue()
-        self._room = threading.Semaphore(_AHEAD)
+        self._room = threading.Semaphore(0)  # as many as are asked for
         self._stopped = False
         self.thread: threading.Thread | None = None
 
@@ -109,12 +106,12 @@ class _Run:
             self.thread = threading.Thread(target=self._work, name="riverrun-fragment", daemon=True)
             self.thread.start()
             _running.add(self)
+        self._room.release()
         given = self._batches.get()
         if isinstance(given, BaseException):
             raise given
         if self._stopped:  # by another thread: these need not be all rows
             raise StoppedError("the query was ended before all of its rows were read")
-        self._room.release()
         return given
 
     def stop(self) -> None:
@@ -145,7 +142,7 @@ class _Run:
         return None
 
     def _put(self, batch: pl.DataFrame) -> bool:
-        """Give a batch, when there is room; return whether no more are wanted."""
+        """Give a batch when it is asked for; return whether no more are wanted."""
         while not self._room.acquire(timeout=_LOOK_SECONDS):
             _PROBE.sum()
         if not self._stopped:

@@ -246,8 +246,16 @@ class OpenQuery:
             Rows of a batch; None: as they are made.
         """
         if self.made is not None and chunk_size is None:
-            return (batch for batch in self.made if batch.height)  # through Polars, twice as many would wait
+            return filter(_has_rows, self.made)  # through Polars, twice as many would wait
         return LazyBatches(self.rows, optimizations, ordered=ordered, chunk_size=chunk_size)
+
+
+def _has_rows(frame: pl.DataFrame) -> bool:
+    return bool(frame.height)
+
+
+def _conform(schema: pl.Schema, frame: pl.DataFrame) -> pl.DataFrame:
+    return conform(frame, schema)
 
 
 def open_query(
@@ -285,7 +293,8 @@ def open_query(
     mine = pack_facts(root, executor.measured)
     first, facts = agree_on_end(first, executor.allgather_bytes, executor.failures(root), mine)
     empty, schema = first.clear(), first.schema
-    all_batches = itertools.chain([first], (conform(batch, schema) for batch in batches))
+    # Unlike a generator, these keep no batch while the next one is made.
+    all_batches = itertools.chain([first], map(functools.partial(_conform, schema), batches))
     del first
     return OpenQuery(
         scan_batches(all_batches, schema),

@@ -179,6 +179,7 @@ def stream_batches(
     reader = _StreamReader(source, schema, brake)
     while (batch := reader.next_batch(list(schema))) is not None:
         yield batch
+        del batch  # or it would stay until the next one has come
 
 
 def read_stream(source: ArrowStream, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:

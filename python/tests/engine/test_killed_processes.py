@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+from collections import deque
 
 import polars as pl
 import pytest
@@ -45,6 +46,35 @@ def moments(changes, most=MOST):
     """Return changes at which a process is killed: the last ones all, for there the new output takes its place."""
     early, late = range(max(0, changes - most // 2)), range(max(0, changes - most // 2), changes)
     return [*early[:: max(1, -(-2 * len(early) // most))], *late]
+
+
+class Kills:
+    """Kills a sink at each of some changes, until most of them have met one.
+
+    Ranks do not always make the same number of changes: a process that has made fewer than expected, and so was not
+    killed, is tried again with an earlier one.
+    """
+
+    def __init__(self, changes, most=MOST):
+        self._left = deque(moments(changes, most))
+        self._wanted, self._tries = len(self._left), 2 * len(self._left)
+        self.killed, self.ends = 0, []
+
+    def __iter__(self):
+        while self._left:
+            yield self._left.popleft()
+
+    def ended(self, moment, ended, is_new):
+        """Take note of a process and of whether its sink had the new rows then."""
+        self.killed += ended.was_killed
+        self.ends.append(is_new)
+        if not ended.was_killed and len(self.ends) < self._tries:
+            self._left.append(max(0, min(moment, ended.changes) - 1))
+
+    def check(self):
+        """Check that processes were killed, and that the first one left the old rows."""
+        assert self.killed > self._wanted // 2
+        assert not self.ends[0]
 
 
 def found(kind, target):
@@ -108,21 +138,19 @@ def test_on_a_file_system(kind, nranks, trials, tmp_path):
     folder, ended = run()
     new = after(kind, exists=True)
     assert found(kind, folder / "out") == new
-    ends, killed = [], 0
-    for moment in moments(ended.changes, max(6, MOST // 2) if "iceberg" in kind else MOST):
+    kills = Kills(ended.changes, max(6, MOST // 2) if "iceberg" in kind else MOST)
+    for moment in kills:
         folder, ended = run(moment)
         rows = found(kind, folder / "out")
         assert rows in (ROWS["old"], new), (moment, rows)
         assert ended.was_killed or rows == new
-        killed += ended.was_killed
-        ends.append(rows == new)
+        kills.ended(moment, ended, rows == new)
         if moment % 8 == 0 and not (rows == new and kind.startswith("append")):  # and the next one works
             trials.run("sink", folder, kind, nranks, "new", "", {})
             assert found(kind, folder / "out") == new
-    assert killed > len(ends) // 2  # ranks do not always make the same number of changes
-    assert not ends[0]
+    kills.check()
     if kind in ("parts", "partitions", "named partitions"):  # where old files are removed then
-        assert ends[-1]
+        assert kills.ends[-1]
 
 
 REMOTE = ["file", "parts", "partitions", "named partitions", "append to delta", "overwrite delta"]
@@ -172,10 +200,10 @@ def test_in_an_object_store(kind, nranks, trials, tmp_path):
                 write("old")
             return write("new", kill_at)
 
-        changes, ends, killed = run().changes, [], 0
+        kills = Kills(run().changes)
         new = after(kind, exists=True)
         assert in_store(store, kind) == new
-        for moment in moments(changes):
+        for moment in kills:
             ended = run(moment)
             rows = in_store(store, kind)
             assert is_right(kind, rows, mixed=kind in ("parts", "partitions", "named partitions")), (
@@ -183,15 +211,13 @@ def test_in_an_object_store(kind, nranks, trials, tmp_path):
                 rows,
             )
             assert ended.was_killed or rows == new
-            killed += ended.was_killed
-            ends.append(rows == new)
+            kills.ended(moment, ended, rows == new)
             if moment % 8 == 0 and not (rows == new and kind.startswith("append")):  # and the next one works
                 write("new")
                 if kind != "named partitions":
                     assert in_store(store, kind) == new
-        assert killed > len(ends) // 2
-        assert not ends[0]
-        assert ends[-1]
+        kills.check()
+        assert kills.ends[-1]
 
 
 @pytest.mark.timeout(SECONDS)
@@ -217,10 +243,10 @@ def test_iceberg_in_an_object_store(mode, nranks, trials, tmp_path):
         new = after(kind, exists=True)
         rows, ended = run()
         assert rows == new
-        killed = 0
-        for moment in moments(ended.changes, max(4, MOST // 2)):
+        kills = Kills(ended.changes, max(4, MOST // 2))
+        for moment in kills:
             rows, ended = run(moment)
             assert rows in (ROWS["old"], new), (moment, rows)
             assert ended.was_killed or rows == new
-            killed += ended.was_killed
-        assert killed
+            kills.ended(moment, ended, rows == new)
+        kills.check()

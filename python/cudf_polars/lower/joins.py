@@ -256,6 +256,7 @@ def _apply(ctx: Context, node: Join, left: Stream, right: Stream, partitioning: 
     left = _in_order(ctx, node, left)
     left, right = _without_null_keys(ctx, node, left, "left"), _without_null_keys(ctx, node, right, "right")
     left, right = check_keys(ctx, node, left, right)
+    node = _with_build_side(ctx, node, left, right)
     rows = _rows(node, left.estimate.rows, right.estimate.rows)
     return ctx.apply(
         node,
@@ -264,6 +265,18 @@ def _apply(ctx: Context, node: Join, left: Stream, right: Stream, partitioning: 
         ordered=node.maintain_order != "none" or node.how == "asof",
         estimate=Estimate(rows, rows * row_width(node.schema)),
     )
+
+
+def _with_build_side(ctx: Context, node: Join, left: Stream, right: Stream) -> Join:
+    """Have a copied side be the one that is held, where memory is short: it is known to be small."""
+    if ctx.builder.settings.partitions == 1 or node.how in _WITHOUT_EQUAL_KEYS:
+        return node
+    copied = [
+        side
+        for side, stream in (("left", left), ("right", right))
+        if stream.partitioning.distribution is Distribution.REPLICATED
+    ]
+    return replace(node, build_side=copied[0]) if len(copied) == 1 else node
 
 
 def _in_order(ctx: Context, node: Join, left: Stream) -> Stream:

@@ -298,6 +298,9 @@ class Join(Node):
         ``"m:m"`` (no check), ``"m:1"``, ``"1:m"`` or ``"1:1"``.
     slice
         ``(offset, length)`` of the result's rows, or ``None``.
+    build_side
+        The side that is held while rows of the other one pass: ``"left"``, ``"right"``, or ``"auto"``, which has Polars
+        keep rows of both until it knows which has less.
     """
 
     _child_fields = ("left", "right")
@@ -317,6 +320,7 @@ class Join(Node):
     slice: tuple[int, int] | None = None
     asof: AsofOptions | None = None
     ie_operators: tuple[str, ...] = ()
+    build_side: str = "auto"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -318,6 +318,7 @@ def _join(node: nodes.Join, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyF
     how: Any = node.how
     order: Any = node.maintain_order
     validate: Any = node.validate
+    build: Any = node.build_side if node.build_side == "auto" else f"force_{node.build_side}"
     if node.asof is not None:
         a = node.asof
         strategy: Any = a.strategy
@@ -355,6 +356,7 @@ def _join(node: nodes.Join, left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyF
             nulls_equal=node.nulls_equal,
             coalesce=node.coalesce,
             maintain_order=order,
+            build_side=build,
         )
     return lf if node.predicate is None else lf.filter(to_expr(node.predicate))
 

@@ -18,7 +18,7 @@ _FILES = 1_000
 """Bounds are not read for tables of more files: to parse a footer takes up to a millisecond."""
 _SAMPLED_FILES = 32
 """In so many files of a table at most one sees whether a column follows the position of the rows."""
-_TEMPORAL = ("DATE", "TIME", "TIMESTAMP")
+_CLOCKS = ("TIME", "TIMESTAMP")
 """Logical types, by the names that pyarrow gives them."""
 _WIDE = 0.25
 """Row groups whose bounds enclose less than this part of all bounds, on average, have values of their own."""
@@ -178,11 +178,12 @@ def column_chunks(metadata: Any, place: int) -> Iterator[Chunk]:
 def _bounds_of(statistics: Any) -> tuple[Any, Any] | None:
     if not statistics.has_min_max:
         return None
+    if statistics.logical_type.type in _CLOCKS:
+        # As Python has them, nanoseconds are lost or not, by what else this process has imported. Times have the order
+        # of their numbers.
+        return statistics.min_raw, statistics.max_raw
     try:
         return statistics.min, statistics.max
     except Exception:
-        # Of several kinds: for years after 9999, for nanoseconds without pandas, for text that is not UTF-8. Times have
-        # the order of their numbers.
-        if statistics.logical_type.type not in _TEMPORAL:
-            return None
-        return statistics.min_raw, statistics.max_raw
+        # Of several kinds: for days after the year 9999, for text that is not UTF-8.
+        return (statistics.min_raw, statistics.max_raw) if statistics.logical_type.type == "DATE" else None

@@ -56,6 +56,10 @@ _BUILT_AGAIN, _LITTLE_TO_BUILD = 0.25, 64 << 20
 """A join runs for each partition of a side, and each time builds its table of the copy of the other one: in all, of so
 many bytes of copies for each byte of that side, or of so many bytes, before the side is rather read in one.
 """
+_KEPT_TO_CHOOSE, _MUCH_KEPT = 10_000_000, 2
+"""So many rows of each side Polars keeps before it chooses which one it holds; how many times the bytes of a side that
+may be copied these may have.
+"""
 # The sides whose order a join can keep when the other is on every rank.
 _KEPT_ORDERS = {
     "none": ("left", "right"),
@@ -268,15 +272,23 @@ def _apply(ctx: Context, node: Join, left: Stream, right: Stream, partitioning: 
 
 
 def _with_build_side(ctx: Context, node: Join, left: Stream, right: Stream) -> Join:
-    """Have a copied side be the one that is held, where memory is short: it is known to be small."""
-    if ctx.builder.settings.partitions == 1 or node.how in _WITHOUT_EQUAL_KEYS:
-        return node
+    """Have a copied side be the one that is held, where rows of the other one would else take much of the memory.
+
+    Polars keeps rows of both sides until it knows which has less. Told which, it does not filter the other side's scan
+    by the keys of this one: so it is told only where it has to be.
+    """
+    settings = ctx.builder.settings
+    sides = {"left": left, "right": right}
     copied = [
-        side
-        for side, stream in (("left", left), ("right", right))
-        if stream.partitioning.distribution is Distribution.REPLICATED
+        side for side, stream in sides.items() if stream.partitioning.distribution is Distribution.REPLICATED
     ]
-    return replace(node, build_side=copied[0]) if len(copied) == 1 else node
+    if settings.partitions == 1 or node.how in _WITHOUT_EQUAL_KEYS or len(copied) != 1:
+        return node
+    other = sides[_other(copied[0])]
+    rows = min(other.estimate.rows / settings.nranks, _KEPT_TO_CHOOSE) / _partitions_of(ctx, other)
+    if rows * row_width(other.schema) <= _MUCH_KEPT * settings.broadcast_limit:
+        return node
+    return replace(node, build_side=copied[0])
 
 
 def _in_order(ctx: Context, node: Join, left: Stream) -> Stream:

@@ -1,4 +1,4 @@
-"""Joins with a side that every rank has: where memory is short, that side is held, and rows of the other one pass."""
+"""Joins with a side that every rank has: where memory is short, that side is held, and the other's rows pass."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import polars as pl
 import pytest
 from execute.compare import ORDINARY, assert_like_polars
 
+from cudf_polars.execute.options import ExecutionOptions
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-COPYING = replace(ORDINARY, broadcast_limit=1 << 20, small_limit=0, read_everywhere_limit=0, filter_keys=0)
+COPYING = replace(ORDINARY, broadcast_limit=8 << 10, small_limit=0, read_everywhere_limit=0, filter_keys=0)
 COPIED = {"inner": "right", "left": "right", "right": "left", "semi": "right", "anti": "right"}
 
 
@@ -63,7 +65,11 @@ def test_joins_that_keep_an_order(order: str, tmp_path: Path) -> None:
         )
 
 
-def test_where_rows_fit_polars_chooses(tmp_path: Path, sides: Counter[str]) -> None:
+@pytest.mark.parametrize("options", [COPYING, replace(COPYING, partitions=3, broadcast_limit=1 << 20)])
+def test_where_rows_fit_polars_chooses(
+    options: ExecutionOptions, tmp_path: Path, sides: Counter[str]
+) -> None:
     many, few = tables(tmp_path)
-    assert_like_polars(many.join(few, on="k"), 2, COPYING, ordered=False)
+    outcomes = assert_like_polars(many.join(few, on="k"), 2, options, ordered=False)
+    assert "BROADCAST" in outcomes[0].explain()
     assert set(sides) == {"auto"}

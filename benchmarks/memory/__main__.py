@@ -21,7 +21,6 @@ import polars as pl
 from benchmarks.environment import write_report
 from benchmarks.memory.queries import QUERIES, make_tables
 from benchmarks.memory.results import run_ranks
-from benchmarks.pdsh.data import tool
 
 MIB = 1 << 20
 
@@ -42,8 +41,6 @@ def run_once(query: str, ranks: int, data: Path, folder: Path, budget: str) -> l
         *("-m", "benchmarks.memory.worker", query),
         *(f"--data={data}", f"--folder={folder}", f"--budget={budget}"),
     ]
-    if ranks > 1:
-        command = [tool("rrun"), "-n", str(ranks), *command]
     return run_ranks(command, ranks, folder, f"{query} on {ranks} ranks")
 
 

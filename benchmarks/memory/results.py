@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pdsh.data import tool
+
 __all__ = ["run_ranks", "tell"]
 
 _FOLDER = "results"
@@ -22,7 +24,7 @@ def tell(folder: Path, result: Mapping[str, Any]) -> None:
 def run_ranks(
     command: Sequence[str], ranks: int, folder: Path, what: str, environment: Mapping[str, str] | None = None
 ) -> list[dict[str, Any]]:
-    """Run a command whose processes tell their results in ``folder``; return these by rank.
+    """Run a command on so many ranks, whose processes tell their results in ``folder``; return these by rank.
 
     Raises
     ------
@@ -31,8 +33,14 @@ def run_ranks(
     """
     shutil.rmtree(folder / _FOLDER, ignore_errors=True)
     (folder / _FOLDER).mkdir(parents=True)
+    launcher = [tool("rrun"), "-n", str(ranks)] if ranks > 1 else []
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=environment
+        [*launcher, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        env=environment,
     )
     told = [json.loads(path.read_text()) for path in (folder / _FOLDER).iterdir()]
     if done.returncode or len(told) != ranks:

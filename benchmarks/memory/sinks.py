@@ -26,7 +26,7 @@ import polars as pl
 from benchmarks.environment import write_report
 from benchmarks.memory.results import run_ranks, tell
 from benchmarks.memory.sampler import ANONYMOUS, sampled
-from benchmarks.pdsh.data import default_directory, ensure, tool
+from benchmarks.pdsh.data import default_directory, ensure
 
 MIB = 1 << 20
 
@@ -64,7 +64,7 @@ ENDS: dict[str, Callable[[pl.LazyFrame, Path, Any], int | None]] = {
     "collect_batches": _collect_batches,
     "sink_batches": _sink_batches,
 }
-"""Each takes rows to their end and returns how many of this rank's arrived; None: they are in files."""
+"""Each function consumes rows and returns how many arrived in this process; None if it has written them to files."""
 
 
 def measure(end: str, table: Path, folder: Path, part: str | None) -> None:
@@ -101,8 +101,6 @@ def run_once(end: str, table: Path, folder: Path, ranks: int, part: str | None) 
     shutil.rmtree(folder, ignore_errors=True)
     command = [sys.executable, "-m", "benchmarks.memory.sinks", "--measure", end, f"--table={table}"]
     command += [f"--folder={folder}", *([f"--part={part}"] if part else [])]
-    if ranks > 1:
-        command = [tool("rrun"), "-n", str(ranks), *command]
     environment = dict(os.environ)
     if part is not None and not part.endswith("/1"):
         environment["POLARS_MAX_THREADS"] = "1"

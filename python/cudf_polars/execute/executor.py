@@ -198,7 +198,7 @@ class Executor:
             yield from self._counted(self._batches(root, planned=False))
 
     def failures(self, root: Stream) -> dict[int, BaseException]:
-        """Return, by their places in the plan, the fragments that failed without rows and did not end otherwise."""
+        """Return, by place in the plan, the errors of fragments of which no piece has ended, for want of rows here."""
         return self._runs.failures(root)
 
     # -- running ---------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class FragmentRuns:
         return excused
 
     def failures(self, root: Stream) -> dict[int, BaseException]:
-        """Return, by their places in the plan, the fragments that failed without rows and did not end otherwise."""
+        """Return, by place in the plan, the errors of fragments of which no piece has ended, for want of rows here."""
         return {
             place: self._failed[stream]
             for place, stream in enumerate(walk(root))

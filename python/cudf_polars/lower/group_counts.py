@@ -69,7 +69,8 @@ def _sampled(ctx: Context, node: Node, keys: Sequence[pl.Expr]) -> GroupCount | 
             for place, frame in enumerate(frames)
         ]
         groups = pl.concat(samples).group_by(names).agg(pl.col(of_first, of_second).sum())
-        # In one text, for the counts of a rank belong together; with its number, for those of two may be equal.
+        # One text holds all counts of a rank, so that they stay together, and its number, so that equal counts of two
+        # ranks stay apart.
         return (
             groups.select(facts)
             .sum()

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cudf_polars.lower.context import Context
-from cudf_polars.lower.key_filters import filter_by_keys, may_filter, renamed
+from cudf_polars.lower.key_filters import can_filter, filter_by_keys, renamed
+from cudf_polars.lower.node_properties import is_row_step
 from cudf_polars.lower.physical import Stream
 from cudf_polars.plan.expressions import Column
 from cudf_polars.plan.nodes import Distinct, Filter, GroupBy, HStack, Join, Node, Select, SimpleProjection
-from cudf_polars.plan.properties import calls_python, is_elementwise, is_scalar
 
 __all__ = ["lower_sides"]
 
@@ -64,7 +64,7 @@ def _lower_grouped(
     if rows.partitioning.collocates(_keys(found.groups)):
         return None  # nothing would move
     other = ctx.lower(theirs)
-    if not may_filter(ctx, node, side, rows, child, other):
+    if not can_filter(ctx, node, side, rows, child, other):
         # The other side is planned; it must not be again, for it may be read by several.
         return ctx.lower(ours), other
     other = ctx.builder.materialize(ctx.builder.disjoint(other), "its keys filter the other side of a join")
@@ -86,9 +86,7 @@ def _grouped(ctx: Context, node: Node, pairs: list[tuple[str, str]]) -> _Grouped
     while pairs and ctx.properties.users(node) == 1:
         match node:
             case SimpleProjection() | Filter() | Select() | HStack():
-                if not all(is_elementwise(e) and not calls_python(e) for e in node.expressions) or (
-                    isinstance(node, Select) and all(map(is_scalar, node.expressions))
-                ):
+                if not is_row_step(node):
                     return None
                 below = [(renamed(node, name), other) for name, other in pairs]
             case GroupBy(slice=None, dynamic=None, rolling=None):

@@ -57,8 +57,8 @@ _BUILT_AGAIN, _LITTLE_TO_BUILD = 0.25, 64 << 20
 many bytes of copies for each byte of that side, or of so many bytes, before the side is rather read in one.
 """
 _KEPT_TO_CHOOSE, _MUCH_KEPT = 10_000_000, 2
-"""So many rows of each side Polars keeps before it chooses which one it holds; how many times the bytes of a side that
-may be copied these may have.
+"""Polars buffers so many rows of each side before it chooses the build side. They may have so many times the bytes of a
+side that may be copied.
 """
 # The sides whose order a join can keep when the other is on every rank.
 _KEPT_ORDERS = {
@@ -272,10 +272,10 @@ def _apply(ctx: Context, node: Join, left: Stream, right: Stream, partitioning: 
 
 
 def _with_build_side(ctx: Context, node: Join, left: Stream, right: Stream) -> Join:
-    """Have a copied side be the one that is held, where rows of the other one would else take much of the memory.
+    """Make a copied side the build side, where rows of the other one would otherwise take much of the memory.
 
-    Polars keeps rows of both sides until it knows which has less. Told which, it does not filter the other side's scan
-    by the keys of this one: so it is told only where it has to be.
+    Polars buffers rows of both sides until it knows which one has fewer. Where the plan names the build side, Polars
+    does not filter the scan of the probe side by its keys. So the plan names it only where it has to.
     """
     settings = ctx.builder.settings
     sides = {"left": left, "right": right}
@@ -471,10 +471,11 @@ def _copied_beside(stream: Stream) -> int:
 def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> bool:
     """Leave out rows of the larger side by the keys of the other one, before it moves; return whether that pays."""
     node, builder = sides.node, ctx.builder
+    nodes = {"left": node.left, "right": node.right}
     if (
         isinstance(sides.get(large), Materialize)  # it has been run
         or _is_hashed_by_keys(node, sides.get(large).partitioning, large)
-        or not can_filter(ctx, node, sides.get(large), large, sides.get(small))
+        or not can_filter(ctx, node, large, sides.get(large), nodes[large], sides.get(small))
     ):
         return False
     pairs = _column_pairs(node) if large == "left" else [(b, a) for a, b in _column_pairs(node)]
@@ -486,7 +487,6 @@ def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> bool:
     sides.put(small, keys)
     if not builder.measure(keys, builder.settings.filter_limit).complete:
         return False
-    nodes = {"left": node.left, "right": node.right}
     filtered = filter_by_keys(
         ctx, keys, nodes[small], sides.get(large), nodes[large], pairs, nulls_equal=node.nulls_equal
     )

@@ -33,7 +33,7 @@ from cudf_polars.plan.nodes import (
     Sort,
 )
 
-__all__ = ["can_filter", "filter_by_keys", "is_filtered", "key_predicate", "may_filter", "renamed"]
+__all__ = ["can_filter", "filter_by_keys", "is_filtered", "key_predicate", "renamed"]
 
 _FILTERED = {
     "inner": ("left", "right"),
@@ -50,12 +50,7 @@ _FEWER = 1.5
 """How many times the rows of the side whose keys filter the other one is to have, as estimated."""
 
 
-def can_filter(ctx: Context, node: Join, large: Stream, side: str, small: Stream) -> bool:
-    """Whether rows of ``large``, the join's ``side``, may be left out, and running ``small`` for that may pay."""
-    return may_filter(ctx, node, side, large, node.left if side == "left" else node.right, small)
-
-
-def may_filter(ctx: Context, join: Join, side: str, rows: Stream, node: Node, small: Stream) -> bool:
+def can_filter(ctx: Context, join: Join, side: str, rows: Stream, node: Node, small: Stream) -> bool:
     """Whether rows of which the join's ``side`` is made may be left out, and running ``small`` for that may pay.
 
     Parameters

@@ -10,7 +10,7 @@ from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.nodes import Distinct, Filter, HStack, Node, Scan, Select, SimpleProjection, Slice
 from cudf_polars.plan.properties import calls_python, is_elementwise, is_scalar
 
-__all__ = ["NodeProperties"]
+__all__ = ["NodeProperties", "is_row_step"]
 
 
 class NodeProperties:
@@ -79,19 +79,20 @@ class NodeProperties:
 def _pipeline_scan(node: Node, below: list[Scan | None]) -> Scan | None:
     if isinstance(node, Scan):
         return node
-    if len(below) != 1 or below[0] is None:
-        return None
+    return below[0] if len(below) == 1 and is_row_step(node) else None
+
+
+def is_row_step(node: Node) -> bool:
+    """Whether ``node`` works row by row, so that it gives the same for the same rows whenever and wherever it runs."""
     if isinstance(node, SimpleProjection):
-        return below[0]
+        return True
     if not isinstance(node, Filter | Select | HStack) or not all(map(is_elementwise, node.expressions)):
-        return None
+        return False
     # What a function of the user's gives may differ when it is called again.
     if any(map(calls_python, node.expressions)):
-        return None
+        return False
     # Constants alone make one row, not a row for each of the input's.
-    if isinstance(node, Select) and all(map(is_scalar, node.expressions)):
-        return None
-    return below[0]
+    return not (isinstance(node, Select) and all(map(is_scalar, node.expressions)))
 
 
 def _filters(node: Node) -> bool:

@@ -299,8 +299,8 @@ class Join(Node):
     slice
         ``(offset, length)`` of the result's rows, or ``None``.
     build_side
-        The side that is held while rows of the other one pass: ``"left"``, ``"right"``, or ``"auto"``, which has Polars
-        keep rows of both until it knows which has less.
+        The side of which the hash table is made: ``"left"``, ``"right"``, or ``"auto"``: Polars buffers rows of both
+        sides until it knows which one has fewer.
     """
 
     _child_fields = ("left", "right")

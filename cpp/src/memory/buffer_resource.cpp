@@ -157,16 +157,17 @@ MemoryReservation BufferResource::reserve_or_wait(
     return request(type, size, allow, nullptr, timeout)->take();
 }
 
-MemoryReservation BufferResource::reserve_device_memory_and_spill(std::size_t size, AllowOverbooking allow) {
+MemoryReservation BufferResource::reserve_and_spill(
+    MemoryType type, std::size_t size, AllowOverbooking allow) {
     if (arbiter_->runs_this_thread()) {
         // A spill function that packs what it moves needs memory for a moment, and cannot wait for itself.
-        auto reservation = reserve(MemoryType::DEVICE, size, allow).first;
+        auto reservation = reserve(type, size, allow).first;
         if (reservation.size() < size) {
             throw ReservationError{"no memory to pack what is to be spilled in"};
         }
         return reservation;
     }
-    return reserve_or_wait(MemoryType::DEVICE, size, allow, Duration::zero());
+    return reserve_or_wait(type, size, allow, Duration::zero());
 }
 
 std::optional<MemoryReservation> BufferResource::try_reserve_best(

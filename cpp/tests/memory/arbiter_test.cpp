@@ -179,6 +179,25 @@ TEST(Arbiter, AFailingDiskFailsWhoNeedsTheMemoryAndNobodyElse) {
     EXPECT_EQ(buffer.pin()->host_bytes()[7], std::byte{42});
 }
 
+// A disk is slower than who makes the data: without waiting for what is being written, memory would hold the difference.
+TEST(Arbiter, ReservingWaitsForWhatIsBeingSpilled) {
+    constexpr std::size_t size = 1UL << 20U;
+    constexpr std::size_t limit = 16 * size;
+    for (auto const type : {MemoryType::DEVICE, MemoryType::HOST}) {
+        auto settings = limited(BufferResource::unlimited);
+        settings.limits[static_cast<std::size_t>(type)] = limit;
+        auto const br = BufferResource::make(std::move(settings));
+        std::vector<std::unique_ptr<SpillableBuffer>> buffers;
+        for (int i = 0; i < 200; ++i) {
+            auto reservation = br->reserve_and_spill(type, size, AllowOverbooking::yes);
+            buffers.push_back(std::make_unique<SpillableBuffer>(br->allocate(size, reservation)));
+            ASSERT_LE(br->memory_used(type), static_cast<std::int64_t>(limit));
+        }
+        EXPECT_LE(br->memory_peak(type), static_cast<std::int64_t>(limit));
+        EXPECT_GE(br->memory_used(MemoryType::DISK), static_cast<std::int64_t>(184 * size));
+    }
+}
+
 TEST(Arbiter, RequestsOfADestroyedResourceFail) {
     auto br = BufferResource::make(limited(1000));
     std::shared_ptr<MemoryRequest> request;

@@ -104,9 +104,14 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     // Without overbooking, a reservation that does not fit beside the waiting requests is returned with size zero.
     [[nodiscard]] std::pair<MemoryReservation, std::size_t> reserve(
         MemoryType type, std::size_t size, AllowOverbooking allow);
-    // As reserve(DEVICE), but spills first when there is not enough. Throws ReservationError when overbooking
-    // is not allowed and spilling did not free enough, SpillError when spilling failed.
-    [[nodiscard]] MemoryReservation reserve_device_memory_and_spill(std::size_t size, AllowOverbooking allow);
+    // As reserve(), but spills first when there is not enough, and waits for what is being spilled: who makes data by
+    // this is never far ahead of the disk. Throws ReservationError when overbooking is not allowed and spilling did
+    // not free enough, SpillError when spilling failed.
+    [[nodiscard]] MemoryReservation reserve_and_spill(
+        MemoryType type, std::size_t size, AllowOverbooking allow);
+    [[nodiscard]] MemoryReservation reserve_device_memory_and_spill(std::size_t size, AllowOverbooking allow) {
+        return reserve_and_spill(MemoryType::DEVICE, size, allow);
+    }
     // As reserve(), but queues until there is enough; see MemoryRequest. No timeout: reserve_timeout.
     [[nodiscard]] MemoryReservation reserve_or_wait(
         MemoryType type, std::size_t size, AllowOverbooking allow,

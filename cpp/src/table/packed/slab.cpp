@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
 #include <utility>
 
-#include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/device/detail/host_memory.hpp>
 #include <rapidsmpf/memory/memory_resource.hpp>
 
@@ -21,19 +19,6 @@ struct SlabSizes {
 };
 constexpr SlabSizes host_slabs{256UL << 10U, 1UL << 20U};
 constexpr SlabSizes device_slabs{16UL << 20U, 32UL << 20U};
-
-MemoryReservation reserve(std::size_t size, MemoryType type, BufferResource& br, AllowOverbooking allow) {
-    if (type == MemoryType::DEVICE) {
-        return br.reserve_device_memory_and_spill(size, allow);
-    }
-    auto [reservation, overbooked] = br.reserve(type, size, allow);
-    RAPIDSMPF_EXPECTS(
-        overbooked == 0 || allow == AllowOverbooking::yes,
-        "cannot reserve " + std::to_string(size) + " bytes of host memory: " + std::to_string(overbooked)
-            + " bytes too much",
-        ReservationError);
-    return std::move(reservation);
-}
 
 // Memory that is not accounted for as a whole, but part by part. The owner is an object of std::make_shared:
 // detail::prefetch_owner().
@@ -86,7 +71,7 @@ std::vector<std::unique_ptr<Buffer>> allocate(
     for (auto const size : sizes) {
         total += size;
     }
-    auto reservation = reserve(total, type, br, allow);
+    auto reservation = br.reserve_and_spill(type, total, allow);
     auto const part = [&](std::size_t k) { return order.empty() ? k : order[k]; };
     auto const is_small = [&](std::size_t k) { return sizes[part(k)] < slabs.own_allocation; };
     std::vector<std::unique_ptr<Buffer>> buffers(sizes.size());
@@ -127,7 +112,7 @@ std::vector<std::unique_ptr<Buffer>> allocate_parts(
 }
 
 DeviceSlab allocate_device_slab(std::size_t size, BufferResource& br, AllowOverbooking allow, Stream stream) {
-    auto reservation = reserve(size, MemoryType::DEVICE, br, allow);
+    auto reservation = br.reserve_device_memory_and_spill(size, allow);
     auto slab = allocate_slab(size, MemoryType::DEVICE, br, stream);
     return {std::shared_ptr<std::byte>{std::move(slab.owner), slab.memory}, std::move(reservation)};
 }

@@ -111,7 +111,8 @@ inline void set_periodic_spill_check(Settings& settings, double seconds) {
 
 [[nodiscard]] inline std::unique_ptr<PackedData> pack_bytes(
     std::vector<std::uint8_t> metadata, void const* bytes, std::size_t size, BufferResource& br) {
-    auto buffer = br.allocate(MemoryType::HOST, size);
+    auto reservation = br.reserve_and_spill(MemoryType::HOST, size, AllowOverbooking::yes);
+    auto buffer = br.allocate(size, reservation);
     if (size > 0) {
         std::memcpy(buffer->mutable_host_bytes().data(), bytes, size);
     }
@@ -140,7 +141,7 @@ inline void copy_to_host(Buffer const& buffer, void* destination) {
     }
     if (buffer.mem_type() == MemoryType::DISK) {
         auto& br = *buffer.resource();
-        auto reservation = br.reserve(MemoryType::HOST, buffer.size(), AllowOverbooking::yes).first;
+        auto reservation = br.reserve_and_spill(MemoryType::HOST, buffer.size(), AllowOverbooking::yes);
         auto const read = br.copy(buffer, 0, buffer.size(), reservation);
         std::memcpy(destination, read->host_bytes().data(), buffer.size());
         return;

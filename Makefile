@@ -11,6 +11,10 @@ RANKS ?= 1,2
 JOBS ?= $(shell nproc)
 # Tests that run at a time: processes and threads of theirs wait for each other, and for time to pass, more than they compute.
 TESTS_AT_ONCE := $(shell echo $$((2 * $(JOBS))))
+# Python tests compute more, and start clusters. The tests of a file stay together, for they share what they have started; the
+# slowest files come first.
+PYTESTS_AT_ONCE ?= $(shell echo $$(($(JOBS) < 8 ? $(JOBS) : 8)))
+IN_PARALLEL := -n $(PYTESTS_AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 ROOT := $(CURDIR)
 VENV := $(ROOT)/.venv
@@ -90,7 +94,7 @@ test-cpp: build
 
 test-python: build
 	@mkdir -p $(RESULTS); rm -f $(RESULTS)/pytest.xml
-	$(BIN)/python -m pytest -q --junitxml=$(RESULTS)/pytest.xml
+	$(BIN)/python -m pytest -q $(IN_PARALLEL) --junitxml=$(RESULTS)/pytest.xml
 
 # The rooms where memory and threads are at stake, with the sanitizers; the rest of the tests is not built. Tests that
 # start processes are left out: rrun and the ranks link what no sanitizer watches.

@@ -517,7 +517,7 @@ def test_ranks_with_other_tables_of_one_name_all_raise(catalog, tmp_path):
         ({"target": "db.void"}, NotImplementedError),
         ({"target": "db.other"}, None),
     ],
-    ids=str,
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else str(value),
 )
 def test_what_polars_refuses(arguments, error, catalog, tmp_path):
     make(catalog)

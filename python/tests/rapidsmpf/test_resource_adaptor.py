@@ -219,8 +219,14 @@ def test_records_add_up():
     assert (outer.peak(), outer.num_total_allocs()) == (150, 3)
 
 
-def test_limit_less_what_is_in_use(mr):
-    available = LimitAvailableMemory(mr, 100)
+@pytest.fixture
+def shared():
+    """Bytes of shared memory that communicators of this process hold, which count too."""
+    return -LimitAvailableMemory(RmmResourceAdaptor(HostMemoryResource()), 0)()
+
+
+def test_limit_less_what_is_in_use(mr, shared):
+    available = LimitAvailableMemory(mr, 100 + shared)
     assert available() == 100
     pointer = mr.allocate(130)
     assert available() == -30
@@ -228,8 +234,8 @@ def test_limit_less_what_is_in_use(mr):
     assert available() == 100
 
 
-def test_limit_keeps_its_adaptor():
-    available = LimitAvailableMemory(RmmResourceAdaptor(HostMemoryResource()), limit=100)
+def test_limit_keeps_its_adaptor(shared):
+    available = LimitAvailableMemory(RmmResourceAdaptor(HostMemoryResource()), limit=100 + shared)
     gc.collect()
     assert available() == 100
 
@@ -240,8 +246,9 @@ def test_limit_needs_an_adaptor(mr):
         LimitAvailableMemory(mr, 100)
 
 
-def test_limit_says_what_is_available(mr):
-    br = BufferResource(memory_available={MemoryType.DEVICE: LimitAvailableMemory(mr, limit=1000)})
+def test_limit_says_what_is_available(mr, shared):
+    limit = LimitAvailableMemory(mr, limit=1000 + shared)
+    br = BufferResource(memory_available={MemoryType.DEVICE: limit})
     pointer = mr.allocate(400)
     reservation, overbooked = br.reserve(MemoryType.DEVICE, 700, allow_overbooking=True)
     assert (reservation.size, overbooked) == (700, 100)
@@ -250,10 +257,11 @@ def test_limit_says_what_is_available(mr):
     assert br.memory_available(MemoryType.DEVICE) == 300
 
 
-def test_buffer_resource_keeps_what_its_limits_need():
+def test_buffer_resource_keeps_what_its_limits_need(shared):
     mr = RmmResourceAdaptor(HostMemoryResource())
-    br = BufferResource(memory_available={MemoryType.HOST: LimitAvailableMemory(mr, limit=1000)})
-    del mr
+    limit = LimitAvailableMemory(mr, limit=1000 + shared)
+    br = BufferResource(memory_available={MemoryType.HOST: limit})
+    del mr, limit
     gc.collect()
     assert br.memory_available(MemoryType.HOST) == 1000
 

@@ -77,15 +77,21 @@ class Rows(Protocol):
         """Drop what was read of a fragment and return the step that reads it, to run again; None if it stays."""
 
     def passing(
-        self, stream: Local, step: Callable[[pl.LazyFrame], pl.LazyFrame], schema: Schema
+        self,
+        stream: Local,
+        step: Callable[[pl.LazyFrame], pl.LazyFrame],
+        schema: Schema,
+        target: pl.Expr | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Yield this rank's rows of a step that can be run again, after ``step`` was applied to them."""
+        """Yield this rank's rows of a step that can be run again, after ``step`` was applied and ``target`` added."""
 
     def scatter_batches(self, batches: Iterator[pl.DataFrame], schema: Schema) -> Sequence[ArrowStream]:
         """Send each row to the partition that its column ``DESTINATION`` names; return this rank's partitions."""
 
-    def scatter(self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool) -> Sequence[ArrowStream]:
-        """Send each row to the partition that its column ``DESTINATION`` names; return this rank's partitions."""
+    def scatter(
+        self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool, target: pl.Expr | None = None
+    ) -> Sequence[ArrowStream]:
+        """Do the same with the rows of a query; ``target`` is the column where they do not have it yet."""
 
     def everywhere(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on all ranks."""
@@ -118,13 +124,13 @@ class OrderedExchanges:
         if source is None:
             rows, _ = self._executor.kept(below, sample.look)
             target = self._target(stream, sample, stream.schema)
-            moved = self._executor.scatter(rows.with_columns(target), stream.schema, ordered=stream.ordered)
+            moved = self._executor.scatter(rows, stream.schema, ordered=stream.ordered, target=target)
             return partitioned(moved, schema=addressed)
         keys = {key.column: stream.schema[key.column] for key in stream.keys}
         for batch in self._executor.passing(source, lambda rows: rows.select(list(keys)), keys):
             sample.look(batch)
         target = self._target(stream, sample, keys)
-        batches = self._executor.passing(source, lambda rows: rows.with_columns(target), addressed)
+        batches = self._executor.passing(source, lambda rows: rows, addressed, target)
         return partitioned(self._executor.scatter_batches(batches, stream.schema), schema=addressed)
 
     def _target(self, stream: RangeExchange, sample: KeySample, schema: Schema) -> pl.Expr:
@@ -145,7 +151,7 @@ class OrderedExchanges:
         if all(value == b"stays" for value in self._executor.allgather_bytes(b"stays" if stays else b"")):
             return StreamRows(lazy=rows, height=height)
         moved = self._executor.scatter(
-            rows.with_columns(target.alias(DESTINATION)), stream.schema, ordered=stream.ordered
+            rows, stream.schema, ordered=stream.ordered, target=target.alias(DESTINATION)
         )
         return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
 

@@ -417,11 +417,13 @@ def _start(
             return _whole(query)  # Polars runs it, or says what is wrong
         raise
     plan = asked.plan
+    name = _own_name(plan)
+    if alone and (name is not None or _is_small(plan, options)):
+        return _whole(query)
     footers = FileFooters()
     _read_footers(plan, footers)
     partitions = options.plan_of(largest_table(plan, footers), transport.nranks, on_cpu=device.is_cpu)
-    name = _own_name(plan)
-    if alone and (partitions.count == 1 or name is not None):
+    if alone and partitions.count == 1:
         return _whole(query)
     if name is not None:
         raise ValueError(
@@ -459,6 +461,12 @@ def _start(
     )
     root = planner.plan(plan, agreement.frame_sizes)
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
+
+
+def _is_small(plan: Plan, options: ExecutionOptions) -> bool:
+    """Whether one rank has memory enough for a query, as far as can be known without reading footers here."""
+    largest = largest_table(plan)
+    return math.isfinite(largest) and options.plan_of(largest, 1).count == 1
 
 
 def _own_name(plan: Plan) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,13 +13,14 @@ import polars as pl
 
 from cudf_polars.lower.context import Context, node_title
 from cudf_polars.lower.estimates import FILTERED, row_width
-from cudf_polars.lower.footers import FooterError, Footers, RowGroup
+from cudf_polars.lower.footers import FooterError, Footers, RowGroup, count_rows
 from cudf_polars.lower.key_ranges import KeyRange
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, ranged
 from cudf_polars.lower.physical import Estimate, GlobalRowIndex, Local, Stream
 from cudf_polars.lower.pyarrow_datasets import divide_dataset, is_dataset_scan
 from cudf_polars.lower.shares import RowShare, share_of_rows, split_as_one, split_files, split_rows
 from cudf_polars.lower.text_parts import scan_text_part
+from cudf_polars.plan.cloud import is_remote
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.nodes import DataFrameScan, Node, PythonScan, Scan
@@ -442,17 +444,30 @@ def _bytes_to_read(ctx: Context, node: Scan) -> float:
     return sum(_file_sizes(node)) * _COMPRESSION
 
 
-def largest_table(plan: Plan, footers: Footers) -> float:
-    """Return the bytes of memory that the used columns of the largest table in files take, as far as one can know."""
-    return max((_table_bytes(node, footers) for node in plan.nodes if isinstance(node, Scan)), default=0.0)
+def largest_table(plan: Plan, footers: Footers | None = None) -> float:
+    """Return the bytes of memory that the used columns of the largest table in files take, as far as one can know.
+
+    Parameters
+    ----------
+    footers
+        ``None``: Polars counts the rows of files, which costs less where nothing else has to be known of them. Of files
+        in a store it does not: their table is endless then.
+    """
+    tables = (_table_bytes(node, footers) for node in plan.nodes if isinstance(node, Scan))
+    return max(tables, default=0.0)
 
 
-def _table_bytes(node: Scan, footers: Footers) -> float:
+def _table_bytes(node: Scan, footers: Footers | None) -> float:
     sizes = sum(_file_sizes(node)) * _COMPRESSION
     if node.kind != "parquet" or sizes < _SMALL_FILES:
         return sizes
+    if footers is None and any(map(is_remote, node.paths)):
+        return math.inf
     try:
-        rows = sum(group.rows for path in node.paths for group in footers(path, node.cloud))
+        if footers is None:
+            rows = count_rows(node.paths)
+        else:
+            rows = sum(group.rows for path in node.paths for group in footers(path, node.cloud))
     except FooterError:
         return sizes
     return rows * row_width(node.schema)

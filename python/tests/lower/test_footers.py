@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import random
 import struct
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from cudf_polars.lower.footers import (
     FileFooters,
     FooterError,
     RowGroup,
+    count_rows,
     parse_columns,
     read_footer,
     read_row_groups,
@@ -286,3 +289,42 @@ def test_of_large_footers_in_stores_only_the_rows_are_kept(
     files = FileFooters()
     assert len(files(URL)) == 4
     assert files.of_store(URL, None) is None
+
+
+# -- rows that Polars counts ----------------------------------------------------------------------------------
+
+
+def test_rows_of_files_are_counted_anew_when_one_has_changed(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{number}=x.parquet") for number in range(3)]
+    for number, path in enumerate(paths):
+        pl.DataFrame({"a": range(number)}).write_parquet(path)
+    assert count_rows(paths) == count_rows(paths) == 3
+    pl.DataFrame({"a": range(100)}).write_parquet(paths[0])
+    assert count_rows(paths) == 103
+
+
+def test_rows_that_cannot_be_counted(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with pytest.raises(FooterError, match=r"t\.parquet"):
+        count_rows([str(path)])
+    path.write_bytes(b"no such file" * 10)
+    with pytest.raises(FooterError, match=r"t\.parquet"):
+        count_rows([str(path)])
+
+
+ONE_RANK = """
+import sys
+import polars as pl
+from cudf_polars import SPMDEngine
+with SPMDEngine() as engine:
+    rows = pl.scan_parquet(sys.argv[1])
+    assert rows.group_by(pl.col("a") % 2).len().collect(engine=engine)["len"].sum() == 4_000_000
+assert "pyarrow" not in sys.modules
+"""
+
+
+def test_one_rank_with_memory_enough_needs_no_pyarrow(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pl.LazyFrame({"a": range(4_000_000)}).sink_parquet(path, compression="uncompressed")
+    assert path.stat().st_size > 16e6  # the footers of smaller files are not read
+    subprocess.run([sys.executable, "-c", ONE_RANK, str(path)], check=True)

@@ -109,7 +109,8 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     // not free enough, SpillError when spilling failed.
     [[nodiscard]] MemoryReservation reserve_and_spill(
         MemoryType type, std::size_t size, AllowOverbooking allow);
-    [[nodiscard]] MemoryReservation reserve_device_memory_and_spill(std::size_t size, AllowOverbooking allow) {
+    [[nodiscard]] MemoryReservation reserve_device_memory_and_spill(
+        std::size_t size, AllowOverbooking allow) {
         return reserve_and_spill(MemoryType::DEVICE, size, allow);
     }
     // As reserve(), but queues until there is enough; see MemoryRequest. No timeout: reserve_timeout.

@@ -411,6 +411,8 @@ def _start(
     if alone and not (options.may_partition and device.is_cpu):
         return _whole(query)
     try:
+        if alone and _is_small(query, optimizations, options):
+            return _whole(query)
         asked = query if isinstance(query, Query) else read_query(query, optimizations)
     except (pl.exceptions.PolarsError, UnsupportedPolarsError):
         if alone:
@@ -418,7 +420,7 @@ def _start(
         raise
     plan = asked.plan
     name = _own_name(plan)
-    if alone and (name is not None or _is_small(plan, options)):
+    if alone and name is not None:
         return _whole(query)
     footers = FileFooters()
     _read_footers(plan, footers)
@@ -463,8 +465,14 @@ def _start(
     return _Running(executor, root, planner, options, agreement.equal_frames, device)
 
 
-def _is_small(plan: Plan, options: ExecutionOptions) -> bool:
+def _is_small(
+    query: pl.LazyFrame | Query, optimizations: pl.QueryOptFlags, options: ExecutionOptions
+) -> bool:
     """Whether one rank has memory enough for a query, as far as can be known without reading footers here."""
+    if isinstance(query, Query):
+        plan = query.plan
+    else:
+        plan = read_plan(query, optimizations, to_be_rebuilt=False)
     largest = largest_table(plan)
     return math.isfinite(largest) and options.plan_of(largest, 1).count == 1
 

@@ -1,7 +1,7 @@
 """The schemas of Parquet files with large footers, so that Polars need not read a footer for each scan of a query.
 
-Polars parses the whole footer of a file when it plans a scan of it: 30 to 70 ms for one of 10 MB, which the lineitem of
-SF100 has. A file that a query of this process has scanned is known; the scans of later queries are told its schema.
+Polars parses the whole footer of a file each time it plans a scan of it, and a query is planned several times until it
+is read: 30 to 70 ms for one of 10 MB, which the lineitem of SF100 has. So scans are told the schema of such a file.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
 from cudf_polars.plan import nodes
 from cudf_polars.plan.serialized import deserialize_plan, forms
 
-__all__ = ["forget_schemas", "known_schema", "learn_schemas", "with_known_schemas", "without_known_schemas"]
+__all__ = ["forget_schemas", "known_schema", "with_known_schemas", "without_known_schemas"]
 
 _WORTH_BYTES = 1 << 20
 """Footers of so many bytes are worth the detour through the query's JSON form, which takes a millisecond."""
@@ -33,38 +33,35 @@ _FOREIGN = ('"DataFrameScan"', '"Python', '"python', "Anonymous", '"MapFunction"
 """What a query with objects of this process has in its JSON form; made anew they would be others."""
 
 _lock = threading.Lock()
-_schemas: dict[str, tuple[tuple[int, ...], dict[str, pl.DataType], Any]] = {}
+_Entry: TypeAlias = tuple[tuple[int, ...], dict[str, pl.DataType], Any]
+"""The version of a file, and its schema, also as it stands in a query's JSON form."""
+_schemas: dict[str, _Entry] = {}
 _costly = False
 
 
 def known_schema(path: str) -> dict[str, pl.DataType] | None:
-    """Return the schema of a file with a large footer, if a scan was told of it and it has not changed since."""
-    entry = _schemas.get(path)
-    if entry is None or entry[0] != _version(path):
+    """Return the schema of a Parquet file whose footer is large, ``None`` for any other file."""
+    entry = _known(path)
+    return None if entry is None else dict(entry[1])
+
+
+def _known(path: str) -> _Entry | None:
+    """Return what is known of a file with a large footer, which is read if that is not known of its version."""
+    version = _version(path)
+    if version is None or _footer_bytes(path, *version) < _WORTH_BYTES:
         return None
-    return dict(entry[1])
-
-
-def learn_schemas(root: nodes.Node) -> None:
-    """Note the files that a plan scans, as far as their footers are large."""
-    stack, seen = [root], set()
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        stack.extend(node.children)
-        if not isinstance(node, nodes.Scan) or not _is_plain(node):
-            continue
-        (path,) = node.paths
-        version = _version(path)
-        if version is None or known_schema(path) is not None or _footer_bytes(path, *version) < _WORTH_BYTES:
-            continue
-        schema = dict(pl.scan_parquet(path, glob=False).collect_schema())
+    entry = _schemas.get(path)
+    if entry is None or entry[0] != version:
+        try:
+            schema = dict(pl.scan_parquet(path, glob=False).collect_schema())
+        except (pl.exceptions.PolarsError, OSError):
+            return None  # the query says what is wrong
         form = json.loads(_text(pl.scan_parquet(path, glob=False, schema=schema)) or "null")
         (scan,) = forms(form, "Scan")
+        entry = (version, schema, scan["scan_type"]["Parquet"]["options"]["schema"])
         with _lock:
-            _schemas[path] = (version, schema, scan["scan_type"]["Parquet"]["options"]["schema"])
+            _schemas[path] = entry
+    return entry
 
 
 def forget_schemas() -> None:
@@ -76,9 +73,9 @@ def forget_schemas() -> None:
 
 
 def with_known_schemas(lf: pl.LazyFrame) -> tuple[pl.LazyFrame, frozenset[str]]:
-    """Return a query whose scans of known files say their schemas, and the paths of these files."""
+    """Return a query whose scans of files with large footers say their schemas, and the paths of these files."""
     global _costly
-    if not _schemas or _costly:
+    if _costly:
         return lf, frozenset()
     try:
         text = _text(lf)
@@ -87,16 +84,15 @@ def with_known_schemas(lf: pl.LazyFrame) -> tuple[pl.LazyFrame, frozenset[str]]:
     if text is None:
         _costly = True  # data frames are copied for it
         return lf, frozenset()
-    if any(word in text for word in _FOREIGN):
+    if '"Parquet"' not in text or any(word in text for word in _FOREIGN):
         return lf, frozenset()
     form = json.loads(text)
     paths = set()
     for scan in forms(form, "Scan"):
         path = _path_of(scan)
-        if path is None or known_schema(path) is None:
-            continue
-        scan["scan_type"]["Parquet"]["options"]["schema"] = _schemas[path][2]
-        paths.add(path)
+        if path is not None and (entry := _known(path)) is not None:
+            scan["scan_type"]["Parquet"]["options"]["schema"] = entry[2]
+            paths.add(path)
     return (deserialize_plan(form), frozenset(paths)) if paths else (lf, frozenset())
 
 
@@ -108,16 +104,6 @@ def without_known_schemas(node: nodes.Node, paths: frozenset[str]) -> nodes.Node
             del options["schema"]
             return replace(node, options=options)
     return node
-
-
-def _is_plain(scan: nodes.Scan) -> bool:
-    return (
-        scan.kind == "parquet"
-        and len(scan.paths) == 1
-        and "://" not in scan.paths[0]
-        and not scan.hive_columns
-        and "schema" not in scan.options
-    )
 
 
 def _path_of(scan: Any) -> str | None:

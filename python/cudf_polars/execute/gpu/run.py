@@ -15,7 +15,7 @@ from cudf_polars.execute.gpu.translate import TranslatedProgram, UntranslatableP
 from cudf_polars.execute.streams import conform
 from cudf_polars.plan import nodes
 from cudf_polars.plan.columns import keep_columns
-from cudf_polars.plan.dag import map_nodes, walk_nodes
+from cudf_polars.plan.dag import Plan, map_nodes, walk_nodes
 from cudf_polars.plan.read import UnsupportedPolarsError, read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
@@ -89,9 +89,14 @@ class GpuDevice:
             With ``raise_on_fail``, if a part of the fragment has no form on a GPU.
         """
         try:
-            plan = read_plan(fragment, optimizations)
+            plan = read_plan(fragment, optimizations, to_be_rebuilt=False)
+            program = _as_one_program(plan)
+            if program is None:
+                plan = read_plan(fragment, optimizations)
         except (pl.exceptions.PolarsError, UnsupportedPolarsError):
             return CpuDevice().collect(fragment, optimizations)  # Polars says what is wrong
+        if program is not None:
+            return self._run(program)
         if plan.notes:  # an option of a join that nobody knows would not be obeyed
             self._note(UntranslatablePlan(plan.root, "; ".join(plan.notes)))
             return CpuDevice().collect(fragment, optimizations)
@@ -160,6 +165,17 @@ def run_plan(root: nodes.Node, run: RunProgram, note: Callable[[UntranslatablePl
             root = _with_host_step(root, refusal.node, run, note)
         else:
             return run(translated)
+
+
+def _as_one_program(plan: Plan) -> TranslatedProgram | None:
+    """Translate a plan of which Polars has to run nothing; ``None`` for any other."""
+    whole = not plan.notes and not isinstance(plan.root, nodes.DataFrameScan)
+    if not whole or any(isinstance(node, nodes.PythonScan) for node in walk_nodes(plan.root)):
+        return None
+    try:
+        return translate(plan.root, {})
+    except UntranslatablePlan:
+        return None
 
 
 def _with_streams_read(root: nodes.Node) -> nodes.Node:

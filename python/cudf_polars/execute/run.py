@@ -469,11 +469,8 @@ def _is_small(
     query: pl.LazyFrame | Query, optimizations: pl.QueryOptFlags, options: ExecutionOptions
 ) -> bool:
     """Whether one rank has memory enough for a query, as far as can be known without reading footers here."""
-    if isinstance(query, Query):
-        plan = query.plan
-    else:
-        plan = read_plan(query, optimizations, to_be_rebuilt=False)
-    largest = largest_table(plan)
+    asked = query if isinstance(query, Query) else Query(read_plan(query, optimizations, to_be_rebuilt=False))
+    largest = largest_table(asked.plan)
     return math.isfinite(largest) and options.plan_of(largest, 1).count == 1
 
 

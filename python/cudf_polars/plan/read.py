@@ -379,7 +379,7 @@ def _read_view(
 
 
 def _verify(root: nodes.Node, to_be_rebuilt: bool) -> None:
-    """Check that types have names, and that each node, rebuilt over empty inputs, has the schema that Polars gave it."""
+    """Check that types have names, and that each node has the schema that Polars gave it when it is rebuilt."""
     for node in walk_nodes(root):
         if isinstance(node, nodes.OpaqueNode):
             continue  # it is the original

@@ -175,9 +175,9 @@ def _plans_are_read_one_at_a_time() -> Iterator[None]:
     """Reading a plan keeps the GIL, which Polars' threads, all ranks' together, may need meanwhile."""
     original = run.read_plan
 
-    def read_plan(lf: pl.LazyFrame, flags: pl.QueryOptFlags) -> Any:
+    def read_plan(lf: pl.LazyFrame, flags: pl.QueryOptFlags, **how: bool) -> Any:
         with _reading:
-            plan = original(lf, flags)
+            plan = original(lf, flags, **how)
         _plans.last = plan
         return plan
 

@@ -34,9 +34,9 @@ def _plans_are_read_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     lock = threading.Lock()
     original = run.read_plan
 
-    def read_plan(lf: pl.LazyFrame, flags: pl.QueryOptFlags) -> object:
+    def read_plan(lf: pl.LazyFrame, flags: pl.QueryOptFlags, **how: bool) -> object:
         with lock:
-            return original(lf, flags)
+            return original(lf, flags, **how)
 
     monkeypatch.setattr(run, "read_plan", read_plan)
 

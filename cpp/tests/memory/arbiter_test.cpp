@@ -179,7 +179,7 @@ TEST(Arbiter, AFailingDiskFailsWhoNeedsTheMemoryAndNobodyElse) {
     EXPECT_EQ(buffer.pin()->host_bytes()[7], std::byte{42});
 }
 
-// A disk is slower than who makes the data: without waiting for what is being written, memory would hold the difference.
+// A producer is faster than the disk: if it did not wait, buffers that are not written yet would fill the memory.
 TEST(Arbiter, ReservingWaitsForWhatIsBeingSpilled) {
     constexpr std::size_t size = 1UL << 20U;
     constexpr std::size_t limit = 16 * size;

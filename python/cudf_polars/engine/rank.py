@@ -306,18 +306,12 @@ class Rank:
 
         with _tell_others(transport):
             opened = self._open(query, transport, optimizations, "sink_batches")
-            flags = optimizations or pl.QueryOptFlags()
-            if opened.made is None:  # Polars keeps a batch less in memory when it calls the function itself
-                opened.rows.sink_batches(
-                    function,
-                    chunk_size=chunk_size,
-                    maintain_order=maintain_order,
-                    engine="streaming",
-                    optimizations=flags,
-                )
-            else:
-                # No batch is kept while the next one is made, as a loop variable would.
-                any(map(function, opened.batches(flags, ordered=maintain_order, chunk_size=chunk_size)))
+            opened.give_batches(
+                function,
+                optimizations or pl.QueryOptFlags(),
+                ordered=maintain_order,
+                chunk_size=chunk_size,
+            )
             outcome = opened.outcome()
             return replace(outcome, facts=transport.allgather_bytes(opened.facts(), op=_LAST_OP))
 

@@ -198,7 +198,7 @@ class Executor:
             yield from self._counted(self._batches(root, planned=False))
 
     def failures(self, root: Stream) -> dict[int, BaseException]:
-        """Return, by place in the plan, the errors of fragments of which no piece has ended, for want of rows here."""
+        """Return the errors of fragments that failed because this rank has no rows for them, by place in the plan."""
         return self._runs.failures(root)
 
     # -- running ---------------------------------------------------------------------------------------------
@@ -485,20 +485,23 @@ class Executor:
         Parameters
         ----------
         target
-            That column, if the rows do not have it yet.
+            That column, where the rows do not have it: it is computed batch by batch.
         """
-        own, batchwise = self._place_of(target)
-        batches = self._device.batches(frame.with_columns(own), self._optimizations, ordered=ordered)
-        if batchwise is not None:
-            batches = (batch.with_columns(batchwise) for batch in batches)
-        return self.scatter_batches(batches, schema)
+        batches = self._device.batches(frame, self._optimizations, ordered=ordered)
+        return self.scatter_batches(batches, schema, target)
 
-    def scatter_batches(self, batches: Iterator[pl.DataFrame], schema: Schema) -> Sequence[ArrowStream]:
+    def scatter_batches(
+        self, batches: Iterator[pl.DataFrame], schema: Schema, target: pl.Expr | None = None
+    ) -> Sequence[ArrowStream]:
         """Do the same with rows that come in batches."""
         partitions = self.plan.count
         addressed = {**schema, DESTINATION: pl.UInt32()}
+
+        def address(batch: pl.DataFrame) -> pl.DataFrame:
+            return conform(batch if target is None else batch.with_columns(target), addressed)
+
         return self._exchange(
-            (conform(batch, addressed) for batch in batches),
+            map(address, batches),  # which keeps no batch while the next one is made
             addressed,
             lambda source, op: self._transport.scatter(source, DESTINATION, op=op, partitions=partitions),
         )
@@ -553,35 +556,20 @@ class Executor:
         return child
 
     def passing(
-        self,
-        stream: Local,
-        step: Callable[[pl.LazyFrame], pl.LazyFrame],
-        schema: Schema,
-        target: pl.Expr | None = None,
+        self, stream: Local, step: Callable[[pl.LazyFrame], pl.LazyFrame], schema: Schema
     ) -> Iterator[pl.DataFrame]:
-        """Yield this rank's rows of a step that can be run again, after ``step`` was applied and ``target`` added."""
-        own, batchwise = self._place_of(target)
-        rows = self._batches(
+        """Yield this rank's rows of a step that can be run again, after ``step`` was applied to them."""
+        return self._batches(
             Local(
                 inputs=(stream,),
-                schema=schema if batchwise is None else {k: v for k, v in schema.items() if k != DESTINATION},
+                schema=schema,
                 partitioning=stream.partitioning,
                 ordered=stream.ordered,
                 estimate=stream.estimate,
                 title=stream.title,
-                build=lambda frames, _: step(frames[0]).with_columns(own),
+                build=lambda frames, _: step(frames[0]),
             )
         )
-        return rows if batchwise is None else (batch.with_columns(batchwise) for batch in rows)
-
-    def _place_of(self, target: pl.Expr | None) -> tuple[list[pl.Expr], pl.Expr | None]:
-        """Say whether the column that names partitions is computed by the query, or batch by batch.
-
-        Polars' streaming engine reads on while it searches: 80 MiB of 24-byte rows waited for it.
-        """
-        if target is None:
-            return [], None
-        return ([], target) if self._device.is_cpu else ([target], None)
 
     def everywhere(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on all ranks, which are few."""

@@ -77,21 +77,22 @@ class Rows(Protocol):
         """Drop what was read of a fragment and return the step that reads it, to run again; None if it stays."""
 
     def passing(
-        self,
-        stream: Local,
-        step: Callable[[pl.LazyFrame], pl.LazyFrame],
-        schema: Schema,
-        target: pl.Expr | None = None,
+        self, stream: Local, step: Callable[[pl.LazyFrame], pl.LazyFrame], schema: Schema
     ) -> Iterator[pl.DataFrame]:
-        """Yield this rank's rows of a step that can be run again, after ``step`` was applied and ``target`` added."""
+        """Yield this rank's rows of a step that can be run again, after ``step`` was applied to them."""
 
-    def scatter_batches(self, batches: Iterator[pl.DataFrame], schema: Schema) -> Sequence[ArrowStream]:
-        """Send each row to the partition that its column ``DESTINATION`` names; return this rank's partitions."""
+    def scatter_batches(
+        self, batches: Iterator[pl.DataFrame], schema: Schema, target: pl.Expr | None = None
+    ) -> Sequence[ArrowStream]:
+        """Send each row to the partition that its column ``DESTINATION`` names; return this rank's partitions.
+
+        Where the rows do not have the column, ``target`` computes it batch by batch.
+        """
 
     def scatter(
         self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool, target: pl.Expr | None = None
     ) -> Sequence[ArrowStream]:
-        """Do the same with the rows of a query; ``target`` is the column where they do not have it yet."""
+        """Do the same with the rows of a query."""
 
     def everywhere(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on all ranks."""
@@ -123,15 +124,30 @@ class OrderedExchanges:
         addressed = {**stream.schema, DESTINATION: pl.UInt32()}
         if source is None:
             rows, _ = self._executor.kept(below, sample.look)
-            target = self._target(stream, sample, stream.schema)
-            moved = self._executor.scatter(rows, stream.schema, ordered=stream.ordered, target=target)
+            moved = self._scatter(stream, rows, self._target(stream, sample, stream.schema))
             return partitioned(moved, schema=addressed)
         keys = {key.column: stream.schema[key.column] for key in stream.keys}
         for batch in self._executor.passing(source, lambda rows: rows.select(list(keys)), keys):
             sample.look(batch)
         target = self._target(stream, sample, keys)
-        batches = self._executor.passing(source, lambda rows: rows, addressed, target)
-        return partitioned(self._executor.scatter_batches(batches, stream.schema), schema=addressed)
+        if self._executor.on_cpu:
+            rows_of = self._executor.passing(source, lambda rows: rows, stream.schema)
+            moved = self._executor.scatter_batches(rows_of, stream.schema, target)
+        else:
+            addressed_rows = self._executor.passing(source, lambda rows: rows.with_columns(target), addressed)
+            moved = self._executor.scatter_batches(addressed_rows, stream.schema)
+        return partitioned(moved, schema=addressed)
+
+    def _scatter(self, stream: RangeExchange, rows: pl.LazyFrame, target: pl.Expr) -> Sequence[ArrowStream]:
+        """Send each row to its range, which ``target`` computes.
+
+        A GPU computes it with the query. Polars' streaming engine would read on while it searches, so that 80 MiB of
+        24-byte rows wait for it: a CPU computes it batch by batch.
+        """
+        ordered = stream.ordered
+        if self._executor.on_cpu:
+            return self._executor.scatter(rows, stream.schema, ordered=ordered, target=target)
+        return self._executor.scatter(rows.with_columns(target), stream.schema, ordered=ordered)
 
     def _target(self, stream: RangeExchange, sample: KeySample, schema: Schema) -> pl.Expr:
         """Return the range of a row, by boundaries from all ranks' samples; ``schema`` is that of what was sampled."""
@@ -150,9 +166,7 @@ class OrderedExchanges:
         stays = rows.select((target == self._executor.rank).all()).collect(engine="streaming").item()
         if all(value == b"stays" for value in self._executor.allgather_bytes(b"stays" if stays else b"")):
             return StreamRows(lazy=rows, height=height)
-        moved = self._executor.scatter(
-            rows, stream.schema, ordered=stream.ordered, target=target.alias(DESTINATION)
-        )
+        moved = self._scatter(stream, rows, target.alias(DESTINATION))
         return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
 
     def _boundaries(self, sample: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:

@@ -249,6 +249,28 @@ class OpenQuery:
             return filter(_has_rows, self.made)  # through Polars, twice as many would wait
         return LazyBatches(self.rows, optimizations, ordered=ordered, chunk_size=chunk_size)
 
+    def give_batches(
+        self,
+        function: Callable[[pl.DataFrame], bool | None],
+        optimizations: pl.QueryOptFlags,
+        *,
+        ordered: bool,
+        chunk_size: int | None,
+    ) -> None:
+        """Call ``function`` with each of :meth:`batches`, until it returns True."""
+        if self.made is not None:
+            # No batch is kept while the next one is made, as a loop variable would.
+            any(map(function, self.batches(optimizations, ordered=ordered, chunk_size=chunk_size)))
+            return
+        # Polars keeps a batch less in memory when it calls the function itself.
+        self.rows.sink_batches(
+            function,
+            chunk_size=chunk_size,
+            maintain_order=ordered,
+            engine="streaming",
+            optimizations=optimizations,
+        )
+
 
 def _has_rows(frame: pl.DataFrame) -> bool:
     return bool(frame.height)
@@ -419,13 +441,11 @@ def _start(
             return _whole(query)  # Polars runs it, or says what is wrong
         raise
     plan = asked.plan
-    name = _own_name(plan)
-    if alone and name is not None:
-        return _whole(query)
     footers = FileFooters()
     _read_footers(plan, footers)
     partitions = options.plan_of(largest_table(plan, footers), transport.nranks, on_cpu=device.is_cpu)
-    if alone and partitions.count == 1:
+    name = _own_name(plan)
+    if alone and (partitions.count == 1 or name is not None):
         return _whole(query)
     if name is not None:
         raise ValueError(
@@ -468,7 +488,7 @@ def _start(
 def _is_small(
     query: pl.LazyFrame | Query, optimizations: pl.QueryOptFlags, options: ExecutionOptions
 ) -> bool:
-    """Whether one rank has memory enough for a query, as far as can be known without reading footers here."""
+    """Whether the largest table of a query fits one rank's memory, by the numbers of rows in its files."""
     asked = query if isinstance(query, Query) else Query(read_plan(query, optimizations, to_be_rebuilt=False))
     largest = largest_table(asked.plan)
     return math.isfinite(largest) and options.plan_of(largest, 1).count == 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cudf_polars.lower.footers import FooterError, Footers, parse_columns, read_footer
 from cudf_polars.plan.cloud import CloudAccess, is_remote, shown_path
+from cudf_polars.plan.file_versions import file_version
 
 __all__ = ["Chunk", "ColumnBounds", "ascending_bounds", "column_chunks", "column_place", "follows_position"]
 
@@ -116,11 +116,8 @@ def _of_file(path: str, cloud: CloudAccess | None, column: str, footers: Footers
     if is_remote(path):
         kept = footers.of_store(path, cloud)
         return None if kept is None else _parse(kept, shown_path(path), column)
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return _of_version(str(path), column, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    version = file_version(path)
+    return _of_version(str(path), column, *version) if version else None
 
 
 @functools.lru_cache(maxsize=_CACHED_COLUMNS)

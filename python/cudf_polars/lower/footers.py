@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import struct
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ import polars as pl
 
 from cudf_polars.lower.byte_files import ByteFile, FileUnreadableError, open_bytes
 from cudf_polars.plan.cloud import CloudAccess, is_remote, shown_path
+from cudf_polars.plan.file_versions import file_version
 
 __all__ = [
     "FileFooters",
@@ -82,7 +82,7 @@ def read_row_groups(path: str, cloud: CloudAccess | None = None) -> tuple[RowGro
     if is_remote(path):
         return _row_groups(read_footer(path, cloud), shown_path(path))
     # What is kept must not be a file in memory, which exists as long as its own path does.
-    return _row_groups_of(str(path), *_version(path))
+    return _row_groups_of(str(path), *_found(path))
 
 
 def read_footer(path: str, cloud: CloudAccess | None = None) -> bytes:
@@ -181,14 +181,14 @@ class FileFooters:
 
 
 def count_rows(paths: Sequence[str]) -> int:
-    """Return how many rows local files have together, as Polars counts them: without pyarrow, which takes 15 MiB.
+    """Return the number of rows of local files together, by Polars: pyarrow, which takes 15 MiB, need not be imported.
 
     Raises
     ------
     FooterError
         If Polars cannot read a file, or if the files have different columns.
     """
-    return _count_rows(tuple((path, *_version(path)) for path in paths))
+    return _count_rows(tuple((str(path), *_found(path)) for path in paths))
 
 
 @functools.lru_cache(maxsize=_CACHED_TABLES)
@@ -202,13 +202,12 @@ def _count_rows(files: tuple[tuple[str | int, ...], ...]) -> int:
         raise FooterError(f"the rows of {paths[0]} cannot be counted: {error}") from error
 
 
-def _version(path: str) -> tuple[int, int, int, int]:
-    """Return the device, inode, size and time of modification of a file."""
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        raise FooterError(f"{path}: {error}") from error
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+def _found(path: str) -> tuple[int, ...]:
+    """Return the version of a file that is there."""
+    version = file_version(path)
+    if not version:
+        raise FooterError(f"{path}: there is no such file, or it cannot be reached")
+    return version
 
 
 @functools.lru_cache(maxsize=_CACHED_FILES)

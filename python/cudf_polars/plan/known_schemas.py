@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import io
 import json
-import os
 import struct
 import threading
 import warnings
@@ -21,6 +20,7 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from cudf_polars.plan import nodes
+from cudf_polars.plan.file_versions import file_version
 from cudf_polars.plan.serialized import deserialize_plan, forms
 
 __all__ = ["forget_schemas", "known_schema", "with_known_schemas", "without_known_schemas"]
@@ -46,9 +46,9 @@ def known_schema(path: str) -> dict[str, pl.DataType] | None:
 
 
 def _known(path: str) -> _Entry | None:
-    """Return what is known of a file with a large footer, which is read if that is not known of its version."""
-    version = _version(path)
-    if version is None or _footer_bytes(path, *version) < _WORTH_BYTES:
+    """Return the schema of a file with a large footer; Polars reads the footer of a version that is not known yet."""
+    version = file_version(path)
+    if not version or _footer_bytes(path, *version) < _WORTH_BYTES:
         return None
     entry = _schemas.get(path)
     if entry is None or entry[0] != version:
@@ -73,7 +73,7 @@ def forget_schemas() -> None:
 
 
 def with_known_schemas(lf: pl.LazyFrame) -> tuple[pl.LazyFrame, frozenset[str]]:
-    """Return a query whose scans of files with large footers say their schemas, and the paths of these files."""
+    """Put the schemas of files with large footers into the scans of a query; return it, and the paths of the files."""
     global _costly
     if _costly:
         return lf, frozenset()
@@ -123,14 +123,6 @@ def _path_of(scan: Any) -> str | None:
     except (KeyError, TypeError, IndexError):
         return None
     return path if plain and isinstance(path, str) else None
-
-
-def _version(path: str) -> tuple[int, ...] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @functools.lru_cache(maxsize=10_000)

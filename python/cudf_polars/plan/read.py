@@ -287,16 +287,14 @@ def _view(
     *,
     to_be_rebuilt: bool = True,
 ) -> nodes.Node:
-    """Look at a query through the views, and check that it can be rebuilt if it is to be."""
+    """Read a query through Polars' views of its plan; check that it can be rebuilt if it is going to be."""
 
     def exact_times() -> bool:
         return _times_are_exact(lf._ldf.with_optimizations(flags).describe_optimized_plan())
 
     def read(flags: Any) -> nodes.Node:
-        def work(traverser: Any) -> nodes.Node:
-            return _read_view(traverser, dsl_facts, exact_times, substitution, to_be_rebuilt=to_be_rebuilt)
-
-        return look(lf, flags, work)
+        facts = dsl_facts, exact_times, substitution
+        return look(lf, flags, lambda traverser: _read_view(traverser, *facts, to_be_rebuilt=to_be_rebuilt))
 
     root = read(flags)
     if flags.check_order_observe and _takes_rows_in_any_order(root):

@@ -77,7 +77,7 @@ class Kills:
         assert not self.ends[0][1]
 
     def check_last(self):
-        """Check that the one with the most changes left the new rows."""
+        """Check that the process that was killed at the latest change left the new rows."""
         assert max(self.ends)[1]
 
 

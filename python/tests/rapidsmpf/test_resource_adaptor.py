@@ -221,7 +221,7 @@ def test_records_add_up():
 
 @pytest.fixture
 def shared():
-    """Bytes of shared memory that communicators of this process hold, which count too."""
+    """Bytes of shared memory that this process's communicators hold: limits count them as in use."""
     return -LimitAvailableMemory(RmmResourceAdaptor(HostMemoryResource()), 0)()
 
 

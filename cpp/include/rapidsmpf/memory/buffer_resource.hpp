@@ -104,8 +104,8 @@ class BufferResource : public std::enable_shared_from_this<BufferResource> {
     // Without overbooking, a reservation that does not fit beside the waiting requests is returned with size zero.
     [[nodiscard]] std::pair<MemoryReservation, std::size_t> reserve(
         MemoryType type, std::size_t size, AllowOverbooking allow);
-    // As reserve(), but spills first when there is not enough, and waits for what is being spilled: who makes data by
-    // this is never far ahead of the disk. Throws ReservationError when overbooking is not allowed and spilling did
+    // As reserve(), but spills first when there is not enough, and waits until that is written: a producer that
+    // reserves so does not outrun the disk. Throws ReservationError when overbooking is not allowed and spilling did
     // not free enough, SpillError when spilling failed.
     [[nodiscard]] MemoryReservation reserve_and_spill(
         MemoryType type, std::size_t size, AllowOverbooking allow);

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cudf_polars.execute.gpu.translate import statistics
+from cudf_polars.plan.file_versions import file_version
 
 SCHEMA = {
     "i64": pl.Int64,
@@ -77,7 +78,7 @@ def test_a_footer_says_what_it_says_to_pyarrow(
     rng = random.Random(seed)
     path = tmp_path / "numbers.parquet"
     _write(rng, _frame(rng, rng.choice([0, 1, 5, 1000])), path)
-    version = statistics._version(str(path))
+    version = file_version(str(path))
 
     def facts() -> dict[str, tuple[object, bool]]:
         for cached in (statistics._interval, statistics._summary, statistics._rows_of):

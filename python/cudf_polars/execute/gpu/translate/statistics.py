@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 import functools
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from cudf_polars.execute.gpu.translate.ranges import Interval, Range, limits_of
 from cudf_polars.execute.gpu.translate.types import is_integer, scale_of
 from cudf_polars.lower.column_bounds import column_chunks, column_place
 from cudf_polars.lower.footers import FooterError, parse_columns, read_footer, read_row_groups
+from cudf_polars.plan.file_versions import file_version
 
 __all__ = ["column_range", "file_rows", "have_columns", "may_hold_nulls", "types_in_files"]
 
@@ -26,26 +26,26 @@ _EXACT = decimal.Context(prec=100)
 def file_rows(paths: Sequence[str]) -> float | None:
     """Return the number of rows of files, ``None`` if a footer cannot be read."""
     try:
-        return float(sum(_rows_of(path, *_version(path)) for path in _plain(paths)))
+        return float(sum(_rows_of(path, *file_version(path)) for path in _plain(paths)))
     except FooterError:
         return None
 
 
 def types_in_files(paths: Sequence[str], name: str) -> set[pl.DataType | None]:
     """Return the types that a column has in files, ``None`` among them if one does not have it or cannot be read."""
-    return {_type_of(path, name, *_version(path)) for path in _plain(paths)}
+    return {_type_of(path, name, *file_version(path)) for path in _plain(paths)}
 
 
 def have_columns(paths: Sequence[str], given: Iterable[str] | None) -> bool:
     """Whether all files have the columns ``given``, or those of the first: of others Polars says what is wrong."""
-    found = [frozenset(_types_of(path, *_version(path))) for path in _plain(paths)]
+    found = [frozenset(_types_of(path, *file_version(path))) for path in _plain(paths)]
     wanted = set(found[:1]) if given is None else {frozenset(given)}
     return set(found) <= wanted
 
 
 def may_hold_nulls(paths: Sequence[str], name: str) -> bool:
     """Whether a column may hold nulls: it need not be required where a file cannot be read here."""
-    return not all(_is_required(path, name, *_version(path)) for path in _plain(paths))
+    return not all(_is_required(path, name, *file_version(path)) for path in _plain(paths))
 
 
 def column_range(paths: Sequence[str], name: str, dtype: pl.DataType) -> Range:
@@ -53,7 +53,7 @@ def column_range(paths: Sequence[str], name: str, dtype: pl.DataType) -> Range:
     asked for."""
 
     def learn() -> Interval | None:
-        found = [_interval(path, name, dtype, *_version(path)) for path in _plain(paths)]
+        found = [_interval(path, name, dtype, *file_version(path)) for path in _plain(paths)]
         known = [interval for interval in found if interval is not None]
         if len(known) < len(found) or not known:
             return None
@@ -67,15 +67,6 @@ def column_range(paths: Sequence[str], name: str, dtype: pl.DataType) -> Range:
 def _plain(paths: Iterable[str]) -> Iterator[str]:
     """Yield paths as what is kept of them: a file in memory exists as long as its own path does."""
     return map(str, paths)
-
-
-def _version(path: str) -> tuple[int, ...]:
-    """Return what tells a file from others that had its name; nothing for a file that is not there."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @functools.lru_cache(maxsize=_FILES)

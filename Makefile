@@ -64,7 +64,7 @@ $(VENV)/.ready: pyproject.toml scripts/requirements.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12" >&2; exit 1; }
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python scripts/requirements.py test > $(VENV)/requirements.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check -r $(VENV)/requirements.txt
+	$(BIN)/python scripts/install.py $(VENV)/requirements.txt
 	@touch $@
 
 # The build folder is build/wheel (pyproject.toml), so that only what has changed is compiled again.

@@ -2,8 +2,9 @@
 
 What a mutex guards (RAPIDSMPF_GUARDED_BY), and which functions are called with it held (RAPIDSMPF_REQUIRES), is checked
 in all sources of the library and its tools: clang reads them (-fsyntax-only -Wthread-safety -Werror) with the flags of
-a build that is configured and not built, several sources at a time as that build has them. So it also shows what g++
-takes and clang does not. The operators over libcudf are read where libcudf is found. Kernels are left out.
+a build that is configured and not built. So it also shows what g++ takes and clang does not. All sources of a room are
+read in one go, for most of the time goes into the headers that they share; where that finds something, they are read
+again as the build has them. The operators over libcudf are read where libcudf is found. Kernels are left out.
 
 Mutexes of the standard library, of which clang knows nothing, are findings, too.
 
@@ -17,6 +18,7 @@ installed.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -47,7 +49,7 @@ _FLAGS = ("-I", "-D", "-std=")
 _PLAIN = re.compile(
     r"std::(?:(?:recursive_|shared_|timed_)*mutex|condition_variable|lock_guard|unique_lock|scoped_lock|shared_lock)\b"
 )
-_OURS = re.compile(r"/CMakeFiles/room_\w+\.dir/|/tools/CMakeFiles/")
+_OURS = re.compile(r"/CMakeFiles/(room_\w+)\.dir/|/tools/CMakeFiles/(\w+)\.dir/")
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,9 @@ class Source:
 
     path: str
     flags: tuple[str, ...]
+    target: str
+    parts: tuple[Source, ...] = ()
+    """Those that it includes, if it stands for several."""
 
     @property
     def command(self) -> list[str]:
@@ -100,16 +105,37 @@ def flags_of(command: str) -> tuple[str, ...]:
 
 
 def sources(build: Path) -> list[Source]:
-    """Give the sources of the library and its tools, as a configured build has them; the largest come first."""
+    """Give the sources of the library and its tools, as a configured build has them."""
     entries = json.loads((build / "compile_commands.json").read_text())
     found = [
-        Source(entry["file"], flags_of(entry["command"]))
+        Source(entry["file"], flags_of(entry["command"]), match[1] or match[2])
         for entry in entries
-        if _OURS.search(entry["output"]) and not entry["file"].endswith(".cu")
+        if (match := _OURS.search(entry["output"])) and not entry["file"].endswith(".cu")
     ]
     if not found:
         raise SystemExit(f"lint_locks: {build} has no sources of the library")
-    return sorted(found, key=lambda source: -_lines(Path(source.path)))
+    return found
+
+
+def together(found: list[Source], folder: Path) -> list[Source]:
+    """Put the unity sources of a target into one; the largest come first.
+
+    What the build compiles alone has names that its neighbours have, too.
+    """
+    folder.mkdir(exist_ok=True)
+    groups: dict[tuple[str, ...], list[Source]] = {}
+    for source in found:
+        alone = "" if Path(source.path).match("Unity/unity_*") else source.path
+        groups.setdefault((source.target, alone, *source.flags), []).append(source)
+    joined = []
+    for (target, *_), parts in groups.items():
+        if len(parts) == 1:
+            joined += parts
+            continue
+        path = folder / f"{target}.cpp"
+        path.write_text("".join(f'#include "{part.path}"\n' for part in parts))
+        joined.append(Source(str(path), parts[0].flags, target, tuple(parts)))
+    return sorted(joined, key=lambda source: -sum(_lines(Path(one.path)) for one in source.parts or [source]))
 
 
 def _lines(path: Path) -> int:
@@ -123,14 +149,16 @@ def check(found: list[Source], jobs: int) -> list[str]:
     """Read every source; give what clang says, each finding once although many sources include its header."""
     said: dict[str, None] = {}
 
-    def run(source: Source) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(source.command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    def run(source: Source) -> list[tuple[Source, str]]:
+        done = subprocess.run(source.command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode == 0:
+            return []
+        return [each for part in source.parts for each in run(part)] or [(source, done.stderr)]
 
     with ThreadPoolExecutor(jobs) as pool:
-        for source, done in zip(found, pool.map(run, found), strict=True):
-            if done.returncode == 0:
-                continue
-            text = done.stderr.replace(f"{ROOT}/", "")
+        # Where a whole room has findings, its parts say which; where none has, one name stands for two things.
+        for source, text in itertools.chain.from_iterable(pool.map(run, found)):
+            text = text.replace(f"{ROOT}/", "")
             # A finding is a line with a place, and what follows it until the next.
             parts = re.split(
                 r"^(?=(?!In file included)\S+:\d+:\d+: (?:error|warning|fatal error): )", text, flags=re.M
@@ -181,7 +209,9 @@ def main() -> int:
     found = sources(arguments.build)
     if arguments.files:
         flags = max((source.flags for source in found), key=len)
-        found = [Source(str(path.resolve()), flags) for path in arguments.files]
+        found = [Source(str(path.resolve()), flags, "files") for path in arguments.files]
+    else:
+        found = together(found, arguments.build / "together")
     findings = plain_mutexes([path.resolve() for path in arguments.files] or library_files())
     findings += check(found, arguments.jobs)
     for finding in findings:

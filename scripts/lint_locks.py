@@ -198,6 +198,7 @@ def main() -> int:
     parser.add_argument(
         "--build", type=Path, default=ROOT / "build/lint", help="the folder in which the build is configured"
     )
+    parser.add_argument("--configured", action="store_true", help="it is configured already")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     ensure = [str(ROOT / "scripts/ensure_packages.sh"), "--program", CLANG, f"clang-{LLVM}"]
@@ -205,7 +206,8 @@ def main() -> int:
         print(f"*** THE RULES OF LOCKS WERE NOT CHECKED: {CLANG} is missing (see above) ***")
         return SKIPPED
     start = time.monotonic()
-    configure(arguments.build)
+    if not arguments.configured:
+        configure(arguments.build)
     found = sources(arguments.build)
     if arguments.files:
         flags = max((source.flags for source in found), key=len)

@@ -55,6 +55,6 @@ def _canonical(frame: pl.DataFrame) -> pl.DataFrame:
         (pl.col(name).round_sig_figs(9) if dtype.is_float() else pl.col(name).alias(name))
         for name, dtype in frame.schema.items()
     ]
-    text = frame.select(keys).map_rows(lambda row: repr(row)).to_series() if frame.height else pl.Series([])
-    order = sorted(range(frame.height), key=lambda i: text[i])
+    text = [repr(row) for row in frame.select(keys).iter_rows()]
+    order = sorted(range(frame.height), key=text.__getitem__)
     return frame[order]

@@ -78,13 +78,14 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("build")
     source = folder / "kept.cpp"
     source.write_text(SOURCE.replace("@body@", "add();"))
-    status, text = lint(folder / "build", source)
+    status, text = lint(folder / "build", source, configured=False)
     assert (status, text) == (0, "")
     return folder / "build"
 
 
-def lint(build: Path, source: Path) -> tuple[int, str]:
-    command = [sys.executable, str(SCRIPT), "--build", str(build), str(source)]
+def lint(build: Path, source: Path, *, configured: bool = True) -> tuple[int, str]:
+    more = ["--configured"] if configured else []
+    command = [sys.executable, str(SCRIPT), "--build", str(build), *more, str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     return done.returncode, done.stdout
 

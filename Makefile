@@ -11,6 +11,8 @@ RANKS ?= 1,2
 JOBS ?= $(shell nproc)
 # Tests that run at a time: processes and threads of theirs wait for each other, and for time to pass, more than they compute.
 TESTS_AT_ONCE := $(shell echo $$((2 * $(JOBS))))
+# With 4 for 2 cores, those of the sanitizers leave the cores idle for half of the time.
+SANITIZED_AT_ONCE := $(shell echo $$((4 * $(JOBS))))
 # Python tests compute more, and start clusters. The tests of a file stay together, for they share what they have started; the
 # slowest files come first.
 PYTESTS_AT_ONCE ?= $(shell echo $$(($(JOBS) < 8 ? $(JOBS) : 8)))
@@ -100,7 +102,7 @@ test-python: build
 # start processes are left out: rrun and the ranks link what no sanitizer watches.
 EMPTY :=
 PROCESS_TESTS := *Rrun*:*OneRrunPerHost*:*ShuffleFailure*:*FailureByHand*
-ASAN_ROOMS := $(foreach room,memory communicator bootstrap exchange coll streaming compute,$(if $(wildcard cpp/tests/$(room)/*_test.cpp),$(room)))
+ASAN_ROOMS := $(foreach room,memory communicator bootstrap exchange coll streaming pages compute,$(if $(wildcard cpp/tests/$(room)/*_test.cpp),$(room)))
 build-asan: $(VENV)/.ready
 	@mkdir -p $(RESULTS)
 	@cmake -S . -B build/asan $(SANITIZER_ARGS) -DRAPIDSMPF_BUILD_BENCHMARKS=ON \
@@ -114,7 +116,7 @@ test-asan: $(VENV)/.ready
 	    $(MAKE) build-asan; \
 	    ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    GTEST_FILTER='-$(PROCESS_TESTS)' \
-	        ctest --test-dir build/asan/cpp -j $(TESTS_AT_ONCE) -R '^test_($(subst $(EMPTY) $(EMPTY),|,$(ASAN_ROOMS)))[.]' --output-on-failure \
+	        ctest --test-dir build/asan/cpp -j $(SANITIZED_AT_ONCE) -R '^test_($(subst $(EMPTY) $(EMPTY),|,$(ASAN_ROOMS)))[.]' --output-on-failure \
 	        --output-junit $(RESULTS)/asan.xml --no-tests=error; \
 	else \
 	    echo; echo "*** THE SANITIZER TESTS WERE SKIPPED: GoogleTest is missing (see above) ***"; echo; \

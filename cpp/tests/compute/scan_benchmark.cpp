@@ -2,7 +2,7 @@
 //
 //   compute_scan FILES COLUMNS [--threads 16] [--rows 8000000] [--bytes 512] [--in-flight 8] [--repeat 5] [--mode scan|copy|register]
 //     [--register-threads 4] [--register-mib 64] [--gap-kib 256] [--no-map] [--read-threads 8] [--slab-kib 4096] [--pool-gib 16]
-//     [--pinned-below BYTES] [--kernel-copy-below BYTES] [--pinned-pool-mib N]
+//     [--pinned-below BYTES] [--kernel-copy-below BYTES] [--pinned-pool-mib N] [--whole-pages]
 //
 // FILES, COLUMNS: joined by commas; no columns: rows are counted. `copy` leaves decoding out; `register` only registers.
 // Prints one line of JSON; GB_per_s counts compressed bytes of the columns.
@@ -101,6 +101,10 @@ Options parse(int argc, char** argv) {
         std::string const name{argv[i]};
         if (name == "--no-map") {
             options.settings.map_files = false;
+            continue;
+        }
+        if (name == "--whole-pages") {
+            options.settings.divide_pages = false;
             continue;
         }
         if (++i == argc) {

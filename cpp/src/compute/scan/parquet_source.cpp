@@ -22,6 +22,7 @@
 
 #include "compute/scan/column_types.hpp"
 #include "compute/scan/passes.hpp"
+#include "compute/scan/plain_chunks.hpp"
 #include "compute/scan/read_ahead.hpp"
 
 namespace rapidsmpf::compute {
@@ -95,7 +96,8 @@ bool same_schema(ColumnSelection const& a, ColumnSelection const& b) {
 class ParquetSource final : public ChunkSource {
   public:
     ParquetSource(
-        ParquetScan const& scan, ScanSettings const& settings, MappedFiles& files, FooterCache& footers) {
+        ParquetScan const& scan, ScanSettings const& settings, MappedFiles& files, FooterCache& footers)
+        : settings_{settings} {
         std::vector<std::string> paths;
         for (auto const& file : scan.files) {
             paths.push_back(file.path);
@@ -217,8 +219,32 @@ class ParquetSource final : public ChunkSource {
         return ranges;
     }
 
+    // What the footers say of the same.
+    [[nodiscard]] std::vector<ColumnChunkPlace const*> chunk_places(Pass const& pass) const {
+        std::vector<ColumnChunkPlace const*> places;
+        by_file(pass, [&](std::size_t file, std::vector<std::int32_t> const& numbers) {
+            for (auto const number : numbers) {
+                for (auto const leaf : selections_[file].leaves) {
+                    places.push_back(&footers_[file]->chunk(static_cast<std::size_t>(number), leaf));
+                }
+            }
+        });
+        return places;
+    }
+
     [[nodiscard]] std::unique_ptr<cudf::table> decode(ReadAhead::Loaded const& loaded, Work& work) const {
         auto const& pass = passes_[loaded.pass()];
+        auto const expected = chunks(loaded.pass());
+        std::vector<DeviceChunk> on_device;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            on_device.push_back(
+                DeviceChunk{.data = loaded.data() + loaded.layout().places[i], .bytes = expected[i].bytes});
+        }
+        std::optional<PlainChunks> plain;
+        if (settings_.divide_pages) {
+            plain = decompress_snappy(on_device, chunk_places(pass), work);
+        }
+        auto const& to_decode = plain ? plain->chunks : on_device;
         // The reader of this pass sees a file that has these row groups and columns only: to make it takes microseconds,
         // however large the file's footer is.
         std::vector<pq::FileMetaData> metadata;
@@ -228,20 +254,32 @@ class ParquetSource final : public ChunkSource {
             auto& in_reader = numbers_in_reader.emplace_back(numbers.size());
             std::iota(in_reader.begin(), in_reader.end(), 0);
         });
+        auto chunk = to_decode.begin();
+        for (auto& file : metadata) {
+            for (auto& row_group : file.row_groups) {
+                for (auto& column : row_group.columns) {
+                    if (!chunk->is_compressed) {
+                        column.meta_data.codec = pq::Compression::UNCOMPRESSED;
+                        column.meta_data.total_compressed_size = static_cast<std::int64_t>(chunk->bytes);
+                        column.meta_data.total_uncompressed_size = static_cast<std::int64_t>(chunk->bytes);
+                    }
+                    ++chunk;
+                }
+            }
+        }
         auto const options = cudf::io::parquet_reader_options::builder().build();
         pq::experimental::hybrid_scan_multifile const reader{std::move(metadata), options};
         auto const ranges = reader.all_column_chunks_byte_ranges(numbers_in_reader, options).first;
-        auto const expected = chunks(loaded.pass());
-        if (!std::ranges::equal(ranges, expected, [](auto const& range, ChunkRange const& chunk) {
-                return static_cast<std::uint64_t>(range.offset()) == chunk.offset
-                       && static_cast<std::size_t>(range.size()) == chunk.bytes;
-            })) {
-            throw std::logic_error{"libcudf reads its column chunks from other places than its footer says"};
-        }
         std::vector<cudf::device_span<std::uint8_t const>> spans;
         spans.reserve(expected.size());
         for (std::size_t i = 0; i < expected.size(); ++i) {
-            spans.emplace_back(loaded.data() + loaded.layout().places[i], expected[i].bytes);
+            if (ranges.size() != expected.size()
+                || static_cast<std::uint64_t>(ranges[i].offset()) != expected[i].offset
+                || static_cast<std::size_t>(ranges[i].size()) != to_decode[i].bytes) {
+                throw std::logic_error{
+                    "libcudf reads its column chunks from other places than its footer says"};
+            }
+            spans.emplace_back(to_decode[i].data, to_decode[i].bytes);
         }
         auto table =
             reader.materialize_all_columns(numbers_in_reader, spans, options, work.stream(), work.mr()).tbl;
@@ -307,6 +345,7 @@ class ParquetSource final : public ChunkSource {
                + std::to_string(last.row_group);
     }
 
+    ScanSettings const settings_;
     std::vector<std::shared_ptr<Footer const>> footers_;
     std::vector<std::string> columns_;         // that are read
     std::vector<std::size_t> places_;          // in columns_, of those that are given

@@ -13,6 +13,8 @@ struct ScanSettings {
     // those of 32 M a little less.
     std::size_t pass_rows{32'000'000};
     std::size_t pass_bytes{std::size_t{2} << 30};
+    // Snappy pages are decompressed by many warps each (pages/), before libcudf decodes them, and not by libcudf.
+    bool divide_pages{true};
     // Rows of the first pass and of the last (with_small_edges()); 0: like the others.
     std::size_t edge_rows{4'000'000};
     // Passes that are copied to the device ahead of the threads that decode, and their compressed bytes at most.

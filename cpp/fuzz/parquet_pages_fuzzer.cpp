@@ -1,0 +1,139 @@
+// Column chunks with Snappy pages, which anyone may have written, decompressed by the code of the kernels and by a decoder that
+// follows the elements one by one. Seeds: scripts/parquet_pages_seeds.py.
+#include <cstring>
+#include <optional>
+
+#include "fuzzer.hpp"
+#include "pages/plan.hpp"
+
+namespace rapidsmpf::fuzz {
+
+namespace {
+
+constexpr std::size_t slack = 8;  // whole words are read
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 20;
+
+// What the stream makes, or nothing if it is wrong.
+std::optional<Bytes> made_one_by_one(pages::snappy::Stream const& stream) {
+    std::uint32_t length = 0;
+    std::uint32_t place = 0;
+    if (!pages::snappy::read_length(stream.data, stream.bytes, length, place) || length > most_bytes) {
+        return std::nullopt;
+    }
+    Bytes made;
+    while (place < stream.bytes) {
+        auto const tag = stream.data[place++];
+        auto size = std::size_t{tag} >> 2U;
+        auto const number = [&](std::size_t bytes) {
+            std::size_t value = 0;
+            for (std::size_t i = 0; i < bytes && place < stream.bytes; ++i) {
+                value |= std::size_t{stream.data[place++]} << (8 * i);
+            }
+            return value;
+        };
+        if ((tag & 3U) == 0) {
+            size = 1 + (size < 60 ? size : number(size - 59));
+            if (size > stream.bytes - place) {
+                return std::nullopt;
+            }
+            made.insert(made.end(), stream.data + place, stream.data + place + size);
+            place += static_cast<std::uint32_t>(size);
+            continue;
+        }
+        auto offset = std::size_t{0};
+        if ((tag & 3U) == 1) {
+            size = 4 + (std::size_t{tag} >> 2U & 7U);
+            offset = (std::size_t{tag} >> 5U) << 8U;
+            offset |= number(1);
+        } else {
+            size += 1;
+            offset = number((tag & 3U) == 2 ? 2 : 4);
+        }
+        if (offset == 0 || offset > made.size() || made.size() > most_bytes) {
+            return std::nullopt;
+        }
+        for (std::size_t i = 0; i < size; ++i) {
+            made.push_back(made[made.size() - offset]);
+        }
+    }
+    return made.size() == length ? std::optional{made} : std::nullopt;
+}
+
+// The pages without compression, with headers that say so.
+void require_same(std::span<std::uint8_t const> chunk, std::span<std::uint8_t const> plain) {
+    std::size_t place = 0;
+    std::size_t out = 0;
+    while (out < plain.size()) {
+        pages::PageHeader header;
+        pages::PageHeader written;
+        require(
+            pages::read_page_header(chunk.data() + place, chunk.size() - place, header)
+                && pages::read_page_header(plain.data() + out, plain.size() - out, written),
+            "a page that was decompressed has a header");
+        require(
+            written.uncompressed_bytes == header.uncompressed_bytes
+                && written.compressed_bytes == header.uncompressed_bytes && written.values == header.values
+                && written.type == header.type,
+            "headers say the same but for the compressed size");
+        place += header.bytes;
+        out += written.bytes;
+        auto const levels = header.level_bytes;
+        auto const values = header.uncompressed_bytes - levels;
+        if (header.is_compressed && (values != 0 || header.compressed_bytes != levels)) {
+            auto const made = made_one_by_one(
+                {.data = chunk.data() + place + levels, .bytes = header.compressed_bytes - levels});
+            require(
+                made && std::ranges::equal(*made, plain.subspan(out + levels, values)),
+                "a stream makes the same when it is followed element by element");
+        }
+        auto const copied = header.is_compressed ? levels : levels + values;
+        require(
+            std::ranges::equal(chunk.subspan(place, copied), plain.subspan(out, copied)),
+            "what is not compressed is copied");
+        place += header.compressed_bytes;
+        out += header.uncompressed_bytes;
+    }
+}
+
+}  // namespace
+
+// Four bytes: how many values; four: the bytes of all pages without compression; then the chunk.
+void read_input(std::span<std::uint8_t const> input) {
+    Input in{input};
+    auto const number = [&] {
+        std::uint64_t value = 0;
+        for (unsigned i = 0; i < 4; ++i) {
+            value |= std::uint64_t{in.byte()} << (8 * i);
+        }
+        return value;
+    };
+    auto const values = number();
+    auto const uncompressed = std::min(number(), most_bytes);
+    Bytes stored(slack);
+    auto const rest = in.take(input.size());
+    stored.insert(stored.end(), rest.begin(), rest.end());
+    stored.resize(stored.size() + slack);
+    Bytes out(pages::room_for(uncompressed));
+    std::vector<pages::Chunk> const chunks{
+        {.data = stored.data() + slack,
+         .bytes = rest.size(),
+         .values = values,
+         .out = out.data(),
+         .room = out.size()}};
+    auto const layout = pages::PlanLayout::of(chunks);
+    std::vector<std::byte> memory(layout.bytes);
+    std::memcpy(memory.data(), chunks.data(), sizeof(pages::Chunk));
+    auto const plan = layout.in(memory.data());
+    *plan.counters = pages::Counters{};
+    pages::decompress_on_cpu(plan);
+    if (plan.counters->error == 0) {
+        require(plan.chunks->out_bytes <= out.size(), "pages end in their room");
+        require_same(rest, std::span{out}.first(plan.chunks->out_bytes));
+    }
+}
+
+std::vector<Bytes> seeds() {
+    return {};
+}
+
+}  // namespace rapidsmpf::fuzz

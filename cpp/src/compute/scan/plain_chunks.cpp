@@ -1,0 +1,76 @@
+#include "compute/scan/plain_chunks.hpp"
+
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <variant>  // libcudf's headers need it first
+
+#include <cuda_runtime_api.h>
+#include <cudf/io/parquet_schema.hpp>
+#include <cudf/utilities/error.hpp>
+
+#include <rapidsmpf/pages/detail/decompress.hpp>
+
+namespace rapidsmpf::compute {
+
+std::optional<PlainChunks> decompress_snappy(
+    std::span<DeviceChunk const> chunks, std::span<ColumnChunkPlace const* const> places, Work& work) {
+    std::vector<pages::Chunk> compressed;
+    std::vector<std::size_t> numbers;
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+        auto const& place = *places[i];
+        if (static_cast<cudf::io::parquet::Compression>(place.codec) != cudf::io::parquet::Compression::SNAPPY
+            || chunks[i].bytes == 0) {
+            continue;
+        }
+        auto const room = pages::room_for(static_cast<std::uint64_t>(place.uncompressed_bytes));
+        compressed.push_back(
+            pages::Chunk{
+                .data = chunks[i].data,
+                .bytes = chunks[i].bytes,
+                .values = static_cast<std::uint64_t>(place.values),
+                .room = room});
+        numbers.push_back(i);
+        bytes += room;
+    }
+    if (compressed.empty()) {
+        return std::nullopt;
+    }
+    auto const stream = work.stream();
+    PlainChunks plain{
+        .chunks{chunks.begin(), chunks.end()}, .memory = rmm::device_buffer{bytes, stream, work.mr()}};
+    auto* to = static_cast<std::uint8_t*>(plain.memory.data());
+    for (auto& chunk : compressed) {
+        chunk.out = to;
+        to += chunk.room;
+    }
+    auto const layout = pages::PlanLayout::of(compressed);
+    rmm::device_buffer plan_memory{layout.bytes, stream, work.mr()};
+    auto const plan = layout.in(static_cast<std::byte*>(plan_memory.data()));
+    // Chunks and counters, which are next to each other.
+    std::vector<std::byte> head(layout.counters_at + sizeof(pages::Counters));
+    std::memcpy(head.data(), compressed.data(), compressed.size() * sizeof(pages::Chunk));
+    pages::Counters counters;
+    std::memcpy(head.data() + layout.counters_at, &counters, sizeof counters);
+    CUDF_CUDA_TRY(
+        cudaMemcpyAsync(plan_memory.data(), head.data(), head.size(), cudaMemcpyHostToDevice, stream.get()));
+    pages::decompress_on_gpu(plan, stream.get());
+    CUDF_CUDA_TRY(
+        cudaMemcpyAsync(head.data(), plan_memory.data(), head.size(), cudaMemcpyDeviceToHost, stream.get()));
+    CUDF_CUDA_TRY(cudaStreamSynchronize(stream.get()));
+    std::memcpy(&counters, head.data() + layout.counters_at, sizeof counters);
+    if (counters.error != 0) {
+        return std::nullopt;
+    }
+    std::memcpy(compressed.data(), head.data(), compressed.size() * sizeof(pages::Chunk));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        plain.chunks[numbers[i]] = DeviceChunk{
+            .data = compressed[i].out,
+            .bytes = static_cast<std::size_t>(compressed[i].out_bytes),
+            .is_compressed = false};
+    }
+    return plain;
+}
+
+}  // namespace rapidsmpf::compute

@@ -1,0 +1,37 @@
+// The column chunks of a pass with their Snappy pages decompressed, for libcudf to decode.
+//
+// libcudf decompresses a page by one warp (nvCOMP), and dictionary pages have up to a megabyte: a pass then waits for a few
+// hundred warps. The room `pages` divides a page.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <rmm/device_buffer.hpp>
+
+#include "compute/operators.hpp"
+#include "compute/scan/footer_parser.hpp"
+
+namespace rapidsmpf::compute {
+
+// A column chunk on the device.
+struct DeviceChunk {
+    std::uint8_t const* data{nullptr};
+    std::size_t bytes{0};
+    bool is_compressed{true};  // pages as the file has them
+};
+
+struct PlainChunks {
+    std::vector<DeviceChunk> chunks;  // in the order of the chunks that were given
+    rmm::device_buffer memory;        // that of decompressed ones
+};
+
+// Decompresses those of the chunks whose codec is Snappy; `places` are what the footer says of each. Waits for the stream.
+// Nothing if there are none, or if a page is not as compressors make them: who decodes has to decompress, too.
+[[nodiscard]] std::optional<PlainChunks> decompress_snappy(
+    std::span<DeviceChunk const> chunks, std::span<ColumnChunkPlace const* const> places, Work& work);
+
+}  // namespace rapidsmpf::compute

@@ -1,0 +1,194 @@
+// Thirty-two lanes that work in step: a warp of a GPU, or a loop on the CPU. What is written against this runs as a kernel and,
+// the same code, in tests and fuzzers on machines without a GPU.
+//
+// A value that differs from lane to lane is a Lanes::Value<T>, which is a register in a kernel and an array of 32 on the CPU.
+// Other variables have the same value in all lanes. each() runs a function for every lane; what lanes write to memory in one
+// each() is seen by all of them in the next.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define RAPIDSMPF_DEVICE __host__ __device__ __forceinline__
+#else
+#define RAPIDSMPF_DEVICE inline
+#endif
+
+namespace rapidsmpf::pages {
+
+inline constexpr std::uint32_t lane_count = 32;
+
+class LanesOnCpu {
+  public:
+    template <typename T>
+    struct Value {
+        std::array<T, lane_count> of;
+        T& operator[](std::uint32_t lane) { return of[lane]; }
+        T const& operator[](std::uint32_t lane) const { return of[lane]; }
+    };
+
+    template <typename Function>
+    void each(Function&& function) const {
+        for (std::uint32_t lane = 0; lane < lane_count; ++lane) {
+            function(lane);
+        }
+    }
+
+    // Bit n: the value of lane n.
+    [[nodiscard]] std::uint32_t ballot(Value<bool> const& value) const {
+        std::uint32_t bits = 0;
+        each([&](auto lane) { bits |= static_cast<std::uint32_t>(value[lane]) << lane; });
+        return bits;
+    }
+
+    // The values of all lanes, joined by "or".
+    [[nodiscard]] std::uint32_t any_bits(Value<std::uint32_t> const& value) const {
+        std::uint32_t bits = 0;
+        each([&](auto lane) { bits |= value[lane]; });
+        return bits;
+    }
+
+    [[nodiscard]] std::uint32_t sum(Value<std::uint32_t> const& value) const {
+        std::uint32_t total = 0;
+        each([&](auto lane) { total += value[lane]; });
+        return total;
+    }
+
+    // Each lane gets the value of the lane that it names.
+    template <typename T>
+    [[nodiscard]] Value<T> from(Value<T> const& value, Value<std::uint32_t> const& lanes) const {
+        Value<T> result;
+        each([&](auto lane) { result[lane] = value[lanes[lane] % lane_count]; });
+        return result;
+    }
+
+    template <typename T>
+    [[nodiscard]] T of_lane(Value<T> const& value, std::uint32_t lane) const {
+        return value[lane];
+    }
+
+    // Each lane gets the value of the lane before it, the first one `first`.
+    template <typename T>
+    [[nodiscard]] Value<T> before(Value<T> const& value, T first) const {
+        Value<T> result;
+        each([&](auto lane) { result[lane] = lane == 0 ? first : value[lane - 1]; });
+        return result;
+    }
+
+    // The sums of the values of all lanes before each.
+    [[nodiscard]] Value<std::uint32_t> sums_before(
+        Value<std::uint32_t> const& value, std::uint32_t& total) const {
+        Value<std::uint32_t> result;
+        total = 0;
+        each([&](auto lane) {
+            result[lane] = total;
+            total += value[lane];
+        });
+        return result;
+    }
+
+    // Adds to a counter that several groups of lanes share; returns what it was.
+    static std::uint32_t add(std::uint32_t& counter, std::uint32_t n) {
+        auto const was = counter;
+        counter += n;
+        return was;
+    }
+    static void raise(std::uint32_t& flag, std::uint32_t value) {
+        if (flag == 0) {
+            flag = value;
+        }
+    }
+};
+
+#ifdef __CUDACC__
+class LanesOfWarp {
+  public:
+    template <typename T>
+    struct Value {
+        T of;
+        __device__ __forceinline__ T& operator[](std::uint32_t) { return of; }
+        __device__ __forceinline__ T const& operator[](std::uint32_t) const { return of; }
+    };
+
+    __device__ __forceinline__ explicit LanesOfWarp(std::uint32_t lane) : lane_{lane} {}
+
+    template <typename Function>
+    __device__ __forceinline__ void each(Function&& function) const {
+        function(lane_);
+        __syncwarp();
+    }
+
+    [[nodiscard]] __device__ __forceinline__ std::uint32_t ballot(Value<bool> const& value) const {
+        return __ballot_sync(all, value.of);
+    }
+
+    [[nodiscard]] __device__ __forceinline__ std::uint32_t any_bits(Value<std::uint32_t> const& value) const {
+        return __reduce_or_sync(all, value.of);
+    }
+
+    [[nodiscard]] __device__ __forceinline__ std::uint32_t sum(Value<std::uint32_t> const& value) const {
+        return __reduce_add_sync(all, value.of);
+    }
+
+    template <typename T>
+    [[nodiscard]] __device__ __forceinline__ Value<T> from(
+        Value<T> const& value, Value<std::uint32_t> const& lanes) const {
+        return {__shfl_sync(all, value.of, static_cast<int>(lanes.of))};
+    }
+
+    template <typename T>
+    [[nodiscard]] __device__ __forceinline__ T of_lane(Value<T> const& value, std::uint32_t lane) const {
+        return __shfl_sync(all, value.of, static_cast<int>(lane));
+    }
+
+    template <typename T>
+    [[nodiscard]] __device__ __forceinline__ Value<T> before(Value<T> const& value, T first) const {
+        auto const earlier = __shfl_up_sync(all, value.of, 1);
+        return {lane_ == 0 ? first : earlier};
+    }
+
+    [[nodiscard]] __device__ __forceinline__ Value<std::uint32_t> sums_before(
+        Value<std::uint32_t> const& value, std::uint32_t& total) const {
+        auto sum = value.of;
+#pragma unroll
+        for (std::uint32_t distance = 1; distance < lane_count; distance *= 2) {
+            auto const other = __shfl_up_sync(all, sum, distance);
+            sum += lane_ >= distance ? other : 0;
+        }
+        total = __shfl_sync(all, sum, lane_count - 1);
+        return {sum - value.of};
+    }
+
+    __device__ __forceinline__ static std::uint32_t add(std::uint32_t& counter, std::uint32_t n) {
+        return atomicAdd(&counter, n);
+    }
+    __device__ __forceinline__ static void raise(std::uint32_t& flag, std::uint32_t value) {
+        atomicCAS(&flag, 0U, value);
+    }
+
+  private:
+    static constexpr std::uint32_t all = 0xffffffffU;
+    std::uint32_t lane_;
+};
+#endif
+
+[[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t count_bits(std::uint64_t bits) {
+#ifdef __CUDA_ARCH__
+    return static_cast<std::uint32_t>(__popcll(bits));
+#else
+    return static_cast<std::uint32_t>(std::popcount(bits));
+#endif
+}
+
+// The place of the lowest bit that is set; one is.
+[[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t lowest_bit(std::uint64_t bits) {
+#ifdef __CUDA_ARCH__
+    return static_cast<std::uint32_t>(__ffsll(static_cast<long long>(bits)) - 1);
+#else
+    return static_cast<std::uint32_t>(std::countr_zero(bits));
+#endif
+}
+
+}  // namespace rapidsmpf::pages

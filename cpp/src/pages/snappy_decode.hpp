@@ -1,6 +1,6 @@
 // Decodes Snappy streams by fragments of 64 KiB, independently: compressors treat each 64 KiB of their input by itself.
 //
-// Lanes take 32 elements, then 32 bytes of output at a time; a byte that is copied from one of the same 32 follows that one's
+// Lanes take 32 elements, then 64 bytes of output at a time; a byte that is copied from one of the same 64 follows that one's
 // source, in as many rounds as the depth has bits.
 //
 // Streams that no compressor writes (elements or copies over the border of a fragment) are reported, not decoded; no input makes
@@ -140,20 +140,24 @@ RAPIDSMPF_DEVICE void make_bytes(
     typename Lanes::template Value<bool> is_earlier;
     lanes.each([&](std::uint32_t lane) { is_earlier[lane] = elements.start[lane] < window; });
     auto earlier = count_bits(lanes.ballot(is_earlier));
+    // Two bytes a lane: what is done for one hides how long the other takes.
+    constexpr std::uint32_t window_bytes = 2 * lane_count;
     while (window < last) {
-        Number starts;
+        Number starts[2];
         lanes.each([&](std::uint32_t lane) {
             auto const ahead = elements.start[lane] - window;  // large if it is earlier
-            starts[lane] = ahead < lane_count ? 1U << ahead : 0;
+            auto const bit = 1U << (ahead % lane_count);
+            starts[0][lane] = ahead < lane_count ? bit : 0;
+            starts[1][lane] = ahead - lane_count < lane_count ? bit : 0;
         });
-        auto const start_bits = lanes.any_bits(starts);
-        if (start_bits == 0) {
+        std::uint32_t const start_bits[2] = {lanes.any_bits(starts[0]), lanes.any_bits(starts[1])};
+        if ((start_bits[0] | start_bits[1]) == 0) {
             // All bytes are of one element. A long literal is copied by itself.
             auto const source = lanes.of_lane(elements.source, earlier - 1);
             auto const start = lanes.of_lane(elements.start, earlier - 1);
             auto const stop = start + lanes.of_lane(elements.length, earlier - 1);
             auto const bytes = (stop < last ? stop : last) - window;
-            if ((source & literal_bit) != 0 && bytes >= 4 * lane_count) {
+            if ((source & literal_bit) != 0 && bytes >= 2 * window_bytes) {
                 copy_bytes(
                     lanes, stream.data + (source ^ literal_bit) + (window - start), stream.out + window,
                     bytes);
@@ -161,44 +165,69 @@ RAPIDSMPF_DEVICE void make_bytes(
                 continue;
             }
         }
-        Number owner;
+        Number owner[2];
         lanes.each([&](std::uint32_t lane) {
-            owner[lane] = earlier + count_bits(start_bits & (0xffffffffU >> (31 - lane))) - 1;
+            auto const up_to_lane = 0xffffffffU >> (31 - lane);
+            owner[0][lane] = earlier + count_bits(start_bits[0] & up_to_lane) - 1;
+            owner[1][lane] = earlier + count_bits(start_bits[0]) + count_bits(start_bits[1] & up_to_lane) - 1;
         });
-        earlier += count_bits(start_bits);
-        auto const owner_start = lanes.from(elements.start, owner);
-        auto const owner_source = lanes.from(elements.source, owner);
+        earlier += count_bits(start_bits[0]) + count_bits(start_bits[1]);
+        Number const owner_start[2] = {
+            lanes.from(elements.start, owner[0]), lanes.from(elements.start, owner[1])};
+        Number const owner_source[2] = {
+            lanes.from(elements.source, owner[0]), lanes.from(elements.source, owner[1])};
         // Where a byte comes from: with literal_bit a place in the stream, without one in the output.
-        Number from;
+        Number from[2];
         typename Lanes::template Value<bool> waits;
+        // An offset is never larger than the place, so that only bytes of this window are not before it.
+        auto const is_waiting = [&](std::uint32_t source) {
+            return (source & literal_bit) == 0 && source >= window;
+        };
         lanes.each([&](std::uint32_t lane) {
-            auto const place = window + lane;
-            auto const is_literal = (owner_source[lane] & literal_bit) != 0;
-            from[lane] =
-                is_literal ? owner_source[lane] + (place - owner_start[lane]) : place - owner_source[lane];
-            // An offset is never larger than the place, so that only bytes of this window are not before it.
-            waits[lane] = !is_literal && place < last && from[lane] >= window;
+            for (std::uint32_t i = 0; i < 2; ++i) {
+                auto const place = window + i * lane_count + lane;
+                auto const source = owner_source[i][lane];
+                auto const is_literal = (source & literal_bit) != 0;
+                from[i][lane] = is_literal ? source + (place - owner_start[i][lane]) : place - source;
+                from[i][lane] = place < last ? from[i][lane] : literal_bit;
+            }
+            waits[lane] = is_waiting(from[0][lane]) || is_waiting(from[1][lane]);
         });
         while (lanes.ballot(waits) != 0) {
-            Number other;
-            lanes.each([&](std::uint32_t lane) { other[lane] = waits[lane] ? from[lane] - window : lane; });
-            auto const further = lanes.from(from, other);
+            Number next[2];
+            for (std::uint32_t i = 0; i < 2; ++i) {
+                Number other;
+                lanes.each([&](std::uint32_t lane) { other[lane] = (from[i][lane] - window) % lane_count; });
+                auto const first = lanes.from(from[0], other);
+                auto const second = lanes.from(from[1], other);
+                lanes.each([&](std::uint32_t lane) {
+                    auto const known = from[i][lane] - window < lane_count ? first[lane] : second[lane];
+                    next[i][lane] = is_waiting(from[i][lane]) ? known : from[i][lane];
+                });
+            }
             lanes.each([&](std::uint32_t lane) {
-                from[lane] = further[lane];  // a lane that does not wait asks itself
-                waits[lane] = waits[lane] && (from[lane] & literal_bit) == 0 && from[lane] >= window;
+                from[0][lane] = next[0][lane];
+                from[1][lane] = next[1][lane];
+                waits[lane] = is_waiting(from[0][lane]) || is_waiting(from[1][lane]);
             });
         }
         lanes.each([&](std::uint32_t lane) {
-            auto const place = window + lane;
-            if (place < last) {
+            std::uint8_t values[2];
+            for (std::uint32_t i = 0; i < 2; ++i) {
                 // One read for both: lanes would wait for each other otherwise. What was written just now is in the cache.
-                auto const* const source = (from[lane] & literal_bit) != 0
-                                               ? stream.data + (from[lane] ^ literal_bit)
-                                               : stream.out + from[lane];
-                stream.out[place] = *source;
+                auto const* const source = (from[i][lane] & literal_bit) != 0
+                                               ? stream.data + (from[i][lane] ^ literal_bit)
+                                               : stream.out + from[i][lane];
+                values[i] = window + i * lane_count + lane < last ? *source : std::uint8_t{0};
+            }
+            for (std::uint32_t i = 0; i < 2; ++i) {
+                auto const place = window + i * lane_count + lane;
+                if (place < last) {
+                    stream.out[place] = values[i];
+                }
             }
         });
-        window += lane_count;
+        window += window_bytes;
     }
 }
 

@@ -1,7 +1,6 @@
 #include "compute/scan/plain_chunks.hpp"
 
 #include <cstring>
-#include <numeric>
 #include <utility>
 #include <variant>  // libcudf's headers need it first
 
@@ -15,6 +14,8 @@ namespace rapidsmpf::compute {
 
 std::optional<PlainChunks> decompress_snappy(
     std::span<DeviceChunk const> chunks, std::span<ColumnChunkPlace const* const> places, Work& work) {
+    // An element of three bytes makes 64 at most: a footer that says more is wrong, and memory is asked for by what it says.
+    constexpr std::size_t most_growth = 22;
     std::vector<pages::Chunk> compressed;
     std::vector<std::size_t> numbers;
     std::size_t bytes = 0;
@@ -24,7 +25,11 @@ std::optional<PlainChunks> decompress_snappy(
             || chunks[i].bytes == 0) {
             continue;
         }
-        auto const room = pages::room_for(static_cast<std::uint64_t>(place.uncompressed_bytes));
+        auto const uncompressed = static_cast<std::uint64_t>(place.uncompressed_bytes);
+        if (uncompressed / most_growth > chunks[i].bytes) {
+            continue;
+        }
+        auto const room = pages::room_for(uncompressed);
         compressed.push_back(
             pages::Chunk{
                 .data = chunks[i].data,

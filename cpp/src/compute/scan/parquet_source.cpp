@@ -93,6 +93,23 @@ bool same_schema(ColumnSelection const& a, ColumnSelection const& b) {
     return std::ranges::equal(a.schema | std::views::drop(1), b.schema | std::views::drop(1), same);
 }
 
+// Says of the chunks that have been decompressed, which are in the order of the metadata, that they are not compressed.
+void describe_plain_chunks(std::vector<pq::FileMetaData>& files, std::vector<DeviceChunk> const& chunks) {
+    auto chunk = chunks.begin();
+    for (auto& file : files) {
+        for (auto& row_group : file.row_groups) {
+            for (auto& column : row_group.columns) {
+                if (!chunk->is_compressed) {
+                    column.meta_data.codec = pq::Compression::UNCOMPRESSED;
+                    column.meta_data.total_compressed_size = static_cast<std::int64_t>(chunk->bytes);
+                    column.meta_data.total_uncompressed_size = static_cast<std::int64_t>(chunk->bytes);
+                }
+                ++chunk;
+            }
+        }
+    }
+}
+
 class ParquetSource final : public ChunkSource {
   public:
     ParquetSource(
@@ -202,34 +219,27 @@ class ParquetSource final : public ChunkSource {
         }
     }
 
-    // The column chunks of a pass, in the order of libcudf's reader.
-    [[nodiscard]] std::vector<ChunkRange> chunks(std::size_t pass) const {
-        std::vector<ChunkRange> ranges;
+    // The column chunks of a pass, in the order of libcudf's reader: calls take(file, place).
+    template <typename Take>
+    void each_chunk(std::size_t pass, Take&& take) const {
         by_file(passes_[pass], [&](std::size_t file, std::vector<std::int32_t> const& numbers) {
             for (auto const number : numbers) {
                 for (auto const leaf : selections_[file].leaves) {
-                    auto const& chunk = footers_[file]->chunk(static_cast<std::size_t>(number), leaf);
-                    ranges.push_back(
-                        ChunkRange{
-                            file, static_cast<std::uint64_t>(chunk.offset()),
-                            static_cast<std::size_t>(chunk.compressed_bytes)});
+                    take(file, footers_[file]->chunk(static_cast<std::size_t>(number), leaf));
                 }
             }
         });
-        return ranges;
     }
 
-    // What the footers say of the same.
-    [[nodiscard]] std::vector<ColumnChunkPlace const*> chunk_places(Pass const& pass) const {
-        std::vector<ColumnChunkPlace const*> places;
-        by_file(pass, [&](std::size_t file, std::vector<std::int32_t> const& numbers) {
-            for (auto const number : numbers) {
-                for (auto const leaf : selections_[file].leaves) {
-                    places.push_back(&footers_[file]->chunk(static_cast<std::size_t>(number), leaf));
-                }
-            }
+    [[nodiscard]] std::vector<ChunkRange> chunks(std::size_t pass) const {
+        std::vector<ChunkRange> ranges;
+        each_chunk(pass, [&](std::size_t file, ColumnChunkPlace const& chunk) {
+            ranges.push_back(
+                ChunkRange{
+                    file, static_cast<std::uint64_t>(chunk.offset()),
+                    static_cast<std::size_t>(chunk.compressed_bytes)});
         });
-        return places;
+        return ranges;
     }
 
     [[nodiscard]] std::unique_ptr<cudf::table> decode(ReadAhead::Loaded const& loaded, Work& work) const {
@@ -242,7 +252,10 @@ class ParquetSource final : public ChunkSource {
         }
         std::optional<PlainChunks> plain;
         if (settings_.divide_pages) {
-            plain = decompress_snappy(on_device, chunk_places(pass), work);
+            std::vector<ColumnChunkPlace const*> places;
+            each_chunk(
+                loaded.pass(), [&](std::size_t, ColumnChunkPlace const& chunk) { places.push_back(&chunk); });
+            plain = decompress_snappy(on_device, places, work);
         }
         auto const& to_decode = plain ? plain->chunks : on_device;
         // The reader of this pass sees a file that has these row groups and columns only: to make it takes microseconds,
@@ -254,19 +267,7 @@ class ParquetSource final : public ChunkSource {
             auto& in_reader = numbers_in_reader.emplace_back(numbers.size());
             std::iota(in_reader.begin(), in_reader.end(), 0);
         });
-        auto chunk = to_decode.begin();
-        for (auto& file : metadata) {
-            for (auto& row_group : file.row_groups) {
-                for (auto& column : row_group.columns) {
-                    if (!chunk->is_compressed) {
-                        column.meta_data.codec = pq::Compression::UNCOMPRESSED;
-                        column.meta_data.total_compressed_size = static_cast<std::int64_t>(chunk->bytes);
-                        column.meta_data.total_uncompressed_size = static_cast<std::int64_t>(chunk->bytes);
-                    }
-                    ++chunk;
-                }
-            }
-        }
+        describe_plain_chunks(metadata, to_decode);
         auto const options = cudf::io::parquet_reader_options::builder().build();
         pq::experimental::hybrid_scan_multifile const reader{std::move(metadata), options};
         auto const ranges = reader.all_column_chunks_byte_ranges(numbers_in_reader, options).first;

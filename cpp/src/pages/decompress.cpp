@@ -33,10 +33,8 @@ PlanLayout PlanLayout::of(std::span<Chunk const> chunks) {
         layout.bytes += (bytes + 255) / 256 * 256;
         return at;
     };
-    place(layout.chunks * sizeof(Chunk));
-    layout.counters_at = layout.bytes = layout.chunks * sizeof(Chunk);
-    place(sizeof(Counters));
-    layout.bytes = (layout.bytes + 255) / 256 * 256;
+    layout.counters_at = layout.chunks * sizeof(Chunk);
+    place(layout.counters_at + sizeof(Counters));
     layout.pages_at = place(layout.pages * sizeof(Page));
     layout.tile_pages_at = place(layout.tiles * sizeof(std::uint32_t));
     layout.tiles_at = place(layout.tiles * sizeof(snappy::Tile));

@@ -50,12 +50,6 @@ class LanesOnCpu {
         return bits;
     }
 
-    [[nodiscard]] std::uint32_t sum(Value<std::uint32_t> const& value) const {
-        std::uint32_t total = 0;
-        each([&](auto lane) { total += value[lane]; });
-        return total;
-    }
-
     // Each lane gets the value of the lane that it names.
     template <typename T>
     [[nodiscard]] Value<T> from(Value<T> const& value, Value<std::uint32_t> const& lanes) const {
@@ -67,14 +61,6 @@ class LanesOnCpu {
     template <typename T>
     [[nodiscard]] T of_lane(Value<T> const& value, std::uint32_t lane) const {
         return value[lane];
-    }
-
-    // Each lane gets the value of the lane before it, the first one `first`.
-    template <typename T>
-    [[nodiscard]] Value<T> before(Value<T> const& value, T first) const {
-        Value<T> result;
-        each([&](auto lane) { result[lane] = lane == 0 ? first : value[lane - 1]; });
-        return result;
     }
 
     // The sums of the values of all lanes before each.
@@ -128,10 +114,6 @@ class LanesOfWarp {
         return __reduce_or_sync(all, value.of);
     }
 
-    [[nodiscard]] __device__ __forceinline__ std::uint32_t sum(Value<std::uint32_t> const& value) const {
-        return __reduce_add_sync(all, value.of);
-    }
-
     template <typename T>
     [[nodiscard]] __device__ __forceinline__ Value<T> from(
         Value<T> const& value, Value<std::uint32_t> const& lanes) const {
@@ -141,12 +123,6 @@ class LanesOfWarp {
     template <typename T>
     [[nodiscard]] __device__ __forceinline__ T of_lane(Value<T> const& value, std::uint32_t lane) const {
         return __shfl_sync(all, value.of, static_cast<int>(lane));
-    }
-
-    template <typename T>
-    [[nodiscard]] __device__ __forceinline__ Value<T> before(Value<T> const& value, T first) const {
-        auto const earlier = __shfl_up_sync(all, value.of, 1);
-        return {lane_ == 0 ? first : earlier};
     }
 
     [[nodiscard]] __device__ __forceinline__ Value<std::uint32_t> sums_before(

@@ -31,7 +31,6 @@ class ThriftBytes {
 
     [[nodiscard]] RAPIDSMPF_DEVICE bool failed() const { return failed_; }
     [[nodiscard]] RAPIDSMPF_DEVICE std::uint64_t place() const { return place_; }
-    RAPIDSMPF_DEVICE void fail() { failed_ = true; }
 
     RAPIDSMPF_DEVICE std::uint8_t byte() {
         if (place_ >= bytes_) {

@@ -57,13 +57,8 @@ RAPIDSMPF_DEVICE std::uint32_t list_elements(
             auto const head = std::uint32_t{input_byte(scratch.input, place)};
             auto const kind = head & 3U;
             auto const size = head >> 2U;
-            if (kind != 0) {
-                place += kind == 3 ? 5 : 1 + kind;
-            } else if (size < 60) {
-                place += 2 + size;
-            } else {
-                place += element_in(scratch.input, place).advance;
-            }
+            place += has_long_length(kind, size) ? element_in(scratch.input, place).advance
+                                                 : short_advance(kind, size);
         }
     });
     return total;
@@ -140,7 +135,7 @@ RAPIDSMPF_DEVICE void make_bytes(
     typename Lanes::template Value<bool> is_earlier;
     lanes.each([&](std::uint32_t lane) { is_earlier[lane] = elements.start[lane] < window; });
     auto earlier = count_bits(lanes.ballot(is_earlier));
-    // Two bytes a lane: what is done for one hides how long the other takes.
+    // Each lane makes two bytes: the instructions for one run while the other is loaded.
     constexpr std::uint32_t window_bytes = 2 * lane_count;
     while (window < last) {
         Number starts[2];

@@ -37,6 +37,17 @@ struct Element {
     bool is_literal{false};
 };
 
+// Whether it is a literal whose length takes bytes of its own. `kind` and `size`: the lower two and the upper six bits of the
+// element's first byte.
+[[nodiscard]] RAPIDSMPF_DEVICE bool has_long_length(std::uint32_t kind, std::uint32_t size) {
+    return kind == 0 && size >= 60;
+}
+
+// Bytes up to the next element, of every element that has_long_length() is not true of.
+[[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t short_advance(std::uint32_t kind, std::uint32_t size) {
+    return kind == 0 ? 2 + size : kind == 3 ? 5 : 1 + kind;
+}
+
 // From the first bytes of an element: `low` the first four, `fifth` the one after.
 [[nodiscard]] RAPIDSMPF_DEVICE Element element_of(std::uint32_t low, std::uint32_t fifth) {
     Element element;

@@ -70,12 +70,12 @@ RAPIDSMPF_DEVICE void make_table(
                 auto const place = word * word_bytes + byte;
                 auto const kind = heads >> (8 * byte) & 3U;
                 auto const size = heads >> (8 * byte + 2) & 63U;
-                auto const next = place + (kind == 0 ? 2 + size : kind == 3 ? 5 : 1 + kind);
+                auto const next = place + short_advance(kind, size);
                 std::uint32_t known = next;
                 if (next < segment_bytes) {
                     known = table.of[table.index(segment, next)];
                 }
-                auto const is_stop = (kind == 0 && size >= 60) || place >= stream_end;
+                auto const is_stop = has_long_length(kind, size) || place >= stream_end;
                 known = is_stop ? table.stop | place : known + (weight(kind, size) << 8U);
                 table.of[table.index(segment, place)] = static_cast<Word>(known);
             }
@@ -109,6 +109,17 @@ RAPIDSMPF_DEVICE std::uint32_t follow_chain(
     return place;
 }
 
+// Where the chain leaves the tile that comes in at that place.
+[[nodiscard]] RAPIDSMPF_DEVICE Exit exit_of(
+    TileInput const& input, std::uint32_t left, SegmentTable<std::uint32_t> const& table,
+    std::uint32_t entry) {
+    Exit exit;
+    exit.place = follow_chain(
+        input, left, table, LengthOf{}, entry,
+        [&](std::uint32_t, std::uint32_t, std::uint32_t out) { exit.out += out; });
+    return exit;
+}
+
 // Writes the exits of chains that come in at the first places of the tile, a segment of them.
 template <typename Lanes>
 RAPIDSMPF_DEVICE void find_exits(
@@ -119,11 +130,7 @@ RAPIDSMPF_DEVICE void find_exits(
     make_table(lanes, input, left, table, LengthOf{});
     lanes.each([&](std::uint32_t lane) {
         for (auto entry = lane; entry < segment_bytes; entry += lane_count) {
-            Exit exit;
-            exit.place = follow_chain(
-                input, left, table, LengthOf{}, entry,
-                [&](std::uint32_t, std::uint32_t, std::uint32_t out) { exit.out += out; });
-            exits[entry] = exit;
+            exits[entry] = exit_of(input, left, table, entry);
         }
     });
 }
@@ -154,9 +161,7 @@ RAPIDSMPF_DEVICE bool chain_tiles(
             // Behind a long literal. All lanes find the same.
             load_tile(lanes, stream, tile, input);
             make_table(lanes, input, stream.bytes - begin, table, LengthOf{});
-            exit.place = follow_chain(
-                input, stream.bytes - begin, table, LengthOf{}, entry,
-                [&](std::uint32_t, std::uint32_t, std::uint32_t out) { exit.out += out; });
+            exit = exit_of(input, stream.bytes - begin, table, entry);
         }
         place = begin + exit.place;
         made += exit.out;

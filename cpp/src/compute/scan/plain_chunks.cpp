@@ -53,7 +53,7 @@ std::optional<PlainChunks> decompress_snappy(
     auto const layout = pages::PlanLayout::of(compressed);
     rmm::device_buffer plan_memory{layout.bytes, stream, work.mr()};
     auto const plan = layout.in(static_cast<std::byte*>(plan_memory.data()));
-    // Chunks and counters, which are next to each other.
+    // Chunks and counters are adjacent in the plan: one copy moves both.
     std::vector<std::byte> head(layout.counters_at + sizeof(pages::Counters));
     std::memcpy(head.data(), compressed.data(), compressed.size() * sizeof(pages::Chunk));
     pages::Counters counters;

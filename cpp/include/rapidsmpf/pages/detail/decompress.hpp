@@ -25,7 +25,7 @@ struct Exit;
 
 enum class Problem : std::uint32_t {
     none,
-    header,      // the bytes are not a header, or say what cannot be
+    header,      // no page header, or one whose sizes contradict each other
     room,        // more pages, tiles, fragments or bytes than there is room for
     length,      // a page is not as long as its header says when it is decompressed
     chain,       // elements do not end where the page does
@@ -60,7 +60,7 @@ struct Plan {
     Counters* counters{nullptr};  // zero
     Page* pages{nullptr};
     std::uint32_t most_pages{0};
-    std::uint32_t* tile_pages{nullptr};  // of each tile, its page
+    std::uint32_t* tile_pages{nullptr};  // the number of each tile's page
     snappy::Tile* tiles{nullptr};
     snappy::Exit* exits{nullptr};  // segment_bytes for each tile
     std::uint32_t most_tiles{0};

@@ -37,6 +37,9 @@ cdef extern from "<rapidsmpf_python/compute.hpp>" namespace "rapidsmpf::compute"
         optional[cpp_bool] map_files
         cpp_bool read_while_registering
         cpp_bool scan_ahead
+        size_t threads_ahead
+        cpp_bool keep_compressed
+        cpp_bool keep_decoded
 
     cdef cppclass cpp_ColumnSummary "rapidsmpf::compute::ColumnSummary":
         string name
@@ -78,6 +81,7 @@ cdef extern from "<rapidsmpf_python/compute.hpp>" namespace "rapidsmpf::compute"
         void cancel()
         size_t registered_bytes() except +translate_exception
         size_t release_unused() except +translate_exception
+        size_t cached_bytes() except +translate_exception
 
 cdef extern from "<rapidsmpf_python/compute.hpp>" namespace "rapidsmpf::python" nogil:
     cdef cppclass cpp_ProgramBuilder "rapidsmpf::python::ProgramBuilder":
@@ -363,6 +367,10 @@ cdef class Runtime:
         Whether what is not registered yet is read into page-locked memory meanwhile.
     scan_ahead
         Whether a scan starts to read as soon as the one before has been read, before its pipeline runs.
+    threads_ahead
+        Threads that decode the first rows of such a scan.
+    keep_compressed, keep_decoded
+        Whether what scans have read stays in device memory that nothing else needs: column chunks, or decoded columns.
 
     Raises
     ------
@@ -378,7 +386,8 @@ cdef class Runtime:
     def __init__(
         self, BufferResource br not None, *, threads=None, chunk_rows=None, output_rows=None, pass_rows=None,
         pass_bytes=None, edge_rows=None, passes_in_flight=None, read_threads=None, registered_limit=None,
-        map_files=None, read_while_registering=None, scan_ahead=None,
+        map_files=None, read_while_registering=None, scan_ahead=None, threads_ahead=None, keep_compressed=False,
+        keep_decoded=False,
     ):
         cdef cpp_RuntimeSettings settings
         if threads is not None:
@@ -405,6 +414,10 @@ cdef class Runtime:
             settings.read_while_registering = read_while_registering
         if scan_ahead is not None:
             settings.scan_ahead = scan_ahead
+        if threads_ahead is not None:
+            settings.threads_ahead = threads_ahead
+        settings.keep_compressed = keep_compressed
+        settings.keep_decoded = keep_decoded
         self._br = br
         with nogil:
             self._handle = make_shared[cpp_Runtime](br._handle, settings)
@@ -442,6 +455,11 @@ cdef class Runtime:
     def registered_bytes(self):
         """Return how many bytes of mapped files are registered with CUDA now."""
         return self._handle.get().registered_bytes()
+
+    @property
+    def cached_bytes(self):
+        """Bytes of device memory that keep what scans have read."""
+        return self._handle.get().cached_bytes()
 
     def release_unused(self):
         """Release what is kept of files and no run uses, and return how many bytes those were."""

@@ -9,12 +9,14 @@
 #include <vector>
 
 #include <cudf/column/column_factories.hpp>
+#include <cudf/copying.hpp>
 #include <cudf/fixed_point/fixed_point.hpp>
 #include <cudf/groupby.hpp>
 #include <cudf/reduction.hpp>
 #include <cudf/reduction/distinct_count.hpp>
 #include <cudf/replace.hpp>
 #include <cudf/scalar/scalar.hpp>
+#include <cudf/sorting.hpp>
 #include <cudf/unary.hpp>
 #include <cudf/utilities/traits.hpp>
 
@@ -266,6 +268,24 @@ ColumnPtr reduce(cudf::column_view const& values, State const& state, Work& work
     return cudf::make_column_from_scalar(*scalar, 1, work.stream(), work.mr());
 }
 
+// Whether the rows are in the order of their key, as those of files often are: libcudf then aggregates runs of rows, and needs no
+// hash table.
+bool are_in_order(cudf::table_view const& keys, Work& work) {
+    constexpr cudf::size_type least_rows = 100'000;  // of fewer, looking costs as much as it saves
+    constexpr cudf::size_type first_look = 10'000;
+    if (keys.num_columns() != 1 || keys.num_rows() < least_rows) {
+        return false;
+    }
+    auto const key = keys.column(0);
+    if (key.has_nulls() || !(cudf::is_integral_not_bool(key.type()) || cudf::is_chrono(key.type()))) {
+        return false;
+    }
+    // Keys without an order are told apart by the first of them.
+    auto const first = cudf::slice(key, {0, first_look}, work.stream()).front();
+    return cudf::is_sorted(cudf::table_view{{first}}, {}, {}, work.stream())
+           && cudf::is_sorted(keys, {}, {}, work.stream());
+}
+
 }  // namespace
 
 TablePtr aggregate_groups(
@@ -293,7 +313,8 @@ TablePtr aggregate_groups(
     if (states.empty()) {  // the keys alone
         ask(Reader::key_of(count), keys.column(0), count);
     }
-    cudf::groupby::groupby groups{keys, cudf::null_policy::INCLUDE};
+    cudf::groupby::groupby groups{
+        keys, cudf::null_policy::INCLUDE, are_in_order(keys, work) ? cudf::sorted::YES : cudf::sorted::NO};
     auto [group_keys, results] = groups.aggregate(requests, work.stream(), work.mr());
     auto const size = group_keys->num_rows();
     auto columns = group_keys->release();

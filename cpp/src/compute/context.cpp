@@ -62,6 +62,7 @@ std::shared_ptr<MemoryResource> upstream_of(BufferResource const& resource) {
 // Chunks and what is read ahead are the smaller the less memory there is.
 constexpr std::int64_t bytes_a_row = 1024;  // with all that operators make of a chunk, by and large
 constexpr std::int64_t least_rows = 65'536;
+constexpr std::size_t kept_pass_rows = 16'000'000;
 
 std::size_t at_most(std::size_t value, std::int64_t limit) {
     return std::min(value, static_cast<std::size_t>(limit));
@@ -76,6 +77,11 @@ ScanSettings scan_settings_of(RuntimeSettings const& settings, std::int64_t limi
     ScanSettings scan;
     scan.pass_bytes = at_most(scan.pass_bytes, limit / 32);
     scan.bytes_in_flight = at_most(scan.bytes_in_flight, limit / 8);
+    if (settings.keep_compressed || settings.keep_decoded) {
+        // By rows alone, the passes of a file are the same whatever columns are read.
+        scan.pass_rows = kept_pass_rows;
+        scan.pass_bytes *= 2;
+    }
     scan.pass_rows = settings.pass_rows.value_or(scan.pass_rows);
     scan.pass_bytes = settings.pass_bytes.value_or(scan.pass_bytes);
     scan.edge_rows = settings.edge_rows.value_or(scan.edge_rows);
@@ -134,6 +140,11 @@ Context::Context(std::shared_ptr<BufferResource> resource, RuntimeSettings const
       current_resource_{memory_, device_},
       files_{std::make_unique<MappedFiles>(scan_settings_)},
       footers_{FooterCache::shared()} {
+    if (settings.keep_compressed || settings.keep_decoded) {
+        scan_cache_ = std::make_unique<ScanCache>(
+            *memory_,
+            ScanCache::Keeps{.compressed = settings.keep_compressed, .decoded = settings.keep_decoded});
+    }
     check_cuda(cudaStreamCreateWithFlags(&move_stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     // libcudf's decoder hands small tables to the device again and again: from page-locked memory, and by a kernel when they
     // are small, a scan decodes a fifth more in a second.

@@ -18,6 +18,8 @@
 #include "compute/device_memory.hpp"
 #include "compute/scan/footers.hpp"
 #include "compute/scan/mapped_files.hpp"
+#include "compute/scan/parquet_source.hpp"
+#include "compute/scan/scan_cache.hpp"
 #include "compute/scan/settings.hpp"
 
 namespace rapidsmpf::compute {
@@ -49,7 +51,11 @@ class Context {
     [[nodiscard]] DeviceMemory& memory() const noexcept { return *memory_; }
     [[nodiscard]] ScanSettings const& scan_settings() const noexcept { return scan_settings_; }
     [[nodiscard]] MappedFiles& files() noexcept { return *files_; }
-    [[nodiscard]] FooterCache& footers() noexcept { return *footers_; }
+    [[nodiscard]] Scanning scanning() const noexcept {
+        return {scan_settings_, *files_, *footers_, scan_cache_.get()};
+    }
+    // Bytes that keep what scans have read.
+    [[nodiscard]] std::size_t cached_bytes() const { return scan_cache_ ? scan_cache_->bytes() : 0; }
     // The GPU that all is done on: for the threads to choose.
     [[nodiscard]] int device() const noexcept { return device_; }
     void enter_thread() const;
@@ -65,6 +71,7 @@ class Context {
     CurrentResource current_resource_;
     std::unique_ptr<MappedFiles> files_;
     std::shared_ptr<FooterCache> footers_;
+    std::unique_ptr<ScanCache> scan_cache_;  // null: nothing is kept
 
     cudaStream_t move_stream_{};
 

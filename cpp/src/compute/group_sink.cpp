@@ -64,6 +64,8 @@ class GroupSink final : public ResultSink {
         if (rows_.rows() > 0) {
             aggregate_rows(work);
         }
+        // Chunks whose rows are in the order of their key are merged in that order.
+        states_.put_in_order();
         if (states_.size() == 1) {
             give(states_.take(0, work), work);
         } else {
@@ -97,6 +99,7 @@ class GroupSink final : public ResultSink {
 
     // What was kept, as states of as many rows at a time as may be.
     void aggregate_rows(Work& work) {
+        rows_.put_in_order();
         std::vector<TablePtr> batch;
         std::int64_t count{0};
         std::int64_t bytes{0};

@@ -56,6 +56,8 @@ class ChunkSource {
     virtual void start(std::function<void()> /*when_read*/) {}
     // The next chunk, on the stream of `work`; nothing at the end. Called by several threads at a time.
     [[nodiscard]] virtual std::optional<Chunk> next(Work& work) = 0;
+    // The same for a thread that works ahead of the pipeline: nothing where a chunk would need memory that others may want first.
+    [[nodiscard]] virtual std::optional<Chunk> next_ahead(Work& /*work*/) { return std::nullopt; }
     // No more is wanted; what is being read ahead is given up. Called once, when no thread is in next().
     virtual void close() noexcept {}
 };

@@ -84,6 +84,7 @@ class Run {
           inputs_{std::move(inputs)},
           stop_{stop},
           streams_{*context_, std::max<std::size_t>(context_->settings().threads, 1)},
+          ahead_streams_{*context_, context_->settings().scan_ahead ? context_->settings().threads_ahead : 0},
           crew_{
               works_of(*context_, streams_),
               {[this] { context_->enter_thread(); },
@@ -170,7 +171,7 @@ class Run {
     }
 
     [[nodiscard]] std::unique_ptr<ChunkSource> make_scan(ParquetScan const& scan) const {
-        return make_parquet_source(scan, context_->scan_settings(), context_->files(), context_->footers());
+        return make_parquet_source(scan, context_->scanning());
     }
 
     [[nodiscard]] std::unique_ptr<ScansAhead> make_scans_ahead() const {
@@ -184,7 +185,22 @@ class Run {
         return std::make_unique<ScansAhead>(
             std::move(scans),
             [this](std::size_t i) { return make_scan(std::get<ParquetScan>(program_.pipelines[i].source)); },
-            [this] { return context_->memory().in_use() <= context_->memory().limit() / 2; });
+            [this] {
+                // What the cache has goes when something else needs the memory.
+                auto const needed =
+                    context_->memory().in_use() - static_cast<std::int64_t>(context_->cached_bytes());
+                return needed <= context_->memory().limit() / 2;
+            },
+            ScansAhead::Makers{
+                .works = works_of(*context_, ahead_streams_),
+                .enter = [this] { context_->enter_thread(); },
+                .handover = {
+                    .finish = [](Work& work) { work.synchronize(); },
+                    .adopt =
+                        [](Chunk chunk, Work& work) {
+                            chunk.rows = adopt(std::move(chunk.rows), work.stream());
+                            return chunk;
+                        }}});
     }
 
     [[nodiscard]] std::unique_ptr<ChunkSource> make_source(std::size_t number, std::string const& name) {
@@ -364,6 +380,7 @@ class Run {
     std::vector<std::shared_ptr<TableReader>> inputs_;
     StopFlag const& stop_;
     Context::Streams streams_;
+    Context::Streams ahead_streams_;
     std::unique_ptr<Expressions> expressions_;
     std::vector<PipelineResult> results_;
     std::vector<std::size_t> uses_;  // of each result, by pipelines that have not run
@@ -445,6 +462,10 @@ std::int64_t Runtime::device_peak_bytes() const noexcept {
 
 std::size_t Runtime::registered_bytes() const {
     return context_->files().registered_bytes();
+}
+
+std::size_t Runtime::cached_bytes() const {
+    return context_->cached_bytes();
 }
 
 std::size_t Runtime::release_unused() {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <variant>  // libcudf's headers need it first
@@ -11,6 +13,21 @@
 #include <rapidsmpf/core/mutex.hpp>
 
 namespace rapidsmpf::compute {
+
+namespace {
+
+// A source that threads which work ahead know, too.
+class Taken final : public ChunkSource {
+  public:
+    explicit Taken(std::shared_ptr<MadeAhead> source) : source_{std::move(source)} {}
+    [[nodiscard]] std::optional<Chunk> next(Work& work) override { return source_->next(work); }
+    void close() noexcept override { source_->close(); }
+
+  private:
+    std::shared_ptr<MadeAhead> source_;
+};
+
+}  // namespace
 
 struct ScansAhead::State : std::enable_shared_from_this<State> {
     void start(std::size_t pipeline, ChunkSource& source) RAPIDSMPF_REQUIRES(mutex) {
@@ -56,7 +73,10 @@ struct ScansAhead::State : std::enable_shared_from_this<State> {
                     return;
                 }
                 to_start.erase(to_start.begin());
-                start(pipeline, *made.emplace(pipeline, make(pipeline)).first->second);
+                auto source =
+                    std::make_shared<MadeAhead>(make(pipeline), makers.most_chunks, makers.handover);
+                start(pipeline, *made.emplace(pipeline, std::move(source)).first->second);
+                changed.notify_all();
             } catch (...) {
                 // take() makes the source anew, and throws what is wrong.
                 made.erase(pipeline);
@@ -69,7 +89,7 @@ struct ScansAhead::State : std::enable_shared_from_this<State> {
     [[nodiscard]] std::unique_ptr<ChunkSource> take(std::size_t pipeline) {
         MutexLock const lock{mutex};
         if (auto node = made.extract(pipeline)) {
-            return std::move(node.mapped());
+            return std::make_unique<Taken>(std::move(node.mapped()));
         }
         auto source = make(pipeline);
         std::erase(to_start, pipeline);
@@ -78,10 +98,38 @@ struct ScansAhead::State : std::enable_shared_from_this<State> {
         return source;
     }
 
+    // Makes chunks of the scans that are being read, those of the first pipeline first, until all ends.
+    void make_chunks(Work& work) {
+        makers.enter();
+        UniqueLock lock{mutex};
+        while (!is_closed) {
+            auto const next = std::ranges::find_if(made, [this](auto const& each) {
+                mutex.assert_held();
+                return !made_enough.contains(each.first);
+            });
+            if (next == made.end()) {
+                changed.wait(lock);
+            } else if (!has_room()) {
+                changed.wait_for(lock, std::chrono::milliseconds{1});
+            } else {
+                auto const [pipeline, source] = *next;
+                lock.unlock();
+                auto const goes_on = source->make_one(work);
+                lock.lock();
+                if (!goes_on) {
+                    made_enough.insert(pipeline);
+                }
+            }
+        }
+    }
+
+    Makers makers;
     Mutex mutex;
+    ConditionVariable changed;
+    std::set<std::size_t> made_enough RAPIDSMPF_GUARDED_BY(mutex);  // of which nothing more is made ahead
     std::atomic<std::thread::id> starting_in;  // the thread that is inside start(), with the mutex held
     std::vector<std::size_t> to_start RAPIDSMPF_GUARDED_BY(mutex);
-    std::map<std::size_t, std::unique_ptr<ChunkSource>> made RAPIDSMPF_GUARDED_BY(mutex);  // and not taken
+    std::map<std::size_t, std::shared_ptr<MadeAhead>> made RAPIDSMPF_GUARDED_BY(mutex);  // and not taken
     // Whose source has something left to read.
     std::optional<std::size_t> reading RAPIDSMPF_GUARDED_BY(mutex);
     bool is_closed RAPIDSMPF_GUARDED_BY(mutex){false};
@@ -91,22 +139,33 @@ struct ScansAhead::State : std::enable_shared_from_this<State> {
 
 ScansAhead::ScansAhead(
     std::vector<std::size_t> pipelines, std::function<std::unique_ptr<ChunkSource>(std::size_t)> make,
-    std::function<bool()> has_room)
+    std::function<bool()> has_room, Makers makers)
     : state_{std::make_shared<State>()} {
     state_->to_start = std::move(pipelines);
     state_->make = std::move(make);
     state_->has_room = std::move(has_room);
+    state_->makers = std::move(makers);
+    // A program of one scan has nothing to make ahead.
+    if (state_->to_start.size() > 1) {
+        for (auto& work : state_->makers.works) {
+            threads_.emplace_back([state = state_.get(), &work] { state->make_chunks(work); });
+        }
+    }
 }
 
 ScansAhead::~ScansAhead() {
-    std::map<std::size_t, std::unique_ptr<ChunkSource>> unused;
+    std::map<std::size_t, std::shared_ptr<MadeAhead>> unused;
     {
         MutexLock const lock{state_->mutex};
         state_->is_closed = true;
         unused.swap(state_->made);
+        state_->changed.notify_all();
     }
     for (auto& [pipeline, source] : unused) {
         source->close();  // which may wait for a thread that is about to call advance()
+    }
+    for (auto& thread : threads_) {
+        thread.join();
     }
 }
 

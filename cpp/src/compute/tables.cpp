@@ -213,8 +213,7 @@ ColumnPtr cast_to(ColumnPtr column, cudf::data_type type, Work& work) {
 
 ColumnPtr normalized(ColumnPtr column, Work& work) {
     if (cudf::is_floating_point(column->type())) {
-        auto view = column->mutable_view();
-        cudf::normalize_nans_and_zeros(view, work.stream());
+        return cudf::normalize_nans_and_zeros(column->view(), work.stream(), work.mr());
     }
     return column;
 }

@@ -178,7 +178,7 @@ void in_threads(int threads, Take&& take) {
 
 // One scan; gives the rows.
 std::size_t scan(Options const& options, ParquetScan const& what, MappedFiles& files, FooterCache& footers) {
-    auto const source = make_parquet_source(what, options.settings, files, footers);
+    auto const source = make_parquet_source(what, Scanning{options.settings, files, footers});
     std::atomic<std::size_t> rows{0};
     // The source never looks at the context of its work.
     alignas(std::max_align_t) static std::byte nothing[16];

@@ -77,7 +77,7 @@ class Ahead {
                   }
                   return std::make_unique<FakeSource>(log, pipeline, pipeline == empty);
               },
-              [this] { return room.load(); }} {}
+              [this] { return room.load(); }, ScansAhead::Makers{}} {}
 
     Log log;
     std::optional<std::size_t> broken;

@@ -6,10 +6,13 @@ import functools
 import importlib
 import os
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from rapidsmpf.utils.system_info import get_device_name, get_num_gpus, prefer_cpu
 
+from cudf_polars.engine.memory_resource import rmm_resource
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.lower.user_code import user_stacklevel
 
@@ -19,8 +22,17 @@ if TYPE_CHECKING:
 
     from cudf_polars.engine.options import StreamingOptions
     from cudf_polars.execute.fragments import ComputeDevice
+    from cudf_polars.execute.gpu.run import Operators
 
-__all__ = ["choose_device", "gpu_unavailable", "has_gpu", "open_compute_device", "open_gpu"]
+__all__ = [
+    "choose_device",
+    "gpu_memory",
+    "gpu_unavailable",
+    "has_gpu",
+    "open_compute_device",
+    "open_gpu",
+    "open_operators",
+]
 
 _INSTALL = "pip install 'libcudf-cu13==26.10.*'"
 
@@ -52,15 +64,41 @@ def choose_device(options: StreamingOptions) -> None:
         )
 
 
-def open_compute_device(options: StreamingOptions, context: Context) -> ComputeDevice:
+@contextmanager
+def gpu_memory(options: StreamingOptions) -> Iterator[None]:
+    """Have RMM draw on the resource of ``memory_resource_config`` in this block, if a rank in it computes on a GPU.
+
+    To be entered before the rank's memory is made, and left when the rank is closed.
+
+    Raises
+    ------
+    ImportError
+        If the package ``rmm`` is not installed.
+    TypeError, ValueError
+        If the option describes no resource.
+    RuntimeError
+        If the resource cannot be made, or this process's GPU is in use with another one.
+    """
+    if options.get("compute_device") == "cpu" or gpu_unavailable() is not None:
+        yield
+        return
+    with rmm_resource(options.get("memory_resource_config")):
+        yield
+
+
+def open_compute_device(
+    options: StreamingOptions, context: Context, settings: Mapping[str, Any]
+) -> ComputeDevice:
     """Return the compute device of a rank.
 
     Parameters
     ----------
     options
-        Of these, ``compute_device`` and those of a GPU count.
+        Of these, ``compute_device`` and ``raise_on_fail`` count.
     context
         Has the rank's memory.
+    settings
+        Of the operators on a GPU, by :func:`~cudf_polars.engine.gpu_options.runtime_settings`.
 
     Raises
     ------
@@ -79,7 +117,7 @@ def open_compute_device(options: StreamingOptions, context: Context) -> ComputeD
     if reason is None:
         from cudf_polars.execute.gpu.warm_up import warm_up
 
-        device = open_gpu(context.br(), raise_on_fail=options.get("raise_on_fail"))
+        device = open_gpu(context.br(), settings, raise_on_fail=options.get("raise_on_fail"))
         warm_up(device)
         return device
     if wanted == "gpu":
@@ -126,10 +164,19 @@ def _missing_for_gpu() -> str | None:
     return None
 
 
-def open_gpu(br: BufferResource, *, raise_on_fail: bool = False) -> ComputeDevice:
+def open_gpu(
+    br: BufferResource, settings: Mapping[str, Any] | None = None, *, raise_on_fail: bool = False
+) -> ComputeDevice:
     """Return this process's GPU as a compute device; :func:`gpu_unavailable` must have said that there is one."""
+    from cudf_polars.execute.gpu.run import GpuDevice
+
+    return GpuDevice(open_operators(br, settings or {}), raise_on_fail=raise_on_fail)
+
+
+def open_operators(br: BufferResource, settings: Mapping[str, Any]) -> Operators:
+    """Return the operators over libcudf on this process's GPU, with these arguments of their runtime."""
     from rapidsmpf.compute import Runtime
 
-    from cudf_polars.execute.gpu.run import GpuDevice, Operators
+    from cudf_polars.execute.gpu.run import Operators
 
-    return GpuDevice(Operators(Runtime(br)), raise_on_fail=raise_on_fail)
+    return Operators(Runtime(br, **settings))

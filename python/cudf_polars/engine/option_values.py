@@ -12,7 +12,7 @@ import numbers
 import os
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, Literal, Protocol, get_args, get_origin
 
 from rapidsmpf import config
@@ -21,7 +21,7 @@ from rapidsmpf.utils.string import parse_boolean
 
 from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
 
-__all__ = ["UNSPECIFIED", "LibraryValues", "OwnValues", "Unspecified", "Values"]
+__all__ = ["UNSPECIFIED", "CheckDict", "LibraryValues", "OwnValues", "Unspecified", "Values"]
 
 
 class Unspecified:
@@ -47,6 +47,9 @@ class Unspecified:
 
 UNSPECIFIED: Final = Unspecified()
 """Marks an option that was not given: the environment variable or the built-in default applies."""
+
+
+CheckDict = Callable[[str, Mapping[str, Any], str], dict[str, Any]]
 
 
 class Values(Protocol):
@@ -89,17 +92,23 @@ class OwnValues:
         The members of the field's type, without :class:`Unspecified`.
     least
         The smallest integer, if any is too small.
+    check_dict
+        Returns a dict if the option can have it, by name, dict and where it comes from; None: any.
     """
 
     name: str
     alternatives: tuple[Any, ...]
     least: int | None
+    check_dict: CheckDict | None = None
 
     @classmethod
-    def of_field(cls, name: str, hint: Any, least: int | None) -> OwnValues:
+    def of_field(
+        cls, name: str, hint: Any, least: int | None, check_dict: CheckDict | None = None
+    ) -> OwnValues:
         """Return the values of a field with a type hint."""
         members = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-        return cls(name, tuple(member for member in members if member is not Unspecified), least)
+        kinds = tuple(member for member in members if member is not Unspecified)
+        return cls(name, kinds, least, check_dict)
 
     @property
     def words(self) -> str:
@@ -163,6 +172,8 @@ class OwnValues:
                         raise ValueError(f"option {self.name}: {value} is less than {self.least} ({where})")
                     return int(value)
             elif isinstance(value, origin or kind):
+                if self.check_dict is not None and isinstance(value, Mapping):
+                    return self.check_dict(self.name, value, where)
                 return value
         raise TypeError(f"option {self.name} must be {self.words}, not {type(value).__name__} ({where})")
 

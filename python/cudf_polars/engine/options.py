@@ -27,8 +27,17 @@ from rapidsmpf.given_options import (
     warn_without_effect,
 )
 
+from cudf_polars.engine.gpu_options import check_io_tasks, check_parquet_options
 from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
-from cudf_polars.engine.option_values import UNSPECIFIED, LibraryValues, OwnValues, Unspecified, Values
+from cudf_polars.engine.memory_resource import check_resource_config
+from cudf_polars.engine.option_values import (
+    UNSPECIFIED,
+    CheckDict,
+    LibraryValues,
+    OwnValues,
+    Unspecified,
+    Values,
+)
 from cudf_polars.lower.user_code import user_stacklevel
 
 __all__ = ["UNSPECIFIED", "OptionInfo", "StreamingOptions", "Unspecified"]
@@ -78,6 +87,7 @@ class _Own:
     env: bool
     effective: bool
     least: int | None
+    check_dict: CheckDict | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,10 +105,10 @@ def _option(
     env: bool = True,
     effective: bool = True,
     least: int | None = None,
+    check_dict: CheckDict | None = None,
 ) -> Any:
-    return dataclasses.field(
-        default=UNSPECIFIED, metadata={"option": _Own(group, default, doc, env, effective, least)}
-    )
+    row = _Own(group, default, doc, env, effective, least, check_dict)
+    return dataclasses.field(default=UNSPECIFIED, metadata={"option": row})
 
 
 def _library_option(*, engine_default: object = None) -> Any:
@@ -165,7 +175,9 @@ class StreamingOptions:
     pinned_max_pool_size: int | str | Unspecified = _library_option()
     spill_device_limit: int | str | Unspecified = _library_option()
     periodic_spill_check: float | str | Unspecified = _library_option()
-    unbounded_file_read_cache: str | Unspecified = _library_option()
+    unbounded_file_read_cache: Literal["disabled", "host", "pinned", "device"] | Unspecified = (
+        _library_option()
+    )
     ucxx_progress_mode: Literal["thread-blocking", "thread-polling"] | Unspecified = _library_option()
 
     num_py_executors: int | Unspecified = _option(
@@ -196,7 +208,12 @@ class StreamingOptions:
         "executor", 256, "Its requests in flight per reactor.", effective=False, least=1
     )
     max_concurrent_io_tasks: int | dict[str, int] | None | Unspecified = _option(
-        "executor", None, "Reads in flight per scan.", effective=False, least=1
+        "executor",
+        None,
+        "Reads in flight per scan of files on a GPU: a number, or a dict of local and remote, of which remote changes"
+        " nothing; None: automatic.",
+        least=1,
+        check_dict=check_io_tasks,
     )
     fallback_mode: Literal["warn", "raise", "silent"] | Unspecified = _option(
         "executor", "warn", "What to do when a part of a query runs on one rank: warn, raise or silent."
@@ -246,10 +263,28 @@ class StreamingOptions:
         env=False,
     )
     parquet_options: dict[str, Any] | None | Unspecified = _option(
-        "engine", None, "Options of the GPU Parquet reader.", env=False, effective=False
+        "engine",
+        None,
+        "Options of the GPU's Parquet reader: the smaller of chunk_read_limit and pass_read_limit (bytes; 0: none) is"
+        " the most that a thread decodes at a time; chunked, n_output_chunks, max_footer_samples,"
+        " max_row_group_samples, prefetch_file_metadata, use_hybrid_scan and use_jit_filter change nothing.",
+        env=False,
+        check_dict=check_parquet_options,
+    )
+    keep_decoded_columns: bool | Unspecified = _option(
+        "engine",
+        False,
+        "Keep decoded columns of files in device memory that nothing else needs, for later scans. No effect on the"
+        " CPU.",
     )
     memory_resource_config: dict[str, Any] | None | Unspecified = _option(
-        "engine", None, "The RMM resource of a GPU.", env=False, effective=False
+        "engine",
+        None,
+        "The RMM resource that queries on a GPU draw on: a dict of qualname, the dotted name of a class such as"
+        " rmm.mr.CudaAsyncMemoryResource, and options, its arguments, in which such a dict is a resource, too. Needs"
+        " the package rmm. No effect on the CPU.",
+        env=False,
+        check_dict=check_resource_config,
     )
     hardware_binding: HardwareBindingPolicy | dict[str, bool] | Unspecified = _option(
         "engine",
@@ -492,7 +527,7 @@ def _values() -> Mapping[str, Values]:
     """Return what values each option can have, by name."""
     hints = typing.get_type_hints(StreamingOptions)
     return {
-        field.name: OwnValues.of_field(field.name, hints[field.name], row.least)
+        field.name: OwnValues.of_field(field.name, hints[field.name], row.least, row.check_dict)
         if isinstance(row := field.metadata["option"], _Own)
         else LibraryValues(known_options()[field.name])
         for field in dataclasses.fields(StreamingOptions)

@@ -9,7 +9,7 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,8 +29,9 @@ from rapidsmpf.utils.system_info import get_device_memory
 
 from cudf_polars.engine.batches import RankBatches
 from cudf_polars.engine.catalog_sinks import FORMATS
-from cudf_polars.engine.compute_device import open_compute_device
+from cudf_polars.engine.compute_device import gpu_memory, open_compute_device
 from cudf_polars.engine.core import ClusterInfo, check_reserved
+from cudf_polars.engine.gpu_options import runtime_settings
 from cudf_polars.engine.one_writer import write_on_one_rank
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.sinks import SinkTarget
@@ -184,6 +185,8 @@ class Rank:
     ------
     ValueError
         If an option has no usable value, such as a ``spill_directory`` in which no file can be made.
+    ImportError, TypeError, RuntimeError
+        If the resource of ``memory_resource_config`` cannot be made.
     """
 
     def __init__(
@@ -191,8 +194,14 @@ class Rank:
     ) -> None:
         self.comm = comm
         self._library_options = settings.library_options()
+        with ExitStack() as opened:
+            opened.enter_context(gpu_memory(settings.options))
+            self._open_device(settings, statistics, warns=warns)
+            self._gpu_memory = opened.pop_all()
+
+    def _open_device(self, settings: RankSettings, statistics: Statistics, *, warns: bool) -> None:
         with settings.naming_sources():
-            self.context = Context.from_options(comm, self._library_options, statistics=statistics)
+            self.context = Context.from_options(self.comm, self._library_options, statistics=statistics)
         options = settings.execution_options()
         if settings.execution is None:
             available = self.context.br().memory_available(MemoryType.DEVICE)
@@ -201,7 +210,8 @@ class Rank:
             options = replace(options, fallback_mode="silent")
         self._execution_options = options
         self._sink_to_directory = bool(settings.options.get("sink_to_directory"))
-        self._device = open_compute_device(settings.options, self.context)
+        operators = runtime_settings(settings.options, self._library_options.get_strings())
+        self._device = open_compute_device(settings.options, self.context, operators)
 
     def describe(self) -> ClusterInfo:
         """Return where this rank runs, and how much memory it may use."""
@@ -523,8 +533,9 @@ class Rank:
 
     def close(self) -> None:
         """End the threads. No query may be running."""
-        self._device.close()
-        self.context.shutdown()
+        with self._gpu_memory:  # RMM has its former resource back when ours is not used any more
+            self._device.close()
+            self.context.shutdown()
 
 
 @contextmanager

@@ -50,6 +50,7 @@ def test_options_with_an_effect_are_read_somewhere() -> None:
             ("python/rapidsmpf", "*.pyx"),
             ("python/rapidsmpf", "*.py"),
             ("python/rapidsmpf/include", "*.hpp"),
+            ("python/cudf_polars/engine", "gpu_options.py"),
         )
         for path in (ROOT / folder).rglob(pattern)
     ]

@@ -309,6 +309,7 @@ ColumnSelection select_columns(Footer const& footer, std::span<std::string const
             throw std::runtime_error{footer.path + " has no column '" + name + "'"};
         }
         auto const copied = copy_below(footer, static_cast<std::size_t>(*found), 0, selection);
+        selection.leaf_columns.resize(selection.leaves.size(), selection.schema.front().children_idx.size());
         selection.schema.front().children_idx.push_back(static_cast<cudf::size_type>(copied));
     }
     return selection;

@@ -57,6 +57,7 @@ struct ColumnSelection {
     std::vector<cudf::io::parquet::SchemaElement> schema;  // the root, then each column with what is below it
     std::vector<std::size_t> leaves;                       // numbers of the leaves in Footer::leaves
     std::vector<std::size_t> leaf_places;                  // of the same, in `schema`
+    std::vector<std::size_t> leaf_columns;  // of the same: the number of the column that each is part of
 };
 
 // Throws std::runtime_error that names the file and the column which it does not have.

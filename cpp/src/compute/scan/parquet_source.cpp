@@ -13,14 +13,14 @@
 #include <cuda_runtime_api.h>
 #include <cudf/column/column.hpp>
 #include <cudf/column/column_factories.hpp>
-#include <cudf/io/experimental/hybrid_scan_multifile.hpp>
-#include <cudf/io/parquet.hpp>
+#include <cudf/io/parquet_schema.hpp>
 #include <cudf/table/table.hpp>
 #include <cudf/unary.hpp>
 #include <cudf/utilities/error.hpp>
 #include <rmm/error.hpp>
 
 #include "compute/scan/column_types.hpp"
+#include "compute/scan/pass_decoder.hpp"
 #include "compute/scan/passes.hpp"
 #include "compute/scan/plain_chunks.hpp"
 #include "compute/scan/read_ahead.hpp"
@@ -93,76 +93,97 @@ bool same_schema(ColumnSelection const& a, ColumnSelection const& b) {
     return std::ranges::equal(a.schema | std::views::drop(1), b.schema | std::views::drop(1), same);
 }
 
-// Says of the chunks that have been decompressed, which are in the order of the metadata, that they are not compressed.
-void describe_plain_chunks(std::vector<pq::FileMetaData>& files, std::vector<DeviceChunk> const& chunks) {
-    auto chunk = chunks.begin();
-    for (auto& file : files) {
-        for (auto& row_group : file.row_groups) {
-            for (auto& column : row_group.columns) {
-                if (!chunk->is_compressed) {
-                    column.meta_data.codec = pq::Compression::UNCOMPRESSED;
-                    column.meta_data.total_compressed_size = static_cast<std::int64_t>(chunk->bytes);
-                    column.meta_data.total_uncompressed_size = static_cast<std::int64_t>(chunk->bytes);
-                }
-                ++chunk;
-            }
+// The row groups of a pass, file by file.
+std::vector<PassPart> parts_of(Pass const& pass, std::span<RowGroupSize const> row_groups) {
+    std::vector<PassPart> parts;
+    for (auto i = pass.begin; i < pass.end; ++i) {
+        if (parts.empty() || parts.back().file != row_groups[i].file) {
+            parts.push_back(PassPart{.file = row_groups[i].file, .row_groups = {}});
         }
+        parts.back().row_groups.push_back(row_groups[i].row_group);
     }
+    return parts;
+}
+
+// Names row groups of versions of files, for a cache.
+std::string name_of(std::span<PassPart const> parts, Footers const& footers) {
+    std::string name;
+    for (auto const& part : parts) {
+        auto const& version = footers[part.file]->version;
+        for (auto const number :
+             {version.device, version.inode, version.size, static_cast<std::uint64_t>(version.modified_ns)}) {
+            name += std::to_string(number) + ' ';
+        }
+        for (auto const number : part.row_groups) {
+            name += std::to_string(number) + ',';
+        }
+        name += ';';
+    }
+    return name;
 }
 
 class ParquetSource final : public ChunkSource {
   public:
-    ParquetSource(
-        ParquetScan const& scan, ScanSettings const& settings, MappedFiles& files, FooterCache& footers)
-        : settings_{settings} {
+    ParquetSource(ParquetScan const& scan, Scanning const& scanning)
+        : settings_{scanning.settings}, files_{scanning.files}, cache_{scanning.cache} {
         std::vector<std::string> paths;
         for (auto const& file : scan.files) {
             paths.push_back(file.path);
         }
-        footers_ = footers.get(paths);
+        footers_ = scanning.footers.get(paths);
         auto const chosen = chosen_row_groups(scan, footers_);
 
         // A column that is asked for twice is read once.
+        std::vector<std::string> names;
         for (std::size_t i = 0; i < scan.columns.size(); ++i) {
-            auto const found = std::ranges::find(columns_, scan.columns[i]);
-            places_.push_back(static_cast<std::size_t>(found - columns_.begin()));
-            if (found == columns_.end()) {
-                columns_.push_back(scan.columns[i]);
+            auto const found = std::ranges::find(names, scan.columns[i]);
+            places_.push_back(static_cast<std::size_t>(found - names.begin()));
+            if (found == names.end()) {
+                names.push_back(scan.columns[i]);
             }
             types_.push_back(cudf_type(scan.types.at(i)));
         }
+        columns_ = scan_columns(footers_, std::move(names));
 
         std::size_t schema = 0;
         for (std::size_t file = 0; file < footers_.size(); ++file) {
-            selections_.push_back(select_columns(*footers_[file], columns_));
-            if (file > 0 && !same_schema(selections_[file - 1], selections_[file])) {
+            auto const& selections = columns_.selections;
+            if (file > 0 && !same_schema(selections[file - 1], selections[file])) {
                 ++schema;
             }
             for (auto const number : chosen[file]) {
                 auto const group = static_cast<std::size_t>(number);
                 std::int64_t bytes = 0;
-                for (auto const leaf : selections_[file].leaves) {
+                for (auto const leaf : selections[file].leaves) {
                     bytes += decoded_bytes(footers_[file]->chunk(group, leaf));
                 }
                 row_groups_.push_back(
                     RowGroupSize{
                         file, number, footers_[file]->row_groups.rows[group], bytes,
-                        columns_.empty() ? 0 : schema});
+                        columns_.names.empty() ? 0 : schema});
             }
         }
         passes_ = with_small_edges(
-            row_groups_, make_passes(row_groups_, settings.pass_rows, settings.pass_bytes),
-            settings.edge_rows);
-        if (columns_.empty()) {
+            row_groups_, make_passes(row_groups_, settings_.pass_rows, settings_.pass_bytes),
+            settings_.edge_rows);
+        if (columns_.names.empty()) {
             return;
         }
-        std::vector<InputFile> inputs;
         for (auto const& footer : footers_) {
-            inputs.push_back(InputFile{footer->path, footer->version});
+            inputs_.push_back(InputFile{footer->path, footer->version});
+        }
+        if (cache_ != nullptr) {
+            cache_->begin_scan();
+        }
+        for (std::size_t pass = 0; pass < passes_.size(); ++pass) {
+            plan_pass(pass);
         }
         read_ahead_.emplace(
-            std::move(inputs), passes_.size(), [this](std::size_t pass) { return lay_out(chunks(pass)); },
-            settings, files);
+            inputs_, to_read_.size(),
+            [this](std::size_t number) {
+                return lay_out(chunks(to_read_[number], reading_[to_read_[number]]));
+            },
+            settings_, files_);
     }
 
     void start(std::function<void()> when_read) override {
@@ -174,28 +195,29 @@ class ParquetSource final : public ChunkSource {
     }
 
     std::optional<Chunk> next(Work& work) override {
-        if (columns_.empty()) {
+        if (columns_.names.empty()) {
             return rows_only(work);
+        }
+        // What is kept first: the rest is read meanwhile.
+        if (auto const number = next_kept_.fetch_add(1); number < kept_.size()) {
+            return make_chunk(kept_[number], nullptr, work);
         }
         auto const loaded = read_ahead_->take(work.stream());
         if (!loaded) {
             return std::nullopt;
         }
-        try {
-            auto rows = decode(*loaded, work);
-            loaded->check_files();
-            return Chunk{std::move(rows), loaded->pass()};
-        } catch (std::bad_alloc const&) {
-            throw;
-        } catch (cudf::cuda_error const&) {
-            throw;
-        } catch (rmm::cuda_error const&) {
-            throw;
-        } catch (std::exception const& error) {
-            loaded->check_files();  // which says more, if that is the reason
-            throw std::runtime_error{
-                "cannot decode " + files_of(passes_[loaded->pass()]) + ": " + error.what()};
+        return make_chunk(to_read_[loaded->pass()], &*loaded, work);
+    }
+
+    std::optional<Chunk> next_ahead(Work& work) override {
+        if (!read_ahead_) {
+            return std::nullopt;  // rows without columns take no time
         }
+        auto const loaded = read_ahead_->take_ahead(work.stream());
+        if (!loaded) {
+            return std::nullopt;
+        }
+        return make_chunk(to_read_[loaded->pass()], &*loaded, work);
     }
 
     void close() noexcept override {
@@ -205,92 +227,169 @@ class ParquetSource final : public ChunkSource {
     }
 
   private:
-    // The row groups of a pass, file by file: calls take(file, numbers).
-    template <typename Take>
-    void by_file(Pass const& pass, Take&& take) const {
-        std::vector<std::int32_t> numbers;
-        for (auto i = pass.begin; i < pass.end;) {
-            auto const file = row_groups_[i].file;
-            numbers.clear();
-            for (; i < pass.end && row_groups_[i].file == file; ++i) {
-                numbers.push_back(row_groups_[i].row_group);
-            }
-            take(file, numbers);
+    using Columns = std::vector<std::unique_ptr<cudf::column>>;
+    // By the number of a column, its chunks.
+    using ColumnChunks = std::vector<std::vector<DeviceChunk>>;
+
+    // Decides what is read of a pass, and what the cache has.
+    void plan_pass(std::size_t pass) {
+        parts_.push_back(parts_of(passes_[pass], row_groups_));
+        auto& reading = reading_.emplace_back();
+        if (cache_ != nullptr) {
+            keys_.push_back(name_of(parts_.back(), footers_));
         }
-    }
-
-    // The column chunks of a pass, in the order of libcudf's reader: calls take(file, place).
-    template <typename Take>
-    void each_chunk(std::size_t pass, Take&& take) const {
-        by_file(passes_[pass], [&](std::size_t file, std::vector<std::int32_t> const& numbers) {
-            for (auto const number : numbers) {
-                for (auto const leaf : selections_[file].leaves) {
-                    take(file, footers_[file]->chunk(static_cast<std::size_t>(number), leaf));
-                }
+        for (std::size_t column = 0; column < columns_.names.size(); ++column) {
+            if (cache_ == nullptr || !cache_->has(key(pass, column))) {
+                reading.push_back(column);
             }
-        });
+        }
+        (reading.empty() ? kept_ : to_read_).push_back(pass);
     }
 
-    [[nodiscard]] std::vector<ChunkRange> chunks(std::size_t pass) const {
+    [[nodiscard]] std::string key(std::size_t pass, std::size_t column) const {
+        return keys_[pass] + columns_.names[column];
+    }
+
+    // Of some of the columns.
+    [[nodiscard]] ScanColumns only(std::vector<std::size_t> const& numbers) const {
+        if (numbers.size() == columns_.names.size()) {
+            return columns_;
+        }
+        std::vector<std::string> names;
+        for (auto const number : numbers) {
+            names.push_back(columns_.names[number]);
+        }
+        return scan_columns(footers_, std::move(names));
+    }
+
+    [[nodiscard]] std::vector<ChunkRange> chunks(
+        std::size_t pass, std::vector<std::size_t> const& numbers) const {
         std::vector<ChunkRange> ranges;
-        each_chunk(pass, [&](std::size_t file, ColumnChunkPlace const& chunk) {
-            ranges.push_back(
-                ChunkRange{
-                    file, static_cast<std::uint64_t>(chunk.offset()),
-                    static_cast<std::size_t>(chunk.compressed_bytes)});
-        });
+        each_chunk(
+            footers_, only(numbers), parts_[pass],
+            [&](std::size_t file, std::size_t, ColumnChunkPlace const& chunk) {
+                ranges.push_back(
+                    ChunkRange{
+                        file, static_cast<std::uint64_t>(chunk.offset()),
+                        static_cast<std::size_t>(chunk.compressed_bytes)});
+            });
         return ranges;
     }
 
-    [[nodiscard]] std::unique_ptr<cudf::table> decode(ReadAhead::Loaded const& loaded, Work& work) const {
-        auto const& pass = passes_[loaded.pass()];
-        auto const expected = chunks(loaded.pass());
-        std::vector<DeviceChunk> on_device;
-        for (std::size_t i = 0; i < expected.size(); ++i) {
-            on_device.push_back(
-                DeviceChunk{.data = loaded.data() + loaded.layout().places[i], .bytes = expected[i].bytes});
-        }
-        std::optional<PlainChunks> plain;
-        if (settings_.divide_pages) {
-            std::vector<ColumnChunkPlace const*> places;
-            each_chunk(
-                loaded.pass(), [&](std::size_t, ColumnChunkPlace const& chunk) { places.push_back(&chunk); });
-            plain = decompress_snappy(on_device, places, work);
-        }
-        auto const& to_decode = plain ? plain->chunks : on_device;
-        // The reader of this pass sees a file that has these row groups and columns only: to make it takes microseconds,
-        // however large the file's footer is.
-        std::vector<pq::FileMetaData> metadata;
-        std::vector<std::vector<cudf::size_type>> numbers_in_reader;
-        by_file(pass, [&](std::size_t file, std::vector<std::int32_t> const& numbers) {
-            metadata.push_back(reader_metadata(*footers_[file], selections_[file], numbers));
-            auto& in_reader = numbers_in_reader.emplace_back(numbers.size());
-            std::iota(in_reader.begin(), in_reader.end(), 0);
-        });
-        describe_plain_chunks(metadata, to_decode);
-        auto const options = cudf::io::parquet_reader_options::builder().build();
-        pq::experimental::hybrid_scan_multifile const reader{std::move(metadata), options};
-        auto const ranges = reader.all_column_chunks_byte_ranges(numbers_in_reader, options).first;
-        std::vector<cudf::device_span<std::uint8_t const>> spans;
-        spans.reserve(expected.size());
-        for (std::size_t i = 0; i < expected.size(); ++i) {
-            if (ranges.size() != expected.size()
-                || static_cast<std::uint64_t>(ranges[i].offset()) != expected[i].offset
-                || static_cast<std::size_t>(ranges[i].size()) != to_decode[i].bytes) {
-                throw std::logic_error{
-                    "libcudf reads its column chunks from other places than its footer says"};
+    // Sorts out the chunks of columns that were loaded.
+    void take_chunks(
+        std::size_t pass, std::vector<std::size_t> const& numbers, ReadAhead::Loaded const& loaded,
+        ColumnChunks& chunks) const {
+        std::size_t i = 0;
+        each_chunk(
+            footers_, only(numbers), parts_[pass],
+            [&](std::size_t, std::size_t column, ColumnChunkPlace const& chunk) {
+                chunks[numbers[column]].push_back(
+                    DeviceChunk{
+                        .data = loaded.data() + loaded.layout().places[i++],
+                        .bytes = static_cast<std::size_t>(chunk.compressed_bytes)});
+            });
+    }
+
+    // What has been read of a pass, or is read again. It lives as long as what is decoded is not there.
+    struct Read {
+        ReadAhead::Loaded const* loaded{nullptr};  // null: nothing was to be read
+        // Of what the cache has dropped since the scan was planned.
+        std::unique_ptr<ReadAhead> reader;
+        std::optional<ReadAhead::Loaded> again;
+
+        void check_files() const {
+            for (auto const* const each : {loaded, again ? &*again : nullptr}) {
+                if (each != nullptr) {
+                    each->check_files();
+                }
             }
-            spans.emplace_back(to_decode[i].data, to_decode[i].bytes);
         }
-        auto table =
-            reader.materialize_all_columns(numbers_in_reader, spans, options, work.stream(), work.mr()).tbl;
-        if (table->num_rows() != pass.rows
-            || table->num_columns() != static_cast<cudf::size_type>(columns_.size())) {
-            throw std::runtime_error{
-                "its pages hold " + std::to_string(table->num_rows()) + " rows, its footer says "
-                + std::to_string(pass.rows)};
+    };
+
+    [[nodiscard]] Chunk make_chunk(std::size_t pass, ReadAhead::Loaded const* loaded, Work& work) const {
+        Read read;
+        read.loaded = loaded;
+        try {
+            return Chunk{shaped(columns_of(pass, read, work), work), pass};
+        } catch (std::bad_alloc const&) {
+            throw;
+        } catch (cudf::cuda_error const&) {
+            throw;
+        } catch (rmm::cuda_error const&) {
+            throw;
+        } catch (std::exception const& error) {
+            read.check_files();  // which says more, if that is the reason
+            throw std::runtime_error{"cannot decode " + files_of(passes_[pass]) + ": " + error.what()};
         }
-        return shaped(table->release(), work);
+    }
+
+    // The columns that are read, with libcudf's types.
+    [[nodiscard]] Columns columns_of(std::size_t pass, Read& read, Work& work) const {
+        auto const count = columns_.names.size();
+        Columns columns(count);
+        ColumnChunks by_column(count);
+        std::vector<bool> is_read(count);
+        std::vector<std::shared_ptr<ScanCache::Chunks const>> in_use;
+        if (read.loaded != nullptr) {
+            take_chunks(pass, reading_[pass], *read.loaded, by_column);
+            for (auto const column : reading_[pass]) {
+                is_read[column] = true;
+            }
+        }
+        std::vector<std::size_t> missing;
+        std::vector<std::size_t> to_decode;
+        for (std::size_t column = 0; column < count; ++column) {
+            if (!is_read[column]) {
+                if ((columns[column] = cache_->find_column(key(pass, column), work.stream()))) {
+                    continue;
+                }
+                if (auto kept = cache_->find_chunks(key(pass, column))) {
+                    by_column[column] = kept->places;
+                    in_use.push_back(std::move(kept));
+                } else {
+                    missing.push_back(column);
+                }
+            }
+            to_decode.push_back(column);
+        }
+        if (!missing.empty()) {
+            read.reader = std::make_unique<ReadAhead>(
+                inputs_, 1, [&](std::size_t) { return lay_out(chunks(pass, missing)); }, settings_, files_);
+            read.again.emplace(std::move(read.reader->take(work.stream()).value()));
+            take_chunks(pass, missing, *read.again, by_column);
+            for (auto const column : missing) {
+                is_read[column] = true;
+            }
+        }
+        if (!to_decode.empty()) {
+            auto const decoding = only(to_decode);
+            std::vector<DeviceChunk> on_device;
+            std::vector<std::size_t> next(count);
+            each_chunk(
+                footers_, decoding, parts_[pass],
+                [&](std::size_t, std::size_t number, ColumnChunkPlace const&) {
+                    auto const column = to_decode[number];
+                    on_device.push_back(by_column[column][next[column]++]);
+                });
+            auto decoded = decode_columns(
+                footers_, decoding, parts_[pass], passes_[pass].rows, std::move(on_device),
+                settings_.divide_pages, work);
+            read.check_files();
+            for (std::size_t i = 0; i < to_decode.size(); ++i) {
+                auto const column = to_decode[i];
+                if (cache_ != nullptr && cache_->keeps().decoded) {
+                    decoded[i] = cache_->keep_column(key(pass, column), std::move(decoded[i]), work);
+                } else if (cache_ != nullptr && is_read[column]) {
+                    cache_->keep_chunks(key(pass, column), by_column[column], work);
+                }
+                columns[column] = std::move(decoded[i]);
+            }
+        }
+        if (!in_use.empty()) {
+            work.synchronize();
+        }
+        return columns;
     }
 
     // In the order and with the types that the scan gives.
@@ -303,7 +402,7 @@ class ParquetSource final : public ChunkSource {
             if (from != types_[i]) {
                 if (!holds_all_values(from, types_[i])) {
                     throw std::runtime_error{
-                        "column '" + columns_[places_[i]] + "' is " + type_name(from) + " there, where "
+                        "column '" + columns_.names[places_[i]] + "' is " + type_name(from) + " there, where "
                         + type_name(types_[i]) + " is expected"};
                 }
                 columns.push_back(cudf::cast(column->view(), types_[i], work.stream(), work.mr()));
@@ -347,22 +446,29 @@ class ParquetSource final : public ChunkSource {
     }
 
     ScanSettings const settings_;
-    std::vector<std::shared_ptr<Footer const>> footers_;
-    std::vector<std::string> columns_;         // that are read
-    std::vector<std::size_t> places_;          // in columns_, of those that are given
-    std::vector<cudf::data_type> types_;       // of those that are given
-    std::vector<ColumnSelection> selections_;  // of each file
+    MappedFiles& files_;
+    ScanCache* const cache_;  // null: nothing is kept
+    Footers footers_;
+    std::vector<InputFile> inputs_;
+    ScanColumns columns_;                 // that are read
+    std::vector<std::size_t> places_;     // in columns_, of those that are given
+    std::vector<cudf::data_type> types_;  // of those that are given
     std::vector<RowGroupSize> row_groups_;
     std::vector<Pass> passes_;
+    std::vector<std::vector<PassPart>> parts_;       // of each pass
+    std::vector<std::string> keys_;                  // of each pass, in the cache
+    std::vector<std::vector<std::size_t>> reading_;  // the columns that are read of each pass
+    std::vector<std::size_t> to_read_;               // passes of which something is read
+    std::vector<std::size_t> kept_;                  // the others
     std::atomic<std::size_t> next_pass_{0};
+    std::atomic<std::size_t> next_kept_{0};
     std::optional<ReadAhead> read_ahead_;
 };
 
 }  // namespace
 
-std::unique_ptr<ChunkSource> make_parquet_source(
-    ParquetScan const& scan, ScanSettings const& settings, MappedFiles& files, FooterCache& footers) {
-    return std::make_unique<ParquetSource>(scan, settings, files, footers);
+std::unique_ptr<ChunkSource> make_parquet_source(ParquetScan const& scan, Scanning const& scanning) {
+    return std::make_unique<ParquetSource>(scan, scanning);
 }
 
 }  // namespace rapidsmpf::compute

@@ -6,12 +6,20 @@
 #include "compute/operators.hpp"
 #include "compute/scan/footers.hpp"
 #include "compute/scan/mapped_files.hpp"
+#include "compute/scan/scan_cache.hpp"
 #include "compute/scan/settings.hpp"
 
 namespace rapidsmpf::compute {
 
-// `files` and `footers` live longer than the source.
+// What the scans of an engine share. It lives longer than they.
+struct Scanning {
+    ScanSettings const& settings;
+    MappedFiles& files;
+    FooterCache& footers;
+    ScanCache* cache{nullptr};  // null: nothing of what is read is kept
+};
+
 [[nodiscard]] std::unique_ptr<ChunkSource> make_parquet_source(
-    ParquetScan const& scan, ScanSettings const& settings, MappedFiles& files, FooterCache& footers);
+    ParquetScan const& scan, Scanning const& scanning);
 
 }  // namespace rapidsmpf::compute

@@ -171,14 +171,37 @@ std::optional<ReadAhead::Loaded> ReadAhead::take(cuda::stream_ref stream) {
     if (ready_.empty() || closing_) {
         return std::nullopt;
     }
-    std::optional<Loaded> next{std::move(ready_.front())};
-    ready_.pop_front();
-    ready_bytes_ -= next->layout_.bytes;
-    changed_.notify_all();
+    auto next = take_ready();
     lock.unlock();
-    CUDF_CUDA_TRY(cudaStreamWaitEvent(stream.get(), next->copied_, 0));
-    next->buffer_.set_stream(stream);  // frees it after the work of that stream
+    begin_use(next, stream);
     return next;
+}
+
+std::optional<ReadAhead::Loaded> ReadAhead::take_ahead(cuda::stream_ref stream) {
+    UniqueLock lock{mutex_};
+    changed_.wait(lock, [&]() RAPIDSMPF_REQUIRES(mutex_) {
+        return !ready_.empty() || !started_ || ended_ || error_ || closing_;
+    });
+    if (ready_.empty() || error_ || closing_) {
+        return std::nullopt;
+    }
+    auto next = take_ready();
+    lock.unlock();
+    begin_use(next, stream);
+    return next;
+}
+
+ReadAhead::Loaded ReadAhead::take_ready() {
+    auto next = std::move(ready_.front());
+    ready_.pop_front();
+    ready_bytes_ -= next.layout_.bytes;
+    changed_.notify_all();
+    return next;
+}
+
+void ReadAhead::begin_use(Loaded& loaded, cuda::stream_ref stream) {
+    CUDF_CUDA_TRY(cudaStreamWaitEvent(stream.get(), loaded.copied_, 0));
+    loaded.buffer_.set_stream(stream);  // frees it after the work of that stream
 }
 
 void ReadAhead::close() noexcept {

@@ -79,6 +79,9 @@ class ReadAhead {
     // The next pass, for work on that stream; nothing at the end. Called by several threads at a time. Throws what reading
     // threw.
     [[nodiscard]] std::optional<Loaded> take(cuda::stream_ref stream);
+    // The same for a thread that works ahead of those that need the passes: nothing after an error, either, and does not count
+    // as asking for a pass.
+    [[nodiscard]] std::optional<Loaded> take_ahead(cuda::stream_ref stream);
 
     // Ends reading and waits for copies that are under way.
     void close() noexcept;
@@ -115,6 +118,8 @@ class ReadAhead {
     // The only pass.
     [[nodiscard]] Loaded load_alone(cuda::stream_ref stream);
     void read_small(Prepared const& prepared, rmm::device_buffer& buffer, cuda::stream_ref stream) const;
+    [[nodiscard]] Loaded take_ready() RAPIDSMPF_REQUIRES(mutex_);
+    static void begin_use(Loaded& loaded, cuda::stream_ref stream);
     [[nodiscard]] bool is_closing();
     [[nodiscard]] bool has_room(std::size_t passes, std::size_t bytes) const RAPIDSMPF_REQUIRES(mutex_);
     void give(Loaded loaded);

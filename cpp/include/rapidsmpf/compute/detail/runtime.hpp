@@ -47,6 +47,12 @@ struct RuntimeSettings {
     bool read_while_registering{true};
     // A scan starts to read as soon as the one before has been read, before its pipeline runs, while half of the memory is free.
     bool scan_ahead{true};
+    // Threads that decode the first chunks of such scans.
+    std::size_t threads_ahead{2};
+    // What scans have read stays in device memory that nothing else needs, for later scans of the same columns: compressed column
+    // chunks, which are decoded again, or decoded columns.
+    bool keep_compressed{false};
+    bool keep_decoded{false};
 };
 
 // What one pipeline did.
@@ -118,6 +124,8 @@ class Runtime {
     // Page-locked bytes of mapped files now; releases those that no run uses, and returns how many these were.
     [[nodiscard]] std::size_t registered_bytes() const;
     std::size_t release_unused();
+    // Bytes of device memory that keep what scans have read.
+    [[nodiscard]] std::size_t cached_bytes() const;
 
   private:
     std::shared_ptr<Context> context_;

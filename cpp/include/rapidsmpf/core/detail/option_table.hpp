@@ -139,9 +139,11 @@ inline constexpr auto option_table = [] {
         {"liveness_timeout", duration, or_off, "60 s", full,
          "How long a rank may not answer (its process is stopped, its machine gone) before it counts as failed; also read "
          "by rrun. Off: for ever, for debuggers.", {}},
-        // Of other integrations.
-        {"unbounded_file_read_cache", text, never_off, "disabled", none,
-         "Keep what was read from files in memory.", {}},
+        // Queries on a GPU. The engines read it.
+        {"unbounded_file_read_cache", text, never_off, "disabled", full,
+         "Where files that queries on a GPU have read stay for later ones: host, in the system's page cache, where they are "
+         "in any case; pinned, mapped and page-locked; device, as compressed columns in device memory that nothing else "
+         "needs. No effect on the CPU.", "disabled|host|pinned|device"},
         // For bootstrap_dask_cluster(). On its workers, an option with the prefix `dask_` overrides the option without it; unset, it
         // has that option's value.
         {"dask_spill_device", share, or_off, "80%", full,

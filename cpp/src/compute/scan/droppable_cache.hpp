@@ -1,0 +1,66 @@
+// Things by key that take memory and may be dropped at any time: what is dropped has to be made anew.
+//
+// Independent of what they are, so that it is tested without a GPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <rapidsmpf/core/mutex.hpp>
+
+namespace rapidsmpf::compute {
+
+// Thread-safe. Destroys what it drops in the thread that calls, without holding its lock.
+class DroppableCache {
+  public:
+    // Stays as long as it is held, in the cache or by a reader.
+    using Value = std::shared_ptr<void const>;
+
+    // limit: bytes at most. patience: a value that was not used by so many uses makes room for new ones. Until then, what
+    // would exceed the limit is not kept: if the least recently used were dropped, readers that go over more than the limit
+    // again and again would never find anything.
+    DroppableCache(std::size_t limit, std::uint64_t patience) : limit_{limit}, patience_{patience} {}
+
+    // A reader begins, which is one use of all that it finds or adds.
+    void begin_use();
+
+    [[nodiscard]] Value find(std::string const& key);
+    [[nodiscard]] bool has(std::string const& key) const;
+
+    // Whether a value of so many bytes would be kept: makes room for it, if it can.
+    [[nodiscard]] bool has_room(std::size_t bytes);
+    // Keeps a value if there is room, and returns whether there is one of this key now.
+    bool add(std::string const& key, Value value, std::size_t bytes);
+    void remove(std::string const& key);
+
+    // Drops values until so many bytes are free, the least recently used first and none that a reader holds; returns how many
+    // bytes it has dropped.
+    std::size_t drop(std::size_t bytes);
+
+    [[nodiscard]] std::size_t bytes() const;
+
+  private:
+    struct Entry {
+        Value value;
+        std::size_t bytes{0};
+        std::uint64_t last_use{0};
+    };
+
+    // Takes out values, the least recently used first, until so many bytes are taken.
+    std::vector<Value> take_out(std::size_t bytes, std::function<bool(Entry const&)> const& may_go)
+        RAPIDSMPF_REQUIRES(mutex_);
+
+    std::size_t const limit_;
+    std::uint64_t const patience_;
+    mutable Mutex mutex_;
+    std::unordered_map<std::string, Entry> entries_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::size_t bytes_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+    std::uint64_t uses_ RAPIDSMPF_GUARDED_BY(mutex_){0};
+};
+
+}  // namespace rapidsmpf::compute

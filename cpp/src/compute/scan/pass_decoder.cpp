@@ -1,0 +1,96 @@
+#include "compute/scan/pass_decoder.hpp"
+
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <variant>  // libcudf's headers need it first
+
+#include <cudf/io/experimental/hybrid_scan_multifile.hpp>
+#include <cudf/io/parquet.hpp>
+#include <cudf/table/table.hpp>
+
+namespace rapidsmpf::compute {
+
+namespace pq = cudf::io::parquet;
+
+namespace {
+
+// Says of the chunks that have been decompressed, which are in the order of the metadata, that they are not compressed.
+void describe_plain_chunks(std::vector<pq::FileMetaData>& files, std::vector<DeviceChunk> const& chunks) {
+    auto chunk = chunks.begin();
+    for (auto& file : files) {
+        for (auto& row_group : file.row_groups) {
+            for (auto& column : row_group.columns) {
+                if (!chunk->is_compressed) {
+                    column.meta_data.codec = pq::Compression::UNCOMPRESSED;
+                    column.meta_data.total_compressed_size = static_cast<std::int64_t>(chunk->bytes);
+                    column.meta_data.total_uncompressed_size = static_cast<std::int64_t>(chunk->bytes);
+                }
+                ++chunk;
+            }
+        }
+    }
+}
+
+}  // namespace
+
+ScanColumns scan_columns(Footers const& footers, std::vector<std::string> names) {
+    ScanColumns columns{.names = std::move(names), .selections = {}};
+    columns.selections.reserve(footers.size());
+    for (auto const& footer : footers) {
+        columns.selections.push_back(select_columns(*footer, columns.names));
+    }
+    return columns;
+}
+
+std::vector<std::unique_ptr<cudf::column>> decode_columns(
+    Footers const& footers, ScanColumns const& columns, std::span<PassPart const> parts, std::int64_t rows,
+    std::vector<DeviceChunk> chunks, bool divide_pages, Work& work) {
+    std::vector<ColumnChunkPlace const*> places;
+    places.reserve(chunks.size());
+    each_chunk(footers, columns, parts, [&](std::size_t, std::size_t, ColumnChunkPlace const& chunk) {
+        places.push_back(&chunk);
+    });
+    std::optional<PlainChunks> plain;
+    if (divide_pages) {
+        plain = decompress_snappy(chunks, places, work);
+        if (plain) {
+            chunks = std::move(plain->chunks);
+        }
+    }
+    // The reader of this pass sees a file that has these row groups and columns only: to make it takes microseconds,
+    // however large the file's footer is.
+    std::vector<pq::FileMetaData> metadata;
+    std::vector<std::vector<cudf::size_type>> numbers_in_reader;
+    for (auto const& part : parts) {
+        metadata.push_back(
+            reader_metadata(*footers[part.file], columns.selections[part.file], part.row_groups));
+        auto& in_reader = numbers_in_reader.emplace_back(part.row_groups.size());
+        std::iota(in_reader.begin(), in_reader.end(), 0);
+    }
+    describe_plain_chunks(metadata, chunks);
+    auto const options = cudf::io::parquet_reader_options::builder().build();
+    pq::experimental::hybrid_scan_multifile const reader{std::move(metadata), options};
+    auto const ranges = reader.all_column_chunks_byte_ranges(numbers_in_reader, options).first;
+    std::vector<cudf::device_span<std::uint8_t const>> spans;
+    spans.reserve(chunks.size());
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+        if (ranges.size() != chunks.size() || ranges[i].offset() != places[i]->offset()
+            || static_cast<std::size_t>(ranges[i].size()) != chunks[i].bytes) {
+            throw std::logic_error{"libcudf reads its column chunks from other places than its footer says"};
+        }
+        spans.emplace_back(chunks[i].data, chunks[i].bytes);
+    }
+    auto table =
+        reader.materialize_all_columns(numbers_in_reader, spans, options, work.stream(), work.mr()).tbl;
+    if (table->num_rows() != rows
+        || table->num_columns() != static_cast<cudf::size_type>(columns.names.size())) {
+        throw std::runtime_error{
+            "its pages hold " + std::to_string(table->num_rows()) + " rows, its footer says "
+            + std::to_string(rows)};
+    }
+    return table->release();
+}
+
+}  // namespace rapidsmpf::compute

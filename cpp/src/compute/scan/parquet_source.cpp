@@ -291,6 +291,21 @@ class ParquetSource final : public ChunkSource {
             });
     }
 
+    // Compressed chunks of the cache that a stream reads: they stay until all that was put on it is done.
+    struct ChunksInUse {
+        explicit ChunksInUse(cuda::stream_ref on) : stream{on} {}
+        ~ChunksInUse() {
+            if (!chunks.empty()) {
+                cudaStreamSynchronize(stream.get());
+            }
+        }
+        ChunksInUse(ChunksInUse const&) = delete;
+        ChunksInUse& operator=(ChunksInUse const&) = delete;
+
+        cuda::stream_ref stream;
+        std::vector<std::shared_ptr<ScanCache::Chunks const>> chunks;
+    };
+
     // What has been read of a pass, or is read again. It lives as long as what is decoded is not there.
     struct Read {
         ReadAhead::Loaded const* loaded{nullptr};  // null: nothing was to be read
@@ -330,7 +345,7 @@ class ParquetSource final : public ChunkSource {
         Columns columns(count);
         ColumnChunks by_column(count);
         std::vector<bool> is_read(count);
-        std::vector<std::shared_ptr<ScanCache::Chunks const>> in_use;
+        ChunksInUse in_use{work.stream()};
         if (read.loaded != nullptr) {
             take_chunks(pass, reading_[pass], *read.loaded, by_column);
             for (auto const column : reading_[pass]) {
@@ -346,7 +361,7 @@ class ParquetSource final : public ChunkSource {
                 }
                 if (auto kept = cache_->find_chunks(key(pass, column))) {
                     by_column[column] = kept->places;
-                    in_use.push_back(std::move(kept));
+                    in_use.chunks.push_back(std::move(kept));
                 } else {
                     missing.push_back(column);
                 }
@@ -385,9 +400,6 @@ class ParquetSource final : public ChunkSource {
                 }
                 columns[column] = std::move(decoded[i]);
             }
-        }
-        if (!in_use.empty()) {
-            work.synchronize();
         }
         return columns;
     }

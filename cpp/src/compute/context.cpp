@@ -78,9 +78,9 @@ ScanSettings scan_settings_of(RuntimeSettings const& settings, std::int64_t limi
     scan.pass_bytes = at_most(scan.pass_bytes, limit / 32);
     scan.bytes_in_flight = at_most(scan.bytes_in_flight, limit / 8);
     if (settings.keep_compressed || settings.keep_decoded) {
-        // By rows alone, the passes of a file are the same whatever columns are read.
+        // By rows alone, the passes of a file are the same whatever columns are read; more bytes only where there is much memory.
         scan.pass_rows = kept_pass_rows;
-        scan.pass_bytes *= 2;
+        scan.pass_bytes = at_most(2 * scan.pass_bytes, limit / 32);
     }
     scan.pass_rows = settings.pass_rows.value_or(scan.pass_rows);
     scan.pass_bytes = settings.pass_bytes.value_or(scan.pass_bytes);

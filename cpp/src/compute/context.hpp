@@ -49,7 +49,6 @@ class Context {
     [[nodiscard]] RuntimeSettings const& settings() const noexcept { return settings_; }
     [[nodiscard]] BufferResource& resource() const noexcept { return *resource_; }
     [[nodiscard]] DeviceMemory& memory() const noexcept { return *memory_; }
-    [[nodiscard]] ScanSettings const& scan_settings() const noexcept { return scan_settings_; }
     [[nodiscard]] MappedFiles& files() noexcept { return *files_; }
     [[nodiscard]] Scanning scanning() const noexcept {
         return {scan_settings_, *files_, *footers_, scan_cache_.get()};

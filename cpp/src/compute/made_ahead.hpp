@@ -34,6 +34,7 @@ class MadeAhead final : public ChunkSource {
 
     void start(std::function<void()> when_read) override { source_->start(std::move(when_read)); }
     [[nodiscard]] std::optional<Chunk> next(Work& work) override;
+    [[nodiscard]] std::int64_t most_bytes() const override { return source_->most_bytes(); }
     // Waits for threads that work ahead.
     void close() noexcept override;
 

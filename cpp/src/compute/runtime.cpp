@@ -226,10 +226,10 @@ class Run {
     }
 
     // Bytes that the first chunks of a source may take with what operators make of them.
-    [[nodiscard]] std::int64_t first_guess(Source const& source) const {
+    [[nodiscard]] std::int64_t first_guess(Source const& source, ChunkSource const& made) const {
         constexpr std::int64_t times{3};
         if (std::holds_alternative<ParquetScan>(source)) {
-            return times * static_cast<std::int64_t>(context_->scan_settings().pass_bytes);
+            return times * made.most_bytes();
         }
         if (auto const* const from = std::get_if<FromPipeline>(&source)) {
             auto const& result = results_[static_cast<std::size_t>(from->pipeline)];
@@ -338,7 +338,9 @@ class Run {
 
     void run_one(std::size_t number, std::string const& name) {
         auto const& pipeline = program_.pipelines[number];
-        auto source = admit(make_source(number, name), context_->memory(), first_guess(pipeline.source));
+        auto made = make_source(number, name);
+        auto const guess = first_guess(pipeline.source, *made);
+        auto source = admit(std::move(made), context_->memory(), guess);
         if (scans_ahead_) {
             scans_ahead_->advance();
         }

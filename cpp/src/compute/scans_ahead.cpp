@@ -21,6 +21,7 @@ class Taken final : public ChunkSource {
   public:
     explicit Taken(std::shared_ptr<MadeAhead> source) : source_{std::move(source)} {}
     [[nodiscard]] std::optional<Chunk> next(Work& work) override { return source_->next(work); }
+    [[nodiscard]] std::int64_t most_bytes() const override { return source_->most_bytes(); }
     void close() noexcept override { source_->close(); }
 
   private:

@@ -117,6 +117,27 @@ TEST_F(DroppableCacheTest, WhatIsNotUsedForLongMakesRoom) {
     EXPECT_EQ(cache_.bytes(), 100U);
 }
 
+TEST_F(DroppableCacheTest, WhatWasDroppedForOthersIsNotKeptAnewAtOnce) {
+    DroppableCache cache{25'600, patience};
+    ASSERT_TRUE(cache.add("a", std::make_shared<Counted>(alive_), 10'000));
+    ASSERT_TRUE(cache.add("b", std::make_shared<Counted>(alive_), 10'000));
+    EXPECT_EQ(cache.drop(1), 10'000U);
+    EXPECT_FALSE(cache.has_room(1));
+    EXPECT_FALSE(cache.add("c", std::make_shared<Counted>(alive_), 1));
+    for (int i = 0; i < 100; ++i) {
+        cache.begin_use();
+        EXPECT_EQ(cache.has_room(100 * static_cast<std::size_t>(i + 1)), true);
+        EXPECT_EQ(cache.has_room(100 * static_cast<std::size_t>(i + 1) + 1), false);
+        // What is left is in use, and so does not make room.
+        (void)cache.find("a");
+        (void)cache.find("b");
+    }
+    for (int i = 0; i < 1000; ++i) {
+        cache.begin_use();
+    }
+    EXPECT_FALSE(cache.has_room(25'601));
+}
+
 TEST_F(DroppableCacheTest, ThreadsMayUseItAtOnce) {
     std::vector<std::jthread> threads;
     for (int t = 0; t < 4; ++t) {

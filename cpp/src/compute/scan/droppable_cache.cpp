@@ -6,8 +6,10 @@
 namespace rapidsmpf::compute {
 
 void DroppableCache::begin_use() {
+    constexpr std::size_t uses_to_recover = 256;
     MutexLock const lock{mutex_};
     ++uses_;
+    limit_ = std::min(most_, limit_ + most_ / uses_to_recover);
 }
 
 DroppableCache::Value DroppableCache::find(std::string const& key) {
@@ -86,6 +88,7 @@ std::size_t DroppableCache::drop(std::size_t bytes) {
     MutexLock const lock{mutex_};
     auto const before = bytes_;
     dropped = take_out(bytes, [](Entry const&) { return true; });
+    limit_ = std::min(limit_, bytes_);
     return before - bytes_;
 }
 

@@ -24,7 +24,8 @@ class DroppableCache {
     // limit: bytes at most. patience: a value that was not used by so many uses makes room for new ones. Until then, what
     // would exceed the limit is not kept: if the least recently used were dropped, readers that go over more than the limit
     // again and again would never find anything.
-    DroppableCache(std::size_t limit, std::uint64_t patience) : limit_{limit}, patience_{patience} {}
+    DroppableCache(std::size_t limit, std::uint64_t patience)
+        : most_{limit}, patience_{patience}, limit_{limit} {}
 
     // A reader begins, which is one use of all that it finds or adds.
     void begin_use();
@@ -39,7 +40,8 @@ class DroppableCache {
     void remove(std::string const& key);
 
     // Drops values until so many bytes are free, the least recently used first and none that a reader holds; returns how many
-    // bytes it has dropped.
+    // bytes it has dropped. Who needs them will need them again: the limit falls to what is left, and rises slowly from there
+    // with each use.
     std::size_t drop(std::size_t bytes);
 
     [[nodiscard]] std::size_t bytes() const;
@@ -55,9 +57,10 @@ class DroppableCache {
     std::vector<Value> take_out(std::size_t bytes, std::function<bool(Entry const&)> const& may_go)
         RAPIDSMPF_REQUIRES(mutex_);
 
-    std::size_t const limit_;
+    std::size_t const most_;
     std::uint64_t const patience_;
     mutable Mutex mutex_;
+    std::size_t limit_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::unordered_map<std::string, Entry> entries_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::size_t bytes_ RAPIDSMPF_GUARDED_BY(mutex_){0};
     std::uint64_t uses_ RAPIDSMPF_GUARDED_BY(mutex_){0};

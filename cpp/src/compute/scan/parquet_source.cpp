@@ -220,6 +220,8 @@ class ParquetSource final : public ChunkSource {
         return make_chunk(to_read_[loaded->pass()], &*loaded, work);
     }
 
+    [[nodiscard]] std::int64_t most_bytes() const override { return most_bytes_; }
+
     void close() noexcept override {
         if (read_ahead_) {
             read_ahead_->close();
@@ -234,6 +236,11 @@ class ParquetSource final : public ChunkSource {
     // Decides what is read of a pass, and what the cache has.
     void plan_pass(std::size_t pass) {
         parts_.push_back(parts_of(passes_[pass], row_groups_));
+        std::int64_t bytes = 0;
+        for (auto i = passes_[pass].begin; i < passes_[pass].end; ++i) {
+            bytes += row_groups_[i].decoded_bytes;
+        }
+        most_bytes_ = std::max(most_bytes_, bytes);
         auto& reading = reading_.emplace_back();
         if (cache_ != nullptr) {
             keys_.push_back(name_of(parts_.back(), footers_));
@@ -467,6 +474,7 @@ class ParquetSource final : public ChunkSource {
     std::vector<cudf::data_type> types_;  // of those that are given
     std::vector<RowGroupSize> row_groups_;
     std::vector<Pass> passes_;
+    std::int64_t most_bytes_{0};
     std::vector<std::vector<PassPart>> parts_;       // of each pass
     std::vector<std::string> keys_;                  // of each pass, in the cache
     std::vector<std::vector<std::size_t>> reading_;  // the columns that are read of each pass

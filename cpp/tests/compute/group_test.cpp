@@ -245,30 +245,71 @@ TEST_F(GroupTest, KeysAloneAreTheirDistinctValues) {
     EXPECT_EQ(sorted(group({}, keys, keys, false)), sorted(expected({}, keys, keys)));
 }
 
-TEST_F(GroupTest, ManyGroupsInLargeChunks) {
-    // Enough rows for the sink to see that chunks do not shrink, and to go on without aggregating each.
-    compute::RuntimeSettings settings;
-    settings.threads = 3;
-    settings.chunk_rows = 150'000;
-    runtime_ = std::make_unique<compute::Runtime>(BufferResource::make(), settings);
-    constexpr std::size_t rows{1'000'000};
-    auto const keys = some_integers(rows, 400'000, 0, 7);
-    auto const values = some_integers(rows, 1000, 10, 8);
-    compute::Group sink;
-    sink.keys = {0};
-    std::vector<DataType> types{int64_type()};
-    for (auto const& each : mergeable()) {
-        sink.aggregates.push_back(each.aggregate);
-        types.push_back(each.aggregate.type);
+// A million rows in chunks of 150,000.
+class LargeGroupTest : public GroupTest {
+  protected:
+    void check(Integers const& keys) {
+        compute::RuntimeSettings settings;
+        settings.threads = 3;
+        settings.chunk_rows = 150'000;
+        runtime_ = std::make_unique<compute::Runtime>(BufferResource::make(), settings);
+        auto const values = some_integers(rows, 1000, 10, 8);
+        compute::Group sink;
+        sink.keys = {0};
+        std::vector<DataType> types{int64_type()};
+        for (auto const& each : mergeable()) {
+            sink.aggregates.push_back(each.aggregate);
+            types.push_back(each.aggregate.type);
+        }
+        compute::Program program;
+        program.pipelines = {from_input(0, sink, types)};
+        auto const table = TableBuilder{}.add(keys).add(values).build();
+        auto const result = runtime_->run(program, {reader_of(table, 150'000)});
+        EXPECT_EQ(sorted(rows_of(*result)), sorted(expected(mergeable(), keys, values)));
+        ASSERT_EQ(result->pipelines().size(), 1U);
+        EXPECT_EQ(result->pipelines()[0].rows_in, static_cast<std::int64_t>(rows));
+        EXPECT_GE(result->pipelines()[0].chunks, 6);
     }
-    compute::Program program;
-    program.pipelines = {from_input(0, sink, types)};
-    auto const table = TableBuilder{}.add(keys).add(values).build();
-    auto const result = runtime_->run(program, {reader_of(table, 150'000)});
-    EXPECT_EQ(sorted(rows_of(*result)), sorted(expected(mergeable(), keys, values)));
-    ASSERT_EQ(result->pipelines().size(), 1U);
-    EXPECT_EQ(result->pipelines()[0].rows_in, static_cast<std::int64_t>(rows));
-    EXPECT_GE(result->pipelines()[0].chunks, 6);
+
+    // Groups of one to seven rows, which cross the borders of chunks.
+    [[nodiscard]] static Integers in_order() {
+        Integers keys;
+        for (std::int64_t key = -1000; keys.size() < rows; ++key) {
+            keys.insert(keys.end(), static_cast<std::size_t>(1 + (key & 0xFF) % 7), key);
+        }
+        keys.resize(rows);
+        return keys;
+    }
+
+    static constexpr std::size_t rows{1'000'000};
+};
+
+// Enough groups for the sink to see that chunks do not shrink, and to go on without aggregating each.
+TEST_F(LargeGroupTest, ManyGroups) {
+    check(some_integers(rows, 400'000, 0, 7));
+}
+
+TEST_F(LargeGroupTest, KeysInOrder) {
+    check(in_order());
+}
+
+TEST_F(LargeGroupTest, KeysInOrderButForOne) {
+    auto keys = in_order();
+    keys[rows / 2] = keys.front();
+    check(keys);
+}
+
+TEST_F(LargeGroupTest, KeysInOrderWithNulls) {
+    auto keys = in_order();
+    keys[0] = std::nullopt;
+    keys[rows - 1] = std::nullopt;
+    check(keys);
+}
+
+TEST_F(LargeGroupTest, KeysInReverse) {
+    auto keys = in_order();
+    std::ranges::reverse(keys);
+    check(keys);
 }
 
 TEST_F(GroupTest, NansAreOneGroupAndSoAreZeros) {

@@ -254,6 +254,7 @@ class Executor:
         for fragment in self._fragments.of(stream):
             if measured is not None:
                 measured.partitions += 1
+                measured.lookups = max(measured.lookups, fragment.lookups)
             yield fragment
 
     def _frames_held(self) -> int:

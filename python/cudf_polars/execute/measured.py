@@ -62,6 +62,8 @@ class Measured:
         In how many parts of this rank's rows the fragment ran.
     spilled
         Bytes that this rank moved to a lower tier meanwhile, whosever they were.
+    lookups
+        How many joins of the fragment were by lookup.
     """
 
     rows: int | None = None
@@ -69,6 +71,7 @@ class Measured:
     seconds: float = 0.0
     partitions: int = 0
     spilled: int = 0
+    lookups: int = 0
 
     def counted(self, rows: int, nbytes: float) -> None:
         """Note how many rows and bytes this rank has, in all."""
@@ -86,7 +89,7 @@ class RankTotals:
 
     Attributes
     ----------
-    rows, nbytes, seconds, partitions, spilled
+    rows, nbytes, seconds, partitions, spilled, lookups
         Of each rank that has some; see :class:`Measured`.
     """
 
@@ -95,12 +98,20 @@ class RankTotals:
     seconds: tuple[float, ...]
     partitions: tuple[int, ...]
     spilled: tuple[int, ...]
+    lookups: tuple[int, ...]
 
 
 def pack_facts(root: Stream, measured: Mapping[Stream, Measured]) -> bytes:
     """Return what this rank has measured, to be sent to the others: by the streams' places in the plan."""
     facts = {
-        place: (found.rows, found.nbytes, round(found.seconds, 6), found.partitions, found.spilled)
+        place: (
+            found.rows,
+            found.nbytes,
+            round(found.seconds, 6),
+            found.partitions,
+            found.spilled,
+            found.lookups,
+        )
         for place, stream in enumerate(walk(root))
         if (found := measured.get(stream)) is not None
     }

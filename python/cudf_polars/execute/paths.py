@@ -21,6 +21,7 @@ KEPT_WHOLE = "rows kept for several readers, not in partitions"
 KEPT_EVERYWHERE = "rows of all ranks kept on each"
 KEYS = "rows left out by the keys of a join's other side"
 READ_BEFORE = "keys of files read before their rows"
+LOOKUP = "a join by lookup"
 TWO_SENDS = "rows sent in two operations, those that were measured first"
 
 PATHS: Mapping[str, str] = {
@@ -37,6 +38,7 @@ PATHS: Mapping[str, str] = {
     KEPT_EVERYWHERE: "the copy of a small side waits in the store",
     KEYS: "the larger side of a join is filtered before it moves, by the keys that the other one turned out to have",
     READ_BEFORE: "a sort reads the keys of files for the boundaries first, and sends their rows as they are read",
+    LOOKUP: "rows of a side that was copied are found by the value of their key, which is a number",
     TWO_SENDS: "what was read of a side to measure it is sent before the rest",
 }
 """The ways of the rows where a rank has several partitions, and when they are taken."""

@@ -10,6 +10,7 @@ import polars as pl
 from cudf_polars.execute import paths
 from cudf_polars.execute.block_join import BlockJoin, block_join
 from cudf_polars.execute.division import Divider, Part
+from cudf_polars.execute.lookup_join import LookupJoin
 from cudf_polars.execute.rows import StreamRows, handed_over, opened
 from cudf_polars.execute.streams import (
     RowCount,
@@ -54,11 +55,14 @@ class Fragment:
         What its sources give, as it runs.
     number
         The partition that it runs over, or a part of; 0 if it runs over all rows.
+    lookups
+        How many of its joins are by lookup.
     """
 
     frame: pl.LazyFrame
     inputs: list[RowCount]
     number: int = 0
+    lookups: int = 0
 
     def had_no_rows(self) -> bool:
         """Whether all sources were read to their ends and had no row."""
@@ -79,6 +83,8 @@ class _Piece:
         The number of the partition over all ranks; None: all are read.
     frames
         Rows that are the same for all pieces of the step, read once for it.
+    lookups
+        By join that could be a lookup, what it is, found once for the step.
     made
         The streams that have been built.
     inputs
@@ -89,8 +95,14 @@ class _Piece:
     part: Part | None
     partition: int | None
     frames: dict[Stream, pl.DataFrame]
+    lookups: dict[Stream, LookupJoin | None]
     made: dict[Stream, pl.LazyFrame] = field(default_factory=dict)
     inputs: list[RowCount] = field(default_factory=list)
+
+    def fragment(self, frame: pl.LazyFrame, number: int = 0) -> Fragment:
+        """Return the fragment that this has become."""
+        lookups = sum(lookup is not None for lookup in self.lookups.values())
+        return Fragment(frame, self.inputs, number, lookups)
 
 
 @dataclass(frozen=True)
@@ -169,9 +181,10 @@ class Fragments:
         divider = self.divider
         rank, pieces = divider.transport.rank, self.pieces(stream)
         frames: dict[Stream, pl.DataFrame] = {}
+        lookups: dict[Stream, LookupJoin | None] = {}
         if pieces == 1:
-            piece = _Piece(rank, None, None, frames)
-            yield Fragment(self._lazy(stream, piece), piece.inputs)
+            piece = _Piece(rank, None, None, frames, lookups)
+            yield piece.fragment(self._lazy(stream, piece))
             return
         sources = self._sources(stream)
         partitioned = [source for source in sources if self.partitions(source) == pieces]
@@ -190,10 +203,10 @@ class Fragments:
                     raise AssertionError(
                         "a partition was divided into too many parts: please report the query"
                     )
-                piece = _Piece(first + offset, each, rank * pieces + number, frames)
+                piece = _Piece(first + offset, each, rank * pieces + number, frames, lookups)
                 if divider.plan.exceeds(each.nbytes() if divider.plan.limit is not None else 0):
                     self._join_by_blocks(stream, piece)
-                yield Fragment(self._lazy(stream, piece), piece.inputs, number)
+                yield piece.fragment(self._lazy(stream, piece), number)
         for source in sources:
             # What is there once belongs to its reader; the plan holds what is read more often.
             if not source.rereadable:
@@ -284,11 +297,15 @@ class Fragments:
         if self.is_absent(stream):
             # A step over no rows may still make some (a global sum gives one row): rank 0 alone does it.
             frame = _noted(pl.DataFrame(schema=dict(stream.schema)), piece)
+        elif stream in piece.frames:
+            frame = _noted(piece.frames[stream], piece)
         elif isinstance(stream, Local):
             if not stream.inputs:
                 piece.inputs.append(RowCount(1))  # files: how many rows, nobody knows
             if stream.build_partition is not None and piece.partition is not None:
                 frame = stream.build_partition((), piece.partition)
+            elif (found := self._by_lookup(stream, piece)) is not None:
+                frame = found
             else:
                 frame = stream.build([self._lazy(child, piece) for child in stream.inputs], piece.number)
         elif isinstance(stream, WithScalars):
@@ -304,14 +321,36 @@ class Fragments:
         piece.made[stream] = frame
         return frame
 
+    def _by_lookup(self, stream: Local, piece: _Piece) -> pl.LazyFrame | None:
+        """Return a step as a join by lookup, if it is one and its rows allow it; the side that is found is read."""
+        divider = self.divider
+        if stream.lookup_side is None or not divider.device.is_cpu:
+            return None
+        side, others = stream.inputs if stream.lookup_side == "left" else stream.inputs[::-1]
+        if stream not in piece.lookups:
+            if (self.partitions(side) or 1) > 1:
+                return None
+            apart = _Piece(piece.number, piece.part, piece.partition, piece.frames, piece.lookups)
+            rows = divider.device.collect(self._lazy(side, apart), divider.optimizations)
+            lookup = piece.lookups[stream] = LookupJoin.of(stream, rows)
+            if lookup is None:
+                piece.frames[side] = rows
+            else:
+                piece.frames.pop(side, None)  # the lookup has what it needs
+        lookup = piece.lookups[stream]
+        if lookup is None:
+            return None
+        divider.paths.took(paths.LOOKUP)
+        piece.inputs.append(RowCount(lookup.height, complete=True))
+        return lookup.build(self._lazy(others, piece))
+
     def _source(self, stream: Stream, piece: _Piece) -> pl.LazyFrame:
         rows = self.rows[stream]
         if isinstance(stream, Materialize) and stream.shared and rows.frame is not None:
             return _noted(rows.frame, piece)
         in_part = piece.part is not None and stream in piece.part.sources
         if rows.partitions and rows.rest is None and not in_part and _is_same_for_all(stream):
-            if stream not in piece.frames:
-                piece.frames[stream] = self._read(stream, rows, keep=piece.part is not None)
+            piece.frames[stream] = self._read(stream, rows, keep=piece.part is not None)
             return _noted(piece.frames[stream], piece)
         if in_part:
             assert piece.part is not None

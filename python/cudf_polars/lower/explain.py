@@ -38,6 +38,11 @@ class RunFacts(Protocol):
         """Bytes moved to a lower tier."""
         ...
 
+    @property
+    def lookups(self) -> Sequence[float]:
+        """How many joins were by lookup."""
+        ...
+
 
 class RunOfWhole(Protocol):
     """What running a whole query on one rank gave."""
@@ -120,6 +125,7 @@ def _facts(stream: Stream, measured: Mapping[Stream, RunFacts] | None) -> str:
         (facts.seconds, lambda value: f"{value:.3f}", " s"),
         (facts.partitions if max(facts.partitions, default=0) > 1 else (), "{:.0f}".format, " partitions"),
         (facts.spilled if any(facts.spilled) else (), _size, " spilled"),
+        (facts.lookups if any(facts.lookups) else (), "{:.0f}".format, " joins by lookup"),
     )
     return f"{text}; a rank {', '.join(_spread(v, show) + unit for v, show, unit in kinds if v)}"
 

@@ -14,6 +14,7 @@ from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.group_filters import lower_sides
 from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered
+from cudf_polars.lower.lookups import lookup_side
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
 from cudf_polars.lower.physical import Broadcast, Estimate, Local, Materialize, Stream
 from cudf_polars.lower.scans import BY_RANGES, read_everywhere
@@ -95,6 +96,8 @@ def lower_join(ctx: Context, node: Node) -> Stream:
     order = node.maintain_order if demanded else "none"
     plain = replace(node, slice=None, maintain_order=order)
     result = _join(ctx, plain)
+    if isinstance(result, Local) and not ctx.properties.is_left_out(node):
+        result.lookup_side = lookup_side(ctx, result)
     return ctx.builder.slice(result, node.slice)
 
 
@@ -332,7 +335,7 @@ def _without_null_keys(ctx: Context, node: Join, stream: Stream, side: str) -> S
     if (
         stream.partitioning.distribution is not Distribution.REPLICATED
         or side not in _COPIED_SIDES[node.how]
-        or node.how in (*_WITHOUT_EQUAL_KEYS, "anti")
+        or node.how not in ("inner", "semi")
         or node.nulls_equal
         or not ctx.properties.is_filtered(node.left if side == "left" else node.right)
     ):

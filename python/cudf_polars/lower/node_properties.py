@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cudf_polars.lower.order import order_demands
 from cudf_polars.lower.physical import Estimate
 from cudf_polars.plan.dag import Plan
-from cudf_polars.plan.nodes import Distinct, Filter, HStack, Node, Scan, Select, SimpleProjection, Slice
+from cudf_polars.plan.nodes import Distinct, Filter, HStack, Join, Node, Scan, Select, SimpleProjection, Slice
 from cudf_polars.plan.properties import calls_python, is_elementwise, is_scalar
 
 __all__ = ["NodeProperties", "is_row_step"]
@@ -33,6 +33,7 @@ class NodeProperties:
         for node in plan.nodes:  # inputs come first
             self._scans.append(_pipeline_scan(node, [self.pipeline_scan(child) for child in node.children]))
             self._filtered.append(_filters(node) or any(map(self.is_filtered, node.children)))
+        self._left_out = self._find_left_out()
 
     def number(self, node: Node) -> int | None:
         """Return a node's number in the plan; ``None`` for a copy that is not the plan's."""
@@ -74,6 +75,32 @@ class NodeProperties:
         if number is not None:
             return self._filtered[number]
         return _filters(node) or any(map(self.is_filtered, node.children))
+
+    def is_left_out(self, node: Node) -> bool:
+        """Whether a join above ``node`` leaves out some of its rows, by the keys of a side that is filtered.
+
+        Nothing is known of a copy that is not the plan's.
+        """
+        number = self._plan.number(node)
+        return number is not None and self._left_out[number]
+
+    def _find_left_out(self) -> list[bool]:
+        found = [False] * len(self._plan.nodes)
+        for number in reversed(range(len(found))):  # what is above comes first
+            node = self._plan.nodes[number]
+            for child in node.children:
+                if found[number] and (isinstance(node, Join) or is_row_step(node)):
+                    below = True
+                else:
+                    below = (
+                        isinstance(node, Join)
+                        and node.how in ("inner", "semi")
+                        and any(self.is_filtered(other) for other in node.children if other is not child)
+                    )
+                position = self._plan.number(child)
+                assert position is not None
+                found[position] = found[position] or below
+        return found
 
 
 def _pipeline_scan(node: Node, below: list[Scan | None]) -> Scan | None:

@@ -133,6 +133,9 @@ class Local(Stream):
         Of a source whose rows are there by partitions: the same for one of these, by its number over all ranks.
     partitions
         How many these are on each rank.
+    lookup_side
+        Of a join: the side, the same for all rows of the other one on a rank, whose rows may be found by the value of
+        the key itself (:mod:`cudf_polars.lower.lookups`).
     """
 
     build: Builder
@@ -141,6 +144,7 @@ class Local(Stream):
     node: Node | None = None
     build_partition: Builder | None = None
     partitions: int = 1
+    lookup_side: str | None = None
 
     @property
     def rereadable(self) -> bool:

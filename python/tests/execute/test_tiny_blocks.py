@@ -20,7 +20,7 @@ from rapidsmpf.streaming.core.context import Context
 
 from benchmarks.pdsh.queries import QUERIES, Tables
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.paths import PATHS
+from cudf_polars.execute.paths import LOOKUP, PATHS
 from cudf_polars.execute.run import QueryOutcome, run_query
 
 pytestmark = pytest.mark.timeout(900)  # for a machine that may be busy
@@ -107,6 +107,34 @@ def test_pdsh(tables: Tables, number: int, nranks: int, taken: Counter[str], tmp
     by = [name for name, dtype in expected.schema.items() if not dtype.is_float()] or expected.columns
     assert_frame_equal(actual.sort(by), expected.sort(by), rel_tol=1e-9)
     assert not list(tmp_path.rglob("*.spill")), "spill files are left"
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 3])
+def test_a_join_by_lookup(tables: Tables, nranks: int, taken: Counter[str], tmp_path: Path) -> None:
+    lines = tables.scan("lineitem").select("l_orderkey", "l_linenumber", "l_suppkey", "l_comment")
+    suppliers = tables.scan("supplier").select("s_suppkey", "s_nationkey", "s_name")
+    query = (
+        lines.join(suppliers, left_on="l_suppkey", right_on="s_suppkey")
+        .group_by("l_orderkey", "s_nationkey")
+        .agg(pl.len(), pl.col("s_name").min(), pl.col("l_comment").max())
+    )
+    options = ExecutionOptions(
+        fallback_mode="raise",
+        broadcast_limit=20_000,
+        small_limit=0,
+        read_everywhere_limit=0,
+        partitions=8,
+        partition_limit=10_000,
+        memory=BUDGET,
+    )
+    outcomes = _run(query, nranks, options, tmp_path)
+    for outcome in outcomes:
+        taken.update(outcome.paths.counts)
+        assert outcome.paths.counts[LOOKUP] > 0
+        assert outcome.paths.frames_held == 0
+    actual = pl.concat([outcome.frame for outcome in outcomes])
+    by = ["l_orderkey", "s_nationkey"]
+    assert_frame_equal(actual.sort(by), query.collect(engine="streaming").sort(by))
 
 
 @pytest.fixture(scope="module")

@@ -76,3 +76,17 @@ def test_sizes_of_frames_go_by_number() -> None:
     properties = NodeProperties(plan, {0: size})
     assert properties.frame_size(plan.nodes[0]) == size
     assert properties.frame_size(replace(plan.nodes[0])) == Estimate(0.0, 0.0)
+
+
+def test_a_filtered_side_leaves_out_rows_under_the_joins_of_the_other_one(table: pl.LazyFrame) -> None:
+    few, wide = table.filter(A > 1).select("a"), table.with_columns(c=A + B)
+    plan, properties = _of(table.join(wide, on="a", how="left").join(few, left_on="c", right_on="a"))
+    inner, outer = (node for node in plan.nodes if isinstance(node, nodes.Join))
+    assert not properties.is_left_out(outer)
+    assert properties.is_left_out(inner)
+    assert all(map(properties.is_left_out, inner.children))
+    assert not properties.is_left_out(replace(inner))
+    groups = table.join(wide, on="a").group_by("c").agg(A.sum())
+    plan, properties = _of(groups.join(few, left_on="c", right_on="a"))
+    assert properties.is_left_out(next(node for node in plan.nodes if isinstance(node, nodes.GroupBy)))
+    assert not properties.is_left_out(next(node for node in plan.nodes if isinstance(node, nodes.Join)))

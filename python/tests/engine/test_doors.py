@@ -127,6 +127,7 @@ def check_only_loopback(doors):
 # Whatever the port is: what a client of Dask without the key, a browser and noise get there.
 PROBE = """
 import pickle, warnings
+from concurrent.futures import ThreadPoolExecutor
 from distributed.comm import connect
 from distributed.core import rpc
 from distributed.protocol.pickle import dumps
@@ -171,14 +172,19 @@ bare = ssl.create_default_context()
 bare.check_hostname = False
 bare.verify_mode = ssl.CERT_NONE
 become_a_stranger()
-found = {}
-for port in ARGUMENTS["ports"]:
+
+def try_port(port):
     page = b"GET / HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"
-    found[port] = [answer for answer in (speak(port, page), speak(port, page, bare)) if answer]
-    if not found[port]:  # of an answer in another protocol Dask takes the first bytes for a size
-        found[port] += asyncio.run(dask(f"tcp://127.0.0.1:{port}"))
-        found[port] += asyncio.run(dask(f"tls://127.0.0.1:{port}", **own.get_connection_args("client")))
-        found[port] += filter(None, [speak(port, bytes(1000))])
+    got = [answer for answer in (speak(port, page), speak(port, page, bare)) if answer]
+    if not got:  # of an answer in another protocol Dask takes the first bytes for a size
+        got += asyncio.run(dask(f"tcp://127.0.0.1:{port}"))
+        got += asyncio.run(dask(f"tls://127.0.0.1:{port}", **own.get_connection_args("client")))
+        got += filter(None, [speak(port, bytes(1000))])
+    return got
+
+# Most of the time goes by without an answer.
+with ThreadPoolExecutor(len(ARGUMENTS["ports"]) or 1) as pool:
+    found = dict(zip(ARGUMENTS["ports"], pool.map(try_port, ARGUMENTS["ports"])))
 for name in ARGUMENTS["abstract"]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         for message in (b"", b"\\0", bytes(range(256)) * 16):

@@ -100,6 +100,7 @@ def make(kind, folder):
         catalog.create_namespace("db")
         table = catalog.create_table("db.t", schema=OLD.to_arrow().schema)
         table.append(OLD.to_arrow())
+        catalog.close()
     elif "delta" in kind:
         OLD.write_delta(folder / "out")
     return "iceberg" not in kind and "delta" not in kind
@@ -130,21 +131,23 @@ LOCAL = [
 def test_on_a_file_system(kind, nranks, trials, tmp_path):
     if kind == "file" and nranks > 1:
         pytest.skip("several ranks write no single file")
-    numbers = iter(range(1000))
+    folder, before = tmp_path / "ranks", tmp_path / "before"
+    folder.mkdir()
+    if make(kind, folder):
+        trials.run("sink", folder, kind, nranks, "old", "", {})
+    folder.rename(before)
 
     def run(kill_at=-1):
-        folder = tmp_path / str(next(numbers))
-        folder.mkdir()
-        if make(kind, folder):
-            trials.run("sink", folder, kind, nranks, "old", "", {})
-        return folder, trials.run("sink", folder, kind, nranks, "new", "", {}, kill_at=kill_at)
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(before, folder, symlinks=True)  # a catalog has the names of its files
+        return trials.run("sink", folder, kind, nranks, "new", "", {}, kill_at=kill_at)
 
-    folder, ended = run()
+    ended = run()
     new = after(kind, exists=True)
     assert found(kind, folder / "out") == new
     kills = Kills(ended.changes, max(6, MOST // 2) if "iceberg" in kind else MOST)
     for moment in kills:
-        folder, ended = run(moment)
+        ended = run(moment)
         rows = found(kind, folder / "out")
         assert rows in (ROWS["old"], new), (moment, rows)
         assert ended.was_killed or rows == new
@@ -196,12 +199,15 @@ def test_in_an_object_store(kind, nranks, trials, tmp_path):
             {**store.storage_options, "conditional_put": "etag"} if "delta" in kind else store.storage_options
         )
 
+        if "delta" in kind:
+            OLD.write_delta("s3://bucket/out", storage_options=options)
+        else:
+            write("old")
+        before = dict(store.objects)
+
         def run(kill_at=-1):
             store.objects.clear()
-            if "delta" in kind:
-                OLD.write_delta("s3://bucket/out", storage_options=options)
-            else:
-                write("old")
+            store.objects.update(before)
             return write("new", kill_at)
 
         kills = Kills(run().changes)
@@ -224,33 +230,43 @@ def test_in_an_object_store(kind, nranks, trials, tmp_path):
         kills.check_last()
 
 
+@pytest.fixture(scope="module")
+def far():
+    with moto_process() as store:
+        yield store
+
+
 @pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("nranks", [1, 2])
 @pytest.mark.parametrize("mode", ["append to", "overwrite"])
-def test_iceberg_in_an_object_store(mode, nranks, trials, tmp_path):
+def test_iceberg_in_an_object_store(mode, nranks, trials, far, tmp_path):
     """At changes of the catalog, which decides, and at some before."""
-    kind = f"{mode} iceberg"
-    with moto_process() as store:
-        options, numbers = store.storage_options, iter(range(1000))
+    kind, options = f"{mode} iceberg", far.storage_options
+    folder, before = tmp_path / "ranks", tmp_path / "before"
+    folder.mkdir()
+    place = f"s3://bucket/{tmp_path.name}"
+    catalog = remote_catalog_of(folder, f"{place}/out/{folder.name}", options)
+    catalog.create_namespace("db")
+    catalog.create_table("db.t", schema=OLD.to_arrow().schema).append(OLD.to_arrow())
+    catalog.close()
+    shutil.copytree(folder, before)
 
-        def run(kill_at=-1):
-            folder = tmp_path / str(next(numbers))
-            folder.mkdir()
-            catalog = remote_catalog_of(folder, f"s3://bucket/out/{folder.name}", options)
-            catalog.create_namespace("db")
-            catalog.create_table("db.t", schema=OLD.to_arrow().schema).append(OLD.to_arrow())
-            ended = trials.run("sink", folder, kind, nranks, "new", "s3://bucket", options, kill_at=kill_at)
-            table = catalog.load_table("db.t")
-            rows = pl.scan_iceberg(table, storage_options=options).collect()
-            return sorted(rows.rows()), ended
+    def run(kill_at=-1):
+        # The objects of other trials stay: the catalog says which are the table's.
+        shutil.rmtree(folder)
+        shutil.copytree(before, folder)
+        ended = trials.run("sink", folder, kind, nranks, "new", place, options, kill_at=kill_at)
+        table = remote_catalog_of(folder, f"{place}/out/{folder.name}", options).load_table("db.t")
+        rows = pl.scan_iceberg(table, storage_options=options).collect()
+        return sorted(rows.rows()), ended
 
-        new = after(kind, exists=True)
-        rows, ended = run()
-        assert rows == new
-        kills = Kills(ended.changes, max(4, MOST // 2))
-        for moment in kills:
-            rows, ended = run(moment)
-            assert rows in (ROWS["old"], new), (moment, rows)
-            assert ended.was_killed or rows == new
-            kills.ended(moment, ended, rows == new)
-        kills.check()
+    new = after(kind, exists=True)
+    rows, ended = run()
+    assert rows == new
+    kills = Kills(ended.changes, max(4, MOST // 2))
+    for moment in kills:
+        rows, ended = run(moment)
+        assert rows in (ROWS["old"], new), (moment, rows)
+        assert ended.was_killed or rows == new
+        kills.ended(moment, ended, rows == new)
+    kills.check()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import polars as pl
 import pytest
 
@@ -41,96 +43,201 @@ def table(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("nranks", RANKS)
-def test_queries_equal_polars(nranks, table):
-    run_ranks(
-        nranks,
-        PRELUDE
-        + """
-path = sys.argv[1]
+# A column that only rank 1 cannot convert.
+ONE_RANK_FAILS = """
+def failing(rank):
+    local = pl.DataFrame({"s": ["1", "2", "x" if rank == 1 else "3"]})
+    return local.lazy().select(k=pl.col("s").cast(pl.Int64)).group_by("k").agg(n=pl.len())
+"""
+
+
+CHECKS = {
+    "queries": """
 t = pl.scan_parquet(path)
 c = pl.col
-with SPMDEngine() as engine:
-    check(engine, t.filter(c("k") < 50).select("k", w=c("v") * 2))
-    check(engine, t.group_by("k").agg(c("v").sum(), n=pl.len(), m=c("v").mean()).sort("k"))
-    check(engine, t.group_by("s").agg(c("v").max()), check_row_order=False)
-    check(engine, t.sort("v", descending=True))
-    check(engine, t.sort("s", "v", nulls_last=True).head(20))
-    check(engine, t.unique(subset="k", keep="any").select("k"), check_row_order=False)
-    check(engine, t.join(t.filter(c("v") < 500).select("k", u="v"), on="k"), check_row_order=False)
-    check(engine, t.join(t.filter(c("v") < 50), on="k", how="anti"), check_row_order=False)
-    check(engine, pl.concat([t.head(10), t.tail(10)]))
+check(engine, t.filter(c("k") < 50).select("k", w=c("v") * 2))
+check(engine, t.group_by("k").agg(c("v").sum(), n=pl.len(), m=c("v").mean()).sort("k"))
+check(engine, t.group_by("s").agg(c("v").max()), check_row_order=False)
+check(engine, t.sort("v", descending=True))
+check(engine, t.sort("s", "v", nulls_last=True).head(20))
+check(engine, t.unique(subset="k", keep="any").select("k"), check_row_order=False)
+check(engine, t.join(t.filter(c("v") < 500).select("k", u="v"), on="k"), check_row_order=False)
+check(engine, t.join(t.filter(c("v") < 50), on="k", how="anti"), check_row_order=False)
+check(engine, pl.concat([t.head(10), t.tail(10)]))
 """,
-        str(table),
-    ).check()
-
-
-@pytest.mark.parametrize("nranks", RANKS)
-def test_a_global_aggregate_is_one_row_once(nranks, table):
-    run_ranks(
-        nranks,
-        PRELUDE
-        + """
-with SPMDEngine() as engine:
-    local = pl.scan_parquet(sys.argv[1]).select(pl.sum("v"), n=pl.len()).collect(engine=engine)
-    assert local.height == (1 if engine.rank == 0 else 0), local
-    assert everyone(engine, local).rows() == [(49995000.0, 10000)]
+    "global aggregate": """
+local = pl.scan_parquet(path).select(pl.sum("v"), n=pl.len()).collect(engine=engine)
+assert local.height == (1 if engine.rank == 0 else 0), local
+assert everyone(engine, local).rows() == [(49995000.0, 10000)]
 """,
-        str(table),
-    ).check()
-
-
-def test_ranks_without_a_row_group_return_empty_frames(tmp_path):
-    pl.DataFrame({"a": [1, 2, 3], "s": ["x", None, "z"]}).write_parquet(tmp_path / "small.parquet")
-    run_ranks(
-        3,
-        PRELUDE
-        + """
-t = pl.scan_parquet(sys.argv[1])
-with SPMDEngine() as engine:
-    local = t.filter(pl.col("a") > 0).collect(engine=engine)
-    assert dict(local.schema) == {"a": pl.Int64, "s": pl.String}, local.schema
-    assert everyone(engine, local).height == 3
-    check(engine, t.group_by("s").agg(pl.sum("a")), check_row_order=False)
-    check(engine, t.sort("a"))
+    "no row group": """
+t = pl.scan_parquet(small)
+local = t.filter(pl.col("a") > 0).collect(engine=engine)
+assert dict(local.schema) == {"a": pl.Int64, "s": pl.String}, local.schema
+assert everyone(engine, local).height == 3
+check(engine, t.group_by("s").agg(pl.sum("a")), check_row_order=False)
+check(engine, t.sort("a"))
 """,
-        str(tmp_path / "small.parquet"),
-    ).check()
-
-
-def test_in_memory_frames_are_rank_local():
-    run_ranks(
-        2,
-        PRELUDE
-        + """
-with SPMDEngine() as engine:
-    mine = pl.DataFrame({"a": [engine.rank] * 2})
-    assert everyone(engine, mine.lazy().collect(engine=engine))["a"].to_list() == [0, 0, 1, 1]
-    total = everyone(engine, mine.lazy().select(pl.sum("a")).collect(engine=engine))
-    assert total.item() == 2
+    "in-memory frames": """
+mine = pl.DataFrame({"a": [engine.rank] * 2})
+ranks = range(engine.nranks)
+assert everyone(engine, mine.lazy().collect(engine=engine))["a"].to_list() == [r for r in ranks for _ in "ab"]
+total = everyone(engine, mine.lazy().select(pl.sum("a")).collect(engine=engine))
+assert total.item() == 2 * sum(ranks)
 """,
-    ).check()
-
-
-def test_ranks_with_different_queries_all_raise(table):
-    run_ranks(
-        2,
-        PRELUDE
-        + """
+    "different queries": """
 from cudf_polars.execute.errors import QueryMismatchError
-t = pl.scan_parquet(sys.argv[1])
-with SPMDEngine() as engine:
-    query = t.group_by("k").agg(pl.sum("v")) if engine.rank == 0 else t.filter(pl.col("k") > 3)
-    try:
-        query.collect(engine=engine)
-    except QueryMismatchError as error:
-        assert "rank" in str(error), error
-    else:
-        raise AssertionError("no error")
-    check(engine, t.group_by("k").agg(pl.sum("v")).sort("k"))  # the engine is as good as new
+t = pl.scan_parquet(path)
+query = t.group_by("k").agg(pl.sum("v")) if engine.rank == 0 else t.filter(pl.col("k") > 3)
+try:
+    query.collect(engine=engine)
+except QueryMismatchError as error:
+    assert "rank" in str(error), error
+else:
+    raise AssertionError("no error")
+check(engine, t.group_by("k").agg(pl.sum("v")).sort("k"))  # the engine is as good as new
 """,
-        str(table),
-    ).check()
+    "a rank fails": ONE_RANK_FAILS
+    + """
+from rapidsmpf.error import RankFailedError
+t = pl.scan_parquet(path)
+for _ in range(5):
+    try:
+        failing(engine.rank).collect(engine=engine)
+    except RankFailedError as error:
+        assert engine.rank != 1
+        assert error.rank == 1, error
+        assert "conversion from `str` to `i64` failed" in error.reason, error
+    except Exception as error:
+        assert engine.rank == 1
+        assert "conversion from `str` to `i64` failed" in str(error), error
+    else:
+        raise AssertionError("the query did not fail")
+    check(engine, t.group_by("k").agg(pl.sum("v")).sort("k"))
+    # What every rank misses is an error of each.
+    try:
+        t.select("no such column").collect(engine=engine)
+    except pl.exceptions.ColumnNotFoundError:
+        pass
+""",
+    "cluster info": """
+if engine.rank == 0:
+    for i, info in enumerate(engine.gather_cluster_info()):
+        print(f"rank {i}: {info['hostname']} {info['pid']} {info['cuda_visible_devices']}")
+""",
+    "sink": """
+pl.scan_parquet(path).sort("v", descending=True).sink_parquet(target, engine=engine)
+""",
+    "fallback": """
+import inspect
+from cudf_polars import FallbackWarning
+query = pl.scan_parquet(path).select(pl.col("v").ewm_mean(alpha=0.5))
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    local = query.collect(engine=engine); line = inspect.currentframe().f_lineno
+ours = [w for w in caught if issubclass(w.category, FallbackWarning)]
+assert len(ours) == (engine.rank == 0), caught  # once in the job, not on every rank
+here = inspect.currentframe().f_code.co_filename
+assert all((w.filename, w.lineno) == (here, line) for w in ours), [str(w) for w in ours]
+assert_frame_equal(everyone(engine, local), query.collect())
+""",
+}
+"""What one engine does, one after the other: ranks take seconds to start."""
+
+RUN_CHECKS = """
+import json, traceback
+from pathlib import Path
+path, small, target, said, checks = sys.argv[1:]
+with SPMDEngine() as engine:
+    for name, text in json.loads(checks).items():
+        try:
+            exec(compile(text, name, "exec"), {**globals()})
+        except BaseException:
+            (Path(said) / f"{name}.{engine.rank}").write_text(traceback.format_exc())
+            raise
+        (Path(said) / f"{name}.{engine.rank}").touch()
+"""
+
+
+class Checked:
+    """How the checks of a job have ended.
+
+    Parameters
+    ----------
+    folder
+        An empty folder.
+    nranks
+        Number of ranks.
+    table
+        What they read.
+    """
+
+    def __init__(self, folder, nranks, table):
+        self.nranks, self.target, self._said = nranks, folder / "out", folder / "said"
+        self._said.mkdir()
+        small = folder / "small.parquet"
+        pl.DataFrame({"a": [1, 2, 3], "s": ["x", None, "z"]}).write_parquet(small)
+        files = map(str, (table, small, self.target, self._said))
+        self.job = run_ranks(nranks, PRELUDE + RUN_CHECKS, *files, json.dumps(CHECKS))
+
+    def check(self, name):
+        """Fail the test if a check has failed on a rank, or never came about."""
+        for rank in range(self.nranks):
+            ended = self._said / f"{name}.{rank}"
+            if not ended.exists():
+                pytest.fail(
+                    f"rank {rank} did not end the check {name!r}\n{self.job.stdout}\n{self.job.stderr}"
+                )
+            assert ended.read_text() == "", f"rank {rank}"
+
+
+@pytest.fixture(scope="module", params=RANKS)
+def checked(request, tmp_path_factory, table):
+    return Checked(tmp_path_factory.mktemp("checked"), request.param, table)
+
+
+def test_the_job_of_all_checks_ends_well(checked):
+    checked.job.check()
+
+
+def test_queries_equal_polars(checked):
+    checked.check("queries")
+
+
+def test_a_global_aggregate_is_one_row_once(checked):
+    checked.check("global aggregate")
+
+
+def test_ranks_without_a_row_group_return_empty_frames(checked):
+    checked.check("no row group")
+
+
+def test_in_memory_frames_are_rank_local(checked):
+    checked.check("in-memory frames")
+
+
+def test_ranks_with_different_queries_all_raise(checked):
+    checked.check("different queries")
+
+
+def test_a_query_that_fails_on_one_rank_fails_everywhere_and_the_next_works(checked):
+    checked.check("a rank fails")
+
+
+def test_cluster_info_on_one_rank_alone(checked):
+    checked.check("cluster info")
+    assert len(checked.job.stdout.splitlines()) == checked.nranks
+
+
+def test_sink_writes_a_file_per_rank(checked):
+    checked.check("sink")
+    names = [f"part.{rank:05d}.parquet" for rank in range(checked.nranks)]
+    assert sorted(path.name for path in checked.target.iterdir()) == names
+    assert pl.read_parquet(checked.target)["v"].to_list() == [float(i) for i in reversed(range(10_000))]
+
+
+def test_fallback_warns_once_at_the_line_of_the_query_and_is_right(checked):
+    checked.check("fallback")
 
 
 def test_a_raising_rank_ends_the_others_with_its_reason(table):
@@ -159,47 +266,6 @@ except RankFailedError as error:
     assert job.stdout.count("survivor saw it") == 2, job
 
 
-# A column that only rank 1 cannot convert.
-ONE_RANK_FAILS = """
-def failing(rank):
-    local = pl.DataFrame({"s": ["1", "2", "x" if rank == 1 else "3"]})
-    return local.lazy().select(k=pl.col("s").cast(pl.Int64)).group_by("k").agg(n=pl.len())
-"""
-
-
-@pytest.mark.parametrize("nranks", RANKS)
-def test_a_query_that_fails_on_one_rank_fails_everywhere_and_the_next_works(nranks, table):
-    run_ranks(
-        nranks,
-        PRELUDE
-        + ONE_RANK_FAILS
-        + """
-from rapidsmpf.error import RankFailedError
-t = pl.scan_parquet(sys.argv[1])
-with SPMDEngine() as engine:
-    for _ in range(5):
-        try:
-            failing(engine.rank).collect(engine=engine)
-        except RankFailedError as error:
-            assert engine.rank != 1
-            assert error.rank == 1, error
-            assert "conversion from `str` to `i64` failed" in error.reason, error
-        except Exception as error:
-            assert engine.rank == 1
-            assert "conversion from `str` to `i64` failed" in str(error), error
-        else:
-            raise AssertionError("the query did not fail")
-        check(engine, t.group_by("k").agg(pl.sum("v")).sort("k"))
-        # What every rank misses is an error of each.
-        try:
-            t.select("no such column").collect(engine=engine)
-        except pl.exceptions.ColumnNotFoundError:
-            pass
-""",
-        str(table),
-    ).check()
-
-
 def test_the_job_ends_with_the_error_of_the_rank_that_raised():
     job = run_ranks(
         3,
@@ -214,20 +280,6 @@ failing(engine.rank).collect(engine=engine)
     (line,) = [line for line in job.stderr.splitlines() if line.startswith("rrun: ")]
     assert line.startswith("rrun: rank 1 (pid "), job
     assert "conversion from `str` to `i64` failed" in job.stderr, job
-
-
-def test_cluster_info_on_one_rank_alone():
-    job = run_ranks(
-        2,
-        PRELUDE
-        + """
-with SPMDEngine() as engine:
-    if engine.rank == 0:
-        for i, info in enumerate(engine.gather_cluster_info()):
-            print(f"rank {i}: {info['hostname']} {info['pid']} {info['cuda_visible_devices']}")
-""",
-    ).check()
-    assert len(job.stdout.splitlines()) == 2
 
 
 def test_statistics_of_all_ranks(table):
@@ -265,45 +317,6 @@ t = pl.scan_parquet(sys.argv[1])
 for _ in range(3):
     with SPMDEngine(comm=comm) as engine:
         check(engine, t.group_by("k").agg(pl.sum("v")).sort("k"))
-""",
-        str(table),
-    ).check()
-
-
-@pytest.mark.parametrize("nranks", RANKS)
-def test_sink_writes_a_file_per_rank(nranks, table, tmp_path):
-    target = tmp_path / "out"
-    run_ranks(
-        nranks,
-        PRELUDE
-        + """
-with SPMDEngine() as engine:
-    pl.scan_parquet(sys.argv[1]).sort("v", descending=True).sink_parquet(sys.argv[2], engine=engine)
-""",
-        str(table),
-        str(target),
-    ).check()
-    assert sorted(p.name for p in target.iterdir()) == [f"part.{r:05d}.parquet" for r in range(nranks)]
-    assert pl.read_parquet(target)["v"].to_list() == [float(i) for i in reversed(range(10_000))]
-
-
-def test_fallback_warns_once_at_the_line_of_the_query_and_is_right(table):
-    run_ranks(
-        2,
-        PRELUDE
-        + """
-import inspect
-from cudf_polars import FallbackWarning
-query = pl.scan_parquet(sys.argv[1]).select(pl.col("v").ewm_mean(alpha=0.5))
-with SPMDEngine() as engine:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        local = query.collect(engine=engine); line = inspect.currentframe().f_lineno
-    ours = [w for w in caught if issubclass(w.category, FallbackWarning)]
-    assert len(ours) == (engine.rank == 0), caught  # once in the job, not on every rank
-    here = inspect.currentframe().f_code.co_filename
-    assert all((w.filename, w.lineno) == (here, line) for w in ours), [str(w) for w in ours]
-    assert_frame_equal(everyone(engine, local), query.collect())
 """,
         str(table),
     ).check()

@@ -116,10 +116,11 @@ def _scan(folder: Path, kind: str, options: dict[str, Any], form: str = "pattern
     return getattr(pl, f"scan_{kind}")(source, **options)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("form", ["pattern", "files"])
 @pytest.mark.parametrize("kind", ["parquet", "csv", "ndjson", "ipc"])
-def test_second_file_of_another_type(kind: str, form: str, tmp_path: Path) -> None:
+def test_second_file_of_another_type(kind: str, tmp_path: Path) -> None:
     compared = 0
+    # Polars has made a list of a pattern when its plan is read: each takes half of the cases, and every query both.
+    forms = itertools.cycle(["pattern", "files", "files", "pattern"])
     for first, second in itertools.permutations(TYPES, 2):
         folder = tmp_path / f"{first}-{second}"
         folder.mkdir()
@@ -128,7 +129,8 @@ def test_second_file_of_another_type(kind: str, form: str, tmp_path: Path) -> No
             continue
         for options in ({}, LENIENT) if kind == "parquet" else ({},):
             for query in ("all", "tail"):
-                _compare(QUERIES[query](_scan(folder, kind, options, form)), 2, (first, second, query))
+                form = next(forms)
+                _compare(QUERIES[query](_scan(folder, kind, options, form)), 2, (first, second, query, form))
                 compared += 1
     assert compared >= 80
 

@@ -2,17 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform, TruncateTransform
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from cudf_polars.engine.spmd import SPMDEngine
+from cudf_polars.lower import FallbackWarning
 from support.cluster import on_ranks
-from support.tables import catalog_of
+from support.tables import ROWS, catalog_of
 
-__all__ = ["files_below", "new_catalog", "read", "sink_errors", "sink_iceberg", "summaries"]
+__all__ = [
+    "KINDS",
+    "MORE",
+    "SCHEMA",
+    "OwnError",
+    "by_region",
+    "failing",
+    "files_below",
+    "make",
+    "new_catalog",
+    "read",
+    "sink_errors",
+    "sink_iceberg",
+    "split",
+    "strict_warnings",
+    "summaries",
+]
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "region", StringType()),
+    NestedField(3, "v", DoubleType()),
+)
+"""The columns of ``ROWS``."""
+MORE = ROWS.head(50).with_columns(pl.col("id") + 300, region=pl.lit("east"))
+"""Other rows, of one region."""
+
+
+def by_region(transform: Any = None) -> PartitionSpec:
+    """Return partitions by region."""
+    return PartitionSpec(PartitionField(2, 1000, transform or IdentityTransform(), "region"))
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "parted": {"partition_spec": by_region()},
+    "truncated": {"partition_spec": PartitionSpec(PartitionField(1, 1000, TruncateTransform(75), "id_cut"))},
+    "sorted": {"sort_order": SortOrder(SortField(3, IdentityTransform(), SortDirection.DESC))},
+}
+"""Options of new tables."""
+
+
+@contextlib.contextmanager
+def strict_warnings() -> Iterator[None]:
+    """Make a fallback an error; overwriting a table without rows is not worth a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Delete operation did not match any records")
+        warnings.simplefilter("error", FallbackWarning)
+        yield
 
 
 def new_catalog(folder: Path) -> Any:
@@ -21,6 +77,30 @@ def new_catalog(folder: Path) -> Any:
     catalog = catalog_of(folder)
     catalog.create_namespace("db")
     return catalog
+
+
+def make(catalog: Any, name: str = "db.t", **options: Any) -> Any:
+    """Make a table for ``ROWS``."""
+    return catalog.create_table(name, schema=SCHEMA, **options)
+
+
+def split(rows: pl.DataFrame, nranks: int) -> list[pl.DataFrame]:
+    """Return the part of each rank: all have rows of all regions."""
+    size = -(-rows.height // nranks)
+    return [rows.slice(rank * size, size) for rank in range(nranks)]
+
+
+class OwnError(Exception):
+    """An error that nobody else raises."""
+
+
+def failing(rows: pl.DataFrame) -> pl.LazyFrame:
+    """Return rows whose reading fails after some of them."""
+
+    def fail(_: pl.DataFrame) -> pl.DataFrame:
+        raise OwnError("of this rank")
+
+    return pl.concat([rows.lazy(), rows.lazy().map_batches(fail, schema=rows.schema)])
 
 
 def sink_iceberg(

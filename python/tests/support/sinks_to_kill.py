@@ -7,11 +7,20 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+# What each trial would import, if it were not there when the process is forked.
 import deltalake
-import obstore.store  # noqa: F401 (before the process is forked)
+import obstore.store  # noqa: F401
 import polars as pl
+import polars.io.iceberg
 import pyarrow.dataset  # noqa: F401
+import pyiceberg.avro.decoder_fast
+import pyiceberg.catalog.noop
+import pyiceberg.catalog.sql
+import pyiceberg.io.pyarrow
 import pyiceberg.table  # noqa: F401
+import rich.console
+import rich.table  # noqa: F401
+import sqlalchemy.dialects.sqlite  # noqa: F401
 
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.spmd import SPMDEngine

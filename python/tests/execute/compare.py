@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import polars as pl
 from execute.local_transport import run_ranks
-from polars.datatypes.group import FLOAT_DTYPES, INTEGER_DTYPES
 from polars.testing import assert_frame_equal
 
 from cudf_polars.execute.options import ExecutionOptions
@@ -16,10 +15,6 @@ TINY = ExecutionOptions.tiny("silent")
 """Every exchange happens, on the smallest data."""
 PARTITIONED = replace(TINY, partitions=3)
 """Besides, each rank works on one partition of its rows after the other."""
-PLAIN = {pl.Boolean, pl.String, pl.Binary, pl.Date, pl.Time, *INTEGER_DTYPES, *FLOAT_DTYPES}
-"""Types whose columns Polars sorts by value."""
-MANY = 50
-"""From how many rows on Polars sorts faster than Python."""
 ORDINARY = ExecutionOptions(fallback_mode="silent")
 """As users run it: small sides are copied, small results gathered."""
 
@@ -56,10 +51,6 @@ def _canonical(frame: pl.DataFrame) -> pl.DataFrame:
     """Sort rows by their text, which every type has; floats are rounded so that sums in any order compare."""
     if not frame.width:
         return frame
-    if frame.height > MANY and all(dtype in PLAIN for dtype in frame.dtypes):
-        # Rows that are equal here, as of 0.0 and -0.0, are equal where they are compared.
-        order = [pl.col(n).round_sig_figs(9) if t.is_float() else pl.col(n) for n, t in frame.schema.items()]
-        return frame.sort(order)
     keys = [
         (pl.col(name).round_sig_figs(9) if dtype.is_float() else pl.col(name).alias(name))
         for name, dtype in frame.schema.items()

@@ -18,10 +18,6 @@ T = TypeVar("T")
 
 # Long enough for any test query on a loaded machine; a correct run never waits for it.
 BARRIER_TIMEOUT_S = 120.0
-RANK = "rank-"
-"""What the names of the ranks' threads begin with."""
-FIRST_RANK = f"{RANK}0"
-"""The thread of rank 0."""
 
 
 class RankFailedError(RuntimeError):
@@ -236,7 +232,7 @@ def run_ranks(nranks: int, work: Callable[[LocalTransport], T]) -> list[T]:
             errors[rank] = error
             group.barrier.abort()
 
-    threads = [threading.Thread(target=body, args=(rank,), name=f"{RANK}{rank}") for rank in range(nranks)]
+    threads = [threading.Thread(target=body, args=(rank,), name=f"rank-{rank}") for rank in range(nranks)]
     for thread in threads:
         thread.start()
     for thread in threads:

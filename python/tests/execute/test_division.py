@@ -13,9 +13,9 @@ from execute.compare import PARTITIONED, compare_answers, run
 from cudf_polars.execute import paths
 from cudf_polars.execute.options import ExecutionOptions
 
-ROWS = 6000
+ROWS = 3000
 SMALL = replace(PARTITIONED, partition_limit=800)
-"""A partition has some tens of kilobytes: it is divided twice."""
+"""A partition has ten kilobytes or more: it is divided twice."""
 HOWS = ["inner", "left", "right", "full", "semi", "anti"]
 V = pl.col("v")
 
@@ -26,14 +26,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = range(ROWS)
     pl.DataFrame(
         {
-            "k": [None if i % 97 == 0 else i * 7919 % 4001 for i in rows],
+            "k": [None if i % 97 == 0 else i * 7919 % 2003 for i in rows],
             "f": [float(i % 211) if i % 53 else float("nan") for i in rows],
             "v": list(rows),
-            "s": [f"text {i % 1000}" for i in rows],
+            "s": [f"text {i % 500}" for i in rows],
         }
     ).write_parquet(folder / "left.parquet", row_group_size=500)
     pl.DataFrame(
-        {"k": [None if i % 89 == 0 else i * 7907 % 5003 for i in rows], "w": [i * 3 for i in rows]}
+        {"k": [None if i % 89 == 0 else i * 7907 % 2503 for i in rows], "w": [i * 3 for i in rows]}
     ).write_parquet(folder / "right.parquet", row_group_size=500)
     # One key has half of the rows of both sides.
     for name, value, count in (("heavy_left", "v", 500), ("heavy_right", "w", 300)):

@@ -73,11 +73,15 @@ RuntimeSettings within(RuntimeSettings settings, std::int64_t limit) {
     return settings;
 }
 
+bool keeps_scans(RuntimeSettings const& settings) {
+    return settings.keep_compressed || settings.keep_decoded;
+}
+
 ScanSettings scan_settings_of(RuntimeSettings const& settings, std::int64_t limit) {
     ScanSettings scan;
     scan.pass_bytes = at_most(scan.pass_bytes, limit / 32);
     scan.bytes_in_flight = at_most(scan.bytes_in_flight, limit / 8);
-    if (settings.keep_compressed || settings.keep_decoded) {
+    if (keeps_scans(settings)) {
         // By rows alone, the passes of a file are the same whatever columns are read; more bytes only where there is much memory.
         scan.pass_rows = kept_pass_rows;
         scan.pass_bytes = at_most(2 * scan.pass_bytes, limit / 32);
@@ -140,7 +144,7 @@ Context::Context(std::shared_ptr<BufferResource> resource, RuntimeSettings const
       current_resource_{memory_, device_},
       files_{std::make_unique<MappedFiles>(scan_settings_)},
       footers_{FooterCache::shared()} {
-    if (settings.keep_compressed || settings.keep_decoded) {
+    if (keeps_scans(settings)) {
         scan_cache_ = std::make_unique<ScanCache>(
             *memory_,
             ScanCache::Keeps{.compressed = settings.keep_compressed, .decoded = settings.keep_decoded});

@@ -64,7 +64,7 @@ class GroupSink final : public ResultSink {
         if (rows_.rows() > 0) {
             aggregate_rows(work);
         }
-        // Chunks whose rows are in the order of their key are merged in that order.
+        // If the rows were in key order, the states of all chunks are, too, once they are in the order of their chunks.
         states_.put_in_order();
         if (states_.size() == 1) {
             give(states_.take(0, work), work);

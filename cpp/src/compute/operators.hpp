@@ -58,7 +58,7 @@ class ChunkSource {
     [[nodiscard]] virtual std::optional<Chunk> next(Work& work) = 0;
     // The same for a thread that works ahead of the pipeline: nothing where a chunk would need memory that others may want first.
     [[nodiscard]] virtual std::optional<Chunk> next_ahead(Work& /*work*/) { return std::nullopt; }
-    // Bytes of the largest of its chunks, as far as it knows before it reads them; 0: it does not.
+    // The estimated bytes of its largest chunk, before any is read; 0: unknown.
     [[nodiscard]] virtual std::int64_t most_bytes() const { return 0; }
     // No more is wanted; what is being read ahead is given up. Called once, when no thread is in next().
     virtual void close() noexcept {}

@@ -26,7 +26,8 @@ class ScansAhead {
     };
 
     // pipelines: the indices of the pipelines that scan files, in execution order. make: returns the source of a pipeline; may
-    // throw. has_room: returns whether there is memory to read and decode ahead. Nothing is called after the destructor.
+    // throw. has_room: returns whether there is memory to read and decode ahead. None of these is called after the destructor
+    // has returned.
     ScansAhead(
         std::vector<std::size_t> pipelines,
         std::function<std::unique_ptr<ChunkSource>(std::size_t pipeline)> make,

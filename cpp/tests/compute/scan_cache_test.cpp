@@ -1,4 +1,4 @@
-// Scans whose columns stay on the device find them there, give the same rows, and read what is not there any more.
+// Scans with a cache: columns that are cached are not read from the file again, evicted ones are, and the rows are the same.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>

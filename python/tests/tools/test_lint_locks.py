@@ -136,7 +136,7 @@ def findings(build: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     found: dict[str, list[str]] = {body: [] for body in bodies}
     for number, said in re.findall(rf"^{re.escape(str(source))}:(\d+):\d+: (.*)$", text, re.MULTILINE):
         line = lines[int(number) - 1].strip()
-        # What holds at the end of a function is found at its brace.
+        # clang reports a lock that is still held at the brace that ends the function, one line below the body.
         body = line if line in found else lines[int(number) - 2].strip()
         found[body].append(said)
     return found

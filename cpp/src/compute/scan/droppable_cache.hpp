@@ -1,4 +1,4 @@
-// Things by key that take memory and may be dropped at any time: what is dropped has to be made anew.
+// A cache whose values may be evicted at any time; an evicted value has to be made anew.
 //
 // Independent of what they are, so that it is tested without a GPU.
 #pragma once
@@ -18,7 +18,7 @@ namespace rapidsmpf::compute {
 // Thread-safe. Destroys what it drops in the thread that calls, without holding its lock.
 class DroppableCache {
   public:
-    // Stays as long as it is held, in the cache or by a reader.
+    // Lives as long as the cache or a reader holds it.
     using Value = std::shared_ptr<void const>;
 
     // limit: bytes at most. patience: a value that was not used by so many uses makes room for new ones. Until then, what
@@ -27,7 +27,7 @@ class DroppableCache {
     DroppableCache(std::size_t limit, std::uint64_t patience)
         : most_{limit}, patience_{patience}, limit_{limit} {}
 
-    // A reader begins, which is one use of all that it finds or adds.
+    // Starts a new use: values that are found or added from now on count as used by it.
     void begin_use();
 
     [[nodiscard]] Value find(std::string const& key);
@@ -35,7 +35,7 @@ class DroppableCache {
 
     // Whether a value of so many bytes would be kept: makes room for it, if it can.
     [[nodiscard]] bool has_room(std::size_t bytes);
-    // Keeps a value if there is room, and returns whether there is one of this key now.
+    // Inserts a value if there is room for it. Returns whether the cache has a value of this key afterwards.
     bool add(std::string const& key, Value value, std::size_t bytes);
     void remove(std::string const& key);
 

@@ -5,6 +5,8 @@
 
 #include <rapidsmpf/memory/rmm_resource.hpp>
 
+#include "compute/tables.hpp"
+
 namespace rapidsmpf::compute {
 
 // The memory resource of one buffer that is lent: what it allocates first is what is kept.
@@ -39,7 +41,7 @@ class LentMemory final : public MemoryResource {
 };
 
 KeptColumn::KeptColumn(std::unique_ptr<cudf::column> column, cuda::stream_ref stream, DeviceMemory& memory)
-    : memory_{memory}, parts_{parts_of(*column, stream)} {}
+    : memory_{memory}, parts_{parts_of(*adopt(std::move(column), stream))} {}
 
 KeptColumn::~KeptColumn() {
     for (auto const& [stream, event] : reads_) {
@@ -48,7 +50,7 @@ KeptColumn::~KeptColumn() {
     }
 }
 
-KeptColumn::Parts KeptColumn::parts_of(cudf::column& column, cuda::stream_ref stream) {
+KeptColumn::Parts KeptColumn::parts_of(cudf::column& column) {
     Parts parts;
     parts.type = column.type();
     parts.rows = column.size();
@@ -56,13 +58,8 @@ KeptColumn::Parts KeptColumn::parts_of(cudf::column& column, cuda::stream_ref st
     auto contents = column.release();
     parts.data = std::move(contents.data);
     parts.null_mask = std::move(contents.null_mask);
-    for (auto const& buffer : {parts.data.get(), parts.null_mask.get()}) {
-        if (buffer != nullptr) {
-            buffer->set_stream(stream);
-        }
-    }
     for (auto const& child : contents.children) {
-        parts.children.push_back(parts_of(*child, stream));
+        parts.children.push_back(parts_of(*child));
     }
     return parts;
 }

@@ -42,7 +42,7 @@ class KeptColumn : public std::enable_shared_from_this<KeptColumn> {
         std::unique_ptr<rmm::device_buffer> null_mask;
         std::vector<Parts> children;
     };
-    [[nodiscard]] static Parts parts_of(cudf::column& column, cuda::stream_ref stream);
+    [[nodiscard]] static Parts parts_of(cudf::column& column);
     [[nodiscard]] std::unique_ptr<cudf::column> lend(Parts const& parts, cuda::stream_ref stream) const;
     [[nodiscard]] rmm::device_buffer lend(
         std::unique_ptr<rmm::device_buffer> const& bytes, cuda::stream_ref stream) const;

@@ -143,11 +143,11 @@ class ParquetSource final : public ChunkSource {
             }
             types_.push_back(cudf_type(scan.types.at(i)));
         }
-        columns_ = scan_columns(footers_, std::move(names));
+        columns_ = std::make_shared<ScanColumns const>(scan_columns(footers_, std::move(names)));
 
         std::size_t schema = 0;
         for (std::size_t file = 0; file < footers_.size(); ++file) {
-            auto const& selections = columns_.selections;
+            auto const& selections = columns_->selections;
             if (file > 0 && !same_schema(selections[file - 1], selections[file])) {
                 ++schema;
             }
@@ -160,13 +160,13 @@ class ParquetSource final : public ChunkSource {
                 row_groups_.push_back(
                     RowGroupSize{
                         file, number, footers_[file]->row_groups.rows[group], bytes,
-                        columns_.names.empty() ? 0 : schema});
+                        columns_->names.empty() ? 0 : schema});
             }
         }
         passes_ = with_small_edges(
             row_groups_, make_passes(row_groups_, settings_.pass_rows, settings_.pass_bytes),
             settings_.edge_rows);
-        if (columns_.names.empty()) {
+        if (columns_->names.empty()) {
             return;
         }
         for (auto const& footer : footers_) {
@@ -195,10 +195,10 @@ class ParquetSource final : public ChunkSource {
     }
 
     std::optional<Chunk> next(Work& work) override {
-        if (columns_.names.empty()) {
+        if (columns_->names.empty()) {
             return rows_only(work);
         }
-        // What is kept first: the rest is read meanwhile.
+        // Cached passes come first; the others are read meanwhile.
         if (auto const number = next_kept_.fetch_add(1); number < kept_.size()) {
             return make_chunk(kept_[number], nullptr, work);
         }
@@ -245,7 +245,7 @@ class ParquetSource final : public ChunkSource {
         if (cache_ != nullptr) {
             keys_.push_back(name_of(parts_.back(), footers_));
         }
-        for (std::size_t column = 0; column < columns_.names.size(); ++column) {
+        for (std::size_t column = 0; column < columns_->names.size(); ++column) {
             if (cache_ == nullptr || !cache_->has(key(pass, column))) {
                 reading.push_back(column);
             }
@@ -254,26 +254,26 @@ class ParquetSource final : public ChunkSource {
     }
 
     [[nodiscard]] std::string key(std::size_t pass, std::size_t column) const {
-        return keys_[pass] + columns_.names[column];
+        return keys_[pass] + columns_->names[column];
     }
 
-    // Of some of the columns.
-    [[nodiscard]] ScanColumns only(std::vector<std::size_t> const& numbers) const {
-        if (numbers.size() == columns_.names.size()) {
+    // Some of the columns. Selecting takes time for each file, which scans that read all columns do not take for each pass.
+    [[nodiscard]] std::shared_ptr<ScanColumns const> only(std::vector<std::size_t> const& numbers) const {
+        if (numbers.size() == columns_->names.size()) {
             return columns_;
         }
         std::vector<std::string> names;
         for (auto const number : numbers) {
-            names.push_back(columns_.names[number]);
+            names.push_back(columns_->names[number]);
         }
-        return scan_columns(footers_, std::move(names));
+        return std::make_shared<ScanColumns const>(scan_columns(footers_, std::move(names)));
     }
 
     [[nodiscard]] std::vector<ChunkRange> chunks(
         std::size_t pass, std::vector<std::size_t> const& numbers) const {
         std::vector<ChunkRange> ranges;
         each_chunk(
-            footers_, only(numbers), parts_[pass],
+            footers_, *only(numbers), parts_[pass],
             [&](std::size_t file, std::size_t, ColumnChunkPlace const& chunk) {
                 ranges.push_back(
                     ChunkRange{
@@ -289,7 +289,7 @@ class ParquetSource final : public ChunkSource {
         ColumnChunks& chunks) const {
         std::size_t i = 0;
         each_chunk(
-            footers_, only(numbers), parts_[pass],
+            footers_, *only(numbers), parts_[pass],
             [&](std::size_t, std::size_t column, ColumnChunkPlace const& chunk) {
                 chunks[numbers[column]].push_back(
                     DeviceChunk{
@@ -298,7 +298,7 @@ class ParquetSource final : public ChunkSource {
             });
     }
 
-    // Compressed chunks of the cache that a stream reads: they stay until all that was put on it is done.
+    // Cached chunks that a stream reads. They are held until the stream's work is done.
     struct ChunksInUse {
         explicit ChunksInUse(cuda::stream_ref on) : stream{on} {}
         ~ChunksInUse() {
@@ -313,7 +313,7 @@ class ParquetSource final : public ChunkSource {
         std::vector<std::shared_ptr<ScanCache::Chunks const>> chunks;
     };
 
-    // What has been read of a pass, or is read again. It lives as long as what is decoded is not there.
+    // The compressed bytes of a pass that come from its files. They are held until the pass has been decoded.
     struct Read {
         ReadAhead::Loaded const* loaded{nullptr};  // null: nothing was to be read
         // Of what the cache has dropped since the scan was planned.
@@ -348,7 +348,7 @@ class ParquetSource final : public ChunkSource {
 
     // The columns that are read, with libcudf's types.
     [[nodiscard]] Columns columns_of(std::size_t pass, Read& read, Work& work) const {
-        auto const count = columns_.names.size();
+        auto const count = columns_->names.size();
         Columns columns(count);
         ColumnChunks by_column(count);
         std::vector<bool> is_read(count);
@@ -389,13 +389,13 @@ class ParquetSource final : public ChunkSource {
             std::vector<DeviceChunk> on_device;
             std::vector<std::size_t> next(count);
             each_chunk(
-                footers_, decoding, parts_[pass],
+                footers_, *decoding, parts_[pass],
                 [&](std::size_t, std::size_t number, ColumnChunkPlace const&) {
                     auto const column = to_decode[number];
                     on_device.push_back(by_column[column][next[column]++]);
                 });
             auto decoded = decode_columns(
-                footers_, decoding, parts_[pass], passes_[pass].rows, std::move(on_device),
+                footers_, *decoding, parts_[pass], passes_[pass].rows, std::move(on_device),
                 settings_.divide_pages, work);
             read.check_files();
             for (std::size_t i = 0; i < to_decode.size(); ++i) {
@@ -421,8 +421,8 @@ class ParquetSource final : public ChunkSource {
             if (from != types_[i]) {
                 if (!holds_all_values(from, types_[i])) {
                     throw std::runtime_error{
-                        "column '" + columns_.names[places_[i]] + "' is " + type_name(from) + " there, where "
-                        + type_name(types_[i]) + " is expected"};
+                        "column '" + columns_->names[places_[i]] + "' is " + type_name(from)
+                        + " there, where " + type_name(types_[i]) + " is expected"};
                 }
                 columns.push_back(cudf::cast(column->view(), types_[i], work.stream(), work.mr()));
             } else if (
@@ -469,9 +469,9 @@ class ParquetSource final : public ChunkSource {
     ScanCache* const cache_;  // null: nothing is kept
     Footers footers_;
     std::vector<InputFile> inputs_;
-    ScanColumns columns_;                 // that are read
-    std::vector<std::size_t> places_;     // in columns_, of those that are given
-    std::vector<cudf::data_type> types_;  // of those that are given
+    std::shared_ptr<ScanColumns const> columns_;  // that are read
+    std::vector<std::size_t> places_;             // in columns_, of those that are given
+    std::vector<cudf::data_type> types_;          // of those that are given
     std::vector<RowGroupSize> row_groups_;
     std::vector<Pass> passes_;
     std::int64_t most_bytes_{0};

@@ -10,9 +10,6 @@ namespace rapidsmpf::compute {
 
 namespace {
 
-constexpr std::size_t extent_alignment = 256;
-constexpr std::size_t extent_padding = 64;
-
 struct PassLimits {
     std::int64_t rows;
     std::int64_t bytes;

@@ -45,6 +45,10 @@ struct ChunkRange {
     std::size_t bytes{0};
 };
 
+// Where extents begin on the device, and how many bytes follow each that a decoder may read.
+inline constexpr std::size_t extent_alignment = 256;
+inline constexpr std::size_t extent_padding = 64;
+
 // Bytes of a file that are copied in one piece.
 struct Extent {
     std::size_t file{0};

@@ -8,6 +8,7 @@
 #include <rmm/aligned.hpp>
 
 #include "compute/scan/kept_column.hpp"
+#include "compute/scan/passes.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -81,11 +82,13 @@ std::unique_ptr<cudf::column> ScanCache::keep_column(
 }
 
 void ScanCache::keep_chunks(std::string const& key, std::span<DeviceChunk const> chunks, Work& work) {
-    // As libcudf's decoder wants them: aligned, and with bytes behind them that it may read.
-    constexpr std::size_t alignment = 256;
+    // As lay_out() places them.
+    auto const room_for = [](DeviceChunk const& chunk) {
+        return rmm::align_up(chunk.bytes + extent_padding, extent_alignment);
+    };
     std::size_t bytes = 0;
     for (auto const& chunk : chunks) {
-        bytes += rmm::align_up(chunk.bytes + 8, alignment);
+        bytes += room_for(chunk);
     }
     if (bytes == 0 || !has_room(bytes)) {
         return;
@@ -98,7 +101,7 @@ void ScanCache::keep_chunks(std::string const& key, std::span<DeviceChunk const>
         for (auto const& chunk : chunks) {
             CUDF_CUDA_TRY(cudaMemcpyAsync(to, chunk.data, chunk.bytes, cudaMemcpyDeviceToDevice, stream_));
             kept->places.push_back(DeviceChunk{.data = to, .bytes = chunk.bytes});
-            to += rmm::align_up(chunk.bytes + 8, alignment);
+            to += room_for(chunk);
         }
         CUDF_CUDA_TRY(cudaStreamSynchronize(stream_));
         (void)cache_.add(chunks_key(key), std::move(kept), bytes);

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import time
@@ -65,12 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
     begin = time.perf_counter()
     with open(arguments.output, "a") as out, _engine(arguments.engine, options) as collect:
         ready = time.perf_counter() - begin
-        for number in wanted:
+        for cycle, number in itertools.product(range(arguments.cycles), wanted):
             line: dict[str, Any] = {
                 "engine": arguments.engine,
                 "query": number,
                 "ready_seconds": round(ready, 3),
             }
+            if arguments.cycles > 1:
+                line["cycle"] = cycle
             seconds = []
             try:
                 for _ in range(arguments.repeats):
@@ -139,7 +142,8 @@ def main() -> int:
     command.add_argument("--data", required=True, help="folder of the tables")
     command.add_argument("--floats", action="store_true", help="read decimals as Float64")
     command.add_argument("--queries", default="", help="numbers, joined by commas; default: all")
-    command.add_argument("--repeats", type=int, default=3)
+    command.add_argument("--repeats", type=int, default=3, help="runs of a query one after the other")
+    command.add_argument("--cycles", type=int, default=1, help="how often to go through all queries")
     command.add_argument(
         "--deadline", type=float, default=0, help="seconds after which no query is begun; 0: none"
     )

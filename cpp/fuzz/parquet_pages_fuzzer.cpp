@@ -1,5 +1,5 @@
 // Column chunks with Snappy pages, which anyone may have written, decompressed by the code of the kernels and by a decoder that
-// follows the elements one by one. Seeds: scripts/parquet_pages_seeds.py.
+// follows the elements one by one; then their strings numbered, as if they were of strings. Seeds: scripts/parquet_pages_seeds.py.
 #include <cstring>
 #include <optional>
 
@@ -95,6 +95,43 @@ void require_same(std::span<std::uint8_t const> chunk, std::span<std::uint8_t co
     }
 }
 
+// Each note is of a string that is in a page, behind its length.
+void number_strings(std::span<std::uint8_t> chunk, std::uint64_t values, bool has_levels) {
+    Bytes out(chunk.size(), 0xFF);
+    std::vector<pages::StringChunk> const chunks{
+        {.data = chunk.data(), .bytes = chunk.size(), .values = values, .out = out.data(), .has_levels = has_levels}};
+    auto const layout = pages::NumberPlanLayout::of(chunks);
+    std::vector<std::byte> memory(layout.bytes);
+    std::memcpy(memory.data(), chunks.data(), sizeof(pages::StringChunk));
+    auto plan = layout.in(memory.data());
+    *plan.counters = pages::NumberCounters{};
+    pages::list_strings_on_cpu(plan);
+    if (plan.counters->error != 0) {
+        return;
+    }
+    require(plan.counters->strings <= chunk.size() / 4, "there are no more strings than there is room for lengths");
+    std::vector<pages::StringPlace> places(plan.counters->strings);
+    plan.places = places.data();
+    pages::number_strings_on_cpu(plan);
+    if (plan.counters->error != 0) {
+        return;
+    }
+    auto const* const begin = reinterpret_cast<char const*>(chunk.data());
+    for (auto const& place : places) {
+        if (place.data == nullptr) {
+            continue;
+        }
+        require(
+            place.data - begin >= 4 && place.bytes >= 0
+                && static_cast<std::size_t>(place.data - begin) + static_cast<std::size_t>(place.bytes)
+                       <= chunk.size(),
+            "a string is in its chunk");
+        std::int32_t length = 0;
+        std::memcpy(&length, place.data - 4, sizeof length);
+        require(length == place.bytes, "a string is as long as the page says");
+    }
+}
+
 }  // namespace
 
 // Four bytes: how many values; four: the bytes of all pages without compression; then the chunk.
@@ -113,13 +150,13 @@ void read_input(std::span<std::uint8_t const> input) {
     auto const rest = in.take(input.size());
     stored.insert(stored.end(), rest.begin(), rest.end());
     stored.resize(stored.size() + slack);
-    Bytes out(pages::room_for(uncompressed));
+    Bytes out(pages::room_for(uncompressed) + slack);
     std::vector<pages::Chunk> const chunks{
         {.data = stored.data() + slack,
          .bytes = rest.size(),
          .values = values,
          .out = out.data(),
-         .room = out.size()}};
+         .room = out.size() - slack}};
     auto const layout = pages::PlanLayout::of(chunks);
     std::vector<std::byte> memory(layout.bytes);
     std::memcpy(memory.data(), chunks.data(), sizeof(pages::Chunk));
@@ -127,8 +164,11 @@ void read_input(std::span<std::uint8_t const> input) {
     *plan.counters = pages::Counters{};
     pages::decompress_on_cpu(plan);
     if (plan.counters->error == 0) {
-        require(plan.chunks->out_bytes <= out.size(), "pages end in their room");
-        require_same(rest, std::span{out}.first(plan.chunks->out_bytes));
+        require(plan.chunks->out_bytes <= out.size() - slack, "pages end in their room");
+        auto const plain = std::span{out}.first(plan.chunks->out_bytes);
+        require_same(rest, plain);
+        number_strings(plain, values, false);
+        number_strings(plain, values, true);
     }
 }
 

@@ -58,6 +58,7 @@ class Runtime:
         passes_in_flight: int | None = None,
         read_threads: int | None = None,
         registered_limit: int | None = None,
+        large_dictionary: int | None = None,
         map_files: bool | None = None,
         read_while_registering: bool | None = None,
         scan_ahead: bool | None = None,

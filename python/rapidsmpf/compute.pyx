@@ -34,6 +34,7 @@ cdef extern from "<rapidsmpf_python/compute.hpp>" namespace "rapidsmpf::compute"
         optional[size_t] passes_in_flight
         optional[size_t] read_threads
         optional[size_t] registered_limit
+        optional[size_t] large_dictionary
         optional[cpp_bool] map_files
         cpp_bool read_while_registering
         cpp_bool scan_ahead
@@ -361,6 +362,8 @@ cdef class Runtime:
         Threads that read files into page-locked host memory.
     registered_limit
         Most bytes of mapped files that stay registered with CUDA.
+    large_dictionary
+        Compressed bytes of a Parquet dictionary of strings from which on it is not libcudf that looks for the strings in it.
     map_files
         Whether files are mapped at all, or read into page-locked memory.
     read_while_registering
@@ -386,8 +389,8 @@ cdef class Runtime:
     def __init__(
         self, BufferResource br not None, *, threads=None, chunk_rows=None, output_rows=None, pass_rows=None,
         pass_bytes=None, edge_rows=None, passes_in_flight=None, read_threads=None, registered_limit=None,
-        map_files=None, read_while_registering=None, scan_ahead=None, threads_ahead=None, keep_compressed=False,
-        keep_decoded=False,
+        large_dictionary=None, map_files=None, read_while_registering=None, scan_ahead=None, threads_ahead=None,
+        keep_compressed=False, keep_decoded=False,
     ):
         cdef cpp_RuntimeSettings settings
         if threads is not None:
@@ -408,6 +411,8 @@ cdef class Runtime:
             settings.read_threads = <size_t> read_threads
         if registered_limit is not None:
             settings.registered_limit = <size_t> registered_limit
+        if large_dictionary is not None:
+            settings.large_dictionary = <size_t> large_dictionary
         if map_files is not None:
             settings.map_files = <cpp_bool> map_files
         if read_while_registering is not None:

@@ -91,6 +91,7 @@ ScanSettings scan_settings_of(RuntimeSettings const& settings, std::int64_t limi
     scan.edge_rows = settings.edge_rows.value_or(scan.edge_rows);
     scan.passes_in_flight = settings.passes_in_flight.value_or(scan.passes_in_flight);
     scan.read_threads = settings.read_threads.value_or(scan.read_threads);
+    scan.large_dictionary = settings.large_dictionary.value_or(scan.large_dictionary);
     scan.registered_limit = settings.registered_limit.value_or(scan.registered_limit);
     // Registering what queries touch of a file makes 10 GB/s, reading it into slabs 38 to 49, more than is decoded in a second:
     // the first run of PDS-H at SF100 takes 6 s less so, and later runs as long (benchmarks/results/gpu_pdsh_h200.json).

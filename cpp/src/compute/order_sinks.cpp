@@ -8,6 +8,8 @@
 
 #include <cudf/sorting.hpp>
 #include <cudf/stream_compaction.hpp>
+#include <cudf/transform.hpp>
+#include <cudf/utilities/traits.hpp>
 
 #include <rapidsmpf/core/mutex.hpp>
 
@@ -200,7 +202,17 @@ class SortSink final : public ResultSink {
 
     [[nodiscard]] TablePtr sorted(
         cudf::table_view const& rows, std::optional<std::int64_t> first, Work& work) const {
-        auto const keys = select(rows, columns_);
+        // A column of floats by itself is sorted by its bits, in which NaNs differ.
+        std::vector<ColumnPtr> alike;
+        std::vector<cudf::column_view> views;
+        for (auto const& key : select(rows, columns_)) {
+            views.push_back(key);
+            if (cudf::is_floating_point(key.type())) {
+                views.back() =
+                    *alike.emplace_back(cudf::normalize_nans_and_zeros(key, work.stream(), work.mr()));
+            }
+        }
+        cudf::table_view const keys{views};
         auto const map = plan_.stable
                              ? cudf::stable_sorted_order(keys, order_, nulls_, work.stream(), work.mr())
                              : cudf::sorted_order(keys, order_, nulls_, work.stream(), work.mr());

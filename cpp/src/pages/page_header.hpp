@@ -15,6 +15,9 @@ struct PageHeader {
     std::uint32_t compressed_bytes{0};    // of what follows the header
     std::uint32_t uncompressed_bytes{0};  // the same, after decompression
     std::int64_t values{0};               // of data pages
+    std::int64_t dictionary_values{0};    // of dictionary pages
+    std::int32_t encoding{-1};            // Parquet's number; -1: the header does not say
+    std::int32_t level_encoding{-1};      // of data: that of definition levels
     std::uint32_t level_bytes{0};         // of data_v2: what comes before the values and is never compressed
     bool is_compressed{true};             // data_v2 may say that its values are not
     std::uint32_t bytes{0};               // of the header
@@ -197,13 +200,18 @@ class ThriftBytes {
             header.size_begin = static_cast<std::uint32_t>(in.place());
             compressed = in.integer();
             header.size_end = static_cast<std::uint32_t>(in.place());
-        } else if ((field == 5 || field == 8) && type == a_struct) {
+        } else if ((field == 5 || field == 7 || field == 8) && type == a_struct) {
+            auto const is_dictionary = field == 7;
             auto const is_v2 = field == 8;
             std::int32_t inner = 0;
             while (in.next_field(inner, type)) {
                 auto const is_number = type >= 4 && type <= 6;
                 if (inner == 1 && is_number) {
-                    header.values = in.integer();
+                    (is_dictionary ? header.dictionary_values : header.values) = in.integer();
+                } else if (inner == (is_v2 ? 4 : 2) && is_number) {
+                    header.encoding = static_cast<std::int32_t>(in.integer());
+                } else if (field == 5 && inner == 3 && is_number) {
+                    header.level_encoding = static_cast<std::int32_t>(in.integer());
                 } else if (is_v2 && (inner == 5 || inner == 6) && is_number) {
                     levels[inner - 5] = in.integer();
                 } else if (is_v2 && inner == 7 && (type == 1 || type == 2)) {

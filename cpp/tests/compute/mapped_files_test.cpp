@@ -21,8 +21,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <rapidsmpf/core/error.hpp>
-
 #include "compute/scan/data_file.hpp"
 
 namespace rapidsmpf::compute {
@@ -439,23 +437,6 @@ TEST_F(MappedFilesTest, ServesManyThreads) {
     }
     EXPECT_GT(served, 100);
     EXPECT_LE(books_.largest(), limited.registered_limit);
-}
-
-// ---- DataFile
-
-TEST_F(MappedFilesTest, AFileThatIsCutOffIsAnError) {
-    auto const path = write("a", 10 * page_bytes);
-    DataFile const file{path};
-    EXPECT_NO_THROW(file.check_version(file.version()));
-    std::filesystem::resize_file(path, 5 * page_bytes);
-    std::vector<char> bytes(page_bytes);
-    EXPECT_THROW(file.read(bytes.data(), bytes.size(), 8 * page_bytes), std::runtime_error);
-    EXPECT_THROW(file.check_version(file.version()), std::runtime_error);
-}
-
-TEST_F(MappedFilesTest, AFileThatIsNotThereIsAnError) {
-    EXPECT_THROW(DataFile{(folder_ / "nothing").string()}, SystemError);
-    EXPECT_THROW(DataFile{folder_.string()}, std::runtime_error);
 }
 
 }  // namespace

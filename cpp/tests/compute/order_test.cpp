@@ -1,5 +1,6 @@
 // Sorting, distinct rows, ranges, inputs and errors of programs on a GPU.
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -132,6 +133,32 @@ TEST_F(OrderTest, SortsByOneKey) {
             EXPECT_EQ(
                 run({from_input(0, compute::Sort{{key}, true, range}, three)}, {data.table()}),
                 data.rows(cut(order, range)));
+        }
+    }
+}
+
+// Whatever their bits and their signs are, NaNs are one value, and zeros are: rows that have it stay in their order.
+TEST_F(OrderTest, NansAndZerosAreOneValueEach) {
+    auto const nan = [](std::uint64_t bits) { return std::bit_cast<double>(bits); };
+    Reals const reals{nan(0x7ff8000000000000), 0.0,  nan(0xfff8000000000000), -0.0, 1.0,
+                      nan(0x7ff8000000000001), -1.0, nan(0xffffffffffffffff), 0.0,  nan(0x7ff8000000000000)};
+    auto const table = TableBuilder{}.add(reals).add(row_numbers(reals.size())).build();
+    for (bool const descending : {false, true}) {
+        for (bool const has_two_keys : {false, true}) {
+            std::vector<SortKey> keys{{0, descending, false}};
+            if (has_two_keys) {
+                keys.push_back(keys.front());
+            }
+            std::vector<std::string> numbers;
+            for (auto const& row :
+                 run({from_input(0, compute::Sort{keys, true, std::nullopt}, {float64_type(), int64_type()})},
+                     {table})) {
+                numbers.push_back(row[1]);
+            }
+            EXPECT_EQ(
+                numbers, descending
+                             ? (std::vector<std::string>{"0", "2", "5", "7", "9", "4", "1", "3", "8", "6"})
+                             : (std::vector<std::string>{"6", "1", "3", "8", "4", "0", "2", "5", "7", "9"}));
         }
     }
 }

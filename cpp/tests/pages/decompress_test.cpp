@@ -22,7 +22,6 @@ struct Result {
     std::vector<Bytes> chunks;
 };
 
-constexpr std::size_t slack = 8;  // whole words are read
 constexpr std::uint8_t untouched = 0xa5;
 
 // The bytes that the chunks need, in one block of memory, each at another alignment.

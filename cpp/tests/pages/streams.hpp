@@ -11,6 +11,8 @@ namespace rapidsmpf::pages {
 
 using Bytes = std::vector<std::uint8_t>;
 
+inline constexpr std::size_t slack = 8;  // bytes before and behind a chunk: whole words are read
+
 inline void put_varint(Bytes& to, std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) {
         to.push_back(static_cast<std::uint8_t>(value | 0x80));
@@ -165,6 +167,8 @@ struct TestPage {
     std::int64_t definition_bytes{0};  // of data_v2
     std::int64_t repetition_bytes{0};
     bool is_compressed{true};
+    int encoding{0};        // of values
+    int level_encoding{3};  // of data pages, not of data_v2
     Bytes statistics;  // some bytes of a minimum, in the header
 };
 
@@ -185,9 +189,9 @@ inline Bytes page_header(TestPage const& page, std::size_t compressed_bytes) {
         to.push_back(0x2c);  // field 5
         to.push_back(0x15);
         number(page.values);
-        for (int i = 0; i < 3; ++i) {
+        for (auto const encoding : {page.encoding, page.level_encoding, 3}) {
             to.push_back(0x15);
-            number(0);
+            number(encoding);
         }
         if (!page.statistics.empty()) {
             to.push_back(0x1c);
@@ -203,11 +207,11 @@ inline Bytes page_header(TestPage const& page, std::size_t compressed_bytes) {
         to.push_back(0x15);
         number(page.values);
         to.push_back(0x15);
-        number(0);
+        number(page.encoding);
         to.push_back(0);
     } else {
         to.push_back(0x5c);  // field 8
-        for (auto const value : {page.values, std::int64_t{0}, page.values, std::int64_t{0}}) {
+        for (auto const value : {page.values, std::int64_t{0}, page.values, std::int64_t{page.encoding}}) {
             to.push_back(0x15);
             number(value);
         }

@@ -59,6 +59,18 @@ except subprocess.TimeoutExpired:
         "    faulty = not lf.collect(engine='streaming').equals(lf.collect(engine='in-memory'))",
     ),
     Known(
+        name="the place of the largest or least of equal values in windows",
+        kinds=("wrong rows",),
+        detail=r"",
+        text=r"\.arg_(max|min)\(\)\)?\.rolling\(",
+        reason="Polars takes the first of them, or the last if the column is known to be sorted, as rows one by one are.",
+        reproduction="import polars as pl\n"
+        "rows = pl.DataFrame({'w': [1, 3, 3], 'i': [4, 5, 6]})\n"
+        "windows = pl.col('w').arg_max().rolling('i', period='3i', closed='both', offset='0i')\n"
+        "pieces = pl.concat([rows[:1], rows[1:2], rows[2:]], rechunk=False)\n"
+        "faulty = pieces.equals(rows) and not pieces.select(windows).equals(rows.select(windows))",
+    ),
+    Known(
         name="correlation of no values",
         kinds=("wrong rows", "Polars' engines disagree, and we with both"),
         detail=r"None.*nan|nan.*None",

@@ -396,7 +396,7 @@ class ParquetSource final : public ChunkSource {
                 });
             auto decoded = decode_columns(
                 footers_, *decoding, parts_[pass], passes_[pass].rows, std::move(on_device),
-                settings_.divide_pages, work);
+                settings_, work);
             read.check_files();
             for (std::size_t i = 0; i < to_decode.size(); ++i) {
                 auto const column = to_decode[i];

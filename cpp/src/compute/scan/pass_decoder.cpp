@@ -10,6 +10,8 @@
 #include <cudf/io/parquet.hpp>
 #include <cudf/table/table.hpp>
 
+#include "compute/scan/numbered_strings.hpp"
+
 namespace rapidsmpf::compute {
 
 namespace pq = cudf::io::parquet;
@@ -33,6 +35,23 @@ void describe_plain_chunks(std::vector<pq::FileMetaData>& files, std::vector<Dev
     }
 }
 
+// Says of the columns whose strings have been numbered that they have numbers.
+void describe_numbers(std::vector<pq::FileMetaData>& files, NumberedStrings const& numbered) {
+    for (auto& file : files) {
+        auto const& tops = file.schema.front().children_idx;
+        for (std::size_t column = 0; column < tops.size(); ++column) {
+            if (numbered.has(column)) {
+                NumberedStrings::describe(file.schema[static_cast<std::size_t>(tops[column])]);
+            }
+        }
+        for (auto& row_group : file.row_groups) {
+            for (auto& chunk : row_group.columns) {
+                chunk.meta_data.type = file.schema[static_cast<std::size_t>(chunk.schema_idx)].type;
+            }
+        }
+    }
+}
+
 }  // namespace
 
 ScanColumns scan_columns(Footers const& footers, std::vector<std::string> names) {
@@ -46,18 +65,27 @@ ScanColumns scan_columns(Footers const& footers, std::vector<std::string> names)
 
 std::vector<std::unique_ptr<cudf::column>> decode_columns(
     Footers const& footers, ScanColumns const& columns, std::span<PassPart const> parts, std::int64_t rows,
-    std::vector<DeviceChunk> chunks, bool divide_pages, Work& work) {
+    std::vector<DeviceChunk> chunks, ScanSettings const& settings, Work& work) {
     std::vector<ColumnChunkPlace const*> places;
+    std::vector<PassChunk> of_columns;
     places.reserve(chunks.size());
-    each_chunk(footers, columns, parts, [&](std::size_t, std::size_t, ColumnChunkPlace const& chunk) {
+    of_columns.reserve(chunks.size());
+    each_chunk(footers, columns, parts, [&](std::size_t file, std::size_t column, ColumnChunkPlace const& chunk) {
+        auto const& selection = columns.selections[file];
         places.push_back(&chunk);
+        of_columns.push_back(
+            {&chunk, &selection.schema[static_cast<std::size_t>(selection.schema[0].children_idx[column])],
+             column});
     });
     std::optional<PlainChunks> plain;
-    if (divide_pages) {
+    std::optional<NumberedStrings> numbered;
+    if (settings.divide_pages) {
         plain = decompress_snappy(chunks, places, work);
         if (plain) {
             chunks = std::move(plain->chunks);
         }
+        numbered = NumberedStrings::make(
+            chunks, of_columns, columns.names.size(), static_cast<std::int64_t>(settings.large_dictionary), work);
     }
     // The reader of this pass sees a file that has these row groups and columns only: to make it takes microseconds,
     // however large the file's footer is.
@@ -70,6 +98,9 @@ std::vector<std::unique_ptr<cudf::column>> decode_columns(
         std::iota(in_reader.begin(), in_reader.end(), 0);
     }
     describe_plain_chunks(metadata, chunks);
+    if (numbered) {
+        describe_numbers(metadata, *numbered);
+    }
     auto const options = cudf::io::parquet_reader_options::builder().build();
     pq::experimental::hybrid_scan_multifile const reader{std::move(metadata), options};
     auto const ranges = reader.all_column_chunks_byte_ranges(numbers_in_reader, options).first;
@@ -90,7 +121,11 @@ std::vector<std::unique_ptr<cudf::column>> decode_columns(
             "its pages hold " + std::to_string(table->num_rows()) + " rows, its footer says "
             + std::to_string(rows)};
     }
-    return table->release();
+    auto decoded = table->release();
+    if (numbered) {
+        numbered->put_strings(decoded, work);
+    }
+    return decoded;
 }
 
 }  // namespace rapidsmpf::compute

@@ -13,6 +13,7 @@
 #include "compute/operators.hpp"
 #include "compute/scan/footers.hpp"
 #include "compute/scan/plain_chunks.hpp"
+#include "compute/scan/settings.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -49,10 +50,10 @@ void each_chunk(
     }
 }
 
-// Decodes columns of a pass with so many rows, with libcudf's types. `chunks` are in the order of each_chunk(). With
-// `divide_pages`, Snappy pages are decompressed by pages/. Throws std::runtime_error that says what is wrong with them.
+// Decodes columns of a pass with so many rows, with libcudf's types. `chunks` are in the order of each_chunk().
+// Throws std::runtime_error that says what is wrong with them.
 [[nodiscard]] std::vector<std::unique_ptr<cudf::column>> decode_columns(
     Footers const& footers, ScanColumns const& columns, std::span<PassPart const> parts, std::int64_t rows,
-    std::vector<DeviceChunk> chunks, bool divide_pages, Work& work);
+    std::vector<DeviceChunk> chunks, ScanSettings const& settings, Work& work);
 
 }  // namespace rapidsmpf::compute

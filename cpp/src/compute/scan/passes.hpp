@@ -49,6 +49,11 @@ struct ChunkRange {
 inline constexpr std::size_t extent_alignment = 256;
 inline constexpr std::size_t extent_padding = 64;
 
+// What a column chunk by itself takes on the device.
+[[nodiscard]] constexpr std::size_t with_padding(std::size_t bytes) {
+    return (bytes + extent_padding + extent_alignment - 1) / extent_alignment * extent_alignment;
+}
+
 // Bytes of a file that are copied in one piece.
 struct Extent {
     std::size_t file{0};

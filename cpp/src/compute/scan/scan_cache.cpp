@@ -5,7 +5,6 @@
 #include <variant>  // libcudf's headers need it first
 
 #include <cudf/utilities/error.hpp>
-#include <rmm/aligned.hpp>
 
 #include "compute/scan/kept_column.hpp"
 #include "compute/scan/passes.hpp"
@@ -83,12 +82,9 @@ std::unique_ptr<cudf::column> ScanCache::keep_column(
 
 void ScanCache::keep_chunks(std::string const& key, std::span<DeviceChunk const> chunks, Work& work) {
     // As lay_out() places them.
-    auto const room_for = [](DeviceChunk const& chunk) {
-        return rmm::align_up(chunk.bytes + extent_padding, extent_alignment);
-    };
     std::size_t bytes = 0;
     for (auto const& chunk : chunks) {
-        bytes += room_for(chunk);
+        bytes += with_padding(chunk.bytes);
     }
     if (bytes == 0 || !has_room(bytes)) {
         return;
@@ -101,7 +97,7 @@ void ScanCache::keep_chunks(std::string const& key, std::span<DeviceChunk const>
         for (auto const& chunk : chunks) {
             CUDF_CUDA_TRY(cudaMemcpyAsync(to, chunk.data, chunk.bytes, cudaMemcpyDeviceToDevice, stream_));
             kept->places.push_back(DeviceChunk{.data = to, .bytes = chunk.bytes});
-            to += room_for(chunk);
+            to += with_padding(chunk.bytes);
         }
         CUDF_CUDA_TRY(cudaStreamSynchronize(stream_));
         (void)cache_.add(chunks_key(key), std::move(kept), bytes);

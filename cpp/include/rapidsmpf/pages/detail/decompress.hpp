@@ -30,6 +30,8 @@ enum class Problem : std::uint32_t {
     length,      // a page is not as long as its header says when it is decompressed
     chain,       // elements do not end where the page does
     dependency,  // a fragment cannot be decoded by itself
+    encoding,    // values or levels are not stored in a way that is known here
+    strings,     // strings do not end where their page does, or there are not as many as it says
 };
 
 // A column chunk whose pages are compressed by Snappy.

@@ -112,7 +112,9 @@ class Constants:
 
     def add(self, series: pl.Series) -> int:
         """Return the place of a series."""
-        key = (str(series.dtype), *map(repr, series.to_physical().to_list()))
+        # Python's times would not have their nanoseconds.
+        values = series.to_physical() if series.dtype.is_temporal() else series
+        key = (str(series.dtype), *map(repr, values.to_list()))
         place = self._places.setdefault(key, len(self.series))
         if place == len(self.series):
             self.series.append(series.alias(""))

@@ -1,0 +1,168 @@
+#include "compute/scan/numbered_strings.hpp"
+
+#include <cstddef>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+#include <variant>  // libcudf's headers need it first
+
+#include <cuda_runtime_api.h>
+#include <cudf/column/column_factories.hpp>
+#include <cudf/utilities/error.hpp>
+
+#include "compute/scan/passes.hpp"
+
+namespace rapidsmpf::compute {
+
+namespace pq = cudf::io::parquet;
+
+namespace {
+
+bool is_plain(DeviceChunk const& chunk, ColumnChunkPlace const& place) {
+    return !chunk.is_compressed || static_cast<pq::Compression>(place.codec) == pq::Compression::UNCOMPRESSED;
+}
+
+// Whether values of this column can be numbered. Values of columns that are in others have levels of their own.
+bool is_flat_text(pq::SchemaElement const& element) {
+    auto const is_text =
+        (element.logical_type.has_value() && element.logical_type->type == pq::LogicalType::STRING)
+        || element.converted_type == pq::ConvertedType::UTF8;
+    return is_text && element.type == pq::Type::BYTE_ARRAY && element.parent_idx == 0
+           && element.num_children == 0
+           && element.repetition_type != pq::FieldRepetitionType::REPEATED;
+}
+
+bool can_be_numbered(DeviceChunk const& chunk, PassChunk const& of) {
+    // PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED (which old writers name beside the encodings of values), RLE_DICTIONARY
+    constexpr std::uint32_t known = 1U << 0 | 1U << 2 | 1U << 3 | 1U << 4 | 1U << 8;
+    return is_flat_text(*of.element) && (of.place->encodings & ~known) == 0 && is_plain(chunk, *of.place);
+}
+
+// Whether libcudf would follow strings for long.
+bool takes_long(ColumnChunkPlace const& place, std::int64_t large_dictionary) {
+    auto const dictionary = place.data_page_offset - place.offset();
+    return place.values > 0 && (dictionary == 0 || dictionary >= large_dictionary);
+}
+
+}  // namespace
+
+std::optional<NumberedStrings> NumberedStrings::make(
+    std::vector<DeviceChunk>& chunks, std::span<PassChunk const> places, std::size_t columns,
+    std::int64_t large_dictionary, Work& work) {
+    NumberedStrings numbered;
+    std::vector<bool> possible(columns, true);
+    numbered.columns_.resize(columns);
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+        auto const column = places[i].column;
+        possible[column] = possible[column] && can_be_numbered(chunks[i], places[i]);
+        numbered.columns_[column] = numbered.columns_[column] || takes_long(*places[i].place, large_dictionary);
+    }
+    for (std::size_t column = 0; column < columns; ++column) {
+        numbered.columns_[column] = numbered.columns_[column] && possible[column];
+    }
+
+    std::vector<pages::StringChunk> strings;
+    std::vector<std::size_t> replaced;
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+        if (!numbered.has(places[i].column)) {
+            continue;
+        }
+        strings.push_back(
+            pages::StringChunk{
+                .data = chunks[i].data,
+                .bytes = chunks[i].bytes,
+                .values = static_cast<std::uint64_t>(places[i].place->values),
+                .out = nullptr,
+                .has_levels = places[i].element->repetition_type == pq::FieldRepetitionType::OPTIONAL});
+        replaced.push_back(i);
+        bytes += with_padding(chunks[i].bytes);
+    }
+    if (strings.empty()) {
+        return std::nullopt;
+    }
+    auto const stream = work.stream();
+    numbered.chunks_ = rmm::device_buffer{bytes, stream, work.mr()};
+    CUDF_CUDA_TRY(cudaMemsetAsync(numbered.chunks_.data(), 0xFF, bytes, stream.get()));
+    auto* to = static_cast<std::uint8_t*>(numbered.chunks_.data());
+    for (auto& chunk : strings) {
+        chunk.out = to;
+        to += with_padding(chunk.bytes);
+    }
+    auto const layout = pages::NumberPlanLayout::of(strings);
+    numbered.plan_memory_ = rmm::device_buffer{layout.bytes, stream, work.mr()};
+    auto& plan = numbered.plan_;
+    plan = layout.in(static_cast<std::byte*>(numbered.plan_memory_.data()));
+    // Chunks and counters are adjacent in the plan: one copy moves both.
+    std::vector<std::byte> head(layout.counters_at + sizeof(pages::NumberCounters));
+    pages::NumberCounters counters;
+    std::memcpy(head.data(), strings.data(), strings.size() * sizeof(pages::StringChunk));
+    std::memcpy(head.data() + layout.counters_at, &counters, sizeof counters);
+    CUDF_CUDA_TRY(cudaMemcpyAsync(
+        numbered.plan_memory_.data(), head.data(), head.size(), cudaMemcpyHostToDevice, stream.get()));
+    pages::list_strings_on_gpu(plan, stream.get());
+    auto const read_counters = [&] {
+        CUDF_CUDA_TRY(cudaMemcpyAsync(
+            &counters, plan.counters, sizeof counters, cudaMemcpyDeviceToHost, stream.get()));
+        work.synchronize();
+        return counters.error == 0;
+    };
+    if (!read_counters()) {
+        return std::nullopt;
+    }
+    numbered.places_ =
+        rmm::device_buffer{counters.strings * sizeof(pages::StringPlace), stream, work.mr()};
+    plan.places = static_cast<pages::StringPlace*>(numbered.places_.data());
+    pages::number_strings_on_gpu(plan, stream.get());
+    if (!read_counters()) {
+        return std::nullopt;
+    }
+    for (std::size_t i = 0; i < replaced.size(); ++i) {
+        auto& chunk = chunks[replaced[i]];
+        chunk.data = strings[i].out;
+        chunk.is_compressed = false;
+    }
+    return numbered;
+}
+
+void NumberedStrings::describe(pq::SchemaElement& element) {
+    element.type = pq::Type::INT32;
+    element.converted_type.reset();
+    element.logical_type.reset();
+    element.arrow_type.reset();
+}
+
+void NumberedStrings::put_strings(
+    std::vector<std::unique_ptr<cudf::column>>& columns, Work& work) const {
+    // libcudf's pair of a string's address and its length.
+    using Pair = cuda::std::pair<char const*, cudf::size_type>;
+    static_assert(sizeof(Pair) == sizeof(pages::StringPlace) && alignof(Pair) == alignof(pages::StringPlace));
+    static_assert(offsetof(Pair, second) == offsetof(pages::StringPlace, bytes));
+    auto const stream = work.stream();
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        if (!has(i)) {
+            continue;
+        }
+        auto const numbers = columns[i]->view();
+        auto const rows = static_cast<std::size_t>(numbers.size());
+        rmm::device_buffer of_rows{rows * sizeof(Pair), stream, work.mr()};
+        auto* const places = static_cast<pages::StringPlace*>(of_rows.data());
+        pages::places_of_rows_on_gpu(
+            plan_,
+            {.numbers = numbers.data<std::int32_t>(),
+             .valid = numbers.nullable() ? numbers.null_mask() : nullptr,
+             .rows = rows},
+            places, stream.get());
+        columns[i] = cudf::make_strings_column(
+            cudf::device_span<Pair const>{reinterpret_cast<Pair const*>(places), rows}, stream, work.mr());
+    }
+    pages::NumberCounters counters;
+    CUDF_CUDA_TRY(
+        cudaMemcpyAsync(&counters, plan_.counters, sizeof counters, cudaMemcpyDeviceToHost, stream.get()));
+    work.synchronize();
+    if (counters.error != 0) {
+        throw std::runtime_error{"a value is not in the dictionary of its column chunk"};
+    }
+}
+
+}  // namespace rapidsmpf::compute

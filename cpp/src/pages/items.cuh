@@ -1,0 +1,49 @@
+// Items that differ much in how long they take, such as pages: a warp takes one after the other from a counter.
+#pragma once
+
+#include <cstdint>
+
+#include <rapidsmpf/device/detail/cuda_check.hpp>
+
+#include "pages/lanes.hpp"
+
+namespace rapidsmpf::pages {
+
+inline constexpr unsigned warps_per_block = 4;
+inline constexpr unsigned threads_per_block = warps_per_block * lane_count;
+
+// Calls work(number) for items that no other warp has; for none if an earlier kernel has found an error.
+template <typename Counters, typename Work>
+__device__ void take_items(
+    Counters& counters, std::uint32_t& next, std::uint32_t n, std::uint32_t lane, Work&& work) {
+    // One lane reads: others may be at work and raise errors.
+    auto const failed = lane == 0 && *static_cast<std::uint32_t volatile*>(&counters.error) != 0;
+    if (__any_sync(0xffffffffU, failed)) {
+        return;
+    }
+    for (;;) {
+        std::uint32_t number = 0;
+        if (lane == 0) {
+            number = atomicAdd(&next, 1U);
+        }
+        number = __shfl_sync(0xffffffffU, number, 0);
+        if (number >= n) {
+            return;
+        }
+        work(number);
+        __syncwarp();
+    }
+}
+
+// Blocks that fill the current device with warps.
+inline unsigned blocks_for_items() {
+    int device = 0;
+    int multiprocessors = 0;
+    device::detail::check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+    device::detail::check_cuda(
+        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+        "cudaDeviceGetAttribute");
+    return static_cast<unsigned>(multiprocessors) * 8;
+}
+
+}  // namespace rapidsmpf::pages

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from rapidsmpf.given_options import unknown_option
@@ -129,12 +129,12 @@ class _Current:
 _current = _Current()
 
 
-@contextmanager
-def rmm_resource(config: Mapping[str, Any] | None) -> Iterator[None]:
+def rmm_resource(config: Mapping[str, Any] | None) -> AbstractContextManager[None]:
     """Have RMM draw on a resource in this block, in which this process's GPU is used.
 
     All who use the GPU enter it: RMM has one current resource in a process, which the first of those who are in such a
-    block at the same time chooses; when the last leaves, the former one is back.
+    block at the same time chooses; when the last leaves, the former one is back. A block that is not left, as at the end
+    of the process, changes nothing.
 
     Parameters
     ----------
@@ -146,10 +146,19 @@ def rmm_resource(config: Mapping[str, Any] | None) -> Iterator[None]:
     RuntimeError
         If others use the GPU meanwhile, with another resource.
     """
-    _current.open(config)
-    try:
-        yield
-    finally:
+    return _Use(config)
+
+
+class _Use:
+    """A block in which the GPU is used. No generator, which Python would end at the end of the process."""
+
+    def __init__(self, config: Mapping[str, Any] | None) -> None:
+        self._config = config
+
+    def __enter__(self) -> None:
+        _current.open(self._config)
+
+    def __exit__(self, *_: object) -> None:
         _current.close()
 
 

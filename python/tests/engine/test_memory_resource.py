@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import sys
 import types
@@ -62,6 +63,15 @@ def rmm(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     monkeypatch.setitem(sys.modules, "rmm.mr", mr)
     monkeypatch.setattr(memory_resource, "_current", memory_resource._Current())
     return mr
+
+
+def test_a_block_that_is_not_left_changes_nothing(rmm: types.ModuleType) -> None:
+    def enter() -> None:
+        rmm_resource(CUDA).__enter__()
+
+    enter()
+    gc.collect()
+    assert len(rmm.history) == 2  # at the end of a process nothing can be imported to put the former one back
 
 
 def test_a_resource_is_made_on_top_of_another(rmm: types.ModuleType) -> None:

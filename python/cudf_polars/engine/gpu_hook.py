@@ -21,7 +21,7 @@ from rapidsmpf.streaming.core.context import Context
 
 from cudf_polars.engine.compute_device import gpu_unavailable, open_operators
 from cudf_polars.engine.gpu_options import runtime_settings
-from cudf_polars.engine.memory_resource import rmm_resource
+from cudf_polars.engine.memory_resource import check_resource, rmm_resource
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.lower.fallback import HostStepWarning, warn_of_host_steps
 from cudf_polars.lower.user_code import user_stacklevel
@@ -78,7 +78,12 @@ def execute_with_cudf(
             raise TypeError(f"pl.GPUEngine: unknown option {name!r}; there are {', '.join(sorted(_CONFIG))}")
     raise_on_fail = bool(options.get("raise_on_fail", False))
     gpu_options = _gpu_options(options)
+    resource = gpu_options.get("memory_resource_config")
+    if config.memory_resource is not None and resource is not None:
+        raise ValueError("pl.GPUEngine: give it memory_resource or memory_resource_config, not both")
     reason = _unusable(config)
+    if reason is None and config.memory_resource is not None:
+        resource = check_resource("pl.GPUEngine: memory_resource", config.memory_resource)
     if reason is None:
         try:
             root = read_traverser(traverser)
@@ -99,7 +104,7 @@ def execute_with_cudf(
         if found := refusals(root):
             texts = dict.fromkeys(str(refusal) for refusal in found)
             raise NotImplementedError(f"engine='gpu': {'; '.join(texts)} (raise_on_fail=True)")
-    gpu = _open_gpu(gpu_options)
+    gpu = _open_gpu(gpu_options, resource)
 
     def run(
         with_columns: list[str] | None, predicate: Any, n_rows: int | None, should_time: bool = False
@@ -149,7 +154,7 @@ class _Gpu:
     They end with the last reference to this, so that a query which runs has them although another has other settings.
     """
 
-    def __init__(self, settings: Mapping[str, Any], resource: Mapping[str, Any] | None) -> None:
+    def __init__(self, settings: Mapping[str, Any], resource: Mapping[str, Any] | object | None) -> None:
         self.settings = (settings, resource)
         with ExitStack() as opened:
             opened.enter_context(rmm_resource(resource))
@@ -169,10 +174,9 @@ _newest: list[_Gpu] = []
 """At most one."""
 
 
-def _open_gpu(options: StreamingOptions) -> _Gpu:
+def _open_gpu(options: StreamingOptions, resource: Mapping[str, Any] | object | None) -> _Gpu:
     """Return the operators with the settings that options ask for; those with others give their memory up."""
     settings = runtime_settings(options, options.to_rapidsmpf_options())
-    resource = options.get("memory_resource_config")
     with _lock:
         if not _newest or _newest[0].settings != (settings, resource):
             _newest.clear()

@@ -10,7 +10,7 @@ from typing import Any
 
 from rapidsmpf.given_options import unknown_option
 
-__all__ = ["build_resource", "check_resource_config", "rmm_resource"]
+__all__ = ["build_resource", "check_resource", "check_resource_config", "rmm_resource"]
 
 _INSTALL = "pip install 'rmm-cu13==26.10.*'"
 _FIELDS = ("qualname", "options")
@@ -92,16 +92,16 @@ class _Current:
         # The garbage collector may let go of a user while another one comes.
         self.lock = threading.RLock()
         self.users = 0
-        self.config: Mapping[str, Any] | None = None
+        self.config: Mapping[str, Any] | object | None = None
         self.resource: Any = None
         self.former: Any = None
 
-    def open(self, config: Mapping[str, Any] | None) -> None:
+    def open(self, config: Mapping[str, Any] | object | None) -> None:
         with self.lock:
             if self.users == 0:
                 self._make_current(config)
             elif config is not None and config != self.config:
-                told = "RMM's own" if self.config is None else self.config["qualname"]
+                told = "RMM's own" if self.config is None else _name_of(self.config)
                 raise RuntimeError(
                     f"option memory_resource_config: RMM has one resource in a process, which is {told} as long as"
                     " other queries or engines of this process have the GPU. Make the engine with this option first, or"
@@ -116,11 +116,11 @@ class _Current:
                 _rmm().set_current_device_resource(self.former)
                 self.config = self.resource = self.former = None
 
-    def _make_current(self, config: Mapping[str, Any] | None) -> None:
+    def _make_current(self, config: Mapping[str, Any] | object | None) -> None:
         if config is None:
             return
         mr = _rmm()
-        resource = build_resource(config)
+        resource = build_resource(config) if isinstance(config, Mapping) else config
         former = mr.get_current_device_resource()
         mr.set_current_device_resource(resource)
         self.config, self.resource, self.former = config, resource, former
@@ -129,7 +129,7 @@ class _Current:
 _current = _Current()
 
 
-def rmm_resource(config: Mapping[str, Any] | None) -> AbstractContextManager[None]:
+def rmm_resource(config: Mapping[str, Any] | object | None) -> AbstractContextManager[None]:
     """Have RMM draw on a resource in this block, in which this process's GPU is used.
 
     All who use the GPU enter it: RMM has one current resource in a process, which the first of those who are in such a
@@ -139,7 +139,7 @@ def rmm_resource(config: Mapping[str, Any] | None) -> AbstractContextManager[Non
     Parameters
     ----------
     config
-        Describes the resource; None: what there is.
+        Describes the resource, or is one; None: what there is.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def rmm_resource(config: Mapping[str, Any] | None) -> AbstractContextManager[Non
 class _Use:
     """A block in which the GPU is used. No generator, which Python would end at the end of the process."""
 
-    def __init__(self, config: Mapping[str, Any] | None) -> None:
+    def __init__(self, config: Mapping[str, Any] | object | None) -> None:
         self._config = config
 
     def __enter__(self) -> None:
@@ -160,6 +160,26 @@ class _Use:
 
     def __exit__(self, *_: object) -> None:
         _current.close()
+
+
+def check_resource(name: str, resource: object) -> object:
+    """Return what a parameter was given for a resource of RMM, if it is one.
+
+    Raises
+    ------
+    ImportError
+        Without the package rmm.
+    TypeError
+        If it is none.
+    """
+    base = _rmm().DeviceMemoryResource
+    if not isinstance(resource, base):
+        raise TypeError(f"{name} must be an rmm.mr.DeviceMemoryResource or None, not {type(resource).__name__}")
+    return resource
+
+
+def _name_of(config: Mapping[str, Any] | object) -> str:
+    return str(config["qualname"]) if isinstance(config, Mapping) else f"the given {type(config).__name__}"
 
 
 def _is_config(value: object) -> bool:

@@ -194,7 +194,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Operators]:
 
 
 def open_with(**config: Any) -> Any:
-    return gpu_hook._open_gpu(gpu_hook._gpu_options(config))
+    options = gpu_hook._gpu_options(config)
+    return gpu_hook._open_gpu(options, options.get("memory_resource_config"))
 
 
 def test_options_of_polars_gpu_engine(made: list[Operators], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,6 +232,10 @@ def test_operators_with_other_settings_take_the_place_of_those_before(made: list
         ({"keep_decoded_columns": "yes"}, "keep_decoded_columns must be bool"),
         ({"executor_options": {"max_concurrent_io_tasks": 0}}, "0 is less than 1.*given in executor_options"),
         ({"memory_resource_config": {}}, "needs 'qualname'"),
+        (
+            {"memory_resource": object(), "memory_resource_config": {"qualname": "rmm.mr.CudaMemoryResource"}},
+            "memory_resource or memory_resource_config, not both",
+        ),
     ],
 )
 def test_errors_of_polars_gpu_engine(config: dict[str, Any], said: str) -> None:

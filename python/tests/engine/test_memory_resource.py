@@ -12,7 +12,7 @@ import pytest
 
 from cudf_polars import SPMDEngine
 from cudf_polars.engine import compute_device, memory_resource
-from cudf_polars.engine.memory_resource import build_resource, rmm_resource
+from cudf_polars.engine.memory_resource import build_resource, check_resource, rmm_resource
 from cudf_polars.engine.options import StreamingOptions
 
 
@@ -63,6 +63,20 @@ def rmm(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     monkeypatch.setitem(sys.modules, "rmm.mr", mr)
     monkeypatch.setattr(memory_resource, "_current", memory_resource._Current())
     return mr
+
+
+def test_a_resource_that_is_given_is_used(rmm: types.ModuleType) -> None:
+    given = CudaMemoryResource()
+    assert check_resource("memory_resource", given) is given
+    with rmm_resource(given):
+        assert rmm.history[-1] is given
+        with rmm_resource(given):
+            pass
+        with pytest.raises(RuntimeError, match="which is the given CudaMemoryResource"), rmm_resource(CUDA):
+            pass
+    assert rmm.history[-1] == "first"
+    with pytest.raises(TypeError, match=r"memory_resource must be an rmm.mr.DeviceMemoryResource .*not int"):
+        check_resource("memory_resource", 5)
 
 
 def test_a_block_that_is_not_left_changes_nothing(rmm: types.ModuleType) -> None:

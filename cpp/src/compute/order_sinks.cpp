@@ -212,10 +212,18 @@ class SortSink final : public ResultSink {
                     *alike.emplace_back(cudf::normalize_nans_and_zeros(key, work.stream(), work.mr()));
             }
         }
+        auto order = order_;
+        auto nulls = nulls_;
+        if (plan_.stable && views.size() == 1 && !alike.empty() && order[0] == cudf::order::DESCENDING) {
+            // Sorted downwards by its bits, NaNs come in reverse. Twice the same column is sorted by comparing rows.
+            views.push_back(views[0]);
+            order.push_back(order[0]);
+            nulls.push_back(nulls[0]);
+        }
         cudf::table_view const keys{views};
         auto const map = plan_.stable
-                             ? cudf::stable_sorted_order(keys, order_, nulls_, work.stream(), work.mr())
-                             : cudf::sorted_order(keys, order_, nulls_, work.stream(), work.mr());
+                             ? cudf::stable_sorted_order(keys, order, nulls, work.stream(), work.mr())
+                             : cudf::sorted_order(keys, order, nulls, work.stream(), work.mr());
         auto view = map->view();
         if (first) {
             view = cudf::slice(view, {0, static_cast<cudf::size_type>(*first)}, work.stream()).front();

@@ -17,10 +17,19 @@ NumberPlanLayout NumberPlanLayout::of(std::span<StringChunk const> chunks) {
     // Room for the pages that writers make: 4 KiB on average, or more.
     layout.pages =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(16 * chunks.size() + bytes / 4096, 0x7fffffff));
-    auto const whole = [](std::size_t n) { return (n + 255) / 256 * 256; };
+    layout.tiles = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+        2 * std::uint64_t{layout.pages} + bytes / StringScratch::tile_bytes, 0x7fffffff));
+    auto const place = [&](std::size_t n) {
+        auto const at = layout.bytes;
+        layout.bytes += (n + 255) / 256 * 256;
+        return at;
+    };
     layout.counters_at = layout.chunks * sizeof(StringChunk);
-    layout.pages_at = whole(layout.counters_at + sizeof(NumberCounters));
-    layout.bytes = whole(layout.pages_at + layout.pages * sizeof(StringPage));
+    place(layout.counters_at + sizeof(NumberCounters));
+    layout.pages_at = place(layout.pages * sizeof(StringPage));
+    layout.tile_pages_at = place(layout.tiles * sizeof(std::uint32_t));
+    layout.tiles_at = place(layout.tiles * sizeof(StringTile));
+    layout.exits_at = place(std::size_t{layout.tiles} * StringScratch::entries * sizeof(StringExit));
     return layout;
 }
 
@@ -31,6 +40,10 @@ NumberPlan NumberPlanLayout::in(std::byte* memory) const {
         .counters = reinterpret_cast<NumberCounters*>(memory + counters_at),
         .pages = reinterpret_cast<StringPage*>(memory + pages_at),
         .most_pages = pages,
+        .tile_pages = reinterpret_cast<std::uint32_t*>(memory + tile_pages_at),
+        .tiles = reinterpret_cast<StringTile*>(memory + tiles_at),
+        .exits = reinterpret_cast<StringExit*>(memory + exits_at),
+        .most_tiles = tiles,
         .places = nullptr};
 }
 
@@ -44,9 +57,17 @@ void list_strings_on_cpu(NumberPlan const& plan) {
 }
 
 void number_strings_on_cpu(NumberPlan const& plan) {
+    LanesOnCpu const lanes;
     auto const scratch = std::make_unique<StringScratch>();
-    for (std::uint32_t i = 0; i < plan.counters->pages; ++i) {
-        number_page(LanesOnCpu{}, plan, i, *scratch);
+    auto& counters = *plan.counters;
+    for (std::uint32_t i = 0; i < counters.tiles; ++i) {
+        find_exits(lanes, plan, i, *scratch);
+    }
+    for (std::uint32_t i = 0; i < counters.pages && counters.error == 0; ++i) {
+        chain_page(lanes, plan, i, *scratch);
+    }
+    for (std::uint32_t i = 0; i < counters.tiles && counters.error == 0; ++i) {
+        number_tile(lanes, plan, i, *scratch);
     }
 }
 

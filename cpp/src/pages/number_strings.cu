@@ -20,14 +20,39 @@ __global__ void list_strings_of_all(NumberPlan const plan) {
     }
 }
 
-__global__ void __launch_bounds__(threads_per_block) number_all(NumberPlan const plan) {
+// Calls step(lanes, number, scratch) for items that no other warp has.
+template <typename Step>
+__device__ void take_strings(
+    NumberPlan const& plan, std::uint32_t& next, std::uint32_t n, Step&& step) {
     __shared__ StringScratch scratches[warps_per_block];
-    auto& counters = *plan.counters;
     auto const lane = threadIdx.x % lane_count;
+    auto& scratch = scratches[threadIdx.x / lane_count];
     LanesOfWarp const lanes{lane};
-    take_items(counters, counters.next_page, counters.pages, lane, [&](std::uint32_t page) {
-        number_page(lanes, plan, page, scratches[threadIdx.x / lane_count]);
-    });
+    take_items(*plan.counters, next, n, lane, [&](std::uint32_t number) { step(lanes, number, scratch); });
+}
+
+__global__ void __launch_bounds__(threads_per_block) find_all_strings(NumberPlan const plan) {
+    take_strings(
+        plan, plan.counters->next_to_find, plan.counters->tiles,
+        [&](LanesOfWarp const& lanes, std::uint32_t tile, StringScratch& scratch) {
+            find_exits(lanes, plan, tile, scratch);
+        });
+}
+
+__global__ void __launch_bounds__(threads_per_block) chain_all_strings(NumberPlan const plan) {
+    take_strings(
+        plan, plan.counters->next_page, plan.counters->pages,
+        [&](LanesOfWarp const& lanes, std::uint32_t page, StringScratch& scratch) {
+            chain_page(lanes, plan, page, scratch);
+        });
+}
+
+__global__ void __launch_bounds__(threads_per_block) number_all_strings(NumberPlan const plan) {
+    take_strings(
+        plan, plan.counters->next_to_number, plan.counters->tiles,
+        [&](LanesOfWarp const& lanes, std::uint32_t tile, StringScratch& scratch) {
+            number_tile(lanes, plan, tile, scratch);
+        });
 }
 
 __global__ void places_of_all(NumberPlan const plan, NumberedRows const rows, StringPlace* places) {
@@ -48,7 +73,10 @@ void list_strings_on_gpu(NumberPlan const& plan, cudaStream_t stream) {
 }
 
 void number_strings_on_gpu(NumberPlan const& plan, cudaStream_t stream) {
-    number_all<<<blocks_for_items(), threads_per_block, 0, stream>>>(plan);
+    auto const blocks = blocks_for_items();
+    find_all_strings<<<blocks, threads_per_block, 0, stream>>>(plan);
+    chain_all_strings<<<blocks / 4, threads_per_block, 0, stream>>>(plan);
+    number_all_strings<<<blocks, threads_per_block, 0, stream>>>(plan);
     device::detail::check_cuda(cudaGetLastError(), "cudaGetLastError");
 }
 

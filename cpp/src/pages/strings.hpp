@@ -1,4 +1,12 @@
-// The steps of number_strings.hpp, each of which a kernel does for all items at a time, and the CPU one after the other.
+// The steps of number_strings.hpp, each of which a kernel does for all items at a time, and the CPU one after the other:
+//
+//   list_strings()   of a chunk, by one lane: copies the headers, lists pages and their tiles
+//   find_exits()     of a tile: for each place where a chain of strings may come into it, where the chain leaves it
+//   chain_page()     of a page: where its chain does come into each tile, one look into a table a tile
+//   number_tile()    of a tile: notes the strings that begin in it, writes their numbers
+//
+// Chains of Snappy's elements are found likewise (snappy_tiles.hpp). A place is counted from the word of memory that the first
+// string of the page begins in, and in a tile from the tile's first byte.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +29,25 @@ struct StringPage {
     std::uint32_t first{0};  // number of the first string
     std::uint32_t most{0};   // strings
     bool has_all{false};     // there are so many strings, not fewer
+    std::uint32_t first_tile{0};
+    std::uint32_t tiles{0};
+
+    [[nodiscard]] RAPIDSMPF_DEVICE std::uint8_t const* strings() const { return data + copied; }
+    [[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t begin() const { return misalignment(strings()); }
+    [[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t end() const { return begin() + bytes; }
+};
+
+// Where a chain that came into a tile leaves it, and how many strings it has there.
+struct StringExit {
+    static constexpr std::uint32_t wrong = 0xffffffffU;
+    std::uint32_t place{wrong};
+    std::uint32_t strings{0};
+};
+
+// Of a tile, when the chains of its page are joined.
+struct StringTile {
+    std::uint32_t entry{0};    // place in the page of the first string; not in the tile if none begins there
+    std::uint32_t strings{0};  // that begin before
 };
 
 // The bytes that a string takes at least: those of its length.
@@ -86,6 +113,136 @@ RAPIDSMPF_DEVICE void fail(NumberPlan const& plan, Problem problem) {
     return Problem::none;
 }
 
+// A tile, as the lanes share it: a segment for each lane.
+struct StringScratch {
+    static constexpr std::uint32_t segment_words = 16;
+    static constexpr std::uint32_t segment_bytes = 4 * segment_words;
+    static constexpr std::uint32_t tile_bytes = lane_count * segment_bytes;
+    static constexpr std::uint32_t entries = 2 * segment_bytes;  // places that a chain may come in at, for find_exits()
+    static constexpr std::uint32_t none = 0xff;
+
+    // A length that begins in the tile may end behind it. After each segment a word is left free: lanes that read the same
+    // words of their segments then read from different banks of the memory.
+    static constexpr std::uint32_t words = tile_bytes / 4 + 1;
+    std::uint32_t tile[words + words / segment_words + 1];
+    // By place in the segment and segment, of the chain from there on: the place of its last string in the segment, and above
+    // that how many strings it has there.
+    std::uint16_t chains[segment_bytes][lane_count];
+    std::uint8_t first[lane_count];  // place in the segment of the first string; none: no string begins there
+};
+
+[[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t& tile_word(StringScratch& scratch, std::uint32_t word) {
+    return scratch.tile[word + word / StringScratch::segment_words];
+}
+
+// The length that is stored at a place.
+[[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t length_at(StringScratch& scratch, std::uint32_t place) {
+    auto const word = place / 4;
+    auto const high = place % 4 != 0 ? tile_word(scratch, word + 1) : 0;
+    return joined_words(tile_word(scratch, word), high, place % 4);
+}
+
+// Whether a string of this length may be at a place; the page ends at `end`.
+[[nodiscard]] RAPIDSMPF_DEVICE bool fits(std::uint32_t length, std::uint32_t place, std::uint32_t end) {
+    return place < end && end - place >= length_bytes && length <= end - place - length_bytes;
+}
+
+// By all lanes: words that hold a byte of the page, which ends at `end`; what is behind it says nothing.
+RAPIDSMPF_DEVICE void load_tile(
+    StringScratch& scratch, std::uint32_t lane, std::uint8_t const* tile, std::uint32_t end) {
+    constexpr std::uint32_t at_a_time = 17;  // words that a lane has on their way
+    auto const words = end / 4 + (end % 4 != 0 ? 1 : 0);
+    std::uint32_t values[at_a_time];
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+    for (std::uint32_t i = 0; i < at_a_time; ++i) {
+        auto const word = lane + i * lane_count;
+        auto const is_there = word < StringScratch::words && word < words;
+        values[i] = is_there ? load_word(tile + std::uint64_t{4} * word) : 0;
+    }
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+    for (std::uint32_t i = 0; i < at_a_time; ++i) {
+        auto const word = lane + i * lane_count;
+        if (word < StringScratch::words) {
+            tile_word(scratch, word) = values[i];
+        }
+    }
+}
+
+// For each place of a lane's segment, the last one backwards: a string ends four bytes behind its place or later, so the four
+// places of a word do not depend on each other.
+RAPIDSMPF_DEVICE void find_chains(StringScratch& scratch, std::uint32_t lane, std::uint32_t end) {
+    auto const segment = lane * StringScratch::segment_bytes;
+    auto high = tile_word(scratch, (lane + 1) * StringScratch::segment_words);
+    for (std::uint32_t word = StringScratch::segment_words; word-- > 0;) {
+        auto const low = tile_word(scratch, lane * StringScratch::segment_words + word);
+        std::uint16_t found[4];
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+        for (std::uint32_t byte = 0; byte < 4; ++byte) {
+            constexpr std::uint32_t one = 1U << 8U;
+            auto const at = 4 * word + byte;
+            auto const length = joined_words(low, high, byte);
+            // Small ones alone stay in the segment; the sum of others might not be a number of 32 bits.
+            auto const next = at + length_bytes + length;
+            auto const stays = length < StringScratch::segment_bytes && next < StringScratch::segment_bytes
+                               && segment + next < end && fits(length, segment + at, end);
+            found[byte] = static_cast<std::uint16_t>(one + (stays ? scratch.chains[next][lane] : at));
+        }
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+        for (std::uint32_t byte = 0; byte < 4; ++byte) {
+            scratch.chains[4 * word + byte][lane] = found[byte];
+        }
+        high = low;
+    }
+}
+
+// Follows the chain that comes into the tile at a place, and calls enters(segment, place in it) for each segment in which it has
+// a string. The page ends at `end`.
+template <typename Enters>
+RAPIDSMPF_DEVICE StringExit follow_chain(
+    StringScratch& scratch, std::uint32_t place, std::uint32_t end, Enters&& enters) {
+    StringExit exit;
+    while (place < end && place < StringScratch::tile_bytes) {
+        auto const segment = place / StringScratch::segment_bytes;
+        auto const first = place % StringScratch::segment_bytes;
+        enters(segment, first);
+        auto const chain = std::uint32_t{scratch.chains[first][segment]};
+        exit.strings += chain >> 8U;
+        place = segment * StringScratch::segment_bytes + (chain & 0xffU);
+        auto const length = length_at(scratch, place);
+        if (!fits(length, place, end)) {
+            return exit;
+        }
+        place += length_bytes + length;
+    }
+    exit.place = place;
+    return exit;
+}
+
+// Where a tile begins, and where its page ends, from there.
+struct TilePlace {
+    std::uint8_t const* data{nullptr};
+    std::uint32_t end{0};
+};
+
+[[nodiscard]] RAPIDSMPF_DEVICE TilePlace place_of_tile(StringPage const& page, std::uint32_t tile) {
+    auto const begin = tile * StringScratch::tile_bytes;
+    return {.data = page.strings() - page.begin() + begin, .end = page.end() - begin};
+}
+
+template <typename Lanes>
+RAPIDSMPF_DEVICE void prepare_tile(Lanes const& lanes, TilePlace const& tile, StringScratch& scratch) {
+    lanes.each([&](std::uint32_t lane) { load_tile(scratch, lane, tile.data, tile.end); });
+    lanes.each([&](std::uint32_t lane) { find_chains(scratch, lane, tile.end); });
+}
+
 // Of a chunk, by one lane: copies the headers, lists the pages.
 template <typename Lanes>
 RAPIDSMPF_DEVICE Problem list_strings(NumberPlan const& plan, StringChunk const& chunk) {
@@ -115,6 +272,14 @@ RAPIDSMPF_DEVICE Problem list_strings(NumberPlan const& plan, StringChunk const&
         if (number >= plan.most_pages || page.first > most_strings || page.most > most_strings - page.first) {
             return Problem::room;
         }
+        page.tiles = page.bytes == 0 ? 0 : (page.end() - 1) / StringScratch::tile_bytes + 1;
+        page.first_tile = Lanes::add(plan.counters->tiles, page.tiles);
+        if (page.first_tile > plan.most_tiles || page.tiles > plan.most_tiles - page.first_tile) {
+            return Problem::room;
+        }
+        for (std::uint32_t i = 0; i < page.tiles; ++i) {
+            plan.tile_pages[page.first_tile + i] = number;
+        }
         plan.pages[number] = page;
         place += header.uncompressed_bytes;
         values += static_cast<std::uint64_t>(header.values);
@@ -122,190 +287,53 @@ RAPIDSMPF_DEVICE Problem list_strings(NumberPlan const& plan, StringChunk const&
     return values >= chunk.values ? Problem::none : Problem::header;
 }
 
-// A tile of a page, as the lanes share it: a segment for each lane. Places in it count from the word that the first string
-// begins in.
-//
-// Which places strings begin at is known only when all strings before are known. So each lane finds, for every place of its
-// segment, where the last string would begin in the segment if one began at that place. One lane then goes from segment to
-// segment, and all lanes follow the strings of their own.
-struct StringScratch {
-    static constexpr std::uint32_t segment_words = 32;
-    static constexpr std::uint32_t segment_bytes = 4 * segment_words;
-    static constexpr std::uint32_t tile_bytes = lane_count * segment_bytes;
-    static constexpr std::uint32_t none = 0xff;
-
-    // A length that begins in the tile may end behind it. After each segment a word is left free: lanes that read the same
-    // words of their segments then read from different banks of the memory.
-    static constexpr std::uint32_t words = tile_bytes / 4 + 1;
-    std::uint32_t tile[words + words / segment_words + 1];
-    std::uint8_t last[segment_bytes][lane_count];  // by place in the segment
-    std::uint8_t first[lane_count];                // place in the segment; none: no string begins there
-    std::uint32_t end;                             // of the last string of the tile
-    bool is_wrong;
-};
-
-[[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t& tile_word(StringScratch& scratch, std::uint32_t word) {
-    return scratch.tile[word + word / StringScratch::segment_words];
-}
-
-// The length that is stored at a place.
-[[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t length_at(StringScratch& scratch, std::uint32_t place) {
-    auto const word = place / 4;
-    auto const high = place % 4 != 0 ? tile_word(scratch, word + 1) : 0;
-    return joined_words(tile_word(scratch, word), high, place % 4);
-}
-
-// Whether a string of this length may be at a place; the page ends at `end`.
-[[nodiscard]] RAPIDSMPF_DEVICE bool fits(std::uint32_t length, std::uint32_t place, std::uint32_t end) {
-    return place < end && end - place >= length_bytes && length <= end - place - length_bytes;
-}
-
-// By all lanes: words that hold a byte of the page, which ends at `end`; what is behind it says nothing.
-RAPIDSMPF_DEVICE void load_tile(
-    StringScratch& scratch, std::uint32_t lane, std::uint8_t const* tile, std::uint32_t end) {
-    constexpr std::uint32_t at_a_time = 11;  // words that a lane has on their way
-    auto const words = end / 4 + (end % 4 != 0 ? 1 : 0);
-    for (auto base = lane; base < StringScratch::words; base += at_a_time * lane_count) {
-        std::uint32_t values[at_a_time];
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
-        for (std::uint32_t i = 0; i < at_a_time; ++i) {
-            auto const word = base + i * lane_count;
-            auto const is_there = word < StringScratch::words && word < words;
-            values[i] = is_there ? load_word(tile + std::uint64_t{4} * word) : 0;
-        }
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
-        for (std::uint32_t i = 0; i < at_a_time; ++i) {
-            auto const word = base + i * lane_count;
-            if (word < StringScratch::words) {
-                tile_word(scratch, word) = values[i];
-            }
-        }
-    }
-    scratch.first[lane] = StringScratch::none;
-}
-
-// For each place of a lane's segment, the last one backwards: a string ends four bytes behind its place or later, so the four
-// places of a word do not depend on each other.
-RAPIDSMPF_DEVICE void find_last(StringScratch& scratch, std::uint32_t lane, std::uint32_t end) {
-    auto const segment = lane * StringScratch::segment_bytes;
-    auto high = tile_word(scratch, (lane + 1) * StringScratch::segment_words);
-    for (std::uint32_t word = StringScratch::segment_words; word-- > 0;) {
-        auto const low = tile_word(scratch, lane * StringScratch::segment_words + word);
-        std::uint8_t found[4];
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
-        for (std::uint32_t byte = 0; byte < 4; ++byte) {
-            auto const at = 4 * word + byte;
-            auto const length = joined_words(low, high, byte);
-            // Small ones alone stay in the segment; the sum of others might not be a number of 32 bits.
-            auto const next = at + length_bytes + length;
-            auto const stays = length < StringScratch::segment_bytes && next < StringScratch::segment_bytes
-                               && segment + next < end && fits(length, segment + at, end);
-            found[byte] = stays ? scratch.last[next][lane] : static_cast<std::uint8_t>(at);
-        }
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
-        for (std::uint32_t byte = 0; byte < 4; ++byte) {
-            scratch.last[4 * word + byte][lane] = found[byte];
-        }
-        high = low;
-    }
-}
-
-// Goes from segment to segment, by one lane.
-RAPIDSMPF_DEVICE void find_first(StringScratch& scratch, std::uint32_t begin, std::uint32_t end) {
-    auto place = begin;
-    scratch.is_wrong = false;
-    while (place < end && place < StringScratch::tile_bytes) {
-        auto const segment = place / StringScratch::segment_bytes;
-        auto const first = place % StringScratch::segment_bytes;
-        scratch.first[segment] = static_cast<std::uint8_t>(first);
-        place = segment * StringScratch::segment_bytes + scratch.last[first][segment];
-        auto const length = length_at(scratch, place);
-        if (!fits(length, place, end)) {
-            scratch.is_wrong = true;
-            break;
-        }
-        place += length_bytes + length;
-    }
-    scratch.end = place;
-}
-
-// Calls take(place, length) for each string that begins in a lane's segment.
-template <typename Take>
-RAPIDSMPF_DEVICE void each_string(StringScratch& scratch, std::uint32_t lane, Take&& take) {
-    if (scratch.first[lane] == StringScratch::none) {
-        return;
-    }
-    auto const segment = lane * StringScratch::segment_bytes;
-    auto const last = segment + scratch.last[scratch.first[lane]][lane];
-    for (auto place = segment + scratch.first[lane];;) {
-        auto const length = length_at(scratch, place);
-        take(place, length);
-        if (place == last) {
-            return;
-        }
-        place += length_bytes + length;
-    }
-}
-
-// Of a page, by all lanes.
 template <typename Lanes>
-RAPIDSMPF_DEVICE void number_page(
+RAPIDSMPF_DEVICE void find_exits(
+    Lanes const& lanes, NumberPlan const& plan, std::uint32_t number, StringScratch& scratch) {
+    auto const page = plan.pages[plan.tile_pages[number]];
+    auto const tile = place_of_tile(page, number - page.first_tile);
+    prepare_tile(lanes, tile, scratch);
+    auto* const exits = plan.exits + std::uint64_t{number} * StringScratch::entries;
+    lanes.each([&](std::uint32_t lane) {
+        for (auto entry = lane; entry < StringScratch::entries; entry += lane_count) {
+            exits[entry] = follow_chain(scratch, entry, tile.end, [](std::uint32_t, std::uint32_t) {});
+        }
+    });
+}
+
+template <typename Lanes>
+RAPIDSMPF_DEVICE void chain_page(
     Lanes const& lanes, NumberPlan const& plan, std::uint32_t number, StringScratch& scratch) {
     auto const page = plan.pages[number];
     copy_bytes(lanes, page.data, page.out, page.copied);
-    auto const* const strings = page.data + page.copied;
-    auto* const out = page.out + page.copied;
-    std::uint32_t begin = 0;
+    auto place = page.begin();
     std::uint32_t found = 0;
-    while (begin < page.bytes) {
-        auto const shift = misalignment(strings + begin);
-        auto const* const tile = strings + begin - shift;
-        auto const end = shift + page.bytes - begin;
-        lanes.each([&](std::uint32_t lane) { load_tile(scratch, lane, tile, end); });
-        lanes.each([&](std::uint32_t lane) { find_last(scratch, lane, end); });
+    for (std::uint32_t i = 0; i < page.tiles; ++i) {
         lanes.each([&](std::uint32_t lane) {
             if (lane == 0) {
-                find_first(scratch, shift, end);
+                plan.tiles[page.first_tile + i] = StringTile{.entry = place, .strings = found};
             }
         });
-        typename Lanes::template Value<std::uint32_t> count;
-        lanes.each([&](std::uint32_t lane) {
-            std::uint32_t n = 0;
-            if (!scratch.is_wrong) {
-                each_string(scratch, lane, [&n](std::uint32_t, std::uint32_t) { ++n; });
-            }
-            count[lane] = n;
-        });
-        std::uint32_t here = 0;
-        auto const before = lanes.sums_before(count, here);
-        if (scratch.is_wrong || here > page.most - found) {
+        auto const begin = i * StringScratch::tile_bytes;
+        if (place >= page.end() || place - begin >= StringScratch::tile_bytes) {
+            continue;
+        }
+        StringExit exit;
+        if (place - begin < StringScratch::entries) {
+            exit = plan.exits[std::uint64_t{page.first_tile + i} * StringScratch::entries + (place - begin)];
+        } else {
+            // Behind a long string. All lanes find the same.
+            auto const tile = place_of_tile(page, i);
+            prepare_tile(lanes, tile, scratch);
+            exit = follow_chain(scratch, place - begin, tile.end, [](std::uint32_t, std::uint32_t) {});
+            lanes.each([](std::uint32_t) {});  // all have read it before it is used again
+        }
+        if (exit.place == StringExit::wrong || exit.strings > page.most - found) {
             fail<Lanes>(plan, Problem::strings);
             return;
         }
-        lanes.each([&](std::uint32_t lane) {
-            auto n = found + before[lane];
-            each_string(scratch, lane, [&](std::uint32_t place, std::uint32_t length) {
-                auto const string = page.first + n;
-                plan.places[string] = StringPlace{
-                    .data = reinterpret_cast<char const*>(tile + place + length_bytes),
-                    .bytes = static_cast<std::int32_t>(length)};
-                auto* const to = out + std::uint64_t{4} * n;
-                for (std::uint32_t byte = 0; byte < 4; ++byte) {
-                    to[byte] = static_cast<std::uint8_t>(string >> (8 * byte));
-                }
-                ++n;
-            });
-        });
-        found += here;
-        begin += scratch.end - shift;
+        place = begin + exit.place;
+        found += exit.strings;
     }
     if (page.has_all && found != page.most) {
         fail<Lanes>(plan, Problem::strings);
@@ -315,6 +343,52 @@ RAPIDSMPF_DEVICE void number_page(
     lanes.each([&](std::uint32_t lane) {
         for (auto i = found + lane; i < page.most; i += lane_count) {
             plan.places[page.first + i] = StringPlace{};
+        }
+    });
+}
+
+template <typename Lanes>
+RAPIDSMPF_DEVICE void number_tile(
+    Lanes const& lanes, NumberPlan const& plan, std::uint32_t number, StringScratch& scratch) {
+    auto const page = plan.pages[plan.tile_pages[number]];
+    auto const of_tile = plan.tiles[number];
+    auto const begin = (number - page.first_tile) * StringScratch::tile_bytes;
+    if (of_tile.entry >= page.end() || of_tile.entry - begin >= StringScratch::tile_bytes) {
+        return;
+    }
+    auto const tile = place_of_tile(page, number - page.first_tile);
+    lanes.each([&](std::uint32_t lane) { scratch.first[lane] = StringScratch::none; });
+    prepare_tile(lanes, tile, scratch);
+    lanes.each([&](std::uint32_t lane) {
+        if (lane == 0) {
+            (void)follow_chain(
+                scratch, of_tile.entry - begin, tile.end, [&](std::uint32_t segment, std::uint32_t first) {
+                    scratch.first[segment] = static_cast<std::uint8_t>(first);
+                });
+        }
+    });
+    typename Lanes::template Value<std::uint32_t> count;
+    lanes.each([&](std::uint32_t lane) {
+        auto const first = scratch.first[lane];
+        count[lane] = first != StringScratch::none ? scratch.chains[first][lane] >> 8U : 0;
+    });
+    std::uint32_t total = 0;
+    auto const before = lanes.sums_before(count, total);
+    auto* const out = page.out + page.copied;
+    lanes.each([&](std::uint32_t lane) {
+        auto place = lane * StringScratch::segment_bytes + scratch.first[lane];
+        for (std::uint32_t i = 0; i < count[lane]; ++i) {
+            auto const length = length_at(scratch, place);
+            auto const n = of_tile.strings + before[lane] + i;
+            auto const string = page.first + n;
+            plan.places[string] = StringPlace{
+                .data = reinterpret_cast<char const*>(tile.data + place + length_bytes),
+                .bytes = static_cast<std::int32_t>(length)};
+            auto* const to = out + std::uint64_t{4} * n;
+            for (std::uint32_t byte = 0; byte < 4; ++byte) {
+                to[byte] = static_cast<std::uint8_t>(string >> (8 * byte));
+            }
+            place += length_bytes + length;
         }
     });
 }

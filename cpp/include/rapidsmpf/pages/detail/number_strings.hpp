@@ -1,7 +1,7 @@
 // Makes column chunks of integers of column chunks of strings, so that a reader of pages decodes numbers where it would follow
 // strings one by one. A string of a dictionary page or of a page with plain values begins where the one before ends: a reader
 // that looks for them in the memory of a device waits for that memory at every string, ten milliseconds for a dictionary page
-// of a megabyte. Here a warp has the page in shared memory when it follows them.
+// of a megabyte. Here warps look at many parts of a page at a time.
 //
 //   list_strings      of each chunk: which pages it has, and how many strings may be in them
 //   number_strings    notes where each string is, and writes the number of the note in its place
@@ -25,7 +25,9 @@
 
 namespace rapidsmpf::pages {
 
+struct StringExit;
 struct StringPage;
+struct StringTile;
 
 // Where a string is; null: no string.
 struct StringPlace {
@@ -44,9 +46,13 @@ struct StringChunk {
 
 struct NumberCounters {
     std::uint32_t pages{0};
+    std::uint32_t tiles{0};
     std::uint32_t strings{0};  // for which places are needed, nulls included
+    std::uint32_t error{0};    // a Problem
+    // The next items that no group of lanes has taken.
+    std::uint32_t next_to_find{0};
     std::uint32_t next_page{0};
-    std::uint32_t error{0};  // a Problem
+    std::uint32_t next_to_number{0};
 };
 
 // All memory is of the device that works, and belongs to who made the plan.
@@ -56,6 +62,10 @@ struct NumberPlan {
     NumberCounters* counters{nullptr};  // zero
     StringPage* pages{nullptr};
     std::uint32_t most_pages{0};
+    std::uint32_t* tile_pages{nullptr};  // the number of each tile's page
+    StringTile* tiles{nullptr};
+    StringExit* exits{nullptr};
+    std::uint32_t most_tiles{0};
     StringPlace* places{nullptr};  // NumberCounters::strings, known when strings have been listed
 };
 
@@ -63,8 +73,12 @@ struct NumberPlan {
 struct NumberPlanLayout {
     std::uint32_t chunks{0};
     std::uint32_t pages{0};
+    std::uint32_t tiles{0};
     std::size_t counters_at{0};
     std::size_t pages_at{0};
+    std::size_t tile_pages_at{0};
+    std::size_t tiles_at{0};
+    std::size_t exits_at{0};
     std::size_t bytes{0};
 
     [[nodiscard]] static NumberPlanLayout of(std::span<StringChunk const> chunks);

@@ -99,7 +99,11 @@ void require_same(std::span<std::uint8_t const> chunk, std::span<std::uint8_t co
 void number_strings(std::span<std::uint8_t> chunk, std::uint64_t values, bool has_levels) {
     Bytes out(chunk.size(), 0xFF);
     std::vector<pages::StringChunk> const chunks{
-        {.data = chunk.data(), .bytes = chunk.size(), .values = values, .out = out.data(), .has_levels = has_levels}};
+        {.data = chunk.data(),
+         .bytes = chunk.size(),
+         .values = values,
+         .out = out.data(),
+         .has_levels = has_levels}};
     auto const layout = pages::NumberPlanLayout::of(chunks);
     std::vector<std::byte> memory(layout.bytes);
     std::memcpy(memory.data(), chunks.data(), sizeof(pages::StringChunk));
@@ -109,7 +113,9 @@ void number_strings(std::span<std::uint8_t> chunk, std::uint64_t values, bool ha
     if (plan.counters->error != 0) {
         return;
     }
-    require(plan.counters->strings <= chunk.size() / 4, "there are no more strings than there is room for lengths");
+    require(
+        plan.counters->strings <= chunk.size() / 4,
+        "there are no more strings than there is room for lengths");
     std::vector<pages::StringPlace> places(plan.counters->strings);
     plan.places = places.data();
     pages::number_strings_on_cpu(plan);

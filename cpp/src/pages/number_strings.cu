@@ -22,8 +22,7 @@ __global__ void list_strings_of_all(NumberPlan const plan) {
 
 // Calls step(lanes, number, scratch) for items that no other warp has.
 template <typename Step>
-__device__ void take_strings(
-    NumberPlan const& plan, std::uint32_t& next, std::uint32_t n, Step&& step) {
+__device__ void take_strings(NumberPlan const& plan, std::uint32_t& next, std::uint32_t n, Step&& step) {
     __shared__ StringScratch scratches[warps_per_block];
     auto const lane = threadIdx.x % lane_count;
     auto& scratch = scratches[threadIdx.x / lane_count];

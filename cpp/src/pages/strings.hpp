@@ -64,8 +64,8 @@ RAPIDSMPF_DEVICE void fail(NumberPlan const& plan, Problem problem) {
 }
 
 // What is to be done with a page whose body is at `data`.
-[[nodiscard]] RAPIDSMPF_DEVICE Problem plan_page(
-    StringChunk const& chunk, PageHeader const& header, std::uint8_t const* data, StringPage& page) {
+[[nodiscard]] RAPIDSMPF_DEVICE Problem
+plan_page(StringChunk const& chunk, PageHeader const& header, std::uint8_t const* data, StringPage& page) {
     constexpr std::int32_t plain = 0;
     constexpr std::int32_t plain_dictionary = 2;
     constexpr std::int32_t run_lengths = 3;
@@ -118,7 +118,8 @@ struct StringScratch {
     static constexpr std::uint32_t segment_words = 16;
     static constexpr std::uint32_t segment_bytes = 4 * segment_words;
     static constexpr std::uint32_t tile_bytes = lane_count * segment_bytes;
-    static constexpr std::uint32_t entries = 2 * segment_bytes;  // places that a chain may come in at, for find_exits()
+    static constexpr std::uint32_t entries =
+        2 * segment_bytes;  // places that a chain may come in at, for find_exits()
     static constexpr std::uint32_t none = 0xff;
 
     // A length that begins in the tile may end behind it. After each segment a word is left free: lanes that read the same
@@ -206,8 +207,8 @@ RAPIDSMPF_DEVICE void find_chains(StringScratch& scratch, std::uint32_t lane, st
 // Follows the chain that comes into the tile at a place, and calls enters(segment, place in it) for each segment in which it has
 // a string. The page ends at `end`.
 template <typename Enters>
-RAPIDSMPF_DEVICE StringExit follow_chain(
-    StringScratch& scratch, std::uint32_t place, std::uint32_t end, Enters&& enters) {
+RAPIDSMPF_DEVICE StringExit
+follow_chain(StringScratch& scratch, std::uint32_t place, std::uint32_t end, Enters&& enters) {
     StringExit exit;
     while (place < end && place < StringScratch::tile_bytes) {
         auto const segment = place / StringScratch::segment_bytes;
@@ -394,8 +395,8 @@ RAPIDSMPF_DEVICE void number_tile(
 }
 
 template <typename Lanes>
-[[nodiscard]] RAPIDSMPF_DEVICE StringPlace place_of_row(
-    NumberPlan const& plan, NumberedRows const& rows, std::uint64_t row) {
+[[nodiscard]] RAPIDSMPF_DEVICE StringPlace
+place_of_row(NumberPlan const& plan, NumberedRows const& rows, std::uint64_t row) {
     if (rows.valid != nullptr && (rows.valid[row / 32] >> (row % 32) & 1U) == 0) {
         return {};
     }

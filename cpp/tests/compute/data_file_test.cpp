@@ -57,8 +57,10 @@ TEST_F(DataFileTest, GivesWhatIsInTheFile) {
         EXPECT_EQ(read.back(), 'x');
     };
     auto const expect_all = [&] {
-        for (std::size_t const bytes : {std::size_t{0}, std::size_t{100}, std::size_t{65536}, std::size_t{1000001}}) {
-            for (std::size_t const offset : {std::size_t{0}, std::size_t{1}, std::size_t{4095}, std::size_t{2000000}}) {
+        for (std::size_t const bytes :
+             {std::size_t{0}, std::size_t{100}, std::size_t{65536}, std::size_t{1000001}}) {
+            for (std::size_t const offset :
+                 {std::size_t{0}, std::size_t{1}, std::size_t{4095}, std::size_t{2000000}}) {
                 expect_same(offset, bytes);
             }
             expect_same(contents_.size() - bytes, bytes);

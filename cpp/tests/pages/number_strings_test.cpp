@@ -310,7 +310,7 @@ TEST(NumberStrings, WrongPagesAreReported) {
     EXPECT_EQ(problem([](TestPage& page) { page.plain.pop_back(); }), Problem::strings);  // in a string
     EXPECT_EQ(problem([](TestPage& page) { page.plain[6] = 200; }), Problem::strings);
     EXPECT_EQ(problem([](TestPage& page) { page.plain[9] = 0x80; }), Problem::strings);
-    EXPECT_EQ(problem([](TestPage& page) { page.values = 2; }), Problem::strings);  // more than it says
+    EXPECT_EQ(problem([](TestPage& page) { page.values = 2; }), Problem::strings);       // more than it says
     EXPECT_EQ(problem([](TestPage& page) { page.plain.resize(8); }), Problem::strings);  // in a length
     auto const of_dictionary = [](std::int64_t values) {
         Column column;

@@ -169,7 +169,7 @@ struct TestPage {
     bool is_compressed{true};
     int encoding{0};        // of values
     int level_encoding{3};  // of data pages, not of data_v2
-    Bytes statistics;  // some bytes of a minimum, in the header
+    Bytes statistics;       // some bytes of a minimum, in the header
 };
 
 inline std::uint64_t zigzag(std::int64_t value) {

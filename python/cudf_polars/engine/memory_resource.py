@@ -133,8 +133,8 @@ def rmm_resource(config: Mapping[str, Any] | object | None) -> AbstractContextMa
     """Have RMM draw on a resource in this block, in which this process's GPU is used.
 
     All who use the GPU enter it: RMM has one current resource in a process, which the first of those who are in such a
-    block at the same time chooses; when the last leaves, the former one is back. A block that is not left, as at the end
-    of the process, changes nothing.
+    block at the same time chooses; when the last leaves, the former one is back. A block that is not left, as at the
+    end of the process, changes nothing.
 
     Parameters
     ----------
@@ -174,7 +174,9 @@ def check_resource(name: str, resource: object) -> object:
     """
     base = _rmm().DeviceMemoryResource
     if not isinstance(resource, base):
-        raise TypeError(f"{name} must be an rmm.mr.DeviceMemoryResource or None, not {type(resource).__name__}")
+        raise TypeError(
+            f"{name} must be an rmm.mr.DeviceMemoryResource or None, not {type(resource).__name__}"
+        )
     return resource
 
 

@@ -63,7 +63,7 @@ except subprocess.TimeoutExpired:
         kinds=("wrong rows",),
         detail=r"",
         text=r"\.arg_(max|min)\(\)\)?\.rolling\(",
-        reason="Polars takes the first of them, or the last if the column is known to be sorted, as rows one by one are.",
+        reason="Polars takes the first of them, or the last if the column is known to be sorted, as a single row is.",
         reproduction="import polars as pl\n"
         "rows = pl.DataFrame({'w': [1, 3, 3], 'i': [4, 5, 6]})\n"
         "windows = pl.col('w').arg_max().rolling('i', period='3i', closed='both', offset='0i')\n"

@@ -233,7 +233,10 @@ def test_operators_with_other_settings_take_the_place_of_those_before(made: list
         ({"executor_options": {"max_concurrent_io_tasks": 0}}, "0 is less than 1.*given in executor_options"),
         ({"memory_resource_config": {}}, "needs 'qualname'"),
         (
-            {"memory_resource": object(), "memory_resource_config": {"qualname": "rmm.mr.CudaMemoryResource"}},
+            {
+                "memory_resource": object(),
+                "memory_resource_config": {"qualname": "rmm.mr.CudaMemoryResource"},
+            },
             "memory_resource or memory_resource_config, not both",
         ),
     ],

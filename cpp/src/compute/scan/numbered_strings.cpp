@@ -28,8 +28,7 @@ bool is_flat_text(pq::SchemaElement const& element) {
         (element.logical_type.has_value() && element.logical_type->type == pq::LogicalType::STRING)
         || element.converted_type == pq::ConvertedType::UTF8;
     return is_text && element.type == pq::Type::BYTE_ARRAY && element.parent_idx == 0
-           && element.num_children == 0
-           && element.repetition_type != pq::FieldRepetitionType::REPEATED;
+           && element.num_children == 0 && element.repetition_type != pq::FieldRepetitionType::REPEATED;
 }
 
 bool can_be_numbered(DeviceChunk const& chunk, PassChunk const& of) {
@@ -55,7 +54,8 @@ std::optional<NumberedStrings> NumberedStrings::make(
     for (std::size_t i = 0; i < chunks.size(); ++i) {
         auto const column = places[i].column;
         possible[column] = possible[column] && can_be_numbered(chunks[i], places[i]);
-        numbered.columns_[column] = numbered.columns_[column] || takes_long(*places[i].place, large_dictionary);
+        numbered.columns_[column] =
+            numbered.columns_[column] || takes_long(*places[i].place, large_dictionary);
     }
     for (std::size_t column = 0; column < columns; ++column) {
         numbered.columns_[column] = numbered.columns_[column] && possible[column];
@@ -102,16 +102,15 @@ std::optional<NumberedStrings> NumberedStrings::make(
         numbered.plan_memory_.data(), head.data(), head.size(), cudaMemcpyHostToDevice, stream.get()));
     pages::list_strings_on_gpu(plan, stream.get());
     auto const read_counters = [&] {
-        CUDF_CUDA_TRY(cudaMemcpyAsync(
-            &counters, plan.counters, sizeof counters, cudaMemcpyDeviceToHost, stream.get()));
+        CUDF_CUDA_TRY(
+            cudaMemcpyAsync(&counters, plan.counters, sizeof counters, cudaMemcpyDeviceToHost, stream.get()));
         work.synchronize();
         return counters.error == 0;
     };
     if (!read_counters()) {
         return std::nullopt;
     }
-    numbered.places_ =
-        rmm::device_buffer{counters.strings * sizeof(pages::StringPlace), stream, work.mr()};
+    numbered.places_ = rmm::device_buffer{counters.strings * sizeof(pages::StringPlace), stream, work.mr()};
     plan.places = static_cast<pages::StringPlace*>(numbered.places_.data());
     pages::number_strings_on_gpu(plan, stream.get());
     if (!read_counters()) {
@@ -132,8 +131,7 @@ void NumberedStrings::describe(pq::SchemaElement& element) {
     element.arrow_type.reset();
 }
 
-void NumberedStrings::put_strings(
-    std::vector<std::unique_ptr<cudf::column>>& columns, Work& work) const {
+void NumberedStrings::put_strings(std::vector<std::unique_ptr<cudf::column>>& columns, Work& work) const {
     // libcudf's pair of a string's address and its length.
     using Pair = cuda::std::pair<char const*, cudf::size_type>;
     static_assert(sizeof(Pair) == sizeof(pages::StringPlace) && alignof(Pair) == alignof(pages::StringPlace));

@@ -395,8 +395,7 @@ class ParquetSource final : public ChunkSource {
                     on_device.push_back(by_column[column][next[column]++]);
                 });
             auto decoded = decode_columns(
-                footers_, *decoding, parts_[pass], passes_[pass].rows, std::move(on_device),
-                settings_, work);
+                footers_, *decoding, parts_[pass], passes_[pass].rows, std::move(on_device), settings_, work);
             read.check_files();
             for (std::size_t i = 0; i < to_decode.size(); ++i) {
                 auto const column = to_decode[i];

@@ -70,13 +70,15 @@ std::vector<std::unique_ptr<cudf::column>> decode_columns(
     std::vector<PassChunk> of_columns;
     places.reserve(chunks.size());
     of_columns.reserve(chunks.size());
-    each_chunk(footers, columns, parts, [&](std::size_t file, std::size_t column, ColumnChunkPlace const& chunk) {
-        auto const& selection = columns.selections[file];
-        places.push_back(&chunk);
-        of_columns.push_back(
-            {&chunk, &selection.schema[static_cast<std::size_t>(selection.schema[0].children_idx[column])],
-             column});
-    });
+    each_chunk(
+        footers, columns, parts, [&](std::size_t file, std::size_t column, ColumnChunkPlace const& chunk) {
+            auto const& selection = columns.selections[file];
+            places.push_back(&chunk);
+            of_columns.push_back(
+                {&chunk,
+                 &selection.schema[static_cast<std::size_t>(selection.schema[0].children_idx[column])],
+                 column});
+        });
     std::optional<PlainChunks> plain;
     std::optional<NumberedStrings> numbered;
     if (settings.divide_pages) {
@@ -85,7 +87,8 @@ std::vector<std::unique_ptr<cudf::column>> decode_columns(
             chunks = std::move(plain->chunks);
         }
         numbered = NumberedStrings::make(
-            chunks, of_columns, columns.names.size(), static_cast<std::int64_t>(settings.large_dictionary), work);
+            chunks, of_columns, columns.names.size(), static_cast<std::int64_t>(settings.large_dictionary),
+            work);
     }
     // The reader of this pass sees a file that has these row groups and columns only: to make it takes microseconds,
     // however large the file's footer is.

@@ -5,6 +5,7 @@
 
 #include "fuzzer.hpp"
 #include "pages/plan.hpp"
+#include "pages/strings.hpp"
 
 namespace rapidsmpf::fuzz {
 

@@ -1,7 +1,7 @@
-"""The schemas of Parquet files with large footers, so that Polars need not read a footer for each scan of a query.
+"""The schemas of Parquet files whose footers take time, so that Polars need not read a footer for each scan of a query.
 
 Polars parses the whole footer of a file each time it plans a scan of it, and a query is planned several times until it
-is read: 30 to 70 ms for one of 10 MB, which the lineitem of SF100 has. So scans are told the schema of such a file.
+is read: 30 to 70 ms for one of 10 MB, which the lineitem of SF100 has. So scans are told the schemas of such files.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from cudf_polars.plan.serialized import deserialize_plan, forms
 
 __all__ = ["forget_schemas", "known_schema", "with_known_schemas", "without_known_schemas"]
 
-_WORTH_BYTES = 1 << 20
-"""Footers of so many bytes are worth the detour through the query's JSON form, which takes a millisecond."""
+_WORTH_BYTES = 1 << 17
+"""Footers of a query are worth the detour through its JSON form if they have so many bytes together."""
+_LEAST_BYTES = 1 << 14
+"""A smaller footer is read faster than a schema that is told."""
 _MOST_TEXT = 4 << 20
 """Bytes of a query's JSON form, above which it holds data frames."""
 _FOREIGN = ('"DataFrameScan"', '"Python', '"python', "Anonymous", '"MapFunction"')
@@ -40,15 +42,15 @@ _costly = False
 
 
 def known_schema(path: str) -> dict[str, pl.DataType] | None:
-    """Return the schema of a Parquet file whose footer is large, ``None`` for any other file."""
+    """Return the schema of a Parquet file whose footer is not small, ``None`` for any other file."""
     entry = _known(path)
     return None if entry is None else dict(entry[1])
 
 
 def _known(path: str) -> _Entry | None:
-    """Return the schema of a file with a large footer; Polars reads the footer of a version that is not known yet."""
+    """Return the schema of such a file; Polars reads the footer of a version that is not known yet."""
     version = file_version(path)
-    if not version or _footer_bytes(path, *version) < _WORTH_BYTES:
+    if not version or _footer_bytes(path, *version) < _LEAST_BYTES:
         return None
     entry = _schemas.get(path)
     if entry is None or entry[0] != version:
@@ -73,7 +75,7 @@ def forget_schemas() -> None:
 
 
 def with_known_schemas(lf: pl.LazyFrame) -> tuple[pl.LazyFrame, frozenset[str]]:
-    """Put the schemas of files with large footers into the scans of a query; return it, and the paths of the files."""
+    """Put the schemas of files into the scans of a query if their footers are large; return it and the files' paths."""
     global _costly
     if _costly:
         return lf, frozenset()
@@ -87,10 +89,12 @@ def with_known_schemas(lf: pl.LazyFrame) -> tuple[pl.LazyFrame, frozenset[str]]:
     if '"Parquet"' not in text or any(word in text for word in _FOREIGN):
         return lf, frozenset()
     form = json.loads(text)
+    scans = [(path, scan) for scan in forms(form, "Scan") if (path := _path_of(scan)) is not None]
+    if sum(_footer_bytes(path, *file_version(path)) for path, _ in scans) < _WORTH_BYTES:
+        return lf, frozenset()
     paths = set()
-    for scan in forms(form, "Scan"):
-        path = _path_of(scan)
-        if path is not None and (entry := _known(path)) is not None:
+    for path, scan in scans:
+        if (entry := _known(path)) is not None:
             scan["scan_type"]["Parquet"]["options"]["schema"] = entry[2]
             paths.add(path)
     return (deserialize_plan(form), frozenset(paths)) if paths else (lf, frozenset())

@@ -21,9 +21,25 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file of many row groups, whose footer counts as large."""
     known_schemas.forget_schemas()
     monkeypatch.setattr(known_schemas, "_WORTH_BYTES", 1000)
+    monkeypatch.setattr(known_schemas, "_LEAST_BYTES", 1000)
     path = tmp_path / "a.parquet"
     pl.DataFrame({"k": list(range(200)), "v": [1.5] * 200}).write_parquet(path, row_group_size=5)
     return str(path)
+
+
+def test_footers_of_all_files_count_and_small_ones_are_read(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, small = (str(tmp_path / f"{name}.parquet") for name in ("b", "c"))
+    pl.read_parquet(file).write_parquet(other, row_group_size=5)
+    pl.read_parquet(file).write_parquet(small)
+    large_footer, small_footer = map(known_schemas._footer_bytes, (file, small))
+    assert small_footer < 1000 < large_footer
+    monkeypatch.setattr(known_schemas, "_WORTH_BYTES", large_footer + small_footer + 1)
+    scans = [pl.scan_parquet(path) for path in (file, other, small)]
+    assert known_schemas.with_known_schemas(scans[0].join(scans[2], on="k"))[1] == frozenset()
+    joined = scans[0].join(scans[1], on="k").join(scans[2], on="k")
+    assert known_schemas.with_known_schemas(joined)[1] == {file, other}
 
 
 def _query(file: str) -> pl.LazyFrame:
@@ -33,6 +49,7 @@ def _query(file: str) -> pl.LazyFrame:
 def test_a_known_file_is_told_and_the_plan_is_the_same(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(known_schemas, "_WORTH_BYTES", 1 << 20)
+        patch.setattr(known_schemas, "_LEAST_BYTES", 1 << 20)
         first = read_plan(_query(file))
         assert known_schemas.known_schema(file) is None
     assert known_schemas.known_schema(file) == {"k": pl.Int64(), "v": pl.Float64()}

@@ -21,7 +21,7 @@ from cudf_polars.execute.streams import (
     scan_stream,
     stream_batches,
 )
-from cudf_polars.execute.transport import ArrowStream, Source, StoredRows
+from cudf_polars.execute.transport import Source, StoredRows, is_stream
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import (
     Broadcast,
@@ -376,7 +376,7 @@ class Fragments:
 
     def _scan(self, source: Source, schema: Schema, count: RowCount, *, last: bool) -> pl.LazyFrame:
         brake = self.divider.brake
-        if last or isinstance(source, ArrowStream):
+        if last or is_stream(source):
             return scan_stream(opened(source, last=True), schema, count, brake)
         return scan_stored(source.stream, schema, count, brake)
 

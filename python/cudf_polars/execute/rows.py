@@ -10,7 +10,7 @@ import polars as pl
 from rapidsmpf.streaming.batch_stream import BatchStream
 
 from cudf_polars.execute.streams import conform, export_frame
-from cudf_polars.execute.transport import ArrowStream, PartitionRows, Source, StoredRows
+from cudf_polars.execute.transport import ArrowStream, Source, StoredRows, is_stream, may_be_stored
 from cudf_polars.lower.physical import Schema, SortKey
 from cudf_polars.lower.ranges import key_columns
 
@@ -82,12 +82,12 @@ class StreamRows:
 
 def opened(source: Source, *, last: bool) -> ArrowStream:
     """Return the rows of a source; with ``last``, for the last time."""
-    return source if isinstance(source, ArrowStream) else source.stream(last=last)
+    return source if is_stream(source) else source.stream(last=last)
 
 
 def stored(source: Source) -> StoredRows:
     """Return a source whose rows are counted."""
-    return source.store() if isinstance(source, PartitionRows) else source  # type: ignore[return-value]
+    return source.store() if may_be_stored(source) else source  # type: ignore[return-value]
 
 
 class KeySample:

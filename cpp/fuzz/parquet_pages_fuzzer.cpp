@@ -118,7 +118,10 @@ void number_strings(std::span<std::uint8_t> chunk, std::uint64_t values, bool ha
         plan.counters->strings <= chunk.size() / 4,
         "there are no more strings than there is room for lengths");
     std::vector<pages::StringPlace> places(plan.counters->strings);
+    std::vector<pages::StringExit> exits(
+        pages::NumberPlanLayout::exits_bytes(plan.counters->tiles) / sizeof(pages::StringExit));
     plan.places = places.data();
+    plan.exits = exits.data();
     pages::number_strings_on_cpu(plan);
     if (plan.counters->error != 0) {
         return;

@@ -29,7 +29,6 @@ NumberPlanLayout NumberPlanLayout::of(std::span<StringChunk const> chunks) {
     layout.pages_at = place(layout.pages * sizeof(StringPage));
     layout.tile_pages_at = place(layout.tiles * sizeof(std::uint32_t));
     layout.tiles_at = place(layout.tiles * sizeof(StringTile));
-    layout.exits_at = place(std::size_t{layout.tiles} * StringScratch::entries * sizeof(StringExit));
     return layout;
 }
 
@@ -42,9 +41,13 @@ NumberPlan NumberPlanLayout::in(std::byte* memory) const {
         .most_pages = pages,
         .tile_pages = reinterpret_cast<std::uint32_t*>(memory + tile_pages_at),
         .tiles = reinterpret_cast<StringTile*>(memory + tiles_at),
-        .exits = reinterpret_cast<StringExit*>(memory + exits_at),
         .most_tiles = tiles,
+        .exits = nullptr,
         .places = nullptr};
+}
+
+std::size_t NumberPlanLayout::exits_bytes(std::uint32_t tiles) {
+    return std::size_t{tiles} * StringScratch::entries * sizeof(StringExit);
 }
 
 void list_strings_on_cpu(NumberPlan const& plan) {

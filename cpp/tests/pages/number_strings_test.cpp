@@ -204,7 +204,10 @@ Numbered numbered_here(std::vector<Column> const& columns) {
     std::vector<StringPlace> places;
     if (plan.counters->error == 0) {
         places.resize(plan.counters->strings, {.data = reinterpret_cast<char const*>(base), .bytes = -1});
+        std::vector<StringExit> exits(
+            NumberPlanLayout::exits_bytes(plan.counters->tiles) / sizeof(StringExit));
         plan.places = places.data();
+        plan.exits = exits.data();
         number_strings_on_cpu(plan);
     }
     result.problem = static_cast<Problem>(plan.counters->error);
@@ -422,7 +425,9 @@ Numbered numbered_there(std::vector<Column> const& columns) {
     if (read_counters()) {
         places.resize(counters.strings);
         There const notes{places.size() * sizeof(StringPlace)};
+        There const exits{NumberPlanLayout::exits_bytes(counters.tiles)};
         plan.places = static_cast<StringPlace*>(notes.data());
+        plan.exits = static_cast<StringExit*>(exits.data());
         number_strings_on_gpu(plan, nullptr);
         if (read_counters()) {
             notes.read(places.data(), places.size() * sizeof(StringPlace));

@@ -110,6 +110,9 @@ std::optional<NumberedStrings> NumberedStrings::make(
     if (!read_counters()) {
         return std::nullopt;
     }
+    // Only to look for strings: half of the bytes of the pages.
+    rmm::device_buffer exits{pages::NumberPlanLayout::exits_bytes(counters.tiles), stream, work.mr()};
+    plan.exits = static_cast<pages::StringExit*>(exits.data());
     numbered.places_ = rmm::device_buffer{counters.strings * sizeof(pages::StringPlace), stream, work.mr()};
     plan.places = static_cast<pages::StringPlace*>(numbered.places_.data());
     pages::number_strings_on_gpu(plan, stream.get());
@@ -131,7 +134,8 @@ void NumberedStrings::describe(pq::SchemaElement& element) {
     element.arrow_type.reset();
 }
 
-void NumberedStrings::put_strings(std::vector<std::unique_ptr<cudf::column>>& columns, Work& work) const {
+void NumberedStrings::put_strings(std::vector<std::unique_ptr<cudf::column>>& columns, Work& work) {
+    chunks_ = rmm::device_buffer{};
     // libcudf's pair of a string's address and its length.
     using Pair = cuda::std::pair<char const*, cudf::size_type>;
     static_assert(sizeof(Pair) == sizeof(pages::StringPlace) && alignof(Pair) == alignof(pages::StringPlace));
@@ -151,6 +155,7 @@ void NumberedStrings::put_strings(std::vector<std::unique_ptr<cudf::column>>& co
              .valid = numbers.nullable() ? numbers.null_mask() : nullptr,
              .rows = rows},
             places, stream.get());
+        columns[i].reset();  // when the places have been found, on this stream
         columns[i] = cudf::make_strings_column(
             cudf::device_span<Pair const>{reinterpret_cast<Pair const*>(places), rows}, stream, work.mr());
     }

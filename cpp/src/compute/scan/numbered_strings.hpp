@@ -45,8 +45,9 @@ class NumberedStrings {
     // Says of a column that it has numbers.
     static void describe(cudf::io::parquet::SchemaElement& element);
 
-    // Makes strings of the columns that have numbers, in their places. Throws std::runtime_error if there is no such string.
-    void put_strings(std::vector<std::unique_ptr<cudf::column>>& columns, Work& work) const;
+    // Makes strings of the columns that have numbers, in their places, when those have been decoded. Throws std::runtime_error if
+    // there is no such string.
+    void put_strings(std::vector<std::unique_ptr<cudf::column>>& columns, Work& work);
 
   private:
     NumberedStrings() = default;

@@ -64,9 +64,10 @@ struct NumberPlan {
     std::uint32_t most_pages{0};
     std::uint32_t* tile_pages{nullptr};  // the number of each tile's page
     StringTile* tiles{nullptr};
-    StringExit* exits{nullptr};
     std::uint32_t most_tiles{0};
-    StringPlace* places{nullptr};  // NumberCounters::strings, known when strings have been listed
+    // What follows is needed from when strings have been listed on.
+    StringExit* exits{nullptr};    // NumberPlanLayout::exits_bytes()
+    StringPlace* places{nullptr};  // NumberCounters::strings
 };
 
 // Where the parts of a plan are in one block of memory: chunks first, then counters, as the host fills and reads them.
@@ -78,12 +79,13 @@ struct NumberPlanLayout {
     std::size_t pages_at{0};
     std::size_t tile_pages_at{0};
     std::size_t tiles_at{0};
-    std::size_t exits_at{0};
     std::size_t bytes{0};
 
     [[nodiscard]] static NumberPlanLayout of(std::span<StringChunk const> chunks);
     // The plan in such a block of memory.
     [[nodiscard]] NumberPlan in(std::byte* memory) const;
+    // Of NumberPlan::exits, for so many NumberCounters::tiles.
+    [[nodiscard]] static std::size_t exits_bytes(std::uint32_t tiles);
 };
 
 // The rows of a column of numbers as a reader has decoded them.

@@ -21,6 +21,7 @@
 #include <cudf/utilities/traits.hpp>
 
 #include "compute/aggregates.hpp"
+#include "compute/short_texts.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -313,11 +314,14 @@ TablePtr aggregate_groups(
     if (states.empty()) {  // the keys alone
         ask(Reader::key_of(count), keys.column(0), count);
     }
+    ShortTexts const short_keys{keys, work};
     cudf::groupby::groupby groups{
-        keys, cudf::null_policy::INCLUDE, are_in_order(keys, work) ? cudf::sorted::YES : cudf::sorted::NO};
+        short_keys.view(), cudf::null_policy::INCLUDE,
+        are_in_order(keys, work) ? cudf::sorted::YES : cudf::sorted::NO};
     auto [group_keys, results] = groups.aggregate(requests, work.stream(), work.mr());
     auto const size = group_keys->num_rows();
     auto columns = group_keys->release();
+    short_keys.put_strings(columns, work);
     for (std::size_t i = 0; i < states.size(); ++i) {
         auto const [request, place] = found[i];
         columns.push_back(

@@ -312,6 +312,57 @@ TEST_F(LargeGroupTest, KeysInReverse) {
     check(keys);
 }
 
+// Keys of a few bytes are packed into integers, if none of a chunk is longer: strings that differ in how many zeros they end with,
+// in bytes above 127 or in being null are not the same.
+TEST_F(LargeGroupTest, ShortTexts) {
+    using namespace std::string_literals;
+    Texts const some{
+        ""s,
+        "\0"s,
+        "\0\0"s,
+        "a"s,
+        "a\0"s,
+        "b"s,
+        "\xff"s,
+        "seven b"s,
+        "ä"s,
+        "1234567"s,
+        "\xff\xff\xff\xff\xff\xff\xff"s,
+        std::nullopt};
+    for (auto const& longer :
+         {Texts{}, Texts{"eight by"s}, Texts{"a text that is longer than any integer"s}}) {
+        auto cells = some;
+        cells.insert(cells.end(), longer.begin(), longer.end());
+        auto const firsts = some_integers(rows, static_cast<std::int64_t>(cells.size()), 0, 3);
+        auto const seconds = some_integers(rows, 5, 0, 4);
+        Texts keys;
+        Texts others;
+        std::map<std::vector<std::string>, std::int64_t> counts;
+        for (std::size_t i = 0; i < rows; ++i) {
+            // The longer one is in the second chunk alone.
+            auto const place = static_cast<std::size_t>(*firsts[i]);
+            keys.push_back(place >= some.size() && i / 150'000 != 1 ? "b"s : cells[place]);
+            others.push_back(cells[static_cast<std::size_t>(*seconds[i])]);
+            ++counts[{keys.back().value_or("null"), others.back().value_or("null")}];
+        }
+        compute::RuntimeSettings settings;
+        settings.chunk_rows = 150'000;
+        runtime_ = std::make_unique<compute::Runtime>(BufferResource::make(), settings);
+        compute::Group sink;
+        sink.keys = {0, 1};
+        sink.aggregates = {{Kind::count_all, 0, int64_type(), {}}};
+        compute::Program program;
+        program.pipelines = {from_input(0, sink, {text_type(), text_type(), int64_type()})};
+        auto const table = TableBuilder{}.add(keys).add(others).build();
+        auto const result = runtime_->run(program, {reader_of(table, 150'000)});
+        Rows expected;
+        for (auto const& [key, count] : counts) {
+            expected.push_back({key[0], key[1], std::to_string(count)});
+        }
+        EXPECT_EQ(sorted(rows_of(*result)), sorted(expected));
+    }
+}
+
 TEST_F(GroupTest, NansAreOneGroupAndSoAreZeros) {
     Reals const keys{0.0, -0.0, std::nan(""), -std::nan("7"), 1.5, std::nullopt, 0.0, -0.0};
     compute::Group sink;

@@ -97,7 +97,12 @@ def with_known_schemas(lf: pl.LazyFrame) -> tuple[pl.LazyFrame, frozenset[str]]:
         if (entry := _known(path)) is not None:
             scan["scan_type"]["Parquet"]["options"]["schema"] = entry[2]
             paths.add(path)
-    return (deserialize_plan(form), frozenset(paths)) if paths else (lf, frozenset())
+    if not paths:
+        return lf, frozenset()
+    try:
+        return deserialize_plan(form), frozenset(paths)
+    except pl.exceptions.PolarsError:
+        return lf, frozenset()  # JSON has no infinity and no NaN
 
 
 def without_known_schemas(node: nodes.Node, paths: frozenset[str]) -> nodes.Node:

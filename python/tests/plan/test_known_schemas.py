@@ -42,6 +42,20 @@ def test_footers_of_all_files_count_and_small_ones_are_read(
     assert known_schemas.with_known_schemas(joined)[1] == {file, other}
 
 
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_numbers_that_json_does_not_have(file: str, value: float) -> None:
+    scan = pl.scan_parquet(file)
+    for query in (
+        scan.with_columns(x=pl.lit(value)),
+        scan.filter(pl.col("v") < value),
+        scan.select(
+            pl.col("v").is_close(1.0, abs_tol=abs(value)) if value == value else pl.col("v").fill_nan(value)
+        ),
+        scan.filter(pl.col("v").is_in([1.5, value])),
+    ):
+        assert to_lazyframe(read_plan(query).root).collect().equals(query.collect())
+
+
 def _query(file: str) -> pl.LazyFrame:
     return pl.scan_parquet(file).filter(pl.col("k") > 5).group_by("k").agg(pl.col("v").sum())
 

@@ -16,11 +16,12 @@ namespace rapidsmpf::compute {
 
 namespace {
 
-constexpr cudf::size_type least_rows = 100'000;  // of fewer, packing costs as much as it saves
+constexpr cudf::size_type worthwhile_rows = 100'000;  // of fewer, packing costs as much as it saves
 
 bool may_be_packed(cudf::column_view const& column) {
     // A slice has its bits of validity at another place than its packed values.
-    return column.type().id() == cudf::type_id::STRING && column.size() >= least_rows && column.offset() == 0;
+    return column.type().id() == cudf::type_id::STRING && column.size() >= worthwhile_rows
+           && column.offset() == 0;
 }
 
 }  // namespace

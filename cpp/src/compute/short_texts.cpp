@@ -1,7 +1,6 @@
 #include "compute/short_texts.hpp"
 
 #include <cstddef>
-#include <utility>
 #include <variant>  // libcudf's headers need it first
 
 #include <cuda_runtime_api.h>
@@ -11,6 +10,7 @@
 #include <rmm/device_buffer.hpp>
 
 #include "compute/short_texts_kernels.hpp"
+#include "compute/string_places.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -72,24 +72,17 @@ ShortTexts::ShortTexts(cudf::table_view const& columns, Work& work) : packed_(co
 }
 
 void ShortTexts::put_strings(std::vector<std::unique_ptr<cudf::column>>& columns, Work& work) const {
-    // libcudf's pair of a string's address and its length.
-    using Pair = cuda::std::pair<char const*, cudf::size_type>;
-    static_assert(sizeof(Pair) == sizeof(kernels::TextPlace));
-    static_assert(offsetof(Pair, second) == offsetof(kernels::TextPlace, bytes));
     auto const stream = work.stream();
     for (std::size_t i = 0; i < packed_.size(); ++i) {
         if (!packed_[i]) {
             continue;
         }
         auto const packed = columns[i]->view();
-        auto const rows = static_cast<std::size_t>(packed.size());
-        rmm::device_buffer places{rows * sizeof(Pair), stream, work.mr()};
+        StringPlaces places{static_cast<std::size_t>(packed.size()), work};
         kernels::places_of_packed(
             packed.head<std::uint64_t>(), packed.nullable() ? packed.null_mask() : nullptr, packed.size(),
-            static_cast<kernels::TextPlace*>(places.data()), stream.get());
-        auto strings = cudf::make_strings_column(
-            cudf::device_span<Pair const>{static_cast<Pair const*>(places.data()), rows}, stream, work.mr());
-        columns[i] = std::move(strings);
+            places.data(), stream.get());
+        columns[i] = places.strings(work);
     }
 }
 

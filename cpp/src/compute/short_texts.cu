@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 __global__ void __launch_bounds__(threads) places_of_all(
-    std::uint64_t const* packed, std::uint32_t const* valid, std::int64_t rows, TextPlace* places) {
+    std::uint64_t const* packed, std::uint32_t const* valid, std::int64_t rows, pages::StringPlace* places) {
     auto const row = row_of_thread();
     if (row >= rows) {
         return;
@@ -59,8 +59,9 @@ __global__ void __launch_bounds__(threads) places_of_all(
     // A GPU has the lowest byte of an integer first.
     places[row] =
         is_valid(valid, row)
-            ? TextPlace{reinterpret_cast<char const*>(packed + row), static_cast<std::int32_t>(packed[row] >> (8 * most_bytes))}
-            : TextPlace{};
+            ? pages::
+                  StringPlace{reinterpret_cast<char const*>(packed + row), static_cast<std::int32_t>(packed[row] >> (8 * most_bytes))}
+            : pages::StringPlace{};
 }
 
 }  // namespace
@@ -74,7 +75,7 @@ void pack_texts(Texts const& texts, std::uint64_t* packed, std::uint32_t* is_lon
 }
 
 void places_of_packed(
-    std::uint64_t const* packed, std::uint32_t const* valid, std::int64_t rows, TextPlace* places,
+    std::uint64_t const* packed, std::uint32_t const* valid, std::int64_t rows, pages::StringPlace* places,
     cudaStream_t stream) {
     if (rows == 0) {
         return;

@@ -5,6 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <rapidsmpf/pages/detail/number_strings.hpp>
+
 namespace rapidsmpf::compute {
 
 namespace kernels {
@@ -25,12 +27,8 @@ inline constexpr std::int64_t most_bytes = 7;  // of a string; how many it has i
 void pack_texts(Texts const& texts, std::uint64_t* packed, std::uint32_t* is_longer, cudaStream_t stream);
 
 // Where the strings of such integers are: in the integers.
-struct TextPlace {
-    char const* data{nullptr};
-    std::int32_t bytes{0};
-};
 void places_of_packed(
-    std::uint64_t const* packed, std::uint32_t const* valid, std::int64_t rows, TextPlace* places,
+    std::uint64_t const* packed, std::uint32_t const* valid, std::int64_t rows, pages::StringPlace* places,
     cudaStream_t stream);
 
 }  // namespace kernels

@@ -7,10 +7,10 @@
 #include <variant>  // libcudf's headers need it first
 
 #include <cuda_runtime_api.h>
-#include <cudf/column/column_factories.hpp>
 #include <cudf/utilities/error.hpp>
 
 #include "compute/scan/passes.hpp"
+#include "compute/string_places.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -136,28 +136,21 @@ void NumberedStrings::describe(pq::SchemaElement& element) {
 
 void NumberedStrings::put_strings(std::vector<std::unique_ptr<cudf::column>>& columns, Work& work) {
     chunks_ = rmm::device_buffer{};
-    // libcudf's pair of a string's address and its length.
-    using Pair = cuda::std::pair<char const*, cudf::size_type>;
-    static_assert(sizeof(Pair) == sizeof(pages::StringPlace) && alignof(Pair) == alignof(pages::StringPlace));
-    static_assert(offsetof(Pair, second) == offsetof(pages::StringPlace, bytes));
     auto const stream = work.stream();
     for (std::size_t i = 0; i < columns.size(); ++i) {
         if (!has(i)) {
             continue;
         }
         auto const numbers = columns[i]->view();
-        auto const rows = static_cast<std::size_t>(numbers.size());
-        rmm::device_buffer of_rows{rows * sizeof(Pair), stream, work.mr()};
-        auto* const places = static_cast<pages::StringPlace*>(of_rows.data());
+        StringPlaces places{static_cast<std::size_t>(numbers.size()), work};
         pages::places_of_rows_on_gpu(
             plan_,
             {.numbers = numbers.data<std::int32_t>(),
              .valid = numbers.nullable() ? numbers.null_mask() : nullptr,
-             .rows = rows},
-            places, stream.get());
+             .rows = static_cast<std::uint64_t>(numbers.size())},
+            places.data(), stream.get());
         columns[i].reset();  // when the places have been found, on this stream
-        columns[i] = cudf::make_strings_column(
-            cudf::device_span<Pair const>{reinterpret_cast<Pair const*>(places), rows}, stream, work.mr());
+        columns[i] = places.strings(work);
     }
     pages::NumberCounters counters;
     CUDF_CUDA_TRY(

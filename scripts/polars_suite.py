@@ -116,7 +116,10 @@ def unpack(tests: Path, build: Path) -> Path:
     folder = build / digest
     if not (folder / "py-polars" / "tests" / "unit").is_dir():
         with tarfile.open(tests) as archive:
-            archive.extractall(folder, filter="data")
+            if hasattr(tarfile, "data_filter"):
+                archive.extractall(folder, filter="data")
+            else:  # Debian 12's Python
+                archive.extractall(folder)
     return unpack(folder, build)
 
 

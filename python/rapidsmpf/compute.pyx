@@ -363,7 +363,7 @@ cdef class Runtime:
     registered_limit
         Most bytes of mapped files that stay registered with CUDA.
     large_dictionary
-        Compressed bytes of a Parquet dictionary of strings from which on it is not libcudf that looks for the strings in it.
+        Minimum compressed size in bytes of a Parquet string dictionary that is not left to libcudf.
     map_files
         Whether files are mapped at all, or read into page-locked memory.
     read_while_registering

@@ -202,7 +202,7 @@ class SortSink final : public ResultSink {
 
     [[nodiscard]] TablePtr sorted(
         cudf::table_view const& rows, std::optional<std::int64_t> first, Work& work) const {
-        // A column of floats by itself is sorted by its bits, in which NaNs differ.
+        // libcudf sorts a single float column by its bits, in which NaNs differ from each other.
         std::vector<ColumnPtr> alike;
         std::vector<cudf::column_view> views;
         for (auto const& key : select(rows, columns_)) {
@@ -215,7 +215,7 @@ class SortSink final : public ResultSink {
         auto order = order_;
         auto nulls = nulls_;
         if (plan_.stable && views.size() == 1 && !alike.empty() && order[0] == cudf::order::DESCENDING) {
-            // Sorted downwards by its bits, NaNs come in reverse. Twice the same column is sorted by comparing rows.
+            // That sort reverses the order of NaNs when it is descending. With two keys, libcudf compares rows instead.
             views.push_back(views[0]);
             order.push_back(order[0]);
             nulls.push_back(nulls[0]);

@@ -19,7 +19,7 @@ namespace {
 constexpr cudf::size_type worthwhile_rows = 100'000;  // of fewer, packing costs as much as it saves
 
 bool may_be_packed(cudf::column_view const& column) {
-    // A slice has its bits of validity at another place than its packed values.
+    // The view shares the validity bitmap of the input, which a slice would shift.
     return column.type().id() == cudf::type_id::STRING && column.size() >= worthwhile_rows
            && column.offset() == 0;
 }

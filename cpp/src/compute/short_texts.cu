@@ -56,12 +56,13 @@ __global__ void __launch_bounds__(threads) places_of_all(
     if (row >= rows) {
         return;
     }
-    // A GPU has the lowest byte of an integer first.
-    places[row] =
-        is_valid(valid, row)
-            ? pages::
-                  StringPlace{reinterpret_cast<char const*>(packed + row), static_cast<std::int32_t>(packed[row] >> (8 * most_bytes))}
-            : pages::StringPlace{};
+    pages::StringPlace place;
+    if (is_valid(valid, row)) {
+        place.data = reinterpret_cast<char const*>(
+            packed + row);  // little-endian: the string's first byte comes first
+        place.bytes = static_cast<std::int32_t>(packed[row] >> (8 * most_bytes));
+    }
+    places[row] = place;
 }
 
 }  // namespace

@@ -7,30 +7,26 @@
 
 #include <rapidsmpf/pages/detail/number_strings.hpp>
 
-namespace rapidsmpf::compute {
+namespace rapidsmpf::compute::kernels {
 
-namespace kernels {
-
-// A column of strings: the offsets of `rows` + 1 places in `characters`, of 64 bits if they are wide.
+// A string column in Arrow's layout: `rows` + 1 offsets of 32 or 64 bits.
 struct Texts {
     char const* characters{nullptr};
     void const* offsets{nullptr};
     bool has_wide_offsets{false};
-    std::uint32_t const* valid{nullptr};  // a bit for each row; null: all rows are valid
+    std::uint32_t const* valid{nullptr};  // validity bitmap; null: all rows are valid
     std::int64_t rows{0};
 };
 
-inline constexpr std::int64_t most_bytes = 7;  // of a string; how many it has is the eighth
+inline constexpr std::int64_t most_bytes = 7;  // of a string; the eighth byte of the integer is its length
 
-// Writes the bytes of each string in the lower seven of an integer, and how many there are in the highest; zero for null. Sets
-// `is_longer` if a string has more.
+// Packs each string: its bytes, first byte lowest, into the lower seven bytes of an integer, its length into the highest byte. A null
+// becomes 0. Sets `is_longer` to 1 if a string has more than seven bytes; `packed` is then undefined.
 void pack_texts(Texts const& texts, std::uint64_t* packed, std::uint32_t* is_longer, cudaStream_t stream);
 
-// Where the strings of such integers are: in the integers.
+// The addresses and lengths of packed strings, which point into `packed`.
 void places_of_packed(
     std::uint64_t const* packed, std::uint32_t const* valid, std::int64_t rows, pages::StringPlace* places,
     cudaStream_t stream);
 
-}  // namespace kernels
-
-}  // namespace rapidsmpf::compute
+}  // namespace rapidsmpf::compute::kernels

@@ -1,4 +1,4 @@
-// Columns of strings that are somewhere in the device's memory.
+// Makes a string column of strings that are anywhere in device memory.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace rapidsmpf::compute {
 
-// Where the string of each row is; no string is a null.
+// The address and length of each row's string, which a kernel fills in; a null address is a null.
 class StringPlaces {
   public:
     StringPlaces(std::size_t rows, Work& work);
     [[nodiscard]] pages::StringPlace* data() noexcept {
         return static_cast<pages::StringPlace*>(memory_.data());
     }
-    // A column with a copy of the strings.
+    // Copies the strings into a column.
     [[nodiscard]] std::unique_ptr<cudf::column> strings(Work& work) const;
 
   private:

@@ -1,8 +1,8 @@
 #include <rapidsmpf/pages/detail/decompress.hpp>
 
-#include <algorithm>
 #include <memory>
 
+#include "pages/block.hpp"
 #include "pages/plan.hpp"
 
 namespace rapidsmpf::pages {
@@ -20,19 +20,12 @@ PlanLayout PlanLayout::of(std::span<Chunk const> chunks) {
         compressed += chunk.bytes;
         room += chunk.room;
     }
-    auto const limited = [](std::uint64_t n) {
-        return static_cast<std::uint32_t>(std::min<std::uint64_t>(n, 0x7fffffff));
-    };
     PlanLayout layout;
     layout.chunks = static_cast<std::uint32_t>(chunks.size());
-    layout.pages = limited(16 * chunks.size() + compressed / 4096);
-    layout.tiles = limited(layout.pages + compressed / snappy::tile_bytes);
-    layout.fragments = limited(2 * std::uint64_t{layout.pages} + room / snappy::fragment_bytes);
-    auto const place = [&](std::size_t bytes) {
-        auto const at = layout.bytes;
-        layout.bytes += (bytes + 255) / 256 * 256;
-        return at;
-    };
+    layout.pages = most_pages(chunks.size(), compressed);
+    layout.tiles = limited_count(layout.pages + compressed / snappy::tile_bytes);
+    layout.fragments = limited_count(2 * std::uint64_t{layout.pages} + room / snappy::fragment_bytes);
+    auto const place = [&layout](std::size_t bytes) { return append_array(layout.bytes, bytes); };
     layout.counters_at = layout.chunks * sizeof(Chunk);
     place(layout.counters_at + sizeof(Counters));
     layout.pages_at = place(layout.pages * sizeof(Page));

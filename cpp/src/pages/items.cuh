@@ -1,4 +1,4 @@
-// Items that differ much in how long they take, such as pages: a warp takes one after the other from a counter.
+// A queue of work items, such as pages, whose durations differ: each warp takes the next item from an atomic counter.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 #include <rapidsmpf/pages/detail/number_strings.hpp>
 
-#include <algorithm>
 #include <memory>
 
+#include "pages/block.hpp"
 #include "pages/strings.hpp"
 
 namespace rapidsmpf::pages {
@@ -14,16 +14,9 @@ NumberPlanLayout NumberPlanLayout::of(std::span<StringChunk const> chunks) {
     }
     NumberPlanLayout layout;
     layout.chunks = static_cast<std::uint32_t>(chunks.size());
-    // Room for the pages that writers make: 4 KiB on average, or more.
-    layout.pages =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(16 * chunks.size() + bytes / 4096, 0x7fffffff));
-    layout.tiles = static_cast<std::uint32_t>(std::min<std::uint64_t>(
-        2 * std::uint64_t{layout.pages} + bytes / StringScratch::tile_bytes, 0x7fffffff));
-    auto const place = [&](std::size_t n) {
-        auto const at = layout.bytes;
-        layout.bytes += (n + 255) / 256 * 256;
-        return at;
-    };
+    layout.pages = most_pages(chunks.size(), bytes);
+    layout.tiles = limited_count(2 * std::uint64_t{layout.pages} + bytes / StringScratch::tile_bytes);
+    auto const place = [&layout](std::size_t array_bytes) { return append_array(layout.bytes, array_bytes); };
     layout.counters_at = layout.chunks * sizeof(StringChunk);
     place(layout.counters_at + sizeof(NumberCounters));
     layout.pages_at = place(layout.pages * sizeof(StringPage));

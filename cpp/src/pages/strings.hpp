@@ -1,16 +1,15 @@
 // The steps of number_strings.hpp, each of which a kernel does for all items at a time, and the CPU one after the other:
 //
-//   list_strings()   of a chunk, by one lane: copies the headers, lists pages and their tiles
-//   find_exits()     of a tile: for each place where a chain of strings may come into it, where the chain leaves it
-//   chain_page()     of a page: where its chain does come into each tile, one look into a table a tile
-//   number_tile()    of a tile: notes the strings that begin in it, writes their numbers
+//   list_strings()   per chunk, by one lane: copies the headers, lists the pages and their tiles
+//   find_exits()     per tile: for each of its first offsets, the end of the chain of strings that would start there
+//   chain_page()     per page: the offset of the first string of each tile, by one table lookup per tile
+//   number_tile()    per tile: writes the table entries and the indices of the strings that start in it
 //
-// Chains of Snappy's elements are found likewise (snappy_tiles.hpp). A place is counted from the word of memory that the first
-// string of the page begins in, and in a tile from the tile's first byte.
+// snappy_tiles.hpp finds the elements of Snappy streams in the same way. A place is an offset in bytes: in a page, from the aligned
+// word in which its first string starts; in a tile, from the start of the tile.
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include <rapidsmpf/pages/detail/number_strings.hpp>
 
@@ -20,15 +19,15 @@
 
 namespace rapidsmpf::pages {
 
-// What follows a page's header: bytes that are copied, then strings, each behind its length.
+// The body of a page: bytes that are copied unchanged (levels, indices), then strings, each with a length prefix.
 struct StringPage {
     std::uint8_t const* data{nullptr};
     std::uint8_t* out{nullptr};
     std::uint32_t copied{0};
-    std::uint32_t bytes{0};  // of the strings with their lengths
-    std::uint32_t first{0};  // number of the first string
-    std::uint32_t most{0};   // strings
-    bool has_all{false};     // there are so many strings, not fewer
+    std::uint32_t bytes{0};  // of the strings and their length prefixes
+    std::uint32_t first{0};  // index of its first string in NumberPlan::places
+    std::uint32_t most{0};   // strings at most
+    bool has_all{false};     // it has exactly `most` strings: a dictionary
     std::uint32_t first_tile{0};
     std::uint32_t tiles{0};
 
@@ -37,20 +36,21 @@ struct StringPage {
     [[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t end() const { return begin() + bytes; }
 };
 
-// Where a chain that came into a tile leaves it, and how many strings it has there.
+// Of the chain that starts at some offset of a tile: where its last string in the tile ends, and how many strings it has there.
 struct StringExit {
     static constexpr std::uint32_t wrong = 0xffffffffU;
     std::uint32_t place{wrong};
     std::uint32_t strings{0};
 };
 
-// Of a tile, when the chains of its page are joined.
+// What chain_page() finds out about a tile.
 struct StringTile {
-    std::uint32_t entry{0};    // place in the page of the first string; not in the tile if none begins there
-    std::uint32_t strings{0};  // that begin before
+    std::uint32_t entry{
+        0};  // place in the page of the first string that starts in the tile; behind the tile if none does
+    std::uint32_t strings{0};  // of the page that start before it
 };
 
-// The bytes that a string takes at least: those of its length.
+// The size of the length prefix, which is the least that a string takes.
 inline constexpr std::uint32_t length_bytes = 4;
 
 [[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t read_length_bytes(std::uint8_t const* data) {
@@ -63,7 +63,7 @@ RAPIDSMPF_DEVICE void fail(NumberPlan const& plan, Problem problem) {
     Lanes::raise(plan.counters->error, static_cast<std::uint32_t>(problem));
 }
 
-// What is to be done with a page whose body is at `data`.
+// Decides what is copied of a page and where its strings are. `data`: the body of the page.
 [[nodiscard]] RAPIDSMPF_DEVICE Problem
 plan_page(StringChunk const& chunk, PageHeader const& header, std::uint8_t const* data, StringPage& page) {
     constexpr std::int32_t plain = 0;
@@ -78,7 +78,7 @@ plan_page(StringChunk const& chunk, PageHeader const& header, std::uint8_t const
         }
         page.bytes = bytes;
         page.has_all = true;
-        // A dictionary of more strings than the page has room for would ask for memory that there is no reason to have.
+        // The count comes from the file and decides how much memory is allocated.
         if (header.dictionary_values < 0 || header.dictionary_values > bytes / length_bytes) {
             return Problem::strings;
         }
@@ -113,7 +113,7 @@ plan_page(StringChunk const& chunk, PageHeader const& header, std::uint8_t const
     return Problem::none;
 }
 
-// A tile, as the lanes share it: a segment for each lane.
+// A tile in shared memory. Each lane works on one segment of it.
 struct StringScratch {
     static constexpr std::uint32_t segment_words = 16;
     static constexpr std::uint32_t segment_bytes = 4 * segment_words;
@@ -122,36 +122,37 @@ struct StringScratch {
         2 * segment_bytes;  // places that a chain may come in at, for find_exits()
     static constexpr std::uint32_t none = 0xff;
 
-    // A length that begins in the tile may end behind it. After each segment a word is left free: lanes that read the same
-    // words of their segments then read from different banks of the memory.
+    // One word more than the tile, because a length prefix may cross its end. A word of padding follows each segment, so that lanes
+    // which read the same word of their segments read from different banks.
     static constexpr std::uint32_t words = tile_bytes / 4 + 1;
     std::uint32_t tile[words + words / segment_words + 1];
-    // By place in the segment and segment, of the chain from there on: the place of its last string in the segment, and above
-    // that how many strings it has there.
+    // For each offset in a segment, of the chain that starts there: in the low byte the offset of its last string in the segment, in
+    // the high byte how many strings it has in the segment.
     std::uint16_t chains[segment_bytes][lane_count];
-    std::uint8_t first[lane_count];  // place in the segment of the first string; none: no string begins there
+    std::uint8_t
+        first[lane_count];  // offset in the segment of its first string; none: no string starts in it
 };
 
 [[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t& tile_word(StringScratch& scratch, std::uint32_t word) {
     return scratch.tile[word + word / StringScratch::segment_words];
 }
 
-// The length that is stored at a place.
+// The length prefix at a place of the tile.
 [[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t length_at(StringScratch& scratch, std::uint32_t place) {
     auto const word = place / 4;
     auto const high = place % 4 != 0 ? tile_word(scratch, word + 1) : 0;
     return joined_words(tile_word(scratch, word), high, place % 4);
 }
 
-// Whether a string of this length may be at a place; the page ends at `end`.
+// Whether a string of this length at this place is inside the page, which ends at `end`.
 [[nodiscard]] RAPIDSMPF_DEVICE bool fits(std::uint32_t length, std::uint32_t place, std::uint32_t end) {
     return place < end && end - place >= length_bytes && length <= end - place - length_bytes;
 }
 
-// By all lanes: words that hold a byte of the page, which ends at `end`; what is behind it says nothing.
+// Called by all lanes. Words behind the end of the page are not read.
 RAPIDSMPF_DEVICE void load_tile(
     StringScratch& scratch, std::uint32_t lane, std::uint8_t const* tile, std::uint32_t end) {
-    constexpr std::uint32_t at_a_time = 17;  // words that a lane has on their way
+    constexpr std::uint32_t at_a_time = 17;  // loads that a lane has in flight
     auto const words = end / 4 + (end % 4 != 0 ? 1 : 0);
     std::uint32_t values[at_a_time];
 #ifdef __CUDA_ARCH__
@@ -173,8 +174,8 @@ RAPIDSMPF_DEVICE void load_tile(
     }
 }
 
-// For each place of a lane's segment, the last one backwards: a string ends four bytes behind its place or later, so the four
-// places of a word do not depend on each other.
+// Fills a lane's column of StringScratch::chains from the last offset to the first. A string takes at least four bytes, so the four
+// offsets of one word do not depend on each other.
 RAPIDSMPF_DEVICE void find_chains(StringScratch& scratch, std::uint32_t lane, std::uint32_t end) {
     auto const segment = lane * StringScratch::segment_bytes;
     auto high = tile_word(scratch, (lane + 1) * StringScratch::segment_words);
@@ -188,7 +189,7 @@ RAPIDSMPF_DEVICE void find_chains(StringScratch& scratch, std::uint32_t lane, st
             constexpr std::uint32_t one = 1U << 8U;
             auto const at = 4 * word + byte;
             auto const length = joined_words(low, high, byte);
-            // Small ones alone stay in the segment; the sum of others might not be a number of 32 bits.
+            // The sum may overflow; it is used only if the length is small.
             auto const next = at + length_bytes + length;
             auto const stays = length < StringScratch::segment_bytes && next < StringScratch::segment_bytes
                                && segment + next < end && fits(length, segment + at, end);
@@ -204,8 +205,8 @@ RAPIDSMPF_DEVICE void find_chains(StringScratch& scratch, std::uint32_t lane, st
     }
 }
 
-// Follows the chain that comes into the tile at a place, and calls enters(segment, place in it) for each segment in which it has
-// a string. The page ends at `end`.
+// Follows the chain that starts at a place of the tile. Calls enters(segment, offset in it) for each segment in which one of its
+// strings starts. The page ends at `end`.
 template <typename Enters>
 RAPIDSMPF_DEVICE StringExit
 follow_chain(StringScratch& scratch, std::uint32_t place, std::uint32_t end, Enters&& enters) {
@@ -227,7 +228,7 @@ follow_chain(StringScratch& scratch, std::uint32_t place, std::uint32_t end, Ent
     return exit;
 }
 
-// Where a tile begins, and where its page ends, from there.
+// The start of a tile, and the end of its page as an offset from there.
 struct TilePlace {
     std::uint8_t const* data{nullptr};
     std::uint32_t end{0};
@@ -323,7 +324,7 @@ RAPIDSMPF_DEVICE void chain_page(
         if (place - begin < StringScratch::entries) {
             exit = plan.exits[std::uint64_t{page.first_tile + i} * StringScratch::entries + (place - begin)];
         } else {
-            // Behind a long string. All lanes find the same.
+            // A long string ends here. All lanes compute the same.
             auto const tile = place_of_tile(page, i);
             prepare_tile(lanes, tile, scratch);
             exit = follow_chain(scratch, place - begin, tile.end, [](std::uint32_t, std::uint32_t) {});
@@ -340,7 +341,7 @@ RAPIDSMPF_DEVICE void chain_page(
         fail<Lanes>(plan, Problem::strings);
         return;
     }
-    // Values that are null have no string.
+    // `most` counts null values, too, which have no string.
     lanes.each([&](std::uint32_t lane) {
         for (auto i = found + lane; i < page.most; i += lane_count) {
             plan.places[page.first + i] = StringPlace{};

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstring>
 #include <stdexcept>
-#include <utility>
 #include <variant>  // libcudf's headers need it first
 
 #include <cuda_runtime_api.h>
@@ -22,7 +21,7 @@ bool is_plain(DeviceChunk const& chunk, ColumnChunkPlace const& place) {
     return !chunk.is_compressed || static_cast<pq::Compression>(place.codec) == pq::Compression::UNCOMPRESSED;
 }
 
-// Whether values of this column can be numbered. Values of columns that are in others have levels of their own.
+// Whether this is a string column at the top level. Nested columns have repetition levels or more definition levels.
 bool is_flat_text(pq::SchemaElement const& element) {
     auto const is_text =
         (element.logical_type.has_value() && element.logical_type->type == pq::LogicalType::STRING)
@@ -32,12 +31,12 @@ bool is_flat_text(pq::SchemaElement const& element) {
 }
 
 bool can_be_numbered(DeviceChunk const& chunk, PassChunk const& of) {
-    // PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED (which old writers name beside the encodings of values), RLE_DICTIONARY
+    // PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED (old writers list that of levels, too), RLE_DICTIONARY
     constexpr std::uint32_t known = 1U << 0 | 1U << 2 | 1U << 3 | 1U << 4 | 1U << 8;
     return is_flat_text(*of.element) && (of.place->encodings & ~known) == 0 && is_plain(chunk, *of.place);
 }
 
-// Whether libcudf would follow strings for long.
+// Whether libcudf would take long: a large dictionary, or PLAIN pages alone.
 bool takes_long(ColumnChunkPlace const& place, std::int64_t large_dictionary) {
     auto const dictionary = place.data_page_offset - place.offset();
     return place.values > 0 && (dictionary == 0 || dictionary >= large_dictionary);
@@ -110,7 +109,7 @@ std::optional<NumberedStrings> NumberedStrings::make(
     if (!read_counters()) {
         return std::nullopt;
     }
-    // Only to look for strings: half of the bytes of the pages.
+    // Half of the bytes of the pages; freed when this function returns.
     rmm::device_buffer exits{pages::NumberPlanLayout::exits_bytes(counters.tiles), stream, work.mr()};
     plan.exits = static_cast<pages::StringExit*>(exits.data());
     numbered.places_ = rmm::device_buffer{counters.strings * sizeof(pages::StringPlace), stream, work.mr()};
@@ -135,7 +134,7 @@ void NumberedStrings::describe(pq::SchemaElement& element) {
 }
 
 void NumberedStrings::put_strings(std::vector<std::unique_ptr<cudf::column>>& columns, Work& work) {
-    chunks_ = rmm::device_buffer{};
+    chunks_ = rmm::device_buffer{};  // decoded
     auto const stream = work.stream();
     for (std::size_t i = 0; i < columns.size(); ++i) {
         if (!has(i)) {
@@ -149,7 +148,7 @@ void NumberedStrings::put_strings(std::vector<std::unique_ptr<cudf::column>>& co
              .valid = numbers.nullable() ? numbers.null_mask() : nullptr,
              .rows = static_cast<std::uint64_t>(numbers.size())},
             places.data(), stream.get());
-        columns[i].reset();  // when the places have been found, on this stream
+        columns[i].reset();
         columns[i] = places.strings(work);
     }
     pages::NumberCounters counters;

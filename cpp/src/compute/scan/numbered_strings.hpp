@@ -1,8 +1,7 @@
-// Columns of strings that libcudf decodes as numbers of strings.
+// String columns that libcudf decodes as INT32 columns of indices, from which the strings are gathered afterwards.
 //
-// libcudf follows the strings of a dictionary page, and of a page with plain values, one by one in the device's memory: a pass
-// waits ten milliseconds for a dictionary of a megabyte, however few rows it has. The room `pages` notes where they are, and
-// puts numbers in their place.
+// libcudf walks over the strings of a dictionary page or PLAIN page one by one: a pass waits 10 ms for a dictionary of 1 MiB, however
+// few rows it has. The room `pages` finds the strings with many warps (number_strings.hpp).
 #pragma once
 
 #include <cstddef>
@@ -24,7 +23,7 @@
 
 namespace rapidsmpf::compute {
 
-// One of a pass's column chunks, with what its file says of it.
+// The metadata of one of a pass's column chunks.
 struct PassChunk {
     ColumnChunkPlace const* place{nullptr};
     cudf::io::parquet::SchemaElement const* element{nullptr};
@@ -33,20 +32,20 @@ struct PassChunk {
 
 class NumberedStrings {
   public:
-    // Replaces those of `chunks` (in the order of `places`) whose columns gain by it (ScanSettings::large_dictionary). The others, and what was replaced, have
-    // to stay where they are until the columns are decoded. Waits for the stream. Nothing if there are none, or if a page is
-    // not as writers make them: who decodes has to decode strings, too.
+    // Rewrites the chunks of those string columns that libcudf would take long to decode (ScanSettings::large_dictionary), and
+    // updates `chunks`, which is parallel to `places`. The old chunks must stay valid until put_strings() has returned. Waits for the
+    // stream. Returns nothing if no column qualifies, or if a page is damaged or has an unexpected layout: `chunks` is then
+    // unchanged, and libcudf decodes the strings.
     [[nodiscard]] static std::optional<NumberedStrings> make(
         std::vector<DeviceChunk>& chunks, std::span<PassChunk const> places, std::size_t columns,
         std::int64_t large_dictionary, Work& work);
 
     [[nodiscard]] bool has(std::size_t column) const { return columns_[column]; }
 
-    // Says of a column that it has numbers.
+    // Changes the schema of a rewritten column to INT32.
     static void describe(cudf::io::parquet::SchemaElement& element);
 
-    // Makes strings of the columns that have numbers, in their places, when those have been decoded. Throws std::runtime_error if
-    // there is no such string.
+    // Replaces the decoded index columns by the columns of their strings. Throws std::runtime_error if an index is out of range.
     void put_strings(std::vector<std::unique_ptr<cudf::column>>& columns, Work& work);
 
   private:

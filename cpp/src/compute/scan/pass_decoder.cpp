@@ -35,7 +35,7 @@ void describe_plain_chunks(std::vector<pq::FileMetaData>& files, std::vector<Dev
     }
 }
 
-// Says of the columns whose strings have been numbered that they have numbers.
+// Changes the metadata of the columns that NumberedStrings has rewritten to INT32.
 void describe_numbers(std::vector<pq::FileMetaData>& files, NumberedStrings const& numbered) {
     for (auto& file : files) {
         auto const& tops = file.schema.front().children_idx;

@@ -15,8 +15,8 @@ struct ScanSettings {
     std::size_t pass_bytes{std::size_t{2} << 30};
     // Snappy pages are decompressed by many warps each (pages/), before libcudf decodes them, and not by libcudf.
     bool divide_pages{true};
-    // Compressed bytes of a column chunk's dictionary of strings from which on pages/ looks for the strings, and not libcudf, which
-    // takes a millisecond for a few thousand. The same without a dictionary. Only with divide_pages.
+    // Minimum compressed size of a column chunk's string dictionary for which pages/ finds the strings instead of libcudf, which takes
+    // a millisecond for a few thousand. Chunks without a dictionary always qualify. Only with divide_pages.
     std::size_t large_dictionary{std::size_t{16} << 10};
     // Rows of the first pass and of the last (with_small_edges()); 0: like the others.
     std::size_t edge_rows{4'000'000};

@@ -55,7 +55,7 @@ struct Counters {
     std::uint32_t next_fragment{0};
 };
 
-// All memory is of the device that works, and belongs to who made the plan.
+// All pointers refer to memory of the device that runs the plan. The caller owns that memory.
 struct Plan {
     Chunk* chunks{nullptr};
     std::uint32_t n_chunks{0};

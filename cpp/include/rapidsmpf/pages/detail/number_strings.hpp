@@ -1,16 +1,15 @@
-// Makes column chunks of integers of column chunks of strings, so that a reader of pages decodes numbers where it would follow
-// strings one by one. A string of a dictionary page or of a page with plain values begins where the one before ends: a reader
-// that looks for them in the memory of a device waits for that memory at every string, ten milliseconds for a dictionary page
-// of a megabyte. Here warps look at many parts of a page at a time.
+// Rewrites Parquet column chunks of strings as chunks of INT32: each string is replaced by its index in a table of addresses and
+// lengths. In dictionary pages and PLAIN pages a string starts where the one before it ends. A decoder that follows this chain in
+// global memory waits for the memory at every string: 10 ms for a dictionary page of 1 MiB. Here many warps search one page.
 //
-//   list_strings      of each chunk: which pages it has, and how many strings may be in them
-//   number_strings    notes where each string is, and writes the number of the note in its place
-//   places_of_rows    when a reader has decoded the numbers: where the string of each row is
+//   list_strings      parses the page headers of each chunk and counts the strings for which there must be room
+//   number_strings    fills the table (NumberPlan::places) and writes the indices
+//   places_of_rows    looks up the decoded indices: the address and length of each row's string
 //
-// The chunk that is written has the headers, levels and dictionary indices of the other, and pages of the same lengths.
+// The output chunk has the headers, levels, dictionary indices and page sizes of the input chunk.
 //
-// Where something is wrong or unusual, NumberCounters::error says so, and what was written means nothing: a reader of strings
-// has to read the chunks then.
+// NumberCounters::error is set if a page is damaged or has an unexpected layout. The output is then undefined, and the caller has
+// to decode the input chunks.
 #pragma once
 
 #include <cstddef>
@@ -29,33 +28,33 @@ struct StringExit;
 struct StringPage;
 struct StringTile;
 
-// Where a string is; null: no string.
+// The address and length of a string. data is null for a null.
 struct StringPlace {
     char const* data{nullptr};
     std::int32_t bytes{0};
 };
 
-// A column chunk of strings whose pages are not compressed. There are no repetition levels.
+// A column chunk of strings with uncompressed pages and without repetition levels.
 struct StringChunk {
     std::uint8_t const* data{nullptr};
     std::uint64_t bytes{0};
     std::uint64_t values{0};
-    std::uint8_t* out{nullptr};  // as many bytes, each 0xFF before
-    bool has_levels{false};      // its values may be null
+    std::uint8_t* out{nullptr};  // output: `bytes` bytes, which the caller has set to 0xFF
+    bool has_levels{false};      // the column is optional: its pages have definition levels
 };
 
 struct NumberCounters {
     std::uint32_t pages{0};
     std::uint32_t tiles{0};
-    std::uint32_t strings{0};  // for which places are needed, nulls included
+    std::uint32_t strings{0};  // entries that NumberPlan::places needs
     std::uint32_t error{0};    // a Problem
-    // The next items that no group of lanes has taken.
+    // The next item of each step that no warp has taken.
     std::uint32_t next_to_find{0};
     std::uint32_t next_page{0};
     std::uint32_t next_to_number{0};
 };
 
-// All memory is of the device that works, and belongs to who made the plan.
+// All pointers refer to memory of the device that runs the plan. The caller owns that memory.
 struct NumberPlan {
     StringChunk const* chunks{nullptr};
     std::uint32_t n_chunks{0};
@@ -65,7 +64,7 @@ struct NumberPlan {
     std::uint32_t* tile_pages{nullptr};  // the number of each tile's page
     StringTile* tiles{nullptr};
     std::uint32_t most_tiles{0};
-    // What follows is needed from when strings have been listed on.
+    // The caller sets these two after list_strings, which counts what they must have room for.
     StringExit* exits{nullptr};    // NumberPlanLayout::exits_bytes()
     StringPlace* places{nullptr};  // NumberCounters::strings
 };
@@ -88,20 +87,20 @@ struct NumberPlanLayout {
     [[nodiscard]] static std::size_t exits_bytes(std::uint32_t tiles);
 };
 
-// The rows of a column of numbers as a reader has decoded them.
+// The decoded indices of a column.
 struct NumberedRows {
     std::int32_t const* numbers{nullptr};
-    std::uint32_t const* valid{nullptr};  // a bit for each row; null: all rows are valid
+    std::uint32_t const* valid{nullptr};  // validity bitmap; null: all rows are valid
     std::uint64_t rows{0};
 };
 
 void list_strings_on_cpu(NumberPlan const& plan);
 void number_strings_on_cpu(NumberPlan const& plan);
-// Problem::strings if a row has a number that no string has.
+// Sets Problem::strings if an index is out of range.
 void places_of_rows_on_cpu(NumberPlan const& plan, NumberedRows const& rows, StringPlace* places);
 
 #ifdef RAPIDSMPF_HAVE_CUDA
-// These enqueue the same. What is listed has to be read by the host before strings are numbered.
+// The same, enqueued on a stream.
 void list_strings_on_gpu(NumberPlan const& plan, cudaStream_t stream);
 void number_strings_on_gpu(NumberPlan const& plan, cudaStream_t stream);
 void places_of_rows_on_gpu(

@@ -1,11 +1,13 @@
 // Column chunks with Snappy pages, which anyone may have written, decompressed by the code of the kernels and by a decoder that
-// follows the elements one by one; then their strings numbered, as if they were of strings. Seeds: scripts/parquet_pages_seeds.py.
+// follows the elements one by one; then decoded as if they were of strings, and of numbers. Seeds: scripts/parquet_pages_seeds.py.
+#include <bit>
 #include <cstring>
 #include <optional>
 
 #include "fuzzer.hpp"
 #include "pages/plan.hpp"
 #include "pages/strings.hpp"
+#include "pages/values.hpp"
 
 namespace rapidsmpf::fuzz {
 
@@ -142,6 +144,35 @@ void number_strings(std::span<std::uint8_t> chunk, std::uint64_t values, bool ha
     }
 }
 
+// Decodes into columns of just that length (sanitizers watch).
+void decode_values(std::span<std::uint8_t> chunk, std::uint64_t values, std::uint32_t width, bool is_optional) {
+    if (values > most_bytes) {
+        return;
+    }
+    std::vector<pages::ValueChunk> const chunks{{.data = chunk.data(), .bytes = chunk.size(), .values = values}};
+    auto const layout = pages::ValuePlanLayout::of(chunks, 1);
+    std::vector<std::uint64_t> out((values * width + 7) / 8);
+    std::vector<std::uint32_t> valid((values + 31) / 32);
+    std::vector<std::byte> memory(layout.bytes);
+    std::memcpy(memory.data(), chunks.data(), sizeof(pages::ValueChunk));
+    auto const plan = layout.in(memory.data());
+    *plan.columns = pages::ValueColumn{
+        .out = reinterpret_cast<std::uint8_t*>(out.data()),
+        .valid = is_optional ? valid.data() : nullptr,
+        .stored_bytes = width,
+        .out_bytes = width};
+    *plan.counters = pages::ValueCounters{};
+    pages::decode_values_on_cpu(plan);
+    if (plan.counters->error != 0) {
+        return;
+    }
+    std::uint64_t set = 0;
+    for (auto const word : valid) {
+        set += static_cast<std::uint64_t>(std::popcount(word));
+    }
+    require(!is_optional || set + plan.columns->nulls == values, "each row is valid or a null");
+}
+
 }  // namespace
 
 // Four bytes: how many values; four: the bytes of all pages without compression; then the chunk.
@@ -179,6 +210,10 @@ void read_input(std::span<std::uint8_t const> input) {
         require_same(rest, plain);
         number_strings(plain, values, false);
         number_strings(plain, values, true);
+        for (auto const width : {4U, 8U}) {
+            decode_values(plain, values, width, false);
+            decode_values(plain, values, width, true);
+        }
     }
 }
 

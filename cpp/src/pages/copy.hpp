@@ -24,6 +24,12 @@ namespace rapidsmpf::pages {
 #endif
 }
 
+// Little-endian, from any address.
+[[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t load_word_bytewise(std::uint8_t const* address) {
+    return std::uint32_t{address[0]} | std::uint32_t{address[1]} << 8U | std::uint32_t{address[2]} << 16U
+           | std::uint32_t{address[3]} << 24U;
+}
+
 RAPIDSMPF_DEVICE void store_word(std::uint8_t* address, std::uint32_t word) {
 #ifdef __CUDA_ARCH__
     *reinterpret_cast<std::uint32_t*>(address) = word;

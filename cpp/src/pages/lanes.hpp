@@ -81,6 +81,8 @@ class LanesOnCpu {
         counter += n;
         return was;
     }
+    // Sets bits of a word in which other groups of lanes may set others.
+    static void set_bits(std::uint32_t& word, std::uint32_t bits) { word |= bits; }
     static void raise(std::uint32_t& flag, std::uint32_t value) {
         if (flag == 0) {
             flag = value;
@@ -139,6 +141,9 @@ class LanesOfWarp {
 
     __device__ __forceinline__ static std::uint32_t add(std::uint32_t& counter, std::uint32_t n) {
         return atomicAdd(&counter, n);
+    }
+    __device__ __forceinline__ static void set_bits(std::uint32_t& word, std::uint32_t bits) {
+        atomicOr(&word, bits);
     }
     __device__ __forceinline__ static void raise(std::uint32_t& flag, std::uint32_t value) {
         atomicCAS(&flag, 0U, value);

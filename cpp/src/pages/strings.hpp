@@ -53,11 +53,6 @@ struct StringTile {
 // The size of the length prefix, which is the least that a string takes.
 inline constexpr std::uint32_t length_bytes = 4;
 
-[[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t read_length_bytes(std::uint8_t const* data) {
-    return std::uint32_t{data[0]} | std::uint32_t{data[1]} << 8U | std::uint32_t{data[2]} << 16U
-           | std::uint32_t{data[3]} << 24U;
-}
-
 template <typename Lanes>
 RAPIDSMPF_DEVICE void fail(NumberPlan const& plan, Problem problem) {
     Lanes::raise(plan.counters->error, static_cast<std::uint32_t>(problem));
@@ -102,10 +97,10 @@ plan_page(StringChunk const& chunk, PageHeader const& header, std::uint8_t const
         if (header.level_encoding != run_lengths) {
             return Problem::encoding;
         }
-        if (bytes < length_bytes || read_length_bytes(data) > bytes - length_bytes) {
+        if (bytes < length_bytes || load_word_bytewise(data) > bytes - length_bytes) {
             return Problem::length;
         }
-        page.copied = length_bytes + read_length_bytes(data);
+        page.copied = length_bytes + load_word_bytewise(data);
     }
     page.bytes = bytes - page.copied;
     auto const room = page.bytes / length_bytes;

@@ -9,10 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#ifdef RAPIDSMPF_HAVE_CUDA
-#include <cuda_runtime_api.h>
-#endif
-
+#include "pages/gpu_memory.hpp"
 #include "pages/streams.hpp"
 #include "pages/strings.hpp"
 
@@ -379,31 +376,6 @@ TEST(NumberStrings, PlacesOfRows) {
 }
 
 #ifdef RAPIDSMPF_HAVE_CUDA
-void check(cudaError_t status) {
-    if (status != cudaSuccess) {
-        throw std::runtime_error{cudaGetErrorString(status)};
-    }
-}
-
-// Memory of the GPU with these bytes.
-class There {
-  public:
-    explicit There(std::size_t bytes) { check(cudaMalloc(&data_, bytes + 1)); }
-    There(void const* from, std::size_t bytes) : There{bytes} {
-        check(cudaMemcpy(data_, from, bytes, cudaMemcpyHostToDevice));
-    }
-    There(There const&) = delete;
-    There& operator=(There const&) = delete;
-    ~There() { cudaFree(data_); }
-    [[nodiscard]] void* data() const { return data_; }
-    void read(void* to, std::size_t bytes) const {
-        check(cudaMemcpy(to, data_, bytes, cudaMemcpyDeviceToHost));
-    }
-
-  private:
-    void* data_{nullptr};
-};
-
 Numbered numbered_there(std::vector<Column> const& columns) {
     Numbered result{columns};
     There const block{result.block.bytes.data(), result.block.bytes.size()};

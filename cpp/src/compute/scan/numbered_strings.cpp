@@ -17,23 +17,15 @@ namespace pq = cudf::io::parquet;
 
 namespace {
 
-bool is_plain(DeviceChunk const& chunk, ColumnChunkPlace const& place) {
-    return !chunk.is_compressed || static_cast<pq::Compression>(place.codec) == pq::Compression::UNCOMPRESSED;
-}
-
-// Whether this is a string column at the top level. Nested columns have repetition levels or more definition levels.
 bool is_flat_text(pq::SchemaElement const& element) {
     auto const is_text =
         (element.logical_type.has_value() && element.logical_type->type == pq::LogicalType::STRING)
         || element.converted_type == pq::ConvertedType::UTF8;
-    return is_text && element.type == pq::Type::BYTE_ARRAY && element.parent_idx == 0
-           && element.num_children == 0 && element.repetition_type != pq::FieldRepetitionType::REPEATED;
+    return is_text && element.type == pq::Type::BYTE_ARRAY && is_flat(element);
 }
 
 bool can_be_numbered(DeviceChunk const& chunk, PassChunk const& of) {
-    // PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED (old writers list that of levels, too), RLE_DICTIONARY
-    constexpr std::uint32_t known = 1U << 0 | 1U << 2 | 1U << 3 | 1U << 4 | 1U << 8;
-    return is_flat_text(*of.element) && (of.place->encodings & ~known) == 0 && is_plain(chunk, *of.place);
+    return is_flat_text(*of.element) && has_simple_encodings(*of.place) && has_plain_pages(chunk, *of.place);
 }
 
 // Whether libcudf would take long: a large dictionary, or PLAIN pages alone.

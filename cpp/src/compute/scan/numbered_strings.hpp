@@ -18,17 +18,9 @@
 #include <rapidsmpf/pages/detail/number_strings.hpp>
 
 #include "compute/operators.hpp"
-#include "compute/scan/footer_parser.hpp"
 #include "compute/scan/plain_chunks.hpp"
 
 namespace rapidsmpf::compute {
-
-// The metadata of one of a pass's column chunks.
-struct PassChunk {
-    ColumnChunkPlace const* place{nullptr};
-    cudf::io::parquet::SchemaElement const* element{nullptr};
-    std::size_t column{0};
-};
 
 class NumberedStrings {
   public:

@@ -10,6 +10,7 @@
 #include <cudf/io/parquet.hpp>
 #include <cudf/table/table.hpp>
 
+#include "compute/scan/fixed_width.hpp"
 #include "compute/scan/numbered_strings.hpp"
 
 namespace rapidsmpf::compute {
@@ -36,11 +37,11 @@ void describe_plain_chunks(std::vector<pq::FileMetaData>& files, std::vector<Dev
 }
 
 // Changes the metadata of the columns that NumberedStrings has rewritten to INT32.
-void describe_numbers(std::vector<pq::FileMetaData>& files, NumberedStrings const& numbered) {
+void describe_numbers(std::vector<pq::FileMetaData>& files, std::vector<bool> const& is_number) {
     for (auto& file : files) {
         auto const& tops = file.schema.front().children_idx;
         for (std::size_t column = 0; column < tops.size(); ++column) {
-            if (numbered.has(column)) {
+            if (is_number[column]) {
                 NumberedStrings::describe(file.schema[static_cast<std::size_t>(tops[column])]);
             }
         }
@@ -49,6 +50,84 @@ void describe_numbers(std::vector<pq::FileMetaData>& files, NumberedStrings cons
                 chunk.meta_data.type = file.schema[static_cast<std::size_t>(chunk.schema_idx)].type;
             }
         }
+    }
+}
+
+// Decodes by libcudf's reader. `chunks` are in the order of each_chunk().
+std::vector<std::unique_ptr<cudf::column>> decode_by_reader(
+    Footers const& footers, ScanColumns const& columns, std::span<PassPart const> parts, std::int64_t rows,
+    std::vector<DeviceChunk> const& chunks, std::vector<bool> const& is_number, Work& work) {
+    // The reader of this pass sees a file that has these row groups and columns only: to make it takes microseconds,
+    // however large the file's footer is.
+    std::vector<pq::FileMetaData> metadata;
+    std::vector<std::vector<cudf::size_type>> numbers_in_reader;
+    for (auto const& part : parts) {
+        metadata.push_back(
+            reader_metadata(*footers[part.file], columns.selections[part.file], part.row_groups));
+        auto& in_reader = numbers_in_reader.emplace_back(part.row_groups.size());
+        std::iota(in_reader.begin(), in_reader.end(), 0);
+    }
+    describe_plain_chunks(metadata, chunks);
+    describe_numbers(metadata, is_number);
+    auto const options = cudf::io::parquet_reader_options::builder().build();
+    pq::experimental::hybrid_scan_multifile const reader{std::move(metadata), options};
+    auto const ranges = reader.all_column_chunks_byte_ranges(numbers_in_reader, options).first;
+    std::vector<std::int64_t> offsets;
+    each_chunk(footers, columns, parts, [&](std::size_t, std::size_t, ColumnChunkPlace const& chunk) {
+        offsets.push_back(chunk.offset());
+    });
+    std::vector<cudf::device_span<std::uint8_t const>> spans;
+    spans.reserve(chunks.size());
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+        if (ranges.size() != chunks.size() || ranges[i].offset() != offsets[i]
+            || static_cast<std::size_t>(ranges[i].size()) != chunks[i].bytes) {
+            throw std::logic_error{"libcudf reads its column chunks from other places than its footer says"};
+        }
+        spans.emplace_back(chunks[i].data, chunks[i].bytes);
+    }
+    auto table =
+        reader.materialize_all_columns(numbers_in_reader, spans, options, work.stream(), work.mr()).tbl;
+    if (table->num_rows() != rows
+        || table->num_columns() != static_cast<cudf::size_type>(columns.names.size())) {
+        throw std::runtime_error{
+            "its pages hold " + std::to_string(table->num_rows()) + " rows, its footer says "
+            + std::to_string(rows)};
+    }
+    return table->release();
+}
+
+// Decodes the columns that are null pointers in `decoded`.
+void decode_rest_by_reader(
+    Footers const& footers, ScanColumns const& columns, std::span<PassPart const> parts, std::int64_t rows,
+    std::vector<DeviceChunk> const& chunks, std::span<PassChunk const> places,
+    std::vector<bool> const& is_number, std::vector<std::unique_ptr<cudf::column>>& decoded, Work& work) {
+    std::vector<std::size_t> missing;
+    std::vector<std::string> names;
+    std::vector<bool> missing_is_number;
+    for (std::size_t i = 0; i < decoded.size(); ++i) {
+        if (decoded[i] == nullptr) {
+            missing.push_back(i);
+            names.push_back(columns.names[i]);
+            missing_is_number.push_back(is_number[i]);
+        }
+    }
+    if (missing.empty()) {
+        return;
+    }
+    if (missing.size() == decoded.size()) {
+        decoded = decode_by_reader(footers, columns, parts, rows, chunks, is_number, work);
+        return;
+    }
+    std::vector<DeviceChunk> of_missing;
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+        if (decoded[places[i].column] == nullptr) {
+            of_missing.push_back(chunks[i]);
+        }
+    }
+    auto read = decode_by_reader(
+        footers, scan_columns(footers, std::move(names)), parts, rows, of_missing, missing_is_number, work);
+    for (std::size_t i = 0; i < missing.size(); ++i) {
+        decoded[missing[i]] = std::move(read[i]);
     }
 }
 
@@ -81,6 +160,8 @@ std::vector<std::unique_ptr<cudf::column>> decode_columns(
         });
     std::optional<PlainChunks> plain;
     std::optional<NumberedStrings> numbered;
+    std::vector<bool> is_number(columns.names.size());
+    std::vector<std::unique_ptr<cudf::column>> decoded(columns.names.size());
     if (settings.divide_pages) {
         plain = decompress_snappy(chunks, places, work);
         if (plain) {
@@ -89,42 +170,13 @@ std::vector<std::unique_ptr<cudf::column>> decode_columns(
         numbered = NumberedStrings::make(
             chunks, of_columns, columns.names.size(), static_cast<std::int64_t>(settings.large_dictionary),
             work);
-    }
-    // The reader of this pass sees a file that has these row groups and columns only: to make it takes microseconds,
-    // however large the file's footer is.
-    std::vector<pq::FileMetaData> metadata;
-    std::vector<std::vector<cudf::size_type>> numbers_in_reader;
-    for (auto const& part : parts) {
-        metadata.push_back(
-            reader_metadata(*footers[part.file], columns.selections[part.file], part.row_groups));
-        auto& in_reader = numbers_in_reader.emplace_back(part.row_groups.size());
-        std::iota(in_reader.begin(), in_reader.end(), 0);
-    }
-    describe_plain_chunks(metadata, chunks);
-    if (numbered) {
-        describe_numbers(metadata, *numbered);
-    }
-    auto const options = cudf::io::parquet_reader_options::builder().build();
-    pq::experimental::hybrid_scan_multifile const reader{std::move(metadata), options};
-    auto const ranges = reader.all_column_chunks_byte_ranges(numbers_in_reader, options).first;
-    std::vector<cudf::device_span<std::uint8_t const>> spans;
-    spans.reserve(chunks.size());
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
-        if (ranges.size() != chunks.size() || ranges[i].offset() != places[i]->offset()
-            || static_cast<std::size_t>(ranges[i].size()) != chunks[i].bytes) {
-            throw std::logic_error{"libcudf reads its column chunks from other places than its footer says"};
+        for (std::size_t i = 0; numbered && i < is_number.size(); ++i) {
+            is_number[i] = numbered->has(i);
         }
-        spans.emplace_back(chunks[i].data, chunks[i].bytes);
+        decoded = decode_fixed_width(chunks, of_columns, is_number, rows, work);
     }
-    auto table =
-        reader.materialize_all_columns(numbers_in_reader, spans, options, work.stream(), work.mr()).tbl;
-    if (table->num_rows() != rows
-        || table->num_columns() != static_cast<cudf::size_type>(columns.names.size())) {
-        throw std::runtime_error{
-            "its pages hold " + std::to_string(table->num_rows()) + " rows, its footer says "
-            + std::to_string(rows)};
-    }
-    auto decoded = table->release();
+    decode_rest_by_reader(
+        footers, columns, parts, rows, chunks, of_columns, is_number, decoded, work);
     if (numbered) {
         numbered->put_strings(decoded, work);
     }

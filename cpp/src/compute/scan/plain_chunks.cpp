@@ -12,6 +12,23 @@
 
 namespace rapidsmpf::compute {
 
+namespace pq = cudf::io::parquet;
+
+bool has_plain_pages(DeviceChunk const& chunk, ColumnChunkPlace const& place) noexcept {
+    return !chunk.is_compressed || static_cast<pq::Compression>(place.codec) == pq::Compression::UNCOMPRESSED;
+}
+
+bool has_simple_encodings(ColumnChunkPlace const& place) noexcept {
+    // PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED (old writers list that of levels, too), RLE_DICTIONARY
+    constexpr std::uint32_t known = 1U << 0 | 1U << 2 | 1U << 3 | 1U << 4 | 1U << 8;
+    return (place.encodings & ~known) == 0;
+}
+
+bool is_flat(pq::SchemaElement const& element) noexcept {
+    return element.parent_idx == 0 && element.num_children == 0
+           && element.repetition_type != pq::FieldRepetitionType::REPEATED;
+}
+
 std::optional<PlainChunks> decompress_snappy(
     std::span<DeviceChunk const> chunks, std::span<ColumnChunkPlace const* const> places, Work& work) {
     // An element of three bytes makes 64 at most: a footer that says more is wrong, and memory is asked for by what it says.
@@ -21,7 +38,7 @@ std::optional<PlainChunks> decompress_snappy(
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < chunks.size(); ++i) {
         auto const& place = *places[i];
-        if (static_cast<cudf::io::parquet::Compression>(place.codec) != cudf::io::parquet::Compression::SNAPPY
+        if (static_cast<pq::Compression>(place.codec) != pq::Compression::SNAPPY
             || chunks[i].bytes == 0) {
             continue;
         }

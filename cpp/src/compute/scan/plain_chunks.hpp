@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include <cudf/io/parquet_schema.hpp>
 #include <rmm/device_buffer.hpp>
 
 #include "compute/operators.hpp"
@@ -23,6 +24,21 @@ struct DeviceChunk {
     std::size_t bytes{0};
     bool is_compressed{true};  // pages as the file has them
 };
+
+// The metadata of one of a pass's column chunks.
+struct PassChunk {
+    ColumnChunkPlace const* place{nullptr};
+    cudf::io::parquet::SchemaElement const* element{nullptr};
+    std::size_t column{0};
+};
+
+// Whether its pages are not compressed, or not any more.
+[[nodiscard]] bool has_plain_pages(DeviceChunk const& chunk, ColumnChunkPlace const& place) noexcept;
+
+// Whether it has no other encodings than PLAIN and dictionary indices, in any of its pages.
+[[nodiscard]] bool has_simple_encodings(ColumnChunkPlace const& place) noexcept;
+// Whether this is a column at the top level. Nested columns have repetition levels or more definition levels.
+[[nodiscard]] bool is_flat(cudf::io::parquet::SchemaElement const& element) noexcept;
 
 struct PlainChunks {
     std::vector<DeviceChunk> chunks;  // in the order of the chunks that were given

@@ -33,8 +33,9 @@ cdef extern from "<rapidsmpf_python/compute.hpp>" namespace "rapidsmpf::compute"
         optional[size_t] edge_rows
         optional[size_t] passes_in_flight
         optional[size_t] read_threads
+        optional[size_t] slab_bytes
         optional[size_t] registered_limit
-        optional[size_t] large_dictionary
+        optional[cpp_bool] own_decoder
         optional[cpp_bool] map_files
         cpp_bool read_while_registering
         cpp_bool scan_ahead
@@ -360,10 +361,12 @@ cdef class Runtime:
         Passes that are copied to the device ahead of the threads.
     read_threads
         Threads that read files into page-locked host memory.
+    slab_bytes
+        Bytes that such a thread reads at a time; at least 4096.
     registered_limit
         Most bytes of mapped files that stay registered with CUDA.
-    large_dictionary
-        Minimum compressed size in bytes of a Parquet string dictionary that is not left to libcudf.
+    own_decoder
+        Whether Parquet columns are decompressed and decoded by our own kernels as far as these go, or by libcudf alone.
     map_files
         Whether files are mapped at all, or read into page-locked memory.
     read_while_registering
@@ -388,8 +391,8 @@ cdef class Runtime:
 
     def __init__(
         self, BufferResource br not None, *, threads=None, chunk_rows=None, output_rows=None, pass_rows=None,
-        pass_bytes=None, edge_rows=None, passes_in_flight=None, read_threads=None, registered_limit=None,
-        large_dictionary=None, map_files=None, read_while_registering=None, scan_ahead=None, threads_ahead=None,
+        pass_bytes=None, edge_rows=None, passes_in_flight=None, read_threads=None, slab_bytes=None, registered_limit=None,
+        own_decoder=None, map_files=None, read_while_registering=None, scan_ahead=None, threads_ahead=None,
         keep_compressed=False, keep_decoded=False,
     ):
         cdef cpp_RuntimeSettings settings
@@ -409,10 +412,12 @@ cdef class Runtime:
             settings.passes_in_flight = <size_t> passes_in_flight
         if read_threads is not None:
             settings.read_threads = <size_t> read_threads
+        if slab_bytes is not None:
+            settings.slab_bytes = <size_t> slab_bytes
         if registered_limit is not None:
             settings.registered_limit = <size_t> registered_limit
-        if large_dictionary is not None:
-            settings.large_dictionary = <size_t> large_dictionary
+        if own_decoder is not None:
+            settings.own_decoder = <cpp_bool> own_decoder
         if map_files is not None:
             settings.map_files = <cpp_bool> map_files
         if read_while_registering is not None:

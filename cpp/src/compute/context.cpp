@@ -91,7 +91,8 @@ ScanSettings scan_settings_of(RuntimeSettings const& settings, std::int64_t limi
     scan.edge_rows = settings.edge_rows.value_or(scan.edge_rows);
     scan.passes_in_flight = settings.passes_in_flight.value_or(scan.passes_in_flight);
     scan.read_threads = settings.read_threads.value_or(scan.read_threads);
-    scan.large_dictionary = settings.large_dictionary.value_or(scan.large_dictionary);
+    scan.slab_bytes = std::max<std::size_t>(settings.slab_bytes.value_or(scan.slab_bytes), 4096);
+    scan.own_decoder = settings.own_decoder.value_or(scan.own_decoder);
     scan.registered_limit = settings.registered_limit.value_or(scan.registered_limit);
     // Registering what queries touch of a file makes 10 GB/s, reading it into slabs 38 to 49, more than is decoded in a second:
     // the first run of PDS-H at SF100 takes 6 s less so, and later runs as long (benchmarks/results/gpu_pdsh_h200.json).
@@ -144,6 +145,7 @@ Context::Context(std::shared_ptr<BufferResource> resource, RuntimeSettings const
           upstream_of(*resource_), resource_->memory_limit(MemoryType::DEVICE))},
       current_resource_{memory_, device_},
       files_{std::make_unique<MappedFiles>(scan_settings_)},
+      slabs_{std::make_unique<SlabReader>(device_, scan_settings_, *files_)},
       footers_{FooterCache::shared()} {
     if (keeps_scans(settings)) {
         scan_cache_ = std::make_unique<ScanCache>(

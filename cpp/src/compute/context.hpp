@@ -51,7 +51,7 @@ class Context {
     [[nodiscard]] DeviceMemory& memory() const noexcept { return *memory_; }
     [[nodiscard]] MappedFiles& files() noexcept { return *files_; }
     [[nodiscard]] Scanning scanning() const noexcept {
-        return {scan_settings_, *files_, *footers_, scan_cache_.get()};
+        return {scan_settings_, *files_, *slabs_, *footers_, scan_cache_.get()};
     }
     // Bytes that keep what scans have read.
     [[nodiscard]] std::size_t cached_bytes() const { return scan_cache_ ? scan_cache_->bytes() : 0; }
@@ -69,6 +69,7 @@ class Context {
     std::shared_ptr<DeviceMemory> memory_;
     CurrentResource current_resource_;
     std::unique_ptr<MappedFiles> files_;
+    std::unique_ptr<SlabReader> slabs_;
     std::shared_ptr<FooterCache> footers_;
     std::unique_ptr<ScanCache> scan_cache_;  // null: nothing is kept
 

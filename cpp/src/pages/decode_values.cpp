@@ -16,7 +16,7 @@ ValuePlanLayout ValuePlanLayout::of(std::span<ValueChunk const> chunks, std::siz
     }
     ValuePlanLayout layout;
     layout.chunks = static_cast<std::uint32_t>(chunks.size());
-    layout.pages = limited_count(std::uint64_t{most_pages(chunks.size(), bytes)} + values / rows_of_part);
+    layout.pages = limited_count(std::uint64_t{most_pages(chunks.size(), bytes)} + values / least_part);
     auto const place = [&layout](std::size_t array_bytes) { return append_array(layout.bytes, array_bytes); };
     layout.columns_at = layout.chunks * sizeof(ValueChunk);
     layout.counters_at = layout.columns_at + columns * sizeof(ValueColumn);

@@ -75,6 +75,12 @@ class LanesOnCpu {
         return result;
     }
 
+    [[nodiscard]] std::uint32_t sum(Value<std::uint32_t> const& value) const {
+        std::uint32_t total = 0;
+        each([&](auto lane) { total += value[lane]; });
+        return total;
+    }
+
     // Adds to a counter that several groups of lanes share; returns what it was.
     static std::uint32_t add(std::uint32_t& counter, std::uint32_t n) {
         auto const was = counter;
@@ -137,6 +143,10 @@ class LanesOfWarp {
         }
         total = __shfl_sync(all, sum, lane_count - 1);
         return {sum - value.of};
+    }
+
+    [[nodiscard]] __device__ __forceinline__ std::uint32_t sum(Value<std::uint32_t> const& value) const {
+        return __reduce_add_sync(all, value.of);
     }
 
     __device__ __forceinline__ static std::uint32_t add(std::uint32_t& counter, std::uint32_t n) {

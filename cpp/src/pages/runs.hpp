@@ -33,6 +33,49 @@ class RunReader {
         taken_ += n;
     }
 
+    // Passes over the next `n` values. False if there are not as many.
+    [[nodiscard]] RAPIDSMPF_DEVICE bool pass_over(std::uint32_t n) {
+        while (n > left_) {
+            n -= left_;
+            if (!next_run()) {
+                return false;
+            }
+        }
+        skip(n);
+        return true;
+    }
+
+    // The same for values of one bit; adds those that are set to `sum`. False also if a value has more bits.
+    template <typename Lanes>
+    [[nodiscard]] RAPIDSMPF_DEVICE bool count(Lanes const& lanes, std::uint32_t n, std::uint32_t& sum) {
+        while (n != 0) {
+            if (left_ == 0) {
+                if (!next_run()) {
+                    return false;
+                }
+                continue;
+            }
+            auto const of_run = left_ < n ? left_ : n;
+            if (is_packed_) {
+                typename Lanes::template Value<std::uint32_t> set;
+                lanes.each([&](std::uint32_t lane) {
+                    set[lane] = 0;
+                    for (auto i = 32 * lane; i < of_run; i += 32 * lane_count) {
+                        set[lane] += count_bits(bits(taken_ + i, of_run - i < 32 ? of_run - i : 32));
+                    }
+                });
+                sum += lanes.sum(set);
+            } else if (value_ > 1) {
+                return false;
+            } else {
+                sum += value_ * of_run;
+            }
+            skip(of_run);
+            n -= of_run;
+        }
+        return true;
+    }
+
     // Calls store(index, value) for the next `n` values, each by one of the lanes. False if there are not as many.
     template <typename Lanes, typename Store>
     [[nodiscard]] RAPIDSMPF_DEVICE bool take(Lanes const& lanes, std::uint32_t n, Store&& store) {
@@ -102,19 +145,21 @@ class RunReader {
     }
 
     [[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t packed(std::uint32_t i) const {
-        if (width_ == 0) {
-            return 0;
-        }
+        return width_ == 0 ? 0 : bits(std::uint64_t{i} * width_, width_);
+    }
+
+    // So many bits of the packed run, 1 to 32.
+    [[nodiscard]] RAPIDSMPF_DEVICE std::uint32_t bits(std::uint64_t first, std::uint32_t n) const {
         auto const* const run = data_ + run_;
         auto const shift = misalignment(run);
-        auto const bit = std::uint64_t{i} * width_ + 8 * shift;
+        auto const bit = first + 8 * shift;
         auto const* const words = run - shift + bit / 32 * 4;
         auto const in_word = static_cast<std::uint32_t>(bit % 32);
         auto value = std::uint64_t{load_word(words)};
-        if (in_word + width_ > 32) {
+        if (in_word + n > 32) {
             value |= std::uint64_t{load_word(words + 4)} << 32U;
         }
-        return static_cast<std::uint32_t>(value >> in_word) & (0xffffffffU >> (32 - width_));
+        return static_cast<std::uint32_t>(value >> in_word) & (0xffffffffU >> (32 - n));
     }
 
     std::uint8_t const* data_;

@@ -16,13 +16,14 @@
 
 namespace rapidsmpf::pages {
 
-// A data page, or a part of one: what one group of lanes decodes.
+// A part of a data page: what one group of lanes decodes.
 struct ValuePage {
     std::uint8_t const* levels{nullptr};  // definition levels, of optional columns
     std::uint32_t level_bytes{0};
     std::uint32_t column{0};
     std::uint8_t const* values{nullptr};  // or dictionary indices
     std::uint32_t value_bytes{0};
+    std::uint32_t before{0};  // rows of the page before the part
     std::uint32_t rows{0};
     std::uint64_t row{0};  // of the column
     std::uint8_t const* dictionary{nullptr};
@@ -38,7 +39,9 @@ struct ValueScratch {
     std::uint32_t before[lane_count];   // valid rows before them
 };
 
-inline constexpr std::uint32_t rows_of_part = 16384;  // of a page that can be divided
+// Rows of a part, at least. Each part goes over what is before it, so that a page has no more than most_parts.
+inline constexpr std::uint32_t least_part = 4 * ValueScratch::rows;
+inline constexpr std::uint32_t most_parts = 16;
 
 template <typename Lanes>
 RAPIDSMPF_DEVICE void fail(ValuePlan const& plan, Problem problem) {
@@ -72,26 +75,21 @@ RAPIDSMPF_DEVICE void fail(ValuePlan const& plan, Problem problem) {
     return Problem::none;
 }
 
-// Lists a page, in parts if these can be decoded by themselves.
+// Lists the parts of a page.
 template <typename Lanes>
 RAPIDSMPF_DEVICE Problem list_page(ValuePlan const& plan, ValuePage page) {
-    auto const& column = plan.columns[page.column];
-    auto const is_divided = column.valid == nullptr && !page.has_indices;
-    if (is_divided && page.value_bytes / column.stored_bytes < page.rows) {
-        return Problem::length;
-    }
-    while (page.rows != 0) {
+    auto const rows = page.rows;
+    auto const of_part = rows / most_parts < least_part ? least_part : rows / most_parts + 1;
+    for (std::uint32_t before = 0; before < rows; before += of_part) {
         auto part = page;
-        part.rows = is_divided && page.rows > rows_of_part ? rows_of_part : page.rows;
+        part.before = before;
+        part.rows = rows - before < of_part ? rows - before : of_part;
+        part.row += before;
         auto const number = Lanes::add(plan.counters->pages, 1);
         if (number >= plan.most_pages) {
             return Problem::room;
         }
         plan.pages[number] = part;
-        page.rows -= part.rows;
-        page.row += part.rows;
-        page.values += part.rows * column.stored_bytes;  // not used if it is not divided
-        page.value_bytes -= is_divided ? part.rows * column.stored_bytes : 0;
     }
     return Problem::none;
 }
@@ -325,8 +323,19 @@ RAPIDSMPF_DEVICE void decode_page(
     }
     RunReader levels{page.levels, page.level_bytes, 1};
     RunReader indices{page.values + head, page.value_bytes - head, width};
-    std::uint32_t taken = 0;  // values of the page
     std::uint32_t nulls = 0;
+    auto taken = page.before;  // values of the page: rows that are not null
+    if (column.valid != nullptr) {
+        taken = 0;
+        if (!levels.count(lanes, page.before, taken)) {
+            fail<Lanes>(plan, Problem::length);
+            return;
+        }
+    }
+    if (page.has_indices && !indices.pass_over(taken)) {
+        fail<Lanes>(plan, Problem::length);
+        return;
+    }
     for (std::uint32_t done = 0; done < page.rows;) {
         auto const left = page.rows - done;
         auto const rows = left < ValueScratch::rows ? left : ValueScratch::rows;
@@ -348,7 +357,8 @@ RAPIDSMPF_DEVICE void decode_page(
         }
         auto const bytes = column.stored_bytes;
         auto const* const source = page.has_indices ? page.dictionary : page.values + std::uint64_t{bytes} * taken;
-        auto const most = page.has_indices ? page.dictionary_values : page.value_bytes / bytes - taken;
+        auto const stored = page.value_bytes / bytes;
+        auto const most = page.has_indices ? page.dictionary_values : stored - (taken < stored ? taken : stored);
         auto const written =
             bytes == 4
                 ? write_rows<4>(lanes, column, row, rows, page.has_indices, source, most, scratch)

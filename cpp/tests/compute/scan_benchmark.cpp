@@ -104,7 +104,7 @@ Options parse(int argc, char** argv) {
             continue;
         }
         if (name == "--whole-pages") {
-            options.settings.divide_pages = false;
+            options.settings.own_decoder = false;
             continue;
         }
         if (++i == argc) {
@@ -177,8 +177,8 @@ void in_threads(int threads, Take&& take) {
 }
 
 // One scan; gives the rows.
-std::size_t scan(Options const& options, ParquetScan const& what, MappedFiles& files, FooterCache& footers) {
-    auto const source = make_parquet_source(what, Scanning{options.settings, files, footers});
+std::size_t scan(Options const& options, ParquetScan const& what, MappedFiles& files, SlabReader& slabs, FooterCache& footers) {
+    auto const source = make_parquet_source(what, Scanning{options.settings, files, slabs, footers});
     std::atomic<std::size_t> rows{0};
     // The source never looks at the context of its work.
     alignas(std::max_align_t) static std::byte nothing[16];
@@ -198,7 +198,7 @@ std::size_t scan(Options const& options, ParquetScan const& what, MappedFiles& f
 }
 
 // The bytes of one scan, without decoding; gives the rows.
-std::size_t copy(Options const& options, MappedFiles& files, FooterCache& footers) {
+std::size_t copy(Options const& options, MappedFiles& files, SlabReader& slabs, FooterCache& footers) {
     auto const read = footers.get(options.files);
     std::vector<InputFile> inputs;
     std::vector<ColumnSelection> selections;
@@ -250,7 +250,7 @@ std::size_t copy(Options const& options, MappedFiles& files, FooterCache& footer
         }
         return rows;
     }
-    ReadAhead reading{inputs, passes.size(), layout, options.settings, files};
+    ReadAhead reading{inputs, passes.size(), layout, options.settings, files, slabs};
     in_threads(options.threads, [&](cudaStream_t stream) {
         auto const loaded = reading.take(cuda::stream_ref{stream});
         CUDF_CUDA_TRY(cudaStreamSynchronize(stream));
@@ -291,11 +291,12 @@ int run(int argc, char** argv) {
     }
 
     MappedFiles files{options.settings};
+    SlabReader slabs{0, options.settings, files};
     std::vector<double> times;
     std::size_t rows = 0;
     for (int i = 0; i < options.repeat; ++i) {
         since = Clock::now();
-        rows = options.mode == "scan" ? scan(options, what, files, footers) : copy(options, files, footers);
+        rows = options.mode == "scan" ? scan(options, what, files, slabs, footers) : copy(options, files, slabs, footers);
         CUDF_CUDA_TRY(cudaDeviceSynchronize());
         times.push_back(seconds(since));
     }

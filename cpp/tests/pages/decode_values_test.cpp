@@ -1,7 +1,12 @@
 // Columns of fixed-width values are decoded by the code that kernels run, on the CPU, and compared with what the pages were made
 // of; where there is a GPU, there as well.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <string>
@@ -12,6 +17,7 @@
 
 #include "pages/gpu_memory.hpp"
 #include "pages/streams.hpp"
+#include "pages/plan.hpp"
 #include "pages/values.hpp"
 
 namespace rapidsmpf::pages {
@@ -413,6 +419,69 @@ TEST(DecodeValues, OfDamagedChunks) {
         reported += decoded_here(columns).problem != Problem::none ? 1 : 0;
     }
     EXPECT_GT(reported, 40U);
+}
+
+// A chunk of a file, and what a reader that others made found in it: see python/tests/test_pages_of_writers.py.
+void expect_case(Bytes const& bytes) {
+    std::uint32_t head[6];
+    std::memcpy(head, bytes.data(), sizeof head);
+    auto const [width, is_optional, codec, values, uncompressed, stored] = head;
+    Bytes chunk(slack + stored + slack);
+    std::memcpy(chunk.data() + slack, bytes.data() + sizeof head, stored);
+    Bytes plain(room_for(uncompressed) + slack);
+    auto const* data = chunk.data() + slack;
+    std::uint64_t data_bytes = stored;
+    if (codec == 1) {
+        std::vector<Chunk> const chunks{
+            {.data = data, .bytes = stored, .values = values, .out = plain.data(), .room = plain.size() - slack}};
+        auto const layout = PlanLayout::of(chunks);
+        std::vector<std::byte> memory(layout.bytes);
+        std::memcpy(memory.data(), chunks.data(), sizeof(Chunk));
+        auto const plan = layout.in(memory.data());
+        *plan.counters = Counters{};
+        decompress_on_cpu(plan);
+        ASSERT_EQ(plan.counters->error, 0U);
+        data = plain.data();
+        data_bytes = plan.chunks->out_bytes;
+    }
+    std::vector<ValueChunk> const chunks{{.data = data, .bytes = data_bytes, .values = values}};
+    std::vector<std::uint64_t> out(std::size_t{values} * width / 8 + 1);
+    std::vector<std::uint32_t> valid(values / 32 + 1);
+    std::vector<ValueColumn> const columns{
+        {.out = reinterpret_cast<std::uint8_t*>(out.data()),
+         .valid = is_optional != 0 ? valid.data() : nullptr,
+         .stored_bytes = width,
+         .out_bytes = width}};
+    auto const layout = ValuePlanLayout::of(chunks, 1);
+    auto memory = filled(layout, chunks, columns);
+    auto const plan = layout.in(memory.data());
+    decode_values_on_cpu(plan);
+    ASSERT_EQ(plan.counters->error, 0U);
+    auto const* const expected_valid = bytes.data() + sizeof head + stored;
+    auto const* const expected = expected_valid + values;
+    ASSERT_EQ(static_cast<std::size_t>(bytes.data() + bytes.size() - expected), std::size_t{values} * width);
+    for (std::uint32_t row = 0; row < values && is_optional != 0; ++row) {
+        ASSERT_EQ(valid[row / 32] >> (row % 32) & 1U, expected_valid[row]) << "row " << row;
+    }
+    ASSERT_EQ(std::memcmp(out.data(), expected, std::size_t{values} * width), 0);
+}
+
+TEST(DecodeValues, OfFiles) {
+    auto const* const folder = std::getenv("RAPIDSMPF_PAGE_CASES");
+    if (folder == nullptr) {
+        GTEST_SKIP() << "run by python/tests/test_pages_of_writers.py, which writes the files";
+    }
+    std::size_t cases = 0;
+    for (auto const& entry : std::filesystem::directory_iterator{folder}) {
+        SCOPED_TRACE(entry.path().filename());
+        std::ifstream in{entry.path(), std::ios::binary};
+        expect_case(Bytes{std::istreambuf_iterator<char>{in}, {}});
+        if (HasFatalFailure()) {
+            return;
+        }
+        ++cases;
+    }
+    std::cout << cases << " chunks\n";
 }
 
 #ifdef RAPIDSMPF_HAVE_CUDA

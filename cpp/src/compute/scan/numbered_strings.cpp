@@ -28,28 +28,15 @@ bool can_be_numbered(DeviceChunk const& chunk, PassChunk const& of) {
     return is_flat_text(*of.element) && has_simple_encodings(*of.place) && has_plain_pages(chunk, *of.place);
 }
 
-// Whether libcudf would take long: a large dictionary, or PLAIN pages alone.
-bool takes_long(ColumnChunkPlace const& place, std::int64_t large_dictionary) {
-    auto const dictionary = place.data_page_offset - place.offset();
-    return place.values > 0 && (dictionary == 0 || dictionary >= large_dictionary);
-}
-
 }  // namespace
 
 std::optional<NumberedStrings> NumberedStrings::make(
-    std::vector<DeviceChunk>& chunks, std::span<PassChunk const> places, std::size_t columns,
-    std::int64_t large_dictionary, Work& work) {
+    std::vector<DeviceChunk>& chunks, std::span<PassChunk const> places, std::size_t columns, Work& work) {
     NumberedStrings numbered;
-    std::vector<bool> possible(columns, true);
-    numbered.columns_.resize(columns);
+    numbered.columns_.resize(columns, true);
     for (std::size_t i = 0; i < chunks.size(); ++i) {
         auto const column = places[i].column;
-        possible[column] = possible[column] && can_be_numbered(chunks[i], places[i]);
-        numbered.columns_[column] =
-            numbered.columns_[column] || takes_long(*places[i].place, large_dictionary);
-    }
-    for (std::size_t column = 0; column < columns; ++column) {
-        numbered.columns_[column] = numbered.columns_[column] && possible[column];
+        numbered.columns_[column] = numbered.columns_[column] && can_be_numbered(chunks[i], places[i]);
     }
 
     std::vector<pages::StringChunk> strings;

@@ -1,4 +1,4 @@
-// String columns that libcudf decodes as INT32 columns of indices, from which the strings are gathered afterwards.
+// String columns that are decoded as INT32 columns of indices, from which the strings are gathered afterwards.
 //
 // libcudf walks over the strings of a dictionary page or PLAIN page one by one: a pass waits 10 ms for a dictionary of 1 MiB, however
 // few rows it has. The room `pages` finds the strings with many warps (number_strings.hpp).
@@ -24,13 +24,11 @@ namespace rapidsmpf::compute {
 
 class NumberedStrings {
   public:
-    // Rewrites the chunks of those string columns that libcudf would take long to decode (ScanSettings::large_dictionary), and
-    // updates `chunks`, which is parallel to `places`. The old chunks must stay valid until put_strings() has returned. Waits for the
-    // stream. Returns nothing if no column qualifies, or if a page is damaged or has an unexpected layout: `chunks` is then
+    // Rewrites the chunks of string columns at the top level, and updates `chunks`, which is parallel to `places`. The old chunks must
+    // stay valid until put_strings() has returned. Waits for the stream. Returns nothing if no column qualifies, or if a page is damaged or has an unexpected layout: `chunks` is then
     // unchanged, and libcudf decodes the strings.
     [[nodiscard]] static std::optional<NumberedStrings> make(
-        std::vector<DeviceChunk>& chunks, std::span<PassChunk const> places, std::size_t columns,
-        std::int64_t large_dictionary, Work& work);
+        std::vector<DeviceChunk>& chunks, std::span<PassChunk const> places, std::size_t columns, Work& work);
 
     [[nodiscard]] bool has(std::size_t column) const { return columns_[column]; }
 

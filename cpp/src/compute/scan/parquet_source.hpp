@@ -8,6 +8,7 @@
 #include "compute/scan/mapped_files.hpp"
 #include "compute/scan/scan_cache.hpp"
 #include "compute/scan/settings.hpp"
+#include "compute/scan/slab_reader.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -15,6 +16,7 @@ namespace rapidsmpf::compute {
 struct Scanning {
     ScanSettings const& settings;
     MappedFiles& files;
+    SlabReader& slabs;
     FooterCache& footers;
     ScanCache* cache{nullptr};  // null: nothing of what is read is kept
 };

@@ -162,14 +162,12 @@ std::vector<std::unique_ptr<cudf::column>> decode_columns(
     std::optional<NumberedStrings> numbered;
     std::vector<bool> is_number(columns.names.size());
     std::vector<std::unique_ptr<cudf::column>> decoded(columns.names.size());
-    if (settings.divide_pages) {
+    if (settings.own_decoder) {
         plain = decompress_snappy(chunks, places, work);
         if (plain) {
             chunks = std::move(plain->chunks);
         }
-        numbered = NumberedStrings::make(
-            chunks, of_columns, columns.names.size(), static_cast<std::int64_t>(settings.large_dictionary),
-            work);
+        numbered = NumberedStrings::make(chunks, of_columns, columns.names.size(), work);
         for (std::size_t i = 0; numbered && i < is_number.size(); ++i) {
             is_number[i] = numbered->has(i);
         }

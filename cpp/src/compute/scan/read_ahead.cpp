@@ -108,12 +108,13 @@ void ReadAhead::Loaded::check_files() const {
 
 ReadAhead::ReadAhead(
     std::vector<InputFile> inputs, std::size_t passes, std::function<PassLayout(std::size_t)> layout,
-    ScanSettings const& settings, MappedFiles& files)
+    ScanSettings const& settings, MappedFiles& files, SlabReader& slabs)
     : inputs_{std::move(inputs)},
       passes_{passes},
       layout_{std::move(layout)},
       settings_{settings},
-      files_{files} {}
+      files_{files},
+      slabs_{slabs} {}
 
 ReadAhead::~ReadAhead() {
     close();
@@ -213,7 +214,6 @@ void ReadAhead::close() noexcept {
     if (thread_.joinable()) {
         thread_.join();
     }
-    slabs_.reset();
     if (stream_ != nullptr) {
         cudaStreamSynchronize(stream_);
     }
@@ -425,10 +425,7 @@ ReadAhead::Loading ReadAhead::begin_load(
             auto const wait = part.lease && (!settings_.read_while_registering || part.lease->is_settled());
             auto const pieces = wait ? part.lease->wait() : std::nullopt;
             if (!pieces) {
-                if (!slabs_) {
-                    slabs_.emplace(device_, settings_, files_);
-                }
-                loading.readings.push_back(slabs_->begin(part.file, extents, to, stream.get()));
+                loading.readings.push_back(slabs_.begin(part.file, extents, to, stream.get()));
                 continue;
             }
             auto piece = pieces->begin();

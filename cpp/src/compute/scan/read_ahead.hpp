@@ -67,7 +67,7 @@ class ReadAhead {
     // layout: of the pass of a number; called by one thread.
     ReadAhead(
         std::vector<InputFile> inputs, std::size_t passes, std::function<PassLayout(std::size_t)> layout,
-        ScanSettings const& settings, MappedFiles& files);
+        ScanSettings const& settings, MappedFiles& files, SlabReader& slabs);
     ~ReadAhead();
     ReadAhead(ReadAhead const&) = delete;
     ReadAhead& operator=(ReadAhead const&) = delete;
@@ -134,12 +134,12 @@ class ReadAhead {
     std::function<PassLayout(std::size_t)> const layout_;
     ScanSettings const settings_;
     MappedFiles& files_;
+    SlabReader& slabs_;
     int device_{0};
 
     // Of the thread that reads.
     std::weak_ptr<DataFile const> open_file_;
     std::size_t open_number_{0};
-    std::optional<SlabReader> slabs_;
 
     Mutex mutex_;
     ConditionVariable changed_;

@@ -13,11 +13,9 @@ struct ScanSettings {
     // those of 32 M a little less.
     std::size_t pass_rows{32'000'000};
     std::size_t pass_bytes{std::size_t{2} << 30};
-    // Snappy pages are decompressed by many warps each (pages/), before libcudf decodes them, and not by libcudf.
-    bool divide_pages{true};
-    // Minimum compressed size of a column chunk's string dictionary for which pages/ finds the strings instead of libcudf, which takes
-    // a millisecond for a few thousand. Chunks without a dictionary always qualify. Only with divide_pages.
-    std::size_t large_dictionary{std::size_t{16} << 10};
+    // Snappy pages are decompressed, and flat columns of fixed-width values and of strings decoded, by the room `pages`; libcudf
+    // decodes what is left. Else libcudf does all.
+    bool own_decoder{true};
     // Rows of the first pass and of the last (with_small_edges()); 0: like the others.
     std::size_t edge_rows{4'000'000};
     // Passes that are copied to the device ahead of the threads that decode, and their compressed bytes at most.
@@ -40,7 +38,7 @@ struct ScanSettings {
     // no more bytes than small_read into pageable memory, which takes less time than to prepare anything.
     // read_threads: half of the cores. Decoding threads spin while they wait for the GPU, and more readers compete with them.
     std::size_t read_threads{std::clamp<std::size_t>(std::thread::hardware_concurrency() / 2, 4, 16)};
-    std::size_t slab_bytes{std::size_t{4} << 20};
+    std::size_t slab_bytes{std::size_t{2} << 20};
     std::size_t small_read{std::size_t{256} << 10};
 };
 

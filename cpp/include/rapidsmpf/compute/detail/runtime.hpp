@@ -42,8 +42,9 @@ struct RuntimeSettings {
     std::optional<std::size_t> edge_rows;
     std::optional<std::size_t> passes_in_flight;
     std::optional<std::size_t> read_threads;
+    std::optional<std::size_t> slab_bytes;
     std::optional<std::size_t> registered_limit;
-    std::optional<std::size_t> large_dictionary;
+    std::optional<bool> own_decoder;
     std::optional<bool> map_files;
     bool read_while_registering{true};
     // A scan starts to read as soon as the one before has been read, before its pipeline runs, while half of the memory is free.

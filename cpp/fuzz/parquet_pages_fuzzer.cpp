@@ -145,11 +145,13 @@ void number_strings(std::span<std::uint8_t> chunk, std::uint64_t values, bool ha
 }
 
 // Decodes into columns of just that length (sanitizers watch).
-void decode_values(std::span<std::uint8_t> chunk, std::uint64_t values, std::uint32_t width, bool is_optional) {
+void decode_values(
+    std::span<std::uint8_t> chunk, std::uint64_t values, std::uint32_t width, bool is_optional) {
     if (values > most_bytes) {
         return;
     }
-    std::vector<pages::ValueChunk> const chunks{{.data = chunk.data(), .bytes = chunk.size(), .values = values}};
+    std::vector<pages::ValueChunk> const chunks{
+        {.data = chunk.data(), .bytes = chunk.size(), .values = values}};
     auto const layout = pages::ValuePlanLayout::of(chunks, 1);
     std::vector<std::uint64_t> out((values * width + 7) / 8);
     std::vector<std::uint32_t> valid((values + 31) / 32);

@@ -36,7 +36,10 @@ def _makers(numbers: random.Random) -> dict[str, tuple[pa.DataType, Callable[[],
     makers["date"] = pa.date32(), lambda: dt.date(1992, 1, 1) + dt.timedelta(numbers.randrange(3000))
     for unit, scale in (("ms", 10**3), ("us", 10**6), ("ns", 10**9)):
         makers[unit] = pa.timestamp(unit), _integers(numbers, 30, signed=True)
-        makers[f"{unit}_far"] = pa.timestamp(unit), lambda scale=scale: numbers.randrange(1_700_000_000 * scale)
+        makers[f"{unit}_far"] = (
+            pa.timestamp(unit),
+            lambda scale=scale: numbers.randrange(1_700_000_000 * scale),
+        )
     makers["time"] = pa.time64("us"), lambda: numbers.randrange(86_400 * 10**6)
     makers["small_decimal"] = (
         pa.decimal128(9, 2),
@@ -86,7 +89,11 @@ def write_files(folder: Path) -> list[Path]:
                 {"compression": "none", "data_page_size": 3000, "row_group_size": 2500},
                 {"compression": "snappy", "data_page_version": "2.0", "use_dictionary": False},
                 {"compression": "none", "data_page_version": "2.0", "data_page_size": 10_000},
-                {"compression": "snappy", "store_decimal_as_integer": True, "dictionary_pagesize_limit": 2000},
+                {
+                    "compression": "snappy",
+                    "store_decimal_as_integer": True,
+                    "dictionary_pagesize_limit": 2000,
+                },
                 {"compression": "zstd", "store_decimal_as_integer": True},
             )
         ):

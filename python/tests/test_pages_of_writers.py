@@ -12,10 +12,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cudf_polars import SPMDEngine
-from cudf_polars.engine.compute_device import gpu_unavailable
 from parquet_writers import write_files
 from polars.testing import assert_frame_equal
+
+from cudf_polars import SPMDEngine
+from cudf_polars.engine.compute_device import gpu_unavailable
 
 _PROGRAM = Path(__file__).parents[2] / "build/wheel/cpp/test_pages"
 _STORED = {"INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}

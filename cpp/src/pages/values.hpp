@@ -34,9 +34,9 @@ struct ValuePage {
 // What the lanes share: a batch of rows.
 struct ValueScratch {
     static constexpr std::uint32_t rows = lane_count * lane_count;
-    std::uint32_t numbers[rows];        // levels, then dictionary indices
-    std::uint32_t valid[lane_count];    // bits of 32 rows each
-    std::uint32_t before[lane_count];   // valid rows before them
+    std::uint32_t numbers[rows];       // levels, then dictionary indices
+    std::uint32_t valid[lane_count];   // bits of 32 rows each
+    std::uint32_t before[lane_count];  // valid rows before them
 };
 
 // Rows of a part, at least. Each part goes over what is before it, so that a page has no more than most_parts.
@@ -49,8 +49,8 @@ RAPIDSMPF_DEVICE void fail(ValuePlan const& plan, Problem problem) {
 }
 
 // Finds the levels and the values in the body of a data page.
-[[nodiscard]] RAPIDSMPF_DEVICE Problem find_parts(
-    ValueColumn const& column, PageHeader const& header, std::uint8_t const* body, ValuePage& page) {
+[[nodiscard]] RAPIDSMPF_DEVICE Problem
+find_parts(ValueColumn const& column, PageHeader const& header, std::uint8_t const* body, ValuePage& page) {
     constexpr std::int32_t run_lengths = 3;
     std::uint32_t before = 0;
     if (header.type == PageHeader::data_v2) {
@@ -169,9 +169,8 @@ template <typename Lanes>
         levels.skip(rows);
     } else {
         typename Lanes::template Value<bool> is_wrong;
-        if (!levels.take(lanes, rows, [&](std::uint32_t i, std::uint32_t level) {
-                scratch.numbers[i] = level;
-            })) {
+        if (!levels.take(
+                lanes, rows, [&](std::uint32_t i, std::uint32_t level) { scratch.numbers[i] = level; })) {
             return damaged;
         }
         lanes.each([&](std::uint32_t lane) {
@@ -232,8 +231,7 @@ template <std::uint32_t bytes>
     } else {
         auto const second = load_word(words + 4);
         auto const third = shift != 0 ? load_word(words + 8) : 0;
-        return joined_words(first, second, shift)
-               | std::uint64_t{joined_words(second, third, shift)} << 32U;
+        return joined_words(first, second, shift) | std::uint64_t{joined_words(second, third, shift)} << 32U;
     }
 }
 
@@ -299,8 +297,7 @@ template <std::uint32_t bytes, typename Lanes>
             for (std::uint32_t k = 0; k < at_a_time; ++k) {
                 auto const i = first + k * lane_count;
                 if (i < rows) {
-                    store_value(
-                        column.out + (row + i) * column.out_bytes, values[k], column.out_bytes);
+                    store_value(column.out + (row + i) * column.out_bytes, values[k], column.out_bytes);
                 }
             }
         }
@@ -348,21 +345,21 @@ RAPIDSMPF_DEVICE void decode_page(
                 return;
             }
         }
-        if (page.has_indices
-            && !indices.take(lanes, present, [&](std::uint32_t i, std::uint32_t index) {
-                   scratch.numbers[i] = index;
-               })) {
+        if (page.has_indices && !indices.take(lanes, present, [&](std::uint32_t i, std::uint32_t index) {
+                scratch.numbers[i] = index;
+            })) {
             fail<Lanes>(plan, Problem::length);
             return;
         }
         auto const bytes = column.stored_bytes;
-        auto const* const source = page.has_indices ? page.dictionary : page.values + std::uint64_t{bytes} * taken;
+        auto const* const source =
+            page.has_indices ? page.dictionary : page.values + std::uint64_t{bytes} * taken;
         auto const stored = page.value_bytes / bytes;
-        auto const most = page.has_indices ? page.dictionary_values : stored - (taken < stored ? taken : stored);
+        auto const most =
+            page.has_indices ? page.dictionary_values : stored - (taken < stored ? taken : stored);
         auto const written =
-            bytes == 4
-                ? write_rows<4>(lanes, column, row, rows, page.has_indices, source, most, scratch)
-                : write_rows<8>(lanes, column, row, rows, page.has_indices, source, most, scratch);
+            bytes == 4 ? write_rows<4>(lanes, column, row, rows, page.has_indices, source, most, scratch)
+                       : write_rows<8>(lanes, column, row, rows, page.has_indices, source, most, scratch);
         if (!written) {
             fail<Lanes>(plan, Problem::length);
             return;

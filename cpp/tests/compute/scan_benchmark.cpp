@@ -177,7 +177,9 @@ void in_threads(int threads, Take&& take) {
 }
 
 // One scan; gives the rows.
-std::size_t scan(Options const& options, ParquetScan const& what, MappedFiles& files, SlabReader& slabs, FooterCache& footers) {
+std::size_t scan(
+    Options const& options, ParquetScan const& what, MappedFiles& files, SlabReader& slabs,
+    FooterCache& footers) {
     auto const source = make_parquet_source(what, Scanning{options.settings, files, slabs, footers});
     std::atomic<std::size_t> rows{0};
     // The source never looks at the context of its work.
@@ -296,7 +298,8 @@ int run(int argc, char** argv) {
     std::size_t rows = 0;
     for (int i = 0; i < options.repeat; ++i) {
         since = Clock::now();
-        rows = options.mode == "scan" ? scan(options, what, files, slabs, footers) : copy(options, files, slabs, footers);
+        rows = options.mode == "scan" ? scan(options, what, files, slabs, footers)
+                                      : copy(options, files, slabs, footers);
         CUDF_CUDA_TRY(cudaDeviceSynchronize());
         times.push_back(seconds(since));
     }

@@ -16,8 +16,8 @@
 #include <gtest/gtest.h>
 
 #include "pages/gpu_memory.hpp"
-#include "pages/streams.hpp"
 #include "pages/plan.hpp"
+#include "pages/streams.hpp"
 #include "pages/values.hpp"
 
 namespace rapidsmpf::pages {
@@ -74,14 +74,17 @@ struct ValuesOfColumn {
     std::vector<Cell> cells;
 };
 
-std::vector<Cell> random_cells(std::mt19937_64& random, std::size_t n, bool is_optional, std::vector<std::uint64_t> const* dictionary) {
+std::vector<Cell> random_cells(
+    std::mt19937_64& random, std::size_t n, bool is_optional, std::vector<std::uint64_t> const* dictionary) {
     auto const nulls = is_optional ? random() % 4 : 0;  // 0: none, 3: nearly all
     std::vector<Cell> cells(n);
     auto const runs = random() % 2 == 0;
     for (std::size_t i = 0; i < n; ++i) {
         if (i != 0 && runs && random() % 8 != 0) {
             cells[i] = cells[i - 1];
-        } else if (nulls == 0 || (nulls == 1 && random() % 50 != 0) || (nulls == 2 && random() % 2 == 0) || (nulls == 3 && random() % 50 == 0)) {
+        } else if (
+            nulls == 0 || (nulls == 1 && random() % 50 != 0) || (nulls == 2 && random() % 2 == 0)
+            || (nulls == 3 && random() % 50 == 0)) {
             cells[i] = dictionary != nullptr ? (*dictionary)[random() % dictionary->size()] : random();
         }
     }
@@ -156,7 +159,8 @@ void add_chunk(std::mt19937_64& random, ValuesOfColumn& column) {
     }
     for (auto n = 1 + random() % 4; n > 0; --n) {
         constexpr std::size_t most[] = {1, 40, 1100, 20000};
-        auto const* const of_page = dictionary.empty() || (n == 1 && random() % 3 == 0) ? nullptr : &dictionary;
+        auto const* const of_page =
+            dictionary.empty() || (n == 1 && random() % 3 == 0) ? nullptr : &dictionary;
         auto cells = random_cells(random, random() % (most[random() % 4] + 1), column.is_optional, of_page);
         for (auto& cell : cells) {
             if (cell && column.stored_bytes == 4) {
@@ -232,7 +236,8 @@ struct ValueBlock {
             made.push_back(
                 ValueColumn{
                     .out = base + out_at[i],
-                    .valid = columns[i].is_optional ? reinterpret_cast<std::uint32_t*>(base + valid_at[i]) : nullptr,
+                    .valid = columns[i].is_optional ? reinterpret_cast<std::uint32_t*>(base + valid_at[i])
+                                                    : nullptr,
                     .stored_bytes = columns[i].stored_bytes,
                     .out_bytes = columns[i].out_bytes});
         }
@@ -253,7 +258,8 @@ struct DecodedValues {
 
 // The block of a plan as the host fills it.
 std::vector<std::byte> filled(
-    ValuePlanLayout const& layout, std::vector<ValueChunk> const& chunks, std::vector<ValueColumn> const& columns) {
+    ValuePlanLayout const& layout, std::vector<ValueChunk> const& chunks,
+    std::vector<ValueColumn> const& columns) {
     std::vector<std::byte> memory(layout.bytes);
     std::memcpy(memory.data(), chunks.data(), chunks.size() * sizeof(ValueChunk));
     std::memcpy(memory.data() + layout.columns_at, columns.data(), columns.size() * sizeof(ValueColumn));
@@ -263,7 +269,8 @@ std::vector<std::byte> filled(
 }
 
 void read_back(DecodedValues& result, ValuePlanLayout const& layout, std::byte const* memory) {
-    std::memcpy(result.columns.data(), memory + layout.columns_at, result.columns.size() * sizeof(ValueColumn));
+    std::memcpy(
+        result.columns.data(), memory + layout.columns_at, result.columns.size() * sizeof(ValueColumn));
     ValueCounters counters;
     std::memcpy(&counters, memory + layout.counters_at, sizeof counters);
     result.problem = static_cast<Problem>(counters.error);
@@ -386,19 +393,24 @@ TEST(DecodeValues, WrongPagesAreReported) {
     EXPECT_EQ(problem(false, [](SmallChunk& c) { c.page.plain.pop_back(); }), Problem::length);
     EXPECT_EQ(problem(false, [](SmallChunk& c) { c.page.plain.resize(3); }), Problem::length);
     EXPECT_EQ(problem(false, [](SmallChunk& c) { c.page.plain[0] = 200; }), Problem::length);
-    EXPECT_EQ(problem(false, [](SmallChunk& c) { c.page.plain[4] = 2 << 1; }), Problem::length);  // too few levels
-    EXPECT_EQ(problem(false, [](SmallChunk& c) { c.page.plain[5] = 2; }), Problem::length);       // a level of 2
+    EXPECT_EQ(
+        problem(false, [](SmallChunk& c) { c.page.plain[4] = 2 << 1; }), Problem::length);   // too few levels
+    EXPECT_EQ(problem(false, [](SmallChunk& c) { c.page.plain[5] = 2; }), Problem::length);  // a level of 2
     EXPECT_EQ(problem(false, [](SmallChunk& c) { c.values = 4; }), Problem::header);
     EXPECT_EQ(problem(false, [](SmallChunk& c) { c.values = 2; }), Problem::header);
-    EXPECT_EQ(problem(true, [](SmallChunk& c) { c.page.plain[6] = 33; }), Problem::encoding);  // bits of an index
+    EXPECT_EQ(
+        problem(true, [](SmallChunk& c) { c.page.plain[6] = 33; }), Problem::encoding);  // bits of an index
     EXPECT_EQ(problem(true, [](SmallChunk& c) { c.page.plain.resize(7); }), Problem::length);  // no indices
-    EXPECT_EQ(problem(true, [](SmallChunk& c) { c.page.plain[6] = 8; }), Problem::length);     // an index of 5
+    EXPECT_EQ(problem(true, [](SmallChunk& c) { c.page.plain[6] = 8; }), Problem::length);  // an index of 5
     EXPECT_EQ(problem(true, [](SmallChunk& c) { c.dictionary.values = 1; }), Problem::length);
-    EXPECT_EQ(problem(true, [](SmallChunk& c) {
-                  c.page.plain.resize(7);
-                  c.page.plain.insert(c.page.plain.end(), {0xff, 0xff, 0xff, 0xff, 0x7f});
-              }),
-              Problem::length);
+    EXPECT_EQ(
+        problem(
+            true,
+            [](SmallChunk& c) {
+                c.page.plain.resize(7);
+                c.page.plain.insert(c.page.plain.end(), {0xff, 0xff, 0xff, 0xff, 0x7f});
+            }),
+        Problem::length);
 }
 
 // Whatever the bytes are, nothing outside of the pages and columns is touched (sanitizers watch), and it ends.
@@ -410,7 +422,8 @@ TEST(DecodeValues, OfDamagedChunks) {
         for (auto& column : columns) {
             auto& stored = column.chunks.front().stored;
             for (auto n = random() % 4; n > 0; --n) {
-                stored[random() % std::min<std::size_t>(stored.size(), 100)] = static_cast<std::uint8_t>(random());
+                stored[random() % std::min<std::size_t>(stored.size(), 100)] =
+                    static_cast<std::uint8_t>(random());
             }
             if (random() % 3 == 0) {
                 stored.resize(random() % stored.size() + 1);
@@ -433,7 +446,11 @@ void expect_case(Bytes const& bytes) {
     std::uint64_t data_bytes = stored;
     if (codec == 1) {
         std::vector<Chunk> const chunks{
-            {.data = data, .bytes = stored, .values = values, .out = plain.data(), .room = plain.size() - slack}};
+            {.data = data,
+             .bytes = stored,
+             .values = values,
+             .out = plain.data(),
+             .room = plain.size() - slack}};
         auto const layout = PlanLayout::of(chunks);
         std::vector<std::byte> memory(layout.bytes);
         std::memcpy(memory.data(), chunks.data(), sizeof(Chunk));

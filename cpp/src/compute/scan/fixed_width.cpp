@@ -95,8 +95,9 @@ std::optional<cudf::data_type> decoded_type(pq::SchemaElement const& element) {
         case pq::LogicalType::DATE:
             return is_long ? std::nullopt : std::optional{cudf::data_type{type_id::TIMESTAMP_DAYS}};
         case pq::LogicalType::TIMESTAMP:
-            return is_long && logical.timestamp_type.has_value() ? timestamp_type(logical.timestamp_type->unit)
-                                                                 : std::nullopt;
+            return is_long && logical.timestamp_type.has_value()
+                       ? timestamp_type(logical.timestamp_type->unit)
+                       : std::nullopt;
         default:
             return std::nullopt;
     }
@@ -117,8 +118,8 @@ struct Candidate {
 
 // What there is to say of each column. Chunks of other files may have other types.
 std::vector<Candidate> find_candidates(
-    std::span<DeviceChunk const> chunks, std::span<PassChunk const> places, std::vector<bool> const& is_number,
-    std::int64_t rows) {
+    std::span<DeviceChunk const> chunks, std::span<PassChunk const> places,
+    std::vector<bool> const& is_number, std::int64_t rows) {
     std::vector<Candidate> candidates(is_number.size());
     for (std::size_t i = 0; i < chunks.size(); ++i) {
         auto const& element = *places[i].element;
@@ -133,9 +134,9 @@ std::vector<Candidate> find_candidates(
             column.is_optional = is_optional;
         }
         column.values += places[i].place->values;
-        column.is_possible = column.is_possible && type.has_value() && type == column.type && bytes == column.stored_bytes
-                             && is_optional == column.is_optional && is_flat(element)
-                             && has_simple_encodings(*places[i].place)
+        column.is_possible = column.is_possible && type.has_value() && type == column.type
+                             && bytes == column.stored_bytes && is_optional == column.is_optional
+                             && is_flat(element) && has_simple_encodings(*places[i].place)
                              && has_plain_pages(chunks[i], *places[i].place) && places[i].place->values >= 0;
     }
     for (auto& column : candidates) {
@@ -147,8 +148,8 @@ std::vector<Candidate> find_candidates(
 }  // namespace
 
 std::vector<std::unique_ptr<cudf::column>> decode_fixed_width(
-    std::span<DeviceChunk const> chunks, std::span<PassChunk const> places, std::vector<bool> const& is_number,
-    std::int64_t rows, Work& work) {
+    std::span<DeviceChunk const> chunks, std::span<PassChunk const> places,
+    std::vector<bool> const& is_number, std::int64_t rows, Work& work) {
     std::vector<std::unique_ptr<cudf::column>> decoded(is_number.size());
     if (rows <= 0 || rows > std::numeric_limits<cudf::size_type>::max()) {
         return decoded;
@@ -156,8 +157,8 @@ std::vector<std::unique_ptr<cudf::column>> decode_fixed_width(
     auto const size = static_cast<cudf::size_type>(rows);
     auto const candidates = find_candidates(chunks, places, is_number, rows);
     auto const stream = work.stream();
-    std::vector<std::size_t> numbers;                            // of the columns that are decoded
-    std::vector<std::uint32_t> in_plan(candidates.size());       // of each column
+    std::vector<std::size_t> numbers;                       // of the columns that are decoded
+    std::vector<std::uint32_t> in_plan(candidates.size());  // of each column
     std::vector<pages::ValueColumn> columns;
     std::vector<rmm::device_buffer> values;
     std::vector<rmm::device_buffer> masks;
@@ -225,7 +226,8 @@ std::vector<std::unique_ptr<cudf::column>> decode_fixed_width(
     for (std::size_t i = 0; i < columns.size(); ++i) {
         auto const type = *candidates[numbers[i]].type;
         decoded[numbers[i]] = std::make_unique<cudf::column>(
-            type, size, std::move(values[i]), std::move(masks[i]), static_cast<cudf::size_type>(columns[i].nulls));
+            type, size, std::move(values[i]), std::move(masks[i]),
+            static_cast<cudf::size_type>(columns[i].nulls));
     }
     return decoded;
 }

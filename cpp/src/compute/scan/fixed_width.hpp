@@ -19,7 +19,7 @@ namespace rapidsmpf::compute {
 // of their schema. Waits for the stream. Null pointers stand for the other columns, and for all if a page is damaged or has an
 // unexpected layout.
 [[nodiscard]] std::vector<std::unique_ptr<cudf::column>> decode_fixed_width(
-    std::span<DeviceChunk const> chunks, std::span<PassChunk const> places, std::vector<bool> const& is_number,
-    std::int64_t rows, Work& work);
+    std::span<DeviceChunk const> chunks, std::span<PassChunk const> places,
+    std::vector<bool> const& is_number, std::int64_t rows, Work& work);
 
 }  // namespace rapidsmpf::compute

@@ -125,7 +125,10 @@ std::string name_of(std::span<PassPart const> parts, Footers const& footers) {
 class ParquetSource final : public ChunkSource {
   public:
     ParquetSource(ParquetScan const& scan, Scanning const& scanning)
-        : settings_{scanning.settings}, files_{scanning.files}, slabs_{scanning.slabs}, cache_{scanning.cache} {
+        : settings_{scanning.settings},
+          files_{scanning.files},
+          slabs_{scanning.slabs},
+          cache_{scanning.cache} {
         std::vector<std::string> paths;
         for (auto const& file : scan.files) {
             paths.push_back(file.path);
@@ -377,7 +380,8 @@ class ParquetSource final : public ChunkSource {
         }
         if (!missing.empty()) {
             read.reader = std::make_unique<ReadAhead>(
-                inputs_, 1, [&](std::size_t) { return lay_out(chunks(pass, missing)); }, settings_, files_, slabs_);
+                inputs_, 1, [&](std::size_t) { return lay_out(chunks(pass, missing)); }, settings_, files_,
+                slabs_);
             read.again.emplace(std::move(read.reader->take(work.stream()).value()));
             take_chunks(pass, missing, *read.again, by_column);
             for (auto const column : missing) {

@@ -173,8 +173,7 @@ std::vector<std::unique_ptr<cudf::column>> decode_columns(
         }
         decoded = decode_fixed_width(chunks, of_columns, is_number, rows, work);
     }
-    decode_rest_by_reader(
-        footers, columns, parts, rows, chunks, of_columns, is_number, decoded, work);
+    decode_rest_by_reader(footers, columns, parts, rows, chunks, of_columns, is_number, decoded, work);
     if (numbered) {
         numbered->put_strings(decoded, work);
     }

@@ -38,8 +38,7 @@ std::optional<PlainChunks> decompress_snappy(
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < chunks.size(); ++i) {
         auto const& place = *places[i];
-        if (static_cast<pq::Compression>(place.codec) != pq::Compression::SNAPPY
-            || chunks[i].bytes == 0) {
+        if (static_cast<pq::Compression>(place.codec) != pq::Compression::SNAPPY || chunks[i].bytes == 0) {
             continue;
         }
         auto const uncompressed = static_cast<std::uint64_t>(place.uncompressed_bytes);

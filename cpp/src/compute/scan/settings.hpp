@@ -36,8 +36,9 @@ struct ScanSettings {
 
     // What is not mapped (network file systems, where registering is refused) is read into page-locked slabs; passes of
     // no more bytes than small_read into pageable memory, which takes less time than to prepare anything.
-    // read_threads: half of the cores. Decoding threads spin while they wait for the GPU, and more readers compete with them.
-    std::size_t read_threads{std::clamp<std::size_t>(std::thread::hardware_concurrency() / 2, 4, 16)};
+    // read_threads: five eighths of the cores. Decoding threads spin while they wait for the GPU, and more readers compete with them.
+    std::size_t read_threads{
+        std::clamp<std::size_t>(std::size_t{5} * std::thread::hardware_concurrency() / 8, 4, 16)};
     std::size_t slab_bytes{std::size_t{2} << 20};
     std::size_t small_read{std::size_t{256} << 10};
 };

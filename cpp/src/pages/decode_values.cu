@@ -10,25 +10,16 @@ namespace rapidsmpf::pages {
 namespace {
 
 __global__ void list_all_values(ValuePlan const plan) {
-    // A chain of dependent reads: one lane of a warp does it, and others would wait for each other.
-    auto const chunk = blockIdx.x;
-    if (threadIdx.x != 0 || chunk >= plan.n_chunks) {
-        return;
-    }
-    if (auto const problem = list_values<LanesOfWarp>(plan, plan.chunks[chunk]); problem != Problem::none) {
-        fail<LanesOfWarp>(plan, problem);
-    }
+    list_chunk(plan, [&](ValueChunk const& chunk) { return list_values<LanesOfWarp>(plan, chunk); });
 }
 
 __global__ void __launch_bounds__(threads_per_block) decode_all_pages(ValuePlan const plan) {
-    __shared__ ValueScratch scratches[warps_per_block];
     auto& counters = *plan.counters;
-    auto const lane = threadIdx.x % lane_count;
-    auto& scratch = scratches[threadIdx.x / lane_count];
-    LanesOfWarp const lanes{lane};
-    take_items(counters, counters.next_page, counters.pages, lane, [&](std::uint32_t page) {
-        decode_page(lanes, plan, page, scratch);
-    });
+    take_items_with<ValueScratch>(
+        counters, counters.next_page, counters.pages,
+        [&](LanesOfWarp const& lanes, std::uint32_t page, ValueScratch& scratch) {
+            decode_page(lanes, plan, page, scratch);
+        });
 }
 
 }  // namespace

@@ -10,46 +10,34 @@ namespace rapidsmpf::pages {
 namespace {
 
 __global__ void list_all(Plan const plan) {
-    // A chain of dependent reads: one lane of a warp does it, and others would wait for each other.
-    auto const chunk = blockIdx.x;
-    if (threadIdx.x != 0 || chunk >= plan.n_chunks) {
-        return;
-    }
-    if (auto const problem = list_pages<LanesOfWarp>(plan, plan.chunks[chunk]); problem != Problem::none) {
-        fail<LanesOfWarp>(plan, problem);
-    }
+    list_chunk(plan, [&](Chunk& chunk) { return list_pages<LanesOfWarp>(plan, chunk); });
 }
 
 __global__ void __launch_bounds__(threads_per_block) find_all(Plan const plan) {
-    __shared__ TileScratch scratches[warps_per_block];
     auto& counters = *plan.counters;
-    auto const lane = threadIdx.x % lane_count;
-    auto& scratch = scratches[threadIdx.x / lane_count];
-    LanesOfWarp const lanes{lane};
-    take_items(counters, counters.next_tile, counters.tiles, lane, [&](std::uint32_t tile) {
-        find_exits(lanes, plan, tile, scratch);
-    });
+    take_items_with<TileScratch>(
+        counters, counters.next_tile, counters.tiles,
+        [&](LanesOfWarp const& lanes, std::uint32_t tile, TileScratch& scratch) {
+            find_exits(lanes, plan, tile, scratch);
+        });
 }
 
 __global__ void __launch_bounds__(threads_per_block) chain_all(Plan const plan) {
-    __shared__ TileScratch scratches[warps_per_block];
     auto& counters = *plan.counters;
-    auto const lane = threadIdx.x % lane_count;
-    LanesOfWarp const lanes{lane};
-    take_items(counters, counters.next_page, counters.pages, lane, [&](std::uint32_t page) {
-        chain_page(lanes, plan, page, scratches[threadIdx.x / lane_count]);
-    });
+    take_items_with<TileScratch>(
+        counters, counters.next_page, counters.pages,
+        [&](LanesOfWarp const& lanes, std::uint32_t page, TileScratch& scratch) {
+            chain_page(lanes, plan, page, scratch);
+        });
 }
 
 __global__ void __launch_bounds__(threads_per_block) decode_all(Plan const plan) {
-    __shared__ snappy::Scratch scratches[warps_per_block];
     auto& counters = *plan.counters;
-    auto const lane = threadIdx.x % lane_count;
-    auto& scratch = scratches[threadIdx.x / lane_count];
-    LanesOfWarp const lanes{lane};
-    take_items(counters, counters.next_fragment, counters.fragments, lane, [&](std::uint32_t fragment) {
-        decode_fragment(lanes, plan, fragment, scratch);
-    });
+    take_items_with<snappy::Scratch>(
+        counters, counters.next_fragment, counters.fragments,
+        [&](LanesOfWarp const& lanes, std::uint32_t fragment, snappy::Scratch& scratch) {
+            decode_fragment(lanes, plan, fragment, scratch);
+        });
 }
 
 }  // namespace

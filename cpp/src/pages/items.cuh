@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <rapidsmpf/device/detail/cuda_check.hpp>
+#include <rapidsmpf/pages/detail/decompress.hpp>
 
 #include "pages/lanes.hpp"
 
@@ -32,6 +33,29 @@ __device__ void take_items(
         }
         work(number);
         __syncwarp();
+    }
+}
+
+// The same with memory that the lanes of the warp share: calls work(lanes, number, scratch).
+template <typename Scratch, typename Counters, typename Work>
+__device__ void take_items_with(Counters& counters, std::uint32_t& next, std::uint32_t n, Work&& work) {
+    __shared__ Scratch scratches[warps_per_block];
+    auto const lane = threadIdx.x % lane_count;
+    auto& scratch = scratches[threadIdx.x / lane_count];
+    LanesOfWarp const lanes{lane};
+    take_items(counters, next, n, lane, [&](std::uint32_t number) { work(lanes, number, scratch); });
+}
+
+// Calls list(chunk) for the chunk of this block. What it does is a chain of dependent reads: one lane of a warp does it, and others
+// would wait for each other.
+template <typename Plan, typename List>
+__device__ void list_chunk(Plan const& plan, List&& list) {
+    auto const chunk = blockIdx.x;
+    if (threadIdx.x != 0 || chunk >= plan.n_chunks) {
+        return;
+    }
+    if (auto const problem = list(plan.chunks[chunk]); problem != Problem::none) {
+        fail<LanesOfWarp>(plan, problem);
     }
 }
 

@@ -10,45 +10,31 @@ namespace rapidsmpf::pages {
 namespace {
 
 __global__ void list_strings_of_all(NumberPlan const plan) {
-    // A chain of dependent reads: one lane of a warp does it, and others would wait for each other.
-    auto const chunk = blockIdx.x;
-    if (threadIdx.x != 0 || chunk >= plan.n_chunks) {
-        return;
-    }
-    if (auto const problem = list_strings<LanesOfWarp>(plan, plan.chunks[chunk]); problem != Problem::none) {
-        fail<LanesOfWarp>(plan, problem);
-    }
-}
-
-// Calls step(lanes, number, scratch) for items that no other warp has.
-template <typename Step>
-__device__ void take_strings(NumberPlan const& plan, std::uint32_t& next, std::uint32_t n, Step&& step) {
-    __shared__ StringScratch scratches[warps_per_block];
-    auto const lane = threadIdx.x % lane_count;
-    auto& scratch = scratches[threadIdx.x / lane_count];
-    LanesOfWarp const lanes{lane};
-    take_items(*plan.counters, next, n, lane, [&](std::uint32_t number) { step(lanes, number, scratch); });
+    list_chunk(plan, [&](StringChunk const& chunk) { return list_strings<LanesOfWarp>(plan, chunk); });
 }
 
 __global__ void __launch_bounds__(threads_per_block) find_all_strings(NumberPlan const plan) {
-    take_strings(
-        plan, plan.counters->next_to_find, plan.counters->tiles,
+    auto& counters = *plan.counters;
+    take_items_with<StringScratch>(
+        counters, counters.next_to_find, counters.tiles,
         [&](LanesOfWarp const& lanes, std::uint32_t tile, StringScratch& scratch) {
             find_exits(lanes, plan, tile, scratch);
         });
 }
 
 __global__ void __launch_bounds__(threads_per_block) chain_all_strings(NumberPlan const plan) {
-    take_strings(
-        plan, plan.counters->next_page, plan.counters->pages,
+    auto& counters = *plan.counters;
+    take_items_with<StringScratch>(
+        counters, counters.next_page, counters.pages,
         [&](LanesOfWarp const& lanes, std::uint32_t page, StringScratch& scratch) {
             chain_page(lanes, plan, page, scratch);
         });
 }
 
 __global__ void __launch_bounds__(threads_per_block) number_all_strings(NumberPlan const plan) {
-    take_strings(
-        plan, plan.counters->next_to_number, plan.counters->tiles,
+    auto& counters = *plan.counters;
+    take_items_with<StringScratch>(
+        counters, counters.next_to_number, counters.tiles,
         [&](LanesOfWarp const& lanes, std::uint32_t tile, StringScratch& scratch) {
             number_tile(lanes, plan, tile, scratch);
         });

@@ -16,6 +16,7 @@
 #include "pages/copy.hpp"
 #include "pages/lanes.hpp"
 #include "pages/page_header.hpp"
+#include "pages/plain_page.hpp"
 
 namespace rapidsmpf::pages {
 
@@ -61,14 +62,10 @@ RAPIDSMPF_DEVICE void fail(NumberPlan const& plan, Problem problem) {
 // Decides what is copied of a page and where its strings are. `data`: the body of the page.
 [[nodiscard]] RAPIDSMPF_DEVICE Problem
 plan_page(StringChunk const& chunk, PageHeader const& header, std::uint8_t const* data, StringPage& page) {
-    constexpr std::int32_t plain = 0;
-    constexpr std::int32_t plain_dictionary = 2;
-    constexpr std::int32_t run_lengths = 3;
-    constexpr std::int32_t dictionary_indices = 8;
     auto const bytes = header.uncompressed_bytes;
     page.data = data;
     if (header.type == PageHeader::dictionary) {
-        if (header.encoding != plain && header.encoding != plain_dictionary) {
+        if (!is_plain_dictionary(header)) {
             return Problem::encoding;
         }
         page.bytes = bytes;
@@ -80,28 +77,18 @@ plan_page(StringChunk const& chunk, PageHeader const& header, std::uint8_t const
         page.most = static_cast<std::uint32_t>(header.dictionary_values);
         return Problem::none;
     }
-    if (header.type == PageHeader::index) {
+    if (header.type == PageHeader::index || has_dictionary_indices(header)) {
         page.copied = bytes;
         return Problem::none;
     }
-    if (header.encoding == plain_dictionary || header.encoding == dictionary_indices) {
-        page.copied = bytes;
-        return Problem::none;
-    }
-    if (header.encoding != plain) {
+    if (header.encoding != Encoding::plain) {
         return Problem::encoding;
     }
-    if (header.type == PageHeader::data_v2) {
-        page.copied = header.level_bytes;
-    } else if (chunk.has_levels) {
-        if (header.level_encoding != run_lengths) {
-            return Problem::encoding;
-        }
-        if (bytes < length_bytes || load_word_bytewise(data) > bytes - length_bytes) {
-            return Problem::length;
-        }
-        page.copied = length_bytes + load_word_bytewise(data);
+    Levels levels;
+    if (auto const problem = find_levels(header, chunk.has_levels, data, levels); problem != Problem::none) {
+        return problem;
     }
+    page.copied = levels.end();
     page.bytes = bytes - page.copied;
     auto const room = page.bytes / length_bytes;
     page.most = header.values < room ? static_cast<std::uint32_t>(header.values) : room;
@@ -248,9 +235,7 @@ RAPIDSMPF_DEVICE Problem list_strings(NumberPlan const& plan, StringChunk const&
     while (values < chunk.values && place < chunk.bytes) {
         PageHeader header;
         auto const* const data = chunk.data + place;
-        if (!read_page_header(data, chunk.bytes - place, header)
-            || header.compressed_bytes != header.uncompressed_bytes
-            || header.uncompressed_bytes > chunk.bytes - place - header.bytes) {
+        if (!read_plain_page(chunk.data, chunk.bytes, place, header)) {
             return Problem::header;
         }
         for (std::uint32_t i = 0; i < header.bytes; ++i) {

@@ -12,6 +12,7 @@
 #include "pages/copy.hpp"
 #include "pages/lanes.hpp"
 #include "pages/page_header.hpp"
+#include "pages/plain_page.hpp"
 #include "pages/runs.hpp"
 
 namespace rapidsmpf::pages {
@@ -48,33 +49,6 @@ RAPIDSMPF_DEVICE void fail(ValuePlan const& plan, Problem problem) {
     Lanes::raise(plan.counters->error, static_cast<std::uint32_t>(problem));
 }
 
-// Finds the levels and the values in the body of a data page.
-[[nodiscard]] RAPIDSMPF_DEVICE Problem
-find_parts(ValueColumn const& column, PageHeader const& header, std::uint8_t const* body, ValuePage& page) {
-    constexpr std::int32_t run_lengths = 3;
-    std::uint32_t before = 0;
-    if (header.type == PageHeader::data_v2) {
-        page.levels = body;
-        page.level_bytes = header.level_bytes;
-        before = header.level_bytes;
-    } else if (column.valid != nullptr) {
-        constexpr std::uint32_t length_bytes = 4;
-        if (header.level_encoding != run_lengths) {
-            return Problem::encoding;
-        }
-        if (header.uncompressed_bytes < length_bytes
-            || load_word_bytewise(body) > header.uncompressed_bytes - length_bytes) {
-            return Problem::length;
-        }
-        page.levels = body + length_bytes;
-        page.level_bytes = load_word_bytewise(body);
-        before = length_bytes + page.level_bytes;
-    }
-    page.values = body + before;
-    page.value_bytes = header.uncompressed_bytes - before;
-    return Problem::none;
-}
-
 // Lists the parts of a page.
 template <typename Lanes>
 RAPIDSMPF_DEVICE Problem list_page(ValuePlan const& plan, ValuePage page) {
@@ -96,9 +70,6 @@ RAPIDSMPF_DEVICE Problem list_page(ValuePlan const& plan, ValuePage page) {
 
 template <typename Lanes>
 RAPIDSMPF_DEVICE Problem list_values(ValuePlan const& plan, ValueChunk const& chunk) {
-    constexpr std::int32_t plain = 0;
-    constexpr std::int32_t plain_dictionary = 2;
-    constexpr std::int32_t dictionary_indices = 8;
     auto const& column = plan.columns[chunk.column];
     std::uint64_t place = 0;
     std::uint64_t values = 0;
@@ -106,16 +77,14 @@ RAPIDSMPF_DEVICE Problem list_values(ValuePlan const& plan, ValueChunk const& ch
     std::uint32_t dictionary_values = 0;
     while (values < chunk.values && place < chunk.bytes) {
         PageHeader header;
-        if (!read_page_header(chunk.data + place, chunk.bytes - place, header)
-            || header.compressed_bytes != header.uncompressed_bytes
-            || header.uncompressed_bytes > chunk.bytes - place - header.bytes) {
+        if (!read_plain_page(chunk.data, chunk.bytes, place, header)) {
             return Problem::header;
         }
         place += header.bytes;
         auto const* const body = chunk.data + place;
         place += header.uncompressed_bytes;
         if (header.type == PageHeader::dictionary) {
-            if (header.encoding != plain && header.encoding != plain_dictionary) {
+            if (!is_plain_dictionary(header)) {
                 return Problem::encoding;
             }
             if (header.dictionary_values < 0
@@ -139,15 +108,21 @@ RAPIDSMPF_DEVICE Problem list_values(ValuePlan const& plan, ValueChunk const& ch
         page.column = chunk.column;
         page.rows = static_cast<std::uint32_t>(header.values);
         page.row = chunk.row + values;
-        page.has_indices = header.encoding == plain_dictionary || header.encoding == dictionary_indices;
-        if (!page.has_indices && header.encoding != plain) {
+        page.has_indices = has_dictionary_indices(header);
+        if (!page.has_indices && header.encoding != Encoding::plain) {
             return Problem::encoding;
         }
         page.dictionary = dictionary;
         page.dictionary_values = dictionary_values;
-        if (auto const problem = find_parts(column, header, body, page); problem != Problem::none) {
+        Levels levels;
+        if (auto const problem = find_levels(header, column.valid != nullptr, body, levels);
+            problem != Problem::none) {
             return problem;
         }
+        page.levels = body + levels.at;
+        page.level_bytes = levels.bytes;
+        page.values = body + levels.end();
+        page.value_bytes = header.uncompressed_bytes - levels.end();
         if (auto const problem = list_page<Lanes>(plan, page); problem != Problem::none) {
             return problem;
         }

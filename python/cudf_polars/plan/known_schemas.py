@@ -14,16 +14,16 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import polars as pl
 
 from cudf_polars.plan import nodes
 from cudf_polars.plan.file_versions import file_version
-from cudf_polars.plan.serialized import deserialize_plan, forms
+from cudf_polars.plan.serialized import deserialize_text, forms
 
-__all__ = ["forget_schemas", "known_schema", "with_known_schemas", "without_known_schemas"]
+__all__ = ["Told", "forget_schemas", "known_schema", "with_known_schemas", "without_known_schemas"]
 
 _WORTH_BYTES = 1 << 17
 """Footers of a query are worth the detour through its JSON form if they have so many bytes together."""
@@ -34,8 +34,13 @@ _MOST_TEXT = 4 << 20
 _FOREIGN = ('"DataFrameScan"', '"Python', '"python', "Anonymous", '"MapFunction"')
 """What a query with objects of this process has in its JSON form; made anew they would be others."""
 
+_SCAN, _NULL = '"Scan":', "null"
+_NO_SCHEMA = '"Parquet":{"options":{"schema":' + _NULL
+"""How a scan, and one without a schema, begin in a query's JSON form; quotes in texts are escaped there."""
+_decoder = json.JSONDecoder()
+
 _lock = threading.Lock()
-_Entry: TypeAlias = tuple[tuple[int, ...], dict[str, pl.DataType], Any]
+_Entry: TypeAlias = tuple[tuple[int, ...], dict[str, pl.DataType], str]
 """The version of a file, and its schema, also as it stands in a query's JSON form."""
 _schemas: dict[str, _Entry] = {}
 _costly = False
@@ -43,13 +48,12 @@ _costly = False
 
 def known_schema(path: str) -> dict[str, pl.DataType] | None:
     """Return the schema of a Parquet file whose footer is not small, ``None`` for any other file."""
-    entry = _known(path)
+    entry = _known(path, file_version(path))
     return None if entry is None else dict(entry[1])
 
 
-def _known(path: str) -> _Entry | None:
+def _known(path: str, version: tuple[int, ...]) -> _Entry | None:
     """Return the schema of such a file; Polars reads the footer of a version that is not known yet."""
-    version = file_version(path)
     if not version or _footer_bytes(path, *version) < _LEAST_BYTES:
         return None
     entry = _schemas.get(path)
@@ -60,7 +64,8 @@ def _known(path: str) -> _Entry | None:
             return None  # the query says what is wrong
         form = json.loads(_text(pl.scan_parquet(path, glob=False, schema=schema)) or "null")
         (scan,) = forms(form, "Scan")
-        entry = (version, schema, scan["scan_type"]["Parquet"]["options"]["schema"])
+        told = json.dumps(scan["scan_type"]["Parquet"]["options"]["schema"])
+        entry = (version, schema, told)
         with _lock:
             _schemas[path] = entry
     return entry
@@ -74,35 +79,98 @@ def forget_schemas() -> None:
         _costly = False
 
 
-def with_known_schemas(lf: pl.LazyFrame) -> tuple[pl.LazyFrame, frozenset[str]]:
-    """Put the schemas of files into the scans of a query if their footers are large; return it and the files' paths."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A query whose scans have been told the schemas of their files.
+
+    Attributes
+    ----------
+    lf
+        The query.
+    paths
+        The files whose schemas it has been told.
+    text
+        The JSON form of the query as it was; ``None`` if that is long, or not known.
+    """
+
+    lf: pl.LazyFrame
+    paths: frozenset[str]
+    text: str | None
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether it may have objects of this process: data frames, table formats, functions."""
+        return self.text is None or _has_objects(self.text)
+
+
+def with_known_schemas(lf: pl.LazyFrame) -> Told:
+    """Put the schemas of files into the scans of a query if their footers are large."""
     global _costly
+    untold = Told(lf, frozenset(), None)
     if _costly:
-        return lf, frozenset()
+        return untold
     try:
         text = _text(lf)
     except pl.exceptions.PolarsError:
-        return lf, frozenset()
+        return untold
     if text is None:
         _costly = True  # data frames are copied for it
-        return lf, frozenset()
-    if '"Parquet"' not in text or any(word in text for word in _FOREIGN):
-        return lf, frozenset()
-    form = json.loads(text)
-    scans = [(path, scan) for scan in forms(form, "Scan") if (path := _path_of(scan)) is not None]
-    if sum(_footer_bytes(path, *file_version(path)) for path, _ in scans) < _WORTH_BYTES:
-        return lf, frozenset()
-    paths = set()
-    for path, scan in scans:
-        if (entry := _known(path)) is not None:
-            scan["scan_type"]["Parquet"]["options"]["schema"] = entry[2]
-            paths.add(path)
+        return untold
+    untold = replace(untold, text=text)
+    if '"Parquet"' not in text or _has_objects(text):
+        return untold
+    scans = list(_plain_scans(text))
+    if sum(_footer_bytes(scan.path, *scan.version) for scan in scans) < _WORTH_BYTES:
+        return untold
+    pieces: list[str] = []
+    paths, at = set(), 0
+    for scan in scans:
+        entry = _known(scan.path, scan.version)
+        if entry is not None:
+            pieces += (text[at : scan.schema], entry[2])
+            at = scan.schema + len(_NULL)
+            paths.add(scan.path)
     if not paths:
-        return lf, frozenset()
+        return untold
     try:
-        return deserialize_plan(form), frozenset(paths)
+        told = deserialize_text("".join((*pieces, text[at:])))
     except pl.exceptions.PolarsError:
-        return lf, frozenset()  # JSON has no infinity and no NaN
+        return untold  # JSON has no infinity and no NaN
+    return Told(told, frozenset(paths), text)
+
+
+def _has_objects(text: str) -> bool:
+    return any(word in text for word in _FOREIGN)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainScan:
+    """A scan of one local Parquet file to which a schema may be given.
+
+    Attributes
+    ----------
+    path, version
+        Of the file.
+    schema
+        The place in the query's JSON form where its schema would be: there is a null.
+    """
+
+    path: str
+    version: tuple[int, ...]
+    schema: int
+
+
+def _plain_scans(text: str) -> Iterator[_PlainScan]:
+    """Yield such scans of a query's JSON form in their order. Nothing but scans is parsed: most of the form is not."""
+    at = text.find(_SCAN)
+    while at >= 0:
+        begin = at + len(_SCAN)
+        scan, end = _decoder.raw_decode(text, begin)
+        path = _path_of(scan)
+        schema = text.find(_NO_SCHEMA, begin, end)
+        if path is not None and schema >= 0:
+            yield _PlainScan(path, file_version(path), schema + len(_NO_SCHEMA) - len(_NULL))
+        at = text.find(_SCAN, end)
 
 
 def without_known_schemas(node: nodes.Node, paths: frozenset[str]) -> nodes.Node:

@@ -135,7 +135,8 @@ class _Reader:
 
     def __init__(self, lf: pl.LazyFrame, flags: Any, to_be_rebuilt: bool) -> None:
         self._to_be_rebuilt = to_be_rebuilt
-        self._lf, self._told = with_known_schemas(lf)
+        told = with_known_schemas(lf)
+        self._lf, self._told, self._text = told.lf, told.paths, told.text
         # the streaming engine has joins of its own, which the views do not show; fragments are planned again
         flags = flags.copy()
         flags.streaming = False
@@ -143,8 +144,8 @@ class _Reader:
         # select() of constants into a data frame, which would count once for each rank; fragments are planned again
         flags.comm_subexpr_elim = False
         flags.fast_projection = False
-        # A query with data frames, or with a table format, is told no schemas.
-        frames = [] if self._told else [frame for _, frame in look(self._lf, flags, frame_scans)]
+        has_objects = told.has_objects
+        frames = [frame for _, frame in look(self._lf, flags, frame_scans)] if has_objects else []
         self._has_frames = bool(frames)
         if self._has_frames:
             for name in _LOOK_AT_FRAMES:
@@ -155,7 +156,7 @@ class _Reader:
         self._plain.simplify_expression = False
 
         self._tables_left, self._unresolved = False, ""
-        if not self._told and has_datasets(self._lf):
+        if has_objects and has_datasets(self._lf):
             self._resolve_tables(sum(int(frame.estimated_size()) for frame in frames))
 
     def _resolve_tables(self, frame_bytes: int) -> None:
@@ -215,6 +216,9 @@ class _Reader:
 
     @cached_property
     def _dsl_facts(self) -> DslFacts:
+        if self._text is not None:
+            found = re.search(r'"(?:OneToOne|OneToMany|ManyToOne)"|"null_on_oob":true', self._text)
+            return DslFacts(False, {}) if found is None else find_dsl_facts(serialize_plan(self._lf))
         size = look(self._lf, self._flags, _frame_bytes)
         if size > _SERIALIZE_LIMIT:
             note = "large data frames: 'validate' of joins and 'null_on_oob' of gathers are not looked up"

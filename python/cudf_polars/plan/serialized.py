@@ -15,7 +15,7 @@ import polars as pl
 
 from cudf_polars.plan.datasets import versions_pinned
 
-__all__ = ["deserialize_expr", "deserialize_plan", "forms", "kind_of", "serialize_expr", "serialize_plan"]
+__all__ = ["deserialize_expr", "deserialize_plan", "deserialize_text", "forms", "kind_of", "serialize_expr", "serialize_plan"]
 
 
 def serialize_plan(lf: pl.LazyFrame) -> Any:
@@ -27,9 +27,14 @@ def serialize_plan(lf: pl.LazyFrame) -> Any:
 
 def deserialize_plan(form: Any) -> pl.LazyFrame:
     """Return the query of a JSON form."""
+    return deserialize_text(json.dumps(form))
+
+
+def deserialize_text(text: str) -> pl.LazyFrame:
+    """Return the query of a JSON form that has not been parsed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pl.LazyFrame.deserialize(io.StringIO(json.dumps(form)), format="json")
+        return pl.LazyFrame.deserialize(io.StringIO(text), format="json")
 
 
 def serialize_expr(expr: pl.Expr) -> Any:

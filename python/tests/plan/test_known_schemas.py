@@ -37,9 +37,9 @@ def test_footers_of_all_files_count_and_small_ones_are_read(
     assert small_footer < 1000 < large_footer
     monkeypatch.setattr(known_schemas, "_WORTH_BYTES", large_footer + small_footer + 1)
     scans = [pl.scan_parquet(path) for path in (file, other, small)]
-    assert known_schemas.with_known_schemas(scans[0].join(scans[2], on="k"))[1] == frozenset()
+    assert known_schemas.with_known_schemas(scans[0].join(scans[2], on="k")).paths == frozenset()
     joined = scans[0].join(scans[1], on="k").join(scans[2], on="k")
-    assert known_schemas.with_known_schemas(joined)[1] == {file, other}
+    assert known_schemas.with_known_schemas(joined).paths == {file, other}
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
@@ -67,9 +67,9 @@ def test_a_known_file_is_told_and_the_plan_is_the_same(file: str, monkeypatch: p
         first = read_plan(_query(file))
         assert known_schemas.known_schema(file) is None
     assert known_schemas.known_schema(file) == {"k": pl.Int64(), "v": pl.Float64()}
-    told, paths = known_schemas.with_known_schemas(_query(file))
-    assert paths == {file}
-    assert told.collect_schema() == _query(file).collect_schema()
+    told = known_schemas.with_known_schemas(_query(file))
+    assert told.paths == {file}
+    assert told.lf.collect_schema() == _query(file).collect_schema()
     second = read_plan(_query(file))
     assert dump(second) == dump(first)
     (scan,) = [node for node in walk_nodes(second.root) if isinstance(node, Scan)]
@@ -84,6 +84,16 @@ def test_a_file_that_changed_is_read_again(file: str) -> None:
     assert known_schemas.known_schema(file) == {"k": pl.String(), "v": pl.Int64()}
     plan = read_plan(pl.scan_parquet(file).filter(pl.col("v") > 0))
     assert dict(plan.root.schema) == {"k": pl.String(), "v": pl.Int64()}
+
+
+def test_texts_that_look_like_parts_of_a_plan(file: str) -> None:
+    read_plan(_query(file))
+    texts = ['"Scan":{', '{"Scan":1}', '"Parquet":{"options":{"schema":null', "Scan", '"DataFrameScan"', "ManyToOne"]
+    query = _query(file).with_columns(*(pl.lit(text).alias(text) for text in texts))
+    plan = read_plan(query.join(pl.scan_parquet(file), on="k"))
+    result = to_lazyframe(plan.root).collect()
+    assert result.select(texts).unique().rows() == [tuple(texts)]
+    assert result.height == 194
 
 
 def test_a_schema_that_the_user_gives_stays(file: str) -> None:
@@ -103,7 +113,7 @@ def test_queries_with_frames_or_functions_are_left_alone(file: str) -> None:
         _query(file).join(frame, on="k"),
         _query(file).with_columns(pl.col("v").map_elements(lambda x: x, return_dtype=pl.Float64)),
     ):
-        assert known_schemas.with_known_schemas(query)[1] == frozenset()
+        assert known_schemas.with_known_schemas(query).paths == frozenset()
         read_plan(query)
 
 
@@ -111,6 +121,6 @@ def test_a_query_with_a_large_frame_ends_the_detour(file: str, monkeypatch: pyte
     read_plan(_query(file))
     monkeypatch.setattr(known_schemas, "_MOST_TEXT", 2000)
     large = pl.LazyFrame({"k": list(range(10_000))})
-    assert known_schemas.with_known_schemas(large)[1] == frozenset()
-    assert known_schemas.with_known_schemas(_query(file))[1] == frozenset()
+    assert known_schemas.with_known_schemas(large).paths == frozenset()
+    assert known_schemas.with_known_schemas(_query(file)).paths == frozenset()
     known_schemas.forget_schemas()

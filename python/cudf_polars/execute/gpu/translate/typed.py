@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -100,7 +100,7 @@ def null(dtype: pl.DataType, type: CudfType | None = None) -> Typed:
 
 def column(index: int, typed: Typed) -> Typed:
     """Return what a projection of ``typed`` to the place ``index`` gives."""
-    return replace(typed, value=Column(index, typed.type), literal=None)
+    return Typed(Column(index, typed.value.type), typed.dtype, typed.range, typed.nullable)
 
 
 class Constants:
@@ -108,12 +108,13 @@ class Constants:
 
     def __init__(self) -> None:
         self._places: dict[tuple[Any, ...], int] = {}
+        self._values: dict[tuple[Any, ...], Typed] = {}
         self.series: list[pl.Series] = []
 
     def add(self, series: pl.Series) -> int:
         """Return the place of a series."""
         # Python's times would not have their nanoseconds.
-        values = series.to_physical() if series.dtype.is_temporal() else series
+        values = series.cast(pl.Int64) if series.dtype.is_temporal() else series
         key = (str(series.dtype), *map(repr, values.to_list()))
         place = self._places.setdefault(key, len(self.series))
         if place == len(self.series):
@@ -124,7 +125,11 @@ class Constants:
         """Return one value as a constant; ``None`` becomes a null."""
         if value is None:
             return null(dtype, type)
-        return self.only(pl.Series("", [value], dtype=dtype), type)
+        key = (value.__class__, repr(value), dtype, type)
+        known = self._values.get(key)
+        if known is None:
+            known = self._values[key] = self.only(pl.Series("", [value], dtype=dtype), type)
+        return known
 
     def only(self, series: pl.Series, type: CudfType | None = None) -> Typed:
         """Return the one value of a series as a constant: Python's times would not have its nanoseconds."""

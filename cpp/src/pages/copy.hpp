@@ -68,9 +68,7 @@ RAPIDSMPF_DEVICE void copy_bytes(
         auto* const out = to + head;
         for (std::uint32_t base = lane; base < words; base += at_a_time * lane_count) {
             std::uint32_t values[at_a_time]{};
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
+            RAPIDSMPF_UNROLL
             for (std::uint32_t i = 0; i < at_a_time; ++i) {
                 auto const word = base + i * lane_count;
                 if (word < words) {
@@ -79,9 +77,7 @@ RAPIDSMPF_DEVICE void copy_bytes(
                     values[i] = joined_words(low, high, shift);
                 }
             }
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
+            RAPIDSMPF_UNROLL
             for (std::uint32_t i = 0; i < at_a_time; ++i) {
                 auto const word = base + i * lane_count;
                 if (word < words) {

@@ -16,6 +16,13 @@
 #define RAPIDSMPF_DEVICE inline
 #endif
 
+// Before a loop over an array that is to be in registers.
+#ifdef __CUDA_ARCH__
+#define RAPIDSMPF_UNROLL _Pragma("unroll")
+#else
+#define RAPIDSMPF_UNROLL
+#endif
+
 namespace rapidsmpf::pages {
 
 inline constexpr std::uint32_t lane_count = 32;

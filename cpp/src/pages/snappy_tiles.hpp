@@ -63,9 +63,7 @@ RAPIDSMPF_DEVICE void make_table(
         auto const stream_end = left > segment * segment_bytes ? left - segment * segment_bytes : 0;
         for (auto word = segment_bytes / word_bytes; word-- > 0;) {
             auto const heads = input.words[word_place(segment * (segment_bytes / word_bytes) + word)];
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
+            RAPIDSMPF_UNROLL
             for (auto byte = word_bytes; byte-- > 0;) {
                 auto const place = word * word_bytes + byte;
                 auto const kind = heads >> (8 * byte) & 3U;

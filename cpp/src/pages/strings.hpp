@@ -137,17 +137,13 @@ RAPIDSMPF_DEVICE void load_tile(
     constexpr std::uint32_t at_a_time = 17;  // loads that a lane has in flight
     auto const words = end / 4 + (end % 4 != 0 ? 1 : 0);
     std::uint32_t values[at_a_time];
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
+    RAPIDSMPF_UNROLL
     for (std::uint32_t i = 0; i < at_a_time; ++i) {
         auto const word = lane + i * lane_count;
         auto const is_there = word < StringScratch::words && word < words;
         values[i] = is_there ? load_word(tile + std::uint64_t{4} * word) : 0;
     }
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
+    RAPIDSMPF_UNROLL
     for (std::uint32_t i = 0; i < at_a_time; ++i) {
         auto const word = lane + i * lane_count;
         if (word < StringScratch::words) {
@@ -164,9 +160,7 @@ RAPIDSMPF_DEVICE void find_chains(StringScratch& scratch, std::uint32_t lane, st
     for (std::uint32_t word = StringScratch::segment_words; word-- > 0;) {
         auto const low = tile_word(scratch, lane * StringScratch::segment_words + word);
         std::uint16_t found[4];
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
+        RAPIDSMPF_UNROLL
         for (std::uint32_t byte = 0; byte < 4; ++byte) {
             constexpr std::uint32_t one = 1U << 8U;
             auto const at = 4 * word + byte;
@@ -177,9 +171,7 @@ RAPIDSMPF_DEVICE void find_chains(StringScratch& scratch, std::uint32_t lane, st
                                && segment + next < end && fits(length, segment + at, end);
             found[byte] = static_cast<std::uint16_t>(one + (stays ? scratch.chains[next][lane] : at));
         }
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
+        RAPIDSMPF_UNROLL
         for (std::uint32_t byte = 0; byte < 4; ++byte) {
             scratch.chains[4 * word + byte][lane] = found[byte];
         }

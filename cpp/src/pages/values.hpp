@@ -243,9 +243,7 @@ template <std::uint32_t bytes, typename Lanes>
         is_wrong[lane] = false;
         for (auto first = lane; first < rows; first += at_a_time * lane_count) {
             std::uint64_t values[at_a_time];
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
+            RAPIDSMPF_UNROLL
             for (std::uint32_t k = 0; k < at_a_time; ++k) {
                 auto const i = first + k * lane_count;
                 auto number = i;
@@ -266,9 +264,7 @@ template <std::uint32_t bytes, typename Lanes>
                     }
                 }
             }
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
+            RAPIDSMPF_UNROLL
             for (std::uint32_t k = 0; k < at_a_time; ++k) {
                 auto const i = first + k * lane_count;
                 if (i < rows) {

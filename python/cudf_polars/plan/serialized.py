@@ -15,7 +15,15 @@ import polars as pl
 
 from cudf_polars.plan.datasets import versions_pinned
 
-__all__ = ["deserialize_expr", "deserialize_plan", "deserialize_text", "forms", "kind_of", "serialize_expr", "serialize_plan"]
+__all__ = [
+    "deserialize_expr",
+    "deserialize_plan",
+    "deserialize_text",
+    "forms",
+    "kind_of",
+    "serialize_expr",
+    "serialize_plan",
+]
 
 
 def serialize_plan(lf: pl.LazyFrame) -> Any:

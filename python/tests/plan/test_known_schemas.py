@@ -88,7 +88,14 @@ def test_a_file_that_changed_is_read_again(file: str) -> None:
 
 def test_texts_that_look_like_parts_of_a_plan(file: str) -> None:
     read_plan(_query(file))
-    texts = ['"Scan":{', '{"Scan":1}', '"Parquet":{"options":{"schema":null', "Scan", '"DataFrameScan"', "ManyToOne"]
+    texts = [
+        '"Scan":{',
+        '{"Scan":1}',
+        '"Parquet":{"options":{"schema":null',
+        "Scan",
+        '"DataFrameScan"',
+        "ManyToOne",
+    ]
     query = _query(file).with_columns(*(pl.lit(text).alias(text) for text in texts))
     plan = read_plan(query.join(pl.scan_parquet(file), on="k"))
     result = to_lazyframe(plan.root).collect()

@@ -103,7 +103,9 @@ class _Runner:
         if len(schema) != len(last.columns):
             refuse(f"the result has {len(last.columns)} columns, and its schema {len(schema)}")
         series = [series_of(c).alias(name) for c, name in zip(last.columns, schema, strict=True)]
-        return conform(pl.DataFrame(series), schema)
+        rows = pl.DataFrame(series)
+        rows.columns = list(schema)  # Polars gives a column without a name another one
+        return conform(rows, schema)
 
     def _pipeline(self, pipeline: Pipeline) -> _Result:
         whole = self._source(pipeline.source)

@@ -1,4 +1,4 @@
-// The column chunks of a pass with their Snappy pages decompressed, for libcudf to decode.
+// The column chunks of a pass with their Snappy pages decompressed, for decoders.
 //
 // libcudf decompresses a page by one warp (nvCOMP), and dictionary pages have up to a megabyte: a pass then waits for a few
 // hundred warps. The room `pages` divides a page.

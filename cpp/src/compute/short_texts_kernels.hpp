@@ -18,7 +18,8 @@ struct Texts {
     std::int64_t rows{0};
 };
 
-inline constexpr std::int64_t most_bytes = 7;  // of a string; the eighth byte of the integer is its length
+inline constexpr std::int64_t most_bytes =
+    7;  // of a packed string; the eighth byte of the integer holds its length
 
 // Packs each string: its bytes, first byte lowest, into the lower seven bytes of an integer, its length into the highest byte. A null
 // becomes 0. Sets `is_longer` to 1 if a string has more than seven bytes; `packed` is then undefined.

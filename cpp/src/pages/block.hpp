@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace rapidsmpf::pages {
 
@@ -12,6 +13,16 @@ inline std::size_t append_array(std::size_t& bytes, std::size_t array_bytes) {
     auto const at = bytes;
     bytes += (array_bytes + 255) / 256 * 256;
     return at;
+}
+
+// Of all chunks together.
+template <typename Chunk>
+std::uint64_t bytes_of(std::span<Chunk const> chunks) {
+    std::uint64_t bytes = 0;
+    for (auto const& chunk : chunks) {
+        bytes += chunk.bytes;
+    }
+    return bytes;
 }
 
 // Counters of a plan have 32 bits.

@@ -8,15 +8,14 @@
 namespace rapidsmpf::pages {
 
 ValuePlanLayout ValuePlanLayout::of(std::span<ValueChunk const> chunks, std::size_t columns) {
-    std::uint64_t bytes = 0;
     std::uint64_t values = 0;
     for (auto const& chunk : chunks) {
-        bytes += chunk.bytes;
         values += chunk.values;
     }
     ValuePlanLayout layout;
     layout.chunks = static_cast<std::uint32_t>(chunks.size());
-    layout.pages = limited_count(std::uint64_t{most_pages(chunks.size(), bytes)} + values / least_part);
+    layout.pages =
+        limited_count(std::uint64_t{most_pages(chunks.size(), bytes_of(chunks))} + values / least_part);
     auto const place = [&layout](std::size_t array_bytes) { return append_array(layout.bytes, array_bytes); };
     layout.columns_at = layout.chunks * sizeof(ValueChunk);
     layout.counters_at = layout.columns_at + columns * sizeof(ValueColumn);

@@ -14,10 +14,9 @@ std::uint64_t room_for(std::uint64_t uncompressed) {
 }
 
 PlanLayout PlanLayout::of(std::span<Chunk const> chunks) {
-    std::uint64_t compressed = 0;
+    auto const compressed = bytes_of(chunks);
     std::uint64_t room = 0;
     for (auto const& chunk : chunks) {
-        compressed += chunk.bytes;
         room += chunk.room;
     }
     PlanLayout layout;

@@ -8,10 +8,7 @@
 namespace rapidsmpf::pages {
 
 NumberPlanLayout NumberPlanLayout::of(std::span<StringChunk const> chunks) {
-    std::uint64_t bytes = 0;
-    for (auto const& chunk : chunks) {
-        bytes += chunk.bytes;
-    }
+    auto const bytes = bytes_of(chunks);
     NumberPlanLayout layout;
     layout.chunks = static_cast<std::uint32_t>(chunks.size());
     layout.pages = most_pages(chunks.size(), bytes);

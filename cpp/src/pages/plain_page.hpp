@@ -25,7 +25,8 @@ struct Encoding {
     return header.encoding == Encoding::plain || header.encoding == Encoding::plain_dictionary;
 }
 
-// Reads the header at a place of a chunk. False if there is none, or if the page is compressed or not wholly in the chunk.
+// Parses the page header at the offset `place` of a chunk. Returns false if there is none, if the page is compressed, or if it ends
+// behind the chunk.
 [[nodiscard]] RAPIDSMPF_DEVICE bool read_plain_page(
     std::uint8_t const* chunk, std::uint64_t bytes, std::uint64_t place, PageHeader& header) {
     return read_page_header(chunk + place, bytes - place, header)

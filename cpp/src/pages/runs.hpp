@@ -35,27 +35,13 @@ class RunReader {
 
     // Passes over the next `n` values. False if there are not as many.
     [[nodiscard]] RAPIDSMPF_DEVICE bool pass_over(std::uint32_t n) {
-        while (n > left_) {
-            n -= left_;
-            if (!next_run()) {
-                return false;
-            }
-        }
-        skip(n);
-        return true;
+        return in_runs(n, [](std::uint32_t, std::uint32_t) { return true; });
     }
 
     // The same for values of one bit; adds those that are set to `sum`. False also if a value has more bits.
     template <typename Lanes>
     [[nodiscard]] RAPIDSMPF_DEVICE bool count(Lanes const& lanes, std::uint32_t n, std::uint32_t& sum) {
-        while (n != 0) {
-            if (left_ == 0) {
-                if (!next_run()) {
-                    return false;
-                }
-                continue;
-            }
-            auto const of_run = left_ < n ? left_ : n;
+        return in_runs(n, [&](std::uint32_t, std::uint32_t of_run) {
             if (is_packed_) {
                 typename Lanes::template Value<std::uint32_t> set;
                 lanes.each([&](std::uint32_t lane) {
@@ -70,15 +56,28 @@ class RunReader {
             } else {
                 sum += value_ * of_run;
             }
-            skip(of_run);
-            n -= of_run;
-        }
-        return true;
+            return true;
+        });
     }
 
     // Calls store(index, value) for the next `n` values, each by one of the lanes. False if there are not as many.
     template <typename Lanes, typename Store>
     [[nodiscard]] RAPIDSMPF_DEVICE bool take(Lanes const& lanes, std::uint32_t n, Store&& store) {
+        return in_runs(n, [&](std::uint32_t done, std::uint32_t of_run) {
+            lanes.each([&](std::uint32_t lane) {
+                for (auto i = lane; i < of_run; i += lane_count) {
+                    store(done + i, is_packed_ ? packed(taken_ + i) : value_);
+                }
+            });
+            return true;
+        });
+    }
+
+  private:
+    // Calls piece(done, count) for those of the next `n` values that are in one run, run by run: the first is number `done`. False if
+    // there are not as many, or if a call has returned false.
+    template <typename Piece>
+    [[nodiscard]] RAPIDSMPF_DEVICE bool in_runs(std::uint32_t n, Piece&& piece) {
         for (std::uint32_t done = 0; done < n;) {
             if (left_ == 0) {
                 if (!next_run()) {
@@ -87,18 +86,15 @@ class RunReader {
                 continue;
             }
             auto const count = left_ < n - done ? left_ : n - done;
-            lanes.each([&](std::uint32_t lane) {
-                for (auto i = lane; i < count; i += lane_count) {
-                    store(done + i, is_packed_ ? packed(taken_ + i) : value_);
-                }
-            });
+            if (!piece(done, count)) {
+                return false;
+            }
             skip(count);
             done += count;
         }
         return true;
     }
 
-  private:
     [[nodiscard]] RAPIDSMPF_DEVICE bool next_run() {
         std::uint32_t head = 0;
         for (std::uint32_t shift = 0;; shift += 7) {
@@ -133,7 +129,7 @@ class RunReader {
         }
         left_ = 8 * groups;
         run_ = place_;
-        // The last run of some writers has only the bytes that its values need.
+        // Some writers truncate the last run to the bytes that its values need.
         auto const run_bytes = std::uint64_t{groups} * width_;
         if (run_bytes <= rest) {
             place_ += static_cast<std::uint32_t>(run_bytes);

@@ -28,7 +28,7 @@ struct StringPage {
     std::uint32_t bytes{0};  // of the strings and their length prefixes
     std::uint32_t first{0};  // index of its first string in NumberPlan::places
     std::uint32_t most{0};   // strings at most
-    bool has_all{false};     // it has exactly `most` strings: a dictionary
+    bool has_all{false};     // the page has exactly `most` strings, as a dictionary page does
     std::uint32_t first_tile{0};
     std::uint32_t tiles{0};
 

@@ -142,38 +142,33 @@ template <typename Lanes>
     auto const all_valid = levels.repeats(1, rows);
     if (all_valid) {
         levels.skip(rows);
-    } else {
-        typename Lanes::template Value<bool> is_wrong;
-        if (!levels.take(
-                lanes, rows, [&](std::uint32_t i, std::uint32_t level) { scratch.numbers[i] = level; })) {
-            return damaged;
-        }
-        lanes.each([&](std::uint32_t lane) {
-            is_wrong[lane] = false;
-            for (auto i = lane; i < rows; i += lane_count) {
-                is_wrong[lane] = is_wrong[lane] || scratch.numbers[i] > 1;
-            }
-        });
-        if (lanes.ballot(is_wrong) != 0) {
-            return damaged;
-        }
+    } else if (!levels.take(
+                   lanes, rows, [&](std::uint32_t i, std::uint32_t level) { scratch.numbers[i] = level; })) {
+        return damaged;
     }
+    typename Lanes::template Value<bool> is_wrong;
     // A lane has the bits of 32 rows.
     lanes.each([&](std::uint32_t lane) {
         auto const first = lane * lane_count;
         auto const n = first >= rows ? 0 : rows - first < lane_count ? rows - first : lane_count;
         bits[lane] = n == 0 ? 0 : 0xffffffffU >> (lane_count - n);
+        is_wrong[lane] = false;
     });
     if (!all_valid) {
         for (std::uint32_t group = 0; group * lane_count < rows; ++group) {
             typename Lanes::template Value<bool> is_valid;
             lanes.each([&](std::uint32_t lane) {
                 auto const i = group * lane_count + lane;
-                is_valid[lane] = i < rows && scratch.numbers[i] != 0;
+                auto const level = i < rows ? scratch.numbers[i] : 0;
+                is_valid[lane] = level != 0;
+                is_wrong[lane] = is_wrong[lane] || level > 1;
             });
             auto const word = lanes.ballot(is_valid);
             lanes.each([&](std::uint32_t lane) { bits[lane] = lane == group ? word : bits[lane]; });
         }
+    }
+    if (lanes.ballot(is_wrong) != 0) {
+        return damaged;
     }
     typename Lanes::template Value<std::uint32_t> count;
     lanes.each([&](std::uint32_t lane) { count[lane] = count_bits(bits[lane]); });
@@ -283,8 +278,8 @@ RAPIDSMPF_DEVICE void decode_page(
     auto const column = plan.columns[page.column];
     constexpr std::uint32_t most_width = 32;
     // The first byte says how many bits an index has; a page of nulls alone may have none.
-    auto const width = page.has_indices && page.value_bytes != 0 ? std::uint32_t{page.values[0]} : 0;
     auto const head = page.has_indices && page.value_bytes != 0 ? 1U : 0U;
+    auto const width = head != 0 ? std::uint32_t{page.values[0]} : 0;
     if (width > most_width) {
         fail<Lanes>(plan, Problem::encoding);
         return;

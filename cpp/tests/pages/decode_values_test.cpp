@@ -25,12 +25,6 @@ namespace {
 
 using Cell = std::optional<std::uint64_t>;
 
-void put_little_endian(Bytes& to, std::uint64_t value, std::size_t bytes) {
-    for (std::size_t i = 0; i < bytes; ++i) {
-        to.push_back(static_cast<std::uint8_t>(value >> (8 * i)));
-    }
-}
-
 // The hybrid of run lengths and bit packing, with runs of both kinds and of any length.
 Bytes put_runs(std::mt19937_64& random, std::vector<std::uint32_t> const& values, std::uint32_t width) {
     Bytes to;
@@ -520,8 +514,7 @@ DecodedValues decoded_there(std::vector<ValuesOfColumn> const& columns) {
 }
 
 TEST(DecodeValues, OnGpu) {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    if (!has_gpu()) {
         GTEST_SKIP() << "there is no GPU";
     }
     for (std::uint64_t seed = 1000; seed < 1060; ++seed) {

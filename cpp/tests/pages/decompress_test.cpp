@@ -6,10 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#ifdef RAPIDSMPF_HAVE_CUDA
-#include <cuda_runtime_api.h>
-#endif
-
+#include "pages/gpu_memory.hpp"
 #include "pages/plan.hpp"
 #include "pages/streams.hpp"
 
@@ -91,35 +88,20 @@ Result decompress(std::vector<TestChunk> const& inputs) {
 }
 
 #ifdef RAPIDSMPF_HAVE_CUDA
-bool has_gpu() {
-    int n = 0;
-    return cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
-}
-
 Result decompress_there(std::vector<TestChunk> const& inputs) {
-    auto const check = [](cudaError_t status) {
-        if (status != cudaSuccess) {
-            throw std::runtime_error{cudaGetErrorString(status)};
-        }
-    };
     Block block{inputs};
-    std::uint8_t* bytes = nullptr;
-    check(cudaMalloc(reinterpret_cast<void**>(&bytes), block.bytes.size()));
-    check(cudaMemcpy(bytes, block.bytes.data(), block.bytes.size(), cudaMemcpyHostToDevice));
-    auto chunks = block.chunks(inputs, bytes);
+    There const bytes{block.bytes.data(), block.bytes.size()};
+    auto chunks = block.chunks(inputs, static_cast<std::uint8_t*>(bytes.data()));
     auto const layout = PlanLayout::of(chunks);
-    std::byte* memory = nullptr;
-    check(cudaMalloc(reinterpret_cast<void**>(&memory), layout.bytes));
-    check(cudaMemcpy(memory, chunks.data(), chunks.size() * sizeof(Chunk), cudaMemcpyHostToDevice));
-    auto const plan = layout.in(memory);
+    There const memory{layout.bytes};
+    check(cudaMemcpy(memory.data(), chunks.data(), chunks.size() * sizeof(Chunk), cudaMemcpyHostToDevice));
+    auto const plan = layout.in(static_cast<std::byte*>(memory.data()));
     Counters counters;
     check(cudaMemcpy(plan.counters, &counters, sizeof counters, cudaMemcpyHostToDevice));
     decompress_on_gpu(plan, nullptr);
     check(cudaMemcpy(&counters, plan.counters, sizeof counters, cudaMemcpyDeviceToHost));
-    check(cudaMemcpy(chunks.data(), memory, chunks.size() * sizeof(Chunk), cudaMemcpyDeviceToHost));
-    check(cudaMemcpy(block.bytes.data(), bytes, block.bytes.size(), cudaMemcpyDeviceToHost));
-    check(cudaFree(bytes));
-    check(cudaFree(memory));
+    memory.read(chunks.data(), chunks.size() * sizeof(Chunk));
+    bytes.read(block.bytes.data(), block.bytes.size());
     return result_of(layout, chunks, counters, block);
 }
 

@@ -10,12 +10,18 @@
 
 namespace rapidsmpf::pages {
 
+inline bool has_gpu() {
+    int devices = 0;
+    return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
+}
+
 inline void check(cudaError_t status) {
     if (status != cudaSuccess) {
         throw std::runtime_error{cudaGetErrorString(status)};
     }
 }
 
+// Memory of the current device, freed with this object.
 class There {
   public:
     explicit There(std::size_t bytes) { check(cudaMalloc(&data_, bytes + 1)); }

@@ -16,14 +16,8 @@
 namespace rapidsmpf::pages {
 namespace {
 
-void put_length(Bytes& to, std::size_t length) {
-    for (unsigned i = 0; i < 4; ++i) {
-        to.push_back(static_cast<std::uint8_t>(length >> (8 * i)));
-    }
-}
-
 void put_string(Bytes& to, std::string const& string) {
-    put_length(to, string.size());
+    put_little_endian(to, string.size(), 4);
     to.insert(to.end(), string.begin(), string.end());
 }
 
@@ -86,7 +80,7 @@ void add_plain(
         page.plain = random_bytes(random, static_cast<std::size_t>(page.definition_bytes));
     } else if (column.has_levels) {
         auto const levels = random_bytes(random, random() % 40);
-        put_length(page.plain, levels.size());
+        put_little_endian(page.plain, levels.size(), 4);
         page.plain.insert(page.plain.end(), levels.begin(), levels.end());
     }
     auto const copied = page.plain.size();
@@ -293,7 +287,7 @@ TEST(NumberStrings, WrongPagesAreReported) {
         column.has_levels = true;
         TestPage page;
         page.values = 3;
-        put_length(page.plain, 2);
+        put_little_endian(page.plain, 2, 4);
         page.plain.insert(page.plain.end(), {1, 2});
         for (auto const* const string : {"one", "two", "three"}) {
             put_string(page.plain, string);
@@ -412,8 +406,7 @@ Numbered numbered_there(std::vector<Column> const& columns) {
 }
 
 TEST(NumberStrings, OnGpu) {
-    int n = 0;
-    if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0) {
+    if (!has_gpu()) {
         GTEST_SKIP() << "there is no GPU";
     }
     for (std::uint64_t seed = 0; seed < 150; ++seed) {

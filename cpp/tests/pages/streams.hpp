@@ -20,6 +20,12 @@ inline void put_varint(Bytes& to, std::uint64_t value) {
     to.push_back(static_cast<std::uint8_t>(value));
 }
 
+inline void put_little_endian(Bytes& to, std::uint64_t value, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) {
+        to.push_back(static_cast<std::uint8_t>(value >> (8 * i)));
+    }
+}
+
 // Elements one after the other, and what they make.
 class StreamWriter {
   public:
@@ -33,9 +39,7 @@ class StreamWriter {
             elements_.push_back(static_cast<std::uint8_t>(length << 2));
         } else {
             elements_.push_back(static_cast<std::uint8_t>((59 + extra) << 2));
-            for (unsigned i = 0; i < extra; ++i) {
-                elements_.push_back(static_cast<std::uint8_t>(length >> (8 * i)));
-            }
+            put_little_endian(elements_, length, extra);
         }
         elements_.insert(elements_.end(), bytes.begin(), bytes.end());
         made_.insert(made_.end(), bytes.begin(), bytes.end());
@@ -54,9 +58,7 @@ class StreamWriter {
             elements_.push_back(static_cast<std::uint8_t>(offset));
         } else {
             elements_.push_back(static_cast<std::uint8_t>((width == 2 ? 2 : 3) | (length - 1) << 2));
-            for (unsigned i = 0; i < width; ++i) {
-                elements_.push_back(static_cast<std::uint8_t>(offset >> (8 * i)));
-            }
+            put_little_endian(elements_, offset, width);
         }
         for (std::size_t i = 0; i < length; ++i) {
             made_.push_back(made_[made_.size() - offset]);

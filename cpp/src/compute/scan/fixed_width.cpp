@@ -1,5 +1,6 @@
 #include "compute/scan/fixed_width.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -26,7 +27,10 @@ namespace {
 using cudf::type_id;
 
 std::optional<cudf::data_type> integer_type(pq::IntType const& type, bool is_long) {
-    switch (is_long ? 64 : type.bitWidth) {
+    if (is_long != (type.bitWidth == 64)) {
+        return std::nullopt;
+    }
+    switch (type.bitWidth) {
         case 8:
             return cudf::data_type{type.isSigned ? type_id::INT8 : type_id::UINT8};
         case 16:
@@ -34,10 +38,7 @@ std::optional<cudf::data_type> integer_type(pq::IntType const& type, bool is_lon
         case 32:
             return cudf::data_type{type.isSigned ? type_id::INT32 : type_id::UINT32};
         case 64:
-            if (is_long && type.bitWidth == 64) {
-                return cudf::data_type{type.isSigned ? type_id::INT64 : type_id::UINT64};
-            }
-            return std::nullopt;
+            return cudf::data_type{type.isSigned ? type_id::INT64 : type_id::UINT64};
         default:
             return std::nullopt;
     }
@@ -103,20 +104,15 @@ std::optional<cudf::data_type> decoded_type(pq::SchemaElement const& element) {
     }
 }
 
-std::uint32_t stored_bytes(pq::SchemaElement const& element) {
-    return element.type == pq::Type::INT64 || element.type == pq::Type::DOUBLE ? 8 : 4;
-}
-
-// A column that can be decoded here, by its first chunk.
+// What is known of a column. Its type and whether it is optional are those of its first chunk; if those of another chunk differ, as
+// in another file, the column cannot be decoded here.
 struct Candidate {
     bool is_possible{true};
     std::optional<cudf::data_type> type;
-    std::uint32_t stored_bytes{0};
     bool is_optional{false};
     std::int64_t values{0};
 };
 
-// What there is to say of each column. Chunks of other files may have other types.
 std::vector<Candidate> find_candidates(
     std::span<DeviceChunk const> chunks, std::span<PassChunk const> places,
     std::vector<bool> const& is_number, std::int64_t rows) {
@@ -125,22 +121,20 @@ std::vector<Candidate> find_candidates(
         auto const& element = *places[i].element;
         auto const number = is_number[places[i].column];
         auto const type = number ? cudf::data_type{type_id::INT32} : decoded_type(element);
-        auto const bytes = number ? 4 : stored_bytes(element);
         auto const is_optional = element.repetition_type == pq::FieldRepetitionType::OPTIONAL;
         auto& column = candidates[places[i].column];
         if (!column.type) {
             column.type = type;
-            column.stored_bytes = bytes;
             column.is_optional = is_optional;
         }
         column.values += places[i].place->values;
         column.is_possible = column.is_possible && type.has_value() && type == column.type
-                             && bytes == column.stored_bytes && is_optional == column.is_optional
-                             && is_flat(element) && has_simple_encodings(*places[i].place)
+                             && is_optional == column.is_optional && is_flat(element)
+                             && has_simple_encodings(*places[i].place)
                              && has_plain_pages(chunks[i], *places[i].place) && places[i].place->values >= 0;
     }
     for (auto& column : candidates) {
-        column.is_possible = column.is_possible && column.type.has_value() && column.values == rows;
+        column.is_possible = column.is_possible && column.values == rows;
     }
     return candidates;
 }
@@ -178,7 +172,7 @@ std::vector<std::unique_ptr<cudf::column>> decode_fixed_width(
             pages::ValueColumn{
                 .out = static_cast<std::uint8_t*>(values.back().data()),
                 .valid = static_cast<std::uint32_t*>(masks.back().data()),
-                .stored_bytes = candidates[i].stored_bytes,
+                .stored_bytes = std::max(static_cast<std::uint32_t>(bytes), std::uint32_t{4}),
                 .out_bytes = static_cast<std::uint32_t>(bytes)});
     }
     if (columns.empty()) {

@@ -14,10 +14,10 @@
 
 namespace rapidsmpf::compute {
 
-// Decodes those of a pass's columns that are flat, of fixed width, and whose pages are not compressed and have simple encodings, with
-// libcudf's types. `places` is parallel to `chunks`; `is_number`: columns whose strings have been replaced by INT32 numbers, in spite
-// of their schema. Waits for the stream. Null pointers stand for the other columns, and for all if a page is damaged or has an
-// unexpected layout.
+// Decodes the columns of a pass that are flat and of fixed width, and whose pages are uncompressed and have simple encodings, into
+// columns of the types that libcudf gives them. `places` is parallel to `chunks`. is_number[c]: the strings of column c have been
+// replaced by INT32 indices, which its schema does not say. Waits for the stream. Returns null pointers for the other columns, and for
+// all columns if a page is damaged or has an unexpected layout.
 [[nodiscard]] std::vector<std::unique_ptr<cudf::column>> decode_fixed_width(
     std::span<DeviceChunk const> chunks, std::span<PassChunk const> places,
     std::vector<bool> const& is_number, std::int64_t rows, Work& work);

@@ -43,7 +43,7 @@ std::optional<NumberedStrings> NumberedStrings::make(
     std::vector<std::size_t> replaced;
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < chunks.size(); ++i) {
-        if (!numbered.has(places[i].column)) {
+        if (!numbered.columns_[places[i].column]) {
             continue;
         }
         strings.push_back(
@@ -116,7 +116,7 @@ void NumberedStrings::put_strings(std::vector<std::unique_ptr<cudf::column>>& co
     chunks_ = rmm::device_buffer{};  // decoded
     auto const stream = work.stream();
     for (std::size_t i = 0; i < columns.size(); ++i) {
-        if (!has(i)) {
+        if (!columns_[i]) {
             continue;
         }
         auto const numbers = columns[i]->view();

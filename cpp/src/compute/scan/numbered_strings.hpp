@@ -25,12 +25,13 @@ namespace rapidsmpf::compute {
 class NumberedStrings {
   public:
     // Rewrites the chunks of string columns at the top level, and updates `chunks`, which is parallel to `places`. The old chunks must
-    // stay valid until put_strings() has returned. Waits for the stream. Returns nothing if no column qualifies, or if a page is damaged or has an unexpected layout: `chunks` is then
-    // unchanged, and libcudf decodes the strings.
+    // stay valid until put_strings() has returned. Waits for the stream. Returns nothing if no column qualifies, or if a page is
+    // damaged or has an unexpected layout: `chunks` is then unchanged, and libcudf decodes the strings.
     [[nodiscard]] static std::optional<NumberedStrings> make(
         std::vector<DeviceChunk>& chunks, std::span<PassChunk const> places, std::size_t columns, Work& work);
 
-    [[nodiscard]] bool has(std::size_t column) const { return columns_[column]; }
+    // For each column whether it has been rewritten.
+    [[nodiscard]] std::vector<bool> const& columns() const { return columns_; }
 
     // Changes the schema of a rewritten column to INT32.
     static void describe(cudf::io::parquet::SchemaElement& element);

@@ -53,10 +53,11 @@ void describe_numbers(std::vector<pq::FileMetaData>& files, std::vector<bool> co
     }
 }
 
-// Decodes by libcudf's reader. `chunks` are in the order of each_chunk().
+// Decodes by libcudf's reader. `chunks` are in the order of each_chunk(), and `places` is parallel to them.
 std::vector<std::unique_ptr<cudf::column>> decode_by_reader(
     Footers const& footers, ScanColumns const& columns, std::span<PassPart const> parts, std::int64_t rows,
-    std::vector<DeviceChunk> const& chunks, std::vector<bool> const& is_number, Work& work) {
+    std::vector<DeviceChunk> const& chunks, std::span<PassChunk const> places,
+    std::vector<bool> const& is_number, Work& work) {
     // The reader of this pass sees a file that has these row groups and columns only: to make it takes microseconds,
     // however large the file's footer is.
     std::vector<pq::FileMetaData> metadata;
@@ -72,14 +73,10 @@ std::vector<std::unique_ptr<cudf::column>> decode_by_reader(
     auto const options = cudf::io::parquet_reader_options::builder().build();
     pq::experimental::hybrid_scan_multifile const reader{std::move(metadata), options};
     auto const ranges = reader.all_column_chunks_byte_ranges(numbers_in_reader, options).first;
-    std::vector<std::int64_t> offsets;
-    each_chunk(footers, columns, parts, [&](std::size_t, std::size_t, ColumnChunkPlace const& chunk) {
-        offsets.push_back(chunk.offset());
-    });
     std::vector<cudf::device_span<std::uint8_t const>> spans;
     spans.reserve(chunks.size());
     for (std::size_t i = 0; i < chunks.size(); ++i) {
-        if (ranges.size() != chunks.size() || ranges[i].offset() != offsets[i]
+        if (ranges.size() != chunks.size() || ranges[i].offset() != places[i].place->offset()
             || static_cast<std::size_t>(ranges[i].size()) != chunks[i].bytes) {
             throw std::logic_error{"libcudf reads its column chunks from other places than its footer says"};
         }
@@ -102,12 +99,12 @@ void decode_rest_by_reader(
     std::vector<DeviceChunk> const& chunks, std::span<PassChunk const> places,
     std::vector<bool> const& is_number, std::vector<std::unique_ptr<cudf::column>>& decoded, Work& work) {
     std::vector<std::size_t> missing;
-    std::vector<std::string> names;
+    ScanColumns selected;
     std::vector<bool> missing_is_number;
     for (std::size_t i = 0; i < decoded.size(); ++i) {
         if (decoded[i] == nullptr) {
             missing.push_back(i);
-            names.push_back(columns.names[i]);
+            selected.names.push_back(columns.names[i]);
             missing_is_number.push_back(is_number[i]);
         }
     }
@@ -115,17 +112,24 @@ void decode_rest_by_reader(
         return;
     }
     if (missing.size() == decoded.size()) {
-        decoded = decode_by_reader(footers, columns, parts, rows, chunks, is_number, work);
+        decoded = decode_by_reader(footers, columns, parts, rows, chunks, places, is_number, work);
         return;
     }
-    std::vector<DeviceChunk> of_missing;
+    // A scan may have thousands of files, and a pass only needs those that it has row groups of.
+    selected.selections.resize(footers.size());
+    for (auto const& part : parts) {
+        selected.selections[part.file] = select_columns(*footers[part.file], selected.names);
+    }
+    std::vector<DeviceChunk> missing_chunks;
+    std::vector<PassChunk> missing_places;
     for (std::size_t i = 0; i < chunks.size(); ++i) {
         if (decoded[places[i].column] == nullptr) {
-            of_missing.push_back(chunks[i]);
+            missing_chunks.push_back(chunks[i]);
+            missing_places.push_back(places[i]);
         }
     }
     auto read = decode_by_reader(
-        footers, scan_columns(footers, std::move(names)), parts, rows, of_missing, missing_is_number, work);
+        footers, selected, parts, rows, missing_chunks, missing_places, missing_is_number, work);
     for (std::size_t i = 0; i < missing.size(); ++i) {
         decoded[missing[i]] = std::move(read[i]);
     }
@@ -145,15 +149,12 @@ ScanColumns scan_columns(Footers const& footers, std::vector<std::string> names)
 std::vector<std::unique_ptr<cudf::column>> decode_columns(
     Footers const& footers, ScanColumns const& columns, std::span<PassPart const> parts, std::int64_t rows,
     std::vector<DeviceChunk> chunks, ScanSettings const& settings, Work& work) {
-    std::vector<ColumnChunkPlace const*> places;
-    std::vector<PassChunk> of_columns;
+    std::vector<PassChunk> places;
     places.reserve(chunks.size());
-    of_columns.reserve(chunks.size());
     each_chunk(
         footers, columns, parts, [&](std::size_t file, std::size_t column, ColumnChunkPlace const& chunk) {
             auto const& selection = columns.selections[file];
-            places.push_back(&chunk);
-            of_columns.push_back(
+            places.push_back(
                 {&chunk,
                  &selection.schema[static_cast<std::size_t>(selection.schema[0].children_idx[column])],
                  column});
@@ -167,13 +168,13 @@ std::vector<std::unique_ptr<cudf::column>> decode_columns(
         if (plain) {
             chunks = std::move(plain->chunks);
         }
-        numbered = NumberedStrings::make(chunks, of_columns, columns.names.size(), work);
-        for (std::size_t i = 0; numbered && i < is_number.size(); ++i) {
-            is_number[i] = numbered->has(i);
+        numbered = NumberedStrings::make(chunks, places, columns.names.size(), work);
+        if (numbered) {
+            is_number = numbered->columns();
         }
-        decoded = decode_fixed_width(chunks, of_columns, is_number, rows, work);
+        decoded = decode_fixed_width(chunks, places, is_number, rows, work);
     }
-    decode_rest_by_reader(footers, columns, parts, rows, chunks, of_columns, is_number, decoded, work);
+    decode_rest_by_reader(footers, columns, parts, rows, chunks, places, is_number, decoded, work);
     if (numbered) {
         numbered->put_strings(decoded, work);
     }

@@ -30,14 +30,14 @@ bool is_flat(pq::SchemaElement const& element) noexcept {
 }
 
 std::optional<PlainChunks> decompress_snappy(
-    std::span<DeviceChunk const> chunks, std::span<ColumnChunkPlace const* const> places, Work& work) {
+    std::span<DeviceChunk const> chunks, std::span<PassChunk const> places, Work& work) {
     // An element of three bytes makes 64 at most: a footer that says more is wrong, and memory is asked for by what it says.
     constexpr std::size_t most_growth = 22;
     std::vector<pages::Chunk> compressed;
     std::vector<std::size_t> numbers;
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < chunks.size(); ++i) {
-        auto const& place = *places[i];
+        auto const& place = *places[i].place;
         if (static_cast<pq::Compression>(place.codec) != pq::Compression::SNAPPY || chunks[i].bytes == 0) {
             continue;
         }

@@ -48,6 +48,6 @@ struct PlainChunks {
 // Decompresses those of the chunks whose codec is Snappy; `places` are what the footer says of each. Waits for the stream.
 // Nothing if there are none, or if a page is not as compressors make them: who decodes has to decompress, too.
 [[nodiscard]] std::optional<PlainChunks> decompress_snappy(
-    std::span<DeviceChunk const> chunks, std::span<ColumnChunkPlace const* const> places, Work& work);
+    std::span<DeviceChunk const> chunks, std::span<PassChunk const> places, Work& work);
 
 }  // namespace rapidsmpf::compute

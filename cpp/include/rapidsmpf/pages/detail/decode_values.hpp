@@ -31,13 +31,13 @@ struct ValueChunk {
 
 // A column that is decoded.
 struct ValueColumn {
-    std::uint8_t* out{nullptr};  // out_bytes for each row
-    std::uint32_t* valid{
-        nullptr};  // validity bitmap, which the caller has set to zero; null: the column is required
-    std::uint32_t stored_bytes{0};  // of a value in a page: 4 or 8
-    std::uint32_t out_bytes{
-        0};  // 1, 2, 4 or 8, at most stored_bytes: the low-order bytes of each value; 0 for nulls
-    std::uint32_t nulls{0};  // output
+    std::uint8_t* out{nullptr};  // output: out_bytes for each row
+    // Output: the validity bitmap, which the caller has set to zero. Null if the column is required, as Parquet calls it.
+    std::uint32_t* valid{nullptr};
+    std::uint32_t stored_bytes{0};  // size of a value in a page: 4 or 8
+    // Size of a value in `out`: 1, 2, 4 or 8, at most stored_bytes. The low-order bytes are kept; nulls become 0.
+    std::uint32_t out_bytes{0};
+    std::uint32_t nulls{0};  // output: how many rows are null
 };
 
 struct ValueCounters {

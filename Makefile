@@ -54,7 +54,7 @@ help:
 	@echo "make fuzz         fuzzers of all that comes from outside, under ASan and UBSan: SECONDS=600 each"
 	@echo "make test-gpu     all tests that are not about the CPU, on this machine's GPUs"
 	@echo "make test-long    many more random programs of collectives: PROGRAMS=20000"
-	@echo "make test-queries   random queries compared with Polars: SEEDS=50000 FIRST=0 DEVICE=cpu, gpu or emulated"
+	@echo "make test-queries   random queries compared with Polars: SEEDS=50000 FIRST=0 DEVICE=cpu, gpu, gpu-coded or emulated"
 	@echo "make test-tiny-blocks  the same, and PDS-H, on ranks whose memory has no room for them: TINY_SEEDS=3000"
 	@echo "make test-repeat  collectives between processes, 50 times each: REPEATS=50"
 	@echo "make test-kills   sinks that SIGKILL ends at each of many more changes: KILLS=40"

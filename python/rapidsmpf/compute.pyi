@@ -60,6 +60,8 @@ class Runtime:
         slab_bytes: int | None = None,
         registered_limit: int | None = None,
         own_decoder: bool | None = None,
+        string_codes: bool | None = None,
+        coded_rows: int | None = None,
         map_files: bool | None = None,
         read_while_registering: bool | None = None,
         scan_ahead: bool | None = None,

@@ -36,6 +36,8 @@ cdef extern from "<rapidsmpf_python/compute.hpp>" namespace "rapidsmpf::compute"
         optional[size_t] slab_bytes
         optional[size_t] registered_limit
         optional[cpp_bool] own_decoder
+        cpp_bool string_codes
+        size_t coded_rows
         optional[cpp_bool] map_files
         cpp_bool read_while_registering
         cpp_bool scan_ahead
@@ -367,6 +369,10 @@ cdef class Runtime:
         Most bytes of mapped files that stay registered with CUDA.
     own_decoder
         Whether Parquet columns are decompressed and decoded by our own kernels as far as these go, or by libcudf alone.
+    string_codes
+        Whether columns of few distinct strings are filtered, grouped and joined by integers that stand for them.
+    coded_rows
+        Rows that are read or grouped at a time, from which on such integers are used; 0: always.
     map_files
         Whether files are mapped at all, or read into page-locked memory.
     read_while_registering
@@ -392,7 +398,7 @@ cdef class Runtime:
     def __init__(
         self, BufferResource br not None, *, threads=None, chunk_rows=None, output_rows=None, pass_rows=None,
         pass_bytes=None, edge_rows=None, passes_in_flight=None, read_threads=None, slab_bytes=None, registered_limit=None,
-        own_decoder=None, map_files=None, read_while_registering=None, scan_ahead=None, threads_ahead=None,
+        own_decoder=None, string_codes=None, coded_rows=None, map_files=None, read_while_registering=None, scan_ahead=None, threads_ahead=None,
         keep_compressed=False, keep_decoded=False,
     ):
         cdef cpp_RuntimeSettings settings
@@ -418,6 +424,10 @@ cdef class Runtime:
             settings.registered_limit = <size_t> registered_limit
         if own_decoder is not None:
             settings.own_decoder = <cpp_bool> own_decoder
+        if string_codes is not None:
+            settings.string_codes = string_codes
+        if coded_rows is not None:
+            settings.coded_rows = coded_rows
         if map_files is not None:
             settings.map_files = <cpp_bool> map_files
         if read_while_registering is not None:

@@ -197,11 +197,6 @@ std::unique_ptr<Base> make_aggregation(State const& state) {
     }
 }
 
-bool is_count(StateKind kind) {
-    return kind == StateKind::count_valid || kind == StateKind::count_all || kind == StateKind::nunique
-           || kind == StateKind::nunique_valid;
-}
-
 // States of sums have the same type whatever their chunk was summed as.
 ColumnPtr as_state(ColumnPtr column, State const& state, Values const& values, Work& work) {
     if (is_count(state.kind)) {

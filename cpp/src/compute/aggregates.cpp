@@ -19,6 +19,8 @@
 
 #include <rapidsmpf/core/error.hpp>
 
+#include "compute/string_codes.hpp"
+
 namespace rapidsmpf::compute {
 
 namespace {
@@ -203,6 +205,12 @@ AggregatePlan::AggregatePlan(Group const& plan, std::vector<DataType> types)
     if (needed_.empty()) {
         needed_.push_back(0);  // rows have to be counted by a column
     }
+    by_codes_.resize(needed_.size(), true);
+    for (auto const& state : states_) {
+        if (state.column >= 0 && !is_count(state.kind)) {
+            by_codes_[static_cast<std::size_t>(state.column)] = false;
+        }
+    }
 }
 
 std::size_t AggregatePlan::add(State state) {
@@ -214,11 +222,18 @@ std::size_t AggregatePlan::add(State state) {
     return states_.size() - 1;
 }
 
-TablePtr AggregatePlan::rows(TablePtr chunk, std::uint64_t sequence, Work& work) const {
-    auto const count = chunk->num_rows();
+std::vector<bool> AggregatePlan::keys_by_codes() const {
+    return {by_codes_.begin(), by_codes_.begin() + static_cast<std::ptrdiff_t>(num_keys_)};
+}
+
+Chunk AggregatePlan::rows(Chunk chunk, Work& work) const {
+    auto const count = chunk.rows->num_rows();
+    Chunk result;
+    result.sequence = chunk.sequence;
+    result.coding = select_coding(chunk.coding, needed_);
     // A column may be a key and something else; keys that are there twice need a second copy.
     std::vector<ColumnPtr> columns;
-    auto all = chunk->release();
+    auto all = chunk.rows->release();
     for (std::size_t i = 0; i < needed_.size(); ++i) {
         auto& column = all.at(static_cast<std::size_t>(needed_[i]));
         auto const again =
@@ -228,12 +243,18 @@ TablePtr AggregatePlan::rows(TablePtr chunk, std::uint64_t sequence, Work& work)
                                    : std::make_unique<cudf::column>(*column, work.stream(), work.mr()));
     }
     if (in_order_) {
-        auto const first = static_cast<std::int64_t>(sequence << 31U);
+        auto const first = static_cast<std::int64_t>(chunk.sequence << 31U);
         cudf::numeric_scalar<std::int64_t> const begin{first, true, work.stream(), work.mr()};
         cudf::numeric_scalar<std::int64_t> const step{1, true, work.stream(), work.mr()};
         columns.push_back(cudf::sequence(count, begin, step, work.stream(), work.mr()));
     }
-    return std::make_unique<cudf::table>(std::move(columns), count);
+    result.rows = std::make_unique<cudf::table>(std::move(columns), count);
+    for (std::size_t i = 0; i < needed_.size(); ++i) {
+        if (!by_codes_[i]) {
+            decode_column(result, i, work);
+        }
+    }
+    return result;
 }
 
 TablePtr AggregatePlan::aggregate(cudf::table_view const& rows, Work& work) const {

@@ -36,6 +36,11 @@ enum class StateKind : std::uint8_t {
     last
 };
 
+[[nodiscard]] constexpr bool is_count(StateKind kind) {
+    return kind == StateKind::count_valid || kind == StateKind::count_all || kind == StateKind::nunique
+           || kind == StateKind::nunique_valid;
+}
+
 // How a column's values are read before they are aggregated.
 enum class ReadAs : std::uint8_t {
     itself,
@@ -69,8 +74,10 @@ class AggregatePlan {
     // Columns of the rows that are needed, in the order in which aggregate() wants them.
     [[nodiscard]] std::vector<std::int32_t> const& needed() const noexcept { return needed_; }
 
-    // The needed columns, and for groups in order the number of each row. `sequence`: the place of the chunk.
-    [[nodiscard]] TablePtr rows(TablePtr chunk, std::uint64_t sequence, Work& work) const;
+    // The needed columns, and for groups in order the number of each row. Columns are coded where their codes serve as well as the strings.
+    [[nodiscard]] Chunk rows(Chunk chunk, Work& work) const;
+    // Of each key, whether its codes serve as well as its strings.
+    [[nodiscard]] std::vector<bool> keys_by_codes() const;
     // Keys and states of rows as rows() gives them.
     [[nodiscard]] TablePtr aggregate(cudf::table_view const& rows, Work& work) const;
     // Keys and states of several such tables, one below the other.
@@ -101,7 +108,8 @@ class AggregatePlan {
     bool can_merge_{true};
     bool needs_order_{false};
     std::vector<std::int32_t> needed_;
-    std::vector<State> states_;  // their columns are places in needed_
+    std::vector<bool> by_codes_;  // of each needed column: whether its codes serve as well as its strings
+    std::vector<State> states_;   // their columns are places in needed_
     std::vector<Output> outputs_;
 };
 

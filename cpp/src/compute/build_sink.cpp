@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "compute/sinks.hpp"
+#include "compute/string_codes.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -33,10 +34,14 @@ class BuildSink final : public ResultSink {
         }
     }
 
+    // Pipelines and joins that read the rows read strings.
+    [[nodiscard]] bool takes_coded() const override { return !use_.rows; }
+
     void take(Chunk chunk, Work& work) override {
         if (chunk.rows->num_rows() == 0) {
             return;
         }
+        chunk.coding = select_coding(chunk.coding, kept_);
         chunk.rows = keep_columns(std::move(chunk.rows), kept_);
         held_.add(std::move(chunk), work);
     }
@@ -47,14 +52,13 @@ class BuildSink final : public ResultSink {
             cut(parts, work);
             return;
         }
-        auto tables = held_.take_all(work);
+        auto chunks = held_.take_all_coded(work);
         auto rows =
-            tables.empty()
-                ? empty_table(kept_types_)
-                : concatenate(std::move(tables), (name_ + ": the build side of a join").c_str(), work);
+            chunks.empty()
+                ? Chunk{empty_table(kept_types_), 0, {}}
+                : concatenate(std::move(chunks), (name_ + ": the build side of a join").c_str(), work);
         table_ = std::make_shared<JoinTable const>(
-            std::move(rows), places_, plan_.keys, plan_.nulls_equal,
-            JoinTable::Ways{use_.matches, use_.filters}, work);
+            std::move(rows), places_, plan_.keys, plan_.nulls_equal, ways(), work);
     }
 
     [[nodiscard]] PipelineResult result() override { return {nullptr, std::move(table_), std::move(parts_)}; }
@@ -71,6 +75,10 @@ class BuildSink final : public ResultSink {
         return use_.rows || parts <= 1 ? 1 : static_cast<int>(parts) + 1;
     }
 
+    [[nodiscard]] JoinTable::Ways ways() const {
+        return {use_.matches, use_.filters, !use_.rows && context_.settings().string_codes};
+    }
+
     void cut(int count, Work& work) {
         std::vector<std::int32_t> keys;
         for (auto const key : plan_.keys) {
@@ -81,8 +89,7 @@ class BuildSink final : public ResultSink {
             parts.add({held_.take(i, work), i}, keys, work);
         }
         parts_ = std::make_shared<JoinParts const>(
-            std::move(parts), kept_types_, places_, plan_.keys, plan_.nulls_equal,
-            JoinTable::Ways{use_.matches, use_.filters}, name_);
+            std::move(parts), kept_types_, places_, plan_.keys, plan_.nulls_equal, ways(), name_);
     }
 
     Build plan_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 #include <variant>
@@ -93,6 +94,7 @@ ScanSettings scan_settings_of(RuntimeSettings const& settings, std::int64_t limi
     scan.read_threads = settings.read_threads.value_or(scan.read_threads);
     scan.slab_bytes = std::max<std::size_t>(settings.slab_bytes.value_or(scan.slab_bytes), 4096);
     scan.own_decoder = settings.own_decoder.value_or(scan.own_decoder);
+    scan.coded_rows = settings.string_codes ? settings.coded_rows : std::numeric_limits<std::size_t>::max();
     scan.registered_limit = settings.registered_limit.value_or(scan.registered_limit);
     // Registering what queries touch of a file makes 10 GB/s, reading it into slabs 38 to 49, more than is decoded in a second:
     // the first run of PDS-H at SF100 takes 6 s less so, and later runs as long (benchmarks/results/gpu_pdsh_h200.json).

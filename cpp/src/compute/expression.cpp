@@ -15,6 +15,8 @@
 #include <rapidsmpf/table/arrow_c.hpp>
 #include <rapidsmpf/table/table.hpp>
 
+#include "compute/string_codes.hpp"
+
 namespace rapidsmpf::compute {
 
 // ---- Before the first chunk
@@ -25,6 +27,7 @@ Expressions::Expressions(Program const& program, Work& work) {
         auto& node = nodes_.emplace_back();
         node.expression = expression;
         node.type = to_cudf(expression.type);
+        node.only_column = only_column_of(expression);
         switch (expression.kind) {
             case Expression::Kind::column:
                 break;
@@ -84,6 +87,23 @@ void Expressions::check_argument(Node const& call, std::size_t place) const {
     }
 }
 
+std::int32_t Expressions::only_column_of(Expression const& expression) const {
+    if (expression.kind == Expression::Kind::column) {
+        return expression.index;
+    }
+    auto only = Node::no_column;
+    for (auto const argument : expression.args) {
+        // Arguments that do not come before the call are refused by add_call().
+        auto const number = static_cast<std::size_t>(argument);
+        auto const column = number < nodes_.size() ? nodes_[number].only_column : Node::no_column;
+        if (column == Node::no_column || column == only) {
+            continue;
+        }
+        only = only == Node::no_column ? column : Node::several_columns;
+    }
+    return only;
+}
+
 // ---- For each chunk
 
 // The values of some expressions, and of those that they are made of, for one chunk.
@@ -92,18 +112,18 @@ class Expressions::Evaluation {
     // Computes all of them, so that nothing reads the rows afterwards but take().
     Evaluation(
         std::vector<Node> const& nodes, std::span<std::int32_t const> ids, cudf::table_view const& rows,
-        Work& work)
-        : nodes_{nodes}, rows_{rows}, work_{work} {
+        Coding const& coding, Work& work)
+        : nodes_{nodes}, rows_{rows}, coding_{coding}, work_{work} {
         for (auto const id : ids) {
             note_use(id);
         }
         // Arguments have smaller numbers than their calls.
         for (auto& [id, value] : values_) {
-            compute(node(id), value);
+            compute(id, value);
         }
     }
 
-    // The expression's values as a column of its own; once for each time that its number was given.
+    // The expression's values as a column of its own, of a coded column its codes; once for each time that its number was given.
     [[nodiscard]] ColumnPtr take(std::int32_t id) {
         auto& value = values_.at(id);
         --value.uses;
@@ -119,21 +139,69 @@ class Expressions::Evaluation {
   private:
     struct Value {
         int uses{0};             // by calls to come, and by take()
+        bool is_by_code{false};  // of a call that is computed for each string of a coded column
         ColumnPtr made;          // of a call, until its last use
-        cudf::column_view view;  // of a constant: its own rows
+        cudf::column_view view;  // of a constant: its own rows; of a coded column: its codes
+        ColumnPtr strings;       // of a coded column that is the argument of a call
     };
 
     [[nodiscard]] Node const& node(std::int32_t id) const { return nodes_.at(static_cast<std::size_t>(id)); }
 
     void note_use(std::int32_t id) {
-        if (values_[id].uses++ == 0) {
-            for (auto const argument : node(id).expression.args) {
-                note_use(argument);
+        auto& value = values_[id];
+        if (value.uses++ == 0) {
+            value.is_by_code = is_by_code(node(id));
+            if (!value.is_by_code) {
+                for (auto const argument : node(id).expression.args) {
+                    note_use(argument);
+                }
             }
         }
     }
 
-    void compute(Node const& node, Value& value) {
+    [[nodiscard]] bool is_by_code(Node const& node) const {
+        if (node.expression.kind != Expression::Kind::call || node.only_column < 0) {
+            return false;
+        }
+        auto const& codes = codes_of(coding_, static_cast<std::size_t>(node.only_column));
+        return codes != nullptr && codes->size() < rows_.num_rows();
+    }
+
+    // The values of a call for each string and for null, then those of the rows.
+    [[nodiscard]] ColumnPtr compute_by_code(std::int32_t id) {
+        auto const column = node(id).only_column;
+        auto const strings = codes_of(coding_, static_cast<std::size_t>(column))->strings(work_);
+        // The call knows the column by its place.
+        std::vector<cudf::column_view> const columns(static_cast<std::size_t>(column) + 1, strings);
+        Evaluation of_strings{nodes_, std::span{&id, 1}, cudf::table_view{columns}, not_coded_, work_};
+        auto const values = of_strings.take(id);
+        return values_of_codes(values->view(), rows_.column(column), work_);
+    }
+
+    // The strings of a coded column; the rows of any other value.
+    [[nodiscard]] cudf::column_view argument(std::int32_t id) {
+        auto& value = values_.at(id);
+        auto const& expression = node(id).expression;
+        if (expression.kind != Expression::Kind::column) {
+            return value.view;
+        }
+        auto const& codes = codes_of(coding_, static_cast<std::size_t>(expression.index));
+        if (codes == nullptr) {
+            return value.view;
+        }
+        if (value.strings == nullptr) {
+            value.strings = codes->decode(value.view, work_);
+        }
+        return value.strings->view();
+    }
+
+    void compute(std::int32_t id, Value& value) {
+        auto const& node = this->node(id);
+        if (value.is_by_code) {
+            value.made = compute_by_code(id);
+            value.view = value.made->view();
+            return;
+        }
         switch (node.expression.kind) {
             case Expression::Kind::column:
                 value.view = rows_.column(node.expression.index);
@@ -155,6 +223,7 @@ class Expressions::Evaluation {
         auto& value = values_.at(id);
         if (--value.uses == 0) {
             value.made.reset();
+            value.strings.reset();
         }
     }
 
@@ -165,7 +234,7 @@ class Expressions::Evaluation {
         }
         std::vector<Argument> arguments;
         for (auto const id : node.expression.args) {
-            arguments.push_back({values_.at(id).view, this->node(id).scalar.get()});
+            arguments.push_back({argument(id), this->node(id).scalar.get()});
         }
         Call call{node.expression, node.prepared, std::move(arguments), rows_.num_rows(), work_};
         auto made = node.primitive->function(call);
@@ -192,32 +261,29 @@ class Expressions::Evaluation {
 
     std::vector<Node> const& nodes_;
     cudf::table_view rows_;
+    Coding const& coding_;
+    Coding const not_coded_;
     Work& work_;
     std::map<std::int32_t, Value> values_;  // of the expressions that are needed, arguments first
 };
 
-std::vector<ColumnPtr> Expressions::evaluate(
-    std::span<std::int32_t const> ids, cudf::table_view const& rows, Work& work) const {
-    Evaluation evaluation{nodes_, ids, rows, work};
-    std::vector<ColumnPtr> columns;
-    for (auto const id : ids) {
-        columns.push_back(evaluation.take(id));
-    }
-    return columns;
+ColumnPtr Expressions::mask(std::int32_t id, Chunk const& chunk, Work& work) const {
+    Evaluation evaluation{nodes_, std::span{&id, 1}, chunk.rows->view(), chunk.coding, work};
+    return evaluation.take(id);
 }
 
-ColumnPtr Expressions::mask(std::int32_t id, cudf::table_view const& rows, Work& work) const {
-    return std::move(evaluate(std::span{&id, 1}, rows, work).front());
-}
-
-TablePtr Expressions::project(std::span<std::int32_t const> ids, TablePtr rows, Work& work) const {
-    Evaluation evaluation{nodes_, ids, rows->view(), work};
+Chunk Expressions::project(std::span<std::int32_t const> ids, Chunk chunk, Work& work) const {
+    Chunk result;
+    result.sequence = chunk.sequence;
+    Evaluation evaluation{nodes_, ids, chunk.rows->view(), chunk.coding, work};
     // A column is moved to the last place that it is passed on to, after all else has been copied or computed.
     std::map<std::int32_t, std::size_t> last_places;
     for (std::size_t place = 0; place < ids.size(); ++place) {
         auto const& expression = nodes_[static_cast<std::size_t>(ids[place])].expression;
         if (expression.kind == Expression::Kind::column) {
             last_places[expression.index] = place;
+            set_codes(
+                result.coding, place, codes_of(chunk.coding, static_cast<std::size_t>(expression.index)));
         }
     }
     std::vector<ColumnPtr> columns(ids.size());
@@ -229,11 +295,12 @@ TablePtr Expressions::project(std::span<std::int32_t const> ids, TablePtr rows, 
             columns[place] = evaluation.take(ids[place]);
         }
     }
-    auto old = rows->release();
+    auto old = chunk.rows->release();
     for (auto const& [column, place] : last_places) {
         columns[place] = std::move(old.at(static_cast<std::size_t>(column)));
     }
-    return std::make_unique<cudf::table>(std::move(columns));
+    result.rows = std::make_unique<cudf::table>(std::move(columns));
+    return result;
 }
 
 }  // namespace rapidsmpf::compute

@@ -1,6 +1,7 @@
 // Expressions of a program over chunks of rows: their constants are on the device once, and calls go to libcudf.
 //
-// What several expressions of one chunk have in common is computed once, and freed after its last use.
+// What several expressions of one chunk have in common is computed once, and freed after its last use. Calls that depend on one coded
+// column only are computed for each of its strings, not for each row.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +29,10 @@ class Expressions {
     // have the arguments and options of its primitive.
     Expressions(Program const& program, Work& work);
 
-    // The expressions' values, a column of its own for each number.
-    [[nodiscard]] std::vector<ColumnPtr> evaluate(
-        std::span<std::int32_t const> ids, cudf::table_view const& rows, Work& work) const;
-    [[nodiscard]] ColumnPtr mask(std::int32_t id, cudf::table_view const& rows, Work& work) const;
-    // The same as evaluate(), of rows that are used up: columns that are only passed on are moved.
-    [[nodiscard]] TablePtr project(std::span<std::int32_t const> ids, TablePtr rows, Work& work) const;
+    // The values of a call.
+    [[nodiscard]] ColumnPtr mask(std::int32_t id, Chunk const& chunk, Work& work) const;
+    // The expressions' values, in a column for each number. Columns that are only passed on are moved.
+    [[nodiscard]] Chunk project(std::span<std::int32_t const> ids, Chunk chunk, Work& work) const;
 
   private:
     // An expression, and what is made for it before the first chunk.
@@ -44,12 +43,17 @@ class Expressions {
         Prepared prepared;                    // of a call
         ColumnPtr constant;
         std::unique_ptr<cudf::scalar> scalar;  // of a constant of one row
+        // The only column that the value depends on.
+        static constexpr std::int32_t no_column = -1;
+        static constexpr std::int32_t several_columns = -2;
+        std::int32_t only_column{no_column};
     };
     class Evaluation;  // of one chunk
 
     void add_constant(Node& node, Table const& table, Work& work);
     void add_call(Node& node, Work& work);
     void check_argument(Node const& call, std::size_t place) const;
+    [[nodiscard]] std::int32_t only_column_of(Expression const& expression) const;
 
     std::vector<Node> nodes_;
 };

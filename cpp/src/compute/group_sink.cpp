@@ -2,12 +2,15 @@
 // much smaller or cannot be done, kept as they are until then.
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <utility>
 #include <variant>
 
 #include "compute/aggregates.hpp"
+#include "compute/long_keys.hpp"
 #include "compute/parts.hpp"
 #include "compute/sinks.hpp"
+#include "compute/string_codes.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -20,10 +23,15 @@ constexpr std::int64_t share_at_once = 6;
 // A chunk of fewer rows says nothing about the others.
 constexpr cudf::size_type telling_rows = 100'000;
 
+std::size_t least_coded(RuntimeSettings const& settings) {
+    return settings.string_codes ? settings.coded_rows : std::numeric_limits<std::size_t>::max();
+}
+
 class GroupSink final : public ResultSink {
   public:
     GroupSink(Group const& plan, std::vector<DataType> types, std::string name, Context& context)
         : plan_{plan, std::move(types)},
+          long_keys_{plan_.keys_by_codes(), least_coded(context.settings())},
           name_{std::move(name)},
           context_{context},
           rows_{context},
@@ -35,18 +43,20 @@ class GroupSink final : public ResultSink {
         if (count == 0) {
             return;
         }
-        chunk.rows = plan_.rows(std::move(chunk.rows), chunk.sequence, work);
+        chunk = plan_.rows(std::move(chunk), work);
+        long_keys_.code(chunk, work);
         if (!reduces_.load(std::memory_order_relaxed)) {
             rows_.add(std::move(chunk), work);
             return;
         }
-        auto states = plan_.aggregate(chunk.rows->view(), work);
-        if (count >= telling_rows && states->num_rows() > count / 2) {
+        auto states = aggregate(std::move(chunk), work);
+        if (count >= telling_rows && states.rows->num_rows() > count / 2) {
             reduces_.store(false, std::memory_order_relaxed);
         }
-        chunk.rows = std::move(states);
-        states_.add(std::move(chunk), work);
+        states_.add(std::move(states), work);
     }
+
+    [[nodiscard]] bool takes_coded() const override { return true; }
 
     void finish(Work& work) override {
         result_ = std::make_shared<HeldRows>(context_);
@@ -56,8 +66,8 @@ class GroupSink final : public ResultSink {
         }
         if (!plan_.can_merge()) {
             rows_.put_in_order();
-            auto const rows = concatenate(rows_.take_all(work), name_.c_str(), work);
-            give(plan_.aggregate(rows->view(), work), work);
+            auto rows = concatenate(rows_.take_all_coded(work), name_.c_str(), work);
+            give(aggregate(std::move(rows), work), work);
             work.synchronize();
             return;
         }
@@ -67,11 +77,11 @@ class GroupSink final : public ResultSink {
         // If the rows were in key order, the states of all chunks are, too, once they are in the order of their chunks.
         states_.put_in_order();
         if (states_.size() == 1) {
-            give(states_.take(0, work), work);
+            give(states_.take_coded(0, work), work);
         } else {
             auto const parts = std::max(states_.rows() / rows_at_once, states_.bytes() / bytes_at_once()) + 1;
             if (parts == 1 || plan_.num_keys() == 0) {
-                give(merged(states_.take_all(work), work), work);
+                give(merged(states_.take_all_coded(work), work), work);
             } else {
                 merge_parts(static_cast<int>(parts), work);
             }
@@ -84,15 +94,26 @@ class GroupSink final : public ResultSink {
   private:
     [[nodiscard]] std::int64_t bytes_at_once() const { return context_.memory().limit() / share_at_once; }
 
-    void give(TablePtr states, Work& work) {
-        auto const sequence = result_->size();
-        result_->add({plan_.result(std::move(states), work), sequence}, work);
+    // The keys and states of rows. Keys that are coded stay so.
+    [[nodiscard]] Chunk aggregate(Chunk rows, Work& work) const {
+        return as_states(plan_.aggregate(rows.rows->view(), work), rows);
     }
 
-    // Of states of one chunk each: nothing to do but for the last.
-    [[nodiscard]] TablePtr merged(std::vector<TablePtr> states, Work& work) const {
+    [[nodiscard]] Chunk as_states(TablePtr states, Chunk const& of) const {
+        auto coding = of.coding;
+        coding.resize(std::min(coding.size(), plan_.num_keys()));
+        return {std::move(states), of.sequence, std::move(coding)};
+    }
+
+    void give(Chunk states, Work& work) {
+        decode_all(states, work);
+        auto const sequence = result_->size();
+        result_->add({plan_.result(std::move(states.rows), work), sequence}, work);
+    }
+
+    [[nodiscard]] Chunk merged(std::vector<Chunk> states, Work& work) const {
         auto const all = concatenate(std::move(states), name_.c_str(), work);
-        auto result = plan_.merge(all->view(), work);
+        auto result = as_states(plan_.merge(all.rows->view(), work), all);
         work.synchronize();
         return result;
     }
@@ -100,16 +121,16 @@ class GroupSink final : public ResultSink {
     // What was kept, as states of as many rows at a time as may be.
     void aggregate_rows(Work& work) {
         rows_.put_in_order();
-        std::vector<TablePtr> batch;
+        std::vector<Chunk> batch;
         std::int64_t count{0};
         std::int64_t bytes{0};
         auto const flush = [&] {
             if (batch.empty()) {
                 return;
             }
-            auto const rows = concatenate(std::exchange(batch, {}), name_.c_str(), work);
-            auto states = plan_.aggregate(rows->view(), work);
-            states_.add({std::move(states), 0}, work);
+            auto rows = concatenate(std::exchange(batch, {}), name_.c_str(), work);
+            rows.sequence = 0;
+            states_.add(aggregate(std::move(rows), work), work);
             count = 0;
             bytes = 0;
         };
@@ -119,7 +140,7 @@ class GroupSink final : public ResultSink {
             if (count + next > rows_at_once || bytes + next_bytes > bytes_at_once()) {
                 flush();
             }
-            batch.push_back(rows_.take(i, work));
+            batch.push_back(rows_.take_coded(i, work));
             count += next;
             bytes += next_bytes;
         }
@@ -137,7 +158,7 @@ class GroupSink final : public ResultSink {
             by_part.add({states_.take(i, work), i}, keys, work);
         }
         for (int part = 0; part < parts; ++part) {
-            auto states = by_part.part(part)->take_all(work);
+            auto states = by_part.part(part)->take_all_coded(work);
             if (!states.empty()) {
                 give(merged(std::move(states), work), work);
             }
@@ -145,6 +166,7 @@ class GroupSink final : public ResultSink {
     }
 
     AggregatePlan plan_;
+    LongKeys long_keys_;
     std::string name_;
     Context& context_;
     HeldRows rows_;    // as plan_.rows() gives them

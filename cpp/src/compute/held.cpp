@@ -9,6 +9,8 @@
 
 #include <rapidsmpf/memory/buffer.hpp>
 
+#include "compute/string_codes.hpp"
+
 namespace rapidsmpf::compute {
 
 namespace {
@@ -104,6 +106,7 @@ void HeldRows::add(Chunk chunk, Work& work) {
     auto slot = std::make_unique<Slot>();
     slot->sequence = chunk.sequence;
     slot->rows = chunk.rows->num_rows();
+    slot->coding = std::move(chunk.coding);
     for (auto& column : chunk.rows->release()) {
         slot->columns.push_back(hold(std::move(column)));
         slot->bytes += sum_bytes(slot->columns.back());
@@ -199,7 +202,7 @@ void HeldRows::bring_back(Slot& slot, Work& work) {
     slot.on_device = true;
 }
 
-TablePtr HeldRows::take(std::size_t index, Work& work) {
+Chunk HeldRows::take_coded(std::size_t index, Work& work) {
     auto& slot = begin(index);
     try {
         bring_back(slot, work);
@@ -212,13 +215,21 @@ TablePtr HeldRows::take(std::size_t index, Work& work) {
         columns.push_back(assemble(column, work.stream()));
     }
     auto const rows = static_cast<cudf::size_type>(slot.rows);
+    Chunk chunk{
+        std::make_unique<cudf::table>(std::move(columns), rows), slot.sequence, std::move(slot.coding)};
     {
         MutexLock const lock{mutex_};
         slot.columns.clear();
         slot.bytes = 0;  // nothing to move any more
     }
     end(slot);
-    return std::make_unique<cudf::table>(std::move(columns), rows);
+    return chunk;
+}
+
+TablePtr HeldRows::take(std::size_t index, Work& work) {
+    auto chunk = take_coded(index, work);
+    decode_all(chunk, work);
+    return std::move(chunk.rows);
 }
 
 TablePtr HeldRows::copy(std::size_t index, std::int64_t begin_row, std::int64_t length, Work& work) {
@@ -229,10 +240,12 @@ TablePtr HeldRows::copy(std::size_t index, std::int64_t begin_row, std::int64_t 
         for (auto const& column : slot.columns) {
             columns.push_back(view_of(column));
         }
-        auto rows = copy_rows(cudf::table_view{columns}, begin_row, length, work);
+        Chunk chunk{
+            copy_rows(cudf::table_view{columns}, begin_row, length, work), slot.sequence, slot.coding};
+        decode_all(chunk, work);
         work.synchronize();
         end(slot);
-        return rows;
+        return std::move(chunk.rows);
     } catch (...) {
         context_.resource().device().synchronize(as_stream(work.stream().get()));
         end(slot);
@@ -258,6 +271,15 @@ std::vector<TablePtr> HeldRows::take_all(Work& work) {
         tables.push_back(take(i, work));
     }
     return tables;
+}
+
+std::vector<Chunk> HeldRows::take_all_coded(Work& work) {
+    std::vector<Chunk> chunks;
+    auto const count = size();
+    for (std::size_t i = 0; i < count; ++i) {
+        chunks.push_back(take_coded(i, work));
+    }
+    return chunks;
 }
 
 std::size_t HeldRows::make_room(std::size_t bytes) {

@@ -58,13 +58,16 @@ class HeldRows {
     // thread may use the rows meanwhile.
     void put_in_order();
 
-    // A table, which is gone from here, or a copy of some of its rows; on the stream of `work`.
+    // A table, which is gone from here, or a copy of some of its rows; on the stream of `work`. Coded columns are decoded.
     [[nodiscard]] TablePtr take(std::size_t index, Work& work);
     [[nodiscard]] TablePtr copy(std::size_t index, std::int64_t begin, std::int64_t length, Work& work);
+    // The same as take(), with coded columns as they are.
+    [[nodiscard]] Chunk take_coded(std::size_t index, Work& work);
     // Frees a table that will not be read.
     void drop(std::size_t index);
     // All tables that are left, in order.
     [[nodiscard]] std::vector<TablePtr> take_all(Work& work);
+    [[nodiscard]] std::vector<Chunk> take_all_coded(Work& work);
 
   private:
     // What is written after add() is written with mutex_ held; columns by the thread that has made the slot busy.
@@ -73,6 +76,7 @@ class HeldRows {
         std::int64_t rows{0};
         std::size_t bytes{0};
         std::vector<HeldColumn> columns;
+        Coding coding;
         bool busy{false};  // a thread reads or moves it
         bool on_device{true};
     };

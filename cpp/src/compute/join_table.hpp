@@ -15,6 +15,7 @@
 #include <rapidsmpf/compute/detail/program.hpp>
 
 #include "compute/operators.hpp"
+#include "compute/string_codes.hpp"
 #include "compute/tables.hpp"
 
 namespace rapidsmpf::compute {
@@ -25,11 +26,12 @@ class JoinTable {
     struct Ways {
         bool matches{false};  // inner, left
         bool filters{false};  // semi, anti
+        bool codes{true};     // strings may be coded; not where view() is read
     };
 
     // places: where the Build's columns are in `rows`; nothing for those that are not read. Waits until all is built.
     JoinTable(
-        TablePtr rows, std::vector<std::optional<std::int32_t>> places, std::vector<std::int32_t> const& keys,
+        Chunk rows, std::vector<std::optional<std::int32_t>> places, std::vector<std::int32_t> const& keys,
         bool nulls_equal, Ways ways, Work& work);
 
     [[nodiscard]] std::int64_t num_rows() const noexcept { return rows_->num_rows(); }
@@ -39,8 +41,8 @@ class JoinTable {
     [[nodiscard]] bool is_distinct() const noexcept { return distinct_ != nullptr; }
 
     // The chunk joined; `keys` and `payload` as Probe has them.
-    [[nodiscard]] TablePtr probe(
-        TablePtr chunk, JoinKind kind, std::vector<std::int32_t> const& keys,
+    [[nodiscard]] Chunk probe(
+        Chunk chunk, JoinKind kind, std::vector<std::int32_t> const& keys,
         std::vector<std::int32_t> const& payload, Work& work) const;
 
   private:
@@ -49,14 +51,28 @@ class JoinTable {
         std::unique_ptr<RowMap> right;
     };
 
+    // Key columns of a chunk that can be compared with those of the table.
+    struct ChunkKeys {
+        cudf::table_view view;
+        std::vector<ColumnPtr> made;  // what it refers to besides the chunk
+    };
+
+    void code_strings(Chunk& rows, std::vector<std::int32_t> const& keys, Work& work);
+    [[nodiscard]] ChunkKeys keys_of(
+        Chunk const& chunk, std::vector<std::int32_t> const& keys, Work& work) const;
+    [[nodiscard]] TablePtr probe_rows(
+        TablePtr chunk, cudf::table_view const& keys, JoinKind kind, cudf::table_view const& payload,
+        Work& work) const;
     [[nodiscard]] Pairs match(cudf::table_view const& keys, JoinKind kind, Work& work) const;
     [[nodiscard]] TablePtr join_part(
-        cudf::table_view const& chunk, JoinKind kind, std::vector<std::int32_t> const& keys,
+        cudf::table_view const& chunk, JoinKind kind, cudf::table_view const& keys,
         cudf::table_view const& payload, Work& work) const;
     [[nodiscard]] TablePtr probe_empty(
         TablePtr chunk, JoinKind kind, cudf::table_view const& payload, Work& work) const;
 
     TablePtr rows_;
+    Coding coding_;                          // of rows_
+    std::vector<StringCodesPtr> key_codes_;  // of each key; null: it is not coded
     std::vector<std::optional<std::int32_t>> places_;
     std::unique_ptr<cudf::distinct_hash_join> distinct_;
     std::unique_ptr<cudf::hash_join> hash_;

@@ -19,6 +19,11 @@
 
 namespace rapidsmpf::compute {
 
+class StringCodes;  // string_codes.hpp: the strings of coded columns
+using StringCodesPtr = std::shared_ptr<StringCodes>;
+// By column of a chunk, the strings of its codes; null, or missing at the end: the column is not coded.
+using Coding = std::vector<StringCodesPtr>;
+
 class Context;  // context.hpp: lives as long as an engine: memory, threads, mapped files, footers
 
 // What one thread has while it runs a pipeline: a stream of its own, and where it takes memory.
@@ -45,6 +50,7 @@ class Work {
 struct Chunk {
     std::unique_ptr<cudf::table> rows;
     std::uint64_t sequence{0};  // its place in the source
+    Coding coding{};
 };
 
 // Where a pipeline's chunks come from.
@@ -75,6 +81,8 @@ class ChunkStep {
 class ChunkSink {
   public:
     virtual ~ChunkSink() = default;
+    // Whether take() accepts chunks with coded columns. For other sinks they are decoded before.
+    [[nodiscard]] virtual bool takes_coded() const { return false; }
     // Called by several threads at a time, each with chunks on its own stream.
     virtual void take(Chunk chunk, Work& work) = 0;
     // Once, after all take() have returned.

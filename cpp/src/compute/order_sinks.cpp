@@ -14,6 +14,7 @@
 #include <rapidsmpf/core/mutex.hpp>
 
 #include "compute/sinks.hpp"
+#include "compute/string_codes.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -258,6 +259,8 @@ class DistinctSink final : public ResultSink {
         }
     }
 
+    [[nodiscard]] bool takes_coded() const override { return true; }
+
     void take(Chunk chunk, Work& work) override {
         auto const rows = chunk.rows->num_rows();
         if (rows == 0) {
@@ -270,6 +273,7 @@ class DistinctSink final : public ResultSink {
                 reduces_.store(false, std::memory_order_relaxed);
             }
         }
+        decode_all(chunk, work);
         held_.add(std::move(chunk), work);
     }
 

@@ -64,7 +64,8 @@ std::shared_ptr<JoinTable const> JoinParts::build(int part, Work& work) const {
     auto rows = tables.empty()
                     ? empty_table(types_)
                     : concatenate(std::move(tables), (name_ + ": the build side of a join").c_str(), work);
-    return std::make_shared<JoinTable const>(std::move(rows), places_, keys_, nulls_equal_, ways_, work);
+    return std::make_shared<JoinTable const>(
+        Chunk{std::move(rows), 0, {}}, places_, keys_, nulls_equal_, ways_, work);
 }
 
 }  // namespace rapidsmpf::compute

@@ -6,6 +6,8 @@
 
 #include <rapidsmpf/compute/detail/runtime.hpp>
 
+#include "compute/string_codes.hpp"
+
 namespace rapidsmpf::compute {
 
 namespace {
@@ -15,6 +17,9 @@ using Clock = std::chrono::steady_clock;
 double seconds_between(Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double>(to - from).count();
 }
+
+// Python's lock is taken for it: not at all in queries that take less.
+constexpr std::chrono::seconds poll_every{1};
 
 std::int64_t rows_of(Chunk const& chunk) {
     return chunk.rows ? chunk.rows->num_rows() : 0;
@@ -126,7 +131,7 @@ void Crew::run(Task const& task, std::function<void()> const& on_error) {
     while (!all_done()) {
         if (!polls) {
             changed_.wait(lock, all_done);
-        } else if (!changed_.wait_for(lock, std::chrono::milliseconds{100}, all_done)) {
+        } else if (!changed_.wait_for(lock, poll_every, all_done)) {
             lock.unlock();
             try {
                 hooks_.poll();
@@ -182,6 +187,9 @@ PipelineCounts pull_chunks(
             own.rows_in += rows_of(*chunk);
             for (auto const& step : steps) {
                 chunk = step->apply(std::move(*chunk), work);
+            }
+            if (!sink.takes_coded()) {
+                decode_all(*chunk, work);
             }
             lap(own.step_seconds);
             own.rows_sunk += rows_of(*chunk);

@@ -37,7 +37,7 @@ class Crew {
   public:
     using Task = std::function<void(std::size_t thread, Work& work)>;
     // What happens around a task in the thread that does it; may be empty. `after` also when the task has thrown: what the
-    // thread began is done then. `poll` is called every 100 ms in the thread that waits for them; what it throws is an
+    // thread began is done then. `poll` is called once a second in the thread that waits for them; what it throws is an
     // error like any other.
     struct Hooks {
         std::function<void()> start;

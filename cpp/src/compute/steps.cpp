@@ -15,7 +15,7 @@ class FilterStep final : public ChunkStep {
 
     [[nodiscard]] Chunk apply(Chunk chunk, Work& work) const override {
         if (chunk.rows->num_rows() > 0) {
-            auto const mask = expressions_.mask(plan_.mask, chunk.rows->view(), work);
+            auto const mask = expressions_.mask(plan_.mask, chunk, work);
             chunk.rows =
                 cudf::apply_retention_mask(chunk.rows->view(), mask->view(), work.stream(), work.mr());
         }
@@ -33,8 +33,7 @@ class ProjectStep final : public ChunkStep {
         : plan_{std::move(plan)}, expressions_{expressions} {}
 
     [[nodiscard]] Chunk apply(Chunk chunk, Work& work) const override {
-        chunk.rows = expressions_.project(plan_.columns, std::move(chunk.rows), work);
-        return chunk;
+        return expressions_.project(plan_.columns, std::move(chunk), work);
     }
 
   private:
@@ -48,8 +47,7 @@ class ProbeStep final : public ChunkStep {
         : plan_{std::move(plan)}, table_{std::move(table)} {}
 
     [[nodiscard]] Chunk apply(Chunk chunk, Work& work) const override {
-        chunk.rows = table_->probe(std::move(chunk.rows), plan_.kind, plan_.keys, plan_.payload, work);
-        return chunk;
+        return table_->probe(std::move(chunk), plan_.kind, plan_.keys, plan_.payload, work);
     }
 
   private:

@@ -96,11 +96,17 @@ class LanesOnCpu {
     }
     // Sets bits of a word in which other groups of lanes may set others.
     static void set_bits(std::uint32_t& word, std::uint32_t bits) { word |= bits; }
-    static void raise(std::uint32_t& flag, std::uint32_t value) {
-        if (flag == 0) {
-            flag = value;
+    // Sets a word that is 0; returns what it was.
+    static std::uint32_t set_if_zero(std::uint32_t& word, std::uint32_t value) {
+        auto const was = word;
+        if (was == 0) {
+            word = value;
         }
+        return was;
     }
+    static void raise(std::uint32_t& flag, std::uint32_t value) { (void)set_if_zero(flag, value); }
+    // Reads what other groups of lanes may have written.
+    [[nodiscard]] static std::uint32_t fresh(std::uint32_t const& word) { return word; }
 };
 
 #ifdef __CUDACC__
@@ -162,8 +168,14 @@ class LanesOfWarp {
     __device__ __forceinline__ static void set_bits(std::uint32_t& word, std::uint32_t bits) {
         atomicOr(&word, bits);
     }
+    __device__ __forceinline__ static std::uint32_t set_if_zero(std::uint32_t& word, std::uint32_t value) {
+        return atomicCAS(&word, 0U, value);
+    }
     __device__ __forceinline__ static void raise(std::uint32_t& flag, std::uint32_t value) {
-        atomicCAS(&flag, 0U, value);
+        (void)set_if_zero(flag, value);
+    }
+    [[nodiscard]] __device__ __forceinline__ static std::uint32_t fresh(std::uint32_t const& word) {
+        return *static_cast<std::uint32_t const volatile*>(&word);
     }
 
   private:

@@ -15,7 +15,9 @@ NumberPlanLayout NumberPlanLayout::of(std::span<StringChunk const> chunks) {
     layout.tiles = limited_count(2 * std::uint64_t{layout.pages} + bytes / StringScratch::tile_bytes);
     auto const place = [&layout](std::size_t array_bytes) { return append_array(layout.bytes, array_bytes); };
     layout.counters_at = layout.chunks * sizeof(StringChunk);
-    place(layout.counters_at + sizeof(NumberCounters));
+    layout.chunk_strings_at = layout.counters_at + sizeof(NumberCounters);
+    layout.head_bytes = layout.chunk_strings_at + layout.chunks * sizeof(ChunkStrings);
+    place(layout.head_bytes);
     layout.pages_at = place(layout.pages * sizeof(StringPage));
     layout.tile_pages_at = place(layout.tiles * sizeof(std::uint32_t));
     layout.tiles_at = place(layout.tiles * sizeof(StringTile));
@@ -27,6 +29,7 @@ NumberPlan NumberPlanLayout::in(std::byte* memory) const {
         .chunks = reinterpret_cast<StringChunk const*>(memory),
         .n_chunks = chunks,
         .counters = reinterpret_cast<NumberCounters*>(memory + counters_at),
+        .chunk_strings = reinterpret_cast<ChunkStrings*>(memory + chunk_strings_at),
         .pages = reinterpret_cast<StringPage*>(memory + pages_at),
         .most_pages = pages,
         .tile_pages = reinterpret_cast<std::uint32_t*>(memory + tile_pages_at),

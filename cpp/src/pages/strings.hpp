@@ -224,6 +224,7 @@ template <typename Lanes>
 RAPIDSMPF_DEVICE Problem list_strings(NumberPlan const& plan, StringChunk const& chunk) {
     std::uint64_t place = 0;
     std::uint64_t values = 0;
+    auto& found = plan.chunk_strings[&chunk - plan.chunks];
     while (values < chunk.values && place < chunk.bytes) {
         PageHeader header;
         auto const* const data = chunk.data + place;
@@ -245,6 +246,15 @@ RAPIDSMPF_DEVICE Problem list_strings(NumberPlan const& plan, StringChunk const&
         auto const number = Lanes::add(plan.counters->pages, 1);
         if (number >= plan.most_pages || page.first > most_strings || page.most > most_strings - page.first) {
             return Problem::room;
+        }
+        if (page.has_all) {
+            if (found.dictionary_strings != 0) {
+                return Problem::encoding;  // a chunk has one dictionary
+            }
+            found.first = page.first;
+            found.dictionary_strings = page.most;
+        } else {
+            found.plain_strings += page.most;
         }
         page.tiles = page.bytes == 0 ? 0 : (page.end() - 1) / StringScratch::tile_bytes + 1;
         page.first_tile = Lanes::add(plan.counters->tiles, page.tiles);

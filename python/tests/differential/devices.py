@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DEVICES", "open_device"]
 
-DEVICES = ("cpu", "gpu", "emulated")
+# gpu-coded: on the GPU, with every column of few distinct strings as codes, however few rows there are.
+DEVICES = ("cpu", "gpu", "gpu-coded", "emulated")
 
 
 class _Emulator:
@@ -54,4 +55,5 @@ def open_device(name: str) -> ComputeDevice | None:
     if (reason := gpu_unavailable()) is not None:
         raise RuntimeError(reason)
     options = Options()
-    return open_gpu(Context.from_options(new_communicator(options), options).br())
+    settings = {"coded_rows": 0} if name == "gpu-coded" else {}
+    return open_gpu(Context.from_options(new_communicator(options), options).br(), settings)

@@ -40,8 +40,9 @@ class LentMemory final : public MemoryResource {
     bool is_lent_{false};
 };
 
-KeptColumn::KeptColumn(std::unique_ptr<cudf::column> column, cuda::stream_ref stream, DeviceMemory& memory)
-    : memory_{memory}, parts_{parts_of(*adopt(std::move(column), stream))} {}
+KeptColumn::KeptColumn(
+    std::unique_ptr<cudf::column> column, StringCodesPtr codes, cuda::stream_ref stream, DeviceMemory& memory)
+    : memory_{memory}, parts_{parts_of(*adopt(std::move(column), stream))}, codes_{std::move(codes)} {}
 
 KeptColumn::~KeptColumn() {
     for (auto const& [stream, event] : reads_) {

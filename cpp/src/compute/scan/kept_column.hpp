@@ -22,7 +22,10 @@ class KeptColumn : public std::enable_shared_from_this<KeptColumn> {
   public:
     // The work on the column is done; its memory will be released on `stream`. `memory`: where a buffer of a reader takes what
     // it needs beyond what is kept. It lives longer than all of them.
-    KeptColumn(std::unique_ptr<cudf::column> column, cuda::stream_ref stream, DeviceMemory& memory);
+    // `codes`: of a coded column.
+    KeptColumn(
+        std::unique_ptr<cudf::column> column, StringCodesPtr codes, cuda::stream_ref stream,
+        DeviceMemory& memory);
     // Waits for the work of its readers.
     ~KeptColumn();
     KeptColumn(KeptColumn const&) = delete;
@@ -31,6 +34,8 @@ class KeptColumn : public std::enable_shared_from_this<KeptColumn> {
     // The same column, without memory of its own: what is put on `stream`, or on the stream that its buffers are moved to, may
     // read it until it is destroyed.
     [[nodiscard]] std::unique_ptr<cudf::column> lend(cuda::stream_ref stream) const;
+
+    [[nodiscard]] StringCodesPtr const& codes() const noexcept { return codes_; }
 
   private:
     friend class LentMemory;
@@ -51,6 +56,7 @@ class KeptColumn : public std::enable_shared_from_this<KeptColumn> {
 
     DeviceMemory& memory_;
     Parts parts_;
+    StringCodesPtr codes_;
     mutable Mutex mutex_;
     mutable std::map<cudaStream_t, cudaEvent_t> reads_
         RAPIDSMPF_GUARDED_BY(mutex_);  // the last on each stream

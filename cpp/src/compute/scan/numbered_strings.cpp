@@ -1,5 +1,6 @@
 #include "compute/scan/numbered_strings.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <stdexcept>
@@ -9,6 +10,7 @@
 #include <cudf/utilities/error.hpp>
 
 #include "compute/scan/passes.hpp"
+#include "compute/string_codes.hpp"
 #include "compute/string_places.hpp"
 
 namespace rapidsmpf::compute {
@@ -22,6 +24,13 @@ bool is_flat_text(pq::SchemaElement const& element) {
         (element.logical_type.has_value() && element.logical_type->type == pq::LogicalType::STRING)
         || element.converted_type == pq::ConvertedType::UTF8;
     return is_text && element.type == pq::Type::BYTE_ARRAY && is_flat(element);
+}
+
+pages::NumberedRows numbers_of(cudf::column_view const& column) {
+    return {
+        .numbers = column.data<std::int32_t>(),
+        .valid = column.nullable() ? column.null_mask() : nullptr,
+        .rows = static_cast<std::uint64_t>(column.size())};
 }
 
 bool can_be_numbered(DeviceChunk const& chunk, PassChunk const& of) {
@@ -71,22 +80,32 @@ std::optional<NumberedStrings> NumberedStrings::make(
     numbered.plan_memory_ = rmm::device_buffer{layout.bytes, stream, work.mr()};
     auto& plan = numbered.plan_;
     plan = layout.in(static_cast<std::byte*>(numbered.plan_memory_.data()));
-    // Chunks and counters are adjacent in the plan: one copy moves both.
-    std::vector<std::byte> head(layout.counters_at + sizeof(pages::NumberCounters));
+    // Chunks, counters and what is found in each chunk are adjacent in the plan: one copy moves them.
+    std::vector<std::byte> head(layout.head_bytes);
     pages::NumberCounters counters;
     std::memcpy(head.data(), strings.data(), strings.size() * sizeof(pages::StringChunk));
-    std::memcpy(head.data() + layout.counters_at, &counters, sizeof counters);
     CUDF_CUDA_TRY(cudaMemcpyAsync(
         numbered.plan_memory_.data(), head.data(), head.size(), cudaMemcpyHostToDevice, stream.get()));
     pages::list_strings_on_gpu(plan, stream.get());
-    auto const read_counters = [&] {
-        CUDF_CUDA_TRY(
-            cudaMemcpyAsync(&counters, plan.counters, sizeof counters, cudaMemcpyDeviceToHost, stream.get()));
+    auto const read_counters = [&](std::size_t bytes) {
+        CUDF_CUDA_TRY(cudaMemcpyAsync(
+            head.data() + layout.counters_at, plan.counters, bytes, cudaMemcpyDeviceToHost, stream.get()));
         work.synchronize();
+        std::memcpy(&counters, head.data() + layout.counters_at, sizeof counters);
         return counters.error == 0;
     };
-    if (!read_counters()) {
+    if (!read_counters(layout.head_bytes - layout.counters_at)) {
         return std::nullopt;
+    }
+    numbered.strings_ = counters.strings;
+    numbered.dictionaries_.resize(columns);
+    for (std::size_t i = 0; i < replaced.size(); ++i) {
+        pages::ChunkStrings found;
+        std::memcpy(&found, head.data() + layout.chunk_strings_at + i * sizeof found, sizeof found);
+        auto& column = numbered.dictionaries_[places[replaced[i]].column];
+        column.has_all = column.has_all && found.plain_strings == 0;
+        column.ranges.push_back({.first = found.first, .count = found.dictionary_strings});
+        column.strings += found.dictionary_strings;
     }
     // Half of the bytes of the pages; freed when this function returns.
     rmm::device_buffer exits{pages::NumberPlanLayout::exits_bytes(counters.tiles), stream, work.mr()};
@@ -94,7 +113,7 @@ std::optional<NumberedStrings> NumberedStrings::make(
     numbered.places_ = rmm::device_buffer{counters.strings * sizeof(pages::StringPlace), stream, work.mr()};
     plan.places = static_cast<pages::StringPlace*>(numbered.places_.data());
     pages::number_strings_on_gpu(plan, stream.get());
-    if (!read_counters()) {
+    if (!read_counters(sizeof counters)) {
         return std::nullopt;
     }
     for (std::size_t i = 0; i < replaced.size(); ++i) {
@@ -112,31 +131,97 @@ void NumberedStrings::describe(pq::SchemaElement& element) {
     element.arrow_type.reset();
 }
 
-void NumberedStrings::put_strings(std::vector<std::unique_ptr<cudf::column>>& columns, Work& work) {
-    chunks_ = rmm::device_buffer{};  // decoded
-    auto const stream = work.stream();
+struct NumberedStrings::CodedColumn {
+    std::size_t column{0};
+    StringCodesPtr codes;
+    StringCodes::Added added;
+    rmm::device_buffer row_codes;
+    pages::StringSetState state;
+};
+
+std::vector<NumberedStrings::CodedColumn> NumberedStrings::enqueue_codes(
+    std::vector<std::unique_ptr<cudf::column>> const& columns, CodesFor const& codes_for, Work& work) const {
+    std::vector<CodedColumn> coded;
+    std::vector<pages::StringRange> ranges;
     for (std::size_t i = 0; i < columns.size(); ++i) {
-        if (!columns_[i]) {
+        auto const& of_column = dictionaries_[i];
+        if (!columns_[i] || !of_column.has_all) {
             continue;
         }
-        auto const numbers = columns[i]->view();
-        StringPlaces places{static_cast<std::size_t>(numbers.size()), work};
-        pages::places_of_rows_on_gpu(
-            plan_,
-            {.numbers = numbers.data<std::int32_t>(),
-             .valid = numbers.nullable() ? numbers.null_mask() : nullptr,
-             .rows = static_cast<std::uint64_t>(numbers.size())},
-            places.data(), stream.get());
-        columns[i].reset();
-        columns[i] = places.strings(work);
+        if (auto codes = codes_for(i, of_column.strings)) {
+            coded.push_back(
+                {.column = i, .codes = std::move(codes), .added = {}, .row_codes = {}, .state = {}});
+            ranges.insert(ranges.end(), of_column.ranges.begin(), of_column.ranges.end());
+        }
     }
+    if (coded.empty()) {
+        return coded;
+    }
+    auto const stream = work.stream();
+    rmm::device_buffer const on_device{
+        ranges.data(), ranges.size() * sizeof(pages::StringRange), stream, work.mr()};
+    auto const* next = static_cast<pages::StringRange const*>(on_device.data());
+    for (auto& column : coded) {
+        auto const& own = dictionaries_[column.column].ranges;
+        auto const most = std::ranges::max(own, {}, &pages::StringRange::count).count;
+        column.added =
+            column.codes->add({.places = plan_.places}, std::span{next, own.size()}, most, strings_, work);
+        next += own.size();
+        auto const numbers = numbers_of(columns[column.column]->view());
+        column.row_codes = rmm::device_buffer{numbers.rows * sizeof(std::int32_t), stream, work.mr()};
+        pages::code_rows_on_gpu(
+            static_cast<std::int32_t const*>(column.added.codes.data()), strings_, numbers,
+            static_cast<std::int32_t*>(column.row_codes.data()), &plan_.counters->error, stream.get());
+        CUDF_CUDA_TRY(cudaMemcpyAsync(
+            &column.state, column.added.state.data(), sizeof column.state, cudaMemcpyDeviceToHost,
+            stream.get()));
+    }
+    work.synchronize();
+    return coded;
+}
+
+void NumberedStrings::put_strings_of(std::unique_ptr<cudf::column>& column, Work& work) const {
+    auto const numbers = numbers_of(column->view());
+    StringPlaces places{numbers.rows, work};
+    pages::places_of_rows_on_gpu(plan_, numbers, places.data(), work.stream().get());
+    column.reset();
+    column = places.strings(work);
+}
+
+void NumberedStrings::check_indices(Work& work) const {
     pages::NumberCounters counters;
-    CUDF_CUDA_TRY(
-        cudaMemcpyAsync(&counters, plan_.counters, sizeof counters, cudaMemcpyDeviceToHost, stream.get()));
+    CUDF_CUDA_TRY(cudaMemcpyAsync(
+        &counters, plan_.counters, sizeof counters, cudaMemcpyDeviceToHost, work.stream().get()));
     work.synchronize();
     if (counters.error != 0) {
         throw std::runtime_error{"a value is not in the dictionary of its column chunk"};
     }
+}
+
+Coding NumberedStrings::put_strings(
+    std::vector<std::unique_ptr<cudf::column>>& columns, CodesFor const& codes_for, Work& work) {
+    chunks_ = rmm::device_buffer{};  // decoded
+    Coding coding;
+    for (auto& coded : enqueue_codes(columns, codes_for, work)) {
+        if (!coded.codes->note(coded.state)) {
+            continue;
+        }
+        auto& column = columns[coded.column];
+        auto const rows = column->size();
+        auto const nulls = column->null_count();
+        auto contents = column->release();
+        column = std::make_unique<cudf::column>(
+            cudf::data_type{cudf::type_id::INT32}, rows, std::move(coded.row_codes),
+            std::move(*contents.null_mask), nulls);
+        set_codes(coding, coded.column, std::move(coded.codes));
+    }
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        if (columns_[i] && codes_of(coding, i) == nullptr) {
+            put_strings_of(columns[i], work);
+        }
+    }
+    check_indices(work);
+    return coding;
 }
 
 }  // namespace rapidsmpf::compute

@@ -19,11 +19,14 @@
 #include <cudf/utilities/error.hpp>
 #include <rmm/error.hpp>
 
+#include <rapidsmpf/core/mutex.hpp>
+
 #include "compute/scan/column_types.hpp"
 #include "compute/scan/pass_decoder.hpp"
 #include "compute/scan/passes.hpp"
 #include "compute/scan/plain_chunks.hpp"
 #include "compute/scan/read_ahead.hpp"
+#include "compute/string_codes.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -147,6 +150,10 @@ class ParquetSource final : public ChunkSource {
             types_.push_back(cudf_type(scan.types.at(i)));
         }
         columns_ = std::make_shared<ScanColumns const>(scan_columns(footers_, std::move(names)));
+        {
+            MutexLock const lock{codes_mutex_};
+            codes_.resize(columns_->names.size());
+        }
 
         std::size_t schema = 0;
         for (std::size_t file = 0; file < footers_.size(); ++file) {
@@ -251,6 +258,12 @@ class ParquetSource final : public ChunkSource {
         for (std::size_t column = 0; column < columns_->names.size(); ++column) {
             if (cache_ == nullptr || !cache_->has(key(pass, column))) {
                 reading.push_back(column);
+            } else if (cache_->keeps().decoded) {
+                // Other passes are coded alike.
+                MutexLock const lock{codes_mutex_};
+                if (codes_[column] == nullptr) {
+                    codes_[column] = cache_->codes_of_column(key(pass, column));
+                }
             }
         }
         (reading.empty() ? kept_ : to_read_).push_back(pass);
@@ -336,7 +349,7 @@ class ParquetSource final : public ChunkSource {
         Read read;
         read.loaded = loaded;
         try {
-            return Chunk{shaped(columns_of(pass, read, work), work), pass};
+            return shaped(columns_of(pass, read, work), pass, work);
         } catch (std::bad_alloc const&) {
             throw;
         } catch (cudf::cuda_error const&) {
@@ -349,10 +362,38 @@ class ParquetSource final : public ChunkSource {
         }
     }
 
+    // The codes for a column whose dictionaries in this pass have so many strings; null: it is not coded.
+    [[nodiscard]] StringCodesPtr codes_for(
+        std::size_t pass, std::size_t column, std::size_t strings, Work& work) const {
+        // So many strings may occur in several row groups of a pass, and distinct ones may be far fewer.
+        constexpr std::size_t most_strings = 4 * StringCodes::most_strings;
+        // Codes that stand for few rows each save less than they cost.
+        constexpr std::size_t least_rows_a_string = 16;
+        auto const rows = static_cast<std::size_t>(passes_[pass].rows);
+        if (rows < settings_.coded_rows || strings == 0 || strings > most_strings
+            || (settings_.coded_rows > 0 && least_rows_a_string * strings > rows)) {
+            return nullptr;
+        }
+        {
+            MutexLock const lock{codes_mutex_};
+            if (auto const& codes = codes_[column]) {
+                return codes->is_full() ? nullptr : codes;
+            }
+        }
+        // Without the lock, since it may wait for memory.
+        auto made = std::make_shared<StringCodes>(strings, work);
+        MutexLock const lock{codes_mutex_};
+        if (codes_[column] == nullptr) {
+            codes_[column] = std::move(made);
+        }
+        return codes_[column];
+    }
+
     // The columns that are read, with libcudf's types.
-    [[nodiscard]] Columns columns_of(std::size_t pass, Read& read, Work& work) const {
+    [[nodiscard]] DecodedColumns columns_of(std::size_t pass, Read& read, Work& work) const {
         auto const count = columns_->names.size();
         Columns columns(count);
+        Coding coding;
         ColumnChunks by_column(count);
         std::vector<bool> is_read(count);
         ChunksInUse in_use{work.stream()};
@@ -366,7 +407,10 @@ class ParquetSource final : public ChunkSource {
         std::vector<std::size_t> to_decode;
         for (std::size_t column = 0; column < count; ++column) {
             if (!is_read[column]) {
-                if ((columns[column] = cache_->find_column(key(pass, column), work.stream()))) {
+                auto kept_column = cache_->find_column(key(pass, column), work.stream());
+                if (kept_column.values != nullptr) {
+                    columns[column] = std::move(kept_column.values);
+                    set_codes(coding, column, std::move(kept_column.codes));
                     continue;
                 }
                 if (auto kept = cache_->find_chunks(key(pass, column))) {
@@ -399,28 +443,38 @@ class ParquetSource final : public ChunkSource {
                     on_device.push_back(by_column[column][next[column]++]);
                 });
             auto decoded = decode_columns(
-                footers_, *decoding, parts_[pass], passes_[pass].rows, std::move(on_device), settings_, work);
+                footers_, *decoding, parts_[pass], passes_[pass].rows, std::move(on_device), settings_,
+                [&](std::size_t number, std::size_t strings) {
+                    return codes_for(pass, to_decode[number], strings, work);
+                },
+                work);
             read.check_files();
             for (std::size_t i = 0; i < to_decode.size(); ++i) {
                 auto const column = to_decode[i];
+                auto& values = decoded.columns[i];
+                auto const& codes = codes_of(decoded.coding, i);
+                set_codes(coding, column, codes);
                 if (cache_ != nullptr && cache_->keeps().decoded) {
-                    decoded[i] = cache_->keep_column(key(pass, column), std::move(decoded[i]), work);
+                    values = cache_->keep_column(
+                        key(pass, column), {.values = std::move(values), .codes = codes}, work);
                 } else if (cache_ != nullptr && is_read[column]) {
                     cache_->keep_chunks(key(pass, column), by_column[column], work);
                 }
-                columns[column] = std::move(decoded[i]);
+                columns[column] = std::move(values);
             }
         }
-        return columns;
+        return {.columns = std::move(columns), .coding = std::move(coding)};
     }
 
     // In the order and with the types that the scan gives.
-    [[nodiscard]] std::unique_ptr<cudf::table> shaped(
-        std::vector<std::unique_ptr<cudf::column>> read, Work& work) const {
+    [[nodiscard]] Chunk shaped(DecodedColumns read, std::size_t pass, Work& work) const {
         std::vector<std::unique_ptr<cudf::column>> columns;
+        Coding coding;
         for (std::size_t i = 0; i < places_.size(); ++i) {
-            auto& column = read[places_[i]];
-            auto const from = column->type();
+            auto& column = read.columns[places_[i]];
+            auto const& codes = codes_of(read.coding, places_[i]);
+            set_codes(coding, i, codes);
+            auto const from = codes != nullptr ? cudf::data_type{cudf::type_id::STRING} : column->type();
             if (from != types_[i]) {
                 if (!holds_all_values(from, types_[i])) {
                     throw std::runtime_error{
@@ -436,7 +490,7 @@ class ParquetSource final : public ChunkSource {
                 columns.push_back(std::move(column));
             }
         }
-        return std::make_unique<cudf::table>(std::move(columns));
+        return Chunk{std::make_unique<cudf::table>(std::move(columns)), pass, std::move(coding)};
     }
 
     // A scan without columns gives rows to count: nothing is read.
@@ -484,6 +538,9 @@ class ParquetSource final : public ChunkSource {
     std::vector<std::vector<std::size_t>> reading_;  // the columns that are read of each pass
     std::vector<std::size_t> to_read_;               // passes of which something is read
     std::vector<std::size_t> kept_;                  // the others
+    mutable Mutex codes_mutex_;
+    // Of each column, for all passes; null: none has been coded.
+    mutable std::vector<StringCodesPtr> codes_ RAPIDSMPF_GUARDED_BY(codes_mutex_);
     std::atomic<std::size_t> next_pass_{0};
     std::atomic<std::size_t> next_kept_{0};
     std::optional<ReadAhead> read_ahead_;

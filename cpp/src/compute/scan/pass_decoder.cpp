@@ -11,7 +11,6 @@
 #include <cudf/table/table.hpp>
 
 #include "compute/scan/fixed_width.hpp"
-#include "compute/scan/numbered_strings.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -146,9 +145,10 @@ ScanColumns scan_columns(Footers const& footers, std::vector<std::string> names)
     return columns;
 }
 
-std::vector<std::unique_ptr<cudf::column>> decode_columns(
+DecodedColumns decode_columns(
     Footers const& footers, ScanColumns const& columns, std::span<PassPart const> parts, std::int64_t rows,
-    std::vector<DeviceChunk> chunks, ScanSettings const& settings, Work& work) {
+    std::vector<DeviceChunk> chunks, ScanSettings const& settings, NumberedStrings::CodesFor const& codes_for,
+    Work& work) {
     std::vector<PassChunk> places;
     places.reserve(chunks.size());
     each_chunk(
@@ -175,10 +175,11 @@ std::vector<std::unique_ptr<cudf::column>> decode_columns(
         decoded = decode_fixed_width(chunks, places, is_number, rows, work);
     }
     decode_rest_by_reader(footers, columns, parts, rows, chunks, places, is_number, decoded, work);
+    Coding coding;
     if (numbered) {
-        numbered->put_strings(decoded, work);
+        coding = numbered->put_strings(decoded, codes_for, work);
     }
-    return decoded;
+    return {.columns = std::move(decoded), .coding = std::move(coding)};
 }
 
 }  // namespace rapidsmpf::compute

@@ -1,4 +1,4 @@
-// Decodes the column chunks of a pass, which are on the device, by libcudf.
+// Decodes the column chunks of a pass, which are on the device: by the room `pages`, and what is left by libcudf.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 
 #include "compute/operators.hpp"
 #include "compute/scan/footers.hpp"
+#include "compute/scan/numbered_strings.hpp"
 #include "compute/scan/plain_chunks.hpp"
 #include "compute/scan/settings.hpp"
 
@@ -50,10 +51,17 @@ void each_chunk(
     }
 }
 
-// Decodes columns of a pass with so many rows, with libcudf's types. `chunks` are in the order of each_chunk().
+struct DecodedColumns {
+    std::vector<std::unique_ptr<cudf::column>> columns;
+    Coding coding;
+};
+
+// Decodes columns of a pass with so many rows, with libcudf's types. `chunks` are in the order of each_chunk(). `codes_for` says which
+// columns of strings are to be coded.
 // Throws std::runtime_error that says what is wrong with them.
-[[nodiscard]] std::vector<std::unique_ptr<cudf::column>> decode_columns(
+[[nodiscard]] DecodedColumns decode_columns(
     Footers const& footers, ScanColumns const& columns, std::span<PassPart const> parts, std::int64_t rows,
-    std::vector<DeviceChunk> chunks, ScanSettings const& settings, Work& work);
+    std::vector<DeviceChunk> chunks, ScanSettings const& settings, NumberedStrings::CodesFor const& codes_for,
+    Work& work);
 
 }  // namespace rapidsmpf::compute

@@ -52,9 +52,14 @@ bool ScanCache::has(std::string const& key) const {
     return cache_.has(column_key(key)) || cache_.has(chunks_key(key));
 }
 
-std::unique_ptr<cudf::column> ScanCache::find_column(std::string const& key, cuda::stream_ref stream) {
+ScanCache::Column ScanCache::find_column(std::string const& key, cuda::stream_ref stream) {
     auto const kept = std::static_pointer_cast<KeptColumn const>(cache_.find(column_key(key)));
-    return kept == nullptr ? nullptr : kept->lend(stream);
+    return kept == nullptr ? Column{} : Column{.values = kept->lend(stream), .codes = kept->codes()};
+}
+
+StringCodesPtr ScanCache::codes_of_column(std::string const& key) {
+    auto const kept = std::static_pointer_cast<KeptColumn const>(cache_.find(column_key(key)));
+    return kept == nullptr ? nullptr : kept->codes();
 }
 
 std::shared_ptr<ScanCache::Chunks const> ScanCache::find_chunks(std::string const& key) {
@@ -66,15 +71,14 @@ bool ScanCache::has_room(std::size_t bytes) {
            && cache_.has_room(bytes);
 }
 
-std::unique_ptr<cudf::column> ScanCache::keep_column(
-    std::string const& key, std::unique_ptr<cudf::column> column, Work& work) {
-    auto const bytes = column->alloc_size();
+std::unique_ptr<cudf::column> ScanCache::keep_column(std::string const& key, Column column, Work& work) {
+    auto const bytes = column.values->alloc_size();
     if (!has_room(bytes)) {
-        return column;
+        return std::move(column.values);
     }
     work.synchronize();
-    auto const kept =
-        std::make_shared<KeptColumn const>(std::move(column), cuda::stream_ref{stream_}, memory_);
+    auto const kept = std::make_shared<KeptColumn const>(
+        std::move(column.values), std::move(column.codes), cuda::stream_ref{stream_}, memory_);
     cache_.remove(chunks_key(key));
     (void)cache_.add(column_key(key), kept, bytes);
     return kept->lend(work.stream());

@@ -45,15 +45,22 @@ class ScanCache {
     void begin_scan() { cache_.begin_use(); }
 
     [[nodiscard]] bool has(std::string const& key) const;
-    // A column on the memory of the one that is kept, which stays until this one is gone and the work on its stream is done;
-    // null: there is none. It must not be written to.
-    [[nodiscard]] std::unique_ptr<cudf::column> find_column(std::string const& key, cuda::stream_ref stream);
+    // A decoded column.
+    struct Column {
+        std::unique_ptr<cudf::column> values;  // null: there is none
+        StringCodesPtr codes;                  // null: it is not coded
+    };
+    // A column on the memory of the one that is kept, which stays until this one is gone and the work on its stream is done.
+    // It must not be written to.
+    [[nodiscard]] Column find_column(std::string const& key, cuda::stream_ref stream);
+    // The codes of a column that is kept, if it is coded.
+    [[nodiscard]] StringCodesPtr codes_of_column(std::string const& key);
     // May be read on any stream, and must be held until that is done.
     [[nodiscard]] std::shared_ptr<Chunks const> find_chunks(std::string const& key);
 
     // Keeps a column that is on the stream of `work`, where there is room, and waits for it. Returns it, or one on its memory.
     [[nodiscard]] std::unique_ptr<cudf::column> keep_column(
-        std::string const& key, std::unique_ptr<cudf::column> column, Work& work);
+        std::string const& key, Column column, Work& work);
     // Keeps copies of chunks, where there is room.
     void keep_chunks(std::string const& key, std::span<DeviceChunk const> chunks, Work& work);
 

@@ -16,6 +16,8 @@ struct ScanSettings {
     // Snappy pages are decompressed, and flat columns of fixed-width values and of strings decoded, by the room `pages`; libcudf
     // decodes what is left. Else libcudf does all.
     bool own_decoder{true};
+    // Columns of few distinct strings are given as codes by passes of at least so many rows; 0: by all, however many strings they have.
+    std::size_t coded_rows{100'000};
     // Rows of the first pass and of the last (with_small_edges()); 0: like the others.
     std::size_t edge_rows{4'000'000};
     // Passes that are copied to the device ahead of the threads that decode, and their compressed bytes at most.

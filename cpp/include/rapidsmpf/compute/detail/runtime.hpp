@@ -51,6 +51,10 @@ struct RuntimeSettings {
     bool scan_ahead{true};
     // Threads that decode the first chunks of such scans.
     std::size_t threads_ahead{2};
+    // Columns of few distinct strings are filtered, grouped and joined by codes: those of scans and of keys in chunks of so many rows, and
+    // those of small build sides.
+    bool string_codes{true};
+    std::size_t coded_rows{100'000};
     // What scans have read stays in device memory that nothing else needs, for later scans of the same columns: compressed column
     // chunks, which are decoded again, or decoded columns.
     bool keep_compressed{false};
@@ -110,7 +114,7 @@ class Runtime {
     Runtime& operator=(Runtime const&) = delete;
 
     // Runs the program to its end. `inputs` are what FromInput names; each is read once, in one thread at a time, and closed.
-    // `poll`, if there is one, is called every 100 ms in this thread while others work; what it throws ends the run.
+    // `poll`, if there is one, is called once a second in this thread while others work; what it throws ends the run.
     // Throws the first error of any thread; Cancelled after cancel(); OutOfMemory that names the pipeline.
     [[nodiscard]] std::shared_ptr<Result> run(
         Program program, std::vector<std::shared_ptr<TableReader>> inputs = {},

@@ -43,6 +43,13 @@ struct StringChunk {
     bool has_levels{false};      // the column is optional: its pages have definition levels
 };
 
+// What list_strings finds in a chunk.
+struct ChunkStrings {
+    std::uint32_t first{0};  // index in NumberPlan::places of the first string of its dictionary page
+    std::uint32_t dictionary_strings{0};
+    std::uint32_t plain_strings{0};  // in PLAIN data pages, at most
+};
+
 struct NumberCounters {
     std::uint32_t pages{0};
     std::uint32_t tiles{0};
@@ -58,7 +65,8 @@ struct NumberCounters {
 struct NumberPlan {
     StringChunk const* chunks{nullptr};
     std::uint32_t n_chunks{0};
-    NumberCounters* counters{nullptr};  // zero
+    NumberCounters* counters{nullptr};     // zero
+    ChunkStrings* chunk_strings{nullptr};  // of each chunk, zero
     StringPage* pages{nullptr};
     std::uint32_t most_pages{0};
     std::uint32_t* tile_pages{nullptr};  // the number of each tile's page
@@ -69,12 +77,14 @@ struct NumberPlan {
     StringPlace* places{nullptr};  // NumberCounters::strings
 };
 
-// Where the parts of a plan are in one block of memory: chunks first, then counters, as the host fills and reads them.
+// Where the parts of a plan are in one block of memory: chunks, counters and chunk_strings first, as the host fills and reads them.
 struct NumberPlanLayout {
     std::uint32_t chunks{0};
     std::uint32_t pages{0};
     std::uint32_t tiles{0};
     std::size_t counters_at{0};
+    std::size_t chunk_strings_at{0};
+    std::size_t head_bytes{0};
     std::size_t pages_at{0};
     std::size_t tile_pages_at{0};
     std::size_t tiles_at{0};

@@ -5,7 +5,6 @@ An error names the option and where it came from. ``docs/options.md`` lists the 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import numbers
 import os
@@ -68,6 +67,8 @@ def unknown_option(key: str, where: str, known: Iterable[str]) -> TypeError:
 
 
 def _meant(key: str, known: Iterable[str], likeness: float) -> str | None:
+    import difflib  # which no process needs whose options are all known
+
     return next(iter(difflib.get_close_matches(key, list(known), n=1, cutoff=likeness)), None)
 
 

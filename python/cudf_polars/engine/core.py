@@ -5,7 +5,6 @@ An engine is a way to start ranks and to run a query on them (``_run``); everyth
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import os
 import socket
@@ -349,6 +348,8 @@ class StreamingEngine(pl.Engine):
 
     async def _on_thread(self, work: Callable[[], T], call: QueryCall) -> T:
         """Return what ``work`` returns on a thread. When this is cancelled, the call is, and is not waited for."""
+        import asyncio  # 2 MiB, which other queries need not hold
+
         self._turns.enqueue(call)
         future = asyncio.ensure_future(asyncio.to_thread(work))
 

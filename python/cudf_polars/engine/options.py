@@ -10,14 +10,12 @@ read when the object is made. What values an option can have is in :mod:`cudf_po
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import difflib
 import functools
 import os
 import typing
 from collections.abc import Mapping
-from typing import Any, Final, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, get_args
 
 from rapidsmpf.given_options import (
     checked_text,
@@ -39,6 +37,9 @@ from cudf_polars.engine.option_values import (
     Values,
 )
 from cudf_polars.lower.user_code import user_stacklevel
+
+if TYPE_CHECKING:
+    import argparse
 
 __all__ = ["UNSPECIFIED", "OptionInfo", "StreamingOptions", "Unspecified"]
 
@@ -515,6 +516,8 @@ def _refuse_misspelt_variables() -> None:
     for variable in os.environ:
         if not variable.startswith(ours) or variable in known:
             continue
+        import difflib  # which no process needs whose variables are all known
+
         # Without what they have in common, which would make all of them alike.
         prefix = next(prefix for prefix in ours if variable.startswith(prefix))
         names = [name.removeprefix(prefix) for name in known if name.startswith(prefix)]

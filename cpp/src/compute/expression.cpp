@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include <cudf/binaryop.hpp>
 #include <cudf/column/column_factories.hpp>
 #include <cudf/copying.hpp>
 #include <cudf/interop.hpp>
@@ -167,15 +168,16 @@ class Expressions::Evaluation {
         return codes != nullptr && codes->size() < rows_.num_rows();
     }
 
-    // The values of a call for each string and for null, then those of the rows.
+    // The values of a call for each string, and for null if there are nulls, then those of the rows.
     [[nodiscard]] ColumnPtr compute_by_code(std::int32_t id) {
         auto const column = node(id).only_column;
-        auto const strings = codes_of(coding_, static_cast<std::size_t>(column))->strings(work_);
+        auto const codes = rows_.column(column);
+        auto const strings = codes_of(coding_, static_cast<std::size_t>(column))->strings_for(codes, work_);
         // The call knows the column by its place.
         std::vector<cudf::column_view> const columns(static_cast<std::size_t>(column) + 1, strings);
         Evaluation of_strings{nodes_, std::span{&id, 1}, cudf::table_view{columns}, not_coded_, work_};
         auto const values = of_strings.take(id);
-        return values_of_codes(values->view(), rows_.column(column), work_);
+        return values_of_codes(values->view(), codes, work_);
     }
 
     // The strings of a coded column; the rows of any other value.
@@ -267,9 +269,34 @@ class Expressions::Evaluation {
     std::map<std::int32_t, Value> values_;  // of the expressions that are needed, arguments first
 };
 
-ColumnPtr Expressions::mask(std::int32_t id, Chunk const& chunk, Work& work) const {
-    Evaluation evaluation{nodes_, std::span{&id, 1}, chunk.rows->view(), chunk.coding, work};
-    return evaluation.take(id);
+std::vector<std::int32_t> Expressions::conjuncts(std::int32_t id) const {
+    auto const& expression = nodes_.at(static_cast<std::size_t>(id)).expression;
+    if (expression.kind != Expression::Kind::call || expression.op != "null_logical_and") {
+        return {id};
+    }
+    std::vector<std::int32_t> all;
+    for (auto const argument : expression.args) {
+        auto const some = conjuncts(argument);
+        all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+}
+
+std::optional<std::int32_t> Expressions::only_column(std::int32_t id) const {
+    auto const column = nodes_.at(static_cast<std::size_t>(id)).only_column;
+    return column >= 0 ? std::optional{column} : std::nullopt;
+}
+
+ColumnPtr Expressions::mask(std::span<std::int32_t const> ids, Chunk const& chunk, Work& work) const {
+    Evaluation evaluation{nodes_, ids, chunk.rows->view(), chunk.coding, work};
+    auto all = evaluation.take(ids.front());
+    for (auto const id : ids.subspan(1)) {
+        auto const one = evaluation.take(id);
+        all = cudf::binary_operation(
+            all->view(), one->view(), cudf::binary_operator::NULL_LOGICAL_AND,
+            cudf::data_type{cudf::type_id::BOOL8}, work.stream(), work.mr());
+    }
+    return all;
 }
 
 Chunk Expressions::project(std::span<std::int32_t const> ids, Chunk chunk, Work& work) const {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,8 +30,12 @@ class Expressions {
     // have the arguments and options of its primitive.
     Expressions(Program const& program, Work& work);
 
-    // The values of a call.
-    [[nodiscard]] ColumnPtr mask(std::int32_t id, Chunk const& chunk, Work& work) const;
+    // The conditions that are all true where a condition is.
+    [[nodiscard]] std::vector<std::int32_t> conjuncts(std::int32_t id) const;
+    // The column that the values of an expression depend on, if it is only one.
+    [[nodiscard]] std::optional<std::int32_t> only_column(std::int32_t id) const;
+    // Whether all conditions are true.
+    [[nodiscard]] ColumnPtr mask(std::span<std::int32_t const> ids, Chunk const& chunk, Work& work) const;
     // The expressions' values, in a column for each number. Columns that are only passed on are moved.
     [[nodiscard]] Chunk project(std::span<std::int32_t const> ids, Chunk chunk, Work& work) const;
 

@@ -88,7 +88,7 @@ JoinTable::ChunkKeys JoinTable::keys_of(
         } else if (codes == nullptr) {
             made = of_table->find(view, work);
         } else {
-            made = values_of_codes(of_table->find(codes->strings(work), work)->view(), view, work);
+            made = values_of_codes(of_table->find(codes->strings_for(view, work), work)->view(), view, work);
         }
         views.push_back(made->view());
         found.made.push_back(std::move(made));

@@ -1,7 +1,7 @@
 #include "compute/string_codes.hpp"
 
 #include <algorithm>
-#include <array>
+#include <stdexcept>
 #include <utility>
 #include <variant>  // libcudf's headers need it first
 
@@ -46,6 +46,9 @@ ColumnPtr with_nulls_of(cudf::column_view const& like, rmm::device_buffer codes,
 }  // namespace
 
 pages::StringList list_of(cudf::column_view const& strings, cuda::stream_ref stream) {
+    if (strings.offset() != 0) {
+        throw std::logic_error{"a slice of a column of strings is not coded"};
+    }
     cudf::strings_column_view const view{strings};
     auto const offsets = view.offsets();
     return {
@@ -120,28 +123,35 @@ bool StringCodes::note(pages::StringSetState const& state) noexcept {
     return true;
 }
 
-cudf::column_view StringCodes::strings(Work& work) {
+cudf::column_view StringCodes::strings_for(cudf::column_view const& codes, Work& work) {
     auto const count = size();
+    auto const view_of = [&](Strings const& strings) {
+        return (codes.has_nulls() ? strings.with_null : strings.without_null)->view();
+    };
     {
         MutexLock const lock{strings_mutex_};
-        if (!strings_.empty() && strings_.back()->size() > count) {
-            return strings_.back()->view();
+        if (!strings_.empty() && strings_.back().without_null->size() >= count) {
+            return view_of(strings_.back());
         }
     }
     // Without the lock: who waits for memory must not keep others from ending their chunks.
-    StringPlaces places{static_cast<std::size_t>(count) + 1, work};
-    auto const stream = work.stream().get();
-    CUDF_CUDA_TRY(cudaMemcpyAsync(
-        places.data(), set_.strings, static_cast<std::size_t>(count) * sizeof(pages::StringPlace),
-        cudaMemcpyDeviceToDevice, stream));
-    CUDF_CUDA_TRY(cudaMemsetAsync(places.data() + count, 0, sizeof(pages::StringPlace), stream));
-    auto made = places.strings(work);
+    auto const copied = [&](cudf::size_type nulls) {
+        StringPlaces places{static_cast<std::size_t>(count + nulls), work};
+        auto const stream = work.stream().get();
+        CUDF_CUDA_TRY(cudaMemcpyAsync(
+            places.data(), set_.strings, static_cast<std::size_t>(count) * sizeof(pages::StringPlace),
+            cudaMemcpyDeviceToDevice, stream));
+        CUDF_CUDA_TRY(cudaMemsetAsync(
+            places.data() + count, 0, static_cast<std::size_t>(nulls) * sizeof(pages::StringPlace), stream));
+        return places.strings(work);
+    };
+    Strings made{.without_null = copied(0), .with_null = copied(1)};
     work.synchronize();  // other threads read it on their streams
     MutexLock const lock{strings_mutex_};
-    if (strings_.empty() || strings_.back()->size() <= count) {
+    if (strings_.empty() || strings_.back().without_null->size() < count) {
         strings_.push_back(std::move(made));
     }
-    return strings_.back()->view();
+    return view_of(strings_.back());
 }
 
 ColumnPtr StringCodes::find(cudf::column_view const& strings, Work& work) {
@@ -177,21 +187,18 @@ ColumnPtr StringCodes::decode(cudf::column_view const& codes, Work& work) const 
 }
 
 ColumnPtr values_of_codes(cudf::column_view const& values, cudf::column_view const& codes, Work& work) {
-    auto const gather = [&](cudf::column_view const& from, cudf::column_view const& map) {
+    auto const gathered = [&](cudf::column_view const& map) {
         auto columns =
-            gather_rows(cudf::table_view{{from}}, map, cudf::out_of_bounds_policy::DONT_CHECK, work)
+            gather_rows(cudf::table_view{{values}}, map, cudf::out_of_bounds_policy::DONT_CHECK, work)
                 ->release();
         return std::move(columns.front());
     };
-    if (codes.has_nulls()) {
-        cudf::numeric_scalar<std::int32_t> const of_null{values.size() - 1, true, work.stream(), work.mr()};
-        auto const map = cudf::replace_nulls(codes, of_null, work.stream(), work.mr());
-        return gather(values, map->view());
+    if (!codes.has_nulls()) {
+        return gathered(cudf::column_view{code_type, codes.size(), codes.head(), nullptr, 0, codes.offset()});
     }
-    // Without the value for nulls, which often is the only null among them.
-    auto const of_strings = cudf::slice(values, {0, values.size() - 1}, work.stream()).front();
-    cudf::column_view const map{code_type, codes.size(), codes.head(), nullptr, 0, codes.offset()};
-    return gather(of_strings, map);
+    cudf::numeric_scalar<std::int32_t> const of_null{values.size() - 1, true, work.stream(), work.mr()};
+    auto const map = cudf::replace_nulls(codes, of_null, work.stream(), work.mr());
+    return gathered(map->view());
 }
 
 StringCodesPtr const& codes_of(Coding const& coding, std::size_t column) {

@@ -56,8 +56,8 @@ class StringCodes {
 
     // The number of strings, of which all columns that have been coded so far have codes.
     [[nodiscard]] std::int32_t size() const noexcept { return size_.load(std::memory_order_acquire); }
-    // Strings by code, size() at least, and a null behind them. Kept as long as this.
-    [[nodiscard]] cudf::column_view strings(Work& work);
+    // Strings by code, size() at least; for codes with nulls with a null behind them. Kept as long as this.
+    [[nodiscard]] cudf::column_view strings_for(cudf::column_view const& codes, Work& work);
 
     // The codes of a column of strings as INT32; -1: it has none.
     [[nodiscard]] ColumnPtr find(cudf::column_view const& strings, Work& work);
@@ -77,15 +77,19 @@ class StringCodes {
     std::atomic<bool> is_full_{false};
     Mutex mutex_;
     cudaEvent_t last_ RAPIDSMPF_GUARDED_BY(mutex_){};  // the last work on the hash table
+    struct Strings {
+        ColumnPtr without_null;
+        ColumnPtr with_null;
+    };
     Mutex strings_mutex_;
     // As many columns as there were sizes: others may still read the earlier ones.
-    std::vector<ColumnPtr> strings_ RAPIDSMPF_GUARDED_BY(strings_mutex_);
+    std::vector<Strings> strings_ RAPIDSMPF_GUARDED_BY(strings_mutex_);
 };
 
 // A column of strings as a list, without its validity if it has no nulls.
 [[nodiscard]] pages::StringList list_of(cudf::column_view const& strings, cuda::stream_ref stream);
 
-// Values by code, for each row of a coded column. `values`: StringCodes::size() of them, and one for nulls.
+// Values by code, for each row of a coded column. `values`: of StringCodes::strings_for() of the codes.
 [[nodiscard]] ColumnPtr values_of_codes(
     cudf::column_view const& values, cudf::column_view const& codes, Work& work);
 

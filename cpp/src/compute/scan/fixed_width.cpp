@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -17,6 +16,8 @@
 #include <rmm/device_buffer.hpp>
 
 #include <rapidsmpf/pages/detail/decode_values.hpp>
+
+#include "compute/scan/plan_memory.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -196,27 +197,18 @@ std::vector<std::unique_ptr<cudf::column>> decode_fixed_width(
         row[column] += n;
     }
     auto const layout = pages::ValuePlanLayout::of(to_decode, columns.size());
-    rmm::device_buffer memory{layout.bytes, stream, work.mr()};
-    auto const plan = layout.in(static_cast<std::byte*>(memory.data()));
-    std::vector<std::byte> head(layout.counters_at + sizeof(pages::ValueCounters));
-    pages::ValueCounters counters;
-    std::memcpy(head.data(), to_decode.data(), to_decode.size() * sizeof(pages::ValueChunk));
-    std::memcpy(head.data() + layout.columns_at, columns.data(), columns.size() * sizeof(pages::ValueColumn));
-    std::memcpy(head.data() + layout.counters_at, &counters, sizeof counters);
-    CUDF_CUDA_TRY(
-        cudaMemcpyAsync(memory.data(), head.data(), head.size(), cudaMemcpyHostToDevice, stream.get()));
-    pages::decode_values_on_gpu(plan, stream.get());
+    auto const head_bytes = layout.counters_at + sizeof(pages::ValueCounters);
+    PlanMemory memory{layout.bytes, head_bytes, work};
+    memory.put<pages::ValueChunk>(0, to_decode);
+    memory.put<pages::ValueColumn>(layout.columns_at, columns);
+    memory.send(work);
+    pages::decode_values_on_gpu(layout.in(memory.on_device()), stream.get());
     // Columns have their counts of nulls now, and counters follow them.
-    auto const back = layout.columns_at;
-    CUDF_CUDA_TRY(cudaMemcpyAsync(
-        head.data() + back, static_cast<std::byte*>(memory.data()) + back, head.size() - back,
-        cudaMemcpyDeviceToHost, stream.get()));
-    work.synchronize();
-    std::memcpy(columns.data(), head.data() + layout.columns_at, columns.size() * sizeof(pages::ValueColumn));
-    std::memcpy(&counters, head.data() + layout.counters_at, sizeof counters);
-    if (counters.error != 0) {
+    memory.read_back(layout.columns_at, head_bytes, work);
+    if (memory.get<pages::ValueCounters>(layout.counters_at).error != 0) {
         return decoded;
     }
+    memory.get<pages::ValueColumn>(layout.columns_at, columns);
     for (std::size_t i = 0; i < columns.size(); ++i) {
         auto const type = *candidates[numbers[i]].type;
         decoded[numbers[i]] = std::make_unique<cudf::column>(

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <stdexcept>
 #include <variant>  // libcudf's headers need it first
 
@@ -10,6 +9,7 @@
 #include <cudf/utilities/error.hpp>
 
 #include "compute/scan/passes.hpp"
+#include "compute/scan/plan_memory.hpp"
 #include "compute/string_codes.hpp"
 #include "compute/string_places.hpp"
 
@@ -77,31 +77,22 @@ std::optional<NumberedStrings> NumberedStrings::make(
         to += with_padding(chunk.bytes);
     }
     auto const layout = pages::NumberPlanLayout::of(strings);
-    numbered.plan_memory_ = rmm::device_buffer{layout.bytes, stream, work.mr()};
+    PlanMemory memory{layout.bytes, layout.head_bytes, work};
     auto& plan = numbered.plan_;
-    plan = layout.in(static_cast<std::byte*>(numbered.plan_memory_.data()));
-    // Chunks, counters and what is found in each chunk are adjacent in the plan: one copy moves them.
-    std::vector<std::byte> head(layout.head_bytes);
-    pages::NumberCounters counters;
-    std::memcpy(head.data(), strings.data(), strings.size() * sizeof(pages::StringChunk));
-    CUDF_CUDA_TRY(cudaMemcpyAsync(
-        numbered.plan_memory_.data(), head.data(), head.size(), cudaMemcpyHostToDevice, stream.get()));
+    plan = layout.in(memory.on_device());
+    memory.put<pages::StringChunk>(0, strings);
+    memory.send(work);
     pages::list_strings_on_gpu(plan, stream.get());
-    auto const read_counters = [&](std::size_t bytes) {
-        CUDF_CUDA_TRY(cudaMemcpyAsync(
-            head.data() + layout.counters_at, plan.counters, bytes, cudaMemcpyDeviceToHost, stream.get()));
-        work.synchronize();
-        std::memcpy(&counters, head.data() + layout.counters_at, sizeof counters);
-        return counters.error == 0;
-    };
-    if (!read_counters(layout.head_bytes - layout.counters_at)) {
+    memory.read_back(layout.counters_at, layout.head_bytes, work);
+    auto const counters = memory.get<pages::NumberCounters>(layout.counters_at);
+    if (counters.error != 0) {
         return std::nullopt;
     }
     numbered.strings_ = counters.strings;
     numbered.dictionaries_.resize(columns);
     for (std::size_t i = 0; i < replaced.size(); ++i) {
-        pages::ChunkStrings found;
-        std::memcpy(&found, head.data() + layout.chunk_strings_at + i * sizeof found, sizeof found);
+        auto const found =
+            memory.get<pages::ChunkStrings>(layout.chunk_strings_at + i * sizeof(pages::ChunkStrings));
         auto& column = numbered.dictionaries_[places[replaced[i]].column];
         column.has_all = column.has_all && found.plain_strings == 0;
         column.ranges.push_back({.first = found.first, .count = found.dictionary_strings});
@@ -113,9 +104,11 @@ std::optional<NumberedStrings> NumberedStrings::make(
     numbered.places_ = rmm::device_buffer{counters.strings * sizeof(pages::StringPlace), stream, work.mr()};
     plan.places = static_cast<pages::StringPlace*>(numbered.places_.data());
     pages::number_strings_on_gpu(plan, stream.get());
-    if (!read_counters(sizeof counters)) {
+    memory.read_back(layout.counters_at, layout.chunk_strings_at, work);
+    if (memory.get<pages::NumberCounters>(layout.counters_at).error != 0) {
         return std::nullopt;
     }
+    numbered.plan_memory_ = std::move(memory).release();
     for (std::size_t i = 0; i < replaced.size(); ++i) {
         auto& chunk = chunks[replaced[i]];
         chunk.data = strings[i].out;

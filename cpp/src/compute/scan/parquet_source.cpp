@@ -380,8 +380,8 @@ class ParquetSource final : public ChunkSource {
                 return codes->is_full() ? nullptr : codes;
             }
         }
-        // Without the lock, since it may wait for memory.
-        auto made = std::make_shared<StringCodes>(strings, work);
+        // Without the lock, since it may wait for memory. Other passes may have strings of their own.
+        auto made = std::make_shared<StringCodes>(strings * passes_.size(), work);
         MutexLock const lock{codes_mutex_};
         if (codes_[column] == nullptr) {
             codes_[column] = std::move(made);

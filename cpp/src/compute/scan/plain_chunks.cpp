@@ -1,6 +1,5 @@
 #include "compute/scan/plain_chunks.hpp"
 
-#include <cstring>
 #include <utility>
 #include <variant>  // libcudf's headers need it first
 
@@ -9,6 +8,8 @@
 #include <cudf/utilities/error.hpp>
 
 #include <rapidsmpf/pages/detail/decompress.hpp>
+
+#include "compute/scan/plan_memory.hpp"
 
 namespace rapidsmpf::compute {
 
@@ -67,24 +68,15 @@ std::optional<PlainChunks> decompress_snappy(
         to += chunk.room;
     }
     auto const layout = pages::PlanLayout::of(compressed);
-    rmm::device_buffer plan_memory{layout.bytes, stream, work.mr()};
-    auto const plan = layout.in(static_cast<std::byte*>(plan_memory.data()));
-    // Chunks and counters are adjacent in the plan: one copy moves both.
-    std::vector<std::byte> head(layout.counters_at + sizeof(pages::Counters));
-    std::memcpy(head.data(), compressed.data(), compressed.size() * sizeof(pages::Chunk));
-    pages::Counters counters;
-    std::memcpy(head.data() + layout.counters_at, &counters, sizeof counters);
-    CUDF_CUDA_TRY(
-        cudaMemcpyAsync(plan_memory.data(), head.data(), head.size(), cudaMemcpyHostToDevice, stream.get()));
-    pages::decompress_on_gpu(plan, stream.get());
-    CUDF_CUDA_TRY(
-        cudaMemcpyAsync(head.data(), plan_memory.data(), head.size(), cudaMemcpyDeviceToHost, stream.get()));
-    CUDF_CUDA_TRY(cudaStreamSynchronize(stream.get()));
-    std::memcpy(&counters, head.data() + layout.counters_at, sizeof counters);
-    if (counters.error != 0) {
+    PlanMemory memory{layout.bytes, layout.counters_at + sizeof(pages::Counters), work};
+    memory.put<pages::Chunk>(0, compressed);
+    memory.send(work);
+    pages::decompress_on_gpu(layout.in(memory.on_device()), stream.get());
+    memory.read_back(work);
+    if (memory.get<pages::Counters>(layout.counters_at).error != 0) {
         return std::nullopt;
     }
-    std::memcpy(compressed.data(), head.data(), compressed.size() * sizeof(pages::Chunk));
+    memory.get<pages::Chunk>(0, compressed);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
         plain.chunks[numbers[i]] = DeviceChunk{
             .data = compressed[i].out,

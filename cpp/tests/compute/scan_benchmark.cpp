@@ -148,22 +148,29 @@ Options parse(int argc, char** argv) {
     return options;
 }
 
+// A stream for each thread. They stay: what a scan has allocated is released on them when it is gone.
+std::vector<cudaStream_t> const& streams_for(int threads) {
+    static std::vector<cudaStream_t> streams;
+    while (streams.size() < static_cast<std::size_t>(threads)) {
+        CUDF_CUDA_TRY(cudaStreamCreateWithFlags(&streams.emplace_back(), cudaStreamNonBlocking));
+    }
+    return streams;
+}
+
 // Runs `take(stream)` by several threads, each on a stream of its own, until it says false.
 template <typename Take>
 void in_threads(int threads, Take&& take) {
+    auto const& streams = streams_for(threads);
     std::mutex mutex;
     std::exception_ptr error;
     {
         std::vector<std::jthread> workers;
         for (int t = 0; t < threads; ++t) {
-            workers.emplace_back([&] {
+            workers.emplace_back([&, stream = streams[static_cast<std::size_t>(t)]] {
                 try {
                     CUDF_CUDA_TRY(cudaSetDevice(0));
-                    cudaStream_t stream{};
-                    CUDF_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
                     while (take(stream)) {
                     }
-                    CUDF_CUDA_TRY(cudaStreamDestroy(stream));
                 } catch (...) {
                     std::lock_guard const lock{mutex};
                     error = std::current_exception();
@@ -182,7 +189,7 @@ std::size_t scan(
     FooterCache& footers) {
     auto const source = make_parquet_source(what, Scanning{options.settings, files, slabs, footers});
     std::atomic<std::size_t> rows{0};
-    // The source never looks at the context of its work.
+    // The source never looks at the context of its work, nor do coded columns.
     alignas(std::max_align_t) static std::byte nothing[16];
     auto& context = reinterpret_cast<Context&>(nothing);
     in_threads(options.threads, [&](cudaStream_t stream) {

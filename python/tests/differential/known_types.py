@@ -46,6 +46,16 @@ TYPES: tuple[Known, ...] = (
         ),
     ),
     Known(
+        name="the type of categories divided by a number",
+        kinds=_OF_TYPES,
+        detail=r"Categorical.*Float64|Float64.*Categorical",
+        text=r"(?s)Categorical.* / ",
+        reason="Polars plans a category, gives Float64 if all values are null, and refuses to divide others.",
+        reproduction=plans_another_schema(
+            "lf = pl.LazyFrame({'c': [None]}, schema={'c': pl.Categorical}).select(pl.col('c').min() / pl.len())\n"
+        ),
+    ),
+    Known(
         name="the type of sums of UInt128",
         kinds=_OF_TYPES,
         detail=r"conversion from `u128` to `i64` failed|UInt128.*Int64|Int64.*UInt128",

@@ -1,11 +1,13 @@
 // Column chunks with Snappy pages, which anyone may have written, decompressed by the code of the kernels and by a decoder that
-// follows the elements one by one; then decoded as if they were of strings, and of numbers. Seeds: scripts/parquet_pages_seeds.py.
+// follows the elements one by one; then decoded as if they were of strings, which are coded, and of numbers. Seeds: scripts/parquet_pages_seeds.py.
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "fuzzer.hpp"
 #include "pages/plan.hpp"
+#include "pages/string_set.hpp"
 #include "pages/strings.hpp"
 #include "pages/values.hpp"
 
@@ -98,6 +100,42 @@ void require_same(std::span<std::uint8_t const> chunk, std::span<std::uint8_t co
     }
 }
 
+// The strings of the dictionary get codes, equal ones for equal strings, unless the set is full.
+void code_strings(pages::NumberPlan const& plan, std::span<pages::StringPlace const> places) {
+    auto const found = *plan.chunk_strings;
+    require(
+        std::uint64_t{found.first} + found.dictionary_strings <= places.size(),
+        "the dictionary's strings are among those of the chunk");
+    pages::StringRange const range{.first = found.first, .count = found.dictionary_strings};
+    auto const layout = pages::StringSetLayout::of(64, 4096);
+    std::vector<std::byte> memory(layout.bytes);
+    auto const set = layout.in(memory.data());
+    std::vector<std::uint32_t> slots(places.size());
+    std::vector<std::int32_t> codes(places.size(), -1);
+    pages::AddStrings const add{
+        .set = set,
+        .list = {.places = places.data()},
+        .ranges = &range,
+        .n_ranges = 1,
+        .most_in_range = range.count,
+        .slots = slots.data(),
+        .codes = codes.data()};
+    pages::add_strings_on_cpu(add);
+    if (set.state->is_full != 0) {
+        return;
+    }
+    std::vector<std::int32_t> again(codes.size());
+    pages::find_strings_on_cpu(set, add.list, places.size(), again.data());
+    for (auto i = range.first; i < range.first + range.count; ++i) {
+        require(codes[i] == again[i], "a string that was added is found with its code");
+        auto const& known = set.strings[codes[i]];
+        require(
+            std::string_view(known.data, static_cast<std::size_t>(known.bytes))
+                == std::string_view(places[i].data, static_cast<std::size_t>(places[i].bytes)),
+            "a code is that of the string");
+    }
+}
+
 // Each note is of a string that is in a page, behind its length.
 void number_strings(std::span<std::uint8_t> chunk, std::uint64_t values, bool has_levels) {
     Bytes out(chunk.size(), 0xFF);
@@ -142,6 +180,7 @@ void number_strings(std::span<std::uint8_t> chunk, std::uint64_t values, bool ha
         std::memcpy(&length, place.data - 4, sizeof length);
         require(length == place.bytes, "a string is as long as the page says");
     }
+    code_strings(plan, places);
 }
 
 // Decodes into columns of just that length (sanitizers watch).

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -223,6 +223,11 @@ class Rank:
         Returns
         -------
         Where each rank runs, by rank, and the engine's operation ids.
+
+        Raises
+        ------
+        ValueError
+            On all ranks, if one has other options that queries are planned by.
         """
         if self.comm.nranks > 1:
             # The first query need not wait for it then: it reads footers.
@@ -230,12 +235,30 @@ class Rank:
         numbering = CommunicatorOpIds.of(self.comm)
         op_ids, offer = numbering.start()
         info = asdict(self.describe())
-        mine = json.dumps({"info": info, "lanes": asdict(offer)}).encode()
+        mine = json.dumps({"info": info, "lanes": asdict(offer), "plans_by": self._plans_by()}).encode()
         timeout = bootstrap_timeout(self._library_options)
         gathered = RapidsmpfTransport(self.context, op_ids).allgather_bytes(mine, op=0, timeout=timeout)
         everyone = [json.loads(value) for value in gathered]
         engine_op_ids = numbering.take([LaneOffer(**value["lanes"]) for value in everyone])
+        self._plan_alike([value["plans_by"] for value in everyone])
         return [ClusterInfo(**value["info"]) for value in everyone], engine_op_ids
+
+    def _plans_by(self) -> dict[str, Any]:
+        """Return what decides how this rank plans a query: each rank plans by itself, and all must come to the same."""
+        options = asdict(self._execution_options)
+        del options["fallback_mode"]  # one rank warns
+        return {**options, "compute_device": "cpu" if self._device.is_cpu else "gpu"}
+
+    def _plan_alike(self, ranks: Sequence[Mapping[str, Any]]) -> None:
+        """Plan by the least memory that a rank has; refuse what else differs."""
+        for rank, (name, value) in ((r, item) for r, own in enumerate(ranks) for item in own.items()):
+            if name != "memory" and value != ranks[0][name]:
+                raise ValueError(
+                    f"The ranks must plan queries alike, but rank 0 has {name}={ranks[0][name]!r} and rank {rank}"
+                    f" has {name}={value!r}: give all ranks the same options and environment variables."
+                )
+        memory = min(int(own["memory"]) for own in ranks)
+        self._execution_options = replace(self._execution_options, memory=memory)
 
     def run(
         self, query: pl.LazyFrame | Query, op_ids: OpIds, optimizations: QueryOptFlags | None

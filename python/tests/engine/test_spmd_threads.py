@@ -11,6 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from rapidsmpf.communicator import loopback
 from rapidsmpf.communicator.communicator import Communicator
+from rapidsmpf.memory.buffer import MemoryType
 
 from cudf_polars.engine.spmd import SPMDEngine, allgather_polars_dataframe
 from cudf_polars.execute.errors import QueryMismatchError
@@ -143,5 +144,34 @@ def test_a_rank_that_shut_its_engine_down_early():
                     part(0).select("nothing").collect(engine=engine)
         with SPMDEngine(comm=comm) as engine:
             assert_frame_equal(gathered(engine, sums(part(comm.rank))), whole(2))
+
+    on_ranks(2, work)
+
+
+def test_ranks_with_other_memory_make_the_same_partitions(tmp_path):
+    rows = pl.select(v=pl.int_range(8_000_000)).with_columns(k=pl.col("v") * 7919 % 4_000_037)
+    rows.write_parquet(tmp_path / "rows.parquet")
+    left = pl.scan_parquet(tmp_path / "rows.parquet")
+    query = left.join(left.select("k", w="v"), on="k").select(pl.len(), pl.sum("w"))
+    limit = 1 << 30
+    with SPMDEngine(rapidsmpf_options={"spill_device_limit": limit}) as engine:
+        used = limit - engine.context.br().memory_available(MemoryType.DEVICE)
+
+    def work(comm: Communicator) -> pl.DataFrame:
+        # As measured when the engine starts, no two ranks have the same. The rows do not fit into that of rank 0.
+        own = {"spill_device_limit": used + ((130 + 60 * comm.rank) << 20)}
+        with SPMDEngine(comm=comm, rapidsmpf_options=own, executor_options={"broadcast_limit": 1}) as engine:
+            frame = gathered(engine, query)
+            assert "partitions of its rows" in engine.last_query.explain()
+            return frame
+
+    for frame in on_ranks(3, work):
+        assert_frame_equal(frame, query.collect())
+
+
+def test_ranks_that_would_plan_otherwise_do_not_start():
+    def work(comm: Communicator) -> None:
+        with pytest.raises(ValueError, match="rank 0 has broadcast_limit=7 and rank 1 has broadcast_limit=8"):
+            SPMDEngine(comm=comm, executor_options={"broadcast_limit": 7 + comm.rank})
 
     on_ranks(2, work)

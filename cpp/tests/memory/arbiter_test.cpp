@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/core/statistics.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 #include <rapidsmpf/memory/spillable_buffer.hpp>
@@ -120,6 +121,35 @@ TEST(Arbiter, ARequestWhoseTimeIsUpMayOverbook) {
         br->reserve_or_wait(device, 500, AllowOverbooking::yes, std::chrono::milliseconds{1});
     EXPECT_EQ(reservation.size(), 500U);
     EXPECT_EQ(br->memory_available(device), -400);
+}
+
+TEST(Arbiter, AfterAWaitInVainOthersDoNotWaitForTheSame) {
+    auto settings = limited(BufferResource::unlimited);
+    std::atomic<std::int64_t> available{-1000};  // as other code of the process leaves it
+    settings.available[0] = [&] { return available.load(); };
+    settings.statistics = std::make_shared<Statistics>();
+    auto const br = BufferResource::make(std::move(settings));
+    auto const timeouts = [&] { return br->statistics()->get("reservation-timeouts").count; };
+    auto const reserve = [&](std::chrono::milliseconds timeout) {
+        return br->reserve_or_wait(device, 100, AllowOverbooking::yes, timeout);
+    };
+    constexpr std::chrono::milliseconds timeout{300};
+    reserve(timeout).clear();
+    EXPECT_EQ(timeouts(), 1U);
+    for (int i = 0; i < 100; ++i) {
+        reserve(timeout).clear();
+    }
+    EXPECT_EQ(timeouts(), 1U);
+    // What is reserved already is not what the first one found.
+    auto const held = reserve(timeout);
+    auto const more = reserve(timeout);
+    EXPECT_EQ(timeouts(), 2U);
+    // Who would wait longer waits, and so does everyone when much has become free.
+    reserve(timeout + std::chrono::milliseconds{1}).clear();
+    EXPECT_EQ(timeouts(), 3U);
+    available = -10;
+    reserve(timeout).clear();
+    EXPECT_EQ(timeouts(), 4U);
 }
 
 TEST(Arbiter, SpillsForTheOneThatWaits) {

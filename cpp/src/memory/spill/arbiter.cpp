@@ -21,6 +21,8 @@ constexpr std::chrono::milliseconds retry_pause{100};
 // No process takes memory faster than this, so while there is room the next look can wait; but not for longer than that.
 constexpr double fastest_bytes_per_second = 64e9;
 constexpr std::chrono::milliseconds longest_pause{50};
+// After a wait in vain, the next one comes after so many times that long.
+constexpr int remembered_waits = 20;
 constexpr std::array served_tiers{MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST};
 }  // namespace
 
@@ -239,11 +241,16 @@ bool Arbiter::expire(std::shared_ptr<BufferResource> const& br) {
         // Who is not ready to wait wants to hear that it does not fit.
         bool const alone = first.timeout_ > Clock::duration::zero()
                            && br->is_larger_than_limit(type, first.size_) && br->is_idle(type);
-        bool const late = Clock::now() >= first.since_ + first.timeout_;
-        if (!alone && (!late || br->is_moving(type))) {
+        auto const now = Clock::now();
+        bool const late = now >= first.since_ + first.timeout_;
+        bool const vain = !late && would_wait_in_vain(*br, first);
+        if (!alone && (!(late || vain) || br->is_moving(type))) {
             continue;
         }
-        if (!alone) {
+        if (late && first.allow_ == AllowOverbooking::yes && first.timeout_ > Clock::duration::zero()) {
+            vain_waits_[static_cast<std::size_t>(type)] = vain_wait(*br, first);
+        }
+        if (!alone && !vain) {
             br->statistics()->add(statistic::id("reservation-timeouts"), 1);
         }
         auto const& error = spill_errors_[static_cast<std::size_t>(type)];
@@ -267,6 +274,24 @@ bool Arbiter::expire(std::shared_ptr<BufferResource> const& br) {
         any = true;
     }
     return any;
+}
+
+Arbiter::VainWait Arbiter::vain_wait(BufferResource const& br, MemoryRequest const& request) {
+    return {
+        .waited = request.timeout_,
+        .until = Clock::now() + remembered_waits * request.timeout_,
+        .missing = static_cast<std::int64_t>(request.size_) - br.memory_available(request.type_),
+        .own = br.memory_used(request.type_) + br.memory_reserved(request.type_)};
+}
+
+bool Arbiter::would_wait_in_vain(BufferResource const& br, MemoryRequest const& request) const {
+    auto const& wait = vain_waits_[static_cast<std::size_t>(request.type_)];
+    if (!wait || request.allow_ != AllowOverbooking::yes || request.timeout_ > wait->waited
+        || Clock::now() >= wait->until) {
+        return false;
+    }
+    auto const now = vain_wait(br, request);
+    return now.missing >= wait->missing / 2 && now.own <= wait->own;
 }
 
 void Arbiter::finish(BufferResource& br, Queue& line) {

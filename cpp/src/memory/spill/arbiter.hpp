@@ -54,6 +54,13 @@ class Arbiter : public std::enable_shared_from_this<Arbiter> {
   private:
     friend class rapidsmpf::MemoryRequest;
     using Queue = std::deque<MemoryRequest*>;
+    // A request that has waited in vain: what it lacks is held by somebody who does not give it back, such as other code of the process.
+    struct VainWait {
+        Clock::duration waited{};
+        Clock::time_point until;  // this is remembered
+        std::int64_t missing{0};  // bytes
+        std::int64_t own{0};      // bytes of the resource's buffers and reservations
+    };
 
     void start(std::weak_ptr<BufferResource> br) RAPIDSMPF_REQUIRES(mutex_);
     void run();
@@ -63,6 +70,11 @@ class Arbiter : public std::enable_shared_from_this<Arbiter> {
     [[nodiscard]] bool spill(std::shared_ptr<BufferResource> const& br) RAPIDSMPF_REQUIRES(mutex_);
     // Nothing can be freed now: ends the first request of each tier if its time is up.
     [[nodiscard]] bool expire(std::shared_ptr<BufferResource> const& br) RAPIDSMPF_REQUIRES(mutex_);
+    [[nodiscard]] static VainWait vain_wait(BufferResource const& br, MemoryRequest const& request);
+    // Whether a request need not wait, because another one did so in vain, little has become free since then, and the resource's own
+    // buffers are no more than they were: then one more takes no more memory than that one did.
+    [[nodiscard]] bool would_wait_in_vain(BufferResource const& br, MemoryRequest const& request) const
+        RAPIDSMPF_REQUIRES(mutex_);
     void finish(BufferResource& br, Queue& queue) RAPIDSMPF_REQUIRES(mutex_);
     void withdraw(MemoryRequest& request);
     [[nodiscard]] std::optional<Clock::time_point> next_look(BufferResource& br) const
@@ -78,6 +90,7 @@ class Arbiter : public std::enable_shared_from_this<Arbiter> {
     std::array<Queue, 4> queues_ RAPIDSMPF_GUARDED_BY(mutex_);
     // Of the last attempt, by tier.
     std::array<std::exception_ptr, 4> spill_errors_ RAPIDSMPF_GUARDED_BY(mutex_);
+    std::array<std::optional<VainWait>, 4> vain_waits_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::optional<Clock::time_point> retry_ RAPIDSMPF_GUARDED_BY(mutex_);  // after an attempt that failed
     std::weak_ptr<BufferResource> br_ RAPIDSMPF_GUARDED_BY(mutex_);
     std::thread thread_ RAPIDSMPF_GUARDED_BY(mutex_);

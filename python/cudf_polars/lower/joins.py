@@ -54,8 +54,8 @@ _COPIED_SIDES = {
 # Rows match by something else than equal keys.
 _WITHOUT_EQUAL_KEYS = ("cross", "ie", "asof")
 _TRIED, _TRIED_FILTERED = 16, 64
-"""A side is read, up to the bytes that may be copied, to see whether it can be, if its estimate is at most so many times
-that; the second if it is filtered, which its estimate knows little of. What was read is not read again.
+"""A side is read, up to the bytes that may be copied, to see whether it can be, if its estimate is at most so many
+times that; the second if it is filtered, which its estimate knows little of. What was read is not read again.
 """
 _BUILT_AGAIN, _LITTLE_TO_BUILD = 0.25, 64 << 20
 """A join runs for each partition of a side, and each time builds its table of the copy of the other one: in all, of so

@@ -54,7 +54,7 @@ class Arbiter : public std::enable_shared_from_this<Arbiter> {
   private:
     friend class rapidsmpf::MemoryRequest;
     using Queue = std::deque<MemoryRequest*>;
-    // A request that has waited in vain: what it lacks is held by somebody who does not give it back, such as other code of the process.
+    // A request that waited in vain: what it lacks is in use outside of the resource, by other code of the process, and is not released.
     struct VainWait {
         Clock::duration waited{};
         Clock::time_point until;  // this is remembered

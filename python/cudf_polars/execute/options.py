@@ -20,7 +20,7 @@ _MEMORY_OF_BUFFER = 16
 """The part of a rank's memory that neither of these exceeds."""
 _MEMORY_OF_TABLE, _MEMORY_OF_PARTITION = 4, 16
 """The parts of a rank's memory that a table may take in one piece, and that a partition of a larger one takes."""
-_MEMORY_OF_COPIES = 7
+_MEMORY_OF_COPIES = 10
 """The part of a rank's memory that the sides of joins that are copied to it may take, where tables are larger."""
 _MEMORY_OF_RANGE = 6
 """The same of a range of a file, whose rows are mostly not kept while it is read."""

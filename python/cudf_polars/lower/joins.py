@@ -53,10 +53,6 @@ _COPIED_SIDES = {
 }
 # Rows match by something else than equal keys.
 _WITHOUT_EQUAL_KEYS = ("cross", "ie", "asof")
-_TRIED, _TRIED_FILTERED = 16, 64
-"""A side is read, up to the bytes that may be copied, to see whether it can be, if its estimate is at most so many
-times that; the second if it is filtered, which its estimate knows little of. What was read is not read again.
-"""
 _BUILT_AGAIN, _LITTLE_TO_BUILD = 0.25, 64 << 20
 """A join runs for each partition of a side, and each time builds its table of the copy of the other one: in all, of so
 many bytes of copies for each byte of that side, or of so many bytes, before the side is rather read in one.
@@ -417,8 +413,7 @@ def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> S
     limit = 0 if hashed_already else settings.broadcast_limit
     if settings.partitions > 1:
         limit = max(0, limit - _copied_beside(other))
-    filtered = ctx.properties.is_filtered(node.left if side == "left" else node.right)
-    if sides.get(side).estimate.nbytes > (_TRIED_FILTERED if filtered else _TRIED) * limit:
+    if sides.get(side).estimate.nbytes > 16 * limit:
         return None
     materialized = ctx.builder.materialize(sides.get(side), "to choose how to join")
     sides.put(side, materialized)

@@ -74,9 +74,10 @@ class AggregatePlan {
     // Columns of the rows that are needed, in the order in which aggregate() wants them.
     [[nodiscard]] std::vector<std::int32_t> const& needed() const noexcept { return needed_; }
 
-    // The needed columns, and for groups in order the number of each row. Columns are coded where their codes serve as well as the strings.
+    // The needed columns, and for groups in order the number of each row. Coded columns stay coded where no
+    // aggregate needs the strings themselves.
     [[nodiscard]] Chunk rows(Chunk chunk, Work& work) const;
-    // Of each key, whether its codes serve as well as its strings.
+    // For each key column: whether rows() may give its codes, because no aggregate needs the strings themselves.
     [[nodiscard]] std::vector<bool> keys_by_codes() const;
     // Keys and states of rows as rows() gives them.
     [[nodiscard]] TablePtr aggregate(cudf::table_view const& rows, Work& work) const;
@@ -108,7 +109,7 @@ class AggregatePlan {
     bool can_merge_{true};
     bool needs_order_{false};
     std::vector<std::int32_t> needed_;
-    std::vector<bool> by_codes_;  // of each needed column: whether its codes serve as well as its strings
+    std::vector<bool> by_codes_;  // for each needed column: whether no aggregate needs its strings themselves
     std::vector<State> states_;   // their columns are places in needed_
     std::vector<Output> outputs_;
 };

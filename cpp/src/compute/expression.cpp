@@ -143,7 +143,7 @@ class Expressions::Evaluation {
         bool is_by_code{false};  // of a call that is computed for each string of a coded column
         ColumnPtr made;          // of a call, until its last use
         cudf::column_view view;  // of a constant: its own rows; of a coded column: its codes
-        ColumnPtr strings;       // of a coded column that is the argument of a call
+        ColumnPtr strings;       // a coded column, decoded for a call
     };
 
     [[nodiscard]] Node const& node(std::int32_t id) const { return nodes_.at(static_cast<std::size_t>(id)); }

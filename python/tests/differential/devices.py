@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEVICES", "open_device"]
 
-# gpu-coded: on the GPU, with every column of few distinct strings as codes, however few rows there are.
+# gpu-coded runs on the GPU, and codes every column of strings that it can, however few rows there are.
 DEVICES = ("cpu", "gpu", "gpu-coded", "emulated")
 
 

@@ -539,7 +539,7 @@ class ParquetSource final : public ChunkSource {
     std::vector<std::size_t> to_read_;               // passes of which something is read
     std::vector<std::size_t> kept_;                  // the others
     mutable Mutex codes_mutex_;
-    // Of each column, for all passes; null: none has been coded.
+    // codes_[c]: the strings of column c, which all passes share; null until a pass has coded the column.
     mutable std::vector<StringCodesPtr> codes_ RAPIDSMPF_GUARDED_BY(codes_mutex_);
     std::atomic<std::size_t> next_pass_{0};
     std::atomic<std::size_t> next_kept_{0};

@@ -47,7 +47,7 @@ class ScanCache {
     [[nodiscard]] bool has(std::string const& key) const;
     // A decoded column.
     struct Column {
-        std::unique_ptr<cudf::column> values;  // null: there is none
+        std::unique_ptr<cudf::column> values;  // null: the cache does not have the column
         StringCodesPtr codes;                  // null: it is not coded
     };
     // A column on the memory of the one that is kept, which stays until this one is gone and the work on its stream is done.

@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds retry_pause{100};
 // No process takes memory faster than this, so while there is room the next look can wait; but not for longer than that.
 constexpr double fastest_bytes_per_second = 64e9;
 constexpr std::chrono::milliseconds longest_pause{50};
-// After a wait in vain, the next one comes after so many times that long.
+// For so many times its own duration, a wait in vain saves others from waiting. Then one tries again.
 constexpr int remembered_waits = 20;
 constexpr std::array served_tiers{MemoryType::DEVICE, MemoryType::PINNED_HOST, MemoryType::HOST};
 }  // namespace

@@ -23,7 +23,7 @@ namespace rapidsmpf::pages {
 
 struct StringSetState {
     std::uint32_t strings{0};
-    std::uint32_t bytes{0};  // of their characters
+    std::uint32_t bytes{0};  // the length of all strings together
     std::uint32_t is_full{0};
 };
 
@@ -55,7 +55,8 @@ struct StringSetLayout {
     [[nodiscard]] StringSet in(std::byte* memory) const;
 };
 
-// Strings of which there is either a list of places, or a column in Arrow's layout with offsets of 32 or 64 bits.
+// Strings to add or to look up: either an array of their addresses and lengths, or a string column in Arrow's layout, whose offsets
+// have 32 or 64 bits.
 struct StringList {
     StringPlace const* places{nullptr};
     char const* characters{nullptr};
@@ -73,11 +74,11 @@ struct StringRange {
 struct AddStrings {
     StringSet set;
     StringList list;
-    StringRange const* ranges{nullptr};  // that do not overlap
+    StringRange const* ranges{nullptr};  // the strings of the list that are added; ranges must not overlap
     std::uint32_t n_ranges{0};
     std::uint32_t most_in_range{0};  // the largest count
     // By the number of a string in the list; of numbers in no range nothing is read or written. The code of a null is 0.
-    std::uint32_t* slots{nullptr};  // needed meanwhile
+    std::uint32_t* slots{nullptr};  // working memory
     std::int32_t* codes{nullptr};
 };
 

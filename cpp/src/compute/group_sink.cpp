@@ -2,7 +2,6 @@
 // much smaller or cannot be done, kept as they are until then.
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <utility>
 #include <variant>
 
@@ -23,15 +22,11 @@ constexpr std::int64_t share_at_once = 6;
 // A chunk of fewer rows says nothing about the others.
 constexpr cudf::size_type telling_rows = 100'000;
 
-std::size_t least_coded(RuntimeSettings const& settings) {
-    return settings.string_codes ? settings.coded_rows : std::numeric_limits<std::size_t>::max();
-}
-
 class GroupSink final : public ResultSink {
   public:
     GroupSink(Group const& plan, std::vector<DataType> types, std::string name, Context& context)
         : plan_{plan, std::move(types)},
-          long_keys_{plan_.keys_by_codes(), least_coded(context.settings())},
+          long_keys_{plan_.keys_by_codes(), context.scanning().settings.coded_rows},
           name_{std::move(name)},
           context_{context},
           rows_{context},

@@ -152,7 +152,7 @@ class Divider:
 def _hash_keys(stream: Stream) -> tuple[str, ...]:
     """Return the columns by whose hash rows with equal keys meet; none if they meet otherwise."""
     if isinstance(stream, Shuffle):
-        return stream.keys
+        return stream.keys if stream.boundaries is None else ()
     if isinstance(stream, Materialize) and stream.partitioning.distribution is Distribution.HASH:
         return tuple(min(key) for key in stream.partitioning.keys)
     return ()

@@ -58,6 +58,7 @@ from cudf_polars.lower.physical import (
     Stream,
     WithScalars,
 )
+from cudf_polars.lower.ranges import range_of
 
 __all__ = ["Executor"]
 
@@ -145,7 +146,7 @@ class Executor:
         return Size.estimated(materialized, limit)
 
     def find_keys(self, materialized: Materialize, limits: Mapping[str, int]) -> list[KeySet]:
-        """Return the values of columns of ``materialized``, which was read to its end, over all ranks.
+        """Return the values of columns of ``materialized`` over all ranks, of the rows that have been read.
 
         Parameters
         ----------
@@ -270,12 +271,7 @@ class Executor:
             case Materialize():
                 return self._materialize(stream)
             case Shuffle():
-                keys, partitions = stream.keys, self.plan.count
-                return self._send(
-                    stream.inputs[0],
-                    lambda source, op: transport.shuffle(source, keys, op=op, partitions=partitions),
-                    in_parts=True,
-                )
+                return self._shuffle(stream)
             case Broadcast():
                 rows = self._send(stream.inputs[0], lambda source, op: [transport.allgather(source, op=op)])
                 (everywhere,) = rows.partitions[0]
@@ -305,6 +301,25 @@ class Executor:
                 return StreamRows()
             case _:
                 raise TypeError(f"the executor does not know the stream {type(stream).__name__}")
+
+    def _shuffle(self, stream: Shuffle) -> StreamRows:
+        """Send rows by the hash of their keys, or to the ranges that files are split into."""
+        transport, keys, partitions = self._transport, stream.keys, self.plan.count
+        if stream.boundaries is None:
+            return self._send(
+                stream.inputs[0],
+                lambda source, op: transport.shuffle(source, keys, op=op, partitions=partitions),
+                in_parts=True,
+            )
+        self.paths.took(paths.TO_RANGES)
+        of_rank = stream.partitions(self.nranks)
+        target = range_of(keys[0], stream.boundaries, stream.schema, by_search=self.on_cpu)
+        return self._send(
+            stream.inputs[0],
+            lambda source, op: transport.scatter(source, DESTINATION, op=op, partitions=of_rank),
+            in_parts=True,
+            target=target.alias(DESTINATION),
+        )
 
     def _collect(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on this rank, with the types that Polars gave them."""
@@ -431,20 +446,33 @@ class Executor:
         send: Callable[[ArrowStream, int], Sequence[ArrowStream]],
         *,
         in_parts: bool = False,
+        target: pl.Expr | None = None,
     ) -> StreamRows:
         """Hand the output of ``child`` to a collective.
 
         A materialized input that is only partly read can be sent in two operations when the order does not matter.
+
+        Parameters
+        ----------
+        target
+            The column ``DESTINATION``, which rows get on their way.
         """
         rows = self._rows[child] if isinstance(child, Materialize) else None
+        schema = child.schema if target is None else _addressed(child.schema)
+
+        def moved(batches: Iterator[pl.DataFrame]) -> Sequence[ArrowStream]:
+            if target is not None:
+                batches = _with_target(batches, schema, target)
+            return self._exchange(batches, schema, send)
+
         if rows is None or not (in_parts and rows.rest_anywhere):
-            return partitioned(self._exchange(self._batches(child), child.schema, send))
+            return partitioned(moved(self._batches(child)), schema=None if target is None else schema)
         del self._rows[child]
         self.paths.took(paths.TWO_SENDS)
         read = StreamRows(frame=rows.frame, partitions=rows.partitions)
         rest, rows.frame = rows.rest or iter(()), None
-        first = self._exchange(self._rows_read(read, child.schema), child.schema, send)
-        return partitioned(first, self._exchange(rest, child.schema, send))
+        first = moved(self._rows_read(read, child.schema))
+        return partitioned(first, moved(rest), schema=None if target is None else schema)
 
     def _rows_read(self, rows: StreamRows, schema: Schema) -> Iterator[pl.DataFrame]:
         frame, rows.frame = rows.frame, None
@@ -495,14 +523,9 @@ class Executor:
         self, batches: Iterator[pl.DataFrame], schema: Schema, target: pl.Expr | None = None
     ) -> Sequence[ArrowStream]:
         """Do the same with rows that come in batches."""
-        partitions = self.plan.count
-        addressed = {**schema, DESTINATION: pl.UInt32()}
-
-        def address(batch: pl.DataFrame) -> pl.DataFrame:
-            return conform(batch if target is None else batch.with_columns(target), addressed)
-
+        partitions, addressed = self.plan.count, _addressed(schema)
         return self._exchange(
-            map(address, batches),  # which keeps no batch while the next one is made
+            _with_target(batches, addressed, target),
             addressed,
             lambda source, op: self._transport.scatter(source, DESTINATION, op=op, partitions=partitions),
         )
@@ -593,3 +616,18 @@ class Executor:
             raise pl.exceptions.InvalidOperationError(
                 f"argument in operation '{stream.operation}' is not sorted, please sort the 'expr/series/column' first"
             )
+
+
+def _addressed(schema: Schema) -> Schema:
+    """Return the schema of rows that have the number of the partition that they go to."""
+    return {**schema, DESTINATION: pl.UInt32()}
+
+
+def _with_target(
+    batches: Iterator[pl.DataFrame], schema: Schema, target: pl.Expr | None
+) -> Iterator[pl.DataFrame]:
+    """Return batches with the column ``DESTINATION``, which ``target`` computes if they do not have it."""
+    # map() keeps no batch while the next one is made.
+    return map(
+        lambda batch: conform(batch if target is None else batch.with_columns(target), schema), batches
+    )

@@ -142,6 +142,8 @@ class Fragments:
     def _find_partitions(self, stream: Stream, memo: dict[Stream, int | None]) -> int | None:
         if self.divider.plan.count == 1 or stream.partitioning.distribution is Distribution.SINGLE:
             return 1
+        if isinstance(stream, Shuffle) and stream.boundaries is not None:
+            return stream.partitions(self.divider.transport.nranks)
         if isinstance(stream, Shuffle | RangeExchange | OrderedConcat | PositionExchange):
             return self.divider.plan.count
         replicated = stream.partitioning.distribution is Distribution.REPLICATED

@@ -128,7 +128,7 @@ class Keys(Protocol):
 
 
 class FindKeys(Protocol):
-    """Finds the values of columns of a materialized stream that was read to its end."""
+    """Finds the values of columns of a materialized stream, of what was read of it."""
 
     def __call__(self, materialized: Materialize, limits: Mapping[str, int]) -> Sequence[Keys]:
         """Return the values of columns over all ranks; only their bounds where there are more than a column's limit."""
@@ -343,6 +343,19 @@ class StreamBuilder:
             ordered=False,
             estimate=stream.estimate,
             keys=tuple(keys),
+        )
+
+    def shuffle_to_ranges(self, stream: Stream, key: str, boundaries: tuple[Any, ...]) -> Stream:
+        """Return ``stream`` with rows sent to where files have been split at these values of ``key``."""
+        stream = self.disjoint(stream)
+        return Shuffle(
+            inputs=(stream,),
+            schema=stream.schema,
+            partitioning=ranged([key], boundaries),
+            ordered=False,
+            estimate=stream.estimate,
+            keys=(key,),
+            boundaries=boundaries,
         )
 
     def gather(self, stream: Stream) -> Stream:

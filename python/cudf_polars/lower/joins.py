@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
@@ -13,7 +15,7 @@ from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.group_filters import lower_sides
 from cudf_polars.lower.grouping import key_columns
-from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered
+from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered, origin_rows
 from cudf_polars.lower.lookups import lookup_side
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
 from cudf_polars.lower.physical import Broadcast, Estimate, Local, Materialize, Stream
@@ -73,11 +75,18 @@ _KEPT_ORDERS = {
 
 @dataclass
 class _Sides:
-    """A join's inputs on their way, by side."""
+    """A join's inputs on their way, by side.
+
+    Attributes
+    ----------
+    stays
+        The side to whose ranges the other one is to move.
+    """
 
     node: Join
     left: Stream
     right: Stream
+    stays: str | None = None
 
     def get(self, side: str) -> Stream:
         return self.left if side == "left" else self.right
@@ -125,6 +134,7 @@ def _join(ctx: Context, node: Join) -> Stream:
         return _broadcast_smaller(ctx, sides, copied)
     if not all(is_elementwise(key.expr) for key in (*node.left_on, *node.right_on)):
         return ctx.on_one_rank(node, [sides.left, sides.right], Gathered.NOT_ROWWISE_KEYS)
+    sides.stays = _side_that_stays(ctx, sides)
     small, large = _by_size(ctx, sides)
     if small not in copied:
         # Filtered, the other side may be small enough to be copied.
@@ -415,19 +425,39 @@ def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> S
         limit = max(0, limit - _copied_beside(other))
     if sides.get(side).estimate.nbytes > 16 * limit:
         return None
-    materialized = ctx.builder.materialize(sides.get(side), "to choose how to join")
-    sides.put(side, materialized)
+    materialized = _materialized(ctx, sides, side)
     size = ctx.builder.measure(materialized, limit)
     worth = size.nbytes * settings.nranks <= max(size.nbytes + other.estimate.nbytes, settings.small_limit)
     built = size.nbytes * _partitions_of(ctx, other)
     if not (size.complete and size.nbytes <= limit and worth):
         return None
-    if built > max(_BUILT_AGAIN * other.estimate.nbytes, _LITTLE_TO_BUILD) and not _read_in_one(other):
+    if built > max(_BUILT_AGAIN * other.estimate.nbytes, _LITTLE_TO_BUILD) and (
+        sides.stays == _other(side) or not _read_in_one(other)
+    ):
         return None
     copy = ctx.builder.broadcast(materialized)
     copy.estimate = Estimate(float(size.expected_rows), float(size.nbytes))
     sides.put(side, copy)
-    return _apply(ctx, node, sides.left, sides.right, _partitioning_of(node, other, _other(side)))
+    joined = _apply(ctx, node, sides.left, sides.right, _partitioning_of(node, other, _other(side)))
+    rows = joined.estimate.rows * _matched_part(ctx, node, side, copy.estimate.rows)
+    joined.estimate = Estimate(rows, rows * row_width(joined.schema))
+    return joined
+
+
+def _matched_part(ctx: Context, node: Join, side: str, rows: float) -> float:
+    """Return the part of the other side's rows that are expected to have a partner among the counted ``rows`` of this.
+
+    The keys of this side are taken to be different, and those of the other one to be any of the tables that keys are of.
+    """
+    pairs = _column_pairs(node)
+    if node.how != "inner" or not pairs:
+        return 1.0
+    # Of several keys, one may be that of a table which has the other ones for each of its values.
+    tables = (
+        max(origin_rows(ctx, node.left, left, of_groups=side != "left") for left, _ in pairs),
+        max(origin_rows(ctx, node.right, right, of_groups=side != "right") for _, right in pairs),
+    )
+    return min(1.0, rows / max(1.0, min(tables))) if max(tables) < math.inf else 1.0
 
 
 def _read_in_one(stream: Stream) -> bool:
@@ -476,7 +506,8 @@ def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> bool:
     node, builder = sides.node, ctx.builder
     nodes = {"left": node.left, "right": node.right}
     if (
-        isinstance(sides.get(large), Materialize)  # it has been run
+        sides.stays == large
+        or isinstance(sides.get(large), Materialize)  # it has been run
         or _is_hashed_by_keys(node, sides.get(large).partitioning, large)
         or not can_filter(ctx, node, large, sides.get(large), nodes[large], sides.get(small))
     ):
@@ -500,15 +531,72 @@ def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> bool:
 
 def _is_hashed_by_keys(node: Join, partitioning: Partitioning, side: str) -> bool:
     """Whether ``side`` was sent by the hash of some of the join's keys."""
-    if not partitioning.is_hash():
-        return False
+    return partitioning.is_hash() and _has_keys_of(node, partitioning, side)
+
+
+def _has_keys_of(node: Join, partitioning: Partitioning, side: str) -> bool:
+    """Whether the keys of ``side``, by which it is distributed, are keys of the join."""
     names = {pair[0 if side == "left" else 1] for pair in _column_pairs(node)}
     return all(key & names for key in partitioning.keys)
+
+
+def _side_that_stays(ctx: Context, sides: _Sides) -> str | None:
+    """Return the side that is read in ranges of a key of the join, if the other one is to move to these.
+
+    The larger one stays: the ranges are about equal parts of its rows, but need not be of the other one's. Where rows
+    are not worked on in partitions, it costs less to filter it by the other one's keys and to move what is left.
+    """
+    node, settings = sides.node, ctx.builder.settings
+    larger = max(("left", "right"), key=lambda side: sides.get(side).estimate.nbytes)
+    partitioning, moves = sides.get(larger).partitioning, _other(larger)
+    if (
+        settings.partitions == 1
+        or node.maintain_order != "none"
+        or partitioning.boundaries is None
+        or not _has_keys_of(node, partitioning, larger)
+    ):
+        return None
+    (names,), (key,) = partitioning.keys, _corresponding(node, partitioning, larger)
+    if any(sides.get(larger).schema[name] != sides.get(moves).schema[key] for name in names):
+        return None
+    return larger if settings.nranks <= 2 or _is_spread(ctx, sides, moves, key, partitioning) else None
+
+
+def _is_spread(ctx: Context, sides: _Sides, side: str, key: str, ranges: Partitioning) -> bool:
+    """Whether the keys of ``side``, of which some rows are read, lie in the ranges of half of the ranks.
+
+    Those of the latest orders, say, would all be one rank's.
+    """
+    settings, boundaries = ctx.builder.settings, ranges.boundaries
+    assert boundaries is not None
+    rows = _materialized(ctx, sides, side)
+    ctx.builder.measure(rows, settings.broadcast_limit)
+    (keys,) = ctx.builder.find_keys(rows, {key: 0})
+    if keys.bounds is None:
+        return True
+    partitions = (len(boundaries) + 1) // settings.nranks
+    first, last = (bisect.bisect_right(boundaries, value) // partitions for value in keys.bounds)
+    return 2 * (last - first + 1) >= settings.nranks
+
+
+def _materialized(ctx: Context, sides: _Sides, side: str) -> Materialize:
+    """Return a side materialized, as which it is put among the sides."""
+    rows = sides.get(side)
+    if not isinstance(rows, Materialize) or rows.shared:
+        rows = ctx.builder.materialize(rows, "to choose how to join")
+        sides.put(side, rows)
+    return rows
 
 
 def _shuffled(ctx: Context, sides: _Sides) -> Stream:
     """Send both sides by the hash of the keys; a side that already was only needs the other to follow."""
     node, builder = sides.node, ctx.builder
+    if sides.stays is not None:
+        partitioning, moves = sides.get(sides.stays).partitioning, _other(sides.stays)
+        assert partitioning.boundaries is not None
+        (key,) = _corresponding(node, partitioning, sides.stays)
+        sides.put(moves, builder.shuffle_to_ranges(sides.get(moves), key, partitioning.boundaries))
+        return _apply(ctx, node, sides.left, sides.right, _placement_of_join(node, sides.left.partitioning))
     columns: dict[str, list[str]] = {}
     original = list(node.schema)
     ordered = node.maintain_order

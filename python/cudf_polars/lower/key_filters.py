@@ -33,7 +33,7 @@ from cudf_polars.plan.nodes import (
     Sort,
 )
 
-__all__ = ["can_filter", "filter_by_keys", "is_filtered", "key_predicate", "renamed"]
+__all__ = ["can_filter", "filter_by_keys", "is_filtered", "key_predicate", "origin_rows", "renamed"]
 
 _FILTERED = {
     "inner": ("left", "right"),
@@ -115,7 +115,7 @@ def filter_by_keys(
     ]
     if not pairs:
         return large
-    domains = [min(_origin_rows(ctx, large_node, o), _origin_rows(ctx, small_node, t)) for o, t in pairs]
+    domains = [min(origin_rows(ctx, large_node, o), origin_rows(ctx, small_node, t)) for o, t in pairs]
     limits = [int(min(settings.filter_keys, settings.filter_share * domain)) for domain in domains]
     if settings.filter_share >= 1:
         limits = [settings.filter_keys] * len(pairs)
@@ -213,9 +213,15 @@ def _is_comparable(dtype: pl.DataType) -> bool:
     return dtype.is_integer() or dtype.is_float() or dtype.is_temporal() or dtype == pl.String
 
 
-def _origin_rows(ctx: Context, node: Node, name: str) -> float:
-    """Return how many rows the table has that a column comes from as it is; infinity if that is unknown."""
-    origin = _origin(node, name)
+def origin_rows(ctx: Context, node: Node, name: str, *, of_groups: bool = True) -> float:
+    """Return how many rows the table has that a column comes from as it is; infinity if that is unknown.
+
+    Parameters
+    ----------
+    of_groups
+        Whether groups may have been made of its rows on the way.
+    """
+    origin = _origin(node, name, of_groups=of_groups)
     if isinstance(origin, DataFrameScan):
         return ctx.properties.frame_size(origin).rows
     if isinstance(origin, Scan) and origin.kind == "parquet":
@@ -228,7 +234,7 @@ def _origin_rows(ctx: Context, node: Node, name: str) -> float:
     return math.inf
 
 
-def _origin(node: Node, name: str) -> Node | None:
+def _origin(node: Node, name: str, *, of_groups: bool) -> Node | None:
     """Return the source from which a column comes as it is."""
     while True:
         found: tuple[Node, str | None] | None = None
@@ -240,6 +246,8 @@ def _origin(node: Node, name: str) -> Node | None:
                     found = node.left, name
                 elif name in node.right.schema and name not in node.left.schema:
                     found = node.right, name
+            case GroupBy() | Distinct() if not of_groups:
+                pass
             case Filter() | SimpleProjection() | Slice() | Sort() | Distinct():
                 found = node.child, name
             case Select() | HStack() | GroupBy():

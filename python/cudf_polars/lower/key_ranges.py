@@ -14,6 +14,7 @@ import bisect
 import datetime
 import functools
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,16 +45,34 @@ from cudf_polars.plan.properties import columns
 
 __all__ = ["KeyRange", "find_key_ranges"]
 
-_UNEVEN = 1.25
-"""How many times its even share of the bytes a rank may read of the table whose values are the boundaries."""
-_FOLLOWER_UNEVEN = 1.5
-"""The same of the other tables that are split at these values."""
-_UNEVEN_PARTITIONS = 2.0
-"""How many times its even share the largest partition of a table may have, where ranks have several."""
-_READ_AGAIN, _FOLLOWER_READ_AGAIN = 1.25, 2.0
-"""How many times its own bytes all partitions may read of each of these: a row group with a boundary is read twice."""
 _MOVED = 0.1
 """A boundary is moved by this part of a rank's share, if then no row group has rows on both sides of it."""
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """How unevenly a table may be split.
+
+    Attributes
+    ----------
+    uneven_ranks
+        How many times the mean of the ranks one of them may read.
+    uneven_partitions
+        How many times its even share of the bytes a partition may read, where ranks have several.
+    read_again
+        How many times the bytes of the table all partitions may read: a row group with a boundary is read twice, which
+        costs less than to move rows.
+    """
+
+    uneven_ranks: float
+    uneven_partitions: float
+    read_again: float
+
+
+_OF_LEADER = _Limits(1.25, 2.0, 1.25)
+"""Of the table whose values are the boundaries."""
+_OF_FOLLOWER = _Limits(1.5, 4.0, 3.0)
+"""Of the others that are split at these values."""
 
 _Place: TypeAlias = tuple[Scan, str]
 """A column of a scan."""
@@ -168,7 +187,7 @@ def find_key_ranges(plan: Plan, footers: Footers, nranks: int, partitions: int =
         table = (
             None
             if number is None
-            else _sorted_table(place, footers, nranks * partitions, ordered=ordered[number])
+            else _sorted_table(place, footers, nranks, ordered=ordered[number])
         )
         if table is not None:
             tables[place] = table
@@ -176,7 +195,7 @@ def find_key_ranges(plan: Plan, footers: Footers, nranks: int, partitions: int =
     domains = _domains(tables, uses)
     for domain in sorted(domains, key=lambda each: -sum(table.nbytes for table in each)):
         members = [table for table in domain if plan.number(table.scan) not in found]
-        for table, split in _split_domain(members, uses, nranks, partitions):
+        for table, split in _split_domain(members, uses, footers, nranks, partitions):
             number = plan.number(table.scan)
             assert number is not None
             found[number] = split
@@ -267,7 +286,7 @@ def _domains(tables: Mapping[_Place, _Table], uses: _Uses) -> list[list[_Table]]
 # -- whether files are sorted ---------------------------------------------------------------------------------
 
 
-def _sorted_table(place: _Place, footers: Footers, parts: int, *, ordered: bool) -> _Table | None:
+def _sorted_table(place: _Place, footers: Footers, nranks: int, *, ordered: bool) -> _Table | None:
     """Return a scan of Parquet files whose row groups are in the order of a column without nulls."""
     scan, column = place
     dtype = scan.schema.get(column)
@@ -285,7 +304,7 @@ def _sorted_table(place: _Place, footers: Footers, parts: int, *, ordered: bool)
         files = [footers(path, scan.cloud) for path in scan.paths]
     except FooterError:
         return None
-    if sum(group.rows > 0 for file in files for group in file) < parts:
+    if sum(group.rows > 0 for file in files for group in file) < nranks:
         return None
     kind = datetime.date if dtype == pl.Date else int
     bounds = ascending_bounds(scan.paths, scan.cloud, column, kind, footers)
@@ -304,24 +323,43 @@ def _leaves_neighbours(scan: Scan, column: str, footers: Footers) -> bool:
 
 
 def _split_domain(
-    tables: Sequence[_Table], uses: _Uses, nranks: int, partitions: int
+    tables: Sequence[_Table], uses: _Uses, footers: Footers, nranks: int, partitions: int
 ) -> list[tuple[_Table, KeyRange]]:
     """Return how the tables that are joined by their columns are split; nothing of those that gain nothing by it."""
     splits: dict[_Place, tuple[_Table, KeyRange]] = {}
     for leader in sorted(tables, key=lambda table: -table.nbytes):
+        if len(leader.groups) < nranks * partitions:
+            continue
         boundaries = _boundaries(leader, nranks * partitions)
-        if _split(leader, boundaries, partitions, _UNEVEN, _READ_AGAIN) is not None:
-            found = (
-                (table, _split(table, boundaries, partitions, _FOLLOWER_UNEVEN, _FOLLOWER_READ_AGAIN))
-                for table in tables
-            )
+        if _split(leader, boundaries, partitions, _OF_LEADER) is not None:
+            found = ((table, _split(table, boundaries, partitions, _OF_FOLLOWER)) for table in tables)
             splits = {
                 (table.scan, table.column): (table, split) for table, split in found if split is not None
             }
             break
-    met = [pair for pair in uses.joined if pair[0] in splits and pair[1] in splits]
-    gaining = {*itertools.chain.from_iterable(met), *uses.alone}
+    gaining = set(uses.alone)
+    for pair in uses.joined:
+        gaining.update(
+            ours
+            for ours, theirs in (pair, pair[::-1])
+            if ours in splits
+            # Where there are partitions, rows of a smaller table move to the ranges of this one.
+            and (
+                theirs in splits
+                or (partitions > 1 and _nbytes(theirs[0], footers) <= splits[ours][0].nbytes)
+            )
+        )
     return [split for place, split in splits.items() if place in gaining]
+
+
+def _nbytes(scan: Scan, footers: Footers) -> float:
+    """Return the uncompressed bytes of a scan's files; infinity if nobody knows."""
+    if scan.kind != "parquet":
+        return math.inf
+    try:
+        return sum(group.nbytes for path in scan.paths for group in footers(path, scan.cloud))
+    except FooterError:
+        return math.inf
 
 
 def _boundaries(table: _Table, parts: int) -> tuple[Any, ...]:
@@ -342,7 +380,7 @@ def _boundaries(table: _Table, parts: int) -> tuple[Any, ...]:
 
 
 def _split(
-    table: _Table, boundaries: tuple[Any, ...], partitions: int, uneven: float, read_again: float
+    table: _Table, boundaries: tuple[Any, ...], partitions: int, limits: _Limits
 ) -> KeyRange | None:
     """Return how a table is split at these values; ``None`` if ranks had too much to read, some of them or all."""
     groups, bounds = table.groups, table.bounds
@@ -369,9 +407,9 @@ def _split(
         sizes.append(sum(group.nbytes for group in groups[first:last]))
     of_ranks = [sum(sizes[first : first + partitions]) for first in range(0, parts, partitions)]
     if (
-        max(of_ranks) * len(of_ranks) > uneven * table.nbytes
-        or (partitions > 1 and max(sizes) * parts > _UNEVEN_PARTITIONS * table.nbytes)
-        or sum(sizes) > read_again * table.nbytes
+        max(of_ranks) * len(of_ranks) > limits.uneven_ranks * sum(sizes)
+        or (partitions > 1 and max(sizes) * parts > limits.uneven_partitions * table.nbytes)
+        or sum(sizes) > limits.read_again * table.nbytes
     ):
         return None
     if table.ordered and any(filtered):

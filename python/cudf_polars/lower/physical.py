@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -185,14 +185,29 @@ class Materialize(Stream):
 
 @dataclass(eq=False, kw_only=True)
 class Shuffle(Stream):
-    """Rows move to the rank that the hash of ``keys`` selects."""
+    """Rows move to the rank that the hash of ``keys`` selects, or in whose range of the only key they are.
+
+    Attributes
+    ----------
+    keys
+        Names of columns.
+    boundaries
+        The first value of each partition's range but the first one's, over all ranks, which files that are sorted by
+        the key are split at: rows move to those that they match. None: rows move by hash.
+    """
 
     keys: tuple[str, ...]
+    boundaries: tuple[Any, ...] | None = None
+
+    def partitions(self, nranks: int) -> int | None:
+        """Return how many partitions of a rank the ranges are; ``None`` if the rows move by hash."""
+        return None if self.boundaries is None else (len(self.boundaries) + 1) // nranks
 
     @property
     def label(self) -> str:
         """One line for ``explain``."""
-        return f"SHUFFLE by hash({', '.join(self.keys)})"
+        how = "hash" if self.boundaries is None else "ranges"
+        return f"SHUFFLE by {how}({', '.join(self.keys)})"
 
 
 @dataclass(eq=False, kw_only=True)

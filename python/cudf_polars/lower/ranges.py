@@ -14,7 +14,7 @@ import polars as pl
 
 from cudf_polars.lower.physical import SortKey
 
-__all__ = ["boundary_frame", "comparable", "destination", "is_comparable", "key_columns"]
+__all__ = ["boundary_frame", "comparable", "destination", "is_comparable", "key_columns", "range_of"]
 
 _HEAVIEST = 0.25
 """Of the weight of a part: where no values of the leading keys have more, boundaries do without the other keys."""
@@ -116,6 +116,23 @@ def destination(
         part = passed[first : first + _MOST_OF_A_BYTE]
         target = target + functools.reduce(operator.add, part).cast(pl.UInt32)
     return target
+
+
+def range_of(
+    column: str, boundaries: Sequence[object], schema: Mapping[str, pl.DataType], *, by_search: bool
+) -> pl.Expr:
+    """Return the number of the range that a value of ``column`` is in (UInt32), 0 for null.
+
+    Parameters
+    ----------
+    boundaries
+        The first value of each range but the first one's, ascending; two may be the same.
+    by_search
+        As for :func:`destination`.
+    """
+    firsts = pl.Series("0", boundaries, dtype=schema[column]).to_frame()
+    key = SortKey(column, descending=False, nulls_last=False)
+    return destination([key], firsts.select(comparable("0", schema[column])), schema, by_search=by_search)
 
 
 def _searched(column: pl.Expr, key: SortKey, boundaries: pl.Series) -> pl.Expr:

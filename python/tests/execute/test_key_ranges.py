@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,6 +16,7 @@ from execute.local_transport import LocalTransport, run_ranks
 from polars.testing import assert_frame_equal
 
 from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.paths import TO_RANGES
 from cudf_polars.execute.run import QueryOutcome, explain_query, run_query
 from cudf_polars.lower import joins
 from cudf_polars.lower.physical import RangeExchange, Shuffle, walk
@@ -54,9 +56,11 @@ def _written(folder: Path, facts: pl.DataFrame, *, group: int = 10, files: int =
     return folder / "facts", folder / "names.parquet"
 
 
-def _run(lf: pl.LazyFrame, nranks: int, partitions: int = 1) -> tuple[pl.DataFrame, QueryOutcome]:
+def _run(
+    lf: pl.LazyFrame, nranks: int, partitions: int = 1, **options: Any
+) -> tuple[pl.DataFrame, QueryOutcome]:
     def on_rank(transport: LocalTransport) -> QueryOutcome:
-        return run_query(lf, transport, options=replace(_OPTIONS, partitions=partitions))
+        return run_query(lf, transport, options=replace(_OPTIONS, partitions=partitions, **options))
 
     outcomes = run_ranks(nranks, on_rank)
     return pl.concat([outcome.frame for outcome in outcomes]), outcomes[0]
@@ -120,6 +124,67 @@ def test_no_row_moves_between_partitions(name: str, nranks: int, partitions: int
         f"; a rank {partitions} partitions" in outcome.explain()
         or f", {partitions} partitions" in outcome.explain()
     )
+
+
+def _changes() -> pl.DataFrame:
+    """Return fewer rows in no order: some keys twice, some null, some that the facts do not have."""
+    rng = random.Random(5)
+    keys = [None if rng.random() < 0.1 else rng.randrange(-20, _ROWS // 3 + 20) for _ in range(90)]
+    frame = pl.DataFrame({"k": keys, "v": [rng.randrange(100) for _ in keys], "change": range(90)})
+    return frame.with_columns((pl.date(2020, 1, 1) + pl.duration(days=c("k"))).alias("d"))
+
+
+MOVING: dict[str, Query] = {
+    "inner": lambda f, m: f.join(m, on="k"),
+    "left": lambda f, m: f.join(m, on="k", how="left"),
+    "right": lambda f, m: f.join(m, on="k", how="right"),
+    "full": lambda f, m: f.join(m, on="k", how="full"),
+    "full_coalesced": lambda f, m: f.join(m, on="k", how="full", coalesce=True, nulls_equal=True),
+    "semi": lambda f, m: f.join(m, on="k", how="semi"),
+    "anti": lambda f, m: f.join(m, on="k", how="anti"),
+    "moves_on_the_left": lambda f, m: m.join(f, on="k", how="left"),
+    "two_keys": lambda f, m: f.join(m, on=["v", "k"]),
+    "a_computed_key": lambda f, m: f.join(m, left_on=["k", c("v") % 7], right_on=["k", c("v") % 7]),
+    "grouped_after": lambda f, m: f.join(m, on="k").group_by("k").agg(pl.len(), c("change").n_unique()),
+    "dates": lambda f, m: f.join(m.drop("k"), on="d"),
+}
+"""Queries of two tables of which the first is in the order of the key, the other one in none."""
+
+
+@pytest.mark.parametrize(("nranks", "partitions"), [(1, 3), (2, 3), (3, 2)])
+@pytest.mark.parametrize("name", MOVING)
+def test_a_smaller_table_moves_to_the_ranges(
+    name: str, nranks: int, partitions: int, tmp_path: Path
+) -> None:
+    facts, _ = _written(tmp_path, _facts())
+    _changes().write_parquet(tmp_path / "changes.parquet")
+    lf = MOVING[name](pl.scan_parquet(facts), pl.scan_parquet(tmp_path / "changes.parquet"))
+    answer, outcome = _run(lf, nranks, partitions, broadcast_limit=1)
+    assert_frame_equal(answer, lf.collect(), check_row_order=False)
+    assert [move.partition("(")[0] for move in _moves(outcome)] == ["SHUFFLE by ranges"]
+    assert outcome.paths.counts[TO_RANGES] == 1
+
+
+def test_a_larger_table_does_not_move_to_the_ranges(tmp_path: Path) -> None:
+    """Ranges are about equal parts of the table that is split, but need not be of the other one."""
+    facts, _ = _written(tmp_path, _facts())
+    many = _facts().with_columns(k=c("k") % 3 + 120).drop("d")
+    pl.concat([many] * 4).write_parquet(tmp_path / "many.parquet")
+    lf = pl.scan_parquet(facts).join(pl.scan_parquet(tmp_path / "many.parquet"), on="k", how="right")
+    answer, outcome = _run(lf, 2, 3, broadcast_limit=1)
+    assert_frame_equal(answer, lf.collect(), check_row_order=False)
+    assert [move.partition("(")[0] for move in _moves(outcome)] == ["SHUFFLE by hash"] * 2
+
+
+@pytest.mark.parametrize(("nranks", "by"), [(1, "ranges"), (2, "ranges"), (3, "hash"), (5, "hash")])
+def test_rows_of_few_ranges_do_not_move_to_them(nranks: int, by: str, tmp_path: Path) -> None:
+    """One rank would have all the work. Of two, one spares the other more than it could help."""
+    facts, _ = _written(tmp_path, _facts())
+    _changes().filter(c("k") > 120).write_parquet(tmp_path / "changes.parquet")
+    lf = pl.scan_parquet(facts).join(pl.scan_parquet(tmp_path / "changes.parquet"), on="k", how="left")
+    answer, outcome = _run(lf, nranks, 2, broadcast_limit=1)
+    assert_frame_equal(answer, lf.collect(), check_row_order=False)
+    assert all(f"SHUFFLE by {by}" in move for move in _moves(outcome))
 
 
 @pytest.mark.parametrize(("nranks", "partitions"), [(2, 1), (3, 1), (1, 3), (2, 3)])
@@ -340,6 +405,7 @@ def test_random_queries(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         partitions=partitions,
         partition_limit=rng.choice([0, 300]) if partitions > 1 else 0,
         sample_least=rng.choice([0, options.sample_least]),
+        broadcast_limit=rng.choice([0, 1]),
     )
     nranks = rng.choice([1, 2, 3, 5])
     answers = run_ranks(nranks, lambda transport: run_query(lf, transport, options=options).frame)

@@ -20,7 +20,7 @@ from rapidsmpf.streaming.core.context import Context
 
 from benchmarks.pdsh.queries import QUERIES, Tables
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.paths import LOOKUP, PATHS
+from cudf_polars.execute.paths import LOOKUP, PATHS, TO_RANGES
 from cudf_polars.execute.run import QueryOutcome, run_query
 
 pytestmark = pytest.mark.timeout(900)  # for a machine that may be busy
@@ -135,6 +135,39 @@ def test_a_join_by_lookup(tables: Tables, nranks: int, taken: Counter[str], tmp_
     actual = pl.concat([outcome.frame for outcome in outcomes])
     by = ["l_orderkey", "s_nationkey"]
     assert_frame_equal(actual.sort(by), query.collect(engine="streaming").sort(by))
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 3])
+def test_rows_move_to_the_ranges_of_a_file(
+    tables: Tables, nranks: int, taken: Counter[str], tmp_path: Path
+) -> None:
+    lines, orders = tmp_path / "lines.parquet", tmp_path / "orders.parquet"
+    tables.scan("lineitem").select("l_orderkey", "l_comment").collect().write_parquet(
+        lines, row_group_size=200
+    )
+    tables.scan("orders").sort("o_comment").select("o_orderkey", "o_comment").collect().write_parquet(orders)
+    query = (
+        pl.scan_parquet(lines)
+        .join(pl.scan_parquet(orders), left_on="l_orderkey", right_on="o_orderkey", how="left")
+        .group_by("l_orderkey")
+        .agg(pl.len(), pl.col("o_comment").min(), pl.col("l_comment").max())
+    )
+    options = ExecutionOptions(
+        fallback_mode="raise",
+        broadcast_limit=1,
+        small_limit=0,
+        read_everywhere_limit=0,
+        partitions=8,
+        partition_limit=10_000,
+        memory=BUDGET,
+    )
+    outcomes = _run(query, nranks, options, tmp_path)
+    for outcome in outcomes:
+        taken.update(outcome.paths.counts)
+        assert outcome.paths.counts[TO_RANGES] == 1
+        assert outcome.paths.frames_held == 0
+    actual = pl.concat([outcome.frame for outcome in outcomes])
+    assert_frame_equal(actual.sort("l_orderkey"), query.collect(engine="streaming").sort("l_orderkey"))
 
 
 @pytest.fixture(scope="module")

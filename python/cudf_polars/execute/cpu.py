@@ -21,10 +21,11 @@ class CpuDevice:
         return fragment.collect(engine="streaming", optimizations=optimizations)
 
     def batches(
-        self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool
+        self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool, at_once: bool = False
     ) -> Iterator[pl.DataFrame]:
         """Run a fragment and yield its rows."""
-        return LazyBatches(fragment, optimizations, ordered=ordered)
+        batches = LazyBatches(fragment, optimizations, ordered=ordered)
+        return batches.begin() if at_once else batches
 
     def take_host_steps(self) -> Sequence[str]:
         """Return nothing: the CPU is the host."""

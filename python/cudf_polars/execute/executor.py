@@ -304,7 +304,8 @@ class Executor:
 
     def _shuffle(self, stream: Shuffle) -> StreamRows:
         """Send rows by the hash of their keys, or to the ranges that files are split into."""
-        transport, keys, partitions = self._transport, stream.keys, self.plan.count
+        transport, keys = self._transport, stream.keys
+        partitions = stream.partitions(self.nranks, self.plan.count)
         if stream.boundaries is None:
             return self._send(
                 stream.inputs[0],
@@ -312,11 +313,10 @@ class Executor:
                 in_parts=True,
             )
         self.paths.took(paths.TO_RANGES)
-        of_rank = stream.partitions(self.nranks)
-        target = range_of(keys[0], stream.boundaries, stream.schema, by_search=self.on_cpu)
+        target = range_of(keys[0], stream.boundaries, stream.schema)
         return self._send(
             stream.inputs[0],
-            lambda source, op: transport.scatter(source, DESTINATION, op=op, partitions=of_rank),
+            lambda source, op: transport.scatter(source, DESTINATION, op=op, partitions=partitions),
             in_parts=True,
             target=target.alias(DESTINATION),
         )
@@ -348,7 +348,11 @@ class Executor:
             yield from self._by_chunks(stream)
             return
         self.prepare(stream)
-        for fragment in self._fragments_of(stream):
+        fragments = self._fragments_of(stream)
+        if self._fragments.pieces(stream) >= self.plan.two_from:
+            yield from self._runs.batches_of_all(stream, fragments, planned=planned, ahead=self.plan.target)
+            return
+        for fragment in fragments:
             yield from self._runs.batches(stream, fragment, planned=planned)
 
     def _materialized_batches(self, stream: Materialize) -> Iterator[pl.DataFrame]:
@@ -627,7 +631,6 @@ def _with_target(
     batches: Iterator[pl.DataFrame], schema: Schema, target: pl.Expr | None
 ) -> Iterator[pl.DataFrame]:
     """Return batches with the column ``DESTINATION``, which ``target`` computes if they do not have it."""
-    # map() keeps no batch while the next one is made.
-    return map(
-        lambda batch: conform(batch if target is None else batch.with_columns(target), schema), batches
-    )
+    for batch in batches:
+        yield conform(batch if target is None else batch.with_columns(target), schema)
+        del batch  # or it would stay until the next one has been made

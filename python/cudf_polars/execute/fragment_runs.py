@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import polars as pl
 
@@ -45,9 +45,56 @@ class FragmentRuns:
 
     def batches(self, stream: Stream, fragment: Fragment, *, planned: bool = True) -> Iterator[pl.DataFrame]:
         """Run a fragment that ends in ``stream`` and yield its rows, with the types of the plan or those of Polars."""
+        return self._begin(stream, fragment, planned=planned, at_once=False)
+
+    def batches_of_all(
+        self, stream: Stream, fragments: Iterator[Fragment], *, planned: bool, ahead: int
+    ) -> Iterator[pl.DataFrame]:
+        """Run the fragments that end in ``stream``, one after the other, and yield their rows.
+
+        While the rows of one are read the next one begins, so that no processor waits for the end of the one and the
+        beginning of the other.
+
+        Parameters
+        ----------
+        ahead
+            Bytes of rows, packed, that a fragment which begins before its turn may have in the store.
+        """
+        current: Generator[pl.DataFrame] | None = None
+        following: Generator[pl.DataFrame] | None = None
+        try:
+            while True:
+                if current is None:
+                    fragment = next(fragments, None)
+                    if fragment is None:
+                        return
+                    current = self._begin(stream, fragment, planned=planned, at_once=False)
+                is_first = True
+                for batch in current:
+                    if is_first and (fragment := next(fragments, None)) is not None:
+                        following = self._begin(
+                            stream, fragment, planned=planned, at_once=fragment.nbytes <= ahead
+                        )
+                    is_first = False
+                    yield batch
+                    del batch  # or it would stay until the next one has been made
+                current, following = following, None
+        finally:
+            for rows in (current, following):
+                if rows is not None:
+                    rows.close()
+
+    def _begin(
+        self, stream: Stream, fragment: Fragment, *, planned: bool, at_once: bool
+    ) -> Generator[pl.DataFrame]:
         batches = self._device.batches(
-            fragment.frame, self._optimizations, ordered=stream.ordered or not planned
+            fragment.frame, self._optimizations, ordered=stream.ordered or not planned, at_once=at_once
         )
+        return self._read(stream, fragment, batches, planned)
+
+    def _read(
+        self, stream: Stream, fragment: Fragment, batches: Iterator[pl.DataFrame], planned: bool
+    ) -> Generator[pl.DataFrame]:
         try:
             for batch in batches:
                 yield conform(batch, stream.schema) if planned else batch

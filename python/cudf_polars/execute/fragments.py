@@ -27,9 +27,15 @@ class ComputeDevice(Protocol):
         ...
 
     def batches(
-        self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool
+        self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool, at_once: bool = False
     ) -> Iterator[pl.DataFrame]:
-        """Run a fragment and yield its rows, in their order if ``ordered``; begins when the first is asked for."""
+        """Run a fragment and yield its rows, in their order if ``ordered``; begins when the first is asked for.
+
+        Parameters
+        ----------
+        at_once
+            Whether it may begin before, and pause with its first rows.
+        """
         ...
 
     def take_host_steps(self) -> Sequence[str]:

@@ -31,8 +31,8 @@ _EXIT_SECONDS = 10.0
 class LazyBatches(Iterator[pl.DataFrame]):
     """Runs a lazy frame, once, and yields its rows; what the query raises is raised behind the rows before it.
 
-    The query begins when the first batch is asked for, on a thread of its own, and pauses while a batch waits. It
-    ends early, without a wait for it, when this is closed or no longer referred to, and by Ctrl-C.
+    The query begins when the first batch is asked for, if not before, on a thread of its own, and pauses while a batch
+    waits. It ends early, without a wait for it, when this is closed or no longer referred to, and by Ctrl-C.
 
     Parameters
     ----------
@@ -72,6 +72,12 @@ class LazyBatches(Iterator[pl.DataFrame]):
             raise StopIteration
         return batch
 
+    def begin(self) -> Self:
+        """Begin the query now; it pauses with its first batch until that is asked for."""
+        if self._run is not None:
+            self._run.begin()
+        return self
+
     def close(self) -> None:
         """Have the query end at its next batch; idempotent."""
         run, self._run = getattr(self, "_run", None), None
@@ -100,12 +106,16 @@ class _Run:
         self._stopped = False
         self.thread: threading.Thread | None = None
 
-    def take(self) -> pl.DataFrame | None:
-        """Return the next batch, None at the end; raise what the query has raised."""
+    def begin(self) -> None:
+        """Begin the query, if it has not begun."""
         if self.thread is None:
             self.thread = threading.Thread(target=self._work, name="riverrun-fragment", daemon=True)
             self.thread.start()
             _running.add(self)
+
+    def take(self) -> pl.DataFrame | None:
+        """Return the next batch, None at the end; raise what the query has raised."""
+        self.begin()
         self._room.release()
         given = self._batches.get()
         if isinstance(given, BaseException):

@@ -24,6 +24,8 @@ _MEMORY_OF_COPIES = 10
 """The part of a rank's memory that the sides of joins that are copied to it may take, where tables are larger."""
 _MEMORY_OF_RANGE = 6
 """The same of a range of a file, whose rows are mostly not kept while it is read."""
+_SMALL_FOR_PARTITIONS = 4 << 20
+"""Bytes of partial results that are not worth partitions."""
 _MOST_PARTITIONS = 256
 _CACHED, _MOST_FOR_CACHE, _MOST_TARGETS = 16 << 20, 64, 128
 """Partitions of so many bytes are grouped and joined in the processor's cache. For that, there are up to so many of
@@ -48,7 +50,8 @@ class ExecutionOptions:
     target_partition_size
         Bytes that a partition should have; 0 chooses: a part of ``memory``, once a table takes a quarter of it.
     small_limit
-        Bytes over all ranks up to which partial results go to rank 0 instead of being distributed.
+        Bytes over all ranks up to which partial results go to rank 0 instead of being distributed; at least 4 MiB where
+        tables do not fit, unless it is 0.
     read_everywhere_limit
         Bytes up to which every rank reads a table itself rather than be sent it.
     head_limit
@@ -130,20 +133,28 @@ class ExecutionOptions:
             Whether partitions gain by being small.
         """
         needed = self._needed(nbytes, nranks)
-        if self.partitions or self.target_partition_size or needed == 1 or not on_cpu:
+        if needed == 1 or not on_cpu:
             return needed
-        most = min(_MOST_FOR_CACHE, _MOST_TARGETS // nranks)
+        return self._cached(needed, nbytes, nranks, min(_MOST_FOR_CACHE, _MOST_TARGETS // nranks))
+
+    def _cached(self, needed: int, nbytes: float, nranks: int, most: int) -> int:
+        """Return how many partitions a rank should have if memory asks for ``needed``, and no more than ``most``."""
+        if self.partitions or self.target_partition_size or not self._must_split(nbytes, nranks):
+            return needed
         return max(needed, min(most, math.ceil(nbytes / nranks / _CACHED)))
 
     def _needed(self, nbytes: float, nranks: int, parts: int = _MEMORY_OF_PARTITION) -> int:
         """Return how many partitions of a rank memory asks for, of which each takes one of so many parts of it."""
         if self.partitions:
             return self.partitions
-        each = nbytes / nranks
-        if not self.target_partition_size and each <= self.memory / _MEMORY_OF_TABLE:
+        if not self._must_split(nbytes, nranks):
             return 1
         target = self.target_partition_size or self.memory / parts
-        return min(_MOST_PARTITIONS, max(1, math.ceil(each / target))) if target else 1
+        return min(_MOST_PARTITIONS, max(1, math.ceil(nbytes / nranks / target))) if target else 1
+
+    def _must_split(self, nbytes: float, nranks: int) -> bool:
+        """Whether a rank's part of a table of so many bytes is too large to be worked on in one piece."""
+        return bool(self.target_partition_size) or nbytes / nranks > self.memory / _MEMORY_OF_TABLE
 
     def plan_of(self, nbytes: float, nranks: int, *, on_cpu: bool = True) -> PartitionPlan:
         """Return how each rank splits its rows if the largest table has so many bytes."""
@@ -153,12 +164,15 @@ class ExecutionOptions:
             or _LIMIT_OF_TARGET * self.target_partition_size
             or self.memory // _MEMORY_OF_TABLE
         )
+        ranges = self._needed(nbytes, nranks, _MEMORY_OF_RANGE if on_cpu else _MEMORY_OF_PARTITION)
         return PartitionPlan(
             self.partitions_of(nbytes, nranks, on_cpu=on_cpu),
             limit or None,
             max(1, min(target, limit // 2) if target else limit // 2),
             self.chunk_bytes,
-            self._needed(nbytes, nranks, _MEMORY_OF_RANGE if on_cpu else _MEMORY_OF_PARTITION),
+            ranges,
+            self._cached(ranges, nbytes, nranks, _MOST_FOR_CACHE) if on_cpu else ranges,
+            2 * self._needed(nbytes, nranks) if on_cpu and self._must_split(nbytes, nranks) else math.inf,
         )
 
     @property
@@ -175,6 +189,12 @@ class ExecutionOptions:
         usual = self._of_memory(_BROADCAST_LIMIT)
         return usual if partitions == 1 else max(usual, self.memory // _MEMORY_OF_COPIES)
 
+    def _small_limit(self, partitions: int) -> int:
+        """Return the bytes of a result that goes to rank 0; each partition of what moves by hash costs some time."""
+        if partitions == 1 or not self.small_limit:
+            return self.small_limit
+        return max(self.small_limit, self._of_memory(_SMALL_FOR_PARTITIONS))
+
     def settings(self, nranks: int, partitions: int = 1) -> Settings:
         """Return what the planner decides by, where exchanges split a rank's rows into so many partitions."""
         return Settings(
@@ -182,7 +202,7 @@ class ExecutionOptions:
             partitions=partitions,
             chunk_bytes=self.chunk_bytes,
             broadcast_limit=self.broadcast_limit or self._broadcast_limit(partitions),
-            small_limit=self.small_limit,
+            small_limit=self._small_limit(partitions),
             read_everywhere_limit=self.read_everywhere_limit,
             head_limit=self.head_limit,
             filter_keys=self.filter_keys,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 __all__ = ["PartitionPlan"]
@@ -28,6 +29,10 @@ class PartitionPlan:
         How many bytes of rows a step that may be done over any rows takes at a time, if there are several partitions.
     ranges
         In how many ranges of a key a rank reads files that are sorted by it, where it has several partitions.
+    two_from
+        From how many partitions on memory has room for two, so that one may begin before the one before it has ended.
+    cached_ranges
+        The same where a range is a hash table of its own: groups are faster in the processor's cache.
     """
 
     count: int = 1
@@ -35,6 +40,8 @@ class PartitionPlan:
     target: int = 16 << 20
     chunk_bytes: int = 64 << 20
     ranges: int = 1
+    cached_ranges: int = 1
+    two_from: float = math.inf
 
     def exceeds(self, nbytes: int) -> bool:
         """Whether a partition of so many bytes is too large."""

@@ -57,12 +57,15 @@ class Fragment:
         The partition that it runs over, or a part of; 0 if it runs over all rows.
     lookups
         How many of its joins are by lookup.
+    nbytes
+        Bytes, packed, of the rows in the store that only this fragment reads.
     """
 
     frame: pl.LazyFrame
     inputs: list[RowCount]
     number: int = 0
     lookups: int = 0
+    nbytes: int = 0
 
     def had_no_rows(self) -> bool:
         """Whether all sources were read to their ends and had no row."""
@@ -99,10 +102,10 @@ class _Piece:
     made: dict[Stream, pl.LazyFrame] = field(default_factory=dict)
     inputs: list[RowCount] = field(default_factory=list)
 
-    def fragment(self, frame: pl.LazyFrame, number: int = 0) -> Fragment:
+    def fragment(self, frame: pl.LazyFrame, number: int = 0, nbytes: int = 0) -> Fragment:
         """Return the fragment that this has become."""
         lookups = sum(lookup is not None for lookup in self.lookups.values())
-        return Fragment(frame, self.inputs, number, lookups)
+        return Fragment(frame, self.inputs, number, lookups, nbytes)
 
 
 @dataclass(frozen=True)
@@ -142,9 +145,9 @@ class Fragments:
     def _find_partitions(self, stream: Stream, memo: dict[Stream, int | None]) -> int | None:
         if self.divider.plan.count == 1 or stream.partitioning.distribution is Distribution.SINGLE:
             return 1
-        if isinstance(stream, Shuffle) and stream.boundaries is not None:
-            return stream.partitions(self.divider.transport.nranks)
-        if isinstance(stream, Shuffle | RangeExchange | OrderedConcat | PositionExchange):
+        if isinstance(stream, Shuffle):
+            return stream.partitions(self.divider.transport.nranks, self.divider.plan.count)
+        if isinstance(stream, RangeExchange | OrderedConcat | PositionExchange):
             return self.divider.plan.count
         replicated = stream.partitioning.distribution is Distribution.REPLICATED
         match stream:
@@ -206,9 +209,10 @@ class Fragments:
                         "a partition was divided into too many parts: please report the query"
                     )
                 piece = _Piece(first + offset, each, rank * pieces + number, frames, lookups)
-                if divider.plan.exceeds(each.nbytes() if divider.plan.limit is not None else 0):
+                nbytes = each.nbytes() if divider.plan.limit is not None else 0
+                if divider.plan.exceeds(nbytes):
                     self._join_by_blocks(stream, piece)
-                yield piece.fragment(self._lazy(stream, piece), number)
+                yield piece.fragment(self._lazy(stream, piece), number, nbytes)
         for source in sources:
             # What is there once belongs to its reader; the plan holds what is read more often.
             if not source.rereadable:

@@ -14,7 +14,12 @@ __all__ = ["agree_on_key_ranges"]
 
 
 def agree_on_key_ranges(
-    plan: Plan, footers: Footers, allgather: Callable[[bytes], list[bytes]], nranks: int, partitions: int
+    plan: Plan,
+    footers: Footers,
+    allgather: Callable[[bytes], list[bytes]],
+    nranks: int,
+    partitions: int,
+    cached_partitions: int,
 ) -> dict[int, KeyRange]:
     """Return, by number of the node, which scans are split by values; all ranks call this for the same plan.
 
@@ -25,6 +30,6 @@ def agree_on_key_ranges(
         isinstance(node, Scan) and node.kind == "parquet" for node in plan.nodes
     ):
         return {}  # spares queries of frames in memory a collective
-    found = find_key_ranges(plan, footers, nranks, partitions)
+    found = find_key_ranges(plan, footers, nranks, partitions, cached_partitions)
     digests = allgather(hashlib.sha256(repr(sorted(found.items())).encode()).digest())
     return found if all(digest == digests[0] for digest in digests) else {}

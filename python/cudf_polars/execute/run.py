@@ -466,7 +466,12 @@ def _start(
     text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, transport.rank, transport.nranks)
     settings = options.settings(transport.nranks, partitions.count)
     key_ranges = agree_on_key_ranges(
-        plan, footers, executor.allgather_bytes, transport.nranks, partitions.ranges
+        plan,
+        footers,
+        executor.allgather_bytes,
+        transport.nranks,
+        partitions.ranges,
+        partitions.cached_ranges,
     )
     measure = executor.run_and_measure if options.dynamic_planning else executor.assume
     if not (device.is_cpu and options.dynamic_planning):

@@ -447,7 +447,7 @@ def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> S
 def _matched_part(ctx: Context, node: Join, side: str, rows: float) -> float:
     """Return the part of the other side's rows that are expected to have a partner among the counted ``rows`` of this.
 
-    The keys of this side are taken to be different, and those of the other one to be any of the tables that keys are of.
+    The keys of this side are taken to be different, and those of the other one to be any of the tables' that have them.
     """
     pairs = _column_pairs(node)
     if node.how != "inner" or not pairs:

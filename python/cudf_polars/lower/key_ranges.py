@@ -74,6 +74,9 @@ _OF_LEADER = _Limits(1.25, 2.0, 1.25)
 _OF_FOLLOWER = _Limits(1.5, 4.0, 3.0)
 """Of the others that are split at these values."""
 
+_ROWS_OF_GROUP = 16
+"""How many rows a group may have for a table of all groups to be too large for the processor's cache."""
+
 _Place: TypeAlias = tuple[Scan, str]
 """A column of a scan."""
 
@@ -168,14 +171,22 @@ class _Uses:
     joined: dict[tuple[_Place, _Place], None] = field(default_factory=dict)
 
 
-def find_key_ranges(plan: Plan, footers: Footers, nranks: int, partitions: int = 1) -> dict[int, KeyRange]:
+def find_key_ranges(
+    plan: Plan, footers: Footers, nranks: int, partitions: int = 1, cached_partitions: int = 1
+) -> dict[int, KeyRange]:
     """Return, by number of the node, which scans of a plan are split by values.
 
     Parameters
     ----------
     partitions
         In how many partitions each rank has its rows.
+    cached_partitions
+        How many it should have of the only table of a plan, if that has many groups.
     """
+    if cached_partitions > partitions > 1:
+        smaller = find_key_ranges(plan, footers, nranks, cached_partitions)
+        if _is_one_table_of_many_groups(plan, footers, smaller):
+            return smaller
     uses = _find_uses(plan)
     places = dict.fromkeys([*uses.alone, *itertools.chain.from_iterable(uses.joined)])
     if not places:
@@ -184,11 +195,7 @@ def find_key_ranges(plan: Plan, footers: Footers, nranks: int, partitions: int =
     tables: dict[_Place, _Table] = {}
     for place in places:
         number = plan.number(place[0])
-        table = (
-            None
-            if number is None
-            else _sorted_table(place, footers, nranks, ordered=ordered[number])
-        )
+        table = None if number is None else _sorted_table(place, footers, nranks, ordered=ordered[number])
         if table is not None:
             tables[place] = table
     found: dict[int, KeyRange] = {}
@@ -200,6 +207,23 @@ def find_key_ranges(plan: Plan, footers: Footers, nranks: int, partitions: int =
             assert number is not None
             found[number] = split
     return found
+
+
+def _is_one_table_of_many_groups(plan: Plan, footers: Footers, found: Mapping[int, KeyRange]) -> bool:
+    """Whether a plan reads one table only, of whose rows few have the same key, as far as bounds tell.
+
+    All steps of a fragment that has partitions must have the same number of them: of one table, all do.
+    """
+    scans = [node for node in plan.nodes if not node.children]
+    scan = scans[0]
+    number = plan.number(scan)
+    by_key = None if number is None else found.get(number)
+    if len(scans) != 1 or not isinstance(scan, Scan) or by_key is None:
+        return False
+    rows = sum(group.rows for path in scan.paths for group in footers(path, scan.cloud))
+    first, last = by_key.boundaries[0], by_key.boundaries[-1]
+    values: int = (last - first).days if isinstance(first, datetime.date) else last - first
+    return values * _ROWS_OF_GROUP >= rows
 
 
 # -- which columns are keys -----------------------------------------------------------------------------------
@@ -345,8 +369,7 @@ def _split_domain(
             if ours in splits
             # Where there are partitions, rows of a smaller table move to the ranges of this one.
             and (
-                theirs in splits
-                or (partitions > 1 and _nbytes(theirs[0], footers) <= splits[ours][0].nbytes)
+                theirs in splits or (partitions > 1 and _nbytes(theirs[0], footers) <= splits[ours][0].nbytes)
             )
         )
     return [split for place, split in splits.items() if place in gaining]
@@ -379,9 +402,7 @@ def _boundaries(table: _Table, parts: int) -> tuple[Any, ...]:
     return tuple(bounds.least[place] for place in places)
 
 
-def _split(
-    table: _Table, boundaries: tuple[Any, ...], partitions: int, limits: _Limits
-) -> KeyRange | None:
+def _split(table: _Table, boundaries: tuple[Any, ...], partitions: int, limits: _Limits) -> KeyRange | None:
     """Return how a table is split at these values; ``None`` if ranks had too much to read, some of them or all."""
     groups, bounds = table.groups, table.bounds
     parts = len(boundaries) + 1

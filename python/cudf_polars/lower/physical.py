@@ -199,9 +199,9 @@ class Shuffle(Stream):
     keys: tuple[str, ...]
     boundaries: tuple[Any, ...] | None = None
 
-    def partitions(self, nranks: int) -> int | None:
-        """Return how many partitions of a rank the ranges are; ``None`` if the rows move by hash."""
-        return None if self.boundaries is None else (len(self.boundaries) + 1) // nranks
+    def partitions(self, nranks: int, by_hash: int) -> int:
+        """Return how many partitions of a rank the ranges are; ``by_hash`` if there are none."""
+        return by_hash if self.boundaries is None else (len(self.boundaries) + 1) // nranks
 
     @property
     def label(self) -> str:

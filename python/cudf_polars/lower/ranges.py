@@ -118,21 +118,17 @@ def destination(
     return target
 
 
-def range_of(
-    column: str, boundaries: Sequence[object], schema: Mapping[str, pl.DataType], *, by_search: bool
-) -> pl.Expr:
+def range_of(column: str, boundaries: Sequence[object], schema: Mapping[str, pl.DataType]) -> pl.Expr:
     """Return the number of the range that a value of ``column`` is in (UInt32), 0 for null.
 
     Parameters
     ----------
     boundaries
         The first value of each range but the first one's, ascending; two may be the same.
-    by_search
-        As for :func:`destination`.
     """
     firsts = pl.Series("0", boundaries, dtype=schema[column]).to_frame()
     key = SortKey(column, descending=False, nulls_last=False)
-    return destination([key], firsts.select(comparable("0", schema[column])), schema, by_search=by_search)
+    return destination([key], firsts.select(comparable("0", schema[column])), schema, by_search=True)
 
 
 def _searched(column: pl.Expr, key: SortKey, boundaries: pl.Series) -> pl.Expr:

@@ -153,9 +153,7 @@ MOVING: dict[str, Query] = {
 
 @pytest.mark.parametrize(("nranks", "partitions"), [(1, 3), (2, 3), (3, 2)])
 @pytest.mark.parametrize("name", MOVING)
-def test_a_smaller_table_moves_to_the_ranges(
-    name: str, nranks: int, partitions: int, tmp_path: Path
-) -> None:
+def test_a_smaller_table_moves_to_the_ranges(name: str, nranks: int, partitions: int, tmp_path: Path) -> None:
     facts, _ = _written(tmp_path, _facts())
     _changes().write_parquet(tmp_path / "changes.parquet")
     lf = MOVING[name](pl.scan_parquet(facts), pl.scan_parquet(tmp_path / "changes.parquet"))

@@ -62,6 +62,21 @@ def test_an_error_comes_behind_the_rows_before_it() -> None:
     assert next(rows, None) is None
 
 
+def test_a_query_that_begins_early_pauses_with_its_first_rows() -> None:
+    began = threading.Event()
+    query = pl.LazyFrame({"a": range(ROWS)}).select(
+        pl.col("a").map_batches(lambda a: (began.set(), a)[1], return_dtype=pl.Int64, is_elementwise=True)
+    )
+    rows = batches(query).begin()
+    assert began.wait(SECONDS)
+    assert sum(batch.height for batch in rows) == ROWS
+    wait_for(lambda: not running())
+    assert rows.begin() is rows  # it has ended
+    unread = batches(query).begin()
+    unread.close()
+    wait_for(lambda: not running())
+
+
 class Counted:
     """A query that counts the rows that it has made."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import datetime as dt
 from decimal import Decimal
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from cudf_polars.lower.physical import SortKey
-from cudf_polars.lower.ranges import boundary_frame, destination, is_comparable, key_columns
+from cudf_polars.lower.ranges import boundary_frame, destination, is_comparable, key_columns, range_of
 
 ROWS = st.lists(
     st.tuples(
@@ -44,6 +45,25 @@ def test_parts_in_rank_order_are_sorted(
 
     together = pl.concat([ordered(placed.filter(pl.col("to") == to)) for to in range(parts)])
     assert_frame_equal(together.drop("to"), ordered(frame))
+
+
+@given(
+    st.lists(st.integers(-100, 100), max_size=12),
+    st.lists(st.none() | st.integers(-120, 120), max_size=40),
+    st.sampled_from([pl.Int8(), pl.Int64(), pl.Date()]),
+)
+def test_ranges_between_given_values(
+    boundaries: list[int], values: list[int | None], dtype: pl.DataType
+) -> None:
+    """Two boundaries may be the same: there is nothing between them."""
+    boundaries.sort()
+    firsts = pl.Series(boundaries, dtype=pl.Int32).cast(dtype).to_list()
+    frame = pl.Series("k", values, dtype=pl.Int32).cast(dtype).to_frame()
+    found = frame.with_columns(range_of("k", firsts, frame.schema).alias("to"))["to"]
+    assert found.dtype == pl.UInt32
+    assert found.to_list() == [
+        0 if value is None else bisect.bisect_right(boundaries, value) for value in values
+    ]
 
 
 def test_parts_are_about_equal() -> None:

@@ -107,10 +107,10 @@ class GpuDevice:
         return run_plan(root, self._run, self._note)
 
     def batches(
-        self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool
+        self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool, at_once: bool = False
     ) -> Iterator[pl.DataFrame]:
-        """Run a fragment and yield its rows."""
-        del ordered  # a program gives them in order anyway
+        """Run a fragment and yield its rows; it begins when the first is asked for."""
+        del ordered, at_once  # a program gives them in order anyway
         yield self.collect(fragment, optimizations)
 
     def take_host_steps(self) -> Sequence[str]:

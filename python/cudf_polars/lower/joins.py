@@ -10,6 +10,7 @@ from typing import TypeGuard
 
 import polars as pl
 
+from cudf_polars.lower.builder import Measurement
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.gathered import Gathered
@@ -18,7 +19,16 @@ from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered, origin_rows
 from cudf_polars.lower.lookups import lookup_side
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
-from cudf_polars.lower.physical import Broadcast, Estimate, Local, Materialize, Stream
+from cudf_polars.lower.physical import (
+    Broadcast,
+    CheckedOrder,
+    Estimate,
+    Local,
+    Materialize,
+    Shuffle,
+    Stream,
+    WithScalars,
+)
 from cudf_polars.lower.scans import BY_RANGES, read_everywhere
 from cudf_polars.lower.validated_joins import check_keys, without_check_if_empty
 from cudf_polars.plan.expressions import Column, Expr
@@ -270,11 +280,11 @@ def _placement_of_join(node: Join, left: Partitioning) -> Partitioning:
 
 
 def _apply(ctx: Context, node: Join, left: Stream, right: Stream, partitioning: Partitioning) -> Stream:
+    rows = _expected_rows(ctx, node, left.estimate, right.estimate)
     left = _in_order(ctx, node, left)
     left, right = _without_null_keys(ctx, node, left, "left"), _without_null_keys(ctx, node, right, "right")
     left, right = check_keys(ctx, node, left, right)
     node = _with_build_side(ctx, node, left, right)
-    rows = _rows(node, left.estimate.rows, right.estimate.rows)
     return ctx.apply(
         node,
         [left, right],
@@ -372,6 +382,30 @@ def _is_simple(key: Expr) -> TypeGuard[Column]:
     )
 
 
+def _expected_rows(ctx: Context, node: Join, left: Estimate, right: Estimate) -> float:
+    rows = _rows(node, left.rows, right.rows)
+    for side, here, there in (("left", left, right), ("right", right, left)):
+        if here.counted:
+            rows = min(rows, there.rows * _matched_part(ctx, node, side, here.rows))
+    return rows
+
+
+def _matched_part(ctx: Context, node: Join, side: str, rows: float) -> float:
+    """Return the part of the other side's rows that are expected to have a partner among the counted ``rows`` of this.
+
+    The keys of this side are taken to be different, and those of the other one to be any of the tables' that have them.
+    """
+    pairs = _column_pairs(node)
+    if node.how != "inner" or not pairs:
+        return 1.0
+    # Of several keys, one may be that of a table which has the other ones for each of its values.
+    tables = (
+        max(origin_rows(ctx, node.left, left, of_groups=side != "left") for left, _ in pairs),
+        max(origin_rows(ctx, node.right, right, of_groups=side != "right") for _, right in pairs),
+    )
+    return min(1.0, rows / max(1.0, min(tables))) if max(tables) < math.inf else 1.0
+
+
 def _rows(node: Join, left: float, right: float) -> float:
     match node.how:
         case "cross" | "ie":
@@ -426,38 +460,29 @@ def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> S
     if sides.get(side).estimate.nbytes > 16 * limit:
         return None
     materialized = _materialized(ctx, sides, side)
-    size = ctx.builder.measure(materialized, limit)
+    size = _measured(ctx, materialized, limit)
     worth = size.nbytes * settings.nranks <= max(size.nbytes + other.estimate.nbytes, settings.small_limit)
-    built = size.nbytes * _partitions_of(ctx, other)
     if not (size.complete and size.nbytes <= limit and worth):
         return None
-    if built > max(_BUILT_AGAIN * other.estimate.nbytes, _LITTLE_TO_BUILD) and (
-        sides.stays == _other(side) or not _read_in_one(other)
-    ):
-        return None
-    copy = ctx.builder.broadcast(materialized)
-    copy.estimate = Estimate(float(size.expected_rows), float(size.nbytes))
-    sides.put(side, copy)
-    joined = _apply(ctx, node, sides.left, sides.right, _partitioning_of(node, other, _other(side)))
-    rows = joined.estimate.rows * _matched_part(ctx, node, side, copy.estimate.rows)
-    joined.estimate = Estimate(rows, rows * row_width(joined.schema))
-    return joined
+    partitions = _partitions_of(ctx, other)
+    built = size.nbytes * partitions
+    if partitions > 1 and built > max(_BUILT_AGAIN * other.estimate.nbytes, _LITTLE_TO_BUILD):
+        if sides.stays == _other(side):
+            return None
+        if not _read_in_one(other):
+            other = ctx.builder.materialize(other, "for the other side to be built once")
+            other.partitioning = ARBITRARY
+            sides.put(_other(side), other)
+    sides.put(side, ctx.builder.broadcast(materialized))
+    return _apply(ctx, node, sides.left, sides.right, _partitioning_of(node, other, _other(side)))
 
 
-def _matched_part(ctx: Context, node: Join, side: str, rows: float) -> float:
-    """Return the part of the other side's rows that are expected to have a partner among the counted ``rows`` of this.
-
-    The keys of this side are taken to be different, and those of the other one to be any of the tables' that have them.
-    """
-    pairs = _column_pairs(node)
-    if node.how != "inner" or not pairs:
-        return 1.0
-    # Of several keys, one may be that of a table which has the other ones for each of its values.
-    tables = (
-        max(origin_rows(ctx, node.left, left, of_groups=side != "left") for left, _ in pairs),
-        max(origin_rows(ctx, node.right, right, of_groups=side != "right") for _, right in pairs),
-    )
-    return min(1.0, rows / max(1.0, min(tables))) if max(tables) < math.inf else 1.0
+def _measured(ctx: Context, rows: Materialize, limit: int) -> Measurement:
+    """Return what there is of ``rows``, which are read up to a limit; if that is all, they are no more estimated."""
+    size = ctx.builder.measure(rows, limit)
+    if size.complete:
+        rows.estimate = Estimate(float(size.expected_rows), float(size.nbytes), counted=True)
+    return size
 
 
 def _read_in_one(stream: Stream) -> bool:
@@ -486,12 +511,26 @@ def _is_rowwise(node: Node | None) -> bool:
 
 
 def _partitions_of(ctx: Context, stream: Stream) -> int:
-    """Return in how many partitions of a rank what is made of ``stream`` may run."""
-    if not stream.partitioning.keys:
+    """Return in how many partitions of a rank what is made of ``stream`` runs."""
+    settings = ctx.builder.settings
+    if settings.partitions == 1 or stream.partitioning.distribution in (
+        Distribution.SINGLE,
+        Distribution.REPLICATED,
+    ):
         return 1
-    if stream.partitioning.boundaries is None:
-        return ctx.builder.settings.partitions
-    return max((by_key.partitions for by_key in ctx.key_ranges.values()), default=1)
+    match stream:
+        case Local(inputs=()):
+            return stream.partitions
+        case Local():
+            return max(_partitions_of(ctx, each) for each in stream.inputs)
+        case Shuffle():
+            return stream.partitions(settings.nranks, settings.partitions)
+        case Materialize() if not stream.partitioning.keys:
+            return 1
+        case Materialize() | WithScalars() | CheckedOrder():
+            return _partitions_of(ctx, stream.inputs[0])
+        case _:
+            return settings.partitions
 
 
 def _copied_beside(stream: Stream) -> int:
@@ -519,7 +558,7 @@ def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> bool:
     if not isinstance(keys, Materialize) or keys.shared:
         keys = builder.materialize(keys, "its keys filter the other side of a join")
     sides.put(small, keys)
-    if not builder.measure(keys, builder.settings.filter_limit).complete:
+    if not _measured(ctx, keys, builder.settings.filter_limit).complete:
         return False
     filtered = filter_by_keys(
         ctx, keys, nodes[small], sides.get(large), nodes[large], pairs, nulls_equal=node.nulls_equal
@@ -570,7 +609,7 @@ def _is_spread(ctx: Context, sides: _Sides, side: str, key: str, ranges: Partiti
     settings, boundaries = ctx.builder.settings, ranges.boundaries
     assert boundaries is not None
     rows = _materialized(ctx, sides, side)
-    ctx.builder.measure(rows, settings.broadcast_limit)
+    _measured(ctx, rows, settings.broadcast_limit)
     (keys,) = ctx.builder.find_keys(rows, {key: 0})
     if keys.bounds is None:
         return True
@@ -591,6 +630,8 @@ def _materialized(ctx: Context, sides: _Sides, side: str) -> Materialize:
 def _shuffled(ctx: Context, sides: _Sides) -> Stream:
     """Send both sides by the hash of the keys; a side that already was only needs the other to follow."""
     node, builder = sides.node, ctx.builder
+    if sides.stays is None:
+        sides.stays = _side_that_stays(ctx, sides)  # by what has been counted since
     if sides.stays is not None:
         partitioning, moves = sides.get(sides.stays).partitioning, _other(sides.stays)
         assert partitioning.boundaries is not None

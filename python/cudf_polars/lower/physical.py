@@ -45,10 +45,17 @@ Builder: TypeAlias = Callable[[Sequence[pl.LazyFrame], int], pl.LazyFrame]
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated size of a stream over all ranks, before it ran."""
+    """Estimated size of a stream over all ranks, before it ran.
+
+    Attributes
+    ----------
+    counted
+        Whether it was counted after all.
+    """
 
     rows: float
     nbytes: float
+    counted: bool = False
 
     def scaled(self, factor: float) -> Estimate:
         """Return the estimate for ``factor`` times the rows."""

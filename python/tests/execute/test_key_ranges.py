@@ -202,7 +202,7 @@ def test_order_of_files_stays(group: int, nranks: int, partitions: int, tmp_path
 def test_files_beside_a_large_copy_are_read_in_one(
     nranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each range would build the table of the copy anew; where a step in place needs ranges, rows move instead."""
+    """Each range would build the table of the copy anew; where a step in place needs ranges, its rows come as one."""
     monkeypatch.setattr(joins, "_BUILT_AGAIN", 0)
     monkeypatch.setattr(joins, "_LITTLE_TO_BUILD", 0)
     facts, _ = _written(tmp_path, _facts())
@@ -220,7 +220,9 @@ def test_files_beside_a_large_copy_are_read_in_one(
         assert_frame_equal(answer, query.collect(), check_row_order=False)
         text = outcomes[0].explain()
         assert ("by ranges of k" not in text) == in_one, text
-        assert ("BROADCAST" in text) == in_one, text
+        assert ("for the other side to be built once" not in text) == in_one, text
+        assert "BROADCAST" in text
+        assert "hash(v)" not in text
 
 
 def _with(**columns: object) -> pl.DataFrame:

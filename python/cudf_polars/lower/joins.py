@@ -307,8 +307,10 @@ def _with_build_side(ctx: Context, node: Join, left: Stream, right: Stream) -> J
     ]
     if settings.partitions == 1 or node.how in _WITHOUT_EQUAL_KEYS or len(copied) != 1:
         return node
-    other = sides[_other(copied[0])]
-    rows = min(other.estimate.rows / settings.nranks, _KEPT_TO_CHOOSE) / _partitions_of(ctx, other)
+    copy, other = sides[copied[0]], sides[_other(copied[0])]
+    # Polars has chosen once a side has ended, and a copy is read at least as fast as what is beside it.
+    kept = min(_KEPT_TO_CHOOSE, copy.estimate.rows)
+    rows = min(other.estimate.rows / settings.nranks, kept) / _partitions_of(ctx, other)
     if rows * row_width(other.schema) <= _MUCH_KEPT * settings.broadcast_limit:
         return node
     return replace(node, build_side=copied[0])

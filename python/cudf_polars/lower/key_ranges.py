@@ -376,7 +376,7 @@ def _split_domain(
 
 
 def _nbytes(scan: Scan, footers: Footers) -> float:
-    """Return the uncompressed bytes of a scan's files; infinity if nobody knows."""
+    """Return the uncompressed bytes of a scan's files; infinity if that is unknown."""
     if scan.kind != "parquet":
         return math.inf
     try:

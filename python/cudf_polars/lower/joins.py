@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
@@ -16,19 +15,17 @@ from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.group_filters import lower_sides
 from cudf_polars.lower.grouping import key_columns
-from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered, origin_rows
+from cudf_polars.lower.join_estimates import (
+    WITHOUT_EQUAL_KEYS,
+    column_pairs,
+    copied_beside,
+    expected_rows,
+    partitions_of,
+)
+from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered
 from cudf_polars.lower.lookups import lookup_side
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
-from cudf_polars.lower.physical import (
-    Broadcast,
-    CheckedOrder,
-    Estimate,
-    Local,
-    Materialize,
-    Shuffle,
-    Stream,
-    WithScalars,
-)
+from cudf_polars.lower.physical import Estimate, Local, Materialize, Stream
 from cudf_polars.lower.scans import BY_RANGES, read_everywhere
 from cudf_polars.lower.validated_joins import check_keys, without_check_if_empty
 from cudf_polars.plan.expressions import Column, Expr
@@ -63,8 +60,6 @@ _COPIED_SIDES = {
     "ie": ("right", "left"),
     "asof": ("right",),
 }
-# Rows match by something else than equal keys.
-_WITHOUT_EQUAL_KEYS = ("cross", "ie", "asof")
 _BUILT_AGAIN, _LITTLE_TO_BUILD = 0.25, 64 << 20
 """A join runs for each partition of a side, and each time builds its table of the copy of the other one: in all, of so
 many bytes of copies for each byte of that side, or of so many bytes, before the side is rather read in one.
@@ -130,7 +125,7 @@ def _join(ctx: Context, node: Join) -> Stream:
     everywhere = _read_one_side_everywhere(ctx, node, copied)
     if everywhere is not None:
         return everywhere
-    node, left, right = without_check_if_empty(ctx, node, *lower_sides(ctx, node, _column_pairs(node)))
+    node, left, right = without_check_if_empty(ctx, node, *lower_sides(ctx, node, column_pairs(node)))
     sides = _Sides(node, left, right)
     placed = _in_place(ctx, sides, copied)
     if placed is not None:
@@ -140,7 +135,7 @@ def _join(ctx: Context, node: Join) -> Stream:
     placed = _in_place(ctx, sides, copied)
     if placed is not None:
         return placed
-    if node.how in _WITHOUT_EQUAL_KEYS:
+    if node.how in WITHOUT_EQUAL_KEYS:
         return _broadcast_smaller(ctx, sides, copied)
     if not all(is_elementwise(key.expr) for key in (*node.left_on, *node.right_on)):
         return ctx.on_one_rank(node, [sides.left, sides.right], Gathered.NOT_ROWWISE_KEYS)
@@ -208,22 +203,11 @@ def _meet(node: Join, left: Partitioning, right: Partitioning) -> bool:
     """Whether rows of both sides with equal keys are on one rank."""
     if not left.is_placed_as(right):
         return False
-    pairs = _column_pairs(node)
+    pairs = column_pairs(node)
     return all(
         any(a in left_key and b in right_key for a, b in pairs)
         for left_key, right_key in zip(left.keys, right.keys, strict=True)
     )
-
-
-def _column_pairs(node: Join) -> list[tuple[str, str]]:
-    """Return the columns of both sides that are equal in rows that match."""
-    if node.how in _WITHOUT_EQUAL_KEYS:
-        return []
-    return [
-        (a.expr.name, b.expr.name)
-        for a, b in zip(node.left_on, node.right_on, strict=True)
-        if isinstance(a.expr, Column) and isinstance(b.expr, Column)
-    ]
 
 
 def _right_name(node: Join, name: str) -> str:
@@ -246,7 +230,7 @@ def _partitioning_of(node: Join, stream: Stream, side: str) -> Partitioning:
             for key in partitioning.keys
         ]
     else:
-        mapped = {b: a for a, b in _column_pairs(node)} if node.coalesce else {}
+        mapped = {b: a for a, b in column_pairs(node)} if node.coalesce else {}
         keys = [
             frozenset(
                 n for n in (mapped.get(name, _right_name(node, name)) for name in key) if n in node.schema
@@ -264,7 +248,7 @@ def _placement_of_join(node: Join, left: Partitioning) -> Partitioning:
     if node.how == "right" or (node.how == "full" and not node.coalesce):
         # Rows of one side only have null keys, wherever they are.
         return ARBITRARY
-    own = [a for a, _ in _column_pairs(node)]
+    own = [a for a, _ in column_pairs(node)]
     if node.how == "full" and len(set(own)) < len(own):
         # A row of the right side only has one of its keys in that column; it is where both have sent it.
         return ARBITRARY
@@ -274,13 +258,13 @@ def _placement_of_join(node: Join, left: Partitioning) -> Partitioning:
         if node.how == "full":
             names &= set(own)  # in other columns such a row has nulls
         if node.how == "inner" and not node.coalesce:
-            names |= {_right_name(node, b) for a, b in _column_pairs(node) if a in key}
+            names |= {_right_name(node, b) for a, b in column_pairs(node) if a in key}
         keys.append(frozenset(name for name in names if name in node.schema))
     return left.with_keys(keys)
 
 
 def _apply(ctx: Context, node: Join, left: Stream, right: Stream, partitioning: Partitioning) -> Stream:
-    rows = _expected_rows(ctx, node, left.estimate, right.estimate)
+    rows = expected_rows(ctx, node, left.estimate, right.estimate)
     left = _in_order(ctx, node, left)
     left, right = _without_null_keys(ctx, node, left, "left"), _without_null_keys(ctx, node, right, "right")
     left, right = check_keys(ctx, node, left, right)
@@ -305,12 +289,12 @@ def _with_build_side(ctx: Context, node: Join, left: Stream, right: Stream) -> J
     copied = [
         side for side, stream in sides.items() if stream.partitioning.distribution is Distribution.REPLICATED
     ]
-    if settings.partitions == 1 or node.how in _WITHOUT_EQUAL_KEYS or len(copied) != 1:
+    if settings.partitions == 1 or node.how in WITHOUT_EQUAL_KEYS or len(copied) != 1:
         return node
     copy, other = sides[copied[0]], sides[_other(copied[0])]
     # Polars has chosen once a side has ended, and a copy is read at least as fast as what is beside it.
     kept = min(_KEPT_TO_CHOOSE, copy.estimate.rows)
-    rows = min(other.estimate.rows / settings.nranks, kept) / _partitions_of(ctx, other)
+    rows = min(other.estimate.rows / settings.nranks, kept) / partitions_of(ctx, other)
     if rows * row_width(other.schema) <= _MUCH_KEPT * settings.broadcast_limit:
         return node
     return replace(node, build_side=copied[0])
@@ -384,45 +368,6 @@ def _is_simple(key: Expr) -> TypeGuard[Column]:
     )
 
 
-def _expected_rows(ctx: Context, node: Join, left: Estimate, right: Estimate) -> float:
-    rows = _rows(node, left.rows, right.rows)
-    for side, here, there in (("left", left, right), ("right", right, left)):
-        if here.counted:
-            rows = min(rows, there.rows * _matched_part(ctx, node, side, here.rows))
-    return rows
-
-
-def _matched_part(ctx: Context, node: Join, side: str, rows: float) -> float:
-    """Return the part of the other side's rows that are expected to have a partner among the counted ``rows`` of this.
-
-    The keys of this side are taken to be different, and those of the other one to be any of the tables' that have them.
-    """
-    pairs = _column_pairs(node)
-    if node.how != "inner" or not pairs:
-        return 1.0
-    # Of several keys, one may be that of a table which has the other ones for each of its values.
-    tables = (
-        max(origin_rows(ctx, node.left, left, of_groups=side != "left") for left, _ in pairs),
-        max(origin_rows(ctx, node.right, right, of_groups=side != "right") for _, right in pairs),
-    )
-    return min(1.0, rows / max(1.0, min(tables))) if max(tables) < math.inf else 1.0
-
-
-def _rows(node: Join, left: float, right: float) -> float:
-    match node.how:
-        case "cross" | "ie":
-            return left * right if node.how == "cross" else left * right / 2
-        case "semi" | "anti":
-            return left / 2
-        case "left" | "asof":
-            return left
-        case "right":
-            return right
-        case _:
-            # Mostly a foreign key: each row of the larger side finds its one partner.
-            return max(left, right)
-
-
 def _broadcast_smaller(ctx: Context, sides: _Sides, copied: Sequence[str]) -> Stream:
     """Join without equal keys: one side must be everywhere."""
     node = sides.node
@@ -458,7 +403,7 @@ def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> S
     hashed_already = _is_hashed_by_keys(node, other.partitioning, _other(side))
     limit = 0 if hashed_already else settings.broadcast_limit
     if settings.partitions > 1:
-        limit = max(0, limit - _copied_beside(other))
+        limit = max(0, limit - copied_beside(other))
     if sides.get(side).estimate.nbytes > 16 * limit:
         return None
     materialized = _materialized(ctx, sides, side)
@@ -466,7 +411,7 @@ def _broadcast_if_small(ctx: Context, sides: _Sides, copied: Sequence[str]) -> S
     worth = size.nbytes * settings.nranks <= max(size.nbytes + other.estimate.nbytes, settings.small_limit)
     if not (size.complete and size.nbytes <= limit and worth):
         return None
-    partitions = _partitions_of(ctx, other)
+    partitions = partitions_of(ctx, other)
     built = size.nbytes * partitions
     if partitions > 1 and built > max(_BUILT_AGAIN * other.estimate.nbytes, _LITTLE_TO_BUILD):
         if sides.stays == _other(side):
@@ -512,36 +457,6 @@ def _is_rowwise(node: Node | None) -> bool:
     return isinstance(node, Select | HStack | Filter) and all(map(is_elementwise, node.expressions))
 
 
-def _partitions_of(ctx: Context, stream: Stream) -> int:
-    """Return in how many partitions of a rank what is made of ``stream`` runs."""
-    settings = ctx.builder.settings
-    if settings.partitions == 1 or stream.partitioning.distribution in (
-        Distribution.SINGLE,
-        Distribution.REPLICATED,
-    ):
-        return 1
-    match stream:
-        case Local(inputs=()):
-            return stream.partitions
-        case Local():
-            return max(_partitions_of(ctx, each) for each in stream.inputs)
-        case Shuffle():
-            return stream.partitions(settings.nranks, settings.partitions)
-        case Materialize() if not stream.partitioning.keys:
-            return 1
-        case Materialize() | WithScalars() | CheckedOrder():
-            return _partitions_of(ctx, stream.inputs[0])
-        case _:
-            return settings.partitions
-
-
-def _copied_beside(stream: Stream) -> int:
-    """Return the bytes that the fragment of ``stream`` has of sides that were copied: they are in memory together."""
-    if isinstance(stream, Broadcast):
-        return int(stream.estimate.nbytes)
-    return sum(map(_copied_beside, stream.inputs)) if isinstance(stream, Local) else 0
-
-
 def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> bool:
     """Leave out rows of the larger side by the keys of the other one, before it moves; return whether that pays."""
     node, builder = sides.node, ctx.builder
@@ -553,7 +468,7 @@ def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> bool:
         or not can_filter(ctx, node, large, sides.get(large), nodes[large], sides.get(small))
     ):
         return False
-    pairs = _column_pairs(node) if large == "left" else [(b, a) for a, b in _column_pairs(node)]
+    pairs = column_pairs(node) if large == "left" else [(b, a) for a, b in column_pairs(node)]
     if not pairs:
         return False
     keys = sides.get(small)
@@ -577,7 +492,7 @@ def _is_hashed_by_keys(node: Join, partitioning: Partitioning, side: str) -> boo
 
 def _has_keys_of(node: Join, partitioning: Partitioning, side: str) -> bool:
     """Whether the keys of ``side``, by which it is distributed, are keys of the join."""
-    names = {pair[0 if side == "left" else 1] for pair in _column_pairs(node)}
+    names = {pair[0 if side == "left" else 1] for pair in column_pairs(node)}
     return all(key & names for key in partitioning.keys)
 
 
@@ -682,5 +597,5 @@ def _shuffled(ctx: Context, sides: _Sides) -> Stream:
 
 def _corresponding(node: Join, partitioning: Partitioning, side: str) -> list[str]:
     """Return the other side's columns that match the keys by whose hash ``side`` was sent, in the same order."""
-    pairs = _column_pairs(node) if side == "left" else [(b, a) for a, b in _column_pairs(node)]
+    pairs = column_pairs(node) if side == "left" else [(b, a) for a, b in column_pairs(node)]
     return [next(theirs for ours, theirs in pairs if ours in key) for key in partitioning.keys]

@@ -34,9 +34,10 @@ def sides(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def tables(folder: Path) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    """Return a table of many rows and one of few, of which some have no partner."""
+    """Return a table of many wide rows and one of few narrow ones, of which some have no partner."""
     many = pl.DataFrame({"k": [k * 7919 % 5000 for k in range(20_000)]}).with_row_index("a")
-    few = pl.DataFrame({"k": [*range(0, 5000, 50), None, 9999]}).with_columns(b=pl.col("k") * 2)
+    many = many.with_columns(t=pl.format("text {}", "a"))
+    few = pl.DataFrame({"k": [*range(0, 4500, 5), None, 9999]})
     many.write_parquet(folder / "many.parquet", row_group_size=3000)
     few.write_parquet(folder / "few.parquet")
     return pl.scan_parquet(folder / "many.parquet"), pl.scan_parquet(folder / "few.parquet")
@@ -53,6 +54,16 @@ def test_the_copied_side_is_held(how: str, nranks: int, tmp_path: Path, sides: C
     assert "BROADCAST" in outcomes[0].explain()
     assert sides[f"force_{COPIED[how]}"] > 0, sides
     assert sides[f"force_{'left' if COPIED[how] == 'right' else 'right'}"] == 0, sides
+
+
+def test_a_side_of_few_rows_need_not_be_held(tmp_path: Path, sides: Counter[str]) -> None:
+    """Polars has chosen before it has many rows of the other side, whose scan it then filters by the keys."""
+    many, few = tables(tmp_path)
+    query = many.join(few.filter(pl.col("k") % 50 == 0), on="k")
+    sides.clear()
+    outcomes = assert_like_polars(query, 2, replace(COPYING, partitions=3), ordered=False)
+    assert "BROADCAST" in outcomes[0].explain()
+    assert set(sides) == {"auto"}
 
 
 @pytest.mark.parametrize("order", ["left", "right", "left_right", "right_left"])

@@ -11,11 +11,11 @@ from cudf_polars.execute import paths
 from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.paths import Paths
-from cudf_polars.execute.rows import DESTINATION, WEIGHT, KeySample, handed_over, opened, stored
+from cudf_polars.execute.rows import DESTINATION, WEIGHT, KeySample, addressed, handed_over, opened, stored
 from cudf_polars.execute.streams import Brake, conform, scan_stream, stream_batches
 from cudf_polars.execute.transport import Source, StoredRows, Transport
 from cudf_polars.lower.partitioning import Distribution
-from cudf_polars.lower.physical import Materialize, RangeExchange, Schema, Shuffle, Stream
+from cudf_polars.lower.physical import Materialize, RangeExchange, Shuffle, Stream
 from cudf_polars.lower.ranges import boundary_frame, destination
 
 __all__ = ["Divider", "Part"]
@@ -124,7 +124,7 @@ class Divider:
         ((stream, sources),) = part.sources.items()
         if not isinstance(stream, RangeExchange):
             return None
-        schema: Schema = {**stream.schema, DESTINATION: pl.UInt32()}
+        schema = addressed(stream.schema)
         sample = KeySample(stream.keys, rows=1024)
         for source in sources:
             for batch in stream_batches(opened(source, last=False), schema, self.brake):

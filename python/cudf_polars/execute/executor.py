@@ -32,11 +32,13 @@ from cudf_polars.execute.pieces import Fragment, Fragments
 from cudf_polars.execute.rows import (
     DESTINATION,
     StreamRows,
+    addressed,
     chunks,
     concatenated,
     handed_over,
     opened,
     partitioned,
+    with_destination,
 )
 from cudf_polars.execute.streams import Brake, conform, read_stream, scan_stream, stream_batches
 from cudf_polars.execute.transport import ArrowStream, Transport
@@ -146,7 +148,7 @@ class Executor:
         return Size.estimated(materialized, limit)
 
     def find_keys(self, materialized: Materialize, limits: Mapping[str, int]) -> list[KeySet]:
-        """Return the values of columns of ``materialized`` over all ranks, of the rows that have been read.
+        """Return the values that columns have in the rows of ``materialized`` which have been read, over all ranks.
 
         Parameters
         ----------
@@ -462,11 +464,11 @@ class Executor:
             The column ``DESTINATION``, which rows get on their way.
         """
         rows = self._rows[child] if isinstance(child, Materialize) else None
-        schema = child.schema if target is None else _addressed(child.schema)
+        schema = child.schema if target is None else addressed(child.schema)
 
         def moved(batches: Iterator[pl.DataFrame]) -> Sequence[ArrowStream]:
             if target is not None:
-                batches = _with_target(batches, schema, target)
+                batches = with_destination(batches, schema, target)
             return self._exchange(batches, schema, send)
 
         if rows is None or not (in_parts and rows.rest_anywhere):
@@ -527,10 +529,10 @@ class Executor:
         self, batches: Iterator[pl.DataFrame], schema: Schema, target: pl.Expr | None = None
     ) -> Sequence[ArrowStream]:
         """Do the same with rows that come in batches."""
-        partitions, addressed = self.plan.count, _addressed(schema)
+        partitions, sent = self.plan.count, addressed(schema)
         return self._exchange(
-            _with_target(batches, addressed, target),
-            addressed,
+            with_destination(batches, sent, target),
+            sent,
             lambda source, op: self._transport.scatter(source, DESTINATION, op=op, partitions=partitions),
         )
 
@@ -620,17 +622,3 @@ class Executor:
             raise pl.exceptions.InvalidOperationError(
                 f"argument in operation '{stream.operation}' is not sorted, please sort the 'expr/series/column' first"
             )
-
-
-def _addressed(schema: Schema) -> Schema:
-    """Return the schema of rows that have the number of the partition that they go to."""
-    return {**schema, DESTINATION: pl.UInt32()}
-
-
-def _with_target(
-    batches: Iterator[pl.DataFrame], schema: Schema, target: pl.Expr | None
-) -> Iterator[pl.DataFrame]:
-    """Return batches with the column ``DESTINATION``, which ``target`` computes if they do not have it."""
-    for batch in batches:
-        yield conform(batch if target is None else batch.with_columns(target), schema)
-        del batch  # or it would stay until the next one has been made

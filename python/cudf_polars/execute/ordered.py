@@ -15,7 +15,7 @@ from typing import Protocol
 import polars as pl
 
 from cudf_polars.execute.partitions import PartitionPlan
-from cudf_polars.execute.rows import DESTINATION, WEIGHT, KeySample, StreamRows, partitioned
+from cudf_polars.execute.rows import DESTINATION, WEIGHT, KeySample, StreamRows, addressed, partitioned
 from cudf_polars.execute.streams import Brake, conform, scan_batches, scan_stream
 from cudf_polars.execute.transport import ArrowStream
 from cudf_polars.lower.physical import (
@@ -121,11 +121,11 @@ class OrderedExchanges:
         sample = KeySample(stream.keys, rows_of_batch)
         (below,) = stream.inputs
         source = self._executor.taken_back(below)
-        addressed = {**stream.schema, DESTINATION: pl.UInt32()}
+        sent = addressed(stream.schema)
         if source is None:
             rows, _ = self._executor.kept(below, sample.look)
             moved = self._scatter(stream, rows, self._target(stream, sample, stream.schema))
-            return partitioned(moved, schema=addressed)
+            return partitioned(moved, schema=sent)
         keys = {key.column: stream.schema[key.column] for key in stream.keys}
         for batch in self._executor.passing(source, lambda rows: rows.select(list(keys)), keys):
             sample.look(batch)
@@ -134,9 +134,9 @@ class OrderedExchanges:
             rows_of = self._executor.passing(source, lambda rows: rows, stream.schema)
             moved = self._executor.scatter_batches(rows_of, stream.schema, target)
         else:
-            addressed_rows = self._executor.passing(source, lambda rows: rows.with_columns(target), addressed)
+            addressed_rows = self._executor.passing(source, lambda rows: rows.with_columns(target), sent)
             moved = self._executor.scatter_batches(addressed_rows, stream.schema)
-        return partitioned(moved, schema=addressed)
+        return partitioned(moved, schema=sent)
 
     def _scatter(self, stream: RangeExchange, rows: pl.LazyFrame, target: pl.Expr) -> Sequence[ArrowStream]:
         """Send each row to its range, which ``target`` computes.
@@ -167,7 +167,7 @@ class OrderedExchanges:
         if all(value == b"stays" for value in self._executor.allgather_bytes(b"stays" if stays else b"")):
             return StreamRows(lazy=rows, height=height)
         moved = self._scatter(stream, rows, target.alias(DESTINATION))
-        return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
+        return partitioned(moved, schema=addressed(stream.schema))
 
     def _boundaries(self, sample: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
         """Return at most ``nranks * partitions - 1`` rows of key values that split all ranks' rows into equal parts."""
@@ -278,7 +278,7 @@ class OrderedExchanges:
             first = start + sum(heights[: self._executor.rank])
             start += sum(heights)
             parts.append(self._by_position(rows, first, bounds, stream.schema))
-        return partitioned(*parts, schema={**stream.schema, DESTINATION: pl.UInt32()})
+        return partitioned(*parts, schema=addressed(stream.schema))
 
     def position_exchange(self, stream: PositionExchange) -> StreamRows:
         """Redistribute rows by their global position; none move if all ranks have those of their ranges."""
@@ -296,7 +296,7 @@ class OrderedExchanges:
         if self._executor.plan.count == 1:
             return self._around_own_rows(stream, rows, first, height, sum(counts))
         moved = self._by_position(rows, first, stream.bounds, stream.schema)
-        return partitioned(moved, schema={**stream.schema, DESTINATION: pl.UInt32()})
+        return partitioned(moved, schema=addressed(stream.schema))
 
     def _around_own_rows(
         self, stream: PositionExchange, rows: pl.LazyFrame, first: int, height: int, total: int
@@ -309,7 +309,7 @@ class OrderedExchanges:
         received = []
         for part, position in to_others:
             (moved,) = self._by_position(part, position, stream.bounds, stream.schema)
-            schema = {**stream.schema, DESTINATION: pl.UInt32()}
+            schema = addressed(stream.schema)
             came = scan_stream(moved, schema, brake=self._executor.brake)
             received.append(keep_columns(came, stream.schema))
         # Ranks before this one send to it what follows their own, and so on.
@@ -337,8 +337,8 @@ class OrderedExchanges:
             target, begin = target + behind * count, begin + behind * (high - low)
         if count > 1:
             target = target + (position - begin) // share
-        addressed = rows.with_columns(target.cast(pl.UInt32).alias(DESTINATION))
-        return self._executor.scatter(addressed, schema, ordered=True)
+        sent = rows.with_columns(target.cast(pl.UInt32).alias(DESTINATION))
+        return self._executor.scatter(sent, schema, ordered=True)
 
 
 def _raise(error: pl.exceptions.PolarsError) -> Iterator[pl.DataFrame]:

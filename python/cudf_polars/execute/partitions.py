@@ -29,10 +29,11 @@ class PartitionPlan:
         How many bytes of rows a step that may be done over any rows takes at a time, if there are several partitions.
     ranges
         In how many ranges of a key a rank reads files that are sorted by it, where it has several partitions.
-    two_from
-        From how many partitions on memory has room for two, so that one may begin before the one before it has ended.
     cached_ranges
-        The same where a range is a hash table of its own: groups are faster in the processor's cache.
+        How many they are of a table whose rows are grouped by the key: groups are faster in the processor's cache.
+    two_from
+        If a step runs over so many partitions, two fit into memory: the next may begin before the one before it has
+        ended.
     """
 
     count: int = 1

@@ -19,12 +19,14 @@ __all__ = [
     "WEIGHT",
     "KeySample",
     "StreamRows",
+    "addressed",
     "chunks",
     "concatenated",
     "handed_over",
     "opened",
     "partitioned",
     "stored",
+    "with_destination",
 ]
 
 T = TypeVar("T")
@@ -88,6 +90,26 @@ def opened(source: Source, *, last: bool) -> ArrowStream:
 def stored(source: Source) -> StoredRows:
     """Return a source whose rows are counted."""
     return source.store() if may_be_stored(source) else source  # type: ignore[return-value]
+
+
+def addressed(schema: Schema) -> Schema:
+    """Return the schema of rows that carry the number of the partition that they are sent to."""
+    return {**schema, DESTINATION: pl.UInt32()}
+
+
+def with_destination(
+    batches: Iterable[pl.DataFrame], schema: Schema, target: pl.Expr | None
+) -> Iterator[pl.DataFrame]:
+    """Yield batches with the column ``DESTINATION`` and the types of ``schema``, which has it.
+
+    Parameters
+    ----------
+    target
+        Computes the column; None: the batches have it.
+    """
+    for batch in batches:
+        yield conform(batch if target is None else batch.with_columns(target), schema)
+        del batch  # or it would stay until the next one has been made
 
 
 class KeySample:

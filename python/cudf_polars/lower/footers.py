@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ __all__ = [
     "parse_columns",
     "read_footer",
     "read_row_groups",
+    "row_groups",
 ]
 
 _CACHED_FILES, _CACHED_TABLES = 10_000, 1_000
@@ -62,6 +63,18 @@ class Footers(Protocol):
 
     def of_store(self, path: str, cloud: CloudAccess | None) -> bytes | None:
         """Return a file in a store without its rows, a footer between magic bytes, if it was read and kept."""
+
+
+def row_groups(footers: Footers, paths: Iterable[str], cloud: CloudAccess | None) -> Iterator[RowGroup]:
+    """Yield the row groups of all files of a scan.
+
+    Raises
+    ------
+    FooterError
+        If the metadata of a file cannot be read.
+    """
+    for path in paths:
+        yield from footers(path, cloud)
 
 
 def read_row_groups(path: str, cloud: CloudAccess | None = None) -> tuple[RowGroup, ...]:

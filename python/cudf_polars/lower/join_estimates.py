@@ -27,7 +27,7 @@ WITHOUT_EQUAL_KEYS = ("cross", "ie", "asof")
 
 
 def column_pairs(node: Join) -> list[tuple[str, str]]:
-    """Return the columns of both sides that are equal in rows that match."""
+    """Return the pairs of a left and a right column whose values are equal in rows that match."""
     if node.how in WITHOUT_EQUAL_KEYS:
         return []
     return [
@@ -47,9 +47,10 @@ def expected_rows(ctx: Context, node: Join, left: Estimate, right: Estimate) -> 
 
 
 def _matched_part(ctx: Context, node: Join, side: str, rows: float) -> float:
-    """Return the part of the other side's rows that are expected to have a partner among the counted ``rows`` of this.
+    """Return which part of the other side's rows is expected to match one of the ``rows`` that ``side`` has.
 
-    The keys of this side are taken to be different, and those of the other one to be any of the tables' that have them.
+    It is assumed that no two rows of ``side`` have the same key, and that the other side's keys are spread evenly over
+    the keys of the table that they come from.
     """
     pairs = column_pairs(node)
     if node.how != "inner" or not pairs:

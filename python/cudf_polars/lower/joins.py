@@ -468,13 +468,10 @@ def _filter_larger(ctx: Context, sides: _Sides, small: str, large: str) -> bool:
         or not can_filter(ctx, node, large, sides.get(large), nodes[large], sides.get(small))
     ):
         return False
-    pairs = column_pairs(node) if large == "left" else [(b, a) for a, b in column_pairs(node)]
+    pairs = _pairs_from(node, large)
     if not pairs:
         return False
-    keys = sides.get(small)
-    if not isinstance(keys, Materialize) or keys.shared:
-        keys = builder.materialize(keys, "its keys filter the other side of a join")
-    sides.put(small, keys)
+    keys = _materialized(ctx, sides, small, "its keys filter the other side of a join")
     if not _measured(ctx, keys, builder.settings.filter_limit).complete:
         return False
     filtered = filter_by_keys(
@@ -491,8 +488,8 @@ def _is_hashed_by_keys(node: Join, partitioning: Partitioning, side: str) -> boo
 
 
 def _has_keys_of(node: Join, partitioning: Partitioning, side: str) -> bool:
-    """Whether the keys of ``side``, by which it is distributed, are keys of the join."""
-    names = {pair[0 if side == "left" else 1] for pair in column_pairs(node)}
+    """Whether all columns by which ``side`` is distributed are keys of the join."""
+    names = {ours for ours, _ in _pairs_from(node, side)}
     return all(key & names for key in partitioning.keys)
 
 
@@ -535,11 +532,13 @@ def _is_spread(ctx: Context, sides: _Sides, side: str, key: str, ranges: Partiti
     return 2 * (last - first + 1) >= settings.nranks
 
 
-def _materialized(ctx: Context, sides: _Sides, side: str) -> Materialize:
-    """Return a side materialized, as which it is put among the sides."""
+def _materialized(
+    ctx: Context, sides: _Sides, side: str, reason: str = "to choose how to join"
+) -> Materialize:
+    """Materialize a side, unless it is materialized for this join already."""
     rows = sides.get(side)
     if not isinstance(rows, Materialize) or rows.shared:
-        rows = ctx.builder.materialize(rows, "to choose how to join")
+        rows = ctx.builder.materialize(rows, reason)
         sides.put(side, rows)
     return rows
 
@@ -596,6 +595,12 @@ def _shuffled(ctx: Context, sides: _Sides) -> Stream:
 
 
 def _corresponding(node: Join, partitioning: Partitioning, side: str) -> list[str]:
-    """Return the other side's columns that match the keys by whose hash ``side`` was sent, in the same order."""
-    pairs = column_pairs(node) if side == "left" else [(b, a) for a, b in column_pairs(node)]
+    """Return the other side's columns that match the keys by which ``side`` is distributed, in the same order."""
+    pairs = _pairs_from(node, side)
     return [next(theirs for ours, theirs in pairs if ours in key) for key in partitioning.keys]
+
+
+def _pairs_from(node: Join, side: str) -> list[tuple[str, str]]:
+    """Return the pairs of key columns, that of ``side`` first."""
+    pairs = column_pairs(node)
+    return pairs if side == "left" else [(right, left) for left, right in pairs]

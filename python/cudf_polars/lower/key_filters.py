@@ -14,7 +14,7 @@ import polars as pl
 
 from cudf_polars.lower.builder import Keys
 from cudf_polars.lower.context import Context
-from cudf_polars.lower.footers import FooterError
+from cudf_polars.lower.footers import FooterError, row_groups
 from cudf_polars.lower.physical import Materialize, Stream
 from cudf_polars.lower.scans import sample_pipeline
 from cudf_polars.plan.expressions import Column
@@ -226,9 +226,7 @@ def origin_rows(ctx: Context, node: Node, name: str, *, of_groups: bool = True) 
         return ctx.properties.frame_size(origin).rows
     if isinstance(origin, Scan) and origin.kind == "parquet":
         try:
-            return float(
-                sum(group.rows for path in origin.paths for group in ctx.footers(path, origin.cloud))
-            )
+            return float(sum(group.rows for group in row_groups(ctx.footers, origin.paths, origin.cloud)))
         except FooterError:
             pass
     return math.inf

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from cudf_polars.lower.column_bounds import ColumnBounds, ascending_bounds, follows_position
-from cudf_polars.lower.footers import FooterError, Footers, RowGroup
+from cudf_polars.lower.footers import FooterError, Footers, RowGroup, row_groups
 from cudf_polars.lower.order import order_demands
 from cudf_polars.lower.shape import renames, windows
 from cudf_polars.lower.shares import RowShare, one_share, share_of_rows
@@ -72,7 +72,7 @@ class _Limits:
 _OF_LEADER = _Limits(1.25, 2.0, 1.25)
 """Of the table whose values are the boundaries."""
 _OF_FOLLOWER = _Limits(1.5, 4.0, 3.0)
-"""Of the others that are split at these values."""
+"""Of the other tables, which are split at the values of that one."""
 
 _ROWS_OF_GROUP = 16
 """How many rows a group may have for a table of all groups to be too large for the processor's cache."""
@@ -183,9 +183,9 @@ def find_key_ranges(
     cached_partitions
         How many it should have of the only table of a plan, if that has many groups.
     """
-    if cached_partitions > partitions > 1:
+    if cached_partitions > partitions > 1 and (scan := _only_scan(plan)) is not None:
         smaller = find_key_ranges(plan, footers, nranks, cached_partitions)
-        if _is_one_table_of_many_groups(plan, footers, smaller):
+        if any(_has_many_groups(scan, by_key, footers) for by_key in smaller.values()):
             return smaller
     uses = _find_uses(plan)
     places = dict.fromkeys([*uses.alone, *itertools.chain.from_iterable(uses.joined)])
@@ -209,18 +209,18 @@ def find_key_ranges(
     return found
 
 
-def _is_one_table_of_many_groups(plan: Plan, footers: Footers, found: Mapping[int, KeyRange]) -> bool:
-    """Whether a plan reads one table only, of whose rows few have the same key, as far as bounds tell.
+def _only_scan(plan: Plan) -> Scan | None:
+    """Return the scan of a plan that reads one table only.
 
     All steps of a fragment that has partitions must have the same number of them: of one table, all do.
     """
-    scans = [node for node in plan.nodes if not node.children]
-    scan = scans[0]
-    number = plan.number(scan)
-    by_key = None if number is None else found.get(number)
-    if len(scans) != 1 or not isinstance(scan, Scan) or by_key is None:
-        return False
-    rows = sum(group.rows for path in scan.paths for group in footers(path, scan.cloud))
+    first, *others = (node for node in plan.nodes if not node.children)
+    return first if not others and isinstance(first, Scan) else None
+
+
+def _has_many_groups(scan: Scan, by_key: KeyRange, footers: Footers) -> bool:
+    """Whether few rows of a table have the same key, as far as the boundaries tell."""
+    rows = sum(group.rows for group in row_groups(footers, scan.paths, scan.cloud))
     first, last = by_key.boundaries[0], by_key.boundaries[-1]
     values: int = (last - first).days if isinstance(first, datetime.date) else last - first
     return values * _ROWS_OF_GROUP >= rows
@@ -380,7 +380,7 @@ def _nbytes(scan: Scan, footers: Footers) -> float:
     if scan.kind != "parquet":
         return math.inf
     try:
-        return sum(group.nbytes for path in scan.paths for group in footers(path, scan.cloud))
+        return sum(group.nbytes for group in row_groups(footers, scan.paths, scan.cloud))
     except FooterError:
         return math.inf
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from cudf_polars.lower.context import Context, node_title
 from cudf_polars.lower.estimates import FILTERED, row_width
-from cudf_polars.lower.footers import FooterError, Footers, RowGroup, count_rows
+from cudf_polars.lower.footers import FooterError, Footers, RowGroup, count_rows, row_groups
 from cudf_polars.lower.key_ranges import KeyRange
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, ranged
 from cudf_polars.lower.physical import Estimate, GlobalRowIndex, Local, Stream
@@ -438,7 +438,7 @@ def _everywhere(ctx: Context, node: Node) -> Stream:
 def _bytes_to_read(ctx: Context, node: Scan) -> float:
     if node.kind == "parquet":
         try:
-            return sum(group.nbytes for path in node.paths for group in ctx.footers(path, node.cloud))
+            return sum(group.nbytes for group in row_groups(ctx.footers, node.paths, node.cloud))
         except FooterError:
             return _UNKNOWN_BYTES
     return sum(_file_sizes(node)) * _COMPRESSION
@@ -467,7 +467,7 @@ def _table_bytes(node: Scan, footers: Footers | None) -> float:
         if footers is None:
             rows = count_rows(node.paths)
         else:
-            rows = sum(group.rows for path in node.paths for group in footers(path, node.cloud))
+            rows = sum(group.rows for group in row_groups(footers, node.paths, node.cloud))
     except FooterError:
         return sizes
     return rows * row_width(node.schema)

@@ -109,6 +109,28 @@ def test_pdsh(tables: Tables, number: int, nranks: int, taken: Counter[str], tmp
     assert not list(tmp_path.rglob("*.spill")), "spill files are left"
 
 
+def _ways_of(
+    query: pl.LazyFrame, by: list[str], nranks: int, broadcast_limit: int, taken: Counter[str], folder: Path
+) -> list[Counter[str]]:
+    """Run a query in eight partitions, compare its answer in the order of ``by``, and return each rank's ways."""
+    options = ExecutionOptions(
+        fallback_mode="raise",
+        broadcast_limit=broadcast_limit,
+        small_limit=0,
+        read_everywhere_limit=0,
+        partitions=8,
+        partition_limit=10_000,
+        memory=BUDGET,
+    )
+    outcomes = _run(query, nranks, options, folder)
+    for outcome in outcomes:
+        taken.update(outcome.paths.counts)
+        assert outcome.paths.frames_held == 0
+    actual = pl.concat([outcome.frame for outcome in outcomes])
+    assert_frame_equal(actual.sort(by), query.collect(engine="streaming").sort(by))
+    return [outcome.paths.counts for outcome in outcomes]
+
+
 @pytest.mark.parametrize("nranks", [1, 2, 3])
 def test_a_join_by_lookup(tables: Tables, nranks: int, taken: Counter[str], tmp_path: Path) -> None:
     lines = tables.scan("lineitem").select("l_orderkey", "l_linenumber", "l_suppkey", "l_comment")
@@ -118,23 +140,9 @@ def test_a_join_by_lookup(tables: Tables, nranks: int, taken: Counter[str], tmp_
         .group_by("l_orderkey", "s_nationkey")
         .agg(pl.len(), pl.col("s_name").min(), pl.col("l_comment").max())
     )
-    options = ExecutionOptions(
-        fallback_mode="raise",
-        broadcast_limit=20_000,
-        small_limit=0,
-        read_everywhere_limit=0,
-        partitions=8,
-        partition_limit=10_000,
-        memory=BUDGET,
-    )
-    outcomes = _run(query, nranks, options, tmp_path)
-    for outcome in outcomes:
-        taken.update(outcome.paths.counts)
-        assert outcome.paths.counts[LOOKUP] > 0
-        assert outcome.paths.frames_held == 0
-    actual = pl.concat([outcome.frame for outcome in outcomes])
     by = ["l_orderkey", "s_nationkey"]
-    assert_frame_equal(actual.sort(by), query.collect(engine="streaming").sort(by))
+    for counts in _ways_of(query, by, nranks, 20_000, taken, tmp_path):
+        assert counts[LOOKUP] > 0
 
 
 @pytest.mark.parametrize("nranks", [1, 2, 3])
@@ -152,22 +160,8 @@ def test_rows_move_to_the_ranges_of_a_file(
         .group_by("l_orderkey")
         .agg(pl.len(), pl.col("o_comment").min(), pl.col("l_comment").max())
     )
-    options = ExecutionOptions(
-        fallback_mode="raise",
-        broadcast_limit=1,
-        small_limit=0,
-        read_everywhere_limit=0,
-        partitions=8,
-        partition_limit=10_000,
-        memory=BUDGET,
-    )
-    outcomes = _run(query, nranks, options, tmp_path)
-    for outcome in outcomes:
-        taken.update(outcome.paths.counts)
-        assert outcome.paths.counts[TO_RANGES] == 1
-        assert outcome.paths.frames_held == 0
-    actual = pl.concat([outcome.frame for outcome in outcomes])
-    assert_frame_equal(actual.sort("l_orderkey"), query.collect(engine="streaming").sort("l_orderkey"))
+    for counts in _ways_of(query, ["l_orderkey"], nranks, 1, taken, tmp_path):
+        assert counts[TO_RANGES] == 1
 
 
 @pytest.fixture(scope="module")

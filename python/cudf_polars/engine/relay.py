@@ -96,7 +96,7 @@ class _Capture(logging.Handler):
                     self._end()
 
     def _begin(self) -> None:
-        self._former = warnings.catch_warnings()
+        self._former = warnings.catch_warnings()  # noqa: TID251 - once for all threads, see above
         self._former.__enter__()
         # Which are shown is for the filters of the client.
         warnings.simplefilter("always")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,16 +51,12 @@ class PackedQuery:
 
 def pack_frame(frame: pl.DataFrame) -> bytes:
     """Return a frame as bytes, exactly."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Polars says that the format may change: both ends have one version
-        return frame.serialize()
+    return frame.serialize()
 
 
 def unpack_frame(packed: bytes) -> pl.DataFrame:
     """Return the frame of :func:`pack_frame`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pl.DataFrame.deserialize(io.BytesIO(packed))
+    return pl.DataFrame.deserialize(io.BytesIO(packed))
 
 
 def pack_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags, nranks: int) -> list[PackedQuery]:
@@ -84,8 +79,7 @@ def pack_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags, nranks: int) -
     flags = {name: bool(getattr(optimizations, name)) for name in QUERY_FLAGS}
     try:
         if not _has_frames(lf, optimizations):
-            with warnings.catch_warnings(), versions_pinned():
-                warnings.simplefilter("ignore")
+            with versions_pinned():
                 return [PackedQuery(flags, seal(lf.serialize()))] * nranks
         query = read_query(lf, optimizations)
         plan, frames = _dump(query)
@@ -112,9 +106,7 @@ def unpack_query(
     flags = pl.QueryOptFlags(**packed.flags)
     if packed.lazy_frame is None:
         return _load(content, [unpack_frame(frame) for frame in packed.frames]), flags
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        lf = pl.LazyFrame.deserialize(io.BytesIO(content))
+    lf = pl.LazyFrame.deserialize(io.BytesIO(content))
     if nranks == 1:
         return lf, flags
     query = read_query(lf, flags)

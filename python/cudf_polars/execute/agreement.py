@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import struct
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -171,9 +170,7 @@ def agree_on_end(
     empty = first.empty
     if first.types == text or not empty:
         return frame, told
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Polars says that the format may change: all ranks have one version
-        no_rows = pl.DataFrame.deserialize(BytesIO(empty))
+    no_rows = pl.DataFrame.deserialize(BytesIO(empty))
     if no_rows.columns != frame.columns:
         return frame, told
     return conform(frame, dict(no_rows.schema)) if frame.height else no_rows, told
@@ -197,8 +194,7 @@ def _packed(frame: pl.DataFrame, text: bytes, failed: Sequence[int], facts: byte
     empty = b""
     # what has no serialised form (an array of no elements, a type without a name) stays as it is
     unserialised = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError)
-    with warnings.catch_warnings(), contextlib.suppress(*unserialised):
-        warnings.simplefilter("ignore")
+    with contextlib.suppress(*unserialised):
         empty = frame.clear().serialize()
     places = struct.pack(f"<{len(failed)}Q", *failed)
     lengths = struct.pack("<4Q", frame.height, len(failed), len(text), len(facts))

@@ -9,7 +9,6 @@ import functools
 import json
 import pickle
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -151,9 +150,7 @@ def access_of_options(url: str, options: Mapping[str, Any]) -> CloudAccess | Non
         ``storage_options`` and ``credential_provider`` are taken, others left.
     """
     chosen = {name: options[name] for name in ("storage_options", "credential_provider") if name in options}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Polars says that providers are unstable, once more
-        form = serialize_plan(pl.scan_parquet(url, schema={}, glob=False, **chosen))
+    form = serialize_plan(pl.scan_parquet(url, schema={}, glob=False, **chosen))
     return read_access(json.dumps(form["Scan"]["unified_scan_args"]["cloud_options"]))
 
 

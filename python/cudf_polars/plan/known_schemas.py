@@ -11,9 +11,7 @@ import io
 import json
 import struct
 import threading
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -21,7 +19,7 @@ import polars as pl
 
 from cudf_polars.plan import nodes
 from cudf_polars.plan.file_versions import file_version
-from cudf_polars.plan.serialized import deserialize_text, forms
+from cudf_polars.plan.serialized import deserialize_text, forms, write_text
 
 __all__ = ["Told", "forget_schemas", "known_schema", "with_known_schemas", "without_known_schemas"]
 
@@ -234,18 +232,10 @@ class _Limited(io.RawIOBase):
 def _text(lf: pl.LazyFrame) -> str | None:
     """Return a query's JSON form, ``None`` if it is long."""
     out = _Limited()
-    with _quiet():
-        try:
-            lf.serialize(out, format="json")
-        except (OSError, pl.exceptions.PolarsError):
-            if out.size > _MOST_TEXT:
-                return None
-            raise
+    try:
+        write_text(lf, out)
+    except (OSError, pl.exceptions.PolarsError):
+        if out.size > _MOST_TEXT:
+            return None
+        raise
     return b"".join(out.taken).decode()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

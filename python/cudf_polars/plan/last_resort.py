@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -83,17 +82,11 @@ class _Build:
         return pl.LazyFrame._scan_python_function(dict(self._schema), source, is_pure=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # Polars says that the format may change: both ends have one version
-            return {**self.__dict__, "_lf": self._lf.serialize()}
+        return {**self.__dict__, "_lf": self._lf.serialize()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._lf = pl.LazyFrame.deserialize(io.BytesIO(state["_lf"]))
+        self._lf = pl.LazyFrame.deserialize(io.BytesIO(state["_lf"]))
 
 
 def check_own_frames(root: nodes.Node) -> None:

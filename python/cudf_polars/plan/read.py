@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -224,9 +223,7 @@ class _Reader:
             note = "large data frames: 'validate' of joins and 'null_on_oob' of gathers are not looked up"
             return DslFacts(None, {}, (note,))
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                binary = self._lf.serialize()
+            binary = self._lf.serialize()
         except Exception as e:  # whatever the pickling of the user's functions raises
             note = f"not serialisable ({type(e).__name__}): 'validate' and 'null_on_oob' are not known"
             return DslFacts(None, {}, (note,))
@@ -239,12 +236,10 @@ class _Reader:
     # --- placeholders ----------------------------------------------------------------------
 
     def _substituted(self) -> Plan:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                size = len(self._lf.serialize())
-            except Exception as e:  # whatever the pickling of the user's functions raises
-                raise CannotSubstitute(f"the query cannot be serialised: {type(e).__name__}: {e}") from e
+        try:
+            size = len(self._lf.serialize())
+        except Exception as e:  # whatever the pickling of the user's functions raises
+            raise CannotSubstitute(f"the query cannot be serialised: {type(e).__name__}: {e}") from e
         if size > _SUBSTITUTE_LIMIT:
             raise CannotSubstitute(f"the query holds {size >> 20} MiB of data frames")
         form = serialize_plan(self._lf)

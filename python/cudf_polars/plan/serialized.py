@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import io
 import json
-import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 import polars as pl
 
@@ -23,14 +22,25 @@ __all__ = [
     "kind_of",
     "serialize_expr",
     "serialize_plan",
+    "write_text",
 ]
 
 
 def serialize_plan(lf: pl.LazyFrame) -> Any:
     """Return the parsed JSON form of a query."""
-    with warnings.catch_warnings(), versions_pinned():
-        warnings.simplefilter("ignore")
-        return json.loads(lf.serialize(format="json"))
+    text = io.BytesIO()
+    with versions_pinned():
+        write_text(lf, text)
+    return json.loads(text.getvalue())
+
+
+def write_text(lf: pl.LazyFrame, out: IO[bytes]) -> None:
+    """Write the JSON form of a query to ``out``.
+
+    Polars' own method warns that the form is deprecated. To hide that, the filters of warnings would have to be
+    changed, which are the process's: warnings of other threads would be lost.
+    """
+    lf._ldf.serialize_json(out)
 
 
 def deserialize_plan(form: Any) -> pl.LazyFrame:
@@ -40,23 +50,17 @@ def deserialize_plan(form: Any) -> pl.LazyFrame:
 
 def deserialize_text(text: str) -> pl.LazyFrame:
     """Return the query of a JSON form that has not been parsed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pl.LazyFrame.deserialize(io.StringIO(text), format="json")
+    return pl.LazyFrame.deserialize(io.StringIO(text), format="json")
 
 
 def serialize_expr(expr: pl.Expr) -> Any:
     """Return the parsed JSON form of an expression."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return json.loads(expr.meta.serialize(format="json"))
+    return json.loads(expr.meta.serialize(format="json"))
 
 
 def deserialize_expr(form: Any) -> pl.Expr:
     """Return the expression of a JSON form."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pl.Expr.deserialize(io.StringIO(json.dumps(form)), format="json")
+    return pl.Expr.deserialize(io.StringIO(json.dumps(form)), format="json")
 
 
 def forms(form: Any, kind: str) -> Iterator[Any]:

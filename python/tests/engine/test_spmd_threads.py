@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -175,3 +177,37 @@ def test_ranks_that_would_plan_otherwise_do_not_start():
             SPMDEngine(comm=comm, executor_options={"broadcast_limit": 7 + comm.rank})
 
     on_ranks(2, work)
+
+
+def test_queries_leave_the_warnings_of_other_threads_alone():
+    """Filters of warnings are the process's: a query that changes them to hide one of Polars' loses others."""
+    ended = threading.Event()
+
+    def work(comm: Communicator) -> None:
+        with SPMDEngine(comm=comm, executor_options=SHUFFLING) as engine:
+            for salt in range(5):
+                mine = part(engine.rank, salt)
+                queries = [
+                    sums(mine),
+                    sums(mine.map_batches(lambda rows: rows, schema=mine.collect_schema())),
+                ]
+                for query in queries:
+                    gathered(engine, query)
+
+    def run() -> None:
+        try:
+            on_ranks(2, work)
+        finally:
+            ended.set()
+
+    issued = 0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with ThreadPoolExecutor(1) as pool:
+            queries = pool.submit(run)
+            while not ended.is_set():
+                warnings.warn("of the user's thread", UserWarning, stacklevel=1)
+                issued += 1
+                time.sleep(1e-4)
+            queries.result()
+    assert sum(str(one.message) == "of the user's thread" for one in caught) == issued

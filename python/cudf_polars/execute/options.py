@@ -27,10 +27,12 @@ _MEMORY_OF_RANGE = 6
 _SMALL_FOR_PARTITIONS = 4 << 20
 """Bytes of partial results that are not worth partitions."""
 _MOST_PARTITIONS = 256
-_CACHED, _MOST_FOR_CACHE, _MOST_TARGETS = 16 << 20, 64, 128
+_CACHED, _MOST_FOR_CACHE, _MOST_TARGETS = 8 << 20, 128, 256
 """Partitions of so many bytes are grouped and joined in the processor's cache. For that, there are up to so many of
 them a rank, and so many in all: whatever is sent is cut into as many pieces.
 """
+_TWO_FIT = 4 / 3
+"""Two partitions fit into memory if there are so many times as many as one at a time asks for."""
 _LIMIT_OF_TARGET = 4
 """How many times the bytes that it should have a partition may have."""
 
@@ -172,7 +174,7 @@ class ExecutionOptions:
             self.chunk_bytes,
             ranges,
             self._cached(ranges, nbytes, nranks, _MOST_FOR_CACHE) if on_cpu else ranges,
-            2 * self._needed(nbytes, nranks) if on_cpu and self._must_split(nbytes, nranks) else math.inf,
+            _TWO_FIT * self._needed(nbytes, nranks) if on_cpu and self._must_split(nbytes, nranks) else math.inf,
         )
 
     @property

@@ -167,6 +167,7 @@ class ExecutionOptions:
             or self.memory // _MEMORY_OF_TABLE
         )
         ranges = self._needed(nbytes, nranks, _MEMORY_OF_RANGE if on_cpu else _MEMORY_OF_PARTITION)
+        can_run_ahead = on_cpu and self._must_split(nbytes, nranks)
         return PartitionPlan(
             self.partitions_of(nbytes, nranks, on_cpu=on_cpu),
             limit or None,
@@ -174,7 +175,7 @@ class ExecutionOptions:
             self.chunk_bytes,
             ranges,
             self._cached(ranges, nbytes, nranks, _MOST_FOR_CACHE) if on_cpu else ranges,
-            _TWO_FIT * self._needed(nbytes, nranks) if on_cpu and self._must_split(nbytes, nranks) else math.inf,
+            _TWO_FIT * self._needed(nbytes, nranks) if can_run_ahead else math.inf,
         )
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 import polars as pl
 
@@ -34,7 +34,7 @@ def serialize_plan(lf: pl.LazyFrame) -> Any:
     return json.loads(text.getvalue())
 
 
-def write_text(lf: pl.LazyFrame, out: IO[bytes]) -> None:
+def write_text(lf: pl.LazyFrame, out: io.IOBase) -> None:
     """Write the JSON form of a query to ``out``.
 
     Polars' own method warns that the form is deprecated. To hide that, the filters of warnings would have to be

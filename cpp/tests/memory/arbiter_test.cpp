@@ -1,8 +1,11 @@
 // Requests that wait, water marks, and what the arbiter's thread does about them.
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <latch>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,6 +14,8 @@
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/core/statistics.hpp>
+#include <rapidsmpf/device/detail/host_memory.hpp>
+#include <rapidsmpf/device/device.hpp>
 #include <rapidsmpf/memory/buffer_resource.hpp>
 #include <rapidsmpf/memory/disk_space.hpp>
 #include <rapidsmpf/memory/spillable_buffer.hpp>
@@ -275,6 +280,34 @@ TEST(Arbiter, MarksMustBeInOrder) {
     EXPECT_THROW((void)BufferResource::make(settings), std::invalid_argument);
     settings.low_water = 0;
     EXPECT_THROW((void)BufferResource::make(settings), std::invalid_argument);
+}
+
+TEST(Arbiter, FreeBlocksAreKeptUpToTheLimit) {
+    auto& cpu = Device::current();
+    if (cpu.kind() != DeviceKind::cpu || device::host_memory_cache_limit() == 0) {
+        GTEST_SKIP() << "free blocks do not count, or none are kept";
+    }
+    constexpr std::size_t MiB = 1U << 20U;
+    constexpr std::size_t block = 64 * MiB;
+    auto const before = device::host_memory_cache_limit();
+    device::set_host_memory_cache_limit(4 * block);
+    device::trim_host_memory(0);
+    auto* const pointer = device::allocate_host(block);
+    std::memset(pointer, 1, block);
+    device::deallocate_host(pointer, block);
+    ASSERT_EQ(device::cached_host_memory(), block);
+    BufferResource::Settings settings;
+    settings.periodic_spill_check = std::nullopt;
+    settings.high_water = 0.01;  // what spilling begins at is no reason to release them
+    settings.low_water = 0.01;
+    auto const resident = device::measure_host_memory(cpu).resident;
+    settings.limits[0] = resident + static_cast<std::int64_t>(8 * MiB);
+    EXPECT_GT(BufferResource::make(settings)->memory_available(MemoryType::DEVICE), 0);
+    EXPECT_EQ(device::cached_host_memory(), block);
+    settings.limits[0] = resident - static_cast<std::int64_t>(8 * MiB);
+    EXPECT_GT(BufferResource::make(settings)->memory_available(MemoryType::DEVICE), 0);
+    EXPECT_EQ(device::cached_host_memory(), 0U);
+    device::set_host_memory_cache_limit(before);
 }
 
 }  // namespace

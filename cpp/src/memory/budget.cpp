@@ -45,8 +45,8 @@ void Budget::measure_if_old_locked() const {
     auto const now = Clock::now();
     if (now - measured_at_ >= measurement_age) {
         auto const use = device::measure_host_memory(device_);
-        // Not above the mark at which spilling begins: where rows come faster than the disk takes them, use stays above it,
-        // and the pages of each block that is written would be released for the next one to get new ones.
+        // The threshold is the limit, not the high-water mark. When rows arrive faster than the disk writes them, memory
+        // in use stays above that mark; each spilled block would then be unmapped, and the next one would fault in new pages.
         device::trim_host_memory_above(rule(MemoryType::DEVICE).limit, use);
         measured_ = use.in_use();
         in_buffers_ = in_memory_locked();

@@ -285,7 +285,7 @@ TEST(Arbiter, MarksMustBeInOrder) {
 TEST(Arbiter, FreeBlocksAreKeptUpToTheLimit) {
     auto& cpu = Device::current();
     if (cpu.kind() != DeviceKind::cpu || device::host_memory_cache_limit() == 0) {
-        GTEST_SKIP() << "free blocks do not count, or none are kept";
+        GTEST_SKIP() << "the device is not a CPU, or free blocks are not kept (AddressSanitizer)";
     }
     constexpr std::size_t MiB = 1U << 20U;
     constexpr std::size_t block = 64 * MiB;
@@ -298,7 +298,7 @@ TEST(Arbiter, FreeBlocksAreKeptUpToTheLimit) {
     ASSERT_EQ(device::cached_host_memory(), block);
     BufferResource::Settings settings;
     settings.periodic_spill_check = std::nullopt;
-    settings.high_water = 0.01;  // what spilling begins at is no reason to release them
+    settings.high_water = 0.01;  // the process is far above the mark: that alone must not release free blocks
     settings.low_water = 0.01;
     auto const resident = device::measure_host_memory(cpu).resident;
     settings.limits[0] = resident + static_cast<std::int64_t>(8 * MiB);

@@ -32,7 +32,7 @@ _CACHED, _MOST_FOR_CACHE, _MOST_TARGETS = 8 << 20, 128, 256
 them a rank, and so many in all: whatever is sent is cut into as many pieces.
 """
 _TWO_FIT = 4 / 3
-"""Two partitions fit into memory if there are so many times as many as one at a time asks for."""
+"""A step may run on two partitions at once if there are this many times the partitions that memory requires."""
 _LIMIT_OF_TARGET = 4
 """How many times the bytes that it should have a partition may have."""
 

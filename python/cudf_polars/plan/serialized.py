@@ -37,8 +37,8 @@ def serialize_plan(lf: pl.LazyFrame) -> Any:
 def write_text(lf: pl.LazyFrame, out: io.IOBase) -> None:
     """Write the JSON form of a query to ``out``.
 
-    Polars' own method warns that the form is deprecated. To hide that, the filters of warnings would have to be
-    changed, which are the process's: warnings of other threads would be lost.
+    This calls below ``LazyFrame.serialize``, which warns that the form is deprecated. Suppressing that warning would
+    change the warning filters of the whole process, so that warnings of other threads would be lost.
     """
     lf._ldf.serialize_json(out)
 

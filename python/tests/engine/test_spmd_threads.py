@@ -179,9 +179,15 @@ def test_ranks_that_would_plan_otherwise_do_not_start():
     on_ranks(2, work)
 
 
-def test_queries_leave_the_warnings_of_other_threads_alone():
-    """Filters of warnings are the process's: a query that changes them to hide one of Polars' loses others."""
+def test_queries_leave_the_warnings_of_other_threads_alone(monkeypatch):
+    """Warning filters are global to the process: a query that changes them loses the warnings of other threads."""
     ended = threading.Event()
+    entered = []  # the threads that change the filters
+    enter = warnings.catch_warnings.__enter__
+
+    def recorded(self):
+        entered.append(threading.current_thread().name)
+        return enter(self)
 
     def work(comm: Communicator) -> None:
         with SPMDEngine(comm=comm, executor_options=SHUFFLING) as engine:
@@ -203,6 +209,7 @@ def test_queries_leave_the_warnings_of_other_threads_alone():
     issued = 0
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        monkeypatch.setattr(warnings.catch_warnings, "__enter__", recorded)
         with ThreadPoolExecutor(1) as pool:
             queries = pool.submit(run)
             while not ended.is_set():
@@ -210,4 +217,5 @@ def test_queries_leave_the_warnings_of_other_threads_alone():
                 issued += 1
                 time.sleep(1e-4)
             queries.result()
+    assert entered == []
     assert sum(str(one.message) == "of the user's thread" for one in caught) == issued

@@ -13,12 +13,18 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
+from rapidsmpf.communicator import single
+from rapidsmpf.config import Options
 from rapidsmpf.memory.buffer_resource import BufferResource
+from rapidsmpf.memory.packed_data import PackedData
+from rapidsmpf.shuffler import Shuffler
+from rapidsmpf.streaming.core.context import Context
+from rapidsmpf.streaming.exchange import RowRouting, drain_into_shuffle
 from rapidsmpf.table import Table, pack, split_and_pack
 
 # The fuzzer's first byte: make the header's checksum right; look at what the buffers contain in full; make the header's
-# number of rows that of the first column.
-_REPAIR, _FULL, _SAME_ROWS = 1, 2, 4
+# number of rows that of the first column; take the header for that of a narrow table.
+_REPAIR, _FULL, _SAME_ROWS, _NARROW = 1, 2, 4, 8
 
 
 def frames() -> list[pl.DataFrame | pa.Table]:
@@ -72,21 +78,48 @@ def frames() -> list[pl.DataFrame | pa.Table]:
     ]
 
 
+def narrow_tables() -> list[PackedData]:
+    """Return small narrow tables."""
+    comm = single.new_communicator(Options())
+    long = "a text that is longer than a view holds by itself"
+    frame = pl.DataFrame(
+        {
+            "key": pl.Series([1, -2, 3, 4] * 4),
+            "wide": [1 << 40, 1, 2, 3] * 4,
+            "unsigned": pl.Series([70_000, None, 1, 2] * 4, dtype=pl.UInt64),
+            "price": pl.Series([decimal.Decimal("1.25"), None, decimal.Decimal("-3"), None] * 4),
+            "day": [dt.date(2026, 1, 1), None, dt.date(1970, 1, 1), None] * 4,
+            "text": ["", None, long, "a"] * 4,
+            "binary": [b"\x00\xff", b"", None, b"abc"] * 4,
+            "ratio": [0.5, None, 1.0, 2.0] * 4,
+        }
+    )
+    chunks: list[PackedData] = []
+    with Context.from_options(comm, Options()) as context:
+        for number, some in enumerate([frame, *(frame.select("key", name) for name in frame.columns[1:])]):
+            shuffler = Shuffler(comm, number, 2, context.br())
+            drain_into_shuffle(some, RowRouting.by_hash(["key"], narrow=True), shuffler, context)
+            chunks.extend(chunk for partition in range(2) for chunk in shuffler.extract(partition))
+    return chunks
+
+
 def main() -> int:
     """Write one file for each table, and for pieces of the larger ones."""
     folder = Path(sys.argv[1])
     br = BufferResource()
-    number = 0
+    plain: list[PackedData] = []
     for frame in frames():
         table = Table(frame, br)
         rows = frame.height if isinstance(frame, pl.DataFrame) else frame.num_rows
-        parts = [pack(table, br)]
+        plain.append(pack(table, br))
         if rows > 1:
-            parts.extend(split_and_pack(table, [1], br).values())
+            plain.extend(split_and_pack(table, [1], br).values())
+    number = 0
+    for parts, form in ((plain, 0), (narrow_tables(), _NARROW)):
         for part in parts:
             metadata, data = part.metadata, part.to_host_bytes()
             for choices in (_FULL, _REPAIR | _FULL, _REPAIR | _SAME_ROWS):
-                seed = bytes([choices]) + struct.pack("<I", len(metadata)) + metadata + data
+                seed = bytes([choices | form]) + struct.pack("<I", len(metadata)) + metadata + data
                 (folder / f"seed-{number}").write_bytes(seed)
                 number += 1
     print(f"{number} packed tables")

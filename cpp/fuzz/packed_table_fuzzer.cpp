@@ -2,7 +2,8 @@
 // is read as its users read it: every value, hashed, exported to Arrow and back.
 //
 // An input is: a byte of choices, a 32-bit size, metadata of that size, data. The first choice is to make the header's sizes and
-// checksum right, without which nothing behind it would be looked at; another to make the table as long as its first column. Seeds: scripts/packed_table_seeds.py.
+// checksum right, without which nothing behind it would be looked at; others to make the table as long as its first column, and to
+// take it for a narrow one, which is widened, too. Seeds: scripts/packed_table_seeds.py.
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -16,6 +17,8 @@
 #include "fuzzer.hpp"
 #include "table/host/column_access.hpp"
 #include "table/host/hash.hpp"
+#include "table/narrow/narrow_types.hpp"
+#include "table/narrow/widen_rows.hpp"
 #include "table/packed/packed_format.hpp"
 
 namespace rapidsmpf::fuzz {
@@ -24,7 +27,7 @@ namespace {
 
 using detail::PackedParts;
 
-enum Choice : std::uint8_t { repair = 1, full = 2, same_rows = 4 };
+enum Choice : std::uint8_t { repair = 1, full = 2, same_rows = 4, narrow = 8 };
 // Rows cost no bytes in columns without buffers: reading them all would take for ever.
 constexpr std::int64_t most_rows = 1 << 14;
 
@@ -49,10 +52,20 @@ class Data {
 
 // As packed_format.cpp lays metadata out: version, size, checksum, rows, bytes of data, size of the schema, which follows; then
 // the nodes, of numbers of eight bytes.
-constexpr std::size_t schema_size_at = 36;
-constexpr std::size_t header_size = 44;
+constexpr std::size_t growth_at = 36;  // of rows, in narrow tables only
+// Where the header says how large the schema is, and where it ends.
+struct Header {
+    std::size_t schema_size_at;
+    std::size_t size;
+};
+Header header_of(unsigned choices) {
+    auto const growth_size = (choices & Choice::narrow) != 0 ? std::size_t{8} : std::size_t{0};
+    return {growth_at + growth_size, growth_at + growth_size + 8};
+}
 
-void repair_header(Bytes& metadata, std::uint64_t data_size, bool same_rows) {
+void repair_header(Bytes& metadata, std::uint64_t data_size, unsigned choices) {
+    auto const [schema_size_at, header_size] = header_of(choices);
+    bool const same_rows = (choices & Choice::same_rows) != 0;
     if (metadata.size() < header_size) {
         return;
     }
@@ -61,7 +74,7 @@ void repair_header(Bytes& metadata, std::uint64_t data_size, bool same_rows) {
     if (same_rows && metadata.size() - header_size >= 8 && schema_size <= metadata.size() - header_size - 8) {
         std::memcpy(metadata.data() + 20, metadata.data() + header_size + schema_size, 8);
     }
-    std::memcpy(metadata.data(), "RMPT\1\0\0\0", 8);
+    std::memcpy(metadata.data(), (choices & Choice::narrow) != 0 ? "RMPT\2\0\0\0" : "RMPT\1\0\0\0", 8);
     std::uint64_t const size = metadata.size();
     std::memcpy(metadata.data() + 8, &size, 8);
     std::memcpy(metadata.data() + 28, &data_size, 8);
@@ -215,8 +228,7 @@ void write_again(
     Schema const& schema, std::vector<Column> const& columns, PackedParts const& parts,
     std::span<std::byte const> data) {
     detail::PackedMetadataWriter writer{
-        detail::PackedMetadataWriter::beginning(schema.serialized()), parts.info.num_rows, data.size(),
-        columns.size()};
+        detail::PackedMetadataWriter::beginning(schema), parts.info.num_rows, data.size(), columns.size()};
     for (std::size_t i = 0; i < columns.size(); ++i) {
         write_node(writer, schema.fields()[i], columns[i], data);
     }
@@ -289,14 +301,14 @@ void read_input(std::span<std::uint8_t const> bytes) {
     auto const memory = std::make_shared<Data const>(input.rest());
     auto const data = memory->bytes();
     if ((choices & Choice::repair) != 0) {
-        repair_header(metadata, data.size(), (choices & Choice::same_rows) != 0);
+        repair_header(metadata, data.size(), choices);
     }
     static_cast<void>(is_packed_table(metadata));
     std::optional<PackedParts> parts;
     std::shared_ptr<Schema const> schema;
     if (!takes([&] {
             parts = detail::split_packed_metadata(metadata);
-            schema = Schema::deserialize(parts->schema);
+            schema = Schema::deserialize(parts->schema, parts->info.form);
         })
         || parts->info.data_size != data.size()) {  // as unpack() has it
         return;
@@ -325,9 +337,23 @@ void read_input(std::span<std::uint8_t const> bytes) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
         reader.column(schema->fields()[i], columns[i]);
     }
-    if (parts->info.num_rows <= most_rows) {
-        use(Table{schema, std::move(columns), parts->info.num_rows, memory});
+    if (parts->info.num_rows > most_rows) {
+        return;
     }
+    Table table{schema, std::move(columns), parts->info.num_rows, memory};
+    if (!schema->is_narrow()) {
+        use(table);
+        return;
+    }
+    // As two parts of one table.
+    static auto const resource = BufferResource::make();
+    auto const is_right = takes([&] {
+        auto const wide = detail::wide_schema(schema);
+        auto const rows = detail::widen_and_concat(wide, {table, table}, *resource, AllowOverbooking::yes);
+        require(rows.num_rows() == 2 * table.num_rows(), "widening keeps all rows");
+        use(rows);
+    });
+    static_cast<void>(is_right);  // a field may say something impossible
 }
 
 // A number at which arithmetic with rows and sizes goes wrong.
@@ -341,6 +367,7 @@ std::uint64_t a_limit(std::minstd_rand& random) {
 bool change_a_word(std::span<std::uint8_t> input, std::minstd_rand& random) {
     constexpr std::size_t word_size = sizeof(std::uint64_t);
     constexpr std::size_t metadata_at = 1 + sizeof(std::uint32_t);
+    auto const [schema_size_at, header_size] = header_of(input.empty() ? 0U : unsigned{input[0]});
     if (input.size() < metadata_at + header_size) {
         return false;
     }

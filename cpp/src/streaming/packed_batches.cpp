@@ -78,12 +78,13 @@ std::optional<Table> PackedBatches::next() {
         while (!chunks_.empty()) {
             read_ahead();
             auto const info = packed_info(chunks_.front().metadata);
-            bool const large = info.num_rows >= sizes_.enough_rows || info.data_size >= sizes_.enough_bytes;
+            bool const large =
+                info.num_rows >= sizes_.enough_rows || info.unpacked_size >= sizes_.enough_bytes;
             if (!group.empty() && large) {
                 break;  // worth handing out as it is, without a copy
             }
             rows += info.num_rows;
-            bytes += info.data_size;
+            bytes += info.unpacked_size;
             group.push_back(take_first());
             if (rows >= sizes_.enough_rows || bytes >= sizes_.enough_bytes) {
                 break;

@@ -69,10 +69,10 @@ ShuffleInserter::ShuffleInserter(
 }
 
 void ShuffleInserter::insert(std::uint64_t sequence, TableBatch const& batch) {
-    auto packed = pack_(batch.combine(*resource_));
+    auto packed = pack_(batch);
     std::size_t bytes = 0;
     for (auto const& [partition, chunk] : packed) {
-        bytes += chunk.data->size();
+        bytes += packed_info(chunk.metadata).unpacked_size;
     }
     inserted_.add(batch.num_rows(), bytes);
 

@@ -20,7 +20,7 @@ RowStore::RowStore(
     for (auto& chunk : chunks) {
         auto const info = packed_info(chunk.metadata);
         rows_ += info.num_rows;
-        bytes_ += chunk.data->size();
+        bytes_ += info.unpacked_size;
         auto const next_use = static_cast<SpillableBuffer::NextUse>(chunks_.size());
         chunks_.push_back(std::make_unique<Chunk>(std::move(chunk), next_use));
     }

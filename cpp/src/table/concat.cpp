@@ -12,6 +12,8 @@
 #include "table/gpu/device_table.hpp"
 #include "table/host/concat_fixed.hpp"
 #include "table/host/pack_writer.hpp"
+#include "table/narrow/narrow_types.hpp"
+#include "table/narrow/widen_rows.hpp"
 #include "table/packed/packed_format.hpp"
 
 namespace rapidsmpf {
@@ -56,13 +58,41 @@ void expect_same(Schema const& first, Schema const& other) {
         text.empty(), "tables with different columns cannot be concatenated: " + text, std::invalid_argument);
 }
 
-// Calls take(contents, part) for the parts with metadata. Returns the schema, which is that of all; the first
-// part's own stands for those that only differ where it does not matter.
+// The schemas of the parts that were seen, most of which have the same. Narrow ones differ in what their columns take.
+class KnownSchemas {
+  public:
+    // The schema of a part. `common` is that of all once they are widened: the first part's sets it, and the others' must be the same.
+    [[nodiscard]] std::shared_ptr<Schema const> find(
+        detail::PackedParts const& part, std::shared_ptr<Schema const>& common) {
+        auto const found = std::ranges::find_if(known_, [&](std::shared_ptr<Schema const> const& schema) {
+            return schema->form() == part.info.form && std::ranges::equal(schema->serialized(), part.schema);
+        });
+        if (found != known_.end()) {
+            return *found;
+        }
+        auto schema = Schema::deserialize(part.schema, part.info.form);
+        auto wide = detail::wide_schema(schema);
+        if (common == nullptr) {
+            common = wide;
+        }
+        expect_same(*common, *wide);
+        if (known_.size() < most_known) {
+            known_.push_back(schema);
+        }
+        return schema;
+    }
+
+  private:
+    static constexpr std::size_t most_known = 16;
+    std::vector<std::shared_ptr<Schema const>> known_;
+};
+
+// Calls take(contents, part) for the parts with metadata. Returns the schema, which is that of all once they are widened; the
+// first part's own stands for those that only differ where it does not matter.
 template <typename Take>
 std::shared_ptr<Schema const> for_each_part(std::vector<PackedData>& parts, Take const& take) {
     std::shared_ptr<Schema const> schema;
-    std::vector<std::uint8_t>
-        schema_bytes;  // of the first part, which take() may end; most others have the same
+    KnownSchemas known;
     for (std::size_t i = 0; i < parts.size(); ++i) {
         auto& part = parts[i];
         // Many small parts cost a cache miss each.
@@ -80,17 +110,8 @@ std::shared_ptr<Schema const> for_each_part(std::vector<PackedData>& parts, Take
         if (part.empty()) {
             continue;
         }
-        Contents its{detail::split_packed_metadata(part.metadata), schema};
-        auto const& bytes = its.metadata.schema;
-        if (schema == nullptr
-            || !std::equal(bytes.begin(), bytes.end(), schema_bytes.begin(), schema_bytes.end())) {
-            its.schema = Schema::deserialize(bytes);
-            if (schema == nullptr) {
-                schema = its.schema;
-                schema_bytes.assign(bytes.begin(), bytes.end());
-            }
-            expect_same(*schema, *its.schema);
-        }
+        Contents its{detail::split_packed_metadata(part.metadata), nullptr};
+        its.schema = known.find(its.metadata, schema);
         take(std::move(its), part);
     }
     RAPIDSMPF_EXPECTS(
@@ -122,7 +143,7 @@ Table concat_on_host(
     auto schema = for_each_part(taken, [&](Contents its, PackedData& part) {
         if (first == nullptr) {
             first = its.schema;
-            if (detail::FixedConcat::takes(*first)) {
+            if (!first->is_narrow() && detail::FixedConcat::takes(*first)) {
                 fixed.emplace(first);
             }
         } else if (its.schema != first) {
@@ -149,11 +170,16 @@ Table concat_on_host(
     }
     std::vector<std::optional<Table>> tables;
     tables.reserve(packed.size());
+    bool is_narrow = false;
     for (std::size_t i = 0; i < packed.size(); ++i) {
+        is_narrow |= contents[i].schema->is_narrow();
         tables.emplace_back(
             detail::unpack_as(
                 contents[i].schema, std::make_shared<PackedData const>(std::move(packed[i])),
                 contents[i].metadata, validate));
+    }
+    if (is_narrow) {
+        return detail::widen_and_concat(std::move(schema), std::move(tables), br, allow);
     }
     return concat_owned(std::move(schema), std::move(tables), br, allow);
 }
@@ -261,7 +287,9 @@ Table concat_on_gpu(
     };
     std::vector<WithRows> with_rows;
     with_rows.reserve(parts.size());
+    bool is_narrow = false;
     auto const schema = for_each_part(parts, [&](Contents its, PackedData& part) {
+        is_narrow |= its.schema->is_narrow();
         if (its.metadata.info.num_rows > 0) {
             with_rows.push_back({static_cast<std::size_t>(&part - parts.data()), its.metadata});
         }
@@ -269,7 +297,7 @@ Table concat_on_gpu(
     if (with_rows.empty()) {
         return Table{schema, Table::empty(schema).columns(), 0, nullptr, TablePlace::gpu, stream};
     }
-    if (with_rows.size() > 1 && has_some_for_host(*schema)) {
+    if (is_narrow || (with_rows.size() > 1 && has_some_for_host(*schema))) {
         return concat_by_host(std::move(parts), br, allow, stream);
     }
     std::vector<PartOfTable> taken;

@@ -112,6 +112,37 @@ void check_partitions(int num_partitions, std::span<std::uint32_t const> placeme
         is_permutation, "the placement must name each of the partitions once", std::invalid_argument);
 }
 
+// That a column can say to which partition rows go.
+void check_partition_column(Table const& table, int pid_column) {
+    RAPIDSMPF_EXPECTS(
+        pid_column >= 0 && static_cast<std::size_t>(pid_column) < table.num_columns(),
+        "there is no column number " + std::to_string(pid_column) + " in a table of "
+            + std::to_string(table.num_columns()) + " columns",
+        std::out_of_range);
+    auto const at = static_cast<std::size_t>(pid_column);
+    auto const& field = table.schema()->fields()[at];
+    auto const& column = table.columns()[at];
+    RAPIDSMPF_EXPECTS(
+        field.format() == "I" && field.dictionary() == nullptr,
+        "column '" + field.name() + "' says to which partition rows go: it must be uint32, not "
+            + field.type_name(),
+        std::invalid_argument);
+    RAPIDSMPF_EXPECTS(
+        column.null_count == 0 || (column.null_count < 0 && column.length == 0),
+        "column '" + field.name() + "' says to which partition rows go: it must not have nulls",
+        std::invalid_argument);
+}
+
+// `numbers`: some, of the column called `name`.
+void check_numbers(std::span<std::uint32_t const> numbers, int num_partitions, std::string const& name) {
+    auto const highest = *std::ranges::max_element(numbers);
+    RAPIDSMPF_EXPECTS(
+        highest < static_cast<std::uint32_t>(num_partitions),
+        "column '" + name + "' sends a row to partition " + std::to_string(highest) + " of "
+            + std::to_string(num_partitions),
+        std::out_of_range);
+}
+
 // partitions_of(first, out) fills in the partitions of rows [first, first + out.size()).
 template <typename PartitionsOf>
 std::vector<PackedData> pack_by(
@@ -157,23 +188,10 @@ std::vector<PackedData> partition_by_column_and_pack(
     std::span<std::uint32_t const> placement) {
     check_partitions(num_partitions, placement);
     Order const order{placement, num_partitions, br};
-    RAPIDSMPF_EXPECTS(
-        pid_column >= 0 && static_cast<std::size_t>(pid_column) < table.num_columns(),
-        "there is no column number " + std::to_string(pid_column) + " in a table of "
-            + std::to_string(table.num_columns()) + " columns",
-        std::out_of_range);
+    check_partition_column(table, pid_column);
     auto const at = static_cast<std::size_t>(pid_column);
     auto const& field = table.schema()->fields()[at];
     auto const& column = table.columns()[at];
-    RAPIDSMPF_EXPECTS(
-        field.format() == "I" && field.dictionary() == nullptr,
-        "column '" + field.name() + "' says to which partition rows go: it must be uint32, not "
-            + field.type_name(),
-        std::invalid_argument);
-    RAPIDSMPF_EXPECTS(
-        column.null_count == 0 || (column.null_count < 0 && column.length == 0),
-        "column '" + field.name() + "' says to which partition rows go: it must not have nulls",
-        std::invalid_argument);
     std::vector<std::size_t> others;
     for (std::size_t i = 0; i < table.num_columns(); ++i) {
         if (i != at) {
@@ -190,13 +208,36 @@ std::vector<PackedData> partition_by_column_and_pack(
         [&](std::int64_t first, std::span<std::uint32_t> partitions) {
             auto const* const from = column.values + (column.offset + first) * 4;
             std::memcpy(partitions.data(), from, partitions.size_bytes());
-            auto const highest = *std::max_element(partitions.begin(), partitions.end());
-            RAPIDSMPF_EXPECTS(
-                highest < static_cast<std::uint32_t>(num_partitions),
-                "column '" + field.name() + "' sends a row to partition " + std::to_string(highest) + " of "
-                    + std::to_string(num_partitions),
-                std::out_of_range);
+            check_numbers(partitions, num_partitions, field.name());
         });
+}
+
+std::vector<PackedData> partition_by_numbers_and_pack(
+    Table const& table, std::span<std::uint32_t const> numbers, int num_partitions, BufferResource& br,
+    std::span<std::uint32_t const> placement) {
+    check_partitions(num_partitions, placement);
+    RAPIDSMPF_EXPECTS(
+        table.place() == TablePlace::host && numbers.size() == static_cast<std::size_t>(table.num_rows()),
+        "a table in host memory takes the number of a partition for each of its rows", std::invalid_argument);
+    Order const order{placement, num_partitions, br};
+    return pack_by(
+        table, num_partitions, br, order.get(), [&](std::int64_t first, std::span<std::uint32_t> partitions) {
+            std::ranges::copy(
+                numbers.subspan(static_cast<std::size_t>(first), partitions.size()), partitions.begin());
+        });
+}
+
+std::vector<std::uint32_t> partition_column(Table const& table, int pid_column, int num_partitions) {
+    check_partitions(num_partitions, {});
+    check_partition_column(table, pid_column);
+    auto const at = static_cast<std::size_t>(pid_column);
+    auto const& column = table.columns()[at];
+    std::vector<std::uint32_t> numbers(static_cast<std::size_t>(table.num_rows()));
+    if (!numbers.empty()) {
+        std::memcpy(numbers.data(), column.values + column.offset * 4, numbers.size() * 4);
+        check_numbers(numbers, num_partitions, table.schema()->fields()[at].name());
+    }
+    return numbers;
 }
 
 std::vector<std::uint32_t> hash_partition_ids(

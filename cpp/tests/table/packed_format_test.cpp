@@ -33,8 +33,7 @@ TEST(PackedFormat, a_number_of_rows_whose_offsets_overflow_is_refused) {
         PackedNode node;
         node.length = rows;
         node.values = BufferRef{0, data.size()};
-        PackedMetadataWriter writer{
-            PackedMetadataWriter::beginning(schema.serialized()), rows, data.size(), 2};
+        PackedMetadataWriter writer{PackedMetadataWriter::beginning(schema), rows, data.size(), 2};
         writer.node(field.layout(), node);
         if (!field.children().empty()) {
             writer.node(Layout::null, PackedNode{});

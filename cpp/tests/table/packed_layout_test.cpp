@@ -50,7 +50,7 @@ TEST(PackedLayout, its_metadata_describes_the_counted_columns) {
         ASSERT_EQ(node, layout.num_nodes());
         auto const size = layout.place().front();
         EXPECT_EQ(size % 64, 0U);
-        auto const beginning = PackedMetadataWriter::beginning(table.schema()->serialized());
+        auto const beginning = PackedMetadataWriter::beginning(*table.schema());
         auto const metadata = layout.metadata(0, beginning, table.num_rows(), size);
         EXPECT_EQ(packed_info(metadata).num_rows, table.num_rows());
         // All lengths, places and alignments are checked here.

@@ -73,13 +73,14 @@ class RapidsmpfTransport:
         self, source: ArrowStream, keys: Sequence[str], *, op: int, partitions: int = 1
     ) -> Sequence[ArrowStream]:
         """Send each row to the partition that the hash of its keys selects."""
-        return self._route(source, RowRouting.by_hash(list(keys)), op, partitions)
+        routing = RowRouting.by_hash(list(keys), narrow=partitions > 1)
+        return self._route(source, routing, op, partitions)
 
     def scatter(
         self, source: ArrowStream, column: str, *, op: int, partitions: int = 1
     ) -> Sequence[ArrowStream]:
         """Send each row to the partition that its ``column`` names; rows come in the order of source ranks."""
-        return self._route(source, RowRouting.by_column(column), op, partitions)
+        return self._route(source, RowRouting.by_column(column, narrow=partitions > 1), op, partitions)
 
     def gather(self, source: ArrowStream, *, op: int, root: int = 0) -> ArrowStream:
         """Give ``root`` the rows of all ranks in rank order, the other ranks none."""
@@ -95,11 +96,11 @@ class RapidsmpfTransport:
         self, source: ArrowStream, keys: Sequence[str], *, seed: int, partitions: int
     ) -> list[RowStore]:
         """Split rows of this rank by the hash of their keys."""
-        return self._divide(source, RowRouting.by_hash(list(keys), seed=seed), partitions)
+        return self._divide(source, RowRouting.by_hash(list(keys), seed=seed, narrow=True), partitions)
 
     def split_by(self, source: ArrowStream, column: str, *, partitions: int) -> list[RowStore]:
         """Split rows of this rank by the column that names their partition."""
-        return self._divide(source, RowRouting.by_column(column), partitions)
+        return self._divide(source, RowRouting.by_column(column, narrow=True), partitions)
 
     def _divide(self, source: ArrowStream, routing: RowRouting, partitions: int) -> list[RowStore]:
         comm = new_communicator(self._context.options(), self._comm.progress_thread)

@@ -37,8 +37,8 @@ cdef extern from "<rapidsmpf_python/exchange.hpp>" namespace "rapidsmpf::python"
         int64_t rows
         size_t bytes
 
-    shared_ptr[const cpp_RowRouting] route_by_hash(vector[string], uint64_t) except +translate_exception
-    shared_ptr[const cpp_RowRouting] route_by_column(string) except +translate_exception
+    shared_ptr[const cpp_RowRouting] route_by_hash(vector[string], uint64_t, cpp_bool) except +translate_exception
+    shared_ptr[const cpp_RowRouting] route_by_column(string, cpp_bool) except +translate_exception
     shared_ptr[const cpp_RowRouting] route_to_partition(uint32_t) except +translate_exception
     shared_ptr[const cpp_Drained] drain_shuffle(
         cpp_ArrowStream, const cpp_RowRouting&, shared_ptr[cpp_Shuffler], const cpp_Context&
@@ -86,7 +86,7 @@ cdef class RowRouting:
         raise TypeError("use RowRouting.by_hash, by_column or to_partition")
 
     @classmethod
-    def by_hash(cls, keys, *, uint64_t seed=0):
+    def by_hash(cls, keys, *, uint64_t seed=0, cpp_bool narrow=False):
         """Return the rule that rows with equal keys meet, whichever rank they come from.
 
         Parameters
@@ -95,6 +95,9 @@ cdef class RowRouting:
             Names of the key columns, at least one.
         seed
             Another seed makes another partitioning; the same on all ranks.
+        narrow
+            Whether columns are packed in as few bytes as their values need, for rows that wait on disk: it costs
+            processor time, and rows come out with their own types. Rows on a GPU are not.
 
         Raises
         ------
@@ -107,20 +110,22 @@ cdef class RowRouting:
         for key in keys:
             names.push_back(key.encode())
         cdef RowRouting self = RowRouting.__new__(RowRouting)
-        self._handle = route_by_hash(move(names), seed)
+        self._handle = route_by_hash(move(names), seed, narrow)
         return self
 
     @classmethod
-    def by_column(cls, str column not None):
+    def by_column(cls, str column not None, *, cpp_bool narrow=False):
         """Return the rule that a column (UInt32, no nulls) holds the partition; it stays in the rows.
 
         Parameters
         ----------
         column
             Its name.
+        narrow
+            As :meth:`by_hash` has it.
         """
         cdef RowRouting self = RowRouting.__new__(RowRouting)
-        self._handle = route_by_column(column.encode())
+        self._handle = route_by_column(column.encode(), narrow)
         return self
 
     @classmethod
@@ -152,7 +157,7 @@ cdef class Drained:
 
     @property
     def nbytes(self):
-        """Bytes that they took packed, those that stayed on this rank included."""
+        """Bytes that they take once they are unpacked, about, those that stayed on this rank included."""
         return self._handle.get().bytes
 
     def __arrow_c_schema__(self):

@@ -82,6 +82,49 @@ def test_ascending_partitions():
     assert part["p"].is_sorted()
 
 
+MIXED = FRAME.with_columns(
+    large=pl.col("i") * 2**40,
+    price=(pl.col("i") - 5000).cast(pl.Decimal(15, 2)),
+    huge=pl.col("i").cast(pl.Int128) * 10**25,
+    day=pl.date(2026, 1, 1) + pl.duration(days=pl.col("i") % 1000),
+    at=pl.datetime(2026, 1, 1, time_zone="UTC") + pl.duration(microseconds=pl.col("i")),
+    gaps=pl.when(pl.col("i") % 7 > 2).then(pl.col("i").cast(pl.UInt64)),
+    flag=pl.col("k") < 9,
+    ratio=pl.col("i") / 7,
+    category=pl.col("k").cast(pl.String).cast(pl.Categorical),
+    texts=pl.concat_list("s", "s"),
+    raw=pl.col("s").cast(pl.Binary),
+    short=pl.lit("R"),
+)
+
+
+@pytest.mark.parametrize("nranks", [1, 3])
+def test_narrow_rows_come_out_with_their_own_types(nranks):
+    def work(comm):
+        size = -(-ROWS // comm.nranks)
+        source = MIXED[comm.rank * size : (comm.rank + 1) * size]
+        return shuffled(comm, RowRouting.by_hash(["k", "price"], narrow=True), source, 2 * comm.nranks)
+
+    parts = on_ranks(nranks, work)
+    assert all(part.schema == MIXED.schema for part in parts)
+    assert_frame_equal(pl.concat(parts).sort("i"), MIXED)
+
+
+def test_narrow_rows_wait_in_fewer_bytes():
+    comm = single.new_communicator(Options())
+    context = Context.from_options(comm, Options())
+    waiting, unpacked = {}, {}
+    for narrow in (False, True):
+        shuffler = Shuffler(comm, int(narrow), 3, context.br())
+        routing = RowRouting.by_column("p", narrow=narrow)
+        drained = drain_into_shuffle(MIXED.drop("texts", "category"), routing, shuffler, context)
+        chunks = [chunk for number in range(3) for chunk in shuffler.extract(number)]
+        waiting[narrow] = sum(len(chunk.to_host_bytes()) for chunk in chunks)
+        unpacked[narrow] = drained.nbytes
+    assert waiting[True] < 0.7 * waiting[False]
+    assert unpacked[True] == pytest.approx(unpacked[False], rel=0.1)
+
+
 def test_a_lazy_source():
     def work(comm):
         batches = share(comm).lazy().filter(pl.col("k") < 50).collect_batches(lazy=True, engine="streaming")

@@ -3,8 +3,9 @@
 // `data` holds the columns' buffers one after the other, each at a multiple of 64 bytes, each starting with
 // the table's first row (never an offset). `metadata` says where they are:
 //
-//   header   magic "RMPT", version, total size of the metadata, CRC-32C of all of it but the CRC itself
-//   table    number of rows, bytes of data, size of the schema
+//   header   magic "RMPT", version (1, of narrow tables 2), total size of the metadata, CRC-32C of all of it but the CRC itself
+//   table    number of rows, bytes of data, of narrow tables the bytes that a row grows by when it is widened, size of
+//            the schema
 //   schema   Schema::serialized()
 //   nodes    for each column, depth first, children before the dictionary: length, null count, and for each
 //            buffer that the layout has an (offset, length) pair; view columns add the lengths of the variadic
@@ -36,6 +37,9 @@ enum class ValidateData : std::uint8_t {
 struct PackedInfo {
     std::int64_t num_rows;
     std::size_t data_size;
+    RowForm form;
+    // About the bytes that the rows take once they are unpacked: `data_size` unless they are narrow.
+    std::size_t unpacked_size;
 };
 
 // The table as one piece. Throws ReservationError when memory cannot be had.
@@ -49,8 +53,9 @@ struct PackedInfo {
 // Throws FormatError unless the metadata is intact (magic, version, size, checksum).
 [[nodiscard]] PackedInfo packed_info(std::span<std::uint8_t const> metadata);
 
-// Views of the packed bytes, where they are; the Table keeps them alive. On a GPU only the metadata is checked. Throws FormatError when metadata or (as far as asked)
-// data are malformed, std::logic_error when the buffer is on DISK.
+// Views of the packed bytes, where they are; the Table keeps them alive. Narrow rows are copied, with their own types. On a
+// GPU only the metadata is checked. Throws FormatError when metadata or (as far as asked) data are malformed,
+// std::logic_error when the buffer is on DISK.
 [[nodiscard]] Table unpack(PackedData&& packed, ValidateData validate = ValidateData::bounds);
 [[nodiscard]] Table unpack(
     std::shared_ptr<PackedData const> packed, ValidateData validate = ValidateData::bounds);

@@ -37,6 +37,15 @@ namespace rapidsmpf {
     Table const& table, int pid_column, int num_partitions, BufferResource& br,
     std::span<std::uint32_t const> placement = {});
 
+// The number of the partition of each row is in `numbers`, each of which must be below num_partitions. For tables in host memory.
+// Throws std::invalid_argument for others and if there are not as many numbers as rows.
+[[nodiscard]] std::vector<PackedData> partition_by_numbers_and_pack(
+    Table const& table, std::span<std::uint32_t const> numbers, int num_partitions, BufferResource& br,
+    std::span<std::uint32_t const> placement = {});
+// The numbers that partition_by_column_and_pack goes by, of a table in host memory. Throws as that does.
+[[nodiscard]] std::vector<std::uint32_t> partition_column(
+    Table const& table, int pid_column, int num_partitions);
+
 // The number of the partition of each row of `table` by the hash of its key columns, as partition_and_pack has it.
 [[nodiscard]] std::vector<std::uint32_t> hash_partition_ids(
     Table const& table, std::span<int const> key_columns, int num_partitions, std::uint64_t seed = 0);

@@ -96,10 +96,14 @@ template <typename Is>
            || std::any_of(field.children().begin(), field.children().end(), below);
 }
 
+// How a table holds its rows: as its fields say, or narrow (narrow.hpp), so that fields say what their columns were.
+enum class RowForm : std::uint8_t { plain, narrow };
+
 class Schema {
   public:
-    // Throws std::invalid_argument when a name or a text of the metadata is longer than 4 GiB.
-    explicit Schema(std::vector<Field> fields, Field::Metadata metadata = {});
+    // Throws std::invalid_argument when a name or a text of the metadata is longer than 4 GiB, FormatError when a field of
+    // a narrow table says something impossible.
+    explicit Schema(std::vector<Field> fields, Field::Metadata metadata = {}, RowForm form = RowForm::plain);
     // Of a record batch: the root must be a struct.
     [[nodiscard]] static std::shared_ptr<Schema const> from_arrow(ArrowSchema const& schema);
     void to_arrow(ArrowSchema* out) const;
@@ -107,21 +111,28 @@ class Schema {
     [[nodiscard]] std::vector<Field> const& fields() const noexcept { return fields_; }
     [[nodiscard]] Field::Metadata const& metadata() const noexcept { return metadata_; }
     [[nodiscard]] std::size_t num_columns() const noexcept { return fields_.size(); }
+    [[nodiscard]] RowForm form() const noexcept { return form_; }
+    [[nodiscard]] bool is_narrow() const noexcept { return form_ == RowForm::narrow; }
+    // Bytes that a row of a narrow table takes more, about, once it is widened.
+    [[nodiscard]] std::int64_t row_growth() const noexcept { return row_growth_; }
     // Index of the column called `name`. Throws std::invalid_argument, listing the names there are.
     [[nodiscard]] std::size_t index_of(std::string_view name) const;
 
-    // The binary form, which every packed table carries; made once.
+    // The binary form, which every packed table carries, without the form of the rows; made once.
     [[nodiscard]] std::span<std::uint8_t const> serialized() const noexcept { return serialized_; }
     // Throws FormatError on anything that serialized() cannot be.
-    [[nodiscard]] static std::shared_ptr<Schema const> deserialize(std::span<std::uint8_t const> bytes);
+    [[nodiscard]] static std::shared_ptr<Schema const> deserialize(
+        std::span<std::uint8_t const> bytes, RowForm form = RowForm::plain);
 
     friend bool operator==(Schema const& a, Schema const& b) {
-        return a.fields_ == b.fields_ && a.metadata_ == b.metadata_;
+        return a.fields_ == b.fields_ && a.metadata_ == b.metadata_ && a.form_ == b.form_;
     }
 
   private:
     std::vector<Field> fields_;
     Field::Metadata metadata_;
+    RowForm form_;
+    std::int64_t row_growth_{0};
     std::vector<std::uint8_t> serialized_;
 };
 

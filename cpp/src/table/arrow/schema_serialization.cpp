@@ -10,6 +10,7 @@
 
 #include "table/arrow/type_limits.hpp"
 #include "table/host/bytes.hpp"
+#include "table/narrow/narrow_types.hpp"
 
 namespace rapidsmpf {
 
@@ -81,8 +82,13 @@ Field deserialize_field(detail::ByteReader& in, int depth) {
 
 }  // namespace
 
-Schema::Schema(std::vector<Field> fields, Field::Metadata metadata)
-    : fields_{std::move(fields)}, metadata_{std::move(metadata)} {
+Schema::Schema(std::vector<Field> fields, Field::Metadata metadata, RowForm form)
+    : fields_{std::move(fields)}, metadata_{std::move(metadata)}, form_{form} {
+    if (is_narrow()) {
+        for (auto const& field : fields_) {
+            row_growth_ += detail::growth_of(field);
+        }
+    }
     detail::ByteWriter out{serialized_};
     serialize_pairs(out, metadata_);
     out.number(static_cast<std::uint32_t>(fields_.size()));
@@ -92,7 +98,7 @@ Schema::Schema(std::vector<Field> fields, Field::Metadata metadata)
     serialized_.shrink_to_fit();
 }
 
-std::shared_ptr<Schema const> Schema::deserialize(std::span<std::uint8_t const> bytes) {
+std::shared_ptr<Schema const> Schema::deserialize(std::span<std::uint8_t const> bytes, RowForm form) {
     detail::ByteReader in{bytes};
     auto metadata = deserialize_pairs(in);
     std::vector<Field> fields;
@@ -100,7 +106,7 @@ std::shared_ptr<Schema const> Schema::deserialize(std::span<std::uint8_t const> 
         fields.push_back(deserialize_field(in, 0));
     }
     RAPIDSMPF_EXPECTS(in.remaining() == 0, "malformed schema: bytes after its end", FormatError);
-    return std::make_shared<Schema const>(std::move(fields), std::move(metadata));
+    return std::make_shared<Schema const>(std::move(fields), std::move(metadata), form);
 }
 
 }  // namespace rapidsmpf

@@ -463,7 +463,7 @@ Table Table::select(std::span<std::size_t const> indices) const {
         columns.push_back(columns_[index]);
     }
     return Table{
-        std::make_shared<Schema const>(std::move(fields), schema_->metadata()),
+        std::make_shared<Schema const>(std::move(fields), schema_->metadata(), schema_->form()),
         std::move(columns),
         num_rows_,
         owner_,

@@ -33,7 +33,7 @@ class GpuConcat {
     }
 
     [[nodiscard]] PackedData run(
-        std::span<std::uint8_t const> schema, BufferResource& br, AllowOverbooking allow, Stream stream) {
+        Schema const& schema, BufferResource& br, AllowOverbooking allow, Stream stream) {
         PackedLayout layout{fields_, 1};
         for (std::size_t n = 0; n < fields_.size(); ++n) {
             auto& piece = layout.slot(n, 0);
@@ -149,7 +149,7 @@ class GpuConcat {
 PackedData concat_packed_on_gpu(
     Schema const& schema, std::span<Table const> tables, BufferResource& br, AllowOverbooking allow,
     Stream stream) {
-    return GpuConcat{schema, tables}.run(schema.serialized(), br, allow, stream);
+    return GpuConcat{schema, tables}.run(schema, br, allow, stream);
 }
 
 }  // namespace rapidsmpf::detail

@@ -70,7 +70,7 @@ std::vector<PackedData> GpuPartitioner::split(DeviceSlab slab, std::span<std::ui
 std::vector<PackedData> GpuPartitioner::with_metadata(
     PackedLayout const& layout, std::span<std::size_t const> sizes,
     std::vector<std::unique_ptr<Buffer>> buffers) const {
-    auto const beginning = PackedMetadataWriter::beginning(table_.schema()->serialized());
+    auto const beginning = PackedMetadataWriter::beginning(*table_.schema());
     std::vector<PackedData> packed;
     packed.reserve(num_partitions_);
     for (std::size_t p = 0; p < num_partitions_; ++p) {

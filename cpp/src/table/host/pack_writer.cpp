@@ -223,7 +223,7 @@ std::vector<PackedData> PackWriter::finish() && {
     if (stores_ == Stores::streaming) {
         device::finish_streaming();
     }
-    auto const beginning = PackedMetadataWriter::beginning(plan_.schema->serialized());
+    auto const beginning = PackedMetadataWriter::beginning(*plan_.schema);
     std::vector<PackedData> packed;
     packed.reserve(buffers_.size());
     for (std::size_t p = 0; p < buffers_.size(); ++p) {

@@ -1,7 +1,9 @@
 #include <rapidsmpf/table/packed.hpp>
 
+#include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/table/partition.hpp>
@@ -67,6 +69,17 @@ Table unpack(PackedData&& packed, ValidateData validate) {
 
 Table unpack(std::shared_ptr<PackedData const> packed, ValidateData validate) {
     auto const parts = detail::split_packed_metadata(packed->metadata);
+    if (parts.info.form == RowForm::narrow) {
+        auto const& data = *packed->data;
+        RAPIDSMPF_EXPECTS(
+            data.mem_type() != MemoryType::DISK, "rows on disk must be read back before they are unpacked",
+            std::logic_error);
+        auto& br = *data.resource();
+        auto reservation = br.reserve(data.mem_type(), data.size(), AllowOverbooking::yes).first;
+        std::vector<PackedData> copy;
+        copy.emplace_back(packed->metadata, br.copy(data, 0, data.size(), reservation));
+        return unpack_and_concat(std::move(copy), br, validate, AllowOverbooking::yes);
+    }
     auto schema = Schema::deserialize(parts.schema);
     return detail::unpack_as(std::move(schema), std::move(packed), parts, validate);
 }

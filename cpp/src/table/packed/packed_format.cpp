@@ -23,13 +23,14 @@ namespace {
 
 constexpr std::uint32_t magic = 0x54504d52;  // "RMPT"
 constexpr std::uint32_t version = 1;
+constexpr std::uint32_t narrow_version = 2;
 
 // Positions in the header.
 constexpr std::size_t size_at = 8;
 constexpr std::size_t crc_at = 16;
 constexpr std::size_t rows_at = 20;
 constexpr std::size_t data_size_at = 28;
-constexpr std::size_t header_size = 44;
+constexpr std::size_t header_size = 44;         // of a narrow table 8 more
 constexpr std::size_t expected_node_size = 64;  // most take less
 // The node of a column of fixed width: length, null count, where the validity is and how long, where the values are and how
 // long.
@@ -168,17 +169,21 @@ class NodeReader {
 
 }  // namespace
 
-PackedBeginning PackedMetadataWriter::beginning(std::span<std::uint8_t const> schema) {
+PackedBeginning PackedMetadataWriter::beginning(Schema const& table_schema) {
+    auto const schema = table_schema.serialized();
     RAPIDSMPF_EXPECTS(schema.size() <= UINT32_MAX, "a schema takes more than 4 GiB", std::invalid_argument);
     std::vector<std::uint8_t> bytes;
-    bytes.reserve(header_size + schema.size());
+    bytes.reserve(header_size + 8 + schema.size());
     ByteWriter out{bytes};
     out.number(magic);
-    out.number(version);
+    out.number(table_schema.is_narrow() ? narrow_version : version);
     out.number(std::uint64_t{0});  // size, set by finish()
     out.number(std::uint32_t{0});  // checksum, likewise
     out.number(std::int64_t{0});   // rows and bytes, set for each table
     out.number(std::uint64_t{0});
+    if (table_schema.is_narrow()) {
+        out.number(table_schema.row_growth());
+    }
     out.number(std::uint64_t{schema.size()});
     bytes.insert(bytes.end(), schema.begin(), schema.end());
     return {std::move(bytes)};
@@ -232,7 +237,7 @@ std::vector<std::uint8_t> PackedMetadataWriter::finish() {
 }
 
 FixedMetadataWriter::FixedMetadataWriter(Schema const& schema) {
-    bytes_ = PackedMetadataWriter::beginning(schema.serialized()).bytes;
+    bytes_ = PackedMetadataWriter::beginning(schema).bytes;
     nodes_at_ = bytes_.size();
     for (auto const& field : schema.fields()) {
         widths_.push_back(field.width());
@@ -271,9 +276,9 @@ PackedParts split_packed_metadata(std::span<std::uint8_t const> metadata) {
     auto const size = in.number<std::uint64_t>();
     auto const crc = in.number<std::uint32_t>();
     RAPIDSMPF_EXPECTS(
-        its_version == version,
+        its_version == version || its_version == narrow_version,
         "malformed packed table: version " + std::to_string(its_version) + ", this library reads "
-            + std::to_string(version),
+            + std::to_string(version) + " and " + std::to_string(narrow_version),
         FormatError);
     RAPIDSMPF_EXPECTS(
         size == metadata.size(),
@@ -288,6 +293,17 @@ PackedParts split_packed_metadata(std::span<std::uint8_t const> metadata) {
     parts.info.data_size = in.number<std::uint64_t>();
     RAPIDSMPF_EXPECTS(
         parts.info.num_rows >= 0, "malformed packed table: a negative number of rows", FormatError);
+    parts.info.unpacked_size = parts.info.data_size;
+    if (its_version == narrow_version) {
+        parts.info.form = RowForm::narrow;
+        auto const growth = in.number<std::int64_t>();
+        std::int64_t more = 0;
+        RAPIDSMPF_EXPECTS(
+            growth >= 0 && !__builtin_mul_overflow(growth, parts.info.num_rows, &more)
+                && !__builtin_add_overflow(
+                    parts.info.data_size, static_cast<std::size_t>(more), &parts.info.unpacked_size),
+            "malformed packed table: impossible growth of rows", FormatError);
+    }
     parts.schema = in.take(in.number<std::uint64_t>());
     parts.nodes = in.take(in.remaining());
     return parts;

@@ -40,7 +40,7 @@ struct PackedBeginning {
 // Nodes in the order in which they are written: depth first, children before the dictionary.
 class PackedMetadataWriter {
   public:
-    [[nodiscard]] static PackedBeginning beginning(std::span<std::uint8_t const> schema);
+    [[nodiscard]] static PackedBeginning beginning(Schema const& schema);
 
     PackedMetadataWriter(
         PackedBeginning const& beginning, std::int64_t num_rows, std::uint64_t data_size,

@@ -20,12 +20,14 @@ namespace rapidsmpf::python {
 
 using RoutingPointer = std::shared_ptr<streaming::RowRouting const>;
 
-[[nodiscard]] inline RoutingPointer route_by_hash(std::vector<std::string> keys, std::uint64_t seed) {
+[[nodiscard]] inline RoutingPointer route_by_hash(
+    std::vector<std::string> keys, std::uint64_t seed, bool narrow) {
     return std::make_shared<streaming::RowRouting const>(
-        streaming::RowRouting::by_hash(std::move(keys), seed));
+        streaming::RowRouting::by_hash(std::move(keys), seed, narrow ? RowForm::narrow : RowForm::plain));
 }
-[[nodiscard]] inline RoutingPointer route_by_column(std::string column) {
-    return std::make_shared<streaming::RowRouting const>(streaming::RowRouting::by_column(std::move(column)));
+[[nodiscard]] inline RoutingPointer route_by_column(std::string column, bool narrow) {
+    return std::make_shared<streaming::RowRouting const>(
+        streaming::RowRouting::by_column(std::move(column), narrow ? RowForm::narrow : RowForm::plain));
 }
 [[nodiscard]] inline RoutingPointer route_to_partition(coll::PartitionId partition) {
     return std::make_shared<streaming::RowRouting const>(streaming::RowRouting::to_partition(partition));

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <rapidsmpf/core/error.hpp>
+#include <rapidsmpf/table/detail/narrow.hpp>
 #include <rapidsmpf/table/partition.hpp>
 #include <rapidsmpf/table/table.hpp>
 
@@ -242,6 +243,34 @@ TEST_F(PartitionCuda, parts_with_views_are_concatenated) {
         auto twice = expected;
         twice.insert(twice.end(), expected.begin(), expected.end());
         ASSERT_EQ(row_texts(copy_to_host(concat(std::vector{joined, joined}, *br_))), twice) << seed;
+    }
+}
+
+// Ranks without a GPU may send them. They are widened on the host.
+TEST_F(PartitionCuda, narrow_parts_are_concatenated) {
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+        RandomTables random{seed};
+        std::vector<Field> const fields{Field{"d", "tdD"}, Field{"v", "vu"}, Field{"g", "g"}, Field{"i", "s"}};
+        auto const schema = std::make_shared<Schema const>(fields);
+        std::vector<PackedData> parts;
+        std::vector<std::string> expected;
+        for (auto left = random.number(1, 4); left > 0; --left) {
+            auto const table = random.table(schema, random.number(0, 200));
+            auto const rows = row_texts(table);
+            expected.insert(expected.end(), rows.begin(), rows.end());
+            auto part = pack(narrow({&table, 1}, *br_), *br_);
+            if (random.number(0, 1) == 0) {
+                auto memory =
+                    br_->reserve(MemoryType::DEVICE, part.data->size(), AllowOverbooking::yes).first;
+                part.data = br_->move(std::move(part.data), memory);
+                part.data->synchronize();
+            }
+            parts.push_back(std::move(part));
+        }
+        auto const joined = unpack_and_concat_on_device(std::move(parts), *br_, stream_);
+        ASSERT_EQ(joined.place(), TablePlace::gpu);
+        ASSERT_EQ(*joined.schema(), *schema);
+        ASSERT_EQ(row_texts(copy_to_host(joined)), expected) << seed;
     }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -14,6 +15,20 @@ from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import Stream, walk
 
 __all__ = ["FragmentRuns"]
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """The rows of a fragment, and the run of it that gives them."""
+
+    rows: Generator[pl.DataFrame]
+    run: Iterator[pl.DataFrame]
+
+    def close(self) -> None:
+        """End the run, also one of which no row was read: a generator that did not begin leaves it as it is."""
+        self.rows.close()
+        if close := getattr(self.run, "close", None):
+            close()
 
 
 class FragmentRuns:
@@ -45,7 +60,7 @@ class FragmentRuns:
 
     def batches(self, stream: Stream, fragment: Fragment, *, planned: bool = True) -> Iterator[pl.DataFrame]:
         """Run a fragment that ends in ``stream`` and yield its rows, with the types of the plan or those of Polars."""
-        return self._begin(stream, fragment, planned=planned, at_once=False)
+        return self._begin(stream, fragment, planned=planned, at_once=False).rows
 
     def batches_of_all(
         self, stream: Stream, fragments: Iterator[Fragment], *, planned: bool, ahead: int
@@ -60,8 +75,8 @@ class FragmentRuns:
         ahead
             Bytes of rows, packed, that a fragment which begins before its turn may have in the store.
         """
-        current: Generator[pl.DataFrame] | None = None
-        following: Generator[pl.DataFrame] | None = None
+        current: _Begun | None = None
+        following: _Begun | None = None
         try:
             while True:
                 if current is None:
@@ -70,7 +85,7 @@ class FragmentRuns:
                         return
                     current = self._begin(stream, fragment, planned=planned, at_once=False)
                 is_first = True
-                for batch in current:
+                for batch in current.rows:
                     if is_first and (fragment := next(fragments, None)) is not None:
                         following = self._begin(
                             stream, fragment, planned=planned, at_once=fragment.nbytes <= ahead
@@ -80,17 +95,17 @@ class FragmentRuns:
                     del batch  # or it would stay until the next one has been made
                 current, following = following, None
         finally:
-            for rows in (current, following):
-                if rows is not None:
-                    rows.close()
+            for begun in (current, following):
+                if begun is not None:
+                    begun.close()
 
     def _begin(
         self, stream: Stream, fragment: Fragment, *, planned: bool, at_once: bool
-    ) -> Generator[pl.DataFrame]:
+    ) -> _Begun:
         batches = self._device.batches(
             fragment.frame, self._optimizations, ordered=stream.ordered or not planned, at_once=at_once
         )
-        return self._read(stream, fragment, batches, planned)
+        return _Begun(self._read(stream, fragment, batches, planned), batches)
 
     def _read(
         self, stream: Stream, fragment: Fragment, batches: Iterator[pl.DataFrame], planned: bool

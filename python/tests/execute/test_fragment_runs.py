@@ -26,7 +26,7 @@ STREAM = Local(
 
 
 class Rows(Iterator[pl.DataFrame]):
-    """Batches of a fragment; ``closed`` gets its number when nobody reads on, as queries then end."""
+    """Batches of a fragment; ``closed`` gets its number when it is closed before its end, as queries then end."""
 
     def __init__(self, number: int, batches: list[pl.DataFrame | Exception], closed: list[int]) -> None:
         self._number, self._batches, self._closed = number, iter(batches), closed
@@ -37,7 +37,7 @@ class Rows(Iterator[pl.DataFrame]):
             raise batch
         return batch
 
-    def __del__(self) -> None:
+    def close(self) -> None:
         self._closed.append(self._number)
 
 

@@ -65,11 +65,11 @@ rapidsmpf_fuzzer(
   NEEDS core/checksum.cpp core/error.cpp core/token.cpp)
 rapidsmpf_fuzzer(
   packed_table
-  PARSES table/arrow/arrow_type.cpp table/arrow/schema_serialization.cpp table/packed/packed_format.cpp
-         table/packed/validate.cpp
+  PARSES table/arrow/arrow_type.cpp table/arrow/schema_serialization.cpp table/narrow/narrow_types.cpp
+         table/narrow/wide_writer.cpp table/packed/packed_format.cpp table/packed/validate.cpp
   NEEDS core/checksum.cpp core/error.cpp table/arrow/schema.cpp table/arrow/schema_interface.cpp
         table/arrow/table.cpp table/arrow/table_export.cpp table/arrow/table_stream.cpp
-        table/gpu/device_table_without_cuda.cpp table/host/hash.cpp)
+        table/gpu/device_table_without_cuda.cpp table/host/hash.cpp table/packed/packed_layout.cpp)
 rapidsmpf_fuzzer(
   option_texts
   PARSES core/config.cpp core/option_table.cpp

@@ -250,7 +250,8 @@ TEST_F(PartitionCuda, parts_with_views_are_concatenated) {
 TEST_F(PartitionCuda, narrow_parts_are_concatenated) {
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
         RandomTables random{seed};
-        std::vector<Field> const fields{Field{"d", "tdD"}, Field{"v", "vu"}, Field{"g", "g"}, Field{"i", "s"}};
+        std::vector<Field> const fields{
+            Field{"d", "tdD"}, Field{"v", "vu"}, Field{"g", "g"}, Field{"i", "s"}};
         auto const schema = std::make_shared<Schema const>(fields);
         std::vector<PackedData> parts;
         std::vector<std::string> expected;

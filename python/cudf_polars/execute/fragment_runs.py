@@ -99,9 +99,7 @@ class FragmentRuns:
                 if begun is not None:
                     begun.close()
 
-    def _begin(
-        self, stream: Stream, fragment: Fragment, *, planned: bool, at_once: bool
-    ) -> _Begun:
+    def _begin(self, stream: Stream, fragment: Fragment, *, planned: bool, at_once: bool) -> _Begun:
         batches = self._device.batches(
             fragment.frame, self._optimizations, ordered=stream.ordered or not planned, at_once=at_once
         )

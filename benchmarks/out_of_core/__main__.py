@@ -4,8 +4,9 @@
     python -m benchmarks.out_of_core --scale 30 --memory 3GiB --ranks 1,2 --queries pdsh
 
 Every run is in one memory cgroup around all of its processes. It is cut off after ``--limit`` seconds, and then counts
-as that long. Each engine writes Parquet, with the same compression. The answers of all engines are compared, in the first
-round by their number of rows and by a sum of each column, later by the number of rows. The exit status is 1 if an answer differs or a run of Riverrun does not end.
+as that long. Each engine writes Parquet, with the same compression. The answers of all engines are compared: in the
+first round by their number of rows and by a sum of each column, in later ones by the number of rows. The exit status is
+1 if an answer differs or a run of Riverrun does not end.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ rapidsmpf_fuzzer(
   statistics
   PARSES core/statistics_snapshot.cpp
   NEEDS core/config.cpp core/error.cpp)
-rapidsmpf_fuzzer(parquet_footer PARSES compute/scan/footer_parser.cpp NEEDS core/error.cpp)
+rapidsmpf_fuzzer(parquet_footer PARSES parquet/column_facts.cpp parquet/footer_parser.cpp NEEDS core/error.cpp)
 rapidsmpf_fuzzer(parquet_pages PARSES pages/decompress.cpp pages/number_strings.cpp pages/code_strings.cpp pages/decode_values.cpp NEEDS core/error.cpp)
 
 # One with an overflow on purpose, in itself and in no parser: it has to be found.

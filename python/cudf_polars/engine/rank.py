@@ -5,7 +5,6 @@ Under SPMD an engine is one rank; under Dask and Ray each worker holds one for e
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -229,9 +228,6 @@ class Rank:
         ValueError
             On all ranks, if one has other options that queries are planned by.
         """
-        if self.comm.nranks > 1:
-            # The first query need not wait for it then: it reads footers.
-            importlib.import_module("pyarrow.parquet")
         numbering = CommunicatorOpIds.of(self.comm)
         op_ids, offer = numbering.start()
         info = asdict(self.describe())

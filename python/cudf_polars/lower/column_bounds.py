@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import functools
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cudf_polars.lower.footers import FooterError, Footers, parse_columns, read_footer
+from rapidsmpf._parquet import column_facts
+
+from cudf_polars.lower.footers import FooterError, Footers, footer_in, read_footer
 from cudf_polars.plan.cloud import CloudAccess, is_remote, shown_path
 from cudf_polars.plan.file_versions import file_version
 
-__all__ = ["Chunk", "ColumnBounds", "ascending_bounds", "column_chunks", "column_place", "follows_position"]
+__all__ = ["Chunk", "Column", "ColumnBounds", "ascending_bounds", "follows_position", "read_column"]
 
 _CACHED_COLUMNS = 10_000
 _FILES = 1_000
 """Bounds are not read for tables of more files: to parse a footer takes up to a millisecond."""
 _SAMPLED_FILES = 32
 """In so many files of a table at most one sees whether a column follows the position of the rows."""
-_CLOCKS = ("TIME", "TIMESTAMP")
-"""Logical types, by the names that pyarrow gives them."""
+_FIRST_DAY = datetime.date(1970, 1, 1)
+_EXACT = decimal.Context(prec=100)
 _WIDE = 0.25
 """Row groups whose bounds enclose less than this part of all bounds, on average, have values of their own."""
 
@@ -47,7 +52,7 @@ class Chunk:
     rows
         Of the row group.
     bounds
-        The least and the greatest value that is not null, if known. Times that Python's types cannot hold are numbers.
+        The least and the greatest value that is not null, if known. Times are numbers, in the units of the file.
     nulls
         How many values are null, if known.
     """
@@ -55,6 +60,14 @@ class Chunk:
     rows: int
     bounds: tuple[Any, Any] | None
     nulls: int | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a footer says of a column that is not nested: whether it is required (has no nulls), and its chunks."""
+
+    is_required: bool
+    chunks: tuple[Chunk, ...]
 
 
 def ascending_bounds(
@@ -129,16 +142,15 @@ def _of_version(path: str, column: str, *version: int) -> ColumnBounds | None:
         return None
 
 
-def _parse(file: bytes, path: str, column: str) -> ColumnBounds | None:
+def _parse(file: bytes, path: str, name: str) -> ColumnBounds | None:
     try:
-        metadata = parse_columns(file, path)
+        column = read_column(file, path, name)
     except FooterError:
         return None
-    place = column_place(metadata, column)
-    if place is None:
+    if column is None:
         return None
     least, greatest = [], []
-    for chunk in column_chunks(metadata, place):
+    for chunk in column.chunks:
         if not chunk.rows:
             continue
         if chunk.bounds is None or chunk.nulls != 0:
@@ -148,39 +160,97 @@ def _parse(file: bytes, path: str, column: str) -> ColumnBounds | None:
     return ColumnBounds(tuple(least), tuple(greatest))
 
 
-def column_place(metadata: Any, name: str) -> int | None:
-    """Return the place of a column that is not nested in what :func:`parse_columns` returns."""
+def read_column(file: bytes, path: str, name: str) -> Column | None:
+    """Return what the footer of a file says of a column that is not nested, ``None`` if there is none of that name.
+
+    Parameters
+    ----------
+    file
+        What :func:`~cudf_polars.lower.footers.read_footer` returns.
+    path
+        The file's name in errors.
+    name
+        Of the column.
+
+    Raises
+    ------
+    FooterError
+        If the footer cannot be parsed, or the file has encrypted columns.
+    """
     try:
-        # A column inside a struct has a longer path.
-        return next((i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name), None)
-    except UnicodeDecodeError:
+        facts = column_facts(footer_in(file), name)
+    except RuntimeError as error:
+        raise FooterError(f"{path}: the footer cannot be read: {error}") from error
+    if facts is None:
         return None
+    kind, scale, is_required, chunks = facts
+    value = _VALUES.get(kind)
+
+    def bounds(least: bytes | None, greatest: bytes | None) -> tuple[Any, Any] | None:
+        if value is None or least is None or greatest is None:
+            return None
+        try:
+            found = value(least, scale), value(greatest, scale)
+        except (ValueError, ArithmeticError, struct.error):
+            return None
+        return None if found[0] != found[0] or found[1] != found[1] else found  # neither may be NaN
+
+    return Column(
+        is_required,
+        tuple(Chunk(rows, bounds(least, greatest), nulls) for rows, nulls, least, greatest in chunks),
+    )
 
 
-def column_chunks(metadata: Any, place: int) -> Iterator[Chunk]:
-    """Yield what is said of the column at ``place`` in each row group: some 10 microseconds each."""
-    physical_type = metadata.schema.column(place).physical_type
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        chunk = group.column(place) if place < group.num_columns else None
-        # Damaged footers say otherwise. Asked for such statistics, pyarrow raises no error but ends the process. So it
-        # does where statistics are too short or histograms have wrong lengths, which nothing says beforehand.
-        if chunk is None or chunk.physical_type != physical_type or (statistics := chunk.statistics) is None:
-            yield Chunk(group.num_rows, None, None)
-        else:
-            nulls = statistics.null_count if statistics.has_null_count else None
-            yield Chunk(group.num_rows, _bounds_of(statistics), nulls)
+def _signed(raw: bytes, _: int = 0) -> int:
+    return int.from_bytes(_whole(raw), "little", signed=True)
 
 
-def _bounds_of(statistics: Any) -> tuple[Any, Any] | None:
-    if not statistics.has_min_max:
-        return None
-    if statistics.logical_type.type in _CLOCKS:
-        # As Python has them, nanoseconds are lost or not, by what else this process has imported. Times have the order
-        # of their numbers.
-        return statistics.min_raw, statistics.max_raw
+def _unsigned(raw: bytes, _: int) -> int:
+    return int.from_bytes(_whole(raw), "little")
+
+
+def _whole(raw: bytes) -> bytes:
+    if len(raw) not in (4, 8):
+        raise ValueError(f"a number of {len(raw)} bytes")
+    return raw
+
+
+def _day(raw: bytes, _: int) -> datetime.date | int:
+    """Return a day; a number where Python's type cannot hold it."""
+    days = _signed(raw)
     try:
-        return statistics.min, statistics.max
-    except Exception:
-        # Of several kinds: for days after the year 9999, for text that is not UTF-8.
-        return (statistics.min_raw, statistics.max_raw) if statistics.logical_type.type == "DATE" else None
+        return _FIRST_DAY + datetime.timedelta(days)
+    except OverflowError:
+        return days
+
+
+def _decimal(raw: bytes, scale: int) -> decimal.Decimal:
+    return decimal.Decimal(_signed(raw)).scaleb(-scale, _EXACT)
+
+
+def _decimal_of_bytes(raw: bytes, scale: int) -> decimal.Decimal:
+    if not raw:
+        raise ValueError("a decimal of no bytes")
+    return decimal.Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-scale, _EXACT)
+
+
+def _boolean(raw: bytes, _: int) -> bool:
+    if len(raw) != 1:
+        raise ValueError(f"a truth value of {len(raw)} bytes")
+    return raw != b"\0"
+
+
+_VALUES: dict[str, Callable[[bytes, int], Any]] = {
+    "boolean": _boolean,
+    "signed_integer": _signed,
+    "unsigned_integer": _unsigned,
+    "day": _day,
+    "clock": _signed,
+    "decimal": _decimal,
+    "decimal_bytes": _decimal_of_bytes,
+    "float32": lambda raw, _: struct.unpack("<f", raw)[0],
+    "float64": lambda raw, _: struct.unpack("<d", raw)[0],
+    "text": lambda raw, _: raw.decode(),
+    "bytes": lambda raw, _: raw,
+}
+"""What reads the bytes of a bound, which are PLAIN-encoded, by the meaning that the library finds."""

@@ -1,7 +1,7 @@
 """Row groups of Parquet files, read from their footers: what scans are split by and sizes are estimated from.
 
-The bytes of a footer are read here, from a disk or a store, and parsed by pyarrow, which is imported when the first is
-asked for: to import it takes longer than to import this package.
+The bytes of a footer are read here, from a disk or a store, and parsed by the library: to import pyarrow for it
+would take longer than to import this package.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import polars as pl
+from rapidsmpf._parquet import row_group_sizes
 
 from cudf_polars.lower.byte_files import ByteFile, FileUnreadableError, open_bytes
 from cudf_polars.plan.cloud import CloudAccess, is_remote, shown_path
@@ -26,7 +27,7 @@ __all__ = [
     "Footers",
     "RowGroup",
     "count_rows",
-    "parse_columns",
+    "footer_in",
     "read_footer",
     "read_row_groups",
     "row_groups",
@@ -124,29 +125,6 @@ def read_footer(path: str, cloud: CloudAccess | None = None) -> bytes:
     return b"".join([_MAGIC, footer, struct.pack("<I", len(footer)), _MAGIC])
 
 
-def parse_columns(file: bytes, path: str) -> Any:
-    """Return what :func:`read_footer` returns as a ``FileMetaData`` of pyarrow that may be asked for columns.
-
-    Parameters
-    ----------
-    file
-        A footer between magic bytes.
-    path
-        The file's name in errors.
-
-    Raises
-    ------
-    FooterError
-        If pyarrow cannot parse it, or the file has encrypted columns.
-    """
-    metadata = _parse(file, path)
-    # The footer of a file with encrypted columns may be plain; then a signature follows it. Asked for an encrypted
-    # column without its key, pyarrow does not raise an error but ends the process.
-    if metadata.serialized_size != len(file) - _FRAME_BYTES:
-        raise FooterError(f"{path}: the footer is signed, for columns are encrypted")
-    return metadata
-
-
 class FileFooters:
     """The row groups of the files of one query, each read once. Any thread may use it."""
 
@@ -194,7 +172,7 @@ class FileFooters:
 
 
 def count_rows(paths: Sequence[str]) -> int:
-    """Return the number of rows of local files together, by Polars: pyarrow, which takes 15 MiB, need not be imported.
+    """Return the number of rows of local files together, by Polars, which reads no more of their footers.
 
     Raises
     ------
@@ -229,20 +207,16 @@ def _row_groups_of(path: str, *version: int) -> tuple[RowGroup, ...]:
     return _row_groups(read_footer(path), path)
 
 
+def footer_in(file: bytes) -> bytes:
+    """Return the footer of what :func:`read_footer` returns."""
+    return file[len(_MAGIC) : len(_MAGIC) - _FRAME_BYTES]
+
+
 def _row_groups(file: bytes, path: str) -> tuple[RowGroup, ...]:
-    metadata = _parse(file, path)
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    return tuple(RowGroup(group.num_rows, group.total_byte_size) for group in groups)
-
-
-def _parse(file: bytes, path: str) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        return pq.read_metadata(pa.BufferReader(file))
-    except (pa.ArrowException, OSError, ValueError) as error:  # the latter for Thrift, and for names
-        raise FooterError(f"{path}: the footer cannot be read: {str(error).strip()}") from error
+        return tuple(RowGroup(rows, nbytes) for rows, nbytes in row_group_sizes(footer_in(file)))
+    except RuntimeError as error:
+        raise FooterError(f"{path}: the footer cannot be read: {error}") from error
 
 
 def _footer_of(file: ByteFile, path: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cudf_polars.lower.column_bounds import ColumnBounds, ascending_bounds, follows_position
+from cudf_polars.lower.column_bounds import ColumnBounds, ascending_bounds, follows_position, read_column
 from cudf_polars.lower.footers import FileFooters, read_footer
 
 
@@ -55,14 +56,8 @@ _TIMES = {
 }
 
 
-@pytest.mark.parametrize("pandas", [False, True])
 @pytest.mark.parametrize("what", _TIMES)
-def test_times_that_python_cannot_hold(
-    what: str, pandas: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """pyarrow gives nanoseconds as pandas has them, which need not be there, and raises errors of several kinds."""
-    if not pandas:
-        monkeypatch.setitem(sys.modules, "pandas", None)
+def test_times_that_python_cannot_hold(what: str, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pl.DataFrame({"a": _TIMES[what]}).write_parquet(path, row_group_size=10)
     assert follows_position([str(path)], None, "a", FileFooters())
@@ -78,7 +73,94 @@ def test_text_that_is_none(tmp_path: Path) -> None:
     assert _bounds(path, "a", str) is None
 
 
-# -- where pyarrow would end the process: asked in one of its own ---------------------------------------------
+def _random_frame(rng: random.Random, rows: int) -> pl.DataFrame:
+    """Return columns of types that have bounds, with nulls in some."""
+    numbers = [
+        rng.randrange(-(2 ** rng.choice([6, 14, 30])), 2 ** rng.choice([6, 14, 30])) for _ in range(rows)
+    ]
+    base = pl.DataFrame({"n": pl.Series(numbers, dtype=pl.Int64)})
+    positive = pl.col("n").abs()
+    frame = base.select(
+        i8=(pl.col("n") % 100).cast(pl.Int8),
+        i16=(pl.col("n") % 30_000).cast(pl.Int16),
+        i32=pl.col("n").cast(pl.Int32),
+        i64=pl.col("n") * 2**31,
+        u8=(positive % 250).cast(pl.UInt8),
+        u32=(positive * 4).cast(pl.UInt32),
+        u64=positive.cast(pl.UInt64) * 2**32,
+        f32=(pl.col("n") / 7).cast(pl.Float32),
+        f64=pl.col("n") / 7,
+        flag=pl.col("n") % 2 == 0,
+        text=pl.col("n").cast(pl.String) + "é",
+        binary=pl.col("n").cast(pl.String).cast(pl.Binary),
+        day=pl.date(2000, 1, 1) + pl.duration(days=pl.col("n") % 10_000),
+        at=pl.datetime(2000, 1, 1, time_unit="us", time_zone="UTC") + pl.duration(microseconds=pl.col("n")),
+        ms=(pl.datetime(2000, 1, 1) + pl.duration(seconds=pl.col("n"))).cast(pl.Datetime("ms")),
+        clock=pl.time(1) if rows == 0 else (positive % 1000).cast(pl.Time),
+        money=pl.col("n").cast(pl.Decimal(12, 2)),
+        small=(pl.col("n") % 1000).cast(pl.Decimal(7, 1)),
+        huge=pl.col("n").cast(pl.Decimal(38, 10)),
+    )
+    gaps = rng.choice([0.0, 0.2, 1.0])
+    return frame.with_columns(
+        pl.when(pl.Series([rng.random() >= gaps for _ in range(rows)], dtype=pl.Boolean))
+        .then(name)
+        .alias(name)
+        for name in frame.columns
+        if rng.random() < 0.5
+    )
+
+
+def _write(rng: random.Random, frame: pl.DataFrame, path: Path) -> None:
+    match rng.randrange(3):
+        case 0:
+            frame.write_parquet(path, row_group_size=rng.choice([1, 7, 100]))
+        case 1:
+            pq.write_table(
+                frame.to_arrow(),
+                path,
+                row_group_size=rng.choice([1, 7, 100]),
+                version=rng.choice(["1.0", "2.4", "2.6"]),
+                store_decimal_as_integer=rng.random() < 0.5,
+                write_statistics=rng.random() < 0.9,
+            )
+        case _:
+            duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
+            with duckdb.connect() as connection:
+                connection.register("frame", frame.to_arrow())
+                connection.execute(f"COPY frame TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 2048)")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_columns_are_as_pyarrow_reads_them(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    frame = _random_frame(rng, rng.choice([0, 1, 5, 50, 5000 if seed % 5 == 0 else 200]))
+    path = tmp_path / "t.parquet"
+    _write(rng, frame, path)
+    metadata = pq.read_metadata(path)
+    file = read_footer(str(path))
+    known = 0
+    for place, name in enumerate(frame.columns):
+        column = read_column(file, "t", name)
+        assert column is not None, name
+        assert column.is_required == (metadata.schema.column(place).max_definition_level == 0)
+        assert len(column.chunks) == metadata.num_row_groups
+        for number, chunk in enumerate(column.chunks):
+            group = metadata.row_group(number)
+            assert chunk.rows == group.num_rows
+            theirs = group.column(place).statistics
+            if theirs is None or not theirs.has_min_max:
+                assert chunk.bounds is None, name
+                continue
+            is_clock = theirs.logical_type.type in ("TIME", "TIMESTAMP")
+            expected = (theirs.min_raw, theirs.max_raw) if is_clock else (theirs.min, theirs.max)
+            assert chunk.bounds == expected, name
+            assert chunk.nulls == (theirs.null_count if theirs.has_null_count else None), name
+            known += 1
+    assert known or not frame.height or seed not in (0, 5, 10)
+
+
+# -- damaged and encrypted files: asked in a process of its own, which must not end ---------------------------
 
 
 def _bounds_in_process(path: Path, *columns: str) -> list[str]:

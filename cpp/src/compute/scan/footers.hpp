@@ -9,10 +9,17 @@
 
 #include <cudf/io/parquet_schema.hpp>
 
+#include <rapidsmpf/parquet/detail/footer_parser.hpp>
+
 #include "compute/scan/data_file.hpp"
-#include "compute/scan/footer_parser.hpp"
 
 namespace rapidsmpf::compute {
+
+using parquet::ColumnChunkPlace;
+using parquet::ColumnRange;
+using parquet::FooterError;
+using parquet::parse_row_groups;
+using parquet::RowGroups;
 
 // What a footer says. `schema` is libcudf's own reading; its elements refer to each other by their places.
 struct Footer {

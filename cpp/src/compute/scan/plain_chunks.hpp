@@ -13,10 +13,13 @@
 #include <cudf/io/parquet_schema.hpp>
 #include <rmm/device_buffer.hpp>
 
+#include <rapidsmpf/parquet/detail/footer_parser.hpp>
+
 #include "compute/operators.hpp"
-#include "compute/scan/footer_parser.hpp"
 
 namespace rapidsmpf::compute {
+
+using parquet::ColumnChunkPlace;
 
 // A column chunk on the device.
 struct DeviceChunk {

@@ -12,8 +12,8 @@ import polars as pl
 
 from cudf_polars.execute.gpu.translate.ranges import Interval, Range, limits_of
 from cudf_polars.execute.gpu.translate.types import is_integer, scale_of
-from cudf_polars.lower.column_bounds import column_chunks, column_place
-from cudf_polars.lower.footers import FooterError, parse_columns, read_footer, read_row_groups
+from cudf_polars.lower.column_bounds import Column, read_column
+from cudf_polars.lower.footers import FooterError, read_footer, read_row_groups
 from cudf_polars.plan.file_versions import file_version
 
 __all__ = ["column_range", "file_rows", "have_columns", "may_hold_nulls", "types_in_files"]
@@ -69,32 +69,19 @@ def _plain(paths: Iterable[str]) -> Iterator[str]:
     return map(str, paths)
 
 
-@functools.lru_cache(maxsize=_FILES)
-def _metadata(path: str, *version: int) -> Any:
-    """Return the footer of one version of a file as pyarrow has it, ``None`` if it cannot be read."""
-    try:
-        return parse_columns(read_footer(path), path) if version else None
-    except FooterError:
-        return None
-
-
 @functools.lru_cache(maxsize=_COLUMNS)
 def _rows_of(path: str, *version: int) -> int:
     summary = _summary(path, *version)
-    if summary is not None:
-        return summary[0]
-    metadata = _metadata(path, *version)
-    if metadata is None:
-        return sum(group.rows for group in read_row_groups(path))
-    rows: int = metadata.num_rows
-    return rows
+    return sum(group.rows for group in read_row_groups(path)) if summary is None else summary[0]
 
 
 @functools.lru_cache(maxsize=_COLUMNS)
-def _place(path: str, name: str, *version: int) -> int | None:
-    """Return the place of a column that is not nested."""
-    metadata = _metadata(path, *version)
-    return None if metadata is None else column_place(metadata, name)
+def _column(path: str, name: str, *version: int) -> Column | None:
+    """Return what the footer of one version of a file says of a column, ``None`` if it cannot be read."""
+    try:
+        return read_column(read_footer(path), path, name) if version else None
+    except FooterError:
+        return None
 
 
 @functools.lru_cache(maxsize=_COLUMNS)
@@ -114,11 +101,8 @@ def _is_required(path: str, name: str, *version: int) -> bool:
     summary = _summary(path, *version)
     if summary is not None:
         return name in summary[1] and summary[1][name][0]
-    place = _place(path, name, *version)
-    if place is None:
-        return False
-    required: bool = _metadata(path, *version).schema.column(place).max_definition_level == 0
-    return required
+    column = _column(path, name, *version)
+    return column is not None and column.is_required
 
 
 @functools.lru_cache(maxsize=_COLUMNS)
@@ -126,13 +110,13 @@ def _interval(path: str, name: str, dtype: pl.DataType, *version: int) -> Interv
     summary = _summary(path, *version) if _is_signed(dtype) else None
     if summary is not None and name in summary[1]:
         return summary[1][name][1]
-    place = _place(path, name, *version)
-    if place is None:
+    column = _column(path, name, *version)
+    if column is None:
         return None
     scale = scale_of(dtype) if isinstance(dtype, pl.Decimal) else 0
     least: Any = None
     most: Any = None
-    for chunk in column_chunks(_metadata(path, *version), place):
+    for chunk in column.chunks:
         if chunk.bounds is None:
             if chunk.nulls == chunk.rows:
                 continue  # only nulls

@@ -1,5 +1,5 @@
 // Row groups are read out of footers that a small writer of Thrift's compact protocol makes; what is damaged is refused.
-#include "compute/scan/footer_parser.hpp"
+#include <rapidsmpf/parquet/detail/footer_parser.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-namespace rapidsmpf::compute {
+namespace rapidsmpf::parquet {
 namespace {
 
 // Writes structures: fields in any order, lists, texts.
@@ -320,4 +320,4 @@ TEST(FooterParser, RefusesEncryptedFiles) {
 }
 
 }  // namespace
-}  // namespace rapidsmpf::compute
+}  // namespace rapidsmpf::parquet

@@ -9,16 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-namespace rapidsmpf::compute {
+#include <rapidsmpf/parquet/detail/column_facts.hpp>
 
-class FooterError : public std::runtime_error {
-  public:
-    using std::runtime_error::runtime_error;
-};
+namespace rapidsmpf::parquet {
 
 // Where the pages of one column of one row group are.
 struct ColumnChunkPlace {
@@ -61,4 +57,4 @@ struct RowGroups {
 // `footer`: what lies between the last page and the length at the end of the file.
 [[nodiscard]] RowGroups parse_row_groups(std::span<std::uint8_t const> footer);
 
-}  // namespace rapidsmpf::compute
+}  // namespace rapidsmpf::parquet

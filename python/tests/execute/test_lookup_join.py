@@ -232,7 +232,7 @@ def test_joins_are_those_of_polars(options: Any, tmp_path: Path) -> None:
             raise AssertionError(f"seed {seed} on {nranks} ranks: {what}") from error
         looked_up += by_lookup(outcomes)
         could += allowed
-    assert looked_up > could / 4
+    assert looked_up > could / 5  # in the others both sides are read by every rank, or one has no rows
 
 
 # -- what takes the way, and what does not --------------------------------------------------------------------------

@@ -22,8 +22,9 @@ from rapidsmpf.streaming.core.context import Context
 from rapidsmpf.streaming.exchange import RowRouting, drain_into_shuffle
 from rapidsmpf.table import Table, pack, split_and_pack
 
-# The fuzzer's first byte: make the header's checksum right; look at what the buffers contain in full; make the header's
-# number of rows that of the first column; take the header for that of a narrow table.
+# Bits of the fuzzer's first byte. REPAIR: it corrects the checksum in the header. FULL: it validates the contents of
+# all buffers. SAME_ROWS: it sets the number of rows in the header to that of the first column. NARROW: the table is
+# narrow.
 _REPAIR, _FULL, _SAME_ROWS, _NARROW = 1, 2, 4, 8
 
 

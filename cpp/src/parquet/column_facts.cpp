@@ -34,15 +34,6 @@ struct Element {
     bool is_signed{true};
 };
 
-// Reads an integer into `to` if it is one.
-bool take_integer(CompactReader& reader, std::uint8_t type, std::int64_t& to) {
-    if (!is_wire_integer(type)) {
-        return false;
-    }
-    to = reader.integer();
-    return true;
-}
-
 // LogicalType, a union.
 void read_logical_type(CompactReader& reader, Element& element) {
     constexpr std::int64_t decimal = 5;
@@ -56,7 +47,7 @@ void read_logical_type(CompactReader& reader, Element& element) {
             reader.fields(
                 [&](std::int64_t field, std::uint8_t of) {
                     if (kind == decimal && field == 1) {
-                        return take_integer(reader, of, element.logical_scale);
+                        return reader.take_integer(of, element.logical_scale);
                     }
                     if (kind == integer && field == 2) {
                         element.is_signed = of != wire::boolean_false;
@@ -75,9 +66,9 @@ Element read_element(CompactReader& reader) {
         [&](std::int64_t field, std::uint8_t type) {
             switch (field) {
                 case 1:
-                    return take_integer(reader, type, element.type);
+                    return reader.take_integer(type, element.type);
                 case 3:
-                    return take_integer(reader, type, element.repetition);
+                    return reader.take_integer(type, element.repetition);
                 case 4:
                     if (type != wire::binary) {
                         return false;
@@ -85,11 +76,11 @@ Element read_element(CompactReader& reader) {
                     element.name = reader.bytes();
                     return true;
                 case 5:
-                    return take_integer(reader, type, element.children);
+                    return reader.take_integer(type, element.children);
                 case 6:
-                    return take_integer(reader, type, element.converted_type);
+                    return reader.take_integer(type, element.converted_type);
                 case 7:
-                    return take_integer(reader, type, element.scale);
+                    return reader.take_integer(type, element.scale);
                 case 10:
                     if (type != wire::structure) {
                         return false;
@@ -196,10 +187,7 @@ struct Leaf {
 
 // Of the schema, which is a tree, depth first.
 std::optional<Leaf> find_leaf(CompactReader& reader, std::string_view name) {
-    auto const [count, type] = reader.list_header();
-    if (count > 0 && type != wire::structure) {
-        throw FooterError{"the schema is no list of structures"};
-    }
+    auto const count = reader.structures("the elements of the schema");
     std::optional<Leaf> found;
     std::size_t leaves = 0;
     std::int64_t left_below = 0;  // elements that belong to the present column of the root
@@ -236,7 +224,7 @@ void read_statistics(CompactReader& reader, bool takes_deprecated, ChunkFacts& f
     reader.fields(
         [&](std::int64_t field, std::uint8_t type) {
             if (field == 3) {
-                return take_integer(reader, type, facts.nulls);
+                return reader.take_integer(type, facts.nulls);
             }
             if (type != wire::binary) {
                 return false;
@@ -305,7 +293,7 @@ void read_chunk(CompactReader& reader, Leaf const& leaf, ValueType value_type, C
             reader.fields(
                 [&](std::int64_t of_data, std::uint8_t its_type) {
                     if (of_data == 1) {
-                        return take_integer(reader, its_type, physical_type);
+                        return reader.take_integer(its_type, physical_type);
                     }
                     if (of_data == 3 && its_type == wire::list) {
                         is_its = is_path(reader, leaf.element.name);
@@ -328,18 +316,6 @@ void read_chunk(CompactReader& reader, Leaf const& leaf, ValueType value_type, C
     }
 }
 
-// Calls use(reader) for each row group, which reads a structure.
-template <typename Use>
-void for_each_row_group(CompactReader& reader, Use const& use) {
-    auto const [count, type] = reader.list_header();
-    if (count > 0 && type != wire::structure) {
-        throw FooterError{"the row groups are no structures"};
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-        use();
-    }
-}
-
 }  // namespace
 
 std::vector<RowGroupSize> row_group_sizes(std::span<std::uint8_t const> footer) {
@@ -352,12 +328,12 @@ std::vector<RowGroupSize> row_group_sizes(std::span<std::uint8_t const> footer) 
                 return false;
             }
             found = true;
-            for_each_row_group(reader, [&] {
+            for (auto left = reader.structures("the row groups"); left > 0; --left) {
                 RowGroupSize size{-1, -1};
                 reader.fields(
                     [&](std::int64_t of_group, std::uint8_t its_type) {
-                        return of_group == 2   ? take_integer(reader, its_type, size.bytes)
-                               : of_group == 3 ? take_integer(reader, its_type, size.rows)
+                        return of_group == 2   ? reader.take_integer(its_type, size.bytes)
+                               : of_group == 3 ? reader.take_integer(its_type, size.rows)
                                                : false;
                     },
                     1);
@@ -365,7 +341,7 @@ std::vector<RowGroupSize> row_group_sizes(std::span<std::uint8_t const> footer) 
                     throw FooterError{"a row group has no size, or a negative one"};
                 }
                 sizes.push_back(size);
-            });
+            }
             return true;
         },
         0);
@@ -400,21 +376,18 @@ std::optional<ColumnFacts> column_facts(std::span<std::uint8_t const> footer, st
                 return false;
             }
             has_groups = true;
-            for_each_row_group(reader, [&] {
+            for (auto left = reader.structures("the row groups"); left > 0; --left) {
                 ChunkFacts chunk;
                 chunk.rows = -1;
                 reader.fields(
                     [&](std::int64_t of_group, std::uint8_t its_type) {
                         if (of_group == 3) {
-                            return take_integer(reader, its_type, chunk.rows);
+                            return reader.take_integer(its_type, chunk.rows);
                         }
                         if (of_group != 1 || its_type != wire::list) {
                             return false;
                         }
-                        auto const [count, element] = reader.list_header();
-                        if (count > 0 && element != wire::structure) {
-                            throw FooterError{"the columns of a row group are no structures"};
-                        }
+                        auto const count = reader.structures("the columns of a row group");
                         for (std::size_t i = 0; i < count; ++i) {
                             if (i == leaf->number) {
                                 read_chunk(reader, *leaf, facts.type, chunk);
@@ -429,7 +402,7 @@ std::optional<ColumnFacts> column_facts(std::span<std::uint8_t const> footer, st
                     throw FooterError{"a row group does not say its rows"};
                 }
                 facts.chunks.push_back(std::move(chunk));
-            });
+            }
             return true;
         },
         0);

@@ -1,5 +1,5 @@
-// Reads values of Thrift's compact protocol, which is how Parquet writes its footers. They come from outside: every length is
-// checked, and what cannot be throws FooterError.
+// Reads values of Thrift's compact protocol, in which the footers of Parquet files are encoded. The input is not trusted: every
+// length is checked, and malformed input throws FooterError.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +32,10 @@ constexpr std::uint8_t uuid = 13;
 }  // namespace wire
 
 constexpr int deepest_value = 32;  // of values in values; Parquet's own have six
+
+[[nodiscard]] inline bool is_wire_integer(std::uint8_t type) noexcept {
+    return type == wire::i16 || type == wire::i32 || type == wire::i64;
+}
 
 class CompactReader {
   public:
@@ -91,7 +95,26 @@ class CompactReader {
         return {static_cast<std::size_t>(n), static_cast<std::uint8_t>(header & 15U)};
     }
 
-    // The fields of a structure: calls take(field, type), which reads the value or says false, and then it is skipped.
+    // The length of a list whose elements are structures; `what` names the list in errors.
+    std::size_t structures(char const* what) {
+        auto const [n, element] = list_header();
+        if (n > 0 && element != wire::structure) {
+            throw FooterError{std::string{what} + " are no structures"};
+        }
+        return n;
+    }
+
+    // Reads an integer field into `to`; false, and nothing is read, if `type` is not that of an integer.
+    bool take_integer(std::uint8_t type, std::int64_t& to) {
+        if (!is_wire_integer(type)) {
+            return false;
+        }
+        to = integer();
+        return true;
+    }
+
+    // Reads a structure field by field. take(field, type) either reads the value and returns true, or returns false: then the value
+    // is skipped.
     template <typename Take>
     void fields(Take&& take, int depth) {
         std::int64_t field = 0;
@@ -186,9 +209,5 @@ class CompactReader {
     std::uint8_t const* at_;
     std::uint8_t const* end_;
 };
-
-[[nodiscard]] inline bool is_wire_integer(std::uint8_t type) noexcept {
-    return type == wire::i16 || type == wire::i32 || type == wire::i64;
-}
 
 }  // namespace rapidsmpf::parquet

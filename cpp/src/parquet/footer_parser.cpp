@@ -15,13 +15,7 @@ namespace {
 std::int64_t text_bytes(CompactReader& reader) {
     std::int64_t bytes = -1;
     reader.fields(
-        [&](std::int64_t field, std::uint8_t type) {
-            if (field != 1 || !is_wire_integer(type)) {
-                return false;
-            }
-            bytes = reader.integer();
-            return true;
-        },
+        [&](std::int64_t field, std::uint8_t type) { return field == 1 && reader.take_integer(type, bytes); },
         4);
     return bytes;
 }
@@ -37,9 +31,8 @@ ChunkStatistics chunk_statistics(CompactReader& reader) {
     ChunkStatistics found;
     reader.fields(
         [&](std::int64_t field, std::uint8_t type) {
-            if (field == 3 && is_wire_integer(type)) {
-                found.nulls = reader.integer();
-                return true;
+            if (field == 3) {
+                return reader.take_integer(type, found.nulls);
             }
             // The deprecated fields 1 and 2 (max, min) do not define the order in which values were compared.
             if ((field == 5 || field == 6) && type == wire::binary) {
@@ -226,9 +219,8 @@ RowGroups parse_row_groups(std::span<std::uint8_t const> footer) {
         bool has_columns = false;
         reader.fields(
             [&](std::int64_t field, std::uint8_t type) {
-                if (field == 3 && is_wire_integer(type)) {
-                    rows = reader.integer();
-                    return true;
+                if (field == 3) {
+                    return reader.take_integer(type, rows);
                 }
                 if (field != 1 || type != wire::list) {
                     return false;
@@ -277,10 +269,7 @@ RowGroups parse_row_groups(std::span<std::uint8_t const> footer) {
             if (!list_bytes.empty()) {
                 throw FooterError{"the footer has its row groups twice"};
             }
-            auto const [n, element] = reader.list_header();
-            if (n > 0 && element != wire::structure) {
-                throw FooterError{"the row groups are no structures"};
-            }
+            auto const n = reader.structures("the row groups");
             result.rows.reserve(std::min<std::size_t>(n, footer.size() / 64));
             for (std::size_t i = 0; i < n; ++i) {
                 row_group();

@@ -112,7 +112,7 @@ void check_partitions(int num_partitions, std::span<std::uint32_t const> placeme
         is_permutation, "the placement must name each of the partitions once", std::invalid_argument);
 }
 
-// That a column can say to which partition rows go.
+// Throws unless the column can hold the numbers of partitions: uint32 without nulls.
 void check_partition_column(Table const& table, int pid_column) {
     RAPIDSMPF_EXPECTS(
         pid_column >= 0 && static_cast<std::size_t>(pid_column) < table.num_columns(),

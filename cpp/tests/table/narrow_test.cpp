@@ -238,7 +238,7 @@ TEST_F(Narrow, LittleGainIsNotWorthIt) {
     EXPECT_EQ(narrowed(table).schema()->form(), RowForm::plain);
 }
 
-TEST_F(Narrow, AFieldThatIsMarkedByChanceIsLeftAlone) {
+TEST_F(Narrow, UserMetadataWithOurKeyIsNotTakenForOurs) {
     Field::Metadata const mark{{"riverrun:narrow", "6;l"}};
     auto const schema = std::make_shared<Schema const>(
         std::vector{Field{"x", "s", ARROW_FLAG_NULLABLE, {}, nullptr, mark}, Field{"y", "l"}});

@@ -208,7 +208,7 @@ def _row_groups_of(path: str, *version: int) -> tuple[RowGroup, ...]:
 
 
 def footer_in(file: bytes) -> bytes:
-    """Return the footer of what :func:`read_footer` returns."""
+    """Return the footer by itself, without the magic bytes and the length that :func:`read_footer` puts around it."""
     return file[len(_MAGIC) : len(_MAGIC) - _FRAME_BYTES]
 
 

@@ -96,8 +96,8 @@ cdef class RowRouting:
         seed
             Another seed makes another partitioning; the same on all ranks.
         narrow
-            Whether columns are packed in as few bytes as their values need, for rows that wait on disk: it costs
-            processor time, and rows come out with their own types. Rows on a GPU are not.
+            Whether columns are packed in as few bytes as their values need, for rows that wait on disk. Rows come out
+            with their own types; to read them takes a little longer. Rows on a GPU are always packed plain.
 
         Raises
         ------
@@ -157,7 +157,7 @@ cdef class Drained:
 
     @property
     def nbytes(self):
-        """Bytes that they take once they are unpacked, about, those that stayed on this rank included."""
+        """Approximate size of the rows in bytes once they are unpacked, including those that stayed on this rank."""
         return self._handle.get().bytes
 
     def __arrow_c_schema__(self):

@@ -32,7 +32,7 @@ struct Drained {
         : schema{std::move(schema_)}, rows{rows_}, bytes{bytes_} {}
     std::shared_ptr<Schema const> schema;
     std::int64_t rows;
-    std::size_t bytes;  // that rows take once they are unpacked, about, those that stay on this rank included
+    std::size_t bytes;  // approximate size of the unpacked rows, including those that stay on this rank
 };
 
 // Inserts the rows of `source` into the partitions that `routing` gives them, in their order, and says

@@ -23,7 +23,7 @@ class RowRouting {
   public:
     // By the hash of these columns: rows with equal keys meet, whichever rank they come from. Throws
     // std::invalid_argument when there are none.
-    // `form`: how rows are packed; tables on a GPU always plain.
+    // `form`: how rows are packed. Tables on a GPU are always packed plain.
     [[nodiscard]] static RowRouting by_hash(
         std::vector<std::string> keys, std::uint64_t seed = 0, RowForm form = RowForm::plain);
     // By the number in this column (uint32, no nulls), which stays in the rows.

@@ -38,7 +38,7 @@ struct PackedInfo {
     std::int64_t num_rows;
     std::size_t data_size;
     RowForm form;
-    // About the bytes that the rows take once they are unpacked: `data_size` unless they are narrow.
+    // The approximate size of the rows once they are unpacked; equal to `data_size` unless they are narrow.
     std::size_t unpacked_size;
 };
 

@@ -118,7 +118,7 @@ class Schema {
     // Index of the column called `name`. Throws std::invalid_argument, listing the names there are.
     [[nodiscard]] std::size_t index_of(std::string_view name) const;
 
-    // The binary form, which every packed table carries, without the form of the rows; made once.
+    // The fields and the metadata in binary, as every packed table carries them; form() is not in it. Made once.
     [[nodiscard]] std::span<std::uint8_t const> serialized() const noexcept { return serialized_; }
     // Throws FormatError on anything that serialized() cannot be.
     [[nodiscard]] static std::shared_ptr<Schema const> deserialize(

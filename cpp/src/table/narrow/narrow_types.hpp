@@ -26,7 +26,8 @@ enum class NarrowKind : std::uint8_t {
 [[nodiscard]] bool is_marked(Field const& field);
 // What a field of a narrow schema was; the field itself if it is not narrow. Throws FormatError when that cannot be.
 [[nodiscard]] Field wide_field(Field const& field);
-// The growth of a field of a narrow schema; 0 if it is not narrow. Throws FormatError.
+// By how many bytes a row of this field of a narrow schema grows when it is widened; 0 if the field is not narrow. Throws
+// FormatError.
 [[nodiscard]] std::int64_t growth_of(Field const& field);
 // The schema that the rows of a table with this one have when they are widened.
 [[nodiscard]] std::shared_ptr<Schema const> wide_schema(std::shared_ptr<Schema const> const& schema);

@@ -6,6 +6,7 @@
 
 #include "table/host/bits.hpp"
 #include "table/host/column_access.hpp"
+#include "table/host/column_counts.hpp"
 #include "table/host/pack_plan.hpp"
 #include "table/narrow/narrow_values.hpp"
 #include "table/packed/packed_layout.hpp"
@@ -16,14 +17,11 @@ namespace {
 
 // Bytes of the texts that are too long for a view.
 std::int64_t bytes_behind_views(Field const& field, Column const& column) {
-    std::int64_t bytes = 0;
     if (field.layout() == Layout::view) {
-        for (std::int64_t row = 0; row < column.length; ++row) {
-            auto const size = column.is_valid(row) ? load_view(column, row).size : 0;
-            bytes += size > View::max_inline ? size : 0;
-        }
-        return bytes;
+        RowRange const rows{0, column.length};
+        return count_viewed(column, RangeRun{&rows, 1});
     }
+    std::int64_t bytes = 0;
     auto const* const offsets = static_cast<std::int32_t const*>(column.offsets) + column.offset;
     for (std::int64_t row = 0; row < column.length; ++row) {
         auto const size = offsets[row + 1] - offsets[row];

@@ -33,8 +33,8 @@ enum class ValueType : std::uint8_t {
     unsigned_integer,
     day,            // since 1970
     clock,          // a time of day or a point in time, in units that the file chose
-    decimal,        // an integer, little endian in 4 or 8 bytes
-    decimal_bytes,  // an integer, big endian in any number of bytes
+    decimal,        // the unscaled integer, little endian in 4 or 8 bytes
+    decimal_bytes,  // the unscaled integer, big endian in any number of bytes
     float32,
     float64,
     text,  // UTF-8

@@ -34,7 +34,7 @@ class RowStore {
     ~RowStore() = default;
 
     [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
-    // That the rows take once they are unpacked, about.
+    // The approximate size of the rows once they are unpacked.
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
     [[nodiscard]] std::size_t num_chunks() const noexcept { return chunks_.size(); }
     [[nodiscard]] std::shared_ptr<Schema const> const& schema() const noexcept { return schema_; }

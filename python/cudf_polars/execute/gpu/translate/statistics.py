@@ -75,11 +75,21 @@ def _rows_of(path: str, *version: int) -> int:
     return sum(group.rows for group in read_row_groups(path)) if summary is None else summary[0]
 
 
+@functools.lru_cache(maxsize=_FILES)
+def _footer(path: str, *version: int) -> bytes | None:
+    """Return the footer of one version of a file between magic bytes, ``None`` if it cannot be read."""
+    try:
+        return read_footer(path) if version else None
+    except FooterError:
+        return None
+
+
 @functools.lru_cache(maxsize=_COLUMNS)
 def _column(path: str, name: str, *version: int) -> Column | None:
     """Return what the footer of one version of a file says of a column, ``None`` if it cannot be read."""
+    footer = _footer(path, *version)
     try:
-        return read_column(read_footer(path), path, name) if version else None
+        return None if footer is None else read_column(footer, path, name)
     except FooterError:
         return None
 

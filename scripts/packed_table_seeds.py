@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import re
 import struct
 import sys
 from pathlib import Path
@@ -90,6 +91,12 @@ def narrow_tables() -> list[PackedData]:
             "unsigned": pl.Series([70_000, None, 1, 2] * 4, dtype=pl.UInt64),
             "price": pl.Series([decimal.Decimal("1.25"), None, decimal.Decimal("-3"), None] * 4),
             "day": [dt.date(2026, 1, 1), None, dt.date(1970, 1, 1), None] * 4,
+            "time": [dt.time(0, 0, 0, 1), None, dt.time(0), None] * 4,
+            "moment": [dt.datetime(1970, 1, 1), None, dt.datetime(1970, 1, 1, 1), None] * 4,
+            "small": pl.Series([300, None, 1, 2] * 4, dtype=pl.UInt16),
+            "huge": pl.Series([1 << 40, None, -1, 2] * 4, dtype=pl.Int128),
+            "category": pl.Series(["x", None, "y", "x"] * 4, dtype=pl.Categorical),
+            "flag": [True, None, False, True] * 4,
             "text": ["", None, long, "a"] * 4,
             "binary": [b"\x00\xff", b"", None, b"abc"] * 4,
             "ratio": [0.5, None, 1.0, 2.0] * 4,
@@ -104,6 +111,12 @@ def narrow_tables() -> list[PackedData]:
     return chunks
 
 
+def with_malformed_marks(metadata: bytes) -> list[bytes]:
+    """Return a narrow table's metadata with each of some texts that do not say which type the dates of a column have."""
+    texts = (b"x;tdD", b"1.tdD", b"1;td?", b"1;w:4")
+    return [changed for text in texts if (changed := re.sub(rb"\d;tdD", text, metadata)) != metadata]
+
+
 def main() -> int:
     """Write one file for each table, and for pieces of the larger ones."""
     folder = Path(sys.argv[1])
@@ -115,14 +128,17 @@ def main() -> int:
         plain.append(pack(table, br))
         if rows > 1:
             plain.extend(split_and_pack(table, [1], br).values())
+    narrow = narrow_tables()
+    seeds = [(0, part.metadata, part.to_host_bytes()) for part in plain]
+    for part in narrow:
+        metadatas = [part.metadata, *with_malformed_marks(part.metadata)]
+        seeds += [(_NARROW, metadata, part.to_host_bytes()) for metadata in metadatas]
     number = 0
-    for parts, form in ((plain, 0), (narrow_tables(), _NARROW)):
-        for part in parts:
-            metadata, data = part.metadata, part.to_host_bytes()
-            for choices in (_FULL, _REPAIR | _FULL, _REPAIR | _SAME_ROWS):
-                seed = bytes([choices | form]) + struct.pack("<I", len(metadata)) + metadata + data
-                (folder / f"seed-{number}").write_bytes(seed)
-                number += 1
+    for form, metadata, data in seeds:
+        for choices in (_FULL, _REPAIR | _FULL, _REPAIR | _SAME_ROWS):
+            seed = bytes([choices | form]) + struct.pack("<I", len(metadata)) + metadata + data
+            (folder / f"seed-{number}").write_bytes(seed)
+            number += 1
     print(f"{number} packed tables")
     return 0
 

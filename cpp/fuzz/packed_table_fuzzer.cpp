@@ -278,6 +278,17 @@ void use(Table const& table) {
     require(again.num_rows() == table.num_rows(), "as many rows come back");
 }
 
+// A field says again which type its rows have.
+void mark_again(Field const& field, Field const& wide) {
+    if (!detail::is_marked(field)) {
+        return;
+    }
+    auto const again = detail::narrow_field(wide, field.width(), detail::growth_of(field));
+    require(again.format() == field.format(), "a column is as narrow as it was");
+    require(detail::growth_of(again) == detail::growth_of(field), "a row grows as it did");
+    require(detail::wide_field(again).format() == wide.format(), "the type of the rows comes back");
+}
+
 // Twice, as two parts of one table.
 void widen(Table const& table) {
     std::shared_ptr<Schema const> wide;
@@ -287,6 +298,7 @@ void widen(Table const& table) {
     std::vector<std::size_t> changed;
     std::vector<Field> fields;
     for (std::size_t i = 0; i < wide->num_columns(); ++i) {
+        mark_again(table.schema()->fields()[i], wide->fields()[i]);
         if (wide->fields()[i].format() != table.schema()->fields()[i].format()) {
             changed.push_back(i);
             fields.push_back(wide->fields()[i]);

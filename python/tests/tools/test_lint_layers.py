@@ -112,8 +112,8 @@ def test_counts() -> None:
         ),
         (
             "python/cudf_polars/lower/rows.py",
-            "def f():\n    from rapidsmpf import statistics",
-            "cudf_polars.lower does not rest on rapidsmpf",
+            "def f():\n    from cudf_polars import streaming",
+            "cudf_polars.lower does not rest on cudf_polars.streaming",
         ),
         (
             "python/rapidsmpf/coll/_values.py",

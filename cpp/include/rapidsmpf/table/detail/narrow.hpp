@@ -1,4 +1,4 @@
-// Tables whose columns take as few bytes as their values need: for rows that wait on disk or travel far.
+// Narrow rows: tables whose columns take as few bytes as their values need, for rows that wait on disk or travel far.
 //
 // Integers, dates, times and decimals are held in the fewest of 1, 2, 4 and 8 bytes that all their values fit, and
 // string views as texts one behind the other with an offset for each. The schema of such a table says what each column was

@@ -379,6 +379,7 @@ class Executor:
             self.paths.took(paths.CHUNKS)
             lf = stream.build([chunk.lazy()], self._transport.rank)
             frame = self._device.collect(lf, self._optimizations)
+            del chunk, lf  # or they would stay until the next one is there
             yield conform(frame, stream.schema)
 
     def _materialize(self, stream: Materialize) -> StreamRows:

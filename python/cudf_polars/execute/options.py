@@ -12,7 +12,7 @@ from cudf_polars.lower.fallback import FallbackMode
 __all__ = ["ExecutionOptions"]
 
 _BROADCAST_LIMIT = 64 << 20
-_CHUNK = 64 << 20
+_CHUNK = 128 << 20
 _FILTER_LIMIT = 256 << 20
 _FILTER_KEYS = 1_000_000
 """So many keys Polars finds as fast as it reads files."""
@@ -24,6 +24,11 @@ _MEMORY_OF_COPIES = 10
 """The part of a rank's memory that the sides of joins that are copied to it may take, where tables are larger."""
 _MEMORY_OF_RANGE = 6
 """The same of a range of a file, whose rows are mostly not kept while it is read."""
+_GROUPS_AT_ONCE = 32_768
+"""So many groups Polars aggregates in one table, with room to spare. Where there are 100,000, it puts groups that it has
+not met for a while aside until the end, as often as they come: its memory grows with the rows then, by a key and its
+aggregates for nearly each.
+"""
 _SMALL_FOR_PARTITIONS = 4 << 20
 """Bytes of partial results that are not worth partitions."""
 _MOST_PARTITIONS = 256
@@ -204,6 +209,7 @@ class ExecutionOptions:
             nranks=nranks,
             partitions=partitions,
             chunk_bytes=self.chunk_bytes,
+            groups_at_once=_GROUPS_AT_ONCE,
             broadcast_limit=self.broadcast_limit or self._broadcast_limit(partitions),
             small_limit=self._small_limit(partitions),
             read_everywhere_limit=self.read_everywhere_limit,

@@ -10,6 +10,7 @@ __all__ = ["PartitionPlan"]
 _LEVELS = 6
 """How often a partition is divided at most: each time into 2 to 16 parts."""
 _MOST_PARTS = 16
+_SENT = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class PartitionPlan:
     count: int = 1
     limit: int | None = None
     target: int = 16 << 20
-    chunk_bytes: int = 64 << 20
+    chunk_bytes: int = 128 << 20
     ranges: int = 1
     cached_ranges: int = 1
     two_from: float = math.inf
@@ -63,7 +64,7 @@ class PartitionPlan:
     @property
     def sent_bytes(self) -> int:
         """How many bytes of rows are cut into partitions together, at least, if there are several."""
-        return max(1, self.chunk_bytes // 4)
+        return max(1, min(_SENT, self.chunk_bytes // 4))
 
     @property
     def block_bytes(self) -> int:

@@ -164,11 +164,19 @@ def chunks(batches: Iterable[pl.DataFrame], nbytes: int) -> Iterator[pl.DataFram
     for batch in batches:
         frames.append(batch)
         size += int(batch.estimated_size())
+        del batch
         if size >= nbytes:
-            yield pl.concat(frames, rechunk=False)
-            frames, size = [], 0
+            yield _taken(frames)
+            size = 0
     if frames:
-        yield pl.concat(frames, rechunk=False)
+        yield _taken(frames)
+
+
+def _taken(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """Take frames out of a list and return them as one."""
+    whole = pl.concat(frames, rechunk=False)
+    frames.clear()
+    return whole
 
 
 def handed_over(batches: Iterator[pl.DataFrame], schema: Schema, take: Callable[[ArrowStream], T]) -> T:

@@ -474,6 +474,8 @@ def _start(
         partitions.cached_ranges,
     )
     measure = executor.run_and_measure if options.dynamic_planning else executor.assume
+    if not device.is_cpu:
+        settings = replace(settings, groups_at_once=math.inf)
     if not (device.is_cpu and options.dynamic_planning):
         # On a GPU, joins are faster than sets of keys that come from the host; without counts, there are no keys.
         settings = replace(settings, filter_keys=0, sample_least=math.inf)

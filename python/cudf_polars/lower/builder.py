@@ -147,6 +147,8 @@ class Settings:
         Into how many partitions exchanges split the rows of a rank.
     chunk_bytes
         Where there are several, a step that may be done over any rows takes so many bytes at a time.
+    groups_at_once
+        How many groups rows may have if all those of a rank are aggregated at once, without regard to their number.
     broadcast_limit
         Bytes of memory up to which a join's side is sent to every rank.
     small_limit
@@ -172,6 +174,7 @@ class Settings:
     nranks: int
     partitions: int
     chunk_bytes: int
+    groups_at_once: float
     broadcast_limit: int
     small_limit: int
     read_everywhere_limit: int

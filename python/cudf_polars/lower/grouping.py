@@ -24,7 +24,7 @@ __all__ = ["key_columns", "lower_distinct", "lower_group_by", "outputs_of"]
 _PARTIAL_PAYS = 0.5
 """Groups per row of a rank, up to which partial aggregates are sent in place of rows."""
 _FEW_GROUPS = 0.25
-"""Of the bytes of a chunk: as many of partial aggregates are kept while all rows go through."""
+"""Of the bytes of a chunk: as many of partial aggregates are kept while all rows go through, if they are few, too."""
 _POSITION = "__rr_position"
 """The position of a group's first row."""
 
@@ -131,9 +131,11 @@ def _partial_pays(ctx: Context, child: Stream, count: GroupCount | None) -> bool
 
 
 def _are_few(ctx: Context, child: Stream, schema: Schema, count: GroupCount) -> bool:
-    """Whether the groups of all rows of a rank take little memory, so that chunks of rows would save none."""
-    groups = count.groups(child.estimate.rows / ctx.builder.settings.nranks)
-    return groups * row_width(schema) <= _FEW_GROUPS * ctx.builder.settings.chunk_bytes
+    """Whether aggregating all rows of a rank takes little memory, so that chunks of rows would save none."""
+    settings = ctx.builder.settings
+    groups = count.groups(child.estimate.rows / settings.nranks)
+    nbytes = groups * row_width(schema)
+    return groups <= settings.groups_at_once and nbytes <= _FEW_GROUPS * settings.chunk_bytes
 
 
 def _two_phases(

@@ -11,6 +11,7 @@ import pytest
 from execute.compare import ORDINARY, PARTITIONED, TINY, compare_answers
 from execute.local_transport import KeptFrame, LocalTransport, OneShotStream, run_ranks
 
+from cudf_polars.execute import paths
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import run_query, stream_query
 from support.wrong_answers import ORDERED, from_files, queries
@@ -130,3 +131,18 @@ def test_one_rank_cuts_what_its_memory_has_no_room_for(tmp_path: Path) -> None:
         )
         assert (outcome.physical is None) == whole
         compare_answers(outcome.frame, query.collect(engine="streaming"), ordered=True)
+
+
+@pytest.mark.parametrize(("groups", "in_chunks"), [(1000, False), (40_000, True)])
+def test_many_groups_are_aggregated_by_chunks_of_rows(tmp_path: Path, groups: int, in_chunks: bool) -> None:
+    """Polars holds a key and its aggregates for nearly each row, where there are too many groups for one table."""
+    number = pl.int_range(2_500_000)
+    rows = pl.select(k=(number * 7919) % groups, v=number.hash() % (1 << 40))
+    rows.write_parquet(tmp_path / "t.parquet", row_group_size=100_000)
+    query = pl.scan_parquet(tmp_path / "t.parquet").group_by("k").agg(pl.col("v").sum())
+    options = ExecutionOptions(fallback_mode="silent", memory=64 << 20)
+    (outcome,) = run_ranks(1, lambda transport: run_query(query, transport, options=options))
+    assert outcome.physical is not None
+    assert "PARTIAL GROUPBY" in outcome.explain()
+    assert (outcome.paths.counts[paths.CHUNKS] > 1) == in_chunks
+    compare_answers(outcome.frame, query.collect(engine="streaming"), ordered=False)

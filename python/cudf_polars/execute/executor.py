@@ -602,6 +602,10 @@ class Executor:
             )
         )
 
+    def batches(self, frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+        """Run a lazy frame and yield its rows in their order."""
+        return self._device.batches(frame, self._optimizations, ordered=True)
+
     def everywhere(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on all ranks, which are few."""
         frame = self._collect(stream)

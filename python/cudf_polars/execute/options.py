@@ -25,9 +25,8 @@ _MEMORY_OF_COPIES = 10
 _MEMORY_OF_RANGE = 6
 """The same of a range of a file, whose rows are mostly not kept while it is read."""
 _GROUPS_AT_ONCE = 32_768
-"""So many groups Polars aggregates in one table, with room to spare. Where there are 100,000, it puts groups that it has
-not met for a while aside until the end, as often as they come: its memory grows with the rows then, by a key and its
-aggregates for nearly each.
+"""So many groups Polars aggregates in one table, with room to spare. Of 100,000 it puts those that it has not met for a
+while aside until the end, as often as they come: memory grows with the rows then.
 """
 _SMALL_FOR_PARTITIONS = 4 << 20
 """Bytes of partial results that are not worth partitions."""

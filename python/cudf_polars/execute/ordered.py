@@ -14,9 +14,12 @@ from typing import Protocol
 
 import polars as pl
 
+from cudf_polars.execute import paths
 from cudf_polars.execute.partitions import PartitionPlan
-from cudf_polars.execute.rows import DESTINATION, WEIGHT, KeySample, StreamRows, addressed, partitioned
+from cudf_polars.execute.paths import Paths
+from cudf_polars.execute.rows import DESTINATION, WEIGHT, KeySample, StreamRows, addressed, cut, partitioned
 from cudf_polars.execute.streams import Brake, conform, scan_batches, scan_stream
+from cudf_polars.execute.summaries import Summaries, Summarized, merged
 from cudf_polars.execute.transport import ArrowStream
 from cudf_polars.lower.physical import (
     Carried,
@@ -37,10 +40,6 @@ __all__ = ["OrderedExchanges", "Rows"]
 
 # Rows of a batch that go into the sample for a sort's boundaries; of all rows in one frame, so many for each rank.
 _SAMPLE_ROWS = 64
-_SUMMARIES = 64
-"""How many summaries of batches are merged at a time."""
-_SUMMARIZED_BYTES = 32 << 20
-"""They are merged before the batches that they are of have more bytes of memory."""
 _RANK = "__rr_rank"
 """The column (UInt32) that says whose summary a row is."""
 _FAILED = 2**64 - 1
@@ -52,6 +51,7 @@ class Rows(Protocol):
 
     plan: PartitionPlan
     brake: Brake
+    paths: Paths
 
     @property
     def rank(self) -> int:
@@ -93,6 +93,9 @@ class Rows(Protocol):
         self, frame: pl.LazyFrame, schema: Schema, *, ordered: bool, target: pl.Expr | None = None
     ) -> Sequence[ArrowStream]:
         """Do the same with the rows of a query."""
+
+    def batches(self, frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+        """Run a lazy frame and yield its rows in their order."""
 
     def everywhere(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on all ranks."""
@@ -242,30 +245,52 @@ class OrderedExchanges:
         return StreamRows(lazy=keep_columns(numbered, stream.schema), height=height)
 
     def carried(self, stream: Carried) -> StreamRows:
-        """Summarize the rows of this rank while they pass, and compute over them with what the others say of theirs."""
-        parts: list[pl.DataFrame] = []
-        held = 0
+        """Summarize the rows of this rank while they pass, and compute over them with what the others say of theirs.
 
-        def look(batch: pl.DataFrame) -> None:
-            nonlocal held
-            parts.append(conform(stream.summarize(batch), stream.summary))
-            # A summary may be a slice of its batch, and then keeps all of it.
-            held += int(batch.estimated_size())
-            if len(parts) > _SUMMARIES or held > _SUMMARIZED_BYTES:
-                parts[:] = [conform(stream.merge(pl.concat(parts)), stream.summary)]
-                held = 0
-
-        rows, height = self._executor.kept(stream.inputs[0], look)
-        nothing = pl.DataFrame(schema=dict(stream.summary))
-        mine = conform(stream.merge(pl.concat(parts)), stream.summary) if parts and height else nothing
+        Where memory is short, a chunk of the rows is to the others what a rank is: Polars holds all rows for most of
+        what needs those around a row.
+        """
+        plan = self._executor.plan
+        chunks = Summaries(stream, plan.chunk_bytes if plan.count > 1 else math.inf)
+        rows, height = self._executor.kept(stream.inputs[0], chunks.look)
+        parts = chunks.finish()
+        mine = merged(stream, [part.summary for part in parts])
         numbered = mine.with_columns(pl.lit(self._executor.rank, dtype=pl.UInt32).alias(_RANK))
         gathered = self._executor.to_all(numbered, dict(numbered.schema))
-        sides = []
-        for chosen in (pl.col(_RANK) < self._executor.rank, pl.col(_RANK) > self._executor.rank):
-            summaries = gathered.filter(chosen).drop(_RANK)
-            sides.append(conform(stream.merge(summaries), stream.summary) if summaries.height else nothing)
-        lazy = stream.apply(rows, *sides)
+        before, behind = (
+            merged(stream, [gathered.filter(chosen).drop(_RANK)])
+            for chosen in (pl.col(_RANK) < self._executor.rank, pl.col(_RANK) > self._executor.rank)
+        )
+        if len(parts) > 1:
+            self._executor.paths.took(paths.CARRIED)
+            made = self._carried_by_chunks(stream, rows, parts, before, behind)
+            first = next(made, pl.DataFrame(schema=dict(stream.schema)))
+            # Polars gives other types than it plans now and then.
+            schema = dict(first.schema)
+            every = (conform(batch, schema) for batch in itertools.chain((first,), made))
+            return StreamRows(lazy=scan_batches(every, schema), height=height)
+        lazy = stream.apply(rows, before, behind)
         return StreamRows(lazy=keep_columns(lazy, stream.schema), height=height)
+
+    def _carried_by_chunks(
+        self,
+        stream: Carried,
+        rows: pl.LazyFrame,
+        parts: list[Summarized],
+        before: pl.DataFrame,
+        behind: pl.DataFrame,
+    ) -> Iterator[pl.DataFrame]:
+        following = [behind]
+        for part in parts[:0:-1]:
+            following.append(merged(stream, [part.summary, following[-1]]))
+        batches = self._executor.batches(rows)
+        for part, chunk in zip(parts, cut(batches, [part.rows for part in parts]), strict=True):
+            lazy = keep_columns(stream.apply(chunk.lazy(), before, following.pop()), stream.schema)
+            del chunk
+            for batch in self._executor.batches(lazy):
+                yield batch
+                del batch  # or it would stay until the next one has been made
+            before = merged(stream, [before, part.summary])
 
     def ordered_concat(self, stream: OrderedConcat) -> StreamRows:
         """Put inputs one after the other over all ranks, in equal parts."""
@@ -328,17 +353,28 @@ class OrderedExchanges:
             The first position of each rank's range, and how many positions there are.
         """
         count = self._executor.plan.count
-        position = pl.int_range(pl.len(), dtype=pl.Int64) + first
         # The partitions of a rank split its range evenly; those of short ranges may have no rows.
         share = max(1, *(math.ceil((high - low) / count) for low, high in itertools.pairwise(bounds)))
-        target, begin = pl.lit(0, dtype=pl.Int64), pl.lit(0, dtype=pl.Int64)
-        for low, high in itertools.pairwise(bounds[:-1]):
-            behind = (position >= high).cast(pl.Int64)
-            target, begin = target + behind * count, begin + behind * (high - low)
-        if count > 1:
-            target = target + (position - begin) // share
-        sent = rows.with_columns(target.cast(pl.UInt32).alias(DESTINATION))
-        return self._executor.scatter(sent, schema, ordered=True)
+
+        def target(start: int) -> pl.Expr:
+            position = pl.int_range(pl.len(), dtype=pl.Int64) + start
+            number, begin = pl.lit(0, dtype=pl.Int64), pl.lit(0, dtype=pl.Int64)
+            for low, high in itertools.pairwise(bounds[:-1]):
+                behind = (position >= high).cast(pl.Int64)
+                number, begin = number + behind * count, begin + behind * (high - low)
+            if count > 1:
+                number = number + (position - begin) // share
+            return number.cast(pl.UInt32).alias(DESTINATION)
+
+        def sent() -> Iterator[pl.DataFrame]:
+            # Polars would hold all rows to number them.
+            start = first
+            for batch in self._executor.batches(rows):
+                yield batch.with_columns(target(start))
+                start += batch.height
+                del batch  # or it would stay until the next one has been made
+
+        return self._executor.scatter_batches(sent(), schema)
 
 
 def _raise(error: pl.exceptions.PolarsError) -> Iterator[pl.DataFrame]:

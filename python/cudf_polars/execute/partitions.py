@@ -64,7 +64,7 @@ class PartitionPlan:
     @property
     def sent_bytes(self) -> int:
         """How many bytes of rows are cut into partitions together, at least, if there are several."""
-        return max(1, min(_SENT, self.chunk_bytes // 4))
+        return max(1, min(_SENT, self.chunk_bytes))
 
     @property
     def block_bytes(self) -> int:

@@ -15,6 +15,7 @@ RANGES = "a range divided into smaller ones"
 BLOCKS = "a join block by block"
 WHOLE = "a partition that is too large as a whole"
 CHUNKS = "rows in chunks of any rows"
+CARRIED = "chunks of rows beside summaries of the others"
 KEPT = "rows kept for one reader"
 KEPT_PARTITIONS = "partitions kept for several readers"
 KEPT_WHOLE = "rows kept for several readers, not in partitions"
@@ -33,6 +34,7 @@ PATHS: Mapping[str, str] = {
     BLOCKS: "a join whose keys cannot be told apart takes blocks of both sides",
     WHOLE: "a step that needs all rows of a key runs over a partition that is too large",
     CHUNKS: "a step that may be done over any rows takes some at a time",
+    CARRIED: "a step that needs the rows around a row takes some at a time, and what the others are to these",
     KEPT: "rows wait in the store: their number, or all of their keys, decide what comes next",
     KEPT_PARTITIONS: "rows that several steps read stay in the store, partition by partition",
     KEPT_WHOLE: "rows that several steps read stay in the store, in one piece",

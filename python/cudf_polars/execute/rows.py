@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -22,6 +23,8 @@ __all__ = [
     "addressed",
     "chunks",
     "concatenated",
+    "cut",
+    "detached",
     "handed_over",
     "opened",
     "partitioned",
@@ -132,9 +135,8 @@ class KeySample:
         stride = max(1, batch.height // self._rows)
         weight = pl.lit(float(stride)).alias(WEIGHT)
         keys = key_columns(self._keys, batch.schema)
-        self._frames.append(
-            batch.lazy().select(keys).gather_every(stride).with_columns(weight).collect(engine="streaming")
-        )
+        taken = batch.lazy().select(keys).gather_every(stride).with_columns(weight)
+        self._frames.append(detached(taken.collect(engine="streaming")))
 
     def rows(self, schema: Schema) -> pl.DataFrame:
         """Return what was taken; ``schema`` is that of the batches."""
@@ -170,6 +172,30 @@ def chunks(batches: Iterable[pl.DataFrame], nbytes: int) -> Iterator[pl.DataFram
             size = 0
     if frames:
         yield _taken(frames)
+
+
+def cut(batches: Iterable[pl.DataFrame], heights: Iterable[int]) -> Iterator[pl.DataFrame]:
+    """Yield the rows of batches as frames of these heights, of which there are as many rows."""
+    rows = iter(batches)
+    rest: pl.DataFrame | None = None
+    for height in heights:
+        frames: list[pl.DataFrame] = []
+        missing = height
+        while missing:
+            batch = next(rows) if rest is None else rest
+            rest = batch.slice(missing) if batch.height > missing else None
+            frames.append(batch.head(missing))
+            missing -= frames[-1].height
+            del batch
+        yield _taken(frames)
+
+
+def detached(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of a frame without what else is in its memory, where few are kept of many."""
+    buffer = io.BytesIO()
+    frame.write_ipc(buffer)
+    buffer.seek(0)
+    return conform(pl.read_ipc(buffer), frame.schema)
 
 
 def _taken(frames: list[pl.DataFrame]) -> pl.DataFrame:

@@ -306,6 +306,8 @@ class Carried(Stream):
         ``apply(rows, before, behind)`` gives the rows of the stream; without rows on a side its summary has none.
     title
         One line for ``explain``.
+    together
+        Columns: neighbours that are equal in them are on one rank, and must not be parted there.
     """
 
     summary: Schema
@@ -313,6 +315,7 @@ class Carried(Stream):
     merge: Callable[[pl.DataFrame], pl.DataFrame]
     apply: Callable[[pl.LazyFrame, pl.DataFrame, pl.DataFrame], pl.LazyFrame]
     title: str
+    together: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

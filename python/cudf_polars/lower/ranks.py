@@ -125,4 +125,5 @@ def _counted_over_ranks(
         merge=merge,
         apply=apply,
         title="RANK over the ranks",
+        together=(_KEY,),
     )

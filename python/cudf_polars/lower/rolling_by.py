@@ -84,7 +84,9 @@ def _by_ranges(builder: StreamBuilder, stream: Stream, expr: Expr, column: Colum
     if builder.is_whole(ordered):
         rolled: Stream = builder.with_columns(ordered, [call.alias(column.name)], "ROLLING")
     else:
-        rolled = _beside_others(builder, ordered, call, column, pl.col(_INDEX), [_OWN, _INDEX], reach)
+        rolled = _beside_others(
+            builder, ordered, call, column, pl.col(_INDEX), [_OWN, _INDEX], reach, together=(_INDEX,)
+        )
     restored = builder.restore_order(builder.select(rolled, [*names, _PLACE, column.name]), [_PLACE])
     return builder.select(restored, [*names, column.name])
 
@@ -97,8 +99,15 @@ def _beside_others(
     index: pl.Expr,
     names: Sequence[str],
     reach: Reach,
+    together: tuple[str, ...] = (),
 ) -> Stream:
-    """Compute an expression over rows in the order of an index, beside the rows of other ranks that it reaches."""
+    """Compute an expression over rows in the order of an index, beside the rows of other ranks that it reaches.
+
+    Parameters
+    ----------
+    together
+        See :class:`Carried`: where windows reach no row behind their own, those with the same index must be beside it.
+    """
     schema = {name: stream.schema[name] for name in names}
     number, mark = index_number(index), "__rr_rolled_own"
 
@@ -138,4 +147,5 @@ def _beside_others(
         merge=lambda summaries: ends(rows_of(summaries, True), rows_of(summaries, False)),
         apply=apply,
         title="ROLLING windows, with the rows of other ranks that they reach",
+        together=together,
     )

@@ -13,8 +13,8 @@ from cudf_polars.execute.run import QueryOutcome, run_query
 
 TINY = ExecutionOptions.tiny("silent")
 """Every exchange happens, on the smallest data."""
-PARTITIONED = replace(TINY, partitions=3)
-"""Besides, each rank works on one partition of its rows after the other."""
+PARTITIONED = replace(TINY, partitions=3, memory=16 << 10, partition_limit=1 << 30)
+"""Besides, each rank works on one partition of its rows after the other, and takes 1 KiB of rows at a time."""
 ORDINARY = ExecutionOptions(fallback_mode="silent")
 """As users run it: small sides are copied, small results gathered."""
 
@@ -41,7 +41,7 @@ def assert_like_polars(
 
 def compare_answers(actual: pl.DataFrame, expected: pl.DataFrame, *, ordered: bool) -> None:
     """Check schema, rows and, if Polars promises it, their order."""
-    assert actual.schema == expected.schema
+    assert actual.schema == expected.schema, (actual.schema, expected.schema)
     if not ordered:
         actual, expected = _canonical(actual), _canonical(expected)
     assert_frame_equal(actual, expected, rel_tol=1e-9, abs_tol=1e-12)

@@ -20,7 +20,7 @@ from rapidsmpf.streaming.core.context import Context
 
 from benchmarks.pdsh.queries import QUERIES, Tables
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.paths import LOOKUP, PATHS, TO_RANGES
+from cudf_polars.execute.paths import CARRIED, LOOKUP, PATHS, TO_RANGES
 from cudf_polars.execute.run import QueryOutcome, run_query
 
 pytestmark = pytest.mark.timeout(900)  # for a machine that may be busy
@@ -162,6 +162,26 @@ def test_rows_move_to_the_ranges_of_a_file(
     )
     for counts in _ways_of(query, ["l_orderkey"], nranks, 1, taken, tmp_path):
         assert counts[TO_RANGES] == 1
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 3])
+def test_rows_around_a_row(tables: Tables, nranks: int, taken: Counter[str], tmp_path: Path) -> None:
+    amount = pl.col("l_quantity").cast(pl.Float64)
+    seldom = pl.when(pl.col("l_partkey") % 1000 == 0).then("l_suppkey")
+    query = tables.scan("lineitem").select(
+        "l_orderkey",
+        "l_linenumber",
+        sum=amount.cum_sum(),
+        last=seldom.forward_fill(),
+        next=seldom.backward_fill(),
+        before=amount.shift(1000),
+        behind=amount.shift(-7),
+        mean=amount.rolling_mean(50),
+        week=amount.rolling_sum_by("l_shipdate", "7d"),
+    )
+    by = ["l_orderkey", "l_linenumber"]
+    for counts in _ways_of(query, by, nranks, 1, taken, tmp_path):
+        assert counts[CARRIED] > 1
 
 
 @pytest.fixture(scope="module")

@@ -168,7 +168,8 @@ def test_rows_move_to_the_ranges_of_a_file(
 def test_rows_around_a_row(tables: Tables, nranks: int, taken: Counter[str], tmp_path: Path) -> None:
     amount = pl.col("l_quantity").cast(pl.Float64)
     seldom = pl.when(pl.col("l_partkey") % 1000 == 0).then("l_suppkey")
-    query = tables.scan("lineitem").select(
+    lines = tables.scan("lineitem").filter(pl.col("l_orderkey") < 10_000)
+    query = lines.select(
         "l_orderkey",
         "l_linenumber",
         sum=amount.cum_sum(),

@@ -1,6 +1,6 @@
 """Whether memory grows with the rows: many shapes of queries, over a table and over one several times as long.
 
-    python -m benchmarks.memory.shapes --rows 3000000 --times 4 --budget 100MB --ranks 1,2
+    python -m benchmarks.memory.shapes --rows 10000000 --times 3 --budget 100MB --ranks 1,2
 
 Both tables are larger than the budget allows to hold, so that a rank should take as much memory for the one as for the
 other. Its anonymous and shared memory is sampled every 5 ms, in a process for each run. The exit status is 1 if a rank
@@ -140,12 +140,12 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--rows", type=int, default=3_000_000, help="of the shorter table")
-    parser.add_argument("--times", type=int, default=4, help="how many times as long the longer one is")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="of the shorter table")
+    parser.add_argument("--times", type=int, default=3, help="how many times as long the longer one is")
     parser.add_argument("--budget", default="100MB")
     parser.add_argument("--ranks", default="1,2")
     parser.add_argument("--shapes", default=",".join(SHAPES))
-    parser.add_argument("--most", type=int, default=60, help="MiB that a rank may take more")
+    parser.add_argument("--most", type=int, default=100, help="MiB that a rank may take more")
     parser.add_argument("--folder", type=Path, help="where the tables, answers and spill files go")
     parser.add_argument("--output", type=Path, help="write a record as JSON")
     parser.add_argument("--measure", choices=list(SHAPES), help=argparse.SUPPRESS)

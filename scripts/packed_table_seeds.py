@@ -112,7 +112,7 @@ def narrow_tables() -> list[PackedData]:
 
 
 def with_malformed_marks(metadata: bytes) -> list[bytes]:
-    """Return a narrow table's metadata with each of some texts that do not say which type a column of dates has."""
+    """Return copies of a narrow table's metadata in which the mark of a column of dates is malformed."""
     texts = (b"x;tdD", b"1.tdD", b"1;td?", b"1;w:4")
     return [changed for text in texts if (changed := re.sub(rb"\d;tdD", text, metadata)) != metadata]
 

@@ -7,9 +7,17 @@ from pathlib import Path
 
 import polars as pl
 
-__all__ = ["QUERIES", "make_tables"]
+__all__ = ["QUERIES", "make_tables", "unordered_keys"]
 
 _BATCH = 1_000_000
+
+
+def unordered_keys(rows: int, number: int = 0) -> pl.LazyFrame:
+    """Return a column ``k`` that has each integer below ``rows`` once, in no order; ``number`` chooses which."""
+    # Multiplying by an odd number modulo a power of two permutes the integers below that.
+    size = 1 << (rows - 1).bit_length()
+    key = (pl.int_range(pl.len(), dtype=pl.Int64) * (2_654_435_761 + 2 * number)) % size
+    return pl.LazyFrame(height=size).select(key.alias("k")).filter(pl.col("k") < rows)
 
 
 def make_tables(folder: Path, rows: int) -> None:
@@ -18,10 +26,7 @@ def make_tables(folder: Path, rows: int) -> None:
         path = folder / f"{name}.parquet"
         if path.exists():
             continue
-        # Multiplying by an odd number modulo a power of two permutes the numbers below it.
-        size = 1 << (rows - 1).bit_length()
-        key = (pl.int_range(pl.len(), dtype=pl.Int64) * (2_654_435_761 + 2 * number)) % size
-        frame = pl.LazyFrame(height=size).select(key.alias("k")).filter(pl.col("k") < rows)
+        frame = unordered_keys(rows, number)
         frame.with_columns(w=pl.col("k") % 1000 + number, v=pl.col("k") * 0.5).sink_parquet(
             path, row_group_size=_BATCH // 8, compression="snappy", engine="streaming"
         )

@@ -22,6 +22,7 @@ from typing import Any
 import polars as pl
 
 from benchmarks.environment import write_report
+from benchmarks.memory.queries import unordered_keys
 from benchmarks.memory.results import run_ranks, tell
 from benchmarks.memory.sampler import ANONYMOUS, held, sampled
 
@@ -35,10 +36,7 @@ N, K, G, F, V, T = map(pl.col, "ikgfvt")
 
 def make_table(path: Path, rows: int) -> None:
     """Write a table of 40 bytes a row and a text: ``i`` is sorted, ``k`` unique, ``g`` and ``f`` have groups."""
-    # Multiplying by an odd number modulo a power of two permutes the numbers below it.
-    size = 1 << (rows - 1).bit_length()
-    key = (pl.int_range(pl.len(), dtype=pl.Int64) * 2_654_435_761) % size
-    numbered = pl.LazyFrame(height=size).select(key.alias("k")).filter(K < rows).with_row_index("i")
+    numbered = unordered_keys(rows).with_row_index("i")
     table = numbered.with_columns(
         N.cast(pl.Int64), g=K % _GROUPS, f=K % 50, v=K * 0.5, t=(K % _GROUPS).cast(pl.String) + "-text"
     )
@@ -91,7 +89,7 @@ SHAPES: dict[str, Callable[[Rows, Rows], Rows]] = {
     "explode": lambda a, _: a.select("i", pl.concat_list("k", "g").alias("l")).explode("l"),
     "is_in": lambda a, b: a.filter(K.is_in(b.filter(F == 0).select("k").collect()["k"].implode())),
 }
-"""By name, what makes a query of two tables that are alike."""
+"""By name, a function that makes a query of two scans of the table."""
 
 
 def measure(shape: str, table: Path, folder: Path, budget: str) -> None:

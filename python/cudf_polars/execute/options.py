@@ -25,8 +25,8 @@ _MEMORY_OF_COPIES = 10
 _MEMORY_OF_RANGE = 6
 """The same of a range of a file, whose rows are mostly not kept while it is read."""
 _GROUPS_AT_ONCE = 32_768
-"""So many groups Polars aggregates in one table, with room to spare. Of 100,000 it puts those that it has not met for a
-while aside until the end, as often as they come: memory grows with the rows then.
+"""Polars aggregates so many groups in a table of fixed size, with room to spare. Of 100,000 groups it keeps a partial
+result for nearly every row until the end of the run: its memory grows with the rows.
 """
 _SMALL_FOR_PARTITIONS = 4 << 20
 """Bytes of partial results that are not worth partitions."""
@@ -202,13 +202,13 @@ class ExecutionOptions:
             return self.small_limit
         return max(self.small_limit, self._of_memory(_SMALL_FOR_PARTITIONS))
 
-    def settings(self, nranks: int, partitions: int = 1) -> Settings:
+    def settings(self, nranks: int, partitions: int = 1, *, on_cpu: bool = True) -> Settings:
         """Return what the planner decides by, where exchanges split a rank's rows into so many partitions."""
         return Settings(
             nranks=nranks,
             partitions=partitions,
             chunk_bytes=self.chunk_bytes,
-            groups_at_once=_GROUPS_AT_ONCE,
+            groups_at_once=_GROUPS_AT_ONCE if on_cpu else math.inf,
             broadcast_limit=self.broadcast_limit or self._broadcast_limit(partitions),
             small_limit=self._small_limit(partitions),
             read_everywhere_limit=self.read_everywhere_limit,

@@ -367,7 +367,7 @@ class OrderedExchanges:
             return number.cast(pl.UInt32).alias(DESTINATION)
 
         def sent() -> Iterator[pl.DataFrame]:
-            # Polars would hold all rows to number them.
+            # Numbered batch by batch: for int_range(len()) over all rows, Polars holds them all.
             start = first
             for batch in self._executor.batches(rows):
                 yield batch.with_columns(target(start))

@@ -11,6 +11,7 @@ _LEVELS = 6
 """How often a partition is divided at most: each time into 2 to 16 parts."""
 _MOST_PARTS = 16
 _SENT = 16 << 20
+"""The most bytes of rows that are cut into partitions together."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ PATHS: Mapping[str, str] = {
     BLOCKS: "a join whose keys cannot be told apart takes blocks of both sides",
     WHOLE: "a step that needs all rows of a key runs over a partition that is too large",
     CHUNKS: "a step that may be done over any rows takes some at a time",
-    CARRIED: "a step that needs the rows around a row takes some at a time, and what the others are to these",
+    CARRIED: "a step that needs neighbouring rows takes chunks, each beside summaries of the rows around it",
     KEPT: "rows wait in the store: their number, or all of their keys, decide what comes next",
     KEPT_PARTITIONS: "rows that several steps read stay in the store, partition by partition",
     KEPT_WHOLE: "rows that several steps read stay in the store, in one piece",

@@ -191,7 +191,7 @@ def cut(batches: Iterable[pl.DataFrame], heights: Iterable[int]) -> Iterator[pl.
 
 
 def detached(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of a frame without what else is in its memory, where few are kept of many."""
+    """Copy a small frame, which would keep alive the memory of the larger one that it was taken from."""
     buffer = io.BytesIO()
     frame.write_ipc(buffer)
     buffer.seek(0)

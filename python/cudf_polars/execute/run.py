@@ -464,7 +464,7 @@ def _start(
     agreement = agree_on_query(plan, executor.allgather_bytes, footers, asked.read_apart, purpose=purpose)
     plan = agreement.plan
     text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, transport.rank, transport.nranks)
-    settings = options.settings(transport.nranks, partitions.count)
+    settings = options.settings(transport.nranks, partitions.count, on_cpu=device.is_cpu)
     key_ranges = agree_on_key_ranges(
         plan,
         footers,
@@ -474,8 +474,6 @@ def _start(
         partitions.cached_ranges,
     )
     measure = executor.run_and_measure if options.dynamic_planning else executor.assume
-    if not device.is_cpu:
-        settings = replace(settings, groups_at_once=math.inf)
     if not (device.is_cpu and options.dynamic_planning):
         # On a GPU, joins are faster than sets of keys that come from the host; without counts, there are no keys.
         settings = replace(settings, filter_keys=0, sample_least=math.inf)

@@ -52,9 +52,7 @@ class Summaries:
         self._parts: list[pl.DataFrame] = []
         self._rows = 0
         self._nbytes = self._held = 0
-        self._last: pl.DataFrame | None = (
-            None  # what the last row must not be parted from, once the chunk is full
-        )
+        self._last: pl.DataFrame | None = None  # the columns `together` of the last row
 
     def look(self, batch: pl.DataFrame) -> None:
         """See the next rows."""
@@ -103,7 +101,7 @@ class Summaries:
 
 
 def merged(stream: Carried, summaries: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return the summary of rows whose summaries are given in their order; without rows where these have none."""
+    """Merge summaries, given in the order of their rows, into one; it has no row if they have none."""
     nothing = pl.DataFrame(schema=dict(stream.summary))
     every = pl.concat([nothing, *summaries])
     return conform(stream.merge(every), stream.summary) if every.height else nothing

@@ -148,7 +148,7 @@ class Settings:
     chunk_bytes
         Where there are several, a step that may be done over any rows takes so many bytes at a time.
     groups_at_once
-        How many groups rows may have if all those of a rank are aggregated at once, without regard to their number.
+        With up to so many groups, all rows of a rank are aggregated in one run; with more, in chunks.
     broadcast_limit
         Bytes of memory up to which a join's side is sent to every rank.
     small_limit

@@ -24,7 +24,7 @@ __all__ = ["key_columns", "lower_distinct", "lower_group_by", "outputs_of"]
 _PARTIAL_PAYS = 0.5
 """Groups per row of a rank, up to which partial aggregates are sent in place of rows."""
 _FEW_GROUPS = 0.25
-"""Of the bytes of a chunk: as many of partial aggregates are kept while all rows go through, if they are few, too."""
+"""The part of a chunk's bytes that partial aggregates may take if all rows of a rank are aggregated in one run."""
 _POSITION = "__rr_position"
 """The position of a group's first row."""
 

@@ -307,7 +307,7 @@ class Carried(Stream):
     title
         One line for ``explain``.
     together
-        Columns: neighbours that are equal in them are on one rank, and must not be parted there.
+        Names of columns: rows that follow each other and are equal in them are on one rank, and in one chunk of it.
     """
 
     summary: Schema

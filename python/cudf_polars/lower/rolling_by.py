@@ -106,7 +106,7 @@ def _beside_others(
     Parameters
     ----------
     together
-        See :class:`Carried`: where windows reach no row behind their own, those with the same index must be beside it.
+        See :class:`Carried`. Windows that reach no row behind their own hold rows with the same index nevertheless.
     """
     schema = {name: stream.schema[name] for name in names}
     number, mark = index_number(index), "__rr_rolled_own"

@@ -14,7 +14,7 @@ from cudf_polars.execute.run import QueryOutcome, run_query
 TINY = ExecutionOptions.tiny("silent")
 """Every exchange happens, on the smallest data."""
 PARTITIONED = replace(TINY, partitions=3, memory=16 << 10, partition_limit=1 << 30)
-"""Besides, each rank works on one partition of its rows after the other, and takes 1 KiB of rows at a time."""
+"""Besides, each rank works on three partitions, one after the other, and where it can on chunks of 1 KiB."""
 ORDINARY = ExecutionOptions(fallback_mode="silent")
 """As users run it: small sides are copied, small results gathered."""
 

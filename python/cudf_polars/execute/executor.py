@@ -22,7 +22,7 @@ from cudf_polars.execute import paths
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.division import Divider
 from cudf_polars.execute.fragment_runs import FragmentRuns
-from cudf_polars.execute.fragments import ComputeDevice
+from cudf_polars.execute.fragments import ComputeDevice, DeviceOfQuery
 from cudf_polars.execute.keys import KeySet, distinct_keys, meet
 from cudf_polars.execute.measured import Measured, Size
 from cudf_polars.execute.ordered import OrderedExchanges
@@ -95,7 +95,7 @@ class Executor:
         self.plan = PartitionPlan() if plan is None else plan
         self._transport = transport
         self._optimizations = optimizations
-        self._device = CpuDevice() if device is None else device
+        self._device = DeviceOfQuery(CpuDevice() if device is None else device)
         self._ops = itertools.count(first_op)
         self._rows: dict[Stream, StreamRows] = {}
         divider = Divider(transport, self._device, optimizations, self.plan, self.brake, self.paths)
@@ -193,12 +193,21 @@ class Executor:
         """Return this rank's part of the answer, made while it is read, with the types that Polars gives it."""
         self.prepare(root)
         if root.partitioning.distribution is Distribution.REPLICATED and self._transport.rank != 0:
+            self.close()
             return iter(())
         return self._result_batches(root)
 
     def _result_batches(self, root: Stream) -> Iterator[pl.DataFrame]:
-        with self._measuring(root):
-            yield from self._counted(self._batches(root, planned=False))
+        try:
+            with self._measuring(root):
+                yield from self._counted(self._batches(root, planned=False))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End what still runs and drop what nobody has read; what was measured stays. Idempotent."""
+        self._device.close()
+        self._rows.clear()
 
     def failures(self, root: Stream) -> dict[int, BaseException]:
         """Return the errors of fragments that failed because this rank has no rows for them, by place in the plan."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+import threading
+import weakref
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, Protocol
 
 import polars as pl
 
-__all__ = ["ComputeDevice"]
+__all__ = ["ComputeDevice", "DeviceOfQuery"]
 
 
 class ComputeDevice(Protocol):
@@ -45,3 +47,52 @@ class ComputeDevice(Protocol):
     def close(self) -> None:
         """Give up memory and threads; no fragment may be running."""
         ...
+
+
+class DeviceOfQuery:
+    """A compute device for one query, which ends the fragments that were begun for it and not read to their end.
+
+    Otherwise they would run until Python collects the cycles of a query that failed, and for good where Polars is part
+    of a cycle: a lazy frame refers to what makes the rows of its sources.
+
+    Parameters
+    ----------
+    device
+        What runs the fragments; others use it, too.
+    """
+
+    def __init__(self, device: ComputeDevice) -> None:
+        self._device = device
+        self._begun: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._lock = threading.Lock()
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether Polars runs fragments as they are."""
+        return self._device.is_cpu
+
+    def collect(self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> pl.DataFrame:
+        """Run a fragment and return its rows."""
+        return self._device.collect(fragment, optimizations)
+
+    def batches(
+        self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool, at_once: bool = False
+    ) -> Iterator[pl.DataFrame]:
+        """Run a fragment and yield its rows."""
+        batches = self._device.batches(fragment, optimizations, ordered=ordered, at_once=at_once)
+        # What a generator runs ends with the call that reads it.
+        if hasattr(batches, "close") and not isinstance(batches, Generator):
+            with self._lock:
+                self._begun.add(batches)
+        return batches
+
+    def take_host_steps(self) -> Sequence[str]:
+        """Return what ran on the CPU though this is none, with the reasons, since this was last asked."""
+        return self._device.take_host_steps()
+
+    def close(self) -> None:
+        """End the fragments of the query; the device stays."""
+        with self._lock:
+            begun = list(self._begun)
+        for batches in begun:
+            batches.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import itertools
@@ -184,9 +185,11 @@ def run_query(
         whole = Measured(frame.height, frame.estimated_size(), time.perf_counter() - start)
         return _outcome_of_whole(frame, device, options, whole)
     executor, root = running.executor, running.root
-    frame = executor.result(root)
-    facts = pack_facts(root, executor.measured)
-    return running.outcome(*agree_on_end(frame, executor.allgather_bytes, executor.failures(root), facts))
+    with contextlib.closing(executor):
+        frame = executor.result(root)
+        facts = pack_facts(root, executor.measured)
+        ended = agree_on_end(frame, executor.allgather_bytes, executor.failures(root), facts)
+    return running.outcome(*ended)
 
 
 class Stop(Protocol):
@@ -309,11 +312,12 @@ def open_query(
         ended = functools.partial(_outcome_of_whole, pl.DataFrame(schema=schema), device, options)
         return OpenQuery(rows, None, schema, device.is_cpu, _nothing_to_stop, bytes, ended)
     executor, root = running.executor, running.root
-    batches = executor.result_batches(root)
-    no_rows = pl.DataFrame(schema=dict(root.schema))
-    first = next((batch for batch in batches if batch.height), no_rows)
-    mine = pack_facts(root, executor.measured)
-    first, facts = agree_on_end(first, executor.allgather_bytes, executor.failures(root), mine)
+    with _closed_if_it_fails(executor):  # else it ends with its batches
+        batches = executor.result_batches(root)
+        no_rows = pl.DataFrame(schema=dict(root.schema))
+        first = next((batch for batch in batches if batch.height), no_rows)
+        mine = pack_facts(root, executor.measured)
+        first, facts = agree_on_end(first, executor.allgather_bytes, executor.failures(root), mine)
     empty, schema = first.clear(), first.schema
     # Unlike a generator, these keep no batch while the next one is made.
     all_batches = itertools.chain([first], map(functools.partial(_conform, schema), batches))
@@ -461,17 +465,36 @@ def _start(
         plan=partitions,
         first_op=first_op,
     )
-    agreement = agree_on_query(plan, executor.allgather_bytes, footers, asked.read_apart, purpose=purpose)
-    plan = agreement.plan
-    text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, transport.rank, transport.nranks)
-    settings = options.settings(transport.nranks, partitions.count, on_cpu=device.is_cpu)
+    with _closed_if_it_fails(executor):
+        return _plan_together(asked, executor, footers, options, device, purpose)
+
+
+@contextlib.contextmanager
+def _closed_if_it_fails(executor: Executor) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        executor.close()
+        raise
+
+
+def _plan_together(
+    asked: Query,
+    executor: Executor,
+    footers: FileFooters,
+    options: ExecutionOptions,
+    device: ComputeDevice,
+    purpose: str,
+) -> _Running:
+    """Make the physical plan of a query with the other ranks, which runs a part of it."""
+    agreement = agree_on_query(
+        asked.plan, executor.allgather_bytes, footers, asked.read_apart, purpose=purpose
+    )
+    plan, partitions, nranks = agreement.plan, executor.plan, executor.nranks
+    text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, executor.rank, nranks)
+    settings = options.settings(nranks, partitions.count, on_cpu=device.is_cpu)
     key_ranges = agree_on_key_ranges(
-        plan,
-        footers,
-        executor.allgather_bytes,
-        transport.nranks,
-        partitions.ranges,
-        partitions.cached_ranges,
+        plan, footers, executor.allgather_bytes, nranks, partitions.ranges, partitions.cached_ranges
     )
     measure = executor.run_and_measure if options.dynamic_planning else executor.assume
     if not (device.is_cpu and options.dynamic_planning):

@@ -16,6 +16,8 @@ from execute.compare import PARTITIONED, TINY
 from execute.local_transport import LocalTransport, RankFailedError, run_ranks
 from polars.testing import assert_frame_equal
 
+from cudf_polars.execute.cpu import CpuDevice
+from cudf_polars.execute.fragments import DeviceOfQuery
 from cudf_polars.execute.lazy_batches import LazyBatches
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import open_query, run_query
@@ -75,6 +77,19 @@ def test_a_query_that_begins_early_pauses_with_its_first_rows() -> None:
     unread = batches(query).begin()
     unread.close()
     wait_for(lambda: not running())
+
+
+def test_the_device_of_a_query_ends_what_nobody_has_read() -> None:
+    device = DeviceOfQuery(CpuDevice())
+    query = pl.LazyFrame({"a": range(ROWS)})
+    paused, unread, read = (device.batches(query, pl.QueryOptFlags(), ordered=True) for _ in range(3))
+    begun = device.batches(query, pl.QueryOptFlags(), ordered=True, at_once=True)
+    next(paused)
+    assert sum(batch.height for batch in read) == ROWS
+    device.close()
+    wait_for(lambda: not running())
+    assert [next(rows, None) for rows in (paused, unread, begun, read)] == [None] * 4
+    device.close()
 
 
 class Counted:
@@ -162,6 +177,8 @@ def run_script(script: str, *arguments: str, **variables: str) -> subprocess.Com
 
 SCRIPT = """
 import polars as pl
+from cudf_polars.execute.cpu import CpuDevice
+from cudf_polars.execute.fragments import DeviceOfQuery
 from cudf_polars.execute.lazy_batches import LazyBatches
 """
 

@@ -12,7 +12,7 @@ from cudf_polars.lower.fallback import FallbackMode
 __all__ = ["ExecutionOptions"]
 
 _BROADCAST_LIMIT = 64 << 20
-_CHUNK = 128 << 20
+_CHUNK = 256 << 20
 _FILTER_LIMIT = 256 << 20
 _FILTER_KEYS = 1_000_000
 """So many keys Polars finds as fast as it reads files."""

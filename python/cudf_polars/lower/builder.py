@@ -405,22 +405,32 @@ class StreamBuilder:
         """Return ``stream`` with rows that agree in ``keys`` on one rank, by a shuffle if necessary."""
         return stream if stream.partitioning.collocates(keys) else self.shuffle(stream, keys)
 
-    def gather_or_shuffle(self, stream: Stream, keys: Sequence[str], reason: str) -> Stream:
+    def gather_or_shuffle(
+        self, stream: Stream, keys: Sequence[str], reason: str, limit: int | None = None
+    ) -> Stream:
         """Return ``stream`` with rows that agree in ``keys`` on one rank.
 
         Its rows are materialized first: when they are few, rank 0 gets them all, which spares every later step its
         exchange.
+
+        Parameters
+        ----------
+        limit
+            Bytes that are few; by default those of the settings.
         """
         if stream.partitioning.collocates(keys):
             return stream
-        materialized, small = self.materialize_if_small(stream, reason)
+        materialized, small = self.materialize_if_small(stream, reason, limit)
         return self.gather(materialized) if small else self.shuffle(materialized, keys)
 
-    def materialize_if_small(self, stream: Stream, reason: str) -> tuple[Materialize, bool]:
+    def materialize_if_small(
+        self, stream: Stream, reason: str, limit: int | None = None
+    ) -> tuple[Materialize, bool]:
         """Return ``stream`` materialized and whether it is small enough to be handled by rank 0."""
+        limit = self.settings.small_limit if limit is None else limit
         materialized = self.materialize(stream, reason)
-        size = self.measure(materialized, self.settings.small_limit)
-        return materialized, size.complete and size.nbytes <= self.settings.small_limit
+        size = self.measure(materialized, limit)
+        return materialized, size.complete and size.nbytes <= limit
 
     def range_sort(
         self, stream: Stream, keys: Sequence[SortKey], sort: Callable[[pl.LazyFrame], pl.LazyFrame]

@@ -25,6 +25,8 @@ _PARTIAL_PAYS = 0.5
 """Groups per row of a rank, up to which partial aggregates are sent in place of rows."""
 _FEW_GROUPS = 0.25
 """The part of a chunk's bytes that partial aggregates may take if all rows of a rank are aggregated in one run."""
+_REPEATED = 8
+"""How many times as many bytes of partial groups rank 0 gets where chunks repeat groups that are few in the end."""
 _POSITION = "__rr_position"
 """The position of a group's first row."""
 
@@ -174,9 +176,12 @@ def _two_phases(
         estimate=child.estimate.scaled(several),
         of_any_rows=True,
     )
+    limit = builder.settings.small_limit
     if count is not None:
         parts.of_any_rows = not _are_few(ctx, child, parts.schema, count)
-    moved = builder.gather_or_shuffle(parts, names, "partial groups")
+        if parts.of_any_rows and count.groups(child.estimate.rows) * row_width(parts.schema) <= limit:
+            limit *= _REPEATED
+    moved = builder.gather_or_shuffle(parts, names, "partial groups", limit)
     groups = builder.local(
         f"FINAL {node_title(node)}", [moved], second, ordered=False, estimate=child.estimate.scaled(few)
     )

@@ -10,7 +10,7 @@ from rapidsmpf.error import RankFailedError
 
 from cudf_polars.plan.cloud import without_secrets
 
-__all__ = ["QueryMismatchError", "failure_of_rank", "hide_secrets"]
+__all__ = ["QueryMismatchError", "failure_of_rank", "hide_secrets", "not_sorted"]
 
 
 class QueryMismatchError(RuntimeError):
@@ -19,6 +19,13 @@ class QueryMismatchError(RuntimeError):
     Every rank raises it, before any row moves, with the first difference between its own plan and that of the
     lowest rank that disagrees with it.
     """
+
+
+def not_sorted(operation: str) -> pl.exceptions.InvalidOperationError:
+    """Return what Polars raises where the rows of a step are not in the order that it needs."""
+    return pl.exceptions.InvalidOperationError(
+        f"argument in operation '{operation}' is not sorted, please sort the 'expr/series/column' first"
+    )
 
 
 def hide_secrets(error: BaseException) -> None:

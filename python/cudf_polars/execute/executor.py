@@ -21,6 +21,7 @@ import polars as pl
 from cudf_polars.execute import paths
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.division import Divider
+from cudf_polars.execute.errors import not_sorted
 from cudf_polars.execute.fragment_runs import FragmentRuns
 from cudf_polars.execute.fragments import ComputeDevice, DeviceOfQuery
 from cudf_polars.execute.keys import KeySet, distinct_keys, meet
@@ -40,8 +41,9 @@ from cudf_polars.execute.rows import (
     partitioned,
     with_destination,
 )
+from cudf_polars.execute.sorted_ranges import SortedRanges
 from cudf_polars.execute.streams import Brake, conform, read_stream, scan_stream, stream_batches
-from cudf_polars.execute.transport import ArrowStream, Transport
+from cudf_polars.execute.transport import ArrowStream, Source, Transport
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import (
     Broadcast,
@@ -57,6 +59,7 @@ from cudf_polars.lower.physical import (
     RangeExchange,
     Schema,
     Shuffle,
+    SortedExchange,
     Stream,
     WithScalars,
 )
@@ -98,6 +101,7 @@ class Executor:
         self._device = DeviceOfQuery(CpuDevice() if device is None else device)
         self._ops = itertools.count(first_op)
         self._rows: dict[Stream, StreamRows] = {}
+        self._ranges: dict[SortedExchange, pl.DataFrame] = {}
         divider = Divider(transport, self._device, optimizations, self.plan, self.brake, self.paths)
         self._fragments = Fragments(divider, self._rows)
         self._runs = FragmentRuns(self._device, optimizations)
@@ -293,6 +297,8 @@ class Executor:
                 return StreamRows(partitions=[[transport.keep(opened(everywhere, last=True))]])
             case Gather():
                 return self._send(stream.inputs[0], lambda source, op: [transport.gather(source, op=op)])
+            case SortedExchange():
+                return SortedRanges(self, self._ranges).exchange(stream)
             case RangeExchange():
                 return OrderedExchanges(self).range_exchange(stream)
             case GlobalSlice():
@@ -615,6 +621,14 @@ class Executor:
         """Run a lazy frame and yield its rows in their order."""
         return self._device.batches(frame, self._optimizations, ordered=True)
 
+    def batches_of(self, stream: Stream) -> Iterator[pl.DataFrame]:
+        """Run a fragment and yield its rows on this rank."""
+        return self._batches(stream)
+
+    def stored(self, frame: pl.DataFrame, schema: Schema) -> Source:
+        """Put the rows of a frame into the store."""
+        return handed_over(iter((conform(frame, schema),)), schema, self._transport.keep)
+
     def everywhere(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on all ranks, which are few."""
         frame = self._collect(stream)
@@ -633,6 +647,4 @@ class Executor:
         """Raise what Polars raises of unsorted rows, on all ranks, unless the parts are in order."""
         ends = self._collect(stream.inputs[1])
         if not ends.to_series().is_sorted():
-            raise pl.exceptions.InvalidOperationError(
-                f"argument in operation '{stream.operation}' is not sorted, please sort the 'expr/series/column' first"
-            )
+            raise not_sorted(stream.operation)

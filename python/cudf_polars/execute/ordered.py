@@ -20,7 +20,7 @@ from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.rows import DESTINATION, WEIGHT, KeySample, StreamRows, addressed, cut, partitioned
 from cudf_polars.execute.streams import Brake, conform, scan_batches, scan_stream
 from cudf_polars.execute.summaries import Summaries, Summarized, merged
-from cudf_polars.execute.transport import ArrowStream
+from cudf_polars.execute.transport import ArrowStream, Source
 from cudf_polars.lower.physical import (
     Carried,
     GlobalRowIndex,
@@ -36,10 +36,10 @@ from cudf_polars.lower.physical import (
 from cudf_polars.lower.ranges import boundary_frame, destination
 from cudf_polars.plan.columns import keep_columns
 
-__all__ = ["OrderedExchanges", "Rows"]
+__all__ = ["SAMPLE_ROWS", "OrderedExchanges", "Rows", "common_boundaries"]
 
 # Rows of a batch that go into the sample for a sort's boundaries; of all rows in one frame, so many for each rank.
-_SAMPLE_ROWS = 64
+SAMPLE_ROWS = 64
 _RANK = "__rr_rank"
 """The column (UInt32) that says whose summary a row is."""
 _FAILED = 2**64 - 1
@@ -97,6 +97,12 @@ class Rows(Protocol):
     def batches(self, frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
         """Run a lazy frame and yield its rows in their order."""
 
+    def batches_of(self, stream: Stream) -> Iterator[pl.DataFrame]:
+        """Run a fragment and yield its rows on this rank."""
+
+    def stored(self, frame: pl.DataFrame, schema: Schema) -> Source:
+        """Put the rows of a frame into the store."""
+
     def everywhere(self, stream: Stream) -> pl.DataFrame:
         """Run a fragment and return its rows on all ranks."""
 
@@ -120,7 +126,7 @@ class OrderedExchanges:
         """Split all rows by ranges of their keys, of about equal numbers of rows."""
         if len(stream.inputs) > 1:
             return self._by_boundaries(stream)
-        rows_of_batch = _SAMPLE_ROWS * (self._executor.nranks if self._executor.plan.count == 1 else 1)
+        rows_of_batch = SAMPLE_ROWS * (self._executor.nranks if self._executor.plan.count == 1 else 1)
         sample = KeySample(stream.keys, rows_of_batch)
         (below,) = stream.inputs
         source = self._executor.taken_back(below)
@@ -154,7 +160,7 @@ class OrderedExchanges:
 
     def _target(self, stream: RangeExchange, sample: KeySample, schema: Schema) -> pl.Expr:
         """Return the range of a row, by boundaries from all ranks' samples; ``schema`` is that of what was sampled."""
-        boundaries = self._boundaries(sample.rows(schema), stream.keys)
+        boundaries = common_boundaries(self._executor, sample.rows(schema), stream.keys)
         return self._destination(stream, boundaries).alias(DESTINATION)
 
     def _destination(self, stream: RangeExchange, boundaries: pl.DataFrame) -> pl.Expr:
@@ -171,17 +177,6 @@ class OrderedExchanges:
             return StreamRows(lazy=rows, height=height)
         moved = self._scatter(stream, rows, target.alias(DESTINATION))
         return partitioned(moved, schema=addressed(stream.schema))
-
-    def _boundaries(self, sample: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
-        """Return at most ``nranks * partitions - 1`` rows of key values that split all ranks' rows into equal parts."""
-        buffer = io.BytesIO()
-        sample.write_ipc(buffer)
-        samples = [
-            pl.read_ipc(io.BytesIO(value)) for value in self._executor.allgather_bytes(buffer.getvalue())
-        ]
-        return boundary_frame(
-            pl.concat(samples), keys, WEIGHT, self._executor.nranks * self._executor.plan.count
-        )
 
     def _counts(self, rows: int) -> list[int]:
         return [
@@ -375,6 +370,14 @@ class OrderedExchanges:
                 del batch  # or it would stay until the next one has been made
 
         return self._executor.scatter_batches(sent(), schema)
+
+
+def common_boundaries(executor: Rows, sample: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:
+    """Return at most ``nranks * partitions - 1`` rows of key values that split all ranks' rows into equal parts."""
+    buffer = io.BytesIO()
+    sample.write_ipc(buffer)
+    samples = [pl.read_ipc(io.BytesIO(value)) for value in executor.allgather_bytes(buffer.getvalue())]
+    return boundary_frame(pl.concat(samples), keys, WEIGHT, executor.nranks * executor.plan.count)
 
 
 def _raise(error: pl.exceptions.PolarsError) -> Iterator[pl.DataFrame]:

@@ -22,6 +22,7 @@ KEPT_WHOLE = "rows kept for several readers, not in partitions"
 KEPT_EVERYWHERE = "rows of all ranks kept on each"
 KEYS = "rows left out by the keys of a join's other side"
 TO_RANGES = "rows sent to the ranges of a file"
+SORTED_RANGES = "sorted rows sent to ranges of their key"
 READ_BEFORE = "keys of files read before their rows"
 LOOKUP = "a join by lookup"
 TWO_SENDS = "rows sent in two operations, those that were measured first"
@@ -41,6 +42,7 @@ PATHS: Mapping[str, str] = {
     KEPT_EVERYWHERE: "the copy of a small side waits in the store",
     KEYS: "the larger side of a join is filtered before it moves, by the keys that the other one turned out to have",
     TO_RANGES: "a side of a join moves to the ranges that the other one, a file sorted by the key, is read in",
+    SORTED_RANGES: "both sides of an as-of join move to the same ranges of their sorted keys",
     READ_BEFORE: "a sort reads the keys of files for the boundaries first, and sends their rows as they are read",
     LOOKUP: "rows of a side that was copied are found by the value of their key, which is a number",
     TWO_SENDS: "what was read of a side to measure it is sent before the rest",

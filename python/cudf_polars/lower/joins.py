@@ -9,6 +9,7 @@ from typing import TypeGuard
 
 import polars as pl
 
+from cudf_polars.lower.asof import lower_asof
 from cudf_polars.lower.builder import Measurement
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import row_width
@@ -109,13 +110,14 @@ def lower_join(ctx: Context, node: Node) -> Stream:
     demanded = ctx.ordered(node) or node.slice is not None
     order = node.maintain_order if demanded else "none"
     plain = replace(node, slice=None, maintain_order=order)
-    result = _join(ctx, plain)
+    result = _join(ctx, plain, demanded=demanded)
     if isinstance(result, Local) and not ctx.properties.is_left_out(node):
         result.lookup_side = lookup_side(ctx, result)
     return ctx.builder.slice(result, node.slice)
 
 
-def _join(ctx: Context, node: Join) -> Stream:
+def _join(ctx: Context, node: Join, *, demanded: bool) -> Stream:
+    """Join two streams; ``demanded`` says whether an order of the result's rows is."""
     copied = [side for side in _COPIED_SIDES[node.how] if _other(side) in _KEPT_ORDERS[node.maintain_order]]
     if node.how == "asof":
         copied = ["right"]
@@ -135,6 +137,11 @@ def _join(ctx: Context, node: Join) -> Stream:
     placed = _in_place(ctx, sides, copied)
     if placed is not None:
         return placed
+    if node.how == "asof" and ctx.builder.settings.partitions > 1:
+        joined = _broadcast_if_small(ctx, sides, copied)
+        joined = joined or lower_asof(ctx, node, sides.left, sides.right, ordered=demanded)
+        if joined is not None:
+            return joined
     if node.how in WITHOUT_EQUAL_KEYS:
         return _broadcast_smaller(ctx, sides, copied)
     if not all(is_elementwise(key.expr) for key in (*node.left_on, *node.right_on)):
@@ -194,7 +201,11 @@ def _in_place(ctx: Context, sides: _Sides, copied: Sequence[str]) -> Stream | No
         if sides.get(side).partitioning.distribution is Distribution.REPLICATED:
             other = sides.get(_other(side))
             return _apply(ctx, node, left, right, _partitioning_of(node, other, _other(side)))
-    if node.maintain_order == "none" and _meet(node, left.partitioning, right.partitioning):
+    if (
+        node.maintain_order == "none"
+        and node.how != "asof"
+        and _meet(node, left.partitioning, right.partitioning)
+    ):
         return _apply(ctx, node, left, right, _placement_of_join(node, left.partitioning))
     return None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import polars as pl
 
@@ -33,6 +33,7 @@ __all__ = [
     "Schema",
     "Shuffle",
     "SortKey",
+    "SortedExchange",
     "Stream",
     "StreamReadTwiceError",
     "WithScalars",
@@ -262,6 +263,36 @@ class RangeExchange(Stream):
         """One line for ``explain``."""
         names = ", ".join(f"{key.column}{' desc' if key.descending else ''}" for key in self.keys)
         return f"RANGE EXCHANGE by ({names})"
+
+
+@dataclass(eq=False, kw_only=True)
+class SortedExchange(RangeExchange):
+    """A range exchange of rows that are sorted by its only key, whose partitions have rows of their neighbours, too.
+
+    Attributes
+    ----------
+    operation
+        What Polars calls the step that needs the order, in its error where the rows are not sorted.
+    filled
+        The column of the input that the key is made of, where nulls take the value before them, so that their rows stay
+        where they are. None: the key is a column of the input, and rows without one are left out.
+    like
+        The exchange whose ranges these are, which runs before; None: they are of about equal numbers of rows.
+    beside
+        Of a range, further rows: the last one before it, and of those behind it with the next key the ``"first"`` or
+        the ``"last"`` one; None: there are none.
+    """
+
+    operation: str
+    filled: str | None = None
+    like: SortedExchange | None = None
+    beside: Literal["first", "last"] | None = None
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        added = "" if self.beside is None else ", each range with the rows beside it"
+        return f"RANGE EXCHANGE of rows sorted by {self.filled or self.keys[0].column}{added}"
 
 
 @dataclass(eq=False, kw_only=True)

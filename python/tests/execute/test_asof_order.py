@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from execute.compare import ORDINARY, TINY, assert_like_polars, run
+from execute.compare import ORDINARY, PARTITIONED, TINY, assert_like_polars, run
 
 from cudf_polars.execute.options import ExecutionOptions
 
@@ -39,7 +39,7 @@ def _join(left: pl.LazyFrame, folder: Path, **options: object) -> pl.LazyFrame:
     return left.join_asof(pl.scan_parquet(folder / "right.parquet"), on="k", **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("options", [TINY, ORDINARY], ids=["tiny", "ordinary"])
+@pytest.mark.parametrize("options", [TINY, PARTITIONED, ORDINARY], ids=["tiny", "partitioned", "ordinary"])
 @pytest.mark.parametrize("nranks", [1, 2, 3])
 @pytest.mark.parametrize("name", SORTED)
 def test_sorted_rows(tmp_path: Path, name: str, nranks: int, options: ExecutionOptions) -> None:
@@ -48,7 +48,7 @@ def test_sorted_rows(tmp_path: Path, name: str, nranks: int, options: ExecutionO
     assert_like_polars(_join(left.with_row_index(), tmp_path), nranks, options)
 
 
-@pytest.mark.parametrize("options", [TINY, ORDINARY], ids=["tiny", "ordinary"])
+@pytest.mark.parametrize("options", [TINY, PARTITIONED, ORDINARY], ids=["tiny", "partitioned", "ordinary"])
 @pytest.mark.parametrize("nranks", [1, 2, 3])
 @pytest.mark.parametrize("name", UNSORTED)
 def test_unsorted_rows(tmp_path: Path, name: str, nranks: int, options: ExecutionOptions) -> None:
@@ -61,6 +61,16 @@ def test_unsorted_rows(tmp_path: Path, name: str, nranks: int, options: Executio
             query.collect(engine="streaming")
         with pytest.raises(Exception, match="asof_join' is not sorted"):
             run(query, nranks, options)
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 3])
+@pytest.mark.parametrize("name", UNSORTED)
+def test_unsorted_rows_on_the_right(tmp_path: Path, name: str, nranks: int) -> None:
+    """Polars' streaming engine does not see it where each of its batches is sorted, and gives wrong rows then."""
+    right = _table(tmp_path, UNSORTED[name])
+    query = pl.scan_parquet(tmp_path / "right.parquet").join_asof(right, on="k")
+    with pytest.raises(Exception, match="asof_join' is not sorted"):
+        run(query, nranks, PARTITIONED)
 
 
 @pytest.mark.parametrize("nranks", [2, 3])

@@ -20,7 +20,7 @@ from rapidsmpf.streaming.core.context import Context
 
 from benchmarks.pdsh.queries import QUERIES, Tables
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.paths import CARRIED, LOOKUP, PATHS, TO_RANGES
+from cudf_polars.execute.paths import CARRIED, LOOKUP, PATHS, SORTED_RANGES, TO_RANGES
 from cudf_polars.execute.run import QueryOutcome, run_query
 
 pytestmark = pytest.mark.timeout(900)  # for a machine that may be busy
@@ -183,6 +183,23 @@ def test_rows_around_a_row(tables: Tables, nranks: int, taken: Counter[str], tmp
     by = ["l_orderkey", "l_linenumber"]
     for counts in _ways_of(query, by, nranks, 1, taken, tmp_path):
         assert counts[CARRIED] > 1
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 3])
+def test_rows_of_the_time_before(tables: Tables, nranks: int, taken: Counter[str], tmp_path: Path) -> None:
+    lines = tables.scan("lineitem").sort("l_shipdate", "l_orderkey", "l_linenumber")
+    orders = tables.scan("orders").sort("o_orderdate", "o_orderkey")
+    query = (
+        lines.select("l_orderkey", "l_linenumber", "l_shipdate")
+        .set_sorted("l_shipdate")
+        .join_asof(
+            orders.select("o_orderdate", "o_orderkey").set_sorted("o_orderdate"),
+            left_on="l_shipdate",
+            right_on="o_orderdate",
+        )
+    )
+    for counts in _ways_of(query, ["l_orderkey", "l_linenumber"], nranks, 1, taken, tmp_path):
+        assert counts[SORTED_RANGES] == 2
 
 
 @pytest.fixture(scope="module")

@@ -29,12 +29,14 @@ class KeySet:
 
 def distinct_keys(batches: Iterator[pl.DataFrame], names: Sequence[str], schema: Schema) -> list[pl.Series]:
     """Return the different values of columns of a rank's rows."""
-    found = {name: pl.Series(name, [], dtype=schema[name]) for name in names}
+    found = {name: [pl.Series(name, [], dtype=schema[name])] for name in names}
     for batch in batches:
-        for name, known in found.items():
-            new = batch[name].unique()
-            found[name] = pl.concat([known, new]).unique() if known.len() else new
-    return list(found.values())
+        for name, parts in found.items():
+            parts.append(batch[name].unique())
+            # Merged when they are as many as those found before, so that a value is merged a few times only.
+            if sum(map(len, parts[1:])) >= len(parts[0]):
+                parts[:] = [pl.concat(parts).unique()]
+    return [pl.concat(parts).unique() for parts in found.values()]
 
 
 def meet(

@@ -209,7 +209,7 @@ class Executor:
             self.close()
 
     def close(self) -> None:
-        """End what still runs and drop what nobody has read; what was measured stays. Idempotent."""
+        """End what still runs and drop the rows that were not read; what was measured stays. Idempotent."""
         self._device.close()
         self._rows.clear()
 

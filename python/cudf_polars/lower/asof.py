@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Literal
 
 import polars as pl
 
@@ -10,7 +11,7 @@ from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.partitioning import ARBITRARY
-from cudf_polars.lower.physical import Estimate, SortedExchange, SortKey, Stream
+from cudf_polars.lower.physical import Estimate, Schema, SortedExchange, SortKey, Stream
 from cudf_polars.plan.expressions import Column, NamedExpr
 from cudf_polars.plan.nodes import AsofOptions, Join
 from cudf_polars.plan.properties import is_elementwise
@@ -71,28 +72,10 @@ def _by_ranges(ctx: Context, node: Join, asof: AsofOptions, left: Stream, right:
     assert keys[0].dtype is not None
     left_rows, (left_key,) = key_columns(ctx, left, keys[:1], "__rr_left_key")
     right_rows, (right_key,) = key_columns(ctx, right, keys[1:], "__rr_right_key")
-    own = SortedExchange(
-        inputs=(left_rows,),
-        schema={**left_rows.schema, _KEY: keys[0].dtype},
-        partitioning=ARBITRARY,
-        ordered=True,
-        estimate=left_rows.estimate,
-        keys=(SortKey(_KEY, descending=False, nulls_last=False),),
-        operation=_OPERATION,
-        filled=left_key,
-    )
+    own = _moved(left_rows, _KEY, {**left_rows.schema, _KEY: keys[0].dtype}, filled=left_key)
     # Of several rows that are as near, the last one is taken.
-    others = SortedExchange(
-        inputs=(right_rows,),
-        schema=right_rows.schema,
-        partitioning=ARBITRARY,
-        ordered=True,
-        estimate=right_rows.estimate,
-        keys=(SortKey(right_key, descending=False, nulls_last=False),),
-        operation=_OPERATION,
-        like=own,
-        beside="last" if asof.strategy == "nearest" else "first",
-    )
+    beside: Literal["first", "last"] = "last" if asof.strategy == "nearest" else "first"
+    others = _moved(right_rows, right_key, right_rows.schema, like=own, beside=beside)
     builder = ctx.builder
     # With nulls in the key of the left side, Polars' streaming engine gives other rows now and then, and its check of
     # the order, which was made here, refuses some.
@@ -116,6 +99,19 @@ def _by_ranges(ctx: Context, node: Join, asof: AsofOptions, left: Stream, right:
         [joined],
         lambda frames, _: frames[0].select(columns),
         schema=node.schema,
+    )
+
+
+def _moved(rows: Stream, key: str, schema: Schema, **how: Any) -> SortedExchange:
+    return SortedExchange(
+        inputs=(rows,),
+        schema=schema,
+        partitioning=ARBITRARY,
+        ordered=True,
+        estimate=rows.estimate,
+        keys=(SortKey(key, descending=False, nulls_last=False),),
+        operation=_OPERATION,
+        **how,
     )
 
 

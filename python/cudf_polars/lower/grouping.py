@@ -25,7 +25,7 @@ _PARTIAL_PAYS = 0.5
 """Groups per row of a rank, up to which partial aggregates are sent in place of rows."""
 _FEW_GROUPS = 0.25
 """The part of a chunk's bytes that partial aggregates may take if all rows of a rank are aggregated in one run."""
-_REPEATED = 8
+_REPEATED = 16
 """How many times as many bytes of partial groups rank 0 gets where chunks repeat groups that are few in the end."""
 _POSITION = "__rr_position"
 """The position of a group's first row."""

@@ -54,6 +54,7 @@ from cudf_polars.lower.physical import (
     GlobalSlice,
     Local,
     Materialize,
+    NeighbourExchange,
     OrderedConcat,
     PositionExchange,
     RangeExchange,
@@ -298,7 +299,9 @@ class Executor:
             case Gather():
                 return self._send(stream.inputs[0], lambda source, op: [transport.gather(source, op=op)])
             case SortedExchange():
-                return SortedRanges(self, self._ranges).exchange(stream)
+                return SortedRanges(self, self._ranges).own_ranges(stream)
+            case NeighbourExchange():
+                return SortedRanges(self, self._ranges).ranges_of_another(stream)
             case RangeExchange():
                 return OrderedExchanges(self).range_exchange(stream)
             case GlobalSlice():

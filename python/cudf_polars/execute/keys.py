@@ -36,7 +36,7 @@ def distinct_keys(batches: Iterator[pl.DataFrame], names: Sequence[str], schema:
             # Merged when they are as many as those found before, so that a value is merged a few times only.
             if sum(map(len, parts[1:])) >= len(parts[0]):
                 parts[:] = [pl.concat(parts).unique()]
-    return [pl.concat(parts).unique() for parts in found.values()]
+    return [parts[0] if len(parts) == 1 else pl.concat(parts).unique() for parts in found.values()]
 
 
 def meet(

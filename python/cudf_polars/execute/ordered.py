@@ -36,7 +36,7 @@ from cudf_polars.lower.physical import (
 from cudf_polars.lower.ranges import boundary_frame, destination
 from cudf_polars.plan.columns import keep_columns
 
-__all__ = ["SAMPLE_ROWS", "OrderedExchanges", "Rows", "common_boundaries"]
+__all__ = ["SAMPLE_ROWS", "OrderedExchanges", "Rows", "common_boundaries", "looked_at"]
 
 # Rows of a batch that go into the sample for a sort's boundaries; of all rows in one frame, so many for each rank.
 SAMPLE_ROWS = 64
@@ -129,16 +129,13 @@ class OrderedExchanges:
         rows_of_batch = SAMPLE_ROWS * (self._executor.nranks if self._executor.plan.count == 1 else 1)
         sample = KeySample(stream.keys, rows_of_batch)
         (below,) = stream.inputs
-        source = self._executor.taken_back(below)
-        sent = addressed(stream.schema)
-        if source is None:
-            rows, _ = self._executor.kept(below, sample.look)
-            moved = self._scatter(stream, rows, self._target(stream, sample, stream.schema))
-            return partitioned(moved, schema=sent)
         keys = {key.column: stream.schema[key.column] for key in stream.keys}
-        for batch in self._executor.passing(source, lambda rows: rows.select(list(keys)), keys):
-            sample.look(batch)
-        target = self._target(stream, sample, keys)
+        source = looked_at(self._executor, below, keys, sample.look)
+        sent = addressed(stream.schema)
+        boundaries = common_boundaries(self._executor, sample.rows(keys), stream.keys)
+        target = self._destination(stream, boundaries).alias(DESTINATION)
+        if isinstance(source, pl.LazyFrame):
+            return partitioned(self._scatter(stream, source, target), schema=sent)
         if self._executor.on_cpu:
             rows_of = self._executor.passing(source, lambda rows: rows, stream.schema)
             moved = self._executor.scatter_batches(rows_of, stream.schema, target)
@@ -157,11 +154,6 @@ class OrderedExchanges:
         if self._executor.on_cpu:
             return self._executor.scatter(rows, stream.schema, ordered=ordered, target=target)
         return self._executor.scatter(rows.with_columns(target), stream.schema, ordered=ordered)
-
-    def _target(self, stream: RangeExchange, sample: KeySample, schema: Schema) -> pl.Expr:
-        """Return the range of a row, by boundaries from all ranks' samples; ``schema`` is that of what was sampled."""
-        boundaries = common_boundaries(self._executor, sample.rows(schema), stream.keys)
-        return self._destination(stream, boundaries).alias(DESTINATION)
 
     def _destination(self, stream: RangeExchange, boundaries: pl.DataFrame) -> pl.Expr:
         return destination(stream.keys, boundaries, stream.schema, by_search=self._executor.on_cpu)
@@ -370,6 +362,24 @@ class OrderedExchanges:
                 del batch  # or it would stay until the next one has been made
 
         return self._executor.scatter_batches(sent(), schema)
+
+
+def looked_at(
+    executor: Rows, below: Stream, keys: Schema, look: Callable[[pl.DataFrame], None]
+) -> Local | pl.LazyFrame:
+    """Let ``look`` see all rows of a fragment on this rank, or only their keys.
+
+    Returns
+    -------
+    The rows, to be read once; or, where only the keys were read, the step that reads the rows.
+    """
+    source = executor.taken_back(below)
+    if source is None:
+        rows, _ = executor.kept(below, look)
+        return rows
+    for batch in executor.passing(source, lambda rows: rows.select(list(keys)), keys):
+        look(batch)
+    return source
 
 
 def common_boundaries(executor: Rows, sample: pl.DataFrame, keys: tuple[SortKey, ...]) -> pl.DataFrame:

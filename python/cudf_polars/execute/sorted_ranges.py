@@ -1,8 +1,8 @@
-"""Range exchanges of rows that are sorted already, whose partitions have rows of their neighbours: for as-of joins."""
+"""Range exchanges of the two sides of an as-of join, whose rows are sorted already."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -10,51 +10,39 @@ import polars as pl
 
 from cudf_polars.execute import paths
 from cudf_polars.execute.errors import not_sorted
-from cudf_polars.execute.ordered import SAMPLE_ROWS, Rows, common_boundaries
+from cudf_polars.execute.ordered import SAMPLE_ROWS, Rows, common_boundaries, looked_at
 from cudf_polars.execute.rows import DESTINATION, KeySample, StreamRows, addressed, detached
 from cudf_polars.execute.streams import conform
 from cudf_polars.execute.transport import Source
-from cudf_polars.lower.physical import Schema, SortedExchange, Stream
+from cudf_polars.lower.physical import NeighbourExchange, RangeExchange, Schema, SortedExchange
 from cudf_polars.lower.ranges import destination
 
 __all__ = ["SortedRanges"]
 
 _MERGED = 64
-"""How many frames of single rows are merged at a time."""
+"""So many frames are collected before they are merged into one."""
 _RANK = "__rr_rank"
-"""The column (UInt32) that says whose row it is."""
+"""The column (UInt32) with the rank that a row comes from."""
 _IN_ORDER = "__rr_in_order"
 """The column (Boolean) that says whether the rows of a rank are sorted."""
 
 
 class SortedRanges:
-    """Runs these exchanges for an executor; all ranks run the same in the same order.
+    """Runs range exchanges of sorted rows for an executor; every rank has to run the same ones in the same order.
 
     Parameters
     ----------
     ranges
-        By exchange, the first keys of its ranges but the first: what was run is put in.
+        The boundaries of the exchanges that have run; :meth:`own_ranges` adds to them.
     """
 
     def __init__(self, executor: Rows, ranges: dict[SortedExchange, pl.DataFrame]) -> None:
         self._executor, self._ranges = executor, ranges
 
-    def exchange(self, stream: SortedExchange) -> StreamRows:
-        """Send each row to the partition of its range."""
+    def own_ranges(self, stream: SortedExchange) -> StreamRows:
+        """Choose ranges with about equal numbers of rows, then send the rows."""
         self._executor.paths.took(paths.SORTED_RANGES)
-        if stream.like is not None:
-            self._executor.prepare(stream.like)
-            return self._ranges_of_another(stream, self._ranges[stream.like], stream.beside or "first")
-        assert stream.filled is not None
-        return self._own_ranges(stream, stream.filled)
-
-    def _target(self, stream: SortedExchange, boundaries: pl.DataFrame) -> pl.Expr:
-        found = destination(stream.keys, boundaries, stream.schema, by_search=True)
-        return found.alias(DESTINATION)
-
-    def _own_ranges(self, stream: SortedExchange, filled: str) -> StreamRows:
-        """Choose ranges by the keys of all rows, and send these then."""
-        (key,), (below,) = stream.keys, stream.inputs
+        (key,), (below,), filled = stream.keys, stream.inputs, stream.filled
         keys = {filled: stream.schema[key.column]}
         order, sample = _Order(filled), KeySample((replace(key, column=filled),), SAMPLE_ROWS)
 
@@ -62,50 +50,42 @@ class SortedRanges:
             sample.look(batch)
             order.look(batch)
 
-        batches = self._seen(below, keys, look)
+        source = looked_at(self._executor, below, keys, look)
+        if isinstance(source, pl.LazyFrame):
+            batches = self._executor.batches(source)
+        else:
+            batches = self._executor.passing(source, lambda rows: rows, below.schema)
         boundaries = common_boundaries(self._executor, sample.rows(keys), stream.keys)
         self._ranges[stream] = boundaries
-        ends = self._check(stream, order, keys)
+        ends = self._check(stream.operation, order, keys)
         before = ends.filter(pl.col(_RANK) < self._executor.rank)
         first = (before.tail(1) if before.height else ends.head(1)).get_column(filled)
         moved = self._executor.scatter_batches(
             _without_nulls(batches, filled, key.column, first),
             stream.schema,
-            self._target(stream, boundaries),
+            _target(stream, boundaries),
         )
         return StreamRows(partitions=[[each] for each in moved], schema=addressed(stream.schema))
 
-    def _seen(
-        self, below: Stream, keys: Schema, look: Callable[[pl.DataFrame], None]
-    ) -> Iterator[pl.DataFrame]:
-        """Let ``look`` see the keys of all rows of a fragment on this rank; return these rows, which are read then."""
-        source = self._executor.taken_back(below)
-        if source is None:
-            rows, _ = self._executor.kept(below, look)
-            return self._executor.batches(rows)
-        for batch in self._executor.passing(source, lambda rows: rows.select(list(keys)), keys):
-            look(batch)
-        return self._executor.passing(source, lambda rows: rows, below.schema)
-
-    def _check(self, stream: SortedExchange, order: _Order, keys: Schema) -> pl.DataFrame:
+    def _check(self, operation: str, order: _Order, keys: Schema) -> pl.DataFrame:
         """Raise what Polars raises of unsorted rows, on all ranks; return the ends of each rank's rows, in order."""
         schema = {**keys, _IN_ORDER: pl.Boolean(), _RANK: pl.UInt32()}
         mine = order.ends(keys).with_columns(
             pl.lit(order.holds).alias(_IN_ORDER), pl.lit(self._executor.rank, pl.UInt32).alias(_RANK)
         )
-        ends = self._executor.to_all(conform(mine, schema), schema)
+        ends = self._executor.to_all(mine, schema)
         if not (ends[_IN_ORDER].all() and ends.to_series().is_sorted()):
-            raise not_sorted(stream.operation)
+            raise not_sorted(operation)
         return ends
 
-    def _ranges_of_another(
-        self, stream: SortedExchange, boundaries: pl.DataFrame, beside: Literal["first", "last"]
-    ) -> StreamRows:
-        """Send rows to known ranges while they are read, and add rows of other ranges to those of this rank."""
+    def ranges_of_another(self, stream: NeighbourExchange) -> StreamRows:
+        """Send rows to the ranges of another exchange while they are read, and give each range its neighbours."""
+        self._executor.paths.took(paths.SORTED_RANGES)
+        self._executor.prepare(stream.like)
         (key,) = stream.keys
-        target = self._target(stream, boundaries)
+        target = _target(stream, self._ranges[stream.like])
         keys, sent = {key.column: stream.schema[key.column]}, addressed(stream.schema)
-        order, neighbours = _Order(key.column), _Neighbours(key.column, beside)
+        order, neighbours = _Order(key.column), _Neighbours(key.column, stream.beside)
 
         def passing() -> Iterator[pl.DataFrame]:
             for batch in self._executor.batches_of(stream.inputs[0]):
@@ -117,9 +97,9 @@ class SortedRanges:
                 del found
 
         moved = self._executor.scatter_batches(passing(), stream.schema)
-        self._check(stream, order, keys)
+        self._check(stream.operation, order, keys)
         before, behind = (
-            merge([self._executor.to_all(conform(mine, sent), sent)])
+            merge([self._executor.to_all(mine, sent)])
             for merge, mine in zip(neighbours.merges, neighbours.finish(sent), strict=True)
         )
         count = self._executor.plan.count
@@ -127,11 +107,9 @@ class SortedRanges:
         for number, rows in enumerate(moved, self._executor.rank * count):
             last = before.filter(pl.col(DESTINATION) < number).tail(1)
             following = behind.filter(pl.col(DESTINATION) > number).head(1)
-            sources = [
-                rows if each is None else self._executor.stored(each, sent)
-                for each in (last, None, following)
-            ]
-            partitions.append(sources)
+            partitions.append(
+                [self._executor.stored(last, sent), rows, self._executor.stored(following, sent)]
+            )
         return StreamRows(partitions=partitions, schema=sent)
 
 
@@ -160,14 +138,14 @@ class _Order:
 
 
 class _Neighbours:
-    """Collects, of rows that pass, those that are beside other ranges: by range, at most one of each side.
+    """Collects two rows of each range, for its neighbours: its last row, and one of those with its first key.
 
     Parameters
     ----------
     column
         The key, by which the rows are sorted; it has no nulls.
     beside
-        Which row of those with the first key of a range is beside the range before it.
+        Which of the rows with the first key.
     """
 
     def __init__(self, column: str, beside: Literal["first", "last"]) -> None:
@@ -184,7 +162,7 @@ class _Neighbours:
                 frames[:] = [merge(frames)]
 
     def finish(self, schema: Schema) -> Iterator[pl.DataFrame]:
-        """Yield what is beside the ranges behind, and beside those before."""
+        """Yield the last row of each range, then the row with its first key; a range without rows has none."""
         nothing = pl.DataFrame(schema=dict(schema))
         for frames, merge in zip((self._lasts, self._firsts), self.merges, strict=True):
             yield merge([nothing, *(conform(each, schema) for each in frames)])
@@ -197,6 +175,11 @@ class _Neighbours:
         if self._beside == "last":
             rows = rows.filter(pl.col(self._column) == pl.col(self._column).first().over(DESTINATION))
         return rows.unique(DESTINATION, keep=self._beside, maintain_order=True)
+
+
+def _target(stream: RangeExchange, boundaries: pl.DataFrame) -> pl.Expr:
+    """Return the partition of a row, over all ranks."""
+    return destination(stream.keys, boundaries, stream.schema, by_search=True).alias(DESTINATION)
 
 
 def _without_nulls(

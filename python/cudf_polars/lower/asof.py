@@ -1,17 +1,19 @@
-"""As-of joins out of core: by ranges of the sorted keys, or by the hash of the keys that must be equal."""
+"""As-of joins whose right side is too large to copy: by a range exchange of the sorted key, or a shuffle by ``by``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
+from cudf_polars.lower.aggregates import ORDER
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.partitioning import ARBITRARY
-from cudf_polars.lower.physical import Estimate, Schema, SortedExchange, SortKey, Stream
+from cudf_polars.lower.physical import Estimate, NeighbourExchange, SortedExchange, SortKey, Stream
 from cudf_polars.plan.expressions import Column, NamedExpr
 from cudf_polars.plan.nodes import AsofOptions, Join
 from cudf_polars.plan.properties import is_elementwise
@@ -22,12 +24,11 @@ __all__ = ["lower_asof"]
 _OPERATION = "asof_join"
 """What Polars calls it in its errors."""
 _KEY = "__rr_asof_key"
-_ORDER = "__rr_left_order"
-_RIGHT_ORDER = "__rr_right_order"
+"""The left side's key without nulls."""
 
 
 def lower_asof(ctx: Context, node: Join, left: Stream, right: Stream, *, ordered: bool) -> Stream | None:
-    """Join rows where both sides are too large to be copied; ``None`` if that cannot be done.
+    """Return the join without copying the right side to every rank; ``None`` if it needs the copy.
 
     Parameters
     ----------
@@ -43,18 +44,19 @@ def lower_asof(ctx: Context, node: Join, left: Stream, right: Stream, *, ordered
 def _by_groups(
     ctx: Context, node: Join, asof: AsofOptions, left: Stream, right: Stream, *, ordered: bool
 ) -> Stream | None:
-    """Join rows whose other keys are equal, where the hash of these sends them."""
+    """Shuffle both sides by the ``by`` keys, and join each partition with its rows in their order."""
     if any(left.schema[a] != right.schema[b] for a, b in zip(asof.left_by, asof.right_by, strict=True)):
         return None
     builder = ctx.builder
-    left, right = builder.attach_order(left, _ORDER), builder.attach_order(right, _RIGHT_ORDER)
-    left = builder.sort_locally(builder.shuffle(left, asof.left_by), [_ORDER])
-    right = builder.sort_locally(builder.shuffle(right, asof.right_by), [_RIGHT_ORDER])
-    right = builder.select(right, [name for name in right.schema if name != _RIGHT_ORDER])
-    numbered = replace(node, schema={**node.schema, _ORDER: pl.UInt64()})
-    joined = _joined(ctx, numbered, left, right)
+
+    def moved(side: Stream, keys: Sequence[str]) -> Stream:
+        return builder.sort_locally(builder.shuffle(builder.attach_order(side), keys), [ORDER])
+
+    others = builder.select(moved(right, asof.right_by), list(right.schema))
+    numbered = replace(node, schema={**node.schema, ORDER: pl.UInt64()})
+    joined = _joined(ctx, numbered, moved(left, asof.left_by), others)
     if ordered:
-        return builder.restore_order(joined, [_ORDER])
+        return builder.restore_order(joined, [ORDER])
     joined.ordered = False
     return builder.select(joined, list(node.schema))
 
@@ -72,10 +74,16 @@ def _by_ranges(ctx: Context, node: Join, asof: AsofOptions, left: Stream, right:
     assert keys[0].dtype is not None
     left_rows, (left_key,) = key_columns(ctx, left, keys[:1], "__rr_left_key")
     right_rows, (right_key,) = key_columns(ctx, right, keys[1:], "__rr_right_key")
-    own = _moved(left_rows, _KEY, {**left_rows.schema, _KEY: keys[0].dtype}, filled=left_key)
-    # Of several rows that are as near, the last one is taken.
-    beside: Literal["first", "last"] = "last" if asof.strategy == "nearest" else "first"
-    others = _moved(right_rows, right_key, right_rows.schema, like=own, beside=beside)
+    own = SortedExchange(
+        schema={**left_rows.schema, _KEY: keys[0].dtype}, filled=left_key, **_exchanged(left_rows, _KEY)
+    )
+    others = NeighbourExchange(
+        schema=right_rows.schema,
+        like=own,
+        # Of right rows with equal keys, "nearest" takes the last one, as "backward" does, and "forward" the first.
+        beside="last" if asof.strategy == "nearest" else "first",
+        **_exchanged(right_rows, right_key),
+    )
     builder = ctx.builder
     # With nulls in the key of the left side, Polars' streaming engine gives other rows now and then, and its check of
     # the order, which was made here, refuses some.
@@ -102,17 +110,16 @@ def _by_ranges(ctx: Context, node: Join, asof: AsofOptions, left: Stream, right:
     )
 
 
-def _moved(rows: Stream, key: str, schema: Schema, **how: Any) -> SortedExchange:
-    return SortedExchange(
-        inputs=(rows,),
-        schema=schema,
-        partitioning=ARBITRARY,
-        ordered=True,
-        estimate=rows.estimate,
-        keys=(SortKey(key, descending=False, nulls_last=False),),
-        operation=_OPERATION,
-        **how,
-    )
+def _exchanged(rows: Stream, key: str) -> dict[str, Any]:
+    """Return what the exchanges of both sides have in common."""
+    return {
+        "inputs": (rows,),
+        "partitioning": ARBITRARY,
+        "ordered": True,
+        "estimate": rows.estimate,
+        "keys": (SortKey(key, descending=False, nulls_last=False),),
+        "operation": "asof_join",
+    }
 
 
 def _has_ranges(dtype: pl.DataType | None) -> bool:

@@ -26,7 +26,9 @@ _PARTIAL_PAYS = 0.5
 _FEW_GROUPS = 0.25
 """The part of a chunk's bytes that partial aggregates may take if all rows of a rank are aggregated in one run."""
 _REPEATED = 16
-"""How many times as many bytes of partial groups rank 0 gets where chunks repeat groups that are few in the end."""
+"""Each chunk of rows gives partial groups of its own. If the final groups fit ``small_limit``, partial ones of up to so
+many times its bytes are gathered on rank 0.
+"""
 _POSITION = "__rr_position"
 """The position of a group's first row."""
 

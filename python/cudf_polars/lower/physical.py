@@ -27,6 +27,7 @@ __all__ = [
     "GlobalSlice",
     "Local",
     "Materialize",
+    "NeighbourExchange",
     "OrderedConcat",
     "PositionExchange",
     "RangeExchange",
@@ -267,32 +268,52 @@ class RangeExchange(Stream):
 
 @dataclass(eq=False, kw_only=True)
 class SortedExchange(RangeExchange):
-    """A range exchange of rows that are sorted by its only key, whose partitions have rows of their neighbours, too.
+    """A range exchange of rows that have to be sorted by its only key already; they stay in their order.
+
+    The key is a new column: that of the input, with each null replaced by the value before it.
 
     Attributes
     ----------
     operation
         What Polars calls the step that needs the order, in its error where the rows are not sorted.
     filled
-        The column of the input that the key is made of, where nulls take the value before them, so that their rows stay
-        where they are. None: the key is a column of the input, and rows without one are left out.
-    like
-        The exchange whose ranges these are, which runs before; None: they are of about equal numbers of rows.
-    beside
-        Of a range, further rows: the last one before it, and of those behind it with the next key the ``"first"`` or
-        the ``"last"`` one; None: there are none.
+        The column of the input that the key is made of.
     """
 
     operation: str
-    filled: str | None = None
-    like: SortedExchange | None = None
-    beside: Literal["first", "last"] | None = None
+    filled: str
 
     @property
     def label(self) -> str:
         """One line for ``explain``."""
-        added = "" if self.beside is None else ", each range with the rows beside it"
-        return f"RANGE EXCHANGE of rows sorted by {self.filled or self.keys[0].column}{added}"
+        return f"RANGE EXCHANGE of rows sorted by {self.filled}"
+
+
+@dataclass(eq=False, kw_only=True)
+class NeighbourExchange(RangeExchange):
+    """Rows sorted by the only key move to the ranges of another exchange; rows without a key are dropped.
+
+    Each range also gets two rows of other ranges, its neighbours: the last row before the range, and one of the rows
+    with the first key behind it.
+
+    Attributes
+    ----------
+    operation
+        As in :class:`SortedExchange`.
+    like
+        The exchange whose ranges these are; it runs before this one.
+    beside
+        Which of the rows with the first key behind a range it gets.
+    """
+
+    operation: str
+    like: SortedExchange
+    beside: Literal["first", "last"]
+
+    @property
+    def label(self) -> str:
+        """One line for ``explain``."""
+        return f"RANGE EXCHANGE of rows sorted by {self.keys[0].column}, each range with the rows beside it"
 
 
 @dataclass(eq=False, kw_only=True)

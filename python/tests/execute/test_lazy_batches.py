@@ -177,8 +177,6 @@ def run_script(script: str, *arguments: str, **variables: str) -> subprocess.Com
 
 SCRIPT = """
 import polars as pl
-from cudf_polars.execute.cpu import CpuDevice
-from cudf_polars.execute.fragments import DeviceOfQuery
 from cudf_polars.execute.lazy_batches import LazyBatches
 """
 

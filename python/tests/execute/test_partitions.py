@@ -145,6 +145,6 @@ def test_many_groups_are_aggregated_by_chunks_of_rows(tmp_path: Path, groups: in
     assert outcome.physical is not None
     assert "PARTIAL GROUPBY" in outcome.explain()
     assert (outcome.paths.counts[paths.CHUNKS] > 1) == in_chunks
-    # Chunks repeat groups: those are few, however many partial ones there are.
+    # Each chunk gives partial groups of its own: many rows, of which few groups are made.
     assert "GATHER to rank 0" in outcome.explain()
     compare_answers(outcome.frame, query.collect(engine="streaming"), ordered=False)

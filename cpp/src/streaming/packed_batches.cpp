@@ -1,5 +1,6 @@
 #include <rapidsmpf/streaming/detail/packed_batches.hpp>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,8 +12,10 @@
 namespace rapidsmpf::streaming {
 
 namespace {
-// What may be read back before its turn: enough to keep a disk busy while a batch is worked on.
+// What may be read back before its turn: enough to keep a disk busy while a batch is worked on. It is not moved down again, so
+// that where there is little memory, it may be no more than this part of it.
 constexpr std::size_t read_ahead_bytes = std::size_t{32} << 20U;
+constexpr std::int64_t read_ahead_part = 16;
 }  // namespace
 
 PackedBatches::PackedBatches(
@@ -31,12 +34,14 @@ void PackedBatches::add(std::vector<PackedData> chunks) {
 }
 
 void PackedBatches::read_ahead() {
+    auto const limit = resource_->memory_limit(resource_->type_to_read_into()) / read_ahead_part;
+    auto const most = std::min(read_ahead_bytes, static_cast<std::size_t>(std::max<std::int64_t>(limit, 0)));
     std::size_t bytes = 0;
     for (auto& chunk : chunks_) {
-        if (bytes >= read_ahead_bytes) {
+        if (bytes >= most) {
             break;
         }
-        chunk.data.fetch(AllowOverbooking::no);
+        chunk.data.fetch_to_take();
         bytes += chunk.data.size();
     }
 }

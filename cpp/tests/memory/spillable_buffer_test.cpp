@@ -143,6 +143,42 @@ TEST_F(SpillableBufferTest, FetchReadsInTheBackground) {
     EXPECT_EQ(text(*buffer.try_pin()), "some text");
 }
 
+TEST_F(SpillableBufferTest, WhatIsAboutToBeTakenStays) {
+    SpillableBuffer read_back{bytes("some text")};
+    SpillableBuffer never_moved{bytes("in memory")};
+    (void)br->spill_buffers(device, 10);
+    ASSERT_EQ(read_back.mem_type(), MemoryType::DISK);
+    ASSERT_EQ(never_moved.mem_type(), MemoryType::DISK);
+    (void)never_moved.pin();
+    for (auto* const buffer : {&read_back, &never_moved}) {
+        buffer->fetch_to_take();
+        while (buffer->mem_type() != device) {
+            std::this_thread::yield();
+        }
+    }
+    EXPECT_EQ(br->spill_buffers(device, 100), 0U);
+    (void)read_back.pin();  // and when it has been read meanwhile
+    EXPECT_EQ(br->spill_buffers(device, 100), 0U);
+    EXPECT_EQ(text(*read_back.take()), "some text");
+    EXPECT_EQ(text(*never_moved.take()), "in memory");
+    EXPECT_EQ(br->memory_used(device), 0);
+    EXPECT_EQ(br->memory_used(MemoryType::DISK), 0);
+}
+
+TEST_F(SpillableBufferTest, WhatIsAboutToBeTakenWaitsForMemoryOnDisk) {
+    SpillableBuffer buffer{bytes("some text")};
+    (void)br->spill_buffers(device, 1);
+    faults->hold(DiskCall::read);
+    buffer.fetch_to_take();
+    EXPECT_EQ(buffer.try_pin(), nullptr);
+    faults->release(DiskCall::read);
+    EXPECT_EQ(text(*br->move_to_host_access(buffer.take())), "some text");
+    auto dropped = std::make_unique<SpillableBuffer>(bytes("some text"));
+    dropped->fetch_to_take();
+    dropped.reset();
+    EXPECT_EQ(br->memory_used(device), 0);
+}
+
 TEST_F(SpillableBufferTest, AFailedFetchIsToldToWhoWantsTheBytes) {
     SpillableBuffer buffer{bytes("some text")};
     (void)br->spill_buffers(device, 1);

@@ -86,6 +86,22 @@ TEST_F(PackedBatchesTest, FreesAChunkWithItsLastSlice) {
     EXPECT_EQ(resource->memory_used(MemoryType::DEVICE), 0);
 }
 
+TEST_F(PackedBatchesTest, ReadsNothingTwice) {
+    RAPIDSMPF_ABOUT_THE_CPU();
+    constexpr std::size_t all = std::size_t{1} << 40U;
+    sizes.enough_rows = 10;
+    PackedBatches batches{testing::row_schema(), resource, sizes};
+    batches.add(chunks(std::vector<std::int64_t>(20, 10)));
+    EXPECT_GT(resource->spill_buffers(MemoryType::DEVICE, all), 0U);
+    std::size_t given = 0;
+    while (batches.next()) {
+        ++given;
+        // What has been read back for the next batches is not moved down again.
+        EXPECT_EQ(resource->spill_buffers(MemoryType::DEVICE, all), 0U);
+    }
+    EXPECT_EQ(given, 20U);
+}
+
 TEST_F(PackedBatchesTest, RejectsAnotherSchema) {
     std::vector<Field> fields;
     fields.emplace_back("key", "i");

@@ -14,7 +14,7 @@
 namespace rapidsmpf::detail {
 
 void SpillRegistry::list(SpillEntry& entry) {
-    if (entry.pins == 0 && entry.held > 0 && entry.buffer->mem_type() != MemoryType::DISK) {
+    if (entry.pins == 0 && !entry.awaited && entry.held > 0 && entry.buffer->mem_type() != MemoryType::DISK) {
         entry.home = entry.buffer->mem_type();
         auto& home = tier(entry.home);
         home.victims.insert(entry);
@@ -205,6 +205,12 @@ void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br, MemoryReser
     } catch (...) {
         finish_fetch(entry, nullptr, std::current_exception());
     }
+}
+
+void SpillRegistry::await(SpillEntry& entry) {
+    MutexLock const lock{mutex_};
+    entry.awaited = true;
+    unlist(entry);
 }
 
 void SpillRegistry::end_move(SpillEntry& entry, std::vector<std::shared_ptr<MoveListener>>& listeners) {

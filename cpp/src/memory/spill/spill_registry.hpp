@@ -47,6 +47,7 @@ struct SpillEntry : std::enable_shared_from_this<SpillEntry> {
     MemoryType home{MemoryType::DEVICE};
     bool moving{false};   // a thread reads `buffer` to replace it
     bool dropped{false};  // the SpillableBuffer is gone
+    bool awaited{false};  // it is taken next: moving it down would be in vain
     bool refused{false};  // tell the listener when the move ends
     std::uint32_t pins{0};
     std::size_t size{0};
@@ -75,6 +76,8 @@ class SpillRegistry {
         std::span<SpillableParts::PartHandle const> wanted);
     // See SpillableBuffer::fetch(); `memory` is what to read into.
     void fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory);
+    // From now on the bytes are not moved down.
+    void await(SpillEntry& entry);
     // Whether the bytes are on disk and not being read back.
     [[nodiscard]] bool is_on_disk(SpillEntry const& entry) const;
     // The same; then a caller of try_pin() that was refused is not told of the next move.

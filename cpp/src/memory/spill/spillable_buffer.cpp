@@ -90,6 +90,11 @@ void SpillableBuffer::fetch(AllowOverbooking allow) {
     }
 }
 
+void SpillableBuffer::fetch_to_take() {
+    resource_->registry().await(*entry_);
+    fetch(AllowOverbooking::no);
+}
+
 std::unique_ptr<Buffer> SpillableBuffer::take() {
     return resource_->registry().take(*entry_);
 }

@@ -134,6 +134,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--limit", type=float, default=900, help="seconds after which a run is cut off")
     parser.add_argument(
+        "--rows-only",
+        action="store_true",
+        help="compare answers by their number of rows, also in the first round",
+    )
+    parser.add_argument(
         "--folder", type=Path, help="where outputs and spill files go; default: the folder for such"
     )
     parser.add_argument("--output", type=Path, help="write a record as JSON")
@@ -157,7 +162,7 @@ def main() -> int:
                                 given.memory,
                                 given.limit,
                                 Path(name),
-                                in_full=number == 0,
+                                in_full=number == 0 and not given.rows_only,
                             )
                         except NoMemoryGroup as error:
                             print(f"skipped: {error}")

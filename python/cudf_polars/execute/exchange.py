@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rapidsmpf.coll.allgather import AllGather, allgather_bytes
+from rapidsmpf.coll.allreduce import AllReduce
 from rapidsmpf.coll.small import abandon_operations
 from rapidsmpf.communicator.single import new_communicator
 from rapidsmpf.error import RankFailedError
@@ -113,6 +114,15 @@ class RapidsmpfTransport:
         gathering = AllGather(self._comm, self._id(op), self._context.br())
         schema = drain_into_allgather(source, gathering, self._context)
         return allgather_output_stream(gathering, schema, self._context)
+
+    def merge_bits(self, bits: bytearray, *, op: int) -> bytearray:
+        """Give every rank the bits that are set on any."""
+        if self.nranks == 1:
+            return bits
+        words = memoryview(bits).cast("Q")
+        reduction = AllReduce(self._comm, self._id(op), words, "or", br=self._context.br())
+        # Another rank may read its keys for longer than any timeout.
+        return bytearray(reduction.wait_and_extract(timeout=math.inf))
 
     def allgather_bytes(self, value: bytes, *, op: int, timeout: float | None = None) -> list[bytes]:
         """Give every rank the ``value`` of each rank, by rank; TimeoutError after ``timeout`` seconds.

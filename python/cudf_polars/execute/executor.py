@@ -24,7 +24,8 @@ from cudf_polars.execute.division import Divider
 from cudf_polars.execute.errors import not_sorted
 from cudf_polars.execute.fragment_runs import FragmentRuns
 from cudf_polars.execute.fragments import ComputeDevice, DeviceOfQuery
-from cudf_polars.execute.keys import KeySet, distinct_keys, meet
+from cudf_polars.execute.key_counts import frequent_anywhere, most_frequent
+from cudf_polars.execute.keys import KeySet, keys_of_rank, meet
 from cudf_polars.execute.measured import Measured, Size
 from cudf_polars.execute.ordered import OrderedExchanges
 from cudf_polars.execute.partitions import PartitionPlan
@@ -32,8 +33,10 @@ from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.pieces import Fragment, Fragments
 from cudf_polars.execute.rows import (
     DESTINATION,
+    Addressing,
     StreamRows,
     addressed,
+    addressing,
     chunks,
     concatenated,
     handed_over,
@@ -44,6 +47,7 @@ from cudf_polars.execute.rows import (
 from cudf_polars.execute.sorted_ranges import SortedRanges
 from cudf_polars.execute.streams import Brake, conform, read_stream, scan_stream, stream_batches
 from cudf_polars.execute.transport import ArrowStream, Source, Transport
+from cudf_polars.lower.builder import KeyLimit, KeyShare
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import (
     Broadcast,
@@ -65,6 +69,7 @@ from cudf_polars.lower.physical import (
     WithScalars,
 )
 from cudf_polars.lower.ranges import range_of
+from cudf_polars.lower.spreading import HeavyKeys
 
 __all__ = ["Executor"]
 
@@ -144,7 +149,7 @@ class Executor:
         message = struct.pack("<QQ?", rows.height, rows.nbytes, rows.rest is None)
         sizes = [struct.unpack("<QQ?", value) for value in self.allgather_bytes(message)]
         size = Size(tuple(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
-        rows.rest_anywhere = not size.complete
+        rows.rows_anywhere, rows.rest_anywhere = size.rows, not size.complete
         return size
 
     def assume(self, materialized: Materialize, limit: int | None) -> Size:
@@ -152,25 +157,25 @@ class Executor:
         self.prepare(materialized)
         return Size.estimated(materialized, limit)
 
-    def find_keys(self, materialized: Materialize, limits: Mapping[str, int]) -> list[KeySet]:
+    def find_keys(self, materialized: Materialize, limits: Mapping[str, KeyLimit]) -> list[KeySet]:
         """Return the values that columns have in the rows of ``materialized`` which have been read, over all ranks.
 
         Parameters
         ----------
+        materialized
+            Its rows have been counted.
         limits
-            By column, how many are exchanged; of more, only the bounds are.
+            By column.
         """
-        if any(limits.values()):
+        if any(limit.values for limit in limits.values()):
             self.paths.took(paths.KEYS)
         with self._measuring(materialized):
             rows, schema = self._rows[materialized], materialized.schema
-            mine = distinct_keys(self._peeked(rows, schema), list(limits), schema)
-            return meet(
-                mine,
-                list(limits.values()),
-                self.allgather_bytes,
-                lambda frame: self._transport.allgather(frame, op=next(self._ops)),
-            )
+            batches = self._peeked(rows, schema)
+            found = meet(keys_of_rank(batches, limits, schema, rows.rows_anywhere), self)
+        if any(keys.bloom_filter is not None for keys in found):
+            self.paths.took(paths.BLOOM_FILTER)
+        return found
 
     def _peeked(self, rows: StreamRows, schema: Schema) -> Iterator[pl.DataFrame]:
         """Yield rows that stay."""
@@ -183,6 +188,29 @@ class Executor:
     def allgather_bytes(self, value: bytes) -> list[bytes]:
         """Give every rank each rank's ``value``."""
         return self._transport.allgather_bytes(value, op=next(self._ops))
+
+    def count_hashes(self, materialized: Materialize, hashed: pl.Expr, asked: KeyShare) -> dict[int, int]:
+        """Return how many of the rows of ``materialized`` that have been read have a hash, over all ranks.
+
+        Parameters
+        ----------
+        hashed
+            The hash of some columns.
+        asked
+            Which are counted.
+        """
+        with self._measuring(materialized):
+            rows, schema = self._rows[materialized], materialized.schema
+            mine = most_frequent(self._peeked(rows, schema), hashed, asked)
+            return frequent_anywhere(mine, asked.least, self.allgather_bytes)
+
+    def allgather_rows(self, frame: pl.DataFrame) -> ArrowStream:
+        """Give every rank the rows of all ranks."""
+        return self._transport.allgather(frame, op=next(self._ops))
+
+    def merge_bits(self, bits: bytearray) -> bytearray:
+        """Give every rank the bits that are set on any."""
+        return self._transport.merge_bits(bits, op=next(self._ops))
 
     def result(self, root: Stream) -> pl.DataFrame:
         """Run ``root`` and return this rank's part of the answer.
@@ -326,19 +354,23 @@ class Executor:
         """Send rows by the hash of their keys, or to the ranges that files are split into."""
         transport, keys = self._transport, stream.keys
         partitions = stream.partitions(self.nranks, self.plan.count)
-        if stream.boundaries is None:
+        if stream.heavy is not None:
+            self.paths.took(paths.SPREAD)
+            target = _to_heavy_keys(stream.heavy, keys, self.nranks * partitions)
+        elif stream.boundaries is not None:
+            self.paths.took(paths.TO_RANGES)
+            target = addressing(range_of(keys[0], stream.boundaries, stream.schema).alias(DESTINATION))
+        else:
             return self._send(
                 stream.inputs[0],
                 lambda source, op: transport.shuffle(source, keys, op=op, partitions=partitions),
                 in_parts=True,
             )
-        self.paths.took(paths.TO_RANGES)
-        target = range_of(keys[0], stream.boundaries, stream.schema)
         return self._send(
             stream.inputs[0],
             lambda source, op: transport.scatter(source, DESTINATION, op=op, partitions=partitions),
             in_parts=True,
-            target=target.alias(DESTINATION),
+            target=target,
         )
 
     def _collect(self, stream: Stream) -> pl.DataFrame:
@@ -471,7 +503,7 @@ class Executor:
         send: Callable[[ArrowStream, int], Sequence[ArrowStream]],
         *,
         in_parts: bool = False,
-        target: pl.Expr | None = None,
+        target: Addressing | None = None,
     ) -> StreamRows:
         """Hand the output of ``child`` to a collective.
 
@@ -480,7 +512,7 @@ class Executor:
         Parameters
         ----------
         target
-            The column ``DESTINATION``, which rows get on their way.
+            Gives rows the column ``DESTINATION`` on their way.
         """
         rows = self._rows[child] if isinstance(child, Materialize) else None
         schema = child.schema if target is None else addressed(child.schema)
@@ -550,7 +582,7 @@ class Executor:
         """Do the same with rows that come in batches."""
         partitions, sent = self.plan.count, addressed(schema)
         return self._exchange(
-            with_destination(batches, sent, target),
+            with_destination(batches, sent, None if target is None else addressing(target)),
             sent,
             lambda source, op: self._transport.scatter(source, DESTINATION, op=op, partitions=partitions),
         )
@@ -651,3 +683,15 @@ class Executor:
         ends = self._collect(stream.inputs[1])
         if not ends.to_series().is_sorted():
             raise not_sorted(stream.operation)
+
+
+def _to_heavy_keys(heavy: HeavyKeys, keys: Sequence[str], partitions: int) -> Addressing:
+    """Return what gives rows their partitions where some keys are heavy."""
+    seen = 0
+
+    def address(batch: pl.DataFrame) -> pl.DataFrame:
+        nonlocal seen
+        turn, seen = seen % partitions, seen + batch.height
+        return heavy.addressed(batch, keys, partitions, DESTINATION, turn)
+
+    return address

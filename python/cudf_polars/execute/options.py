@@ -16,6 +16,10 @@ _CHUNK = 256 << 20
 _FILTER_LIMIT = 256 << 20
 _FILTER_KEYS = 1_000_000
 """So many keys Polars finds as fast as it reads files."""
+_BLOOM_FILTER = 128 << 20
+"""Bytes of a Bloom filter of more keys: 44 million fit."""
+_MEMORY_OF_BLOOM_FILTER = 32
+"""The part of a rank's memory that it does not exceed: ranks that merge theirs have it several times for a moment."""
 _MEMORY_OF_BUFFER = 16
 """The part of a rank's memory that neither of these exceeds."""
 _MEMORY_OF_TABLE, _MEMORY_OF_PARTITION = 4, 16
@@ -73,6 +77,9 @@ class ExecutionOptions:
         Whether sizes that decide are counted while the query runs; else they are estimated before.
     filter_keys
         How many keys of a join's side may filter the other side before that moves; 0: none do.
+    bloom_filter_bytes
+        Bytes that a Bloom filter of more keys than these may have; at most a thirty-second of ``memory``; 0: there are
+        no such filters.
     filter_share, filter_least, sample_least
         See :class:`~cudf_polars.lower.builder.Settings`.
     """
@@ -88,6 +95,7 @@ class ExecutionOptions:
     partition_limit: int = 0
     dynamic_planning: bool = True
     filter_keys: int = _FILTER_KEYS
+    bloom_filter_bytes: int = _BLOOM_FILTER
     filter_share: float = 0.5
     filter_least: int = 4 << 20
     sample_least: int = 1_000_000
@@ -105,6 +113,7 @@ class ExecutionOptions:
             "memory",
             "partition_limit",
             "filter_keys",
+            "bloom_filter_bytes",
             "filter_least",
             "sample_least",
         ):
@@ -191,6 +200,11 @@ class ExecutionOptions:
         """Return a number of bytes, or less where memory is small."""
         return min(usual, max(1, self.memory // _MEMORY_OF_BUFFER)) if self.memory else usual
 
+    @property
+    def _bloom_filter_bytes(self) -> int:
+        most = self.memory // _MEMORY_OF_BLOOM_FILTER if self.memory else self.bloom_filter_bytes
+        return min(self.bloom_filter_bytes, most)
+
     def _broadcast_limit(self, partitions: int) -> int:
         """Return the bytes of a side that may be copied; where rows that move go to disk, it is worth more."""
         usual = self._of_memory(_BROADCAST_LIMIT)
@@ -214,6 +228,7 @@ class ExecutionOptions:
             read_everywhere_limit=self.read_everywhere_limit,
             head_limit=self.head_limit,
             filter_keys=self.filter_keys,
+            bloom_filter_bytes=self._bloom_filter_bytes,
             filter_limit=self._of_memory(_FILTER_LIMIT),
             filter_share=self.filter_share,
             filter_least=self.filter_least,

@@ -21,6 +21,8 @@ KEPT_PARTITIONS = "partitions kept for several readers"
 KEPT_WHOLE = "rows kept for several readers, not in partitions"
 KEPT_EVERYWHERE = "rows of all ranks kept on each"
 KEYS = "rows left out by the keys of a join's other side"
+BLOOM_FILTER = "rows left out by a Bloom filter of such keys"
+SPREAD = "rows with a heavy key of a join on all partitions"
 TO_RANGES = "rows sent to the ranges of a file"
 SORTED_RANGES = "sorted rows sent to ranges of their key"
 READ_BEFORE = "keys of files read before their rows"
@@ -41,6 +43,8 @@ PATHS: Mapping[str, str] = {
     KEPT_WHOLE: "rows that several steps read stay in the store, in one piece",
     KEPT_EVERYWHERE: "the copy of a small side waits in the store",
     KEYS: "the larger side of a join is filtered before it moves, by the keys that the other one turned out to have",
+    BLOOM_FILTER: "so it is where these are too many to be sent to every rank",
+    SPREAD: "rows of a join that are many with one key are spread, and those that they match are copied",
     TO_RANGES: "a side of a join moves to the ranges that the other one, a file sorted by the key, is read in",
     SORTED_RANGES: "both sides of an as-of join move to the same ranges of their sorted keys",
     READ_BEFORE: "a sort reads the keys of files for the boundaries first, and sends their rows as they are read",

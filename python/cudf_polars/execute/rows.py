@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import polars as pl
 from rapidsmpf.streaming.batch_stream import BatchStream
@@ -18,9 +18,11 @@ from cudf_polars.lower.ranges import key_columns
 __all__ = [
     "DESTINATION",
     "WEIGHT",
+    "Addressing",
     "KeySample",
     "StreamRows",
     "addressed",
+    "addressing",
     "chunks",
     "concatenated",
     "cut",
@@ -57,6 +59,8 @@ class StreamRows:
         Whether the partitions are kept to be read again.
     rest, rest_anywhere
         Those that have not been read; whether any rank has such.
+    rows_anywhere
+        How many rows have been read on all ranks together, once they were counted.
     lazy, height
         A frame over rows that are stored elsewhere, to be run once, and the number of its rows.
     nbytes
@@ -69,6 +73,7 @@ class StreamRows:
     shared: bool = False
     rest: Iterator[pl.DataFrame] | None = None
     rest_anywhere: bool = False
+    rows_anywhere: int = 0
     lazy: pl.LazyFrame | None = None
     height: int = 0
     nbytes: int = 0
@@ -100,18 +105,27 @@ def addressed(schema: Schema) -> Schema:
     return {**schema, DESTINATION: pl.UInt32()}
 
 
+Addressing: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
+"""Gives rows the column ``DESTINATION``; they may become more."""
+
+
+def addressing(target: pl.Expr) -> Addressing:
+    """Return what gives rows the column that an expression computes."""
+    return lambda batch: batch.with_columns(target)
+
+
 def with_destination(
-    batches: Iterable[pl.DataFrame], schema: Schema, target: pl.Expr | None
+    batches: Iterable[pl.DataFrame], schema: Schema, target: Addressing | None
 ) -> Iterator[pl.DataFrame]:
     """Yield batches with the column ``DESTINATION`` and the types of ``schema``, which has it.
 
     Parameters
     ----------
     target
-        Computes the column; None: the batches have it.
+        Gives them the column; None: the batches have it.
     """
     for batch in batches:
-        yield conform(batch if target is None else batch.with_columns(target), schema)
+        yield conform(batch if target is None else target(batch), schema)
         del batch  # or it would stay until the next one has been made
 
 

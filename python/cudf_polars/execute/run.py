@@ -18,9 +18,8 @@ from cudf_polars.execute.agreement import agree_on_end, agree_on_query
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.fragments import ComputeDevice
-from cudf_polars.execute.keys import KeySet
 from cudf_polars.execute.lazy_batches import LazyBatches
-from cudf_polars.execute.measured import Measured, Size, merge_facts, pack_facts
+from cudf_polars.execute.measured import Measured, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.range_agreement import agree_on_key_ranges
@@ -30,16 +29,14 @@ from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.explain import explain_physical, explain_whole
 from cudf_polars.lower.fallback import report, warn_of_host_steps
 from cudf_polars.lower.footers import FileFooters
-from cudf_polars.lower.key_ranges import find_key_ranges
-from cudf_polars.lower.physical import Estimate, Materialize, Stream
+from cudf_polars.lower.physical import Stream
 from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
-from cudf_polars.lower.text_cuts import nominal_cuts
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.expressions import Agg, NamedExpr
 from cudf_polars.plan.generated_names import GENERATED
 from cudf_polars.plan.last_resort import check_own_frames
-from cudf_polars.plan.nodes import DataFrameScan, Join, Scan
+from cudf_polars.plan.nodes import Join, Scan
 from cudf_polars.plan.properties import holds_choice, walk
 from cudf_polars.plan.read import UnsupportedPolarsError, read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
@@ -49,7 +46,6 @@ __all__ = [
     "OpenQuery",
     "Query",
     "QueryOutcome",
-    "explain_query",
     "open_query",
     "read_query",
     "run_query",
@@ -505,6 +501,7 @@ def _plan_together(
         executor.run_and_measure,
         measure,
         executor.find_keys,
+        executor.count_hashes,
         footers=footers,
         text_cuts=text_cuts,
         key_ranges=key_ranges,
@@ -570,55 +567,3 @@ def _copied(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
     for name in QUERY_FLAGS:
         setattr(flags, name, getattr(optimizations, name))
     return flags
-
-
-def _assumed_keys(materialized: Materialize, name: str, limit: int) -> KeySet:
-    """Return keys of which only the number is estimated; their place is taken by none at all."""
-    count = int(materialized.estimate.rows)
-    none = pl.Series(name, [], dtype=materialized.schema[name])
-    return KeySet(count, none if count <= limit else None)
-
-
-def explain_query(
-    lf: pl.LazyFrame,
-    nranks: int,
-    *,
-    optimizations: pl.QueryOptFlags | None = None,
-    options: ExecutionOptions | None = None,
-) -> str:
-    """Return the physical plan of ``lf`` on ``nranks`` ranks without running it.
-
-    Notes
-    -----
-    What a run decides by counted sizes is decided by estimates here, so a run may choose otherwise.
-    """
-    if nranks == 1:
-        return explain_whole()
-
-    def assume(materialized: Materialize, limit: int | None) -> Size:
-        return Size.estimated(materialized, limit)
-
-    def assume_keys(materialized: Materialize, limits: Mapping[str, int]) -> Sequence[KeySet]:
-        return [_assumed_keys(materialized, name, limit) for name, limit in limits.items()]
-
-    options = ExecutionOptions() if options is None else options
-    plan = read_plan(lf, pl.QueryOptFlags() if optimizations is None else optimizations)
-    sizes = {
-        number: Estimate(float(node.frame.height), float(node.frame.estimated_size())).scaled(nranks)
-        for number, node in enumerate(plan.nodes)
-        if isinstance(node, DataFrameScan)
-    }
-    footers = FileFooters()
-    planner = AdaptivePlanner(
-        replace(options.settings(nranks), sample_least=math.inf),
-        assume,
-        assume,
-        assume_keys,
-        footers=footers,
-        text_cuts=functools.partial(nominal_cuts, nranks=nranks),
-        key_ranges=find_key_ranges(plan, footers, nranks),
-    )
-    text = explain_physical(planner.plan(plan, sizes))
-    if planner.fallbacks:
-        text += "\nOn one rank: " + "; ".join(dict.fromkeys(planner.fallbacks))
-    return text

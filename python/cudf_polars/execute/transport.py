@@ -148,6 +148,10 @@ class Transport(Protocol):
         """Give ``root`` the rows of all ranks in rank order; the other ranks get no rows (same schema)."""
         ...
 
+    def merge_bits(self, bits: bytearray, *, op: int) -> bytearray:
+        """Give every rank the bits that are set on any; they are as many on every rank, and a multiple of 64."""
+        ...
+
     def allgather_bytes(self, value: bytes, *, op: int) -> list[bytes]:
         """Give every rank the small host ``value`` of each rank, indexed by rank."""
         ...

@@ -35,6 +35,7 @@ from cudf_polars.lower.physical import (
     SortKey,
     Stream,
 )
+from cudf_polars.lower.spreading import HeavyKeys
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.placeholder import ROWS
 
@@ -108,17 +109,30 @@ class Measure(Protocol):
         ...
 
 
+class KeyFilter(Protocol):
+    """Knows of every value whether it may be one of a set of keys; of keys it is sure."""
+
+    def may_contain(self, column: pl.Expr) -> pl.Expr:
+        """Return whether the values of a column may be among the keys; what it is for null says nothing."""
+        ...
+
+
 class Keys(Protocol):
     """The values of a key column over all ranks."""
 
     @property
     def count(self) -> int:
-        """How many different ones there are; if ``values`` is None, at most."""
+        """How many different ones there are; if ``values`` is None, about, or at most."""
         ...
 
     @property
     def values(self) -> pl.Series | None:
-        """All of them, null too if it is one; None: they are too many, or not known yet."""
+        """All of them but null; None: they are too many, or not known yet."""
+        ...
+
+    @property
+    def bloom_filter(self) -> KeyFilter | None:
+        """A filter of all of them but null, if they are too many for ``values`` and not for this."""
         ...
 
     @property
@@ -126,12 +140,41 @@ class Keys(Protocol):
         """The least and the greatest, where values have an order that literals keep; None: there are none."""
         ...
 
+    @property
+    def has_null(self) -> bool:
+        """Whether null is a value."""
+        ...
+
+
+@dataclass(frozen=True)
+class KeyLimit:
+    """Up to how many values of a column are exchanged, and up to how many a Bloom filter of them is."""
+
+    values: int
+    in_filter: int = 0
+
 
 class FindKeys(Protocol):
     """Finds the values of columns of a materialized stream, of what was read of it."""
 
-    def __call__(self, materialized: Materialize, limits: Mapping[str, int]) -> Sequence[Keys]:
-        """Return the values of columns over all ranks; only their bounds where there are more than a column's limit."""
+    def __call__(self, materialized: Materialize, limits: Mapping[str, KeyLimit]) -> Sequence[Keys]:
+        """Return the values of columns over all ranks; only their bounds beyond a column's limits."""
+        ...
+
+
+@dataclass(frozen=True)
+class KeyShare:
+    """Which keys are counted: those of at least this part of the rows; if any are given, those of these hashes."""
+
+    least: float
+    among: frozenset[int] | None = None
+
+
+class CountHashes(Protocol):
+    """Counts how often hashes of keys are among the rows of a materialized stream, of those that were read of it."""
+
+    def __call__(self, materialized: Materialize, hashed: pl.Expr, asked: KeyShare) -> dict[int, int]:
+        """Return, by hash, how many rows of all ranks have it, or nearly so many."""
         ...
 
 
@@ -158,7 +201,9 @@ class Settings:
     head_limit
         Rows up to which a sort's head is made by merging the ranks' heads.
     filter_keys
-        How many keys of a join's side may filter the other one; 0: none do.
+        How many keys of a join's side may filter the other one one by one; 0: none do.
+    bloom_filter_bytes
+        Bytes of the Bloom filter that does where they are more; 0: none does.
     filter_limit
         Bytes of memory of a rank up to which that side is run for its keys.
     filter_share
@@ -166,7 +211,8 @@ class Settings:
     filter_least
         Bytes, as estimated, from which on a join's side is worth a filter.
     sample_least
-        Rows, as estimated, from which on samples of files are taken to see how many groups there are.
+        Rows, as estimated, from which on samples are taken to see how many groups there are, and whether many rows have
+        one key.
     fallback_mode
         What to do about steps that run on one rank.
     """
@@ -180,6 +226,7 @@ class Settings:
     read_everywhere_limit: int
     head_limit: int
     filter_keys: int
+    bloom_filter_bytes: int
     filter_limit: int
     filter_share: float
     filter_least: int
@@ -205,6 +252,7 @@ class StreamBuilder:
     run_and_measure: RunAndMeasure
     measure: Measure
     find_keys: FindKeys
+    count_hashes: CountHashes
     fallbacks: list[str] = field(default_factory=list)
 
     # -- how much there is -----------------------------------------------------------------------------------
@@ -336,16 +384,23 @@ class StreamBuilder:
             else stream
         )
 
-    def shuffle(self, stream: Stream, keys: Sequence[str]) -> Stream:
-        """Return ``stream`` with rows sent by the hash of ``keys``, even if they are already collocated."""
+    def shuffle(self, stream: Stream, keys: Sequence[str], heavy: HeavyKeys | None = None) -> Stream:
+        """Return ``stream`` with rows sent by the hash of ``keys``, even if they are already collocated.
+
+        Parameters
+        ----------
+        heavy
+            Keys whose rows go to other partitions as well.
+        """
         stream = self.disjoint(stream)
         return Shuffle(
             inputs=(stream,),
             schema=stream.schema,
-            partitioning=hashed(keys),
+            partitioning=hashed(keys) if heavy is None else ARBITRARY,
             ordered=False,
             estimate=stream.estimate,
             keys=tuple(keys),
+            heavy=heavy,
         )
 
     def shuffle_to_ranges(self, stream: Stream, key: str, boundaries: tuple[Any, ...]) -> Stream:

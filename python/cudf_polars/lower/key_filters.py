@@ -7,12 +7,14 @@ that have no partner must be of no use for that: those of a preserved side stay.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
 
 import polars as pl
 
-from cudf_polars.lower.builder import Keys
+from cudf_polars.lower.builder import KeyLimit, Keys, Settings
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.footers import FooterError, row_groups
 from cudf_polars.lower.physical import Materialize, Stream
@@ -46,6 +48,8 @@ _FILTERED = {
 _OTHER = {"left": "right", "right": "left"}
 _SAMPLE_ROWS, _SAMPLE_SHARE = 1 << 14, 0.9
 """Of so many rows of each rank, no larger part may be left. They are the first, which may lie close together."""
+_BYTES_OF_KEY = 3
+"""Of a Bloom filter, at most."""
 _FEWER = 1.5
 """How many times the rows of the side whose keys filter the other one is to have, as estimated."""
 
@@ -109,29 +113,36 @@ def filter_by_keys(
     """
     settings = ctx.builder.settings
     pairs = [
-        (ours, theirs)
+        (ours, theirs, min(origin_rows(ctx, large_node, ours), origin_rows(ctx, small_node, theirs)))
         for ours, theirs in names
         if large.schema[ours] == small.schema[theirs] and _is_comparable(large.schema[ours])
     ]
+    if settings.filter_share < 1:  # of how many values, must be known
+        pairs = [pair for pair in pairs if math.isfinite(pair[2])]
     if not pairs:
         return large
-    domains = [min(origin_rows(ctx, large_node, o), origin_rows(ctx, small_node, t)) for o, t in pairs]
-    limits = [int(min(settings.filter_keys, settings.filter_share * domain)) for domain in domains]
-    if settings.filter_share >= 1:
-        limits = [settings.filter_keys] * len(pairs)
     # A column may be the partner of several.
-    wanted: dict[str, int] = {}
-    for (_, theirs), limit in zip(pairs, limits, strict=True):
-        wanted[theirs] = max(limit, wanted.get(theirs, 0))
-    found = dict(zip(wanted, ctx.builder.find_keys(small, wanted), strict=True))
-    for (ours, theirs), domain in zip(pairs, domains, strict=True):
+    wanted: dict[str, float] = {}
+    for _, theirs, domain in pairs:
+        wanted[theirs] = max(domain, wanted.get(theirs, 0))
+    limits = {theirs: _limit(settings, domain) for theirs, domain in wanted.items()}
+    found = dict(zip(limits, ctx.builder.find_keys(small, limits), strict=True))
+    for ours, theirs, domain in pairs:
         keys = found[theirs]
         kept = _kept_part(keys, domain)
-        if kept <= settings.filter_share and _agrees(
-            ctx, large_node, ours, keys, kept, nulls_equal=nulls_equal
-        ):
-            large = _filtered(ctx, large, ours, keys, kept, nulls_equal=nulls_equal)
+        if kept > settings.filter_share:
+            continue
+        predicate = key_predicate(ours, keys, nulls_equal=nulls_equal)
+        if _agrees(ctx, large_node, ours, predicate, kept):
+            large = _filtered(ctx, large, ours, keys, predicate, kept)
     return large
+
+
+def _limit(settings: Settings, domain: float) -> KeyLimit:
+    """Return how many keys are worth a filter, of a column that may have so many values."""
+    most = settings.filter_share * domain if settings.filter_share < 1 else math.inf
+    in_filter = settings.bloom_filter_bytes // _BYTES_OF_KEY
+    return KeyLimit(int(min(settings.filter_keys, most)), int(min(in_filter, most)))
 
 
 def _kept_part(keys: Keys, domain: float) -> float:
@@ -141,7 +152,7 @@ def _kept_part(keys: Keys, domain: float) -> float:
     come from.
     """
     count: float = keys.count
-    if keys.values is None:
+    if keys.values is None and keys.bloom_filter is None:
         # Only the bounds filter: by how many values they leave.
         low, high = keys.bounds or (None, None)
         if not (isinstance(low, int) and isinstance(high, int)):
@@ -150,14 +161,13 @@ def _kept_part(keys: Keys, domain: float) -> float:
     return min(1.0, count / domain) if 0 < domain < math.inf else 1.0
 
 
-def _agrees(ctx: Context, node: Node, name: str, keys: Keys, kept: float, *, nulls_equal: bool) -> bool:
+def _agrees(ctx: Context, node: Node, name: str, predicate: pl.Expr, kept: float) -> bool:
     """Whether some of the first rows of each rank's files would be left out, too.
 
     Keys are guessed to be as many as their table has rows; where they are fewer, a set may hold all of them.
     """
     if ctx.builder.settings.filter_share >= 1:
         return True
-    predicate = key_predicate(name, keys, nulls_equal=nulls_equal)
     heights = []
     for title, condition, part in (
         ("SAMPLE", pl.lit(True), 1.0),
@@ -178,11 +188,12 @@ def _agrees(ctx: Context, node: Node, name: str, keys: Keys, kept: float, *, nul
     return heights[1] <= _SAMPLE_SHARE * heights[0]
 
 
-def _filtered(
-    ctx: Context, stream: Stream, name: str, keys: Keys, kept: float, *, nulls_equal: bool
-) -> Stream:
-    predicate = key_predicate(name, keys, nulls_equal=nulls_equal)
-    what = f"{keys.count} keys" if keys.values is not None else "the bounds of the keys"
+def _filtered(ctx: Context, stream: Stream, name: str, keys: Keys, predicate: pl.Expr, kept: float) -> Stream:
+    what = "the bounds of the keys"
+    if keys.values is not None:
+        what = f"{keys.count} keys"
+    elif keys.bloom_filter is not None:
+        what = f"a Bloom filter of {keys.count} keys"
     if keys.bounds is not None:
         what += f" from {keys.bounds[0]} to {keys.bounds[1]}"
     return ctx.builder.local(
@@ -195,17 +206,21 @@ def _filtered(
 
 
 def key_predicate(name: str, keys: Keys, *, nulls_equal: bool) -> pl.Expr:
-    """Return what is true of rows whose key is among ``keys`` as a join compares: NaN is NaN, and -0.0 is 0.0."""
+    """Return what is true of rows whose key is among ``keys`` as a join compares: NaN is NaN, and -0.0 is 0.0.
+
+    By a Bloom filter it may be true of a few others, too.
+    """
     column = pl.col(name)
-    predicate = pl.lit(True)
-    has_null = nulls_equal and (keys.values is None or bool(keys.values.null_count()))
-    if keys.bounds is not None and not has_null:
-        predicate = column.is_between(*keys.bounds)
+    predicates = [] if keys.bounds is None else [column.is_between(*keys.bounds)]
     if keys.values is not None:
-        values = keys.values if nulls_equal else keys.values.drop_nulls()
-        among = column.is_in(values.implode(), nulls_equal=nulls_equal)
-        predicate = among if keys.bounds is None or has_null else predicate & among
-    return predicate
+        predicates.append(column.is_in(keys.values.implode()))
+    elif keys.bloom_filter is not None:
+        # Which says nothing of null.
+        predicates += [column.is_not_null(), keys.bloom_filter.may_contain(column)]
+    if not predicates:
+        return pl.lit(True)
+    predicate = functools.reduce(operator.and_, predicates)
+    return predicate | column.is_null() if nulls_equal and keys.has_null else predicate
 
 
 def _is_comparable(dtype: pl.DataType) -> bool:

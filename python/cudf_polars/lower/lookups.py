@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from cudf_polars.lower.context import Context
+from cudf_polars.lower.local_joins import COPIED_SIDES
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import Local, Stream
 from cudf_polars.plan.expressions import Column
@@ -17,13 +18,7 @@ from cudf_polars.plan.nodes import Join
 
 __all__ = ["lookup_side"]
 
-_FOUND_SIDES = {
-    "inner": ("right", "left"),
-    "left": ("right",),
-    "right": ("left",),
-    "semi": ("right",),
-    "anti": ("right",),
-}
+_FOUND_SIDES = {how: COPIED_SIDES[how] for how in ("inner", "left", "right", "semi", "anti")}
 """The sides of which each row of the other one needs no more than the row with its key."""
 _ORDERS = {"left": ("none", "right", "right_left"), "right": ("none", "left", "left_right")}
 """By the side that is found, the orders that are that of the other one, where a key has one row at most."""

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 import polars as pl
 
 from cudf_polars.lower.partitioning import Partitioning
+from cudf_polars.lower.spreading import HeavyKeys
 from cudf_polars.plan.nodes import Node
 
 __all__ = [
@@ -203,10 +204,13 @@ class Shuffle(Stream):
     boundaries
         The first value of each partition's range but the first one's, over all ranks, which files that are sorted by
         the key are split at: rows move to those that they match. None: rows move by hash.
+    heavy
+        Keys whose rows do not go where their hash says, or not there alone; None: there are none.
     """
 
     keys: tuple[str, ...]
     boundaries: tuple[Any, ...] | None = None
+    heavy: HeavyKeys | None = None
 
     def partitions(self, nranks: int, by_hash: int) -> int:
         """Return how many partitions of a rank the ranges are; ``by_hash`` if there are none."""
@@ -216,7 +220,8 @@ class Shuffle(Stream):
     def label(self) -> str:
         """One line for ``explain``."""
         how = "hash" if self.boundaries is None else "ranges"
-        return f"SHUFFLE by {how}({', '.join(self.keys)})"
+        label = f"SHUFFLE by {how}({', '.join(self.keys)})"
+        return label if self.heavy is None else f"{label}, {self.heavy.label}"
 
 
 @dataclass(eq=False, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cudf_polars.lower.builder import FindKeys, Measure, RunAndMeasure, Settings, StreamBuilder
+from cudf_polars.lower.builder import CountHashes, FindKeys, Measure, RunAndMeasure, Settings, StreamBuilder
 from cudf_polars.lower.context import Context, Operator
 from cudf_polars.lower.footers import Footers
 from cudf_polars.lower.gathered import Gathered
@@ -49,6 +49,8 @@ class AdaptivePlanner:
         The same, or what is estimated, where only the cost of a plan depends on it.
     find_keys
         Finds the keys of one that was read to its end, also on all ranks.
+    count_hashes
+        Counts how many rows of one have a key, likewise.
     footers
         Reads the row groups of a Parquet file.
     text_cuts
@@ -63,12 +65,13 @@ class AdaptivePlanner:
         run_and_measure: RunAndMeasure,
         measure: Measure,
         find_keys: FindKeys,
+        count_hashes: CountHashes,
         *,
         footers: Footers,
         text_cuts: TextCutsOf,
         key_ranges: Mapping[int, KeyRange],
     ) -> None:
-        self._builder = StreamBuilder(settings, run_and_measure, measure, find_keys)
+        self._builder = StreamBuilder(settings, run_and_measure, measure, find_keys, count_hashes)
         self._footers = footers
         self._text_cuts = text_cuts
         self._key_ranges = key_ranges

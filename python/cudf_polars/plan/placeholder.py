@@ -1,32 +1,27 @@
 """Placeholders: what stands in a query for the parts that Polars does not show, while the query is read.
 
-An expression's place is taken by a plugin function (``lib64/libcudf_polars_placeholder.so``, from
-``cpp/src/placeholder``), a source's by a Python source. Both survive Polars' optimiser and carry the number of the
-original.
+An expression's place is taken by a function of the plugin (:mod:`cudf_polars.plan.plugin`), a source's by a Python
+source. Both survive Polars' optimiser and carry the number of the original.
 """
 
 from __future__ import annotations
 
 import ctypes
 import itertools
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import polars._plr as plr
 
-import cudf_polars
+from cudf_polars.plan.plugin import plugin_expr
 
 __all__ = [
     "ROWS",
     "FrameSource",
     "PlaceholderSource",
-    "PlaceholderUnavailable",
     "TypeCapsule",
-    "find_library",
     "frame_source",
     "placeholder_expr",
     "placeholder_scan",
@@ -35,11 +30,7 @@ __all__ = [
     "source_number",
 ]
 
-LIBRARY_VARIABLE = "CUDF_POLARS_PLACEHOLDER"
 SYMBOL = "placeholder"
-_IN_PACKAGE = Path(cudf_polars.__file__).parent / "lib64" / "libcudf_polars_placeholder.so"
-
-
 ROWS = "__riverrun_rows"
 """A column that stands for rows of which no column is read."""
 
@@ -49,28 +40,6 @@ def rows_as_column(frame: pl.DataFrame) -> pl.DataFrame:
     if frame.width:
         return frame
     return pl.repeat(False, frame.height, dtype=pl.Boolean, eager=True).alias(ROWS).to_frame()
-
-
-class PlaceholderUnavailable(RuntimeError):
-    """The placeholder plugin is not installed."""
-
-
-def find_library() -> Path:
-    """Return the path of the placeholder plugin.
-
-    Raises
-    ------
-    PlaceholderUnavailable
-        When neither the package nor ``CUDF_POLARS_PLACEHOLDER`` has it.
-    """
-    named = os.environ.get(LIBRARY_VARIABLE)
-    path = Path(named) if named else _IN_PACKAGE
-    if not path.is_file():
-        raise PlaceholderUnavailable(
-            f"the plugin {path} is missing: install the package with pip, or set {LIBRARY_VARIABLE} to the "
-            "plugin that its build made"
-        )
-    return path.resolve()
 
 
 class TypeCapsule:
@@ -99,7 +68,7 @@ def placeholder_expr(
     Parameters
     ----------
     library
-        The plugin, from :func:`find_library`.
+        The plugin, from :func:`~cudf_polars.plan.plugin.find_library`.
     number
         Number of the original in :mod:`~cudf_polars.plan.substitute`.
     capsule
@@ -110,20 +79,14 @@ def placeholder_expr(
         As in :class:`~cudf_polars.plan.expressions.OpaqueSource`; Polars moves filters and projections by
         them.
     """
-    return pl.Expr._from_pyexpr(
-        plr.register_plugin_function(
-            str(library),
-            SYMBOL,
-            [e._pyexpr for e in inputs],
-            f"{capsule.address};{number}".encode(),
-            elementwise,
-            False,
-            scalar,
-            False,
-            False,
-            not length_preserving,
-            True,
-        )
+    return plugin_expr(
+        library,
+        SYMBOL,
+        inputs,
+        f"{capsule.address};{number}".encode(),
+        elementwise=elementwise,
+        scalar=scalar,
+        length_preserving=length_preserving,
     )
 
 

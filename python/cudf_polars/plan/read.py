@@ -35,7 +35,8 @@ from cudf_polars.plan.last_resort import frame_scans, opaque_query
 from cudf_polars.plan.memory_files import MemoryFile
 from cudf_polars.plan.nameless import nameless_column
 from cudf_polars.plan.optimized import look
-from cudf_polars.plan.placeholder import ROWS, PlaceholderUnavailable, source_number
+from cudf_polars.plan.placeholder import ROWS, source_number
+from cudf_polars.plan.plugin import PluginUnavailable
 from cudf_polars.plan.properties import columns
 from cudf_polars.plan.pruning import prune_opaque_nodes
 from cudf_polars.plan.rebuild import rebuild_scan, rebuilt_schema
@@ -183,7 +184,7 @@ class _Reader:
                 reasons.append(str(e))
         try:
             return self._substituted()
-        except (Unreadable, CannotRebuild, CannotSubstitute, PlaceholderUnavailable, RecursionError) as e:
+        except (Unreadable, CannotRebuild, CannotSubstitute, PluginUnavailable, RecursionError) as e:
             reasons.append(str(e).splitlines()[0] if str(e) else type(e).__name__)
         except _DESERIALIZE_ERRORS as e:
             reasons.append(f"{type(e).__name__}: {str(e).splitlines()[0][:200]}")

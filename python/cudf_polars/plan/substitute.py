@@ -23,12 +23,8 @@ from cudf_polars.plan.errors import CannotSubstitute
 from cudf_polars.plan.expressions import OpaqueSource
 from cudf_polars.plan.hidden_scans import hidden_scan
 from cudf_polars.plan.memory_files import MemoryFile, with_memory_files
-from cudf_polars.plan.placeholder import (
-    TypeCapsule,
-    find_library,
-    placeholder_expr,
-    placeholder_scan,
-)
+from cudf_polars.plan.placeholder import TypeCapsule, placeholder_expr, placeholder_scan
+from cudf_polars.plan.plugin import find_library
 from cudf_polars.plan.pruning import HiddenPart
 from cudf_polars.plan.serialized import (
     deserialize_expr,

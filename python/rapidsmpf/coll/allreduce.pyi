@@ -6,7 +6,7 @@ from rapidsmpf.config import Options
 from rapidsmpf.memory.buffer_resource import BufferResource
 
 _T = TypeVar("_T")
-_Name = Literal["sum", "prod", "min", "max"]
+_Name = Literal["sum", "prod", "min", "max", "or"]
 
 class AllReduce:
     def __init__(

@@ -48,7 +48,7 @@ cdef class AllReduce:
         shape on every rank. It is copied.
     reduction
         The same on every rank: ``"sum"``, ``"prod"``, ``"min"`` or ``"max"`` of each element (integers wrap around, a
-        NaN is minimum and maximum), or a function of two values like ``value``, that of the ranks so far and that of
+        NaN is minimum and maximum), ``"or"`` of the bits of integers, or a function of two values like ``value``, that of the ranks so far and that of
         the next. It returns the result, or None after it has changed its first argument, an array. It runs on
         rank 0, in :meth:`wait_and_extract`: the other ranks wait for that call.
     options

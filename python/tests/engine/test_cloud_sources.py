@@ -13,7 +13,7 @@ import pytest
 from execute.compare import ORDINARY, assert_like_polars
 
 from cudf_polars.engine.dask import DaskEngine
-from cudf_polars.execute.run import explain_query
+from cudf_polars.execute.explain import explain_query
 from cudf_polars.lower import FallbackWarning
 from cudf_polars.plan.cloud import access_of_options, shown_path
 from cudf_polars.plan.fingerprint import dump

@@ -22,7 +22,7 @@ from cudf_polars.engine.partition_sinks import folder_of_keys
 from cudf_polars.engine.sinks import SinkTarget
 from cudf_polars.engine.store_objects import delete_objects, list_objects
 from cudf_polars.engine.store_sinks import StoreParts
-from cudf_polars.execute.run import explain_query
+from cudf_polars.execute.explain import explain_query
 from cudf_polars.lower import FallbackWarning
 from cudf_polars.lower.byte_files import open_bytes, open_store
 from cudf_polars.plan.cloud import access_of_options

@@ -18,7 +18,7 @@ import pytest
 from cudf_polars.engine.dask import DaskEngine
 from cudf_polars.engine.spmd import SPMDEngine
 from cudf_polars.execute.errors import hide_secrets
-from cudf_polars.execute.run import explain_query
+from cudf_polars.execute.explain import explain_query
 from cudf_polars.plan.cloud import without_secrets
 from cudf_polars.plan.fingerprint import dump, fingerprint
 from cudf_polars.plan.read import read_plan

@@ -7,6 +7,8 @@ that raises breaks the barrier, so that the others fail with ``RankFailedError``
 
 from __future__ import annotations
 
+import functools
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -207,6 +209,12 @@ class LocalTransport:
         """Give ``root`` all rows, in rank order."""
         frames = self._frames(source, f"gather {op} {root}")
         return OneShotStream(pl.concat(frames) if self._rank == root else frames[0].clear())
+
+    def merge_bits(self, bits: bytearray, *, op: int) -> bytearray:
+        """Give every rank the bits that are set on any."""
+        ranks = self._group.exchange(self._rank, f"merge_bits {op} {len(bits)}", bits)
+        merged = functools.reduce(operator.or_, (int.from_bytes(each, "little") for each in ranks))
+        return bytearray(merged.to_bytes(len(bits), "little"))
 
     def allgather_bytes(self, value: bytes, *, op: int) -> list[bytes]:
         """Give every rank each rank's ``value``."""

@@ -14,9 +14,12 @@ import pytest
 from execute.compare import ORDINARY, PARTITIONED, TINY, assert_like_polars, run
 from execute.local_transport import run_ranks
 
+from cudf_polars.execute.bloom_filter import BloomFilter
+from cudf_polars.execute.explain import explain_query
 from cudf_polars.execute.keys import KeySet
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.run import QueryOutcome, explain_query, run_query
+from cudf_polars.execute.paths import BLOOM_FILTER
+from cudf_polars.execute.run import QueryOutcome, run_query
 from cudf_polars.lower.key_filters import key_predicate
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -73,7 +76,11 @@ def filters(outcomes: Sequence[QueryOutcome]) -> list[str]:
 @pytest.mark.parametrize("kind", KEYS)
 def test_answers_are_those_of_polars(kind: str, how: str, nulls_equal: bool, tmp_path: Path) -> None:
     large, small = on_disk(tmp_path, *sides(kind))
-    for nranks, options, left, right in ((2, TINY, large, small), (3, PARTITIONED, small, large)):
+    for nranks, options, left, right in (
+        (2, TINY, large, small),
+        (3, PARTITIONED, small, large),
+        (2, replace(TINY, filter_keys=1), large, small),  # a Bloom filter of two keys or more
+    ):
         query = left.join(right, on="k", how=how, nulls_equal=nulls_equal)
         outcomes = assert_like_polars(query, nranks, options, ordered=False)
         preserved = {"left": left, "right": right, "anti": left, "full": large}.get(how)
@@ -87,13 +94,20 @@ def test_keys_are_compared_as_joins_compare() -> None:
         if dtype.is_decimal() or isinstance(dtype, pl.Enum):
             continue
         large, small = sides(kind)
-        values = small["k"].unique()
-        bounds = (values.min(), values.max()) if dtype.is_integer() and values.drop_nulls().len() else None
+        values = small["k"].drop_nulls().unique()
+        bounds = (values.min(), values.max()) if dtype.is_integer() and values.len() else None
+        has_null = bool(small["k"].null_count())
+        in_filter = BloomFilter.sized(1000)
+        in_filter.insert(values)
         for nulls_equal in (False, True):
-            keys = KeySet(values.len(), values, bounds)
-            kept = large.filter(key_predicate("k", keys, nulls_equal=nulls_equal))
             expected = large.join(small, on="k", how="semi", nulls_equal=nulls_equal, maintain_order="left")
-            assert kept["a"].to_list() == expected["a"].to_list(), (kind, nulls_equal)
+            for keys in (
+                KeySet(values.len(), values, bounds, has_null),
+                KeySet(values.len(), None, bounds, has_null, in_filter),
+                KeySet(values.len(), None, None, has_null, in_filter),
+            ):
+                kept = large.filter(key_predicate("k", keys, nulls_equal=nulls_equal))
+                assert kept["a"].to_list() == expected["a"].to_list(), (kind, nulls_equal)
 
 
 def large_and_small(
@@ -147,13 +161,53 @@ def test_keys_that_a_sample_has_all_of_filter_nothing(tmp_path: Path) -> None:
 
 def test_of_too_many_keys_the_bounds_filter(tmp_path: Path) -> None:
     large, small = large_and_small(tmp_path, keys=40_000)
-    few = replace(SHUFFLED, filter_keys=1000, broadcast_limit=1)
+    few = replace(SHUFFLED, filter_keys=1000, bloom_filter_bytes=0, broadcast_limit=1)
     some = small.filter(pl.col("k") < 5000)
     outcomes = assert_like_polars(large.join(some, on="k"), 2, few, ordered=False)
     assert (
         "KEEP k in the bounds of the keys from 0 to 4999 of the other side, about 12.5%"
         in outcomes[0].explain()
     )
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 5])
+def test_many_keys_are_in_a_bloom_filter(nranks: int, tmp_path: Path) -> None:
+    large, small = large_and_small(tmp_path, keys=10_000)
+    large.collect().sample(fraction=1, shuffle=True, seed=1).write_parquet(tmp_path / "shuffled.parquet")
+    options = replace(SHUFFLED, filter_keys=1000, broadcast_limit=1, partitions=2)
+    query = pl.scan_parquet(tmp_path / "shuffled.parquet").join(small, on="k").group_by("w").agg(pl.len())
+    outcomes = assert_like_polars(query, nranks, options, ordered=False)
+    text = outcomes[0].explain()
+    found = re.search(
+        r"KEEP k in a Bloom filter of (\d+) keys from 0 to 39996 of the other side, about", text
+    )
+    assert found, text
+    assert 9_900 <= int(found[1]) <= 10_100
+    assert all(outcome.paths.counts[BLOOM_FILTER] for outcome in outcomes)
+    if nranks == 2:
+        # 80,000 rows have a partner, of 320,000.
+        assert 90_000 <= sum(rows_sent(text)[:2]) <= 92_500
+
+
+def test_ranks_have_more_or_fewer_keys_than_the_limit(tmp_path: Path) -> None:
+    """A filter is made of what one rank has in a filter, another as values, and others not at all."""
+    large = pl.DataFrame({"k": range(20_000)}).with_columns(v=pl.col("k") % 7)
+    large.write_parquet(tmp_path / "large.parquet", row_group_size=1000)
+    few = pl.DataFrame({"k": range(8000)}).with_columns(w=pl.col("k") % 100)
+    few.write_parquet(tmp_path / "few.parquet", row_group_size=1500)
+    left = pl.scan_parquet(tmp_path / "large.parquet")
+    right = pl.scan_parquet(tmp_path / "few.parquet").filter((pl.col("k") < 2000) | (pl.col("w") == 7))
+    options = replace(SHUFFLED, filter_keys=600, broadcast_limit=1)
+    for nranks in (2, 3):
+        outcomes = assert_like_polars(left.join(right, on="k"), nranks, options, ordered=False)
+        assert "KEEP k in a Bloom filter of " in outcomes[0].explain()
+
+
+def test_keys_that_fill_no_filter_are_left_alone(tmp_path: Path) -> None:
+    large, small = large_and_small(tmp_path, keys=10_000)
+    options = replace(SHUFFLED, filter_keys=1000, bloom_filter_bytes=6000, broadcast_limit=1)
+    outcomes = assert_like_polars(large.join(small, on="k"), 2, options, ordered=False)
+    assert filters(outcomes) == []
 
 
 def test_a_side_that_is_copied_needs_no_filter_of_ours(tmp_path: Path) -> None:

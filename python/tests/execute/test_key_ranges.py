@@ -15,9 +15,10 @@ import pytest
 from execute.local_transport import LocalTransport, run_ranks
 from polars.testing import assert_frame_equal
 
+from cudf_polars.execute.explain import explain_query
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import TO_RANGES
-from cudf_polars.execute.run import QueryOutcome, explain_query, run_query
+from cudf_polars.execute.run import QueryOutcome, run_query
 from cudf_polars.lower import joins
 from cudf_polars.lower.physical import RangeExchange, Shuffle, walk
 

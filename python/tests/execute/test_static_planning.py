@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from execute.compare import ORDINARY, PARTITIONED, TINY, assert_like_polars
 
+from cudf_polars.execute.explain import explain_query
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.run import explain_query
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -93,6 +93,7 @@ def test_pdsh(tables: Tables, number: int, nranks: int, taken: Counter[str], tmp
         read_everywhere_limit=0,
         head_limit=4,
         filter_least=0,
+        filter_keys=100 if number % 3 == 0 else 1_000_000,
         partitions=8 + number,
         partition_limit=10_000,
         memory=BUDGET,

@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cudf_polars.execute.explain import explain_query
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.run import explain_query
 
 TINY = ExecutionOptions.tiny("silent")
 

@@ -1,4 +1,4 @@
-"""Fixtures of the plan's tests: the placeholder plugin, and files to scan."""
+"""Fixtures of the plan's tests: the plugin, and files to scan."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import polars as pl
 import pytest
 from plan.plan_catalogue import plans, write_files
 
-from cudf_polars.plan.placeholder import LIBRARY_VARIABLE, PlaceholderUnavailable, find_library
+from cudf_polars.plan.plugin import LIBRARY_VARIABLE, PluginUnavailable, find_library
 
-_SOURCE = Path(__file__).parents[3] / "cpp" / "src" / "placeholder" / "placeholder.cpp"
+_SOURCES = Path(__file__).parents[3] / "cpp" / "src"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _placeholder_plugin(tmp_path_factory: pytest.TempPathFactory) -> None:
+def _plugin(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Build the plugin when the package is run from its sources."""
     try:
         find_library()
-    except PlaceholderUnavailable:
+    except PluginUnavailable:
         compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
         if compiler is None:
-            pytest.fail("the placeholder plugin is not installed, and there is no C++ compiler to build it")
-        library = tmp_path_factory.mktemp("plugin") / "_placeholder.so"
+            pytest.fail("the plugin is not installed, and there is no C++ compiler to build it")
+        library = tmp_path_factory.mktemp("plugin") / "_plugin.so"
         subprocess.run(
             [
                 compiler,
@@ -34,7 +34,8 @@ def _placeholder_plugin(tmp_path_factory: pytest.TempPathFactory) -> None:
                 "-fPIC",
                 "-shared",
                 "-fvisibility=hidden",
-                str(_SOURCE),
+                f"-I{_SOURCES}",
+                *map(str, (_SOURCES / "polars_plugin").glob("*.cpp")),
                 "-o",
                 library,
             ],

@@ -87,7 +87,7 @@ def test_processes_agree(tmp_path: Path) -> None:
 
 
 def _plugin() -> dict[str, str]:
-    from cudf_polars.plan.placeholder import LIBRARY_VARIABLE, find_library
+    from cudf_polars.plan.plugin import LIBRARY_VARIABLE, find_library
 
     return {LIBRARY_VARIABLE: str(find_library())}
 

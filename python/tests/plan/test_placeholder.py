@@ -6,14 +6,12 @@ import polars as pl
 import pytest
 
 from cudf_polars.plan.placeholder import (
-    LIBRARY_VARIABLE,
-    PlaceholderUnavailable,
     TypeCapsule,
-    find_library,
     placeholder_expr,
     placeholder_scan,
     source_number,
 )
+from cudf_polars.plan.plugin import LIBRARY_VARIABLE, PluginUnavailable, find_library
 
 TYPES = [
     pl.Boolean(),
@@ -72,6 +70,6 @@ def test_other_sources_have_no_number() -> None:
 
 
 def test_a_missing_plugin_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(LIBRARY_VARIABLE, "/nowhere/_placeholder.so")
-    with pytest.raises(PlaceholderUnavailable, match=r"/nowhere/_placeholder\.so"):
+    monkeypatch.setenv(LIBRARY_VARIABLE, "/nowhere/_plugin.so")
+    with pytest.raises(PluginUnavailable, match=r"/nowhere/_plugin\.so"):
         find_library()

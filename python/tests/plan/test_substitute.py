@@ -15,7 +15,7 @@ from cudf_polars.plan import expressions as ex
 from cudf_polars.plan import nodes, read
 from cudf_polars.plan.dag import Plan, walk_nodes
 from cudf_polars.plan.dsl_facts import DslFacts
-from cudf_polars.plan.placeholder import LIBRARY_VARIABLE
+from cudf_polars.plan.plugin import LIBRARY_VARIABLE
 from cudf_polars.plan.properties import walk
 from cudf_polars.plan.read import read_plan
 from cudf_polars.plan.rebuild import to_lazyframe

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import itertools
 import math
 
 import numpy as np
@@ -34,10 +35,24 @@ def test_numbers(nranks):
         assert [type(value) for value in values] == [int, int, int, float]
 
 
-@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"])
-@pytest.mark.parametrize("name", ["sum", "prod", "min", "max"])
-def test_arrays(dtype, name):
-    functions = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+INTEGERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *itertools.product(["sum", "prod", "min", "max"], [*INTEGERS, "f4", "f8"]),
+        *itertools.product(["or"], INTEGERS),
+    ],
+)
+def test_arrays(name, dtype):
+    functions = {
+        "sum": np.add,
+        "prod": np.multiply,
+        "min": np.minimum,
+        "max": np.maximum,
+        "or": np.bitwise_or,
+    }
     values = [((np.arange(12) + 7 * rank) * 5 % 100).astype(dtype).reshape(3, 4) for rank in range(3)]
     with np.errstate(over="ignore"):
         expected = functions[name](functions[name](values[0], values[1]), values[2])
@@ -169,6 +184,8 @@ def test_misuse():
             AllReduce(comm, 1, value)
     with pytest.raises(OverflowError):
         AllReduce(comm, 1, 2**63)
+    with pytest.raises(ValueError, match='no reduction of these elements is called "or"'):
+        allreduce(comm, 1, 1.5, "or")
     with pytest.raises(ValueError, match="median"):
         AllReduce(comm, 1, 1, "median")
     with pytest.raises(ValueError, match="Zd"):

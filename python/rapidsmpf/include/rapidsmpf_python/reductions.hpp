@@ -41,12 +41,19 @@ template <typename T>
     if (name == "max") {
         return coll::elementwise<T>([](T a, T b) { return a != a || a > b ? a : b; });
     }
-    throw std::invalid_argument{"no reduction is called \"" + name + "\": sum, prod, min and max are"};
+    if constexpr (std::is_integral_v<T>) {
+        if (name == "or") {
+            return coll::elementwise<T>([](T a, T b) { return static_cast<T>(a | b); });
+        }
+    }
+    throw std::invalid_argument{
+        "no reduction of these elements is called \"" + name
+        + "\": sum, prod, min and max are, and or of integers"};
 }
 
 }  // namespace detail
 
-// "sum", "prod", "min" or "max" of elements with a format of Python's struct module, in native size and order. Throws
+// "sum", "prod", "min", "max" or, of integers, "or" of elements with a format of Python's struct module, in native size and order. Throws
 // std::invalid_argument.
 [[nodiscard]] inline coll::Reduction named_reduction(std::string const& name, std::string const& format) {
     switch (format.size() == 1 ? format.front() : '\0') {

@@ -1,8 +1,8 @@
-// A Polars expression plugin that stands for an expression which Polars does not show in its plan views.
+// An expression of the plugin that stands for one which Polars does not show in its plan views.
 //
 // cudf_polars.plan.substitute puts `placeholder` in the place of such an expression before Polars optimises the
-// query, so that the rest of the plan becomes visible; the original is kept in Python. The plugin only tells Polars
-// the type of the result. It is never run: the reader puts the original back before anything is executed.
+// query, so that the rest of the plan becomes visible; the original is kept in Python. It only tells Polars the type
+// of the result, and is never run: the reader puts the original back before anything is executed.
 //
 // The keyword arguments are the text "<address>;<number>": the address of an ArrowSchema of type struct whose one
 // child is the result's type, owned by Python for as long as the plan is being read, and the number by which the
@@ -21,18 +21,7 @@
 #include <system_error>
 #include <vector>
 
-// The Arrow C data interface, as its specification gives it.
-struct ArrowSchema {
-    char const* format;
-    char const* name;
-    char const* metadata;
-    std::int64_t flags;
-    std::int64_t n_children;
-    ArrowSchema** children;
-    ArrowSchema* dictionary;
-    void (*release)(ArrowSchema*);
-    void* private_data;
-};
+#include "polars_plugin/plugin.hpp"
 
 namespace {
 
@@ -136,9 +125,6 @@ void copy_schema(ArrowSchema const& from, std::string_view name, ArrowSchema& to
     to.private_data = owner.release();
 }
 
-// One message per thread: Polars asks for it on the thread that saw the failure.
-thread_local std::string last_error = "the placeholder plugin has not failed";
-
 ArrowSchema const& type_of(std::string_view arguments) {
     std::uintptr_t address = 0;
     auto const* const end = arguments.data() + arguments.size();
@@ -158,15 +144,6 @@ ArrowSchema const& type_of(std::string_view arguments) {
 
 extern "C" {
 
-// Version 0.1 of the plugin interface: major in the upper half, minor in the lower.
-[[gnu::visibility("default")]] std::uint32_t _polars_plugin_get_version() {
-    return 1;
-}
-
-[[gnu::visibility("default")]] char const* _polars_plugin_get_last_error_message() {
-    return last_error.c_str();
-}
-
 // A result without private data tells Polars that the call failed.
 [[gnu::visibility("default")]] void _polars_plugin_field_placeholder(
     ArrowSchema const* inputs, std::size_t n_inputs, ArrowSchema* result, std::uint8_t const* arguments,
@@ -177,25 +154,16 @@ extern "C" {
         bool const named = n_inputs > 0 && inputs[0].name != nullptr;
         copy_schema(type_of(text), named ? inputs[0].name : "placeholder", *result);
     } catch (std::exception const& error) {
-        last_error = error.what();
+        polars_plugin::last_error() = error.what();
     }
 }
 
-// Polars' SeriesExport, which stays empty.
-struct PlaceholderSeries {
-    ArrowSchema* field;
-    void** arrays;
-    std::size_t n_arrays;
-    void (*release)(PlaceholderSeries*);
-    void* private_data;
-};
-
 [[gnu::visibility("default")]] void _polars_plugin_placeholder(
-    PlaceholderSeries const*, std::size_t, std::uint8_t const*, std::size_t, PlaceholderSeries* result,
-    void*) {
-    *result = PlaceholderSeries{};
-    last_error =
+    SeriesExport const*, std::size_t, std::uint8_t const*, std::size_t, SeriesExport* result, void*) {
+    *result = SeriesExport{};
+    polars_plugin::last_error() =
         "a placeholder of cudf_polars was run: it stands for an expression while a query is read and must be "
         "replaced by the original before; please report this query";
 }
-}
+
+}  // extern "C"

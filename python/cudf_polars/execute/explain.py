@@ -1,0 +1,83 @@
+"""The physical plan of a query, made without running any of it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from cudf_polars.execute.bloom_filter import BloomFilter
+from cudf_polars.execute.keys import KeySet
+from cudf_polars.execute.measured import Size
+from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.lower.builder import KeyLimit, KeyShare
+from cudf_polars.lower.explain import explain_physical, explain_whole
+from cudf_polars.lower.footers import FileFooters
+from cudf_polars.lower.key_ranges import find_key_ranges
+from cudf_polars.lower.physical import Estimate, Materialize
+from cudf_polars.lower.planner import AdaptivePlanner
+from cudf_polars.lower.text_cuts import nominal_cuts
+from cudf_polars.plan.nodes import DataFrameScan
+from cudf_polars.plan.read import read_plan
+
+__all__ = ["explain_query"]
+
+
+def _assumed_keys(materialized: Materialize, name: str, limit: KeyLimit) -> KeySet:
+    """Return keys of which only the number is estimated; their place is taken by none at all."""
+    count = int(materialized.estimate.rows)
+    if count <= limit.values:
+        return KeySet(count, pl.Series(name, [], dtype=materialized.schema[name]))
+    return KeySet(count, bloom_filter=BloomFilter.sized(0) if count <= limit.in_filter else None)
+
+
+def explain_query(
+    lf: pl.LazyFrame,
+    nranks: int,
+    *,
+    optimizations: pl.QueryOptFlags | None = None,
+    options: ExecutionOptions | None = None,
+) -> str:
+    """Return the physical plan of ``lf`` on ``nranks`` ranks without running it.
+
+    Notes
+    -----
+    What a run decides by counted sizes is decided by estimates here, so a run may choose otherwise.
+    """
+    if nranks == 1:
+        return explain_whole()
+
+    def assume(materialized: Materialize, limit: int | None) -> Size:
+        return Size.estimated(materialized, limit)
+
+    def assume_keys(materialized: Materialize, limits: Mapping[str, KeyLimit]) -> Sequence[KeySet]:
+        return [_assumed_keys(materialized, name, limit) for name, limit in limits.items()]
+
+    def no_counts(materialized: Materialize, hashed: pl.Expr, asked: KeyShare) -> dict[int, int]:
+        return {}
+
+    options = ExecutionOptions() if options is None else options
+    plan = read_plan(lf, pl.QueryOptFlags() if optimizations is None else optimizations)
+    sizes = {
+        number: Estimate(float(node.frame.height), float(node.frame.estimated_size())).scaled(nranks)
+        for number, node in enumerate(plan.nodes)
+        if isinstance(node, DataFrameScan)
+    }
+    footers = FileFooters()
+    planner = AdaptivePlanner(
+        replace(options.settings(nranks), sample_least=math.inf),
+        assume,
+        assume,
+        assume_keys,
+        no_counts,
+        footers=footers,
+        text_cuts=functools.partial(nominal_cuts, nranks=nranks),
+        key_ranges=find_key_ranges(plan, footers, nranks),
+    )
+    text = explain_physical(planner.plan(plan, sizes))
+    if planner.fallbacks:
+        text += "\nOn one rank: " + "; ".join(dict.fromkeys(planner.fallbacks))
+    return text

@@ -155,8 +155,8 @@ def _options(rng: random.Random) -> ExecutionOptions:
     options = _limits(rng)
     if apart.random() < 0.15:
         options = replace(options, dynamic_planning=False)
-    if apart.random() < 0.15:
-        options = replace(options, filter_keys=apart.choice([0, 1, 3]))
+    if apart.random() < 0.4:
+        options = replace(options, filter_keys=apart.choice([0, 1, 1, 3]))
     return options
 
 

@@ -10,10 +10,8 @@ between two steps waits in the library's store, where it may be spilled. Without
 from __future__ import annotations
 
 import itertools
-import math
-import struct
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 import polars as pl
@@ -24,9 +22,7 @@ from cudf_polars.execute.division import Divider
 from cudf_polars.execute.errors import not_sorted
 from cudf_polars.execute.fragment_runs import FragmentRuns
 from cudf_polars.execute.fragments import ComputeDevice, DeviceOfQuery
-from cudf_polars.execute.key_counts import frequent_anywhere, most_frequent
-from cudf_polars.execute.keys import KeySet, keys_of_rank, meet
-from cudf_polars.execute.measured import Measured, Size
+from cudf_polars.execute.measured import Measured
 from cudf_polars.execute.ordered import OrderedExchanges
 from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.paths import Paths
@@ -47,7 +43,6 @@ from cudf_polars.execute.rows import (
 from cudf_polars.execute.sorted_ranges import SortedRanges
 from cudf_polars.execute.streams import Brake, conform, read_stream, scan_stream, stream_batches
 from cudf_polars.execute.transport import ArrowStream, Source, Transport
-from cudf_polars.lower.builder import KeyLimit, KeyShare
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import (
     Broadcast,
@@ -131,78 +126,22 @@ class Executor:
         """Whether Polars runs the fragments."""
         return self._device.is_cpu
 
-    def run_and_measure(self, materialized: Materialize, limit: int | None) -> Size:
-        """Run ``materialized`` until it ends or some rank has more than ``limit`` bytes, and sum over the ranks.
+    def rows_of(self, materialized: Materialize) -> StreamRows:
+        """Return what there is of rows on this rank, once it was prepared."""
+        return self._rows[materialized]
 
-        Parameters
-        ----------
-        materialized
-            Its rows stay on this rank and are read later by what the caller builds on it.
-        limit
-            Bytes; ``None`` reads to the end.
-        """
-        self.prepare(materialized)
+    def peeked(self, materialized: Materialize) -> Iterator[pl.DataFrame]:
+        """Yield the rows of this rank that have been read; they stay."""
         rows = self._rows[materialized]
-        with self._measuring(materialized):
-            if rows.rest is not None:
-                self._read_up_to(rows, materialized.schema, math.inf if limit is None else limit)
-        message = struct.pack("<QQ?", rows.height, rows.nbytes, rows.rest is None)
-        sizes = [struct.unpack("<QQ?", value) for value in self.allgather_bytes(message)]
-        size = Size(tuple(s[0] for s in sizes), sum(s[1] for s in sizes), all(s[2] for s in sizes))
-        rows.rows_anywhere, rows.rest_anywhere = size.rows, not size.complete
-        return size
-
-    def assume(self, materialized: Materialize, limit: int | None) -> Size:
-        """Prepare ``materialized`` as :meth:`run_and_measure` does, but estimate what it holds and read nothing."""
-        self.prepare(materialized)
-        return Size.estimated(materialized, limit)
-
-    def find_keys(self, materialized: Materialize, limits: Mapping[str, KeyLimit]) -> list[KeySet]:
-        """Return the values that columns have in the rows of ``materialized`` which have been read, over all ranks.
-
-        Parameters
-        ----------
-        materialized
-            Its rows have been counted.
-        limits
-            By column.
-        """
-        if any(limit.values for limit in limits.values()):
-            self.paths.took(paths.KEYS)
-        with self._measuring(materialized):
-            rows, schema = self._rows[materialized], materialized.schema
-            batches = self._peeked(rows, schema)
-            found = meet(keys_of_rank(batches, limits, schema, rows.rows_anywhere), self)
-        if any(keys.bloom_filter is not None for keys in found):
-            self.paths.took(paths.BLOOM_FILTER)
-        return found
-
-    def _peeked(self, rows: StreamRows, schema: Schema) -> Iterator[pl.DataFrame]:
-        """Yield rows that stay."""
         if rows.frame is not None:
             yield rows.frame
         for sources in rows.partitions:
             for source in sources:
-                yield from stream_batches(opened(source, last=False), schema, self.brake)
+                yield from stream_batches(opened(source, last=False), materialized.schema, self.brake)
 
     def allgather_bytes(self, value: bytes) -> list[bytes]:
         """Give every rank each rank's ``value``."""
         return self._transport.allgather_bytes(value, op=next(self._ops))
-
-    def count_hashes(self, materialized: Materialize, hashed: pl.Expr, asked: KeyShare) -> dict[int, int]:
-        """Return how many of the rows of ``materialized`` that have been read have a hash, over all ranks.
-
-        Parameters
-        ----------
-        hashed
-            The hash of some columns.
-        asked
-            Which are counted.
-        """
-        with self._measuring(materialized):
-            rows, schema = self._rows[materialized], materialized.schema
-            mine = most_frequent(self._peeked(rows, schema), hashed, asked)
-            return frequent_anywhere(mine, asked.least, self.allgather_bytes)
 
     def allgather_rows(self, frame: pl.DataFrame) -> ArrowStream:
         """Give every rank the rows of all ranks."""
@@ -232,7 +171,7 @@ class Executor:
 
     def _result_batches(self, root: Stream) -> Iterator[pl.DataFrame]:
         try:
-            with self._measuring(root):
+            with self.measuring(root):
                 yield from self._counted(self._batches(root, planned=False))
         finally:
             self.close()
@@ -257,7 +196,7 @@ class Executor:
         self._done.add(stream)
         if isinstance(stream, Local):
             return
-        with self._measuring(stream) as measured:
+        with self.measuring(stream) as measured:
             rows = self._rows[stream] = self._run(stream)
         if measured.rows is None and rows.rest is None:
             if rows.frame is not None:
@@ -268,7 +207,7 @@ class Executor:
             self.paths.frames_held = max(self.paths.frames_held, self._frames_held())
 
     @contextmanager
-    def _measuring(self, stream: Stream) -> Iterator[Measured]:
+    def measuring(self, stream: Stream) -> Iterator[Measured]:
         """Count what happens in this block as the stream's."""
         measured = self.measured.setdefault(stream, Measured())
         before, self._running = self._running, measured
@@ -382,7 +321,7 @@ class Executor:
             frames = list(self._materialized_batches(stream))
             return pl.concat([pl.DataFrame(schema=dict(stream.schema)), *frames], rechunk=False)
         frames = []
-        with self._measuring(stream) as measured:
+        with self.measuring(stream) as measured:
             for fragment in self._fragments_of(stream):
                 frames.append(self._runs.collect(stream, fragment))
             frame = concatenated(frames)
@@ -474,7 +413,7 @@ class Executor:
             rows.height, rows.nbytes = rows.height + kept.rows, rows.nbytes + kept.nbytes
         return rows
 
-    def _read_up_to(self, rows: StreamRows, schema: Schema, limit: float) -> None:
+    def read_up_to(self, rows: StreamRows, schema: Schema, limit: float) -> None:
         """Read rows until there are more than ``limit`` bytes or no more."""
 
         def read() -> Iterator[pl.DataFrame]:

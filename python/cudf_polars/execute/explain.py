@@ -13,8 +13,8 @@ from cudf_polars.execute.bloom_filter import BloomFilter
 from cudf_polars.execute.keys import KeySet
 from cudf_polars.execute.measured import Size
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.lower.builder import KeyLimit, KeyShare
 from cudf_polars.lower.explain import explain_physical, explain_whole
+from cudf_polars.lower.findings import KeyLimit, KeyShare
 from cudf_polars.lower.footers import FileFooters
 from cudf_polars.lower.key_ranges import find_key_ranges
 from cudf_polars.lower.physical import Estimate, Materialize
@@ -24,6 +24,24 @@ from cudf_polars.plan.nodes import DataFrameScan
 from cudf_polars.plan.read import read_plan
 
 __all__ = ["explain_query"]
+
+
+class _Estimates:
+    """What is estimated of rows that are not run."""
+
+    def run_and_measure(self, materialized: Materialize, limit: int | None) -> Size:
+        """Return the estimated size."""
+        return Size.estimated(materialized, limit)
+
+    measure = run_and_measure
+
+    def find_keys(self, materialized: Materialize, limits: Mapping[str, KeyLimit]) -> Sequence[KeySet]:
+        """Return keys of which only the number is estimated; their place is taken by none at all."""
+        return [_assumed_keys(materialized, name, limit) for name, limit in limits.items()]
+
+    def count_hashes(self, materialized: Materialize, hashed: pl.Expr, asked: KeyShare) -> dict[int, int]:
+        """Return that no key is known to be frequent."""
+        return {}
 
 
 def _assumed_keys(materialized: Materialize, name: str, limit: KeyLimit) -> KeySet:
@@ -50,15 +68,6 @@ def explain_query(
     if nranks == 1:
         return explain_whole()
 
-    def assume(materialized: Materialize, limit: int | None) -> Size:
-        return Size.estimated(materialized, limit)
-
-    def assume_keys(materialized: Materialize, limits: Mapping[str, KeyLimit]) -> Sequence[KeySet]:
-        return [_assumed_keys(materialized, name, limit) for name, limit in limits.items()]
-
-    def no_counts(materialized: Materialize, hashed: pl.Expr, asked: KeyShare) -> dict[int, int]:
-        return {}
-
     options = ExecutionOptions() if options is None else options
     plan = read_plan(lf, pl.QueryOptFlags() if optimizations is None else optimizations)
     sizes = {
@@ -69,10 +78,7 @@ def explain_query(
     footers = FileFooters()
     planner = AdaptivePlanner(
         replace(options.settings(nranks), sample_least=math.inf),
-        assume,
-        assume,
-        assume_keys,
-        no_counts,
+        _Estimates(),
         footers=footers,
         text_cuts=functools.partial(nominal_cuts, nranks=nranks),
         key_ranges=find_key_ranges(plan, footers, nranks),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
-from cudf_polars.lower.builder import KeyShare
+from cudf_polars.lower.findings import KeyShare
 
 __all__ = ["frequent_anywhere", "most_frequent"]
 

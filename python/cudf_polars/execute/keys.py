@@ -12,7 +12,7 @@ import polars as pl
 from cudf_polars.execute.bloom_filter import BloomFilter
 from cudf_polars.execute.streams import read_stream
 from cudf_polars.execute.transport import ArrowStream
-from cudf_polars.lower.builder import KeyLimit
+from cudf_polars.lower.findings import KeyLimit
 from cudf_polars.lower.physical import Schema
 
 __all__ = ["KeySet", "RankKeys", "Ranks", "keys_of_rank", "meet"]

@@ -17,6 +17,7 @@ import polars as pl
 from cudf_polars.execute.agreement import agree_on_end, agree_on_query
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.executor import Executor
+from cudf_polars.execute.findings import RankFindings
 from cudf_polars.execute.fragments import ComputeDevice
 from cudf_polars.execute.lazy_batches import LazyBatches
 from cudf_polars.execute.measured import Measured, merge_facts, pack_facts
@@ -492,16 +493,12 @@ def _plan_together(
     key_ranges = agree_on_key_ranges(
         plan, footers, executor.allgather_bytes, nranks, partitions.ranges, partitions.cached_ranges
     )
-    measure = executor.run_and_measure if options.dynamic_planning else executor.assume
     if not (device.is_cpu and options.dynamic_planning):
         # On a GPU, joins are faster than sets of keys that come from the host; without counts, there are no keys.
         settings = replace(settings, filter_keys=0, sample_least=math.inf)
     planner = AdaptivePlanner(
         settings,
-        executor.run_and_measure,
-        measure,
-        executor.find_keys,
-        executor.count_hashes,
+        RankFindings(executor, counts=options.dynamic_planning),
         footers=footers,
         text_cuts=text_cuts,
         key_ranges=key_ranges,

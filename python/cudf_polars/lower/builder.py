@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
 from cudf_polars.lower.aggregates import ORDER
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.fallback import FallbackMode
+from cudf_polars.lower.findings import Counted, Findings
 from cudf_polars.lower.partitioning import (
     ARBITRARY,
     REPLICATED,
@@ -39,143 +40,13 @@ from cudf_polars.lower.spreading import HeavyKeys
 from cudf_polars.plan.columns import keep_columns
 from cudf_polars.plan.placeholder import ROWS
 
-__all__ = [
-    "Counted",
-    "FindKeys",
-    "Keys",
-    "Measure",
-    "Measurement",
-    "RunAndMeasure",
-    "Settings",
-    "StreamBuilder",
-]
+__all__ = ["Settings", "StreamBuilder"]
 
 # Bits of ORDER that number the rows of one rank; the bits above are the rank.
 _ROW_BITS = 40
 
 # Polars writes "to the end" as the largest length of its index type.
 _OPEN_END = 2**32 - 1
-
-
-class Measurement(Protocol):
-    """What a materialized stream is taken to hold over all ranks; lower bounds unless ``complete``.
-
-    It may be an estimate: what is fast may depend on it, what is right may not.
-    """
-
-    @property
-    def expected_rows(self) -> int:
-        """Number of rows."""
-        ...
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory."""
-        ...
-
-    @property
-    def complete(self) -> bool:
-        """Whether the stream ended before the limit."""
-        ...
-
-
-class Counted(Measurement, Protocol):
-    """What a materialized stream holds over all ranks, counted."""
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        ...
-
-    @property
-    def heights(self) -> tuple[int, ...]:
-        """Number of rows of each rank."""
-        ...
-
-
-class RunAndMeasure(Protocol):
-    """Finds out how much a materialized stream holds by running it (for ``explain``: by trusting estimates)."""
-
-    def __call__(self, materialized: Materialize, limit: int | None) -> Counted:
-        """Read ``materialized`` up to ``limit`` bytes a rank (to its end if ``None``) and sum over the ranks."""
-        ...
-
-
-class Measure(Protocol):
-    """Finds out how much a materialized stream holds, as exactly as the options ask, to choose a way."""
-
-    def __call__(self, materialized: Materialize, limit: int | None) -> Measurement:
-        """As :class:`RunAndMeasure`, or by estimates."""
-        ...
-
-
-class KeyFilter(Protocol):
-    """Knows of every value whether it may be one of a set of keys; of keys it is sure."""
-
-    def may_contain(self, column: pl.Expr) -> pl.Expr:
-        """Return whether the values of a column may be among the keys; what it is for null says nothing."""
-        ...
-
-
-class Keys(Protocol):
-    """The values of a key column over all ranks."""
-
-    @property
-    def count(self) -> int:
-        """How many different ones there are; if ``values`` is None, about, or at most."""
-        ...
-
-    @property
-    def values(self) -> pl.Series | None:
-        """All of them but null; None: they are too many, or not known yet."""
-        ...
-
-    @property
-    def bloom_filter(self) -> KeyFilter | None:
-        """A filter of all of them but null, if they are too many for ``values`` and not for this."""
-        ...
-
-    @property
-    def bounds(self) -> tuple[Any, Any] | None:
-        """The least and the greatest, where values have an order that literals keep; None: there are none."""
-        ...
-
-    @property
-    def has_null(self) -> bool:
-        """Whether null is a value."""
-        ...
-
-
-@dataclass(frozen=True)
-class KeyLimit:
-    """Up to how many values of a column are exchanged, and up to how many a Bloom filter of them is."""
-
-    values: int
-    in_filter: int = 0
-
-
-class FindKeys(Protocol):
-    """Finds the values of columns of a materialized stream, of what was read of it."""
-
-    def __call__(self, materialized: Materialize, limits: Mapping[str, KeyLimit]) -> Sequence[Keys]:
-        """Return the values of columns over all ranks; only their bounds beyond a column's limits."""
-        ...
-
-
-@dataclass(frozen=True)
-class KeyShare:
-    """Which keys are counted: those of at least this part of the rows; if any are given, those of these hashes."""
-
-    least: float
-    among: frozenset[int] | None = None
-
-
-class CountHashes(Protocol):
-    """Counts how often hashes of keys are among the rows of a materialized stream, of those that were read of it."""
-
-    def __call__(self, materialized: Materialize, hashed: pl.Expr, asked: KeyShare) -> dict[int, int]:
-        """Return, by hash, how many rows of all ranks have it, or nearly so many."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -240,30 +111,26 @@ class StreamBuilder:
 
     Attributes
     ----------
-    run_and_measure
-        For what answers depend on, by :meth:`count` and :meth:`is_empty`.
-    measure
-        For what only the cost depends on.
+    findings
+        What is known of rows that were run. Answers may depend on what :meth:`count` and :meth:`is_empty` say; only the
+        cost may depend on the rest.
     fallbacks
         The steps that run on one rank for want of a distributed form, in the order met.
     """
 
     settings: Settings
-    run_and_measure: RunAndMeasure
-    measure: Measure
-    find_keys: FindKeys
-    count_hashes: CountHashes
+    findings: Findings
     fallbacks: list[str] = field(default_factory=list)
 
     # -- how much there is -----------------------------------------------------------------------------------
 
     def count(self, materialized: Materialize) -> Counted:
         """Run ``materialized`` to its end and return what it holds."""
-        return self.run_and_measure(materialized, None)
+        return self.findings.run_and_measure(materialized, None)
 
     def is_empty(self, materialized: Materialize) -> bool:
         """Run ``materialized`` until it has a row, and return whether it has none on any rank."""
-        counted = self.run_and_measure(materialized, 0)
+        counted = self.findings.run_and_measure(materialized, 0)
         return counted.complete and counted.rows == 0
 
     # -- local steps -----------------------------------------------------------------------------------------
@@ -484,7 +351,7 @@ class StreamBuilder:
         """Return ``stream`` materialized and whether it is small enough to be handled by rank 0."""
         limit = self.settings.small_limit if limit is None else limit
         materialized = self.materialize(stream, reason)
-        size = self.measure(materialized, limit)
+        size = self.findings.measure(materialized, limit)
         return materialized, size.complete and size.nbytes <= limit
 
     def range_sort(

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from cudf_polars.lower.builder import KeyLimit
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.estimates import GroupCount
+from cudf_polars.lower.findings import KeyLimit
 from cudf_polars.lower.physical import Estimate
 from cudf_polars.lower.scans import pipeline_parts
 from cudf_polars.plan.expressions import Expr
@@ -88,7 +88,7 @@ def _sampled(ctx: Context, node: Node, keys: Sequence[pl.Expr]) -> GroupCount | 
     )
     table = ctx.builder.materialize(one, "to see how many groups there are")
     ctx.builder.count(table)
-    (found,) = ctx.builder.find_keys(table, {_COUNTS: KeyLimit(ctx.builder.settings.nranks)})
+    (found,) = ctx.builder.findings.find_keys(table, {_COUNTS: KeyLimit(ctx.builder.settings.nranks)})
     assert found.values is not None
     return mean_count([dict(zip(counts, map(int, text.split()[1:]), strict=True)) for text in found.values])
 

@@ -68,7 +68,7 @@ def _lower_grouped(
         # The other side is planned; it must not be again, for it may be read by several.
         return ctx.lower(ours), other
     other = ctx.builder.materialize(ctx.builder.disjoint(other), "its keys filter the other side of a join")
-    if ctx.builder.measure(other, ctx.builder.settings.filter_limit).complete:
+    if ctx.builder.findings.measure(other, ctx.builder.settings.filter_limit).complete:
         ctx.left_out[found.groups] = lambda stream: filter_by_keys(
             ctx, other, theirs, stream, child, found.names, nulls_equal=node.nulls_equal
         )

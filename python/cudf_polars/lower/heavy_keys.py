@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from cudf_polars.lower.builder import KeyShare
 from cudf_polars.lower.context import Context
+from cudf_polars.lower.findings import KeyShare
 from cudf_polars.lower.join_sides import Sides, materialized, other_side
 from cudf_polars.lower.physical import Estimate, Materialize
 from cudf_polars.lower.scans import pipeline_parts
@@ -83,15 +83,15 @@ def _count(ctx: Context, sides: Sides, side: str, asked: KeyShare) -> dict[int, 
     hashed = key_hash([to_expr(key.expr) for key in keys])
     rows = sides.get(side)
     if isinstance(rows, Materialize) and not rows.shared:
-        return ctx.builder.count_hashes(rows, hashed, asked)
+        return ctx.builder.findings.count_hashes(rows, hashed, asked)
     places = [place / _PLACES for place in range(_PLACES)]
     parts = pipeline_parts(ctx, child, _SAMPLE_ROWS, places)
     if parts is None:
         if rows.partitioning.keys and ctx.builder.settings.partitions > 1:
             return None  # what is there by partitions would be kept as a whole
         sampled = materialized(ctx, sides, side, "to find heavy keys")
-        ctx.builder.measure(sampled, min(_SAMPLE_BYTES, ctx.builder.settings.broadcast_limit))
-        return ctx.builder.count_hashes(sampled, hashed, asked)
+        ctx.builder.findings.measure(sampled, min(_SAMPLE_BYTES, ctx.builder.settings.broadcast_limit))
+        return ctx.builder.findings.count_hashes(sampled, hashed, asked)
     sample = ctx.builder.materialize(
         ctx.builder.local(
             "SAMPLE KEYS",
@@ -104,4 +104,4 @@ def _count(ctx: Context, sides: Sides, side: str, asked: KeyShare) -> dict[int, 
         "to find heavy keys",
     )
     ctx.builder.count(sample)
-    return ctx.builder.count_hashes(sample, pl.col("hash"), asked)
+    return ctx.builder.findings.count_hashes(sample, pl.col("hash"), asked)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cudf_polars.lower.builder import Measurement
 from cudf_polars.lower.context import Context
+from cudf_polars.lower.findings import Measurement
 from cudf_polars.lower.join_estimates import column_pairs
 from cudf_polars.lower.partitioning import Partitioning
 from cudf_polars.lower.physical import Estimate, Materialize, Stream
@@ -89,7 +89,7 @@ def materialized(ctx: Context, sides: Sides, side: str, reason: str = "to choose
 
 def measured(ctx: Context, rows: Materialize, limit: int) -> Measurement:
     """Return what there is of ``rows``, which are read up to a limit; if that is all, they are no more estimated."""
-    size = ctx.builder.measure(rows, limit)
+    size = ctx.builder.findings.measure(rows, limit)
     if size.complete:
         rows.estimate = Estimate(float(size.expected_rows), float(size.nbytes), counted=True)
     return size

@@ -177,7 +177,7 @@ def _broadcast_smaller(ctx: Context, sides: Sides, copied: Sequence[str]) -> Str
         for s in sorted(copied, key=lambda s: sides.get(s).estimate.nbytes):
             rows = ctx.builder.materialize(sides.get(s), "to find the smaller side")
             sides.put(s, rows)
-            sizes[s] = ctx.builder.measure(rows, limit)
+            sizes[s] = ctx.builder.findings.measure(rows, limit)
             if sizes[s].complete and sizes[s].nbytes <= limit:
                 side = s
                 break

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from cudf_polars.lower.builder import KeyLimit, Keys, Settings
+from cudf_polars.lower.builder import Settings
 from cudf_polars.lower.context import Context
+from cudf_polars.lower.findings import KeyLimit, Keys
 from cudf_polars.lower.footers import FooterError, row_groups
 from cudf_polars.lower.physical import Materialize, Stream
 from cudf_polars.lower.scans import sample_pipeline
@@ -126,7 +127,7 @@ def filter_by_keys(
     for _, theirs, domain in pairs:
         wanted[theirs] = max(domain, wanted.get(theirs, 0))
     limits = {theirs: _limit(settings, domain) for theirs, domain in wanted.items()}
-    found = dict(zip(limits, ctx.builder.find_keys(small, limits), strict=True))
+    found = dict(zip(limits, ctx.builder.findings.find_keys(small, limits), strict=True))
     for ours, theirs, domain in pairs:
         keys = found[theirs]
         kept = _kept_part(keys, domain)
@@ -184,7 +185,7 @@ def _agrees(ctx: Context, node: Node, name: str, predicate: pl.Expr, kept: float
             estimate=sample.estimate.scaled(part),
         )
         rows = ctx.builder.materialize(one, "to see whether keys of a join leave out rows")
-        heights.append(ctx.builder.measure(rows, None).expected_rows)
+        heights.append(ctx.builder.findings.measure(rows, None).expected_rows)
     return heights[1] <= _SAMPLE_SHARE * heights[0]
 
 

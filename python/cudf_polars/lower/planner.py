@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cudf_polars.lower.builder import CountHashes, FindKeys, Measure, RunAndMeasure, Settings, StreamBuilder
+from cudf_polars.lower.builder import Settings, StreamBuilder
 from cudf_polars.lower.context import Context, Operator
+from cudf_polars.lower.findings import Findings
 from cudf_polars.lower.footers import Footers
 from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.grouping import lower_distinct, lower_group_by
@@ -42,15 +43,8 @@ class AdaptivePlanner:
     ----------
     settings
         What it decides by.
-    run_and_measure
-        Runs a materialized stream and returns what it holds over all ranks. All ranks call it for the same streams
-        in the same order.
-    measure
-        The same, or what is estimated, where only the cost of a plan depends on it.
-    find_keys
-        Finds the keys of one that was read to its end, also on all ranks.
-    count_hashes
-        Counts how many rows of one have a key, likewise.
+    findings
+        Runs materialized streams and says what is known of their rows.
     footers
         Reads the row groups of a Parquet file.
     text_cuts
@@ -62,16 +56,13 @@ class AdaptivePlanner:
     def __init__(
         self,
         settings: Settings,
-        run_and_measure: RunAndMeasure,
-        measure: Measure,
-        find_keys: FindKeys,
-        count_hashes: CountHashes,
+        findings: Findings,
         *,
         footers: Footers,
         text_cuts: TextCutsOf,
         key_ranges: Mapping[int, KeyRange],
     ) -> None:
-        self._builder = StreamBuilder(settings, run_and_measure, measure, find_keys, count_hashes)
+        self._builder = StreamBuilder(settings, findings)
         self._footers = footers
         self._text_cuts = text_cuts
         self._key_ranges = key_ranges

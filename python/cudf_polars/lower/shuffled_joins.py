@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import polars as pl
 
-from cudf_polars.lower.builder import KeyLimit
 from cudf_polars.lower.context import Context
+from cudf_polars.lower.findings import KeyLimit
 from cudf_polars.lower.grouping import key_columns
 from cudf_polars.lower.heavy_keys import find_heavy_keys
 from cudf_polars.lower.join_sides import (
@@ -116,7 +116,7 @@ def _is_spread(ctx: Context, sides: Sides, side: str, key: str, ranges: Partitio
     assert boundaries is not None
     rows = materialized(ctx, sides, side)
     measured(ctx, rows, settings.broadcast_limit)
-    (keys,) = ctx.builder.find_keys(rows, {key: KeyLimit(0)})
+    (keys,) = ctx.builder.findings.find_keys(rows, {key: KeyLimit(0)})
     if keys.bounds is None:
         return True
     partitions = (len(boundaries) + 1) // settings.nranks

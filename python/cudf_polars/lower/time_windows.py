@@ -141,7 +141,7 @@ def _of_table(ctx: Context, node: GroupBy, child: Stream) -> Stream:
 def _kept(ctx: Context, child: Stream) -> tuple[Materialize, bool]:
     builder = ctx.builder
     rows = builder.materialize(child, "read for the width of windows, too", shared=True)
-    size = builder.measure(rows, None)
+    size = builder.findings.measure(rows, None)
     return rows, size.nbytes <= builder.settings.small_limit
 
 

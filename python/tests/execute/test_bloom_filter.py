@@ -11,7 +11,7 @@ from execute.local_transport import run_ranks
 
 from cudf_polars.execute.bloom_filter import BloomFilter
 from cudf_polars.execute.keys import keys_of_rank, meet
-from cudf_polars.lower.builder import KeyLimit
+from cudf_polars.lower.findings import KeyLimit
 from cudf_polars.plan.plugin import find_library, plugin_expr
 
 

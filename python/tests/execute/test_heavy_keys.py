@@ -15,7 +15,7 @@ from execute.compare import TINY, assert_like_polars
 from cudf_polars.execute.key_counts import frequent_anywhere, most_frequent
 from cudf_polars.execute.paths import SPREAD
 from cudf_polars.execute.run import QueryOutcome
-from cudf_polars.lower.builder import KeyShare
+from cudf_polars.lower.findings import KeyShare
 from cudf_polars.lower.spreading import HeavyKeys, key_hash
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -6,8 +6,6 @@ is not their sort order are mapped to one whose is; the rest (nested types) cann
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Mapping, Sequence
 
 import polars as pl
@@ -16,8 +14,10 @@ from cudf_polars.lower.physical import SortKey
 
 __all__ = ["boundary_frame", "comparable", "destination", "is_comparable", "key_columns", "range_of"]
 
-_HEAVIEST = 0.25
-"""Of the weight of a part: where no values of the leading keys have more, boundaries do without the other keys."""
+_HEAVIEST, _HEAVIEST_OF_MANY, _MANY = 0.25, 1.0, 32
+"""Of the weight of a part: where no values of the leading keys have more, boundaries do without the other keys. Of many
+parts, one may be twice as large as another.
+"""
 _MOST_OF_A_BYTE = 255
 
 
@@ -71,7 +71,7 @@ def boundary_frame(sample: pl.DataFrame, keys: Sequence[SortKey], weight: str, p
             .select(pl.col(weight).max().fill_null(0))
             .item()
         )
-        if float(heaviest) * parts <= _HEAVIEST * total:
+        if float(heaviest) * parts <= (_HEAVIEST if parts < _MANY else _HEAVIEST_OF_MANY) * total:
             break
     chosen = [keys[int(name)] for name in columns]
     ordered = sample.sort(
@@ -114,8 +114,16 @@ def destination(
     for first in range(0, len(passed), _MOST_OF_A_BYTE):
         # Sums of bytes take a quarter of the memory traffic of such of UInt32.
         part = passed[first : first + _MOST_OF_A_BYTE]
-        target = target + functools.reduce(operator.add, part).cast(pl.UInt32)
+        target = target + _sum(part).cast(pl.UInt32)
     return target
+
+
+def _sum(terms: Sequence[pl.Expr]) -> pl.Expr:
+    """Return a sum as a tree of little depth: for one of hundreds of levels Polars takes seconds to find its type."""
+    if len(terms) == 1:
+        return terms[0]
+    middle = len(terms) // 2
+    return _sum(terms[:middle]) + _sum(terms[middle:])
 
 
 def range_of(column: str, boundaries: Sequence[object], schema: Mapping[str, pl.DataType]) -> pl.Expr:

@@ -142,3 +142,23 @@ def test_boundaries_have_no_more_keys_than_they_need() -> None:
     boundaries = boundary_frame(tied, keys, "w", 4)
     assert boundaries.columns == ["0", "1"]
     assert boundaries.height == 3
+
+
+def test_of_many_parts_one_may_be_larger() -> None:
+    """Where values of the first key fill no more than a part, rows are compared by it alone."""
+    sample = pl.DataFrame({"0": [n % 100 for n in range(3000)], "1": range(3000)}).with_columns(w=pl.lit(1.0))
+    keys = [SortKey("a", False, False), SortKey("b", False, False)]
+    assert boundary_frame(sample, keys, "w", 80).columns == ["0"]
+    assert boundary_frame(sample, keys, "w", 300).columns == ["0", "1"]
+    assert boundary_frame(sample, keys, "w", 30).columns == ["0", "1"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 255, 256, 600])
+def test_many_boundaries_of_two_keys(count: int) -> None:
+    boundaries = pl.DataFrame({"0": [n // 3 for n in range(count)], "1": [n % 3 * 10 for n in range(count)]})
+    keys = [SortKey("a", False, False), SortKey("b", False, False)]
+    rows = pl.DataFrame({"a": [n * 7 % 210 for n in range(500)], "b": [n % 37 for n in range(500)]})
+    target = destination(keys, boundaries, rows.schema, by_search=True)
+    firsts = boundaries.rows()
+    expected = [bisect.bisect_right(firsts, row) for row in rows.rows()]
+    assert rows.select(target).to_series().to_list() == expected

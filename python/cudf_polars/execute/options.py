@@ -39,6 +39,10 @@ _CACHED, _MOST_FOR_CACHE, _MOST_TARGETS = 8 << 20, 128, 256
 """Partitions of so many bytes are grouped and joined in the processor's cache. For that, there are up to so many of
 them a rank, and so many in all: whatever is sent is cut into as many pieces.
 """
+_PIECE, _FEWEST_OF_PIECES = 256 << 10, 16
+"""A chunk of rows is not cut into smaller pieces than that: what is kept of each takes up to 2 KiB of memory until it
+is read. Partitions are rather up to twice as large, unless there would be fewer than so many.
+"""
 _TWO_FIT = 4 / 3
 """A step may run on two partitions at once if there are this many times the partitions that memory requires."""
 _LIMIT_OF_TARGET = 4
@@ -165,7 +169,13 @@ class ExecutionOptions:
         if not self._must_split(nbytes, nranks):
             return 1
         target = self.target_partition_size or self.memory / parts
-        return min(_MOST_PARTITIONS, max(1, math.ceil(nbytes / nranks / target))) if target else 1
+        if not target:
+            return 1
+        needed = math.ceil(nbytes / nranks / target)
+        most = self.chunk_bytes // _PIECE // nranks
+        if most >= _FEWEST_OF_PIECES and not self.target_partition_size:
+            needed = min(needed, max(most, math.ceil(needed / 2)))
+        return min(_MOST_PARTITIONS, max(1, needed))
 
     def _must_split(self, nbytes: float, nranks: int) -> bool:
         """Whether a rank's part of a table of so many bytes is too large to be worked on in one piece."""

@@ -12,8 +12,8 @@
 namespace rapidsmpf::streaming {
 
 namespace {
-// What may be read back before its turn: enough to keep a disk busy while a batch is worked on. It is not moved down again, so
-// that where there is little memory, it may be no more than this part of it.
+// How much is read back before its turn: enough to keep a disk busy while a batch is worked on. It cannot be spilled again before
+// it is taken, so it is limited to a sixteenth of the memory limit, too.
 constexpr std::size_t read_ahead_bytes = std::size_t{32} << 20U;
 constexpr std::int64_t read_ahead_part = 16;
 }  // namespace

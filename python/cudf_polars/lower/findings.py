@@ -88,7 +88,7 @@ class Keys(Protocol):
 
 @dataclass(frozen=True)
 class KeyLimit:
-    """Up to how many values of a column are exchanged, and up to how many a Bloom filter of them is."""
+    """The most values of a column that ranks send each other, and the most that they make a Bloom filter of instead."""
 
     values: int
     in_filter: int = 0

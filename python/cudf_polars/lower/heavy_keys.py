@@ -7,6 +7,7 @@ import polars as pl
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.findings import KeyShare
 from cudf_polars.lower.join_sides import Sides, materialized, other_side
+from cudf_polars.lower.local_joins import COPIED_SIDES
 from cudf_polars.lower.physical import Estimate, Materialize
 from cudf_polars.lower.scans import pipeline_parts
 from cudf_polars.lower.spreading import HeavyKeys, key_hash
@@ -14,14 +15,6 @@ from cudf_polars.plan.rebuild_expressions import to_expr
 
 __all__ = ["find_heavy_keys"]
 
-_SPREAD = {
-    "inner": ("left", "right"),
-    "left": ("left",),
-    "right": ("right",),
-    "semi": ("left",),
-    "anti": ("left",),
-}
-"""By kind of join, the sides whose rows may meet copies of the other side's, which are not in the answer themselves."""
 _PLACES, _SAMPLE_ROWS = 8, 1 << 11
 """A sample has so many rows from so many places of a rank's part of a file: neighbours often have one key."""
 _SAMPLE_BYTES = 8 << 20
@@ -35,7 +28,8 @@ _SELDOM = 3
 def find_heavy_keys(ctx: Context, sides: Sides) -> dict[str, HeavyKeys] | None:
     """Return what becomes of the rows with heavy keys, by side; ``None`` if no key is heavy, or if it is not known."""
     node, settings = sides.node, ctx.builder.settings
-    may_be_spread = _SPREAD.get(node.how, ())
+    # A row that is spread meets copies of the rows that it matches: the other side must be one that may be copied.
+    may_be_spread = [other_side(side) for side in COPIED_SIDES[node.how]]
     if not may_be_spread or node.validate != "m:m" or node.maintain_order != "none":
         return None
     spread = max(may_be_spread, key=lambda side: sides.get(side).estimate.rows)
@@ -60,7 +54,7 @@ def find_heavy_keys(ctx: Context, sides: Sides) -> dict[str, HeavyKeys] | None:
 
 
 def _has_hash(dtype: pl.DataType | None) -> bool:
-    """Whether Polars' hash is the same for values of the type that a join takes for equal."""
+    """Whether values of this type that are equal to a join have equal hashes in Polars."""
     return dtype is not None and (
         dtype.is_integer() or dtype.is_float() or dtype.is_temporal() or dtype == pl.String
     )

@@ -66,8 +66,8 @@ class SpillableBuffer {
     // Has the bytes read back from disk in the background; a no-op when they are not there, and, without
     // overbooking, when there is no memory for them. try_pin() succeeds, or throws, once that is done.
     void fetch(AllowOverbooking allow = AllowOverbooking::yes);
-    // For who takes the bytes soon: has them read back as fetch() without overbooking, and keeps them in memory from then on.
-    // What is fetched ahead and moved down again before it is taken is read twice.
+    // As fetch() without overbooking, for a caller that is about to take() the bytes: they are not spilled again before that,
+    // which would have them read from disk twice.
     void fetch_to_take();
     // Takes the bytes out, wherever they are, and leaves this object empty; waits for a move to end. Throws
     // std::logic_error when they are pinned.

@@ -14,7 +14,7 @@ from cudf_polars.execute.keys import KeySet
 from cudf_polars.execute.measured import Size
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.lower.explain import explain_physical, explain_whole
-from cudf_polars.lower.findings import KeyLimit, KeyShare
+from cudf_polars.lower.findings import KeyLimit, KeyShare, LookupKey
 from cudf_polars.lower.footers import FileFooters
 from cudf_polars.lower.key_ranges import find_key_ranges
 from cudf_polars.lower.physical import Estimate, Materialize
@@ -38,6 +38,10 @@ class _Estimates:
     def find_keys(self, materialized: Materialize, limits: Mapping[str, KeyLimit]) -> Sequence[KeySet]:
         """Return keys of which only the number is estimated; their place is taken by none at all."""
         return [_assumed_keys(materialized, name, limit) for name, limit in limits.items()]
+
+    def can_look_up(self, materialized: Materialize, key: LookupKey) -> bool:
+        """Return that no key is known to say where a row is."""
+        return False
 
     def count_hashes(self, materialized: Materialize, hashed: pl.Expr, asked: KeyShare) -> dict[int, int]:
         """Return that no key is known to be frequent."""

@@ -12,11 +12,12 @@ import polars as pl
 
 from cudf_polars.execute import paths
 from cudf_polars.execute.key_counts import frequent_anywhere, most_frequent
+from cudf_polars.execute.key_table import have_table
 from cudf_polars.execute.keys import KeySet, Ranks, keys_of_rank, meet
 from cudf_polars.execute.measured import Measured, Size
 from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.rows import StreamRows
-from cudf_polars.lower.findings import KeyLimit, KeyShare
+from cudf_polars.lower.findings import KeyLimit, KeyShare, LookupKey
 from cudf_polars.lower.physical import Materialize, Schema, Stream
 
 __all__ = ["RankFindings"]
@@ -111,6 +112,18 @@ class RankFindings:
         if any(keys.bloom_filter is not None for keys in found):
             executor.paths.took(paths.BLOOM_FILTER)
         return found
+
+    def can_look_up(self, materialized: Materialize, key: LookupKey) -> bool:
+        """Return whether the rows of ``materialized`` can be found by the value of a key, over all ranks.
+
+        Parameters
+        ----------
+        materialized
+            Its rows have been read to the end.
+        """
+        with self._executor.measuring(materialized):
+            values = (batch[key.name] for batch in self._executor.peeked(materialized))
+            return have_table(values, key, self._executor)
 
     def count_hashes(self, materialized: Materialize, hashed: pl.Expr, asked: KeyShare) -> dict[int, int]:
         """Return how many of the rows of ``materialized`` that have been read have a hash, over all ranks.

@@ -26,6 +26,8 @@ _MEMORY_OF_TABLE, _MEMORY_OF_PARTITION = 4, 16
 """The parts of a rank's memory that a table may take in one piece, and that a partition of a larger one takes."""
 _MEMORY_OF_COPIES = 10
 """The part of a rank's memory that the sides of joins that are copied to it may take, where tables are larger."""
+_MEMORY_OF_LOOKUPS = 3
+"""The same where rows of such a side are found by the value of their key, without a hash table."""
 _MEMORY_OF_RANGE = 6
 """The same of a range of a file, whose rows are mostly not kept while it is read."""
 _GROUPS_AT_ONCE = 32_768
@@ -60,7 +62,8 @@ class ExecutionOptions:
         (``NotImplementedError``) or ``"silent"``.
     broadcast_limit
         Bytes up to which a join's side is copied to every rank; 0 chooses: 64 MiB, or a sixteenth of ``memory``;
-        a tenth of it where tables do not fit, for the sides of joins that follow each other together.
+        a tenth of it where tables do not fit, or a third if rows of the side are found by the value of their key, for
+        the sides of joins that follow each other together.
     target_partition_size
         Bytes that a partition should have; 0 chooses: a part of ``memory``, once a table takes a quarter of it.
     small_limit
@@ -215,10 +218,18 @@ class ExecutionOptions:
         most = self.memory // _MEMORY_OF_BLOOM_FILTER if self.memory else self.bloom_filter_bytes
         return min(self.bloom_filter_bytes, most)
 
-    def _broadcast_limit(self, partitions: int) -> int:
-        """Return the bytes of a side that may be copied; where rows that move go to disk, it is worth more."""
+    def _copied_limit(self, partitions: int, parts: int) -> int:
+        """Return the bytes of sides that may be copied; where rows that move go to disk, it is worth more.
+
+        Parameters
+        ----------
+        parts
+            They may then take one of so many parts of the memory.
+        """
+        if self.broadcast_limit:
+            return self.broadcast_limit
         usual = self._of_memory(_BROADCAST_LIMIT)
-        return usual if partitions == 1 else max(usual, self.memory // _MEMORY_OF_COPIES)
+        return usual if partitions == 1 else max(usual, self.memory // parts)
 
     def _small_limit(self, partitions: int) -> int:
         """Return the bytes of a result that goes to rank 0; each partition of what moves by hash costs some time."""
@@ -233,7 +244,8 @@ class ExecutionOptions:
             partitions=partitions,
             chunk_bytes=self.chunk_bytes,
             groups_at_once=_GROUPS_AT_ONCE if on_cpu else math.inf,
-            broadcast_limit=self.broadcast_limit or self._broadcast_limit(partitions),
+            broadcast_limit=self._copied_limit(partitions, _MEMORY_OF_COPIES),
+            lookup_limit=self._copied_limit(partitions, _MEMORY_OF_LOOKUPS if on_cpu else _MEMORY_OF_COPIES),
             small_limit=self._small_limit(partitions),
             read_everywhere_limit=self.read_everywhere_limit,
             head_limit=self.head_limit,

@@ -337,12 +337,14 @@ class Fragments:
             if (self.partitions(side) or 1) > 1:
                 return None
             apart = _Piece(piece.number, piece.part, piece.partition, piece.frames, piece.lookups)
-            rows = divider.device.collect(self._lazy(side, apart), divider.optimizations)
-            lookup = piece.lookups[stream] = LookupJoin.of(stream, rows)
+            frame = divider.device.collect(self._lazy(side, apart), divider.optimizations)
+            piece.frames.pop(side, None)
+            apart.made.clear()
+            columns = {column.name: column for column in frame}
+            del frame
+            lookup = piece.lookups[stream] = LookupJoin.of(stream, columns)
             if lookup is None:
-                piece.frames[side] = rows
-            else:
-                piece.frames.pop(side, None)  # the lookup has what it needs
+                piece.frames[side] = pl.DataFrame(list(columns.values()))
         lookup = piece.lookups[stream]
         if lookup is None:
             return None

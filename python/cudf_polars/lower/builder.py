@@ -65,6 +65,8 @@ class Settings:
         With up to so many groups, all rows of a rank are aggregated in one run; with more, in chunks.
     broadcast_limit
         Bytes of memory up to which a join's side is sent to every rank.
+    lookup_limit
+        The same of a side whose rows are found by the value of their key: it needs no memory but for the rows.
     small_limit
         Bytes over all ranks up to which a result goes to rank 0 instead of being distributed.
     read_everywhere_limit
@@ -93,6 +95,7 @@ class Settings:
     chunk_bytes: int
     groups_at_once: float
     broadcast_limit: int
+    lookup_limit: int
     small_limit: int
     read_everywhere_limit: int
     head_limit: int

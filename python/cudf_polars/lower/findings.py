@@ -10,7 +10,7 @@ import polars as pl
 
 from cudf_polars.lower.physical import Materialize
 
-__all__ = ["Counted", "Findings", "KeyFilter", "KeyLimit", "KeyShare", "Keys", "Measurement"]
+__all__ = ["Counted", "Findings", "KeyFilter", "KeyLimit", "KeyShare", "Keys", "LookupKey", "Measurement"]
 
 
 class Measurement(Protocol):
@@ -102,6 +102,25 @@ class KeyShare:
     among: frozenset[int] | None = None
 
 
+@dataclass(frozen=True)
+class LookupKey:
+    """A column by whose values a join finds rows.
+
+    Attributes
+    ----------
+    name
+        Of the column, which has integers or what is stored as such.
+    nulls_equal
+        Whether a null finds the row of a null.
+    unique
+        Whether a value must be that of one row; else it is enough to know whether there is one.
+    """
+
+    name: str
+    nulls_equal: bool
+    unique: bool
+
+
 class Findings(Protocol):
     """What a rank finds out about the rows of materialized streams while a query is planned.
 
@@ -118,6 +137,10 @@ class Findings(Protocol):
 
     def find_keys(self, materialized: Materialize, limits: Mapping[str, KeyLimit]) -> Sequence[Keys]:
         """Return the values that columns have in what was read; only their bounds beyond a column's limits."""
+        ...
+
+    def can_look_up(self, materialized: Materialize, key: LookupKey) -> bool:
+        """Return whether all rows, which have been read, can be found by the value of a key: it says where a row is."""
         ...
 
     def count_hashes(self, materialized: Materialize, hashed: pl.Expr, asked: KeyShare) -> dict[int, int]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from cudf_polars.lower.asof import lower_asof
 from cudf_polars.lower.context import Context
+from cudf_polars.lower.findings import LookupKey
 from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.group_filters import lower_sides
 from cudf_polars.lower.join_estimates import (
@@ -25,7 +26,7 @@ from cudf_polars.lower.join_sides import (
 )
 from cudf_polars.lower.key_filters import can_filter, filter_by_keys, is_filtered
 from cudf_polars.lower.local_joins import COPIED_SIDES, apply_join, partitioning_of, placement_of_join
-from cudf_polars.lower.lookups import lookup_side
+from cudf_polars.lower.lookups import lookup_key, lookup_side
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, SINGLE, Distribution, Partitioning
 from cudf_polars.lower.physical import Local, Materialize, Stream
 from cudf_polars.lower.scans import BY_RANGES, read_everywhere
@@ -203,18 +204,28 @@ def _broadcast_if_small(ctx: Context, sides: Sides, copied: Sequence[str]) -> St
     # When the other side need not move, sending this one by hash moves each row once instead of to all.
     hashed_already = is_hashed_by_keys(node, other.partitioning, other_side(side))
     limit = 0 if hashed_already else settings.broadcast_limit
+    lookup_limit = 0 if hashed_already or not _key(ctx, sides, side) else settings.lookup_limit
     if settings.partitions > 1:
-        limit = max(0, limit - copied_beside(other))
-    if sides.get(side).estimate.nbytes > 16 * limit:
+        beside = copied_beside(other)
+        limit, lookup_limit = max(0, limit - beside), max(0, lookup_limit - beside)
+    most = max(limit, lookup_limit)
+    if sides.get(side).estimate.nbytes > 16 * most:
         return None
     rows = materialized(ctx, sides, side)
-    size = measured(ctx, rows, limit)
+    size = measured(ctx, rows, most)
     worth = size.nbytes * settings.nranks <= max(size.nbytes + other.estimate.nbytes, settings.small_limit)
-    if not (size.complete and size.nbytes <= limit and worth):
+    if not (size.complete and size.nbytes <= most and worth):
         return None
     partitions = partitions_of(ctx, other)
     built = size.nbytes * partitions
-    if partitions > 1 and built > max(_BUILT_AGAIN * other.estimate.nbytes, _LITTLE_TO_BUILD):
+    is_much = partitions > 1 and built > max(_BUILT_AGAIN * other.estimate.nbytes, _LITTLE_TO_BUILD)
+    if is_much or size.nbytes > limit:
+        key = _key(ctx, sides, side)
+        if key is not None and ctx.builder.findings.can_look_up(rows, key):
+            is_much = False  # it is read once for all partitions
+        elif size.nbytes > limit:
+            return None
+    if is_much:
         if sides.stays == other_side(side):
             return None
         if not _read_in_one(other):
@@ -223,6 +234,11 @@ def _broadcast_if_small(ctx: Context, sides: Sides, copied: Sequence[str]) -> St
             sides.put(other_side(side), other)
     sides.put(side, ctx.builder.broadcast(rows))
     return apply_join(ctx, node, sides.left, sides.right, partitioning_of(node, other, other_side(side)))
+
+
+def _key(ctx: Context, sides: Sides, side: str) -> LookupKey | None:
+    """Return the key by which rows of a side may be found without a hash table, if it is copied."""
+    return lookup_key(ctx, sides.node, {each: sides.get(each) for each in ("left", "right")}, side)
 
 
 def _read_in_one(stream: Stream) -> bool:

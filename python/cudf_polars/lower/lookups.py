@@ -10,13 +10,14 @@ from collections.abc import Mapping
 import polars as pl
 
 from cudf_polars.lower.context import Context
+from cudf_polars.lower.findings import LookupKey
 from cudf_polars.lower.local_joins import COPIED_SIDES
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import Local, Stream
 from cudf_polars.plan.expressions import Column
 from cudf_polars.plan.nodes import Join
 
-__all__ = ["lookup_side"]
+__all__ = ["lookup_key", "lookup_side"]
 
 _FOUND_SIDES = {how: COPIED_SIDES[how] for how in ("inner", "left", "right", "semi", "anti")}
 """The sides of which each row of the other one needs no more than the row with its key."""
@@ -31,30 +32,32 @@ _DTYPES = (
 
 
 def lookup_side(ctx: Context, joined: Local) -> str | None:
-    """Return the side of a join whose rows may be found by the value of the key, if there is one.
+    """Return the side of a join whose rows may be found by the value of the key, if there is one."""
+    node = joined.node
+    if not isinstance(node, Join) or node.how not in _FOUND_SIDES:
+        return None
+    sides = dict(zip(("left", "right"), joined.inputs, strict=True))
+    copied = [
+        side for side, stream in sides.items() if stream.partitioning.distribution is Distribution.REPLICATED
+    ]
+    return copied[0] if len(copied) == 1 and lookup_key(ctx, node, sides, copied[0]) else None
+
+
+def lookup_key(ctx: Context, node: Join, sides: Mapping[str, Stream], side: str) -> LookupKey | None:
+    """Return the key by whose value rows of one side may be found once each rank has all of them, if there is one.
 
     Where a filter of one side leaves out rows of the other one, the join is left to Polars: it passes the keys of one
     side on to the scan of the other one, and makes its table of the side that turns out to have fewer rows.
     """
-    node = joined.node
     if (
-        not isinstance(node, Join)
-        or node.how not in _FOUND_SIDES
+        side not in _FOUND_SIDES.get(node.how, ())
+        or node.maintain_order not in _ORDERS[side]
         or node.validate != "m:m"
         or node.slice is not None
         or node.predicate is not None
         or len(node.left_on) != 1
     ):
         return None
-    sides = dict(zip(("left", "right"), joined.inputs, strict=True))
-    copied = [
-        side
-        for side, stream in sides.items()
-        if stream.partitioning.distribution is Distribution.REPLICATED and side in _FOUND_SIDES[node.how]
-    ]
-    if len(copied) != 1 or node.maintain_order not in _ORDERS[copied[0]]:
-        return None
-    (side,) = copied
     if any(
         list(sides[each].schema) != list(child.schema)
         for each, child in zip(sides, node.children, strict=True)
@@ -66,7 +69,10 @@ def lookup_side(ctx: Context, joined: Local) -> str | None:
     dtype = sides["left"].schema[left.name]
     if dtype != sides["right"].schema[right.name] or dtype not in _DTYPES:
         return None
-    return side if _pays(ctx, node, sides, side) else None
+    if not _pays(ctx, node, sides, side):
+        return None
+    name = left.name if side == "left" else right.name
+    return LookupKey(name, node.nulls_equal, unique=node.how not in ("semi", "anti"))
 
 
 def _pays(ctx: Context, node: Join, sides: Mapping[str, Stream], side: str) -> bool:

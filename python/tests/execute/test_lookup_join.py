@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import random
+import threading
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
 from execute.compare import ORDINARY, assert_like_polars, compare_answers
 
-from cudf_polars.execute.lookup_join import KeyTable
+from cudf_polars.execute.key_table import KeyTable, have_table
 from cudf_polars.execute.run import QueryOutcome
+from cudf_polars.lower.findings import LookupKey
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -132,6 +139,58 @@ def test_keys_that_have_no_table() -> None:
     dense = table([5, 6, 7])
     assert dense is not None
     assert dense.rows is None
+
+
+class ThreadRanks:
+    """Ranks that are threads, by which keys meet."""
+
+    def __init__(self, count: int) -> None:
+        self.barrier = threading.Barrier(count, timeout=60)
+        self.told: list[Any] = [None] * count
+
+    def of(self, rank: int) -> Any:
+        """Return what a rank is given."""
+        return SimpleNamespace(
+            allgather_bytes=lambda value: self._gather(rank, value),
+            merge_bits=lambda bits: bytearray(
+                functools.reduce(lambda a, b: bytes(map(operator.or_, a, b)), self._gather(rank, bytes(bits)))
+            ),
+        )
+
+    def _gather(self, rank: int, value: bytes) -> list[bytes]:
+        self.told[rank] = value
+        self.barrier.wait()
+        told = list(self.told)
+        self.barrier.wait()
+        return told
+
+
+def test_ranks_know_whether_all_their_keys_have_a_table() -> None:
+    rng = random.Random(5)
+    answers = Counter[bool]()
+    for _ in range(150):
+        dtype = rng.choice(list(BOUNDS))
+        keys: list[int | None] = list(
+            keys_near(rng, BOUNDS[dtype], rng.choice([0, 1, 3, 40]), rng.choice([1, 3, 7, 9]))
+        )
+        keys += rng.sample(keys, min(len(keys), rng.choice([0, 0, 0, 1])))
+        keys += [None] * rng.choice([0, 0, 1, 2])
+        rng.shuffle(keys)
+        key = LookupKey("k", nulls_equal=rng.random() < 0.5, unique=rng.random() < 0.7)
+        table = KeyTable.of(of_type(keys, dtype), nulls_equal=key.nulls_equal, unique=key.unique)
+        nranks = rng.choice([1, 2, 3])
+        ends = [0, *sorted(rng.randint(0, len(keys)) for _ in range(nranks - 1)), len(keys)]
+        ranks = ThreadRanks(nranks)
+
+        def asked(rank: int) -> bool:
+            mine = of_type(keys[ends[rank] : ends[rank + 1]], dtype)  # noqa: B023
+            half = mine.len() // 2
+            return have_table(iter([mine[:half], mine[half:]]), key, ranks.of(rank))  # noqa: B023
+
+        with ThreadPoolExecutor(nranks) as pool:
+            assert list(pool.map(asked, range(nranks))) == [table is not None] * nranks, (keys, dtype, key)
+        answers[table is not None] += 1
+    assert min(answers.values()) > 30
 
 
 # -- joins of all kinds --------------------------------------------------------------------------------------------
@@ -329,3 +388,60 @@ def test_values_of_all_types(name: str, star: dict[str, pl.LazyFrame], tmp_path:
         outcomes = assert_like_polars(rows_of, 2, COPYING, ordered=False)
         assert by_lookup(outcomes), outcomes[0].explain()
         compare_answers(rows_of.collect(), rows_of.collect(engine="streaming"), ordered=False)
+
+
+# -- sides that are copied because no hash table is needed -----------------------------------------------------------
+
+_MEMORY = 1 << 20
+IN_LITTLE_MEMORY = replace(
+    ORDINARY,
+    memory=_MEMORY,
+    partitions=3,
+    small_limit=0,
+    read_everywhere_limit=0,
+    filter_keys=0,
+    sample_least=0,
+)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> dict[str, pl.LazyFrame]:
+    """Return a large table, and one that takes more than a tenth of the memory and less than a third."""
+    rng = random.Random(3)
+    tables = {
+        "lines": pl.DataFrame({"n": range(60_000), "part": [rng.randrange(-9, 4000) for _ in range(60_000)]}),
+        "parts": pl.DataFrame({"part": rng.sample(range(4000), 4000)}).with_columns(
+            text="the text of part " + pl.col("part").cast(pl.String)
+        ),
+    }
+    assert _MEMORY / 10 < tables["parts"].estimated_size() < _MEMORY / 4
+    for name, frame in tables.items():
+        frame.write_parquet(tmp_path / f"{name}.parquet", row_group_size=5000)
+    return {name: pl.scan_parquet(tmp_path / f"{name}.parquet") for name in tables}
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 3])
+@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+def test_larger_sides_are_copied_for_a_lookup(how: Any, nranks: int, parts: dict[str, pl.LazyFrame]) -> None:
+    query = parts["lines"].join(parts["parts"], on="part", how=how)
+    outcomes = assert_like_polars(query, nranks, IN_LITTLE_MEMORY, ordered=False)
+    assert by_lookup(outcomes), outcomes[0].explain()
+    assert "SHUFFLE" not in outcomes[0].explain()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.with_columns(pl.col("part") * 100),  # too far apart
+        lambda rows: rows.with_columns(pl.col("part") // 2),  # each twice
+        lambda rows: rows.with_columns(pl.col("part").cast(pl.Float64)),
+    ],
+    ids=["far", "twice", "float"],
+)
+def test_they_move_where_a_hash_table_would_be_needed(
+    change: Callable[[pl.LazyFrame], pl.LazyFrame], parts: dict[str, pl.LazyFrame]
+) -> None:
+    query = change(parts["lines"]).join(change(parts["parts"]), on="part", how="left")
+    outcomes = assert_like_polars(query, 2, IN_LITTLE_MEMORY, ordered=False)
+    assert not by_lookup(outcomes)
+    assert "SHUFFLE" in outcomes[0].explain(), outcomes[0].explain()

@@ -88,7 +88,9 @@ Buffers unspill(BufferResource& br, Buffers on_disk) {
                 error = failure ? failure : error;
                 changed.notify_one();
             };
-            br.copier().read_back(buffer, std::move(memory), take);
+            std::vector<detail::TierCopier::ReadBack> wanted;
+            wanted.push_back({&buffer, std::move(memory), take});
+            br.copier().read_back(std::move(wanted));
         }
     }
     return back;

@@ -119,32 +119,34 @@ void Outbox::on_credit(std::uint64_t bytes) {
 void Outbox::on_grant(Grant const& grant) {
     RAPIDSMPF_EXPECTS(
         grant.frames <= announced_.size(), "it granted more frames than were announced", FormatError);
+    std::vector<SpillableBuffer*> wanted;
     for (std::uint32_t i = 0; i < grant.frames; ++i) {
         announced_bytes_ -= announced_.front().bytes;
         for (auto const& piece : announced_.front().pieces) {
-            piece.payload->data.fetch();  // what lies on disk will be needed in this order
+            wanted.push_back(&piece.payload->data);
         }
         announced_.front().addresses = grant.addresses;
         granted_.push_back(std::move(announced_.front()));
         announced_.pop_front();
     }
+    SpillableBuffer::fetch_all(wanted);  // what lies on disk will be needed in this order
 }
 
 bool Outbox::prepare(Frame& frame) {
     // Pins what is in memory and has the rest read back; the operation hears when that is done.
     frame.pins.resize(frame.pieces.size());
-    bool complete = true;
+    std::vector<SpillableBuffer*> missing;
     for (std::size_t i = 0; i < frame.pieces.size(); ++i) {
         if (!frame.pins[i]) {
             auto& data = frame.pieces[i].payload->data;
             frame.pins[i] = data.try_pin();
             if (!frame.pins[i]) {
-                data.fetch();
-                complete = false;
+                missing.push_back(&data);
             }
         }
     }
-    return complete && std::all_of(frame.pins.begin(), frame.pins.end(), [](auto const& data) {
+    SpillableBuffer::fetch_all(missing);
+    return missing.empty() && std::all_of(frame.pins.begin(), frame.pins.end(), [](auto const& data) {
                return data->is_ready();
            });
 }

@@ -194,7 +194,7 @@ std::vector<std::unique_ptr<Buffer>> TierCopier::write_to_disk(std::span<Buffer 
     return copies;
 }
 
-void TierCopier::read_back(Buffer const& buffer, MemoryReservation memory, ReadDone done) {
+void TierCopier::read_back(std::vector<ReadBack> wanted) {
     struct Reading {
         std::shared_ptr<BufferResource> resource;  // outlives what is below
         std::unique_ptr<Buffer> buffer;
@@ -202,28 +202,46 @@ void TierCopier::read_back(Buffer const& buffer, MemoryReservation memory, ReadD
         ReadDone done;
         Clock::time_point start{Clock::now()};
     };
-    auto const reading = std::make_shared<Reading>();
-    reading->resource = resource_.shared_from_this();
-    reading->buffer = resource_.allocate(buffer.size(), memory, buffer.stream());
-    reading->done = std::move(done);
-    reading->pending.emplace(
-        resource_.disk().start_read(buffer.extent_, 0, reading->buffer->mutable_host_bytes()));
-    // The operation forgets the callback when it has called it, and with it `reading`.
-    reading->pending->on_done([reading] {
-        std::exception_ptr error;
-        try {
-            reading->pending->get();
-        } catch (...) {
-            error = std::current_exception();
-            reading->buffer.reset();
+    std::vector<std::shared_ptr<Reading>> started;
+    std::vector<PendingRead> pending;
+    try {
+        std::vector<DiskSpace::WholeRead> reads;
+        for (auto& each : wanted) {
+            auto const& stored = *each.buffer;
+            auto& reading = *started.emplace_back(std::make_shared<Reading>());
+            reading.resource = resource_.shared_from_this();
+            reading.buffer = resource_.allocate(stored.size(), each.memory, stored.stream());
+            reads.push_back({&stored.extent_, reading.buffer->mutable_host_bytes()});
         }
-        if (!error) {
-            auto const& read = *reading->buffer;
-            reading->resource->copier().count(
-                MemoryType::DISK, read.mem_type(), read.size(), Clock::now() - reading->start);
+        pending = resource_.disk().start_reads(reads);
+    } catch (...) {
+        started.clear();
+        for (auto const& each : wanted) {
+            each.done(nullptr, std::current_exception());
         }
-        reading->done(std::move(reading->buffer), std::move(error));
-    });
+        return;
+    }
+    for (std::size_t i = 0; i < started.size(); ++i) {
+        auto const& reading = started[i];
+        reading->done = std::move(wanted[i].done);
+        reading->pending.emplace(std::move(pending[i]));
+        // The operation forgets the callback when it has called it, and with it `reading`.
+        reading->pending->on_done([reading] {
+            std::exception_ptr error;
+            try {
+                reading->pending->get();
+            } catch (...) {
+                error = std::current_exception();
+                reading->buffer.reset();
+            }
+            if (!error) {
+                auto const& read = *reading->buffer;
+                reading->resource->copier().count(
+                    MemoryType::DISK, read.mem_type(), read.size(), Clock::now() - reading->start);
+            }
+            reading->done(std::move(reading->buffer), std::move(error));
+        });
+    }
 }
 
 }  // namespace rapidsmpf::detail

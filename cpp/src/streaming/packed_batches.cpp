@@ -1,9 +1,11 @@
 #include <rapidsmpf/streaming/detail/packed_batches.hpp>
 
 #include <algorithm>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <rapidsmpf/core/error.hpp>
 #include <rapidsmpf/table/packed.hpp>
@@ -33,22 +35,49 @@ void PackedBatches::add(std::vector<PackedData> chunks) {
     }
 }
 
-void PackedBatches::read_ahead() {
-    auto const limit = resource_->memory_limit(resource_->type_to_read_into()) / read_ahead_part;
-    auto const most = std::min(read_ahead_bytes, static_cast<std::size_t>(std::max<std::int64_t>(limit, 0)));
+std::size_t PackedBatches::next_group() const {
+    std::int64_t rows = 0;
     std::size_t bytes = 0;
-    for (auto& chunk : chunks_) {
-        if (bytes >= most) {
+    std::size_t count = 0;
+    for (auto const& chunk : chunks_) {
+        auto const info = packed_info(chunk.metadata);
+        bool const large = info.num_rows >= sizes_.enough_rows || info.unpacked_size >= sizes_.enough_bytes;
+        if (count > 0 && large) {
+            break;  // worth handing out as it is, without a copy
+        }
+        ++count;
+        rows += info.num_rows;
+        bytes += info.unpacked_size;
+        if (rows >= sizes_.enough_rows || bytes >= sizes_.enough_bytes) {
             break;
         }
-        chunk.data.fetch_to_take();
+    }
+    return count;
+}
+
+void PackedBatches::read_ahead(std::size_t taken) {
+    auto const limit = resource_->memory_limit(resource_->type_to_read_into()) / read_ahead_part;
+    auto const most = std::min(read_ahead_bytes, static_cast<std::size_t>(std::max<std::int64_t>(limit, 0)));
+    std::vector<SpillableBuffer*> wanted;
+    std::size_t bytes = 0;
+    for (auto& chunk : chunks_) {
+        if (bytes >= most && wanted.size() >= taken) {
+            break;
+        }
+        chunk.data.keep_to_take();
+        wanted.push_back(&chunk.data);
         bytes += chunk.data.size();
     }
+    // All at once: a disk that is asked for one small chunk after the other does little else than wait to be asked. Those that
+    // are taken now are read whether there is memory for them or not.
+    auto const now = std::span{wanted}.first(taken);
+    SpillableBuffer::fetch_all(now, AllowOverbooking::yes);
+    SpillableBuffer::fetch_all(std::span{wanted}.subspan(taken), AllowOverbooking::no);
 }
 
 PackedData PackedBatches::take_first() {
     auto& first = chunks_.front();
-    first.data.fetch();  // take() waits until it is back
+    // take() waits until it is back.
     PackedData packed{std::move(first.metadata), resource_->move_to_host_access(first.data.take())};
     chunks_.pop_front();
     packed.data->synchronize();
@@ -77,23 +106,12 @@ Table PackedBatches::concatenate(std::vector<PackedData> group) {
 
 std::optional<Table> PackedBatches::next() {
     while (slices_.empty() && !chunks_.empty()) {
+        auto const count = next_group();
+        read_ahead(count);
         std::vector<PackedData> group;
-        std::int64_t rows = 0;
-        std::size_t bytes = 0;
-        while (!chunks_.empty()) {
-            read_ahead();
-            auto const info = packed_info(chunks_.front().metadata);
-            bool const large =
-                info.num_rows >= sizes_.enough_rows || info.unpacked_size >= sizes_.enough_bytes;
-            if (!group.empty() && large) {
-                break;  // worth handing out as it is, without a copy
-            }
-            rows += info.num_rows;
-            bytes += info.unpacked_size;
+        group.reserve(count);
+        for (std::size_t i = 0; i < count; ++i) {
             group.push_back(take_first());
-            if (rows >= sizes_.enough_rows || bytes >= sizes_.enough_bytes) {
-                break;
-            }
         }
         auto const table = concatenate(std::move(group));
         for (auto& piece : split_table(table, sizes_)) {

@@ -26,8 +26,12 @@ RowStore::RowStore(
     }
 }
 
-void RowStore::prefetch(std::size_t chunk) {
-    chunks_.at(chunk)->data.fetch(AllowOverbooking::no);
+void RowStore::fetch(std::size_t begin, std::size_t end, AllowOverbooking allow) {
+    std::vector<SpillableBuffer*> wanted;
+    for (auto i = begin; i < end; ++i) {
+        wanted.push_back(&chunks_.at(i)->data);
+    }
+    SpillableBuffer::fetch_all(wanted, allow);
 }
 
 PackedData RowStore::copy(std::size_t chunk) {
@@ -58,6 +62,15 @@ RowStoreOutput::RowStoreOutput(std::shared_ptr<RowStore> store, StoreUse use, Ba
       sizes_{sizes},
       batches_{store_->schema(), store_->resource(), sizes} {}
 
+std::size_t RowStoreOutput::end_of_batch(std::size_t begin) const {
+    std::size_t bytes = 0;
+    auto end = begin;
+    while (end < store_->num_chunks() && bytes < sizes_.enough_bytes) {
+        bytes += store_->chunk_bytes(end++);
+    }
+    return end;
+}
+
 std::optional<Table> RowStoreOutput::next() {
     for (;;) {
         if (auto batch = batches_.next()) {
@@ -72,14 +85,12 @@ std::optional<Table> RowStoreOutput::next() {
             store_.reset();
             continue;
         }
+        auto const end = end_of_batch(taken_);
+        store_->fetch(taken_, end, AllowOverbooking::yes);
+        store_->fetch(end, end_of_batch(end), AllowOverbooking::no);
         std::vector<PackedData> chunks;
-        std::size_t bytes = 0;
-        while (taken_ < store_->num_chunks() && bytes < sizes_.enough_bytes) {
+        while (taken_ < end) {
             chunks.push_back(store_->copy(taken_++));
-            bytes += chunks.back().data->size();
-        }
-        if (taken_ < store_->num_chunks()) {
-            store_->prefetch(taken_);
         }
         batches_.add(std::move(chunks));
     }

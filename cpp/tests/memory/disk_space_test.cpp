@@ -9,6 +9,7 @@
 #include <latch>
 #include <memory>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <thread>
 #include <tuple>
@@ -387,6 +388,106 @@ TEST_F(DiskSpaceTest, RefusesWhatCannotBeRead) {
     EXPECT_THROW(space->read(extent, 101, back.all().first(0)), std::out_of_range);
     EXPECT_THROW(space->read(DiskExtent{}, 0, back.all()), std::invalid_argument);
     EXPECT_THROW(other->read(extent, 0, back.all()), std::invalid_argument);
+}
+
+// Sizes on both sides of those that share pages and of those that are read with others, in an order of their own.
+TEST_P(RoundTrip, OfSeveralExtentsAtOnce) {
+    std::mt19937 random{3};
+    std::vector<TestBytes> written;
+    std::vector<std::span<std::byte const>> blocks;
+    for (std::uint64_t i = 0; i < 200; ++i) {
+        constexpr std::array<std::size_t, 8> sizes{
+            0, 1, 5000, 40 * KiB, 64 * KiB, 100 * KiB + 3, 256 * KiB, 300 * KiB};
+        written.emplace_back(sizes[random() % sizes.size()], i, misalignment_);
+    }
+    for (auto const& bytes : written) {
+        blocks.push_back(bytes.all());
+    }
+    auto const extents = space_->write(blocks);
+    for (std::size_t const part : {1, 3, 40}) {
+        std::vector<std::size_t> chosen;
+        for (std::size_t i = 0; i < extents.size(); ++i) {
+            if (random() % part == 0) {
+                chosen.push_back(i);
+            }
+        }
+        std::shuffle(chosen.begin(), chosen.end(), random);
+        std::vector<TestBytes> back;
+        std::vector<DiskSpace::WholeRead> wanted;
+        for (auto const i : chosen) {
+            wanted.push_back({&extents[i], back.emplace_back(extents[i].size(), 7, misalignment_).all()});
+        }
+        auto const reads = space_->start_reads(wanted);
+        for (std::size_t i = 0; i < chosen.size(); ++i) {
+            reads[i].get();
+            EXPECT_TRUE(equal(back[i].all(), written[chosen[i]].all()));
+        }
+    }
+}
+
+TEST_F(DiskSpaceTest, ReadsWhatLiesTogetherWithOneTransfer) {
+    auto const space = DiskSpace::make(settings());
+    std::vector<TestBytes> written;
+    std::vector<std::span<std::byte const>> blocks;
+    for (std::uint64_t i = 0; i < 100; ++i) {
+        blocks.push_back(written.emplace_back(20 * KiB, i).all());
+    }
+    auto const extents = space->write(blocks);
+    auto const reads_for = [&](std::size_t step) {
+        std::vector<TestBytes> back;
+        std::vector<DiskSpace::WholeRead> wanted;
+        for (std::size_t i = 0; i < extents.size(); i += step) {
+            wanted.push_back({&extents[i], back.emplace_back(extents[i].size()).all()});
+        }
+        auto const before = faults_->calls(DiskCall::read);
+        for (auto const& read : space->start_reads(wanted)) {
+            read.get();
+        }
+        return faults_->calls(DiskCall::read) - before;
+    };
+    EXPECT_EQ(reads_for(1), 2U);   // 1 MiB at a time
+    EXPECT_EQ(reads_for(2), 50U);  // too much between them
+}
+
+// A group that cannot be read is read one by one: what is well comes, the rest says what is wrong.
+TEST_F(DiskSpaceTest, AFaultIsToldToThoseWhomItConcerns) {
+    auto const space = DiskSpace::make(settings());
+    std::vector<TestBytes> written;
+    std::vector<std::span<std::byte const>> blocks;
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        blocks.push_back(written.emplace_back(20 * KiB, i).all());
+    }
+    auto const extents = space->write(blocks);
+    std::vector<TestBytes> back;
+    std::vector<DiskSpace::WholeRead> wanted;
+    for (auto const& extent : extents) {
+        wanted.push_back({&extent, back.emplace_back(extent.size(), 9).all()});
+    }
+    faults_->fail(DiskCall::read, 1, 2, EIO);  // of all together, and of the first by itself
+    auto const reads = space->start_reads(wanted);
+    EXPECT_THROW(reads[0].get(), SpillError);
+    for (std::size_t i = 1; i < 3; ++i) {
+        reads[i].get();
+        EXPECT_TRUE(equal(back[i].all(), written[i].all()));
+    }
+    faults_->corrupt_reads(1);
+    auto const corrupted = space->start_reads(wanted);
+    EXPECT_EQ(
+        std::ranges::count_if(
+            corrupted,
+            [](auto const& read) {
+                try {
+                    read.get();
+                    return false;
+                } catch (SpillError const&) {
+                    return true;
+                }
+            }),
+        1);  // one bit of the transfer
+    faults_->clear();
+    TestBytes small{10};
+    wanted.front().destination = small.all();
+    EXPECT_THROW((void)space->start_reads(wanted), std::invalid_argument);
 }
 
 TEST_F(DiskSpaceTest, CountsInStatistics) {

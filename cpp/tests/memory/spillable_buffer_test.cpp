@@ -1,10 +1,12 @@
 #include <rapidsmpf/memory/spillable_buffer.hpp>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -151,7 +153,8 @@ TEST_F(SpillableBufferTest, WhatIsAboutToBeTakenStays) {
     ASSERT_EQ(never_moved.mem_type(), MemoryType::DISK);
     (void)never_moved.pin();
     for (auto* const buffer : {&read_back, &never_moved}) {
-        buffer->fetch_to_take();
+        buffer->keep_to_take();
+        buffer->fetch(AllowOverbooking::no);
         while (buffer->mem_type() != device) {
             std::this_thread::yield();
         }
@@ -169,14 +172,57 @@ TEST_F(SpillableBufferTest, WhatIsAboutToBeTakenWaitsForMemoryOnDisk) {
     SpillableBuffer buffer{bytes("some text")};
     (void)br->spill_buffers(device, 1);
     faults->hold(DiskCall::read);
-    buffer.fetch_to_take();
+    buffer.keep_to_take();
+    buffer.fetch(AllowOverbooking::no);
     EXPECT_EQ(buffer.try_pin(), nullptr);
     faults->release(DiskCall::read);
     EXPECT_EQ(text(*br->move_to_host_access(buffer.take())), "some text");
     auto dropped = std::make_unique<SpillableBuffer>(bytes("some text"));
-    dropped->fetch_to_take();
+    dropped->keep_to_take();
     dropped.reset();
     EXPECT_EQ(br->memory_used(device), 0);
+}
+
+TEST_F(SpillableBufferTest, SeveralComeBackWithOneTransfer) {
+    constexpr std::size_t count = 50;
+    std::vector<std::unique_ptr<SpillableBuffer>> buffers;
+    std::vector<SpillableBuffer*> all;
+    for (std::size_t i = 0; i < count; ++i) {
+        buffers.push_back(
+            std::make_unique<SpillableBuffer>(bytes(std::string(1000 + i, static_cast<char>('A' + i % 26)))));
+        all.push_back(buffers.back().get());
+    }
+    (void)br->spill_buffers(device, std::size_t{1} << 20U);
+    (void)all[7]->pin();  // one that is in memory already
+    auto const before = faults->calls(DiskCall::read);
+    SpillableBuffer::fetch_all(all);
+    for (std::size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(text(*all[i]->pin()), std::string(1000 + i, static_cast<char>('A' + i % 26)));
+    }
+    EXPECT_EQ(faults->calls(DiskCall::read), before + 1);
+    SpillableBuffer::fetch_all({});
+}
+
+TEST_F(SpillableBufferTest, WithoutOverbookingNoneComesBackWhereThereIsNoMemory) {
+    BufferResource::Settings settings;
+    settings.limits[static_cast<std::size_t>(br->type_to_read_into())] = 1;
+    settings.limits[2] = 0;
+    DiskSpace::Settings disk;
+    disk.faults_for_testing = faults;
+    settings.disk = DiskSpace::make(std::move(disk));
+    br = BufferResource::make(std::move(settings));
+    SpillableBuffer first{bytes("one")};
+    SpillableBuffer second{bytes("two")};
+    while (first.mem_type() != MemoryType::DISK || second.mem_type() != MemoryType::DISK) {
+        (void)br->spill_buffers(device, 10);
+    }
+    std::array<SpillableBuffer*, 2> const all{&first, &second};
+    SpillableBuffer::fetch_all(all, AllowOverbooking::no);
+    EXPECT_EQ(first.mem_type(), MemoryType::DISK);
+    EXPECT_EQ(faults->calls(DiskCall::read), 0U);
+    SpillableBuffer::fetch_all(all, AllowOverbooking::yes);
+    EXPECT_EQ(text(*first.pin()), "one");
+    EXPECT_EQ(text(*second.pin()), "two");
 }
 
 TEST_F(SpillableBufferTest, AFailedFetchIsToldToWhoWantsTheBytes) {

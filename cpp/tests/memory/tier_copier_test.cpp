@@ -86,15 +86,18 @@ TEST_F(CopyBetweenTiers, BuffersAreWrittenToDiskTogetherAndReadBack) {
     EXPECT_EQ(br_->memory_used(MemoryType::DISK), 3000);
     EXPECT_EQ(counted("spill-bytes-device-to-disk"), 3000);
 
-    std::promise<std::unique_ptr<Buffer>> read;
-    br_->copier().read_back(
-        *stored[1], reservation(br_->type_to_read_into(), 2000),
-        [&](std::unique_ptr<Buffer> buffer, std::exception_ptr const& error) {
-            error ? read.set_exception(error) : read.set_value(std::move(buffer));
-        });
-    auto const back = read.get_future().get();
-    EXPECT_EQ(back->host_bytes()[1999], std::byte{2});
-    EXPECT_EQ(counted("spill-bytes-disk-to-device"), 2000);
+    std::array<std::promise<std::unique_ptr<Buffer>>, 2> read;
+    std::vector<detail::TierCopier::ReadBack> wanted;
+    for (std::size_t i = 0; i < 2; ++i) {
+        auto const done = [&, i](std::unique_ptr<Buffer> buffer, std::exception_ptr const& error) {
+            error ? read[i].set_exception(error) : read[i].set_value(std::move(buffer));
+        };
+        wanted.push_back({stored[i].get(), reservation(br_->type_to_read_into(), stored[i]->size()), done});
+    }
+    br_->copier().read_back(std::move(wanted));
+    EXPECT_EQ(read[0].get_future().get()->host_bytes()[999], std::byte{1});
+    EXPECT_EQ(read[1].get_future().get()->host_bytes()[1999], std::byte{2});
+    EXPECT_EQ(counted("spill-bytes-disk-to-device"), 3000);
 }
 
 TEST_F(CopyBetweenTiers, BeyondTheEndOfABufferIsAnError) {

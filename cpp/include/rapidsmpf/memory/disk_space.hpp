@@ -152,6 +152,13 @@ class DiskSpace : public std::enable_shared_from_this<DiskSpace> {
     // The same in the background; the extent may go meanwhile, the destination may not.
     [[nodiscard]] PendingRead start_read(
         DiskExtent const& extent, std::size_t offset, std::span<std::byte> destination);
+    // Reads whole extents, each into a destination of its size, in the background. Small ones that lie close together in the
+    // file come with one transfer. The reads are in the order of what is `wanted`.
+    struct WholeRead {
+        DiskExtent const* extent;
+        std::span<std::byte> destination;
+    };
+    [[nodiscard]] std::vector<PendingRead> start_reads(std::span<WholeRead const> wanted);
 
     // Bytes on disk that extents hold, and the most there ever were.
     [[nodiscard]] std::int64_t used() const;

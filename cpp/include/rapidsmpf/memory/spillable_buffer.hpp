@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include <rapidsmpf/memory/buffer.hpp>
 #include <rapidsmpf/memory/memory_reservation.hpp>
@@ -66,9 +67,13 @@ class SpillableBuffer {
     // Has the bytes read back from disk in the background; a no-op when they are not there, and, without
     // overbooking, when there is no memory for them. try_pin() succeeds, or throws, once that is done.
     void fetch(AllowOverbooking allow = AllowOverbooking::yes);
-    // As fetch() without overbooking, for a caller that is about to take() the bytes: they are not spilled again before that,
-    // which would have them read from disk twice.
-    void fetch_to_take();
+    // The same for several buffers of one resource; what lies close together on the disk comes with one transfer. Without
+    // overbooking, for as many as there is memory for.
+    static void fetch_all(
+        std::span<SpillableBuffer* const> buffers, AllowOverbooking allow = AllowOverbooking::yes);
+    // For a caller that is about to take() the bytes: once they are in memory they are not spilled before that, which would
+    // have them read from disk twice.
+    void keep_to_take();
     // Takes the bytes out, wherever they are, and leaves this object empty; waits for a move to end. Throws
     // std::logic_error when they are pinned.
     [[nodiscard]] std::unique_ptr<Buffer> take();

@@ -77,7 +77,7 @@ struct BatchSizes {
 
     // A group is closed when it has this many rows or bytes.
     std::int64_t enough_rows{std::int64_t{1} << 16};
-    std::size_t enough_bytes{std::size_t{1} << 20};
+    std::size_t enough_bytes{std::size_t{4} << 20};
     // No batch has more rows than this, nor (as far as rows are of equal size) bytes.
     std::int64_t most_rows{std::int64_t{1} << 18};
     std::size_t most_bytes{std::size_t{32} << 20};

@@ -170,4 +170,31 @@ void read_chunk(
     }
 }
 
+ReadTogether::ReadTogether(DiskFile& file, std::span<StoredBlock const* const> blocks, IoBlock& memory)
+    : file_{file}, memory_{memory} {
+    if (blocks.size() < 2) {
+        return;
+    }
+    auto const& last = *blocks.back();
+    begin_ = blocks.front()->position / disk_page * disk_page;
+    auto const length = static_cast<std::size_t>(last.position - begin_) + last.size;
+    try {
+        iovec const piece{memory_.data(), up_to_page(length)};
+        file_.read(begin_, {&piece, 1});
+        has_all_ = true;
+    } catch (SpillError const&) {  // NOLINT(bugprone-empty-catch)
+        // give() says which of them cannot be read.
+    }
+}
+
+void ReadTogether::give(StoredBlock const& block, std::span<std::byte> destination) {
+    if (!has_all_) {
+        read_chunk(file_, block, 0, 0, destination, memory_);
+        return;
+    }
+    auto* const bytes = memory_.data() + (block.position - begin_);
+    verify(file_, block, {bytes, block.size}, 0);
+    std::memcpy(destination.data(), bytes, block.size);
+}
+
 }  // namespace rapidsmpf::detail

@@ -28,6 +28,8 @@ constexpr std::size_t chunk_size = std::size_t{4} << 20;
 constexpr std::size_t staged_size = std::size_t{1} << 20;
 // Smaller blocks share pages, if there are several.
 constexpr std::size_t small_block = std::size_t{64} << 10;
+// Blocks that are read by one transfer have at most so many bytes between one and the next.
+constexpr std::size_t most_skipped = std::size_t{16} << 10;
 // Of an I/O thread: the staged bytes, and the pages that they begin and end in.
 constexpr std::size_t io_block_size = staged_size + 2 * static_cast<std::size_t>(disk_page);
 
@@ -74,5 +76,22 @@ void write_together(
 void read_chunk(
     DiskFile& file, StoredBlock const& block, std::size_t begin, std::size_t offset,
     std::span<std::byte> destination, IoBlock& memory);
+
+// The bytes of blocks that lie close together in the file, one behind the other, read by one transfer. Where that fails, and
+// where there is only one block, each is read by itself.
+class ReadTogether {
+  public:
+    // From the first byte to the last the blocks take at most staged_size. `memory` is used as long as this is.
+    ReadTogether(DiskFile& file, std::span<StoredBlock const* const> blocks, IoBlock& memory);
+
+    // Puts the bytes of one of the blocks, verified, in their place. Throws SpillError.
+    void give(StoredBlock const& block, std::span<std::byte> destination);
+
+  private:
+    DiskFile& file_;
+    IoBlock& memory_;
+    std::int64_t begin_{0};  // in the file, of what was read
+    bool has_all_{false};
+};
 
 }  // namespace rapidsmpf::detail

@@ -344,6 +344,95 @@ PendingRead DiskSpace::start_read(
     return PendingRead{shared_from_this(), std::move(operation)};
 }
 
+namespace {
+
+// Small blocks that are read by one transfer, in the order in which they lie in the file.
+struct ReadGroup {
+    struct Member {
+        std::shared_ptr<detail::DiskOperation> operation;
+        detail::StoredBlock const* block;
+        std::span<std::byte> destination;
+    };
+    std::vector<Member> members;
+
+    [[nodiscard]] bool takes(detail::StoredBlock const& block) const {
+        auto const& last = *members.back().block;
+        auto const end = last.position + static_cast<std::int64_t>(last.size);
+        auto const first = members.front().block->position;
+        auto const length = block.position + static_cast<std::int64_t>(block.size) - first;
+        return block.position >= end
+               && block.position - end <= static_cast<std::int64_t>(detail::most_skipped)
+               && length <= static_cast<std::int64_t>(detail::staged_size);
+    }
+};
+
+void read_group(detail::DiskFile& file, ReadGroup const& group, detail::IoBlock& memory) {
+    std::vector<detail::StoredBlock const*> blocks;
+    for (auto const& member : group.members) {
+        blocks.push_back(member.block);
+    }
+    detail::ReadTogether together{file, blocks, memory};
+    for (auto const& member : group.members) {
+        member.operation->run([&] { together.give(*member.block, member.destination); });
+    }
+}
+
+}  // namespace
+
+std::vector<PendingRead> DiskSpace::start_reads(std::span<WholeRead const> wanted) {
+    auto const is_small = [](DiskExtent const& extent) {
+        return extent.size() > 0 && extent.size() <= detail::piece_size;
+    };
+    std::vector<ReadGroup::Member> small;
+    std::vector<PendingRead> large;
+    for (auto const& [extent, destination] : wanted) {
+        RAPIDSMPF_EXPECTS(
+            extent->size() == destination.size(), "a whole extent is read into as many bytes",
+            std::invalid_argument);
+        if (!is_small(*extent)) {
+            large.push_back(start_read(*extent, 0, destination));
+        } else {
+            RAPIDSMPF_EXPECTS(
+                extent->space().get() == this, "the extent is of another disk space", std::invalid_argument);
+            auto operation = std::make_shared<detail::DiskOperation>(parts_->reads);
+            operation->reading = extent->block_;
+            operation->begin(1, destination.size());
+            small.push_back({std::move(operation), extent->block_.get(), destination});
+        }
+    }
+    auto in_order = small;
+    std::ranges::sort(in_order, {}, [](auto const& member) { return member.block->position; });
+    std::vector<ReadGroup> groups;
+    for (auto& member : in_order) {
+        if (groups.empty() || !groups.back().takes(*member.block)) {
+            groups.emplace_back();
+        }
+        groups.back().members.push_back(std::move(member));
+    }
+    std::vector<detail::IoPool::Job> jobs;
+    for (auto& group : groups) {
+        jobs.emplace_back([&file = parts_->file, group = std::move(group)](detail::IoBlock& memory) {
+            read_group(file, group, memory);
+        });
+    }
+    if (!jobs.empty()) {
+        parts_->submit(detail::IoPool::Queue::reads, std::move(jobs));
+    }
+    // A handle waits for what it stands for: there is none of a read that was not submitted.
+    std::vector<PendingRead> reads;
+    reads.reserve(wanted.size());
+    auto next_small = small.begin();
+    auto next_large = large.begin();
+    for (auto const& [extent, destination] : wanted) {
+        if (is_small(*extent)) {
+            reads.push_back(PendingRead{shared_from_this(), std::move((next_small++)->operation)});
+        } else {
+            reads.push_back(std::move(*next_large++));
+        }
+    }
+    return reads;
+}
+
 void DiskSpace::read(DiskExtent const& extent, std::size_t offset, std::span<std::byte> destination) {
     start_read(extent, offset, destination).get();
 }

@@ -184,27 +184,30 @@ bool SpillRegistry::rests_on_disk(SpillEntry& entry) {
     return true;
 }
 
-void SpillRegistry::fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory) {
-    Buffer const* stored = nullptr;
-    {
-        MutexLock const lock{mutex_};
-        if (!is_at_rest_on_disk(*entry)) {
-            return;
-        }
-        entry->moving = true;
-        entry->error = nullptr;
-        stored = entry->buffer.get();  // no other thread replaces it while it is moving
-    }
-    try {
+void SpillRegistry::fetch(std::vector<std::pair<EntryPtr, MemoryReservation>> wanted, BufferResource& br) {
+    std::vector<TierCopier::ReadBack> reads;
+    reads.reserve(wanted.size());
+    for (auto& [entry, memory] : wanted) {
         // The resource is kept alive until the entry is done with.
         auto done = [this, entry, resource = br.shared_from_this()](
                         std::unique_ptr<Buffer> fetched, std::exception_ptr error) {
             finish_fetch(entry, std::move(fetched), std::move(error));
         };
-        br.copier().read_back(*stored, std::move(memory), std::move(done));
-    } catch (...) {
-        finish_fetch(entry, nullptr, std::current_exception());
+        reads.push_back({nullptr, std::move(memory), std::move(done)});
     }
+    {
+        MutexLock const lock{mutex_};
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+            auto& entry = *wanted[i].first;
+            if (is_at_rest_on_disk(entry)) {
+                entry.moving = true;
+                entry.error = nullptr;
+                reads[i].buffer = entry.buffer.get();  // no other thread replaces it while it is moving
+            }
+        }
+    }
+    std::erase_if(reads, [](auto const& read) { return read.buffer == nullptr; });
+    br.copier().read_back(std::move(reads));
 }
 
 void SpillRegistry::await(SpillEntry& entry) {

@@ -74,8 +74,8 @@ class SpillRegistry {
     // Waits for moves to end. Throws std::logic_error when one has been taken before.
     [[nodiscard]] std::vector<std::unique_ptr<Buffer>> take_parts(
         std::span<SpillableParts::PartHandle const> wanted);
-    // See SpillableBuffer::fetch(); `memory` is what to read into.
-    void fetch(EntryPtr const& entry, BufferResource& br, MemoryReservation memory);
+    // See SpillableBuffer::fetch_all(); each comes with the memory to read into.
+    void fetch(std::vector<std::pair<EntryPtr, MemoryReservation>> wanted, BufferResource& br);
     // From now on the bytes are not moved down.
     void await(SpillEntry& entry);
     // Whether the bytes are on disk and not being read back.

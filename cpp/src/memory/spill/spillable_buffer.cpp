@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include <rapidsmpf/core/detail/prefetch.hpp>
 #include <rapidsmpf/core/error.hpp>
@@ -72,7 +73,9 @@ std::shared_ptr<Buffer const> SpillableBuffer::pin() {
         if (registry.is_on_disk(*entry_)) {
             auto memory =
                 resource_->reserve_or_wait(resource_->type_to_read_into(), size(), AllowOverbooking::yes);
-            registry.fetch(entry_, *resource_, std::move(memory));
+            std::vector<std::pair<std::shared_ptr<detail::SpillEntry>, MemoryReservation>> wanted;
+            wanted.emplace_back(entry_, std::move(memory));
+            registry.fetch(std::move(wanted), *resource_);
             registry.wait_while_moving(*entry_);
         }
         if (registry.try_pin(*entry_)) {
@@ -82,17 +85,30 @@ std::shared_ptr<Buffer const> SpillableBuffer::pin() {
 }
 
 void SpillableBuffer::fetch(AllowOverbooking allow) {
-    if (resource_->registry().is_on_disk(*entry_)) {
-        auto memory = resource_->reserve(resource_->type_to_read_into(), size(), allow).first;
-        if (memory.size() == size()) {
-            resource_->registry().fetch(entry_, *resource_, std::move(memory));
+    auto* const self = this;
+    fetch_all({&self, 1}, allow);
+}
+
+void SpillableBuffer::fetch_all(std::span<SpillableBuffer* const> buffers, AllowOverbooking allow) {
+    std::vector<std::pair<std::shared_ptr<detail::SpillEntry>, MemoryReservation>> wanted;
+    for (auto const* const each : buffers) {
+        auto& resource = *each->resource_;
+        if (resource.registry().is_on_disk(*each->entry_)) {
+            auto memory = resource.reserve(resource.type_to_read_into(), each->size(), allow).first;
+            if (memory.size() < each->size()) {
+                break;
+            }
+            wanted.emplace_back(each->entry_, std::move(memory));
         }
+    }
+    if (!wanted.empty()) {
+        auto& resource = *buffers.front()->resource_;
+        resource.registry().fetch(std::move(wanted), resource);
     }
 }
 
-void SpillableBuffer::fetch_to_take() {
+void SpillableBuffer::keep_to_take() {
     resource_->registry().await(*entry_);
-    fetch(AllowOverbooking::no);
 }
 
 std::unique_ptr<Buffer> SpillableBuffer::take() {

@@ -38,10 +38,15 @@ class TierCopier {
 
     // Copies of buffers on DISK, in one go; all or SpillError.
     [[nodiscard]] std::vector<std::unique_ptr<Buffer>> write_to_disk(std::span<Buffer const* const> buffers);
-    // A copy, readable by the CPU, of a buffer on DISK, in the background: `done` gets it or the error, on some thread.
-    // The buffer must stay until then. `memory` is of BufferResource::type_to_read_into().
+    // Copies, readable by the CPU, of buffers on DISK, in the background: `done` of each gets it or the error, on some thread.
+    // A buffer must stay until then. `memory` is of BufferResource::type_to_read_into().
     using ReadDone = std::function<void(std::unique_ptr<Buffer>, std::exception_ptr)>;
-    void read_back(Buffer const& buffer, MemoryReservation memory, ReadDone done);
+    struct ReadBack {
+        Buffer const* buffer;
+        MemoryReservation memory;
+        ReadDone done;
+    };
+    void read_back(std::vector<ReadBack> wanted);
 
   private:
     using Clock = std::chrono::steady_clock;

@@ -5,6 +5,7 @@
 // Chunks that wait for their turn may be spilled, and are read back a little ahead of it.
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -40,8 +41,10 @@ class PackedBatches {
         std::vector<std::uint8_t> metadata;
         SpillableBuffer data;
     };
-    // Has what comes next read back from disk.
-    void read_ahead();
+    // How many chunks make the next batch.
+    [[nodiscard]] std::size_t next_group() const;
+    // Has the next `taken` chunks read back from disk, and as many of those behind them as there is memory for.
+    void read_ahead(std::size_t taken);
     // The first chunk, where the CPU can read it.
     [[nodiscard]] PackedData take_first();
     [[nodiscard]] Table concatenate(std::vector<PackedData> group);

@@ -39,8 +39,9 @@ class RowStore {
     [[nodiscard]] std::size_t num_chunks() const noexcept { return chunks_.size(); }
     [[nodiscard]] std::shared_ptr<Schema const> const& schema() const noexcept { return schema_; }
     [[nodiscard]] std::shared_ptr<BufferResource> const& resource() const noexcept { return resource_; }
-    // Has a chunk read back from disk in the background, if there is memory for it.
-    void prefetch(std::size_t chunk);
+    [[nodiscard]] std::size_t chunk_bytes(std::size_t chunk) const { return chunks_.at(chunk)->data.size(); }
+    // Has chunks read back from disk in the background; without overbooking, as many as there is memory for.
+    void fetch(std::size_t begin, std::size_t end, AllowOverbooking allow);
     // A copy in memory; waits for the disk. Thread-safe.
     [[nodiscard]] PackedData copy(std::size_t chunk);
     // All chunks, wherever their bytes are; the store has no rows any more. Throws std::logic_error when one is being copied.
@@ -75,6 +76,9 @@ class RowStoreOutput {
     [[nodiscard]] std::optional<Table> next();
 
   private:
+    // Behind the chunks from `begin` on that are read together.
+    [[nodiscard]] std::size_t end_of_batch(std::size_t begin) const;
+
     std::shared_ptr<RowStore> store_;  // none once its last row was taken
     StoreUse use_;
     BatchSizes sizes_;

@@ -207,7 +207,8 @@ def test_files_beside_a_large_copy_are_read_in_one(
     monkeypatch.setattr(joins, "_BUILT_AGAIN", 0)
     monkeypatch.setattr(joins, "_LITTLE_TO_BUILD", 0)
     facts, _ = _written(tmp_path, _facts())
-    pl.DataFrame({"v": range(0, 100, 3), "w": range(34)}).write_parquet(tmp_path / "few.parquet")
+    # One key far away: else rows are found without a table that would be built.
+    pl.DataFrame({"v": [*range(0, 99, 3), 10**6], "w": range(34)}).write_parquet(tmp_path / "few.parquet")
     scan, few = pl.scan_parquet(facts), pl.scan_parquet(tmp_path / "few.parquet")
     options = replace(_OPTIONS, broadcast_limit=1 << 20, partitions=3)
     rowwise = scan.with_columns(x=c("v") + 1).filter(c("x") != 7)
@@ -224,6 +225,24 @@ def test_files_beside_a_large_copy_are_read_in_one(
         assert ("for the other side to be built once" not in text) == in_one, text
         assert "BROADCAST" in text
         assert "hash(v)" not in text
+
+
+def test_files_beside_a_copy_for_a_lookup_are_read_by_ranges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What says where the row of a key is, is made once for all ranges."""
+    monkeypatch.setattr(joins, "_BUILT_AGAIN", 0)
+    monkeypatch.setattr(joins, "_LITTLE_TO_BUILD", 0)
+    facts, _ = _written(tmp_path, _facts())
+    pl.DataFrame({"v": range(0, 100, 3), "w": range(34)}).write_parquet(tmp_path / "few.parquet")
+    in_place = pl.scan_parquet(facts).group_by("k", "v").agg(c("at").max())
+    query = in_place.join(pl.scan_parquet(tmp_path / "few.parquet"), on="v").group_by("k").agg(c("w").sum())
+    options = replace(_OPTIONS, broadcast_limit=1 << 20, partitions=3)
+    outcomes = run_ranks(1, lambda transport: run_query(query, transport, options=options))
+    assert_frame_equal(outcomes[0].frame, query.collect(), check_row_order=False)
+    text = outcomes[0].explain()
+    assert "by ranges of k" in text, text
+    assert "joins by lookup" in text, text
 
 
 def _with(**columns: object) -> pl.DataFrame:

@@ -47,6 +47,21 @@ class DiskSpaceTest : public testing::Test {
         settings.statistics = statistics_;
         return settings;
     }
+    [[nodiscard]] static std::vector<DiskExtent> write_all(
+        DiskSpace& space, std::vector<TestBytes> const& written) {
+        std::vector<std::span<std::byte const>> blocks;
+        for (auto const& bytes : written) {
+            blocks.push_back(bytes.all());
+        }
+        return space.write(blocks);
+    }
+    [[nodiscard]] static std::vector<TestBytes> blocks_of(std::size_t size, std::uint64_t count) {
+        std::vector<TestBytes> blocks;
+        for (std::uint64_t i = 0; i < count; ++i) {
+            blocks.emplace_back(size, i);
+        }
+        return blocks;
+    }
     TemporaryFolder folder_;
     std::shared_ptr<DiskFaults> faults_{std::make_shared<DiskFaults>()};
     std::shared_ptr<Statistics> statistics_{std::make_shared<Statistics>()};
@@ -390,20 +405,16 @@ TEST_F(DiskSpaceTest, RefusesWhatCannotBeRead) {
     EXPECT_THROW(other->read(extent, 0, back.all()), std::invalid_argument);
 }
 
-// Sizes on both sides of those that share pages and of those that are read with others, in an order of their own.
+// Sizes below and above the limits for sharing pages and for reading several by one transfer; extents in random order.
 TEST_P(RoundTrip, OfSeveralExtentsAtOnce) {
     std::mt19937 random{3};
     std::vector<TestBytes> written;
-    std::vector<std::span<std::byte const>> blocks;
     for (std::uint64_t i = 0; i < 200; ++i) {
         constexpr std::array<std::size_t, 8> sizes{
             0, 1, 5000, 40 * KiB, 64 * KiB, 100 * KiB + 3, 256 * KiB, 300 * KiB};
         written.emplace_back(sizes[random() % sizes.size()], i, misalignment_);
     }
-    for (auto const& bytes : written) {
-        blocks.push_back(bytes.all());
-    }
-    auto const extents = space_->write(blocks);
+    auto const extents = write_all(*space_, written);
     for (std::size_t const part : {1, 3, 40}) {
         std::vector<std::size_t> chosen;
         for (std::size_t i = 0; i < extents.size(); ++i) {
@@ -427,12 +438,7 @@ TEST_P(RoundTrip, OfSeveralExtentsAtOnce) {
 
 TEST_F(DiskSpaceTest, ReadsWhatLiesTogetherWithOneTransfer) {
     auto const space = DiskSpace::make(settings());
-    std::vector<TestBytes> written;
-    std::vector<std::span<std::byte const>> blocks;
-    for (std::uint64_t i = 0; i < 100; ++i) {
-        blocks.push_back(written.emplace_back(20 * KiB, i).all());
-    }
-    auto const extents = space->write(blocks);
+    auto const extents = write_all(*space, blocks_of(20 * KiB, 100));
     auto const reads_for = [&](std::size_t step) {
         std::vector<TestBytes> back;
         std::vector<DiskSpace::WholeRead> wanted;
@@ -452,12 +458,8 @@ TEST_F(DiskSpaceTest, ReadsWhatLiesTogetherWithOneTransfer) {
 // A group that cannot be read is read one by one: what is well comes, the rest says what is wrong.
 TEST_F(DiskSpaceTest, AFaultIsToldToThoseWhomItConcerns) {
     auto const space = DiskSpace::make(settings());
-    std::vector<TestBytes> written;
-    std::vector<std::span<std::byte const>> blocks;
-    for (std::uint64_t i = 0; i < 3; ++i) {
-        blocks.push_back(written.emplace_back(20 * KiB, i).all());
-    }
-    auto const extents = space->write(blocks);
+    auto const written = blocks_of(20 * KiB, 3);
+    auto const extents = write_all(*space, written);
     std::vector<TestBytes> back;
     std::vector<DiskSpace::WholeRead> wanted;
     for (auto const& extent : extents) {

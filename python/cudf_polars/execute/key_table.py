@@ -5,6 +5,7 @@ For each value from the least key to the greatest, a table has the number of the
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class KeyTable:
             return None
         least, greatest = _bounds(physical)
         values = greatest - least + 1
-        if values > _SLOTS_PER_ROW * physical.len():
+        if not _is_dense(values, physical.len()):
             return None
         slots = _distance(physical, least)
         if values == physical.len() and not nulls and bool((slots == numbers).all()):
@@ -107,6 +108,11 @@ def _bounds(values: pl.Series) -> tuple[int, int]:
     return least, greatest
 
 
+def _is_dense(values: int, rows: int) -> bool:
+    """Whether a table of so many values is worth it for so many rows."""
+    return values <= _SLOTS_PER_ROW * rows
+
+
 def _distance(values: pl.Series, least: int) -> pl.Series:
     """Return how far integers are from the least of them, which is less than 2**32."""
     if values.dtype not in (pl.Int64, pl.UInt64):
@@ -140,11 +146,12 @@ def have_table(values: Iterable[pl.Series], key: LookupKey, ranks: Ranks) -> boo
         return False
     least = min(all_ends)
     slots = max(all_ends) - least + 1
-    if slots > _SLOTS_PER_ROW * rows:
+    if not _is_dense(slots, rows):
         return False
     if not key.unique:
         return True
-    taken = np.zeros(-(-slots // 64) * 64, dtype=np.bool_)
+    # A bit for each value from the least key on; bits are merged by words of 64.
+    taken = np.zeros(math.ceil(slots / 64) * 64, dtype=np.bool_)
     if not keys.is_empty():
         taken[_distance(keys, least).to_numpy()] = True
     bits = bytearray(np.packbits(taken))

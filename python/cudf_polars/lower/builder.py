@@ -66,7 +66,7 @@ class Settings:
     broadcast_limit
         Bytes of memory up to which a join's side is sent to every rank.
     lookup_limit
-        The same of a side whose rows are found by the value of their key: it needs no memory but for the rows.
+        Bytes of memory up to which a join's side is sent to every rank if the join is by lookup, without a hash table.
     small_limit
         Bytes over all ranks up to which a result goes to rank 0 instead of being distributed.
     read_everywhere_limit

@@ -220,9 +220,9 @@ def _broadcast_if_small(ctx: Context, sides: Sides, copied: Sequence[str]) -> St
     built = size.nbytes * partitions
     is_much = partitions > 1 and built > max(_BUILT_AGAIN * other.estimate.nbytes, _LITTLE_TO_BUILD)
     if is_much or size.nbytes > limit:
-        key = _key(ctx, sides, side)
+        key = _key(ctx, sides, side)  # again: whether a lookup pays depends on the counted rows
         if key is not None and ctx.builder.findings.can_look_up(rows, key):
-            is_much = False  # it is read once for all partitions
+            is_much = False  # the table of keys is built once for all partitions
         elif size.nbytes > limit:
             return None
     if is_much:

@@ -207,7 +207,7 @@ def test_files_beside_a_large_copy_are_read_in_one(
     monkeypatch.setattr(joins, "_BUILT_AGAIN", 0)
     monkeypatch.setattr(joins, "_LITTLE_TO_BUILD", 0)
     facts, _ = _written(tmp_path, _facts())
-    # One key far away: else rows are found without a table that would be built.
+    # One key is far from the others, so that the join cannot be by lookup and builds a hash table.
     pl.DataFrame({"v": [*range(0, 99, 3), 10**6], "w": range(34)}).write_parquet(tmp_path / "few.parquet")
     scan, few = pl.scan_parquet(facts), pl.scan_parquet(tmp_path / "few.parquet")
     options = replace(_OPTIONS, broadcast_limit=1 << 20, partitions=3)
@@ -230,7 +230,7 @@ def test_files_beside_a_large_copy_are_read_in_one(
 def test_files_beside_a_copy_for_a_lookup_are_read_by_ranges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What says where the row of a key is, is made once for all ranges."""
+    """A join by lookup builds its table of keys once for all ranges, so ranges cost nothing."""
     monkeypatch.setattr(joins, "_BUILT_AGAIN", 0)
     monkeypatch.setattr(joins, "_LITTLE_TO_BUILD", 0)
     facts, _ = _written(tmp_path, _facts())

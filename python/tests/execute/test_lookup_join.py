@@ -390,18 +390,11 @@ def test_values_of_all_types(name: str, star: dict[str, pl.LazyFrame], tmp_path:
         compare_answers(rows_of.collect(), rows_of.collect(engine="streaming"), ordered=False)
 
 
-# -- sides that are copied because no hash table is needed -----------------------------------------------------------
+# -- sides that are copied only because their join needs no hash table -----------------------------------------
 
 _MEMORY = 1 << 20
-IN_LITTLE_MEMORY = replace(
-    ORDINARY,
-    memory=_MEMORY,
-    partitions=3,
-    small_limit=0,
-    read_everywhere_limit=0,
-    filter_keys=0,
-    sample_least=0,
-)
+IN_LITTLE_MEMORY = replace(COPYING, broadcast_limit=0, memory=_MEMORY, partitions=3)
+"""The limits of what is copied follow from the memory."""
 
 
 @pytest.fixture

@@ -71,8 +71,8 @@ class SpillableBuffer {
     // overbooking, for as many as there is memory for.
     static void fetch_all(
         std::span<SpillableBuffer* const> buffers, AllowOverbooking allow = AllowOverbooking::yes);
-    // For a caller that is about to take() the bytes: once they are in memory they are not spilled before that, which would
-    // have them read from disk twice.
+    // Keeps the bytes from being spilled, from the time they are in memory until take(). A caller that is about to take() them
+    // calls this first: else they may be spilled once more and read from disk twice.
     void keep_to_take();
     // Takes the bytes out, wherever they are, and leaves this object empty; waits for a move to end. Throws
     // std::logic_error when they are pinned.

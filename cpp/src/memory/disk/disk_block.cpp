@@ -170,13 +170,12 @@ void read_chunk(
     }
 }
 
-ReadTogether::ReadTogether(DiskFile& file, std::span<StoredBlock const* const> blocks, IoBlock& memory)
+ReadTogether::ReadTogether(DiskFile& file, StoredBlock const& first, StoredBlock const& last, IoBlock& memory)
     : file_{file}, memory_{memory} {
-    if (blocks.size() < 2) {
+    if (&first == &last) {
         return;
     }
-    auto const& last = *blocks.back();
-    begin_ = blocks.front()->position / disk_page * disk_page;
+    begin_ = first.position / disk_page * disk_page;
     auto const length = static_cast<std::size_t>(last.position - begin_) + last.size;
     try {
         iovec const piece{memory_.data(), up_to_page(length)};

@@ -81,10 +81,11 @@ void read_chunk(
 // where there is only one block, each is read by itself.
 class ReadTogether {
   public:
-    // From the first byte to the last the blocks take at most staged_size. `memory` is used as long as this is.
-    ReadTogether(DiskFile& file, std::span<StoredBlock const* const> blocks, IoBlock& memory);
+    // Reads from the beginning of the first block to the end of the last, at most staged_size bytes. This object uses `memory`
+    // until it goes.
+    ReadTogether(DiskFile& file, StoredBlock const& first, StoredBlock const& last, IoBlock& memory);
 
-    // Puts the bytes of one of the blocks, verified, in their place. Throws SpillError.
+    // Verifies one of the blocks and copies it to `destination`. Throws SpillError.
     void give(StoredBlock const& block, std::span<std::byte> destination);
 
   private:

@@ -346,7 +346,7 @@ PendingRead DiskSpace::start_read(
 
 namespace {
 
-// Small blocks that are read by one transfer, in the order in which they lie in the file.
+// Small blocks that one transfer reads, by their position in the file.
 struct ReadGroup {
     struct Member {
         std::shared_ptr<detail::DiskOperation> operation;
@@ -367,11 +367,7 @@ struct ReadGroup {
 };
 
 void read_group(detail::DiskFile& file, ReadGroup const& group, detail::IoBlock& memory) {
-    std::vector<detail::StoredBlock const*> blocks;
-    for (auto const& member : group.members) {
-        blocks.push_back(member.block);
-    }
-    detail::ReadTogether together{file, blocks, memory};
+    detail::ReadTogether together{file, *group.members.front().block, *group.members.back().block, memory};
     for (auto const& member : group.members) {
         member.operation->run([&] { together.give(*member.block, member.destination); });
     }

@@ -22,6 +22,7 @@ PACKAGES = (
     "pyarrow",
     "pandas",
     "dask",
+    "duckdb",
 )
 
 

@@ -5,8 +5,8 @@
 
 Every run is in one memory cgroup around all of its processes. It is cut off after ``--limit`` seconds, and then counts
 as that long. Each engine writes Parquet, with the same compression. The answers of all engines are compared: in the
-first round by their number of rows and by a sum of each column, in later ones by the number of rows. The exit status is
-1 if an answer differs or a run of Riverrun does not end.
+first round by their number of rows and by sums over columns and rows (``worker.summary``), in later ones by the number
+of rows. The exit status is 1 if an answer differs or a run of Riverrun does not end.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ def run_once(
 
 
 def agree(first: list[object], second: list[object]) -> bool:
-    """Whether two summaries are equal, but for the last digits of sums; one may be of the number of rows alone."""
+    """Whether two summaries are equal, but for the last digits of floats; one may be of the number of rows alone."""
     return (len(first) == len(second) or 1 in (len(first), len(second))) and all(
-        math.isclose(float(a), float(b), rel_tol=1e-6)  # type: ignore[arg-type]
+        a == b if isinstance(a, int) and isinstance(b, int) else math.isclose(a, b, rel_tol=1e-6)  # type: ignore[arg-type]
         for a, b in zip(first, second, strict=False)
     )
 

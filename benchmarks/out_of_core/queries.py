@@ -27,10 +27,13 @@ class Query:
         For Polars.
     sql
         For DuckDB, over views that are named as the tables; ``{scale_factor}`` stands for the tables' scale.
+    is_ordered
+        Whether the order of the rows is part of the answer.
     """
 
     lazy: Callable[[Tables], pl.LazyFrame]
     sql: str
+    is_ordered: bool = False
 
 
 def _sort(t: Tables) -> pl.LazyFrame:
@@ -79,7 +82,9 @@ def _of_pdsh(number: int) -> Query:
 
 
 SIX: dict[str, Query] = {
-    "sort": Query(_sort, "SELECT * FROM lineitem ORDER BY l_shipdate, l_orderkey, l_linenumber"),
+    "sort": Query(
+        _sort, "SELECT * FROM lineitem ORDER BY l_shipdate, l_orderkey, l_linenumber", is_ordered=True
+    ),
     "group": Query(
         _group,
         "SELECT l_orderkey, l_suppkey, SUM(l_quantity) AS quantity, COUNT(*) AS n FROM lineitem"

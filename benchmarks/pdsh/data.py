@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -71,7 +72,12 @@ def ensure(scale: float, directory: Path | None = None, *, floats: bool = False)
             check=True,
             stdout=subprocess.DEVNULL,
         )
-        if directory.is_dir():
-            directory.rmdir()
-        made.rename(directory)
+        # Replaces an empty folder, but not the tables that another process has made meanwhile.
+        try:
+            made.rename(directory)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+    for name in TABLE_NAMES:
+        tables.source(name)
     return tables

@@ -210,6 +210,18 @@ def _agree(transport: Transport, what: str, told: bytes = b"") -> list[bytes]:
     return [bytes.fromhex(text) for _, text in everyone]
 
 
+def _opened_empty(path: Path) -> int:
+    """Open a file to write it, and truncate it only if it is not empty.
+
+    ext4 begins to write a file that was truncated to the disk when it is closed, even if it was empty, and the query
+    would wait.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    if os.fstat(descriptor).st_size:
+        os.ftruncate(descriptor, 0)
+    return descriptor
+
+
 class _NewFile:
     """A file under a hidden name, which takes its own when it is whole.
 
@@ -230,7 +242,7 @@ class _NewFile:
             write_rows(rows, self.hidden, extension, **{**kwargs, "sinked_paths_callback": self._note})
             return
         try:
-            file = self.hidden.open("wb")
+            file = os.fdopen(_opened_empty(self.hidden), "wb")
         except OSError as error:
             error.filename = str(self._path)
             raise

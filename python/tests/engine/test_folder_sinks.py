@@ -276,3 +276,32 @@ def test_the_folder_of_a_failed_sink_goes_with_the_last_file(tmp_path):
 
     local_transport.run_ranks(2, work)
     assert not (tmp_path / "out").exists()
+
+
+def test_new_parts_are_not_truncated(tmp_path, monkeypatch):
+    """Truncated, they would be written to the disk when they are closed, on ext4."""
+    own, opened = os.open, []
+
+    def open_part(path, flags, *args, **options):
+        if str(path).endswith(".csv"):
+            opened.append(flags)
+        return own(path, flags, *args, **options)
+
+    monkeypatch.setattr(os, "open", open_part)
+    monkeypatch.setattr(os, "ftruncate", lambda *given: pytest.fail("a new part is truncated"))
+    opened_on_ranks(2, write_and_commit, tmp_path / "out", "csv")
+    assert opened
+    assert not any(flags & os.O_TRUNC for flags in opened)
+
+
+def test_what_a_process_of_this_number_left_is_overwritten(tmp_path):
+    """A file that is alone is written under a name with the number of its process, which another one may have had."""
+    (tmp_path / f".out.csv.{os.getpid()}.tmp").write_bytes(b"left\n" * 1_000)
+
+    def work(transport):
+        sink = SinkTarget.open(tmp_path / "out.csv", "csv", transport, "silent", {}, to_directory=False)
+        write_and_commit(sink, transport, {})
+
+    local_transport.run_ranks(1, work)
+    assert_frame_equal(pl.read_csv(tmp_path / "out.csv", schema=ROWS.schema), ROWS)
+    assert sorted(os.listdir(tmp_path)) == ["here", "out.csv"]

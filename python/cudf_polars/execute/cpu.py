@@ -21,10 +21,16 @@ class CpuDevice:
         return fragment.collect(engine="streaming", optimizations=optimizations)
 
     def batches(
-        self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool, at_once: bool = False
+        self,
+        fragment: pl.LazyFrame,
+        optimizations: pl.QueryOptFlags,
+        *,
+        ordered: bool,
+        at_once: bool = False,
+        ahead: int = 0,
     ) -> Iterator[pl.DataFrame]:
         """Run a fragment and yield its rows."""
-        batches = LazyBatches(fragment, optimizations, ordered=ordered)
+        batches = LazyBatches(fragment, optimizations, ordered=ordered, ahead=ahead)
         return batches.begin() if at_once else batches
 
     def take_host_steps(self) -> Sequence[str]:

@@ -18,6 +18,7 @@ import polars as pl
 
 from cudf_polars.execute import paths
 from cudf_polars.execute.cpu import CpuDevice
+from cudf_polars.execute.direct_groups import direct_groups
 from cudf_polars.execute.division import Divider
 from cudf_polars.execute.errors import not_sorted
 from cudf_polars.execute.fragment_runs import FragmentRuns
@@ -328,8 +329,11 @@ class Executor:
         measured.counted(frame.height, frame.estimated_size())
         return frame
 
-    def _batches(self, stream: Stream, *, planned: bool = True) -> Iterator[pl.DataFrame]:
-        """Run a fragment and yield its rows on this rank, with the types of the plan or those of Polars."""
+    def _batches(self, stream: Stream, *, planned: bool = True, ahead: int = 0) -> Iterator[pl.DataFrame]:
+        """Run a fragment and yield its rows on this rank, with the types of the plan or those of Polars.
+
+        Up to ``ahead`` bytes of them may wait until they are asked for.
+        """
         if self._fragments.is_absent(stream):
             return
         if isinstance(stream, Materialize):
@@ -344,7 +348,7 @@ class Executor:
             yield from self._runs.batches_of_all(stream, fragments, planned=planned, ahead=self.plan.target)
             return
         for fragment in fragments:
-            yield from self._runs.batches(stream, fragment, planned=planned)
+            yield from self._runs.batches(stream, fragment, planned=planned, ahead=ahead)
 
     def _materialized_batches(self, stream: Materialize) -> Iterator[pl.DataFrame]:
         self.prepare(stream)
@@ -364,12 +368,26 @@ class Executor:
         """Run a step that may be done over any rows in chunks of its input, and yield the result of each chunk."""
         (child,) = stream.inputs
         self.prepare(child)
-        for chunk in chunks(self._batches(child), self.plan.chunk_bytes):
+        # The next chunk is read while this one is aggregated.
+        batches = self._batches(child, ahead=self.plan.chunk_bytes // 2)
+        for chunk in chunks(batches, self.plan.chunk_bytes):
             self.paths.took(paths.CHUNKS)
-            lf = stream.build([chunk.lazy()], self._transport.rank)
-            frame = self._device.collect(lf, self._optimizations)
-            del chunk, lf  # or they would stay until the next one is there
+            frame = self._direct(stream, chunk)
+            if frame is None:
+                lf = stream.build([chunk.lazy()], self._transport.rank)
+                frame = self._device.collect(lf, self._optimizations)
+                del lf  # or it would stay until the next one is there
+            del chunk
             yield conform(frame, stream.schema)
+
+    def _direct(self, stream: Local, chunk: pl.DataFrame) -> pl.DataFrame | None:
+        """Return the groups of a chunk of rows by direct addressing, where that is possible."""
+        if stream.tallies is None or not self._device.is_cpu:
+            return None
+        frame = direct_groups(chunk, stream.tallies, stream.schema)
+        if frame is not None:
+            self.paths.took(paths.DIRECT)
+        return frame
 
     def _materialize(self, stream: Materialize) -> StreamRows:
         (child,) = stream.inputs

@@ -58,9 +58,17 @@ class FragmentRuns:
             frame = pl.DataFrame(schema=dict(stream.schema))
         return frame
 
-    def batches(self, stream: Stream, fragment: Fragment, *, planned: bool = True) -> Iterator[pl.DataFrame]:
-        """Run a fragment that ends in ``stream`` and yield its rows, with the types of the plan or those of Polars."""
-        return self._begin(stream, fragment, planned=planned, at_once=False).rows
+    def batches(
+        self, stream: Stream, fragment: Fragment, *, planned: bool = True, ahead: int = 0
+    ) -> Iterator[pl.DataFrame]:
+        """Run a fragment that ends in ``stream`` and yield its rows, with the types of the plan or those of Polars.
+
+        Parameters
+        ----------
+        ahead
+            Bytes of rows that may wait until they are asked for.
+        """
+        return self._begin(stream, fragment, planned=planned, at_once=False, ahead=ahead).rows
 
     def batches_of_all(
         self, stream: Stream, fragments: Iterator[Fragment], *, planned: bool, ahead: int
@@ -99,9 +107,15 @@ class FragmentRuns:
                 if begun is not None:
                     begun.close()
 
-    def _begin(self, stream: Stream, fragment: Fragment, *, planned: bool, at_once: bool) -> _Begun:
+    def _begin(
+        self, stream: Stream, fragment: Fragment, *, planned: bool, at_once: bool, ahead: int = 0
+    ) -> _Begun:
         batches = self._device.batches(
-            fragment.frame, self._optimizations, ordered=stream.ordered or not planned, at_once=at_once
+            fragment.frame,
+            self._optimizations,
+            ordered=stream.ordered or not planned,
+            at_once=at_once,
+            ahead=ahead,
         )
         return _Begun(self._read(stream, fragment, batches, planned), batches)
 

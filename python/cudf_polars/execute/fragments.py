@@ -29,7 +29,13 @@ class ComputeDevice(Protocol):
         ...
 
     def batches(
-        self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool, at_once: bool = False
+        self,
+        fragment: pl.LazyFrame,
+        optimizations: pl.QueryOptFlags,
+        *,
+        ordered: bool,
+        at_once: bool = False,
+        ahead: int = 0,
     ) -> Iterator[pl.DataFrame]:
         """Run a fragment and yield its rows, in their order if ``ordered``; begins when the first is asked for.
 
@@ -37,6 +43,8 @@ class ComputeDevice(Protocol):
         ----------
         at_once
             Whether it may begin before, and pause with its first rows.
+        ahead
+            Bytes of rows that may wait until they are asked for; a device need not go ahead of its reader.
         """
         ...
 
@@ -76,10 +84,16 @@ class DeviceOfQuery:
         return self._device.collect(fragment, optimizations)
 
     def batches(
-        self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool, at_once: bool = False
+        self,
+        fragment: pl.LazyFrame,
+        optimizations: pl.QueryOptFlags,
+        *,
+        ordered: bool,
+        at_once: bool = False,
+        ahead: int = 0,
     ) -> Iterator[pl.DataFrame]:
         """Run a fragment and yield its rows."""
-        batches = self._device.batches(fragment, optimizations, ordered=ordered, at_once=at_once)
+        batches = self._device.batches(fragment, optimizations, ordered=ordered, at_once=at_once, ahead=ahead)
         # What a generator runs ends with the call that reads it.
         if hasattr(batches, "close") and not isinstance(batches, Generator):
             with self._lock:

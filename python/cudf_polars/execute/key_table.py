@@ -16,7 +16,7 @@ import polars as pl
 from cudf_polars.execute.keys import Ranks
 from cudf_polars.lower.findings import LookupKey
 
-__all__ = ["KeyTable", "have_table"]
+__all__ = ["KeyTable", "bounds", "distance", "have_table"]
 
 _Told = tuple[int, int, tuple[int, int] | None]
 """What a rank says of its keys: how many they are, how many nulls, and their bounds."""
@@ -68,11 +68,11 @@ class KeyTable:
             physical, numbers = physical.drop_nulls(), numbers.filter(~is_null)
         if physical.is_empty():
             return None
-        least, greatest = _bounds(physical)
+        least, greatest = bounds(physical)
         values = greatest - least + 1
         if not _is_dense(values, physical.len()):
             return None
-        slots = _distance(physical, least)
+        slots = distance(physical, least)
         if values == physical.len() and not nulls and bool((slots == numbers).all()):
             return cls(least, greatest, None, None)
         rows = pl.repeat(None, values, dtype=pl.UInt32, eager=True)
@@ -93,15 +93,16 @@ class KeyTable:
     def _find(self, physical: pl.Series) -> pl.Series:
         if physical.null_count() == physical.len():
             return pl.repeat(None, physical.len(), dtype=pl.UInt32, eager=True)
-        least, greatest = _bounds(physical)
+        least, greatest = bounds(physical)
         if least < self.least or greatest > self.greatest:
             inside = physical.is_between(self.least, self.greatest)
             physical = physical.zip_with(inside, pl.Series([None], dtype=physical.dtype))
-        slots = _distance(physical, self.least)
+        slots = distance(physical, self.least)
         return slots if self.rows is None else self.rows.gather(slots)
 
 
-def _bounds(values: pl.Series) -> tuple[int, int]:
+def bounds(values: pl.Series) -> tuple[int, int]:
+    """Return the least and the greatest of integers, of which some are not null."""
     least, greatest = values.min(), values.max()
     assert isinstance(least, int)
     assert isinstance(greatest, int)
@@ -113,7 +114,7 @@ def _is_dense(values: int, rows: int) -> bool:
     return values <= _SLOTS_PER_ROW * rows
 
 
-def _distance(values: pl.Series, least: int) -> pl.Series:
+def distance(values: pl.Series, least: int) -> pl.Series:
     """Return how far integers are from the least of them, which is less than 2**32."""
     if values.dtype not in (pl.Int64, pl.UInt64):
         values = values.cast(pl.Int64)  # the difference may exceed the type
@@ -136,7 +137,7 @@ def have_table(values: Iterable[pl.Series], key: LookupKey, ranks: Ranks) -> boo
         # Copied: a part may be a view of all the columns that came with it.
         kept.append(pl.Series(physical.drop_nulls().to_numpy().copy()))
     keys = pl.concat(kept) if kept else pl.Series(dtype=pl.Int64)
-    ends = None if keys.is_empty() else _bounds(keys)
+    ends = None if keys.is_empty() else bounds(keys)
     told: list[_Told] = [
         pickle.loads(each) for each in ranks.allgather_bytes(pickle.dumps((keys.len(), nulls, ends)))
     ]
@@ -153,7 +154,7 @@ def have_table(values: Iterable[pl.Series], key: LookupKey, ranks: Ranks) -> boo
     # A bit for each value from the least key on; bits are merged by words of 64.
     taken = np.zeros(math.ceil(slots / 64) * 64, dtype=np.bool_)
     if not keys.is_empty():
-        taken[_distance(keys, least).to_numpy()] = True
+        taken[distance(keys, least).to_numpy()] = True
     bits = bytearray(np.packbits(taken))
     del taken, keys, kept
     return int.from_bytes(ranks.merge_bits(bits), "little").bit_count() == rows

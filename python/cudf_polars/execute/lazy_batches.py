@@ -44,6 +44,9 @@ class LazyBatches(Iterator[pl.DataFrame]):
         Whether the rows have to come in their order.
     chunk_size
         Rows of a batch; None: as Polars makes them.
+    ahead
+        Bytes of batches that may wait for the reader, so that the query goes on while the reader has other things to
+        do; 0: one batch.
     """
 
     def __init__(
@@ -53,8 +56,9 @@ class LazyBatches(Iterator[pl.DataFrame]):
         *,
         ordered: bool,
         chunk_size: int | None = None,
+        ahead: int = 0,
     ) -> None:
-        self._run: _Run | None = _Run(frame, optimizations, ordered, chunk_size)
+        self._run: _Run | None = _Run(frame, optimizations, ordered, chunk_size, ahead)
 
     def __iter__(self) -> Self:
         return self
@@ -93,7 +97,12 @@ class _Run:
     """A query on its thread, which must not keep alive its reader."""
 
     def __init__(
-        self, frame: pl.LazyFrame, optimizations: pl.QueryOptFlags, ordered: bool, chunk_size: int | None
+        self,
+        frame: pl.LazyFrame,
+        optimizations: pl.QueryOptFlags,
+        ordered: bool,
+        chunk_size: int | None,
+        ahead: int,
     ) -> None:
         self._query: tuple[pl.LazyFrame, pl.QueryOptFlags, bool, int | None] | None = (
             frame,
@@ -102,7 +111,9 @@ class _Run:
             chunk_size,
         )
         self._batches: SimpleQueue[pl.DataFrame | BaseException | None] = SimpleQueue()
-        self._room = threading.Semaphore(0)  # as many as are asked for
+        self._room = threading.Semaphore(0)  # as many as are asked for, or may be there before
+        self._ahead, self._waiting, self._before = ahead, 0, 0
+        self._lock = threading.Lock()
         self._stopped = False
         self.thread: threading.Thread | None = None
 
@@ -116,10 +127,17 @@ class _Run:
     def take(self) -> pl.DataFrame | None:
         """Return the next batch, None at the end; raise what the query has raised."""
         self.begin()
-        self._room.release()
+        with self._lock:
+            if self._before:
+                self._before -= 1
+            else:
+                self._room.release()
         given = self._batches.get()
         if isinstance(given, BaseException):
             raise given
+        if self._ahead and given is not None:
+            with self._lock:
+                self._waiting -= int(given.estimated_size())
         if self._stopped:  # by another thread: these need not be all rows
             raise StoppedError("the query was ended before all of its rows were read")
         return given
@@ -157,7 +175,17 @@ class _Run:
             _PROBE.sum()
         if not self._stopped:
             self._batches.put(batch)
+            self._go_on(batch)
         return self._stopped
+
+    def _go_on(self, batch: pl.DataFrame) -> None:
+        """Make room for a batch that is not asked for, unless many bytes wait already."""
+        if self._ahead:
+            with self._lock:
+                self._waiting += int(batch.estimated_size())
+                if self._waiting < self._ahead:
+                    self._before += 1
+                    self._room.release()
 
 
 _running: weakref.WeakSet[_Run] = weakref.WeakSet()

@@ -27,6 +27,7 @@ TO_RANGES = "rows sent to the ranges of a file"
 SORTED_RANGES = "sorted rows sent to ranges of their key"
 READ_BEFORE = "keys of files read before their rows"
 LOOKUP = "a join by lookup"
+DIRECT = "groups by direct addressing"
 TWO_SENDS = "rows sent in two operations, those that were measured first"
 
 PATHS: Mapping[str, str] = {
@@ -49,6 +50,7 @@ PATHS: Mapping[str, str] = {
     SORTED_RANGES: "both sides of an as-of join move to the same ranges of their sorted keys",
     READ_BEFORE: "a sort reads the keys of files for the boundaries first, and sends their rows as they are read",
     LOOKUP: "rows of a side that was copied are found by the value of their key, which is a number",
+    DIRECT: "of a chunk of rows, counts and sums by a key that is a number are computed by arrays",
     TWO_SENDS: "what was read of a side to measure it is sent before the rest",
 }
 """The ways of the rows where a rank has several partitions, and when they are taken."""

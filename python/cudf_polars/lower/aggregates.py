@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from cudf_polars.lower.shape import is_rowwise_step
+from cudf_polars.lower.tallies import Tally
 from cudf_polars.plan.expressions import Agg, Column, Explode, Expr, Filter, Function, Len, Literal, NamedExpr
 from cudf_polars.plan.functions import FUNCTIONS
 from cudf_polars.plan.properties import columns, is_elementwise
@@ -58,6 +59,8 @@ class Decomposition:
         Aggregates over the partial results, by the same keys.
     outputs
         The aggregation's outputs, row-wise over the final columns.
+    tallies
+        By name, the aggregates of ``partial``; None: it is no count or sum.
     needs_order
         Whether ``partial`` reads :data:`ORDER`.
     distinct
@@ -67,6 +70,7 @@ class Decomposition:
     partial: list[pl.Expr] = field(default_factory=list)
     final: list[pl.Expr] = field(default_factory=list)
     outputs: list[NamedExpr] = field(default_factory=list)
+    tallies: dict[str, Tally | None] = field(default_factory=dict)
     needs_order: bool = False
     distinct: Expr | None = None
 
@@ -122,19 +126,31 @@ class _Splitter:
             raise _Undecomposable
         return rewritten
 
-    def _partial(self, kind: str, source: Expr, make: Callable[[], pl.Expr]) -> pl.Expr:
+    def _partial(
+        self, kind: str, source: Expr, make: Callable[[], pl.Expr], tally: Tally | None = None
+    ) -> pl.Expr:
         """Return the column of a partial aggregate, adding it if it is new."""
         key = (kind, source)
         if key not in self._partials:
             name = f"__rr_partial{len(self._partials)}"
             self._partials[key] = name
             self.result.partial.append(make().alias(name))
+            self.result.tallies[name] = tally
         return pl.col(self._partials[key])
+
+    def _sum(self, kind: str, source: Expr, values: pl.Expr, dtype: pl.DataType | None) -> pl.Expr:
+        """Return the column of a partial sum of ``values``, which are ``source`` in the type that is summed."""
+        return self._partial(kind, source, values.sum, Tally("sum", source, values, dtype))
+
+    def _count(self, kind: str, source: Expr) -> pl.Expr:
+        """Return the column of a partial count of the values that are not null."""
+        values = to_expr(source)
+        return self._partial(kind, source, values.count, Tally("count", source, values))
 
     def _split(self, expr: Expr) -> pl.Expr | None:
         """Return the final aggregate that computes ``expr``, or ``None`` if it is not an aggregate."""
         if isinstance(expr, Len):
-            return self._partial("len", expr, pl.len).sum()
+            return self._partial("len", expr, pl.len, Tally("rows", expr, pl.len())).sum()
         if isinstance(expr, Function):
             return self._split_function(expr)
         if not isinstance(expr, Agg):
@@ -148,12 +164,14 @@ class _Splitter:
             case "sum" | "sum_or_null":
                 if dtype is None or dtype.is_nested():
                     raise _Undecomposable
-                total = self._partial("sum", source, values.sum).sum()
+                total = self._sum("sum", source, values, dtype).sum()
                 if expr.name == "sum":
                     return total
-                return pl.when(self._partial("count", source, values.count).sum() > 0).then(total)
-            case "count" | "len":
-                return self._partial(expr.name, source, lambda: to_expr(expr)).sum()
+                return pl.when(self._count("count", source).sum() > 0).then(total)
+            case "count":
+                return self._count("count", source).sum()
+            case "len":
+                return self._partial("len", source, lambda: to_expr(expr)).sum()
             case "min" | "max" | "nan_min" | "nan_max":
                 if dtype is None or dtype.is_nested() or isinstance(dtype, pl.Categorical):
                     raise _Undecomposable
@@ -205,14 +223,14 @@ class _Splitter:
     def _mean(self, source: Expr) -> pl.Expr:
         dtype, values = source.dtype, to_expr(source)
         if isinstance(dtype, pl.Decimal):
-            total = self._partial("sum", source, values.sum).sum().cast(pl.Float64)
-            count = self._partial("number", source, values.count).sum()
+            total = self._sum("sum", source, values, dtype).sum().cast(pl.Float64)
+            count = self._count("number", source).sum()
             return pl.when(count > 0).then(total / count)
         if dtype is not None and dtype.is_temporal():
             # the sum of many points in time is larger than their integers; the mean is not
             physical = values.to_physical().cast(pl.Int128)
-            total = self._partial("sum of points", source, physical.sum).sum().cast(pl.Float64)
-            count = self._partial("number", source, values.count).sum()
+            total = self._sum("sum of points", source, physical, pl.Int128()).sum().cast(pl.Float64)
+            count = self._count("number", source).sum()
             unit = 86_400_000_000 if dtype == pl.Date else 1
             return pl.when(count > 0).then((total / count * unit).cast(pl.Int64))
         if not _is_plain_number(dtype):
@@ -222,7 +240,7 @@ class _Splitter:
 
     def _moments(self, source: Expr) -> tuple[pl.Expr, pl.Expr]:
         values = to_expr(source).cast(pl.Float64)
-        return self._partial("total", source, values.sum), self._partial("number", source, values.count)
+        return self._sum("total", source, values, pl.Float64()), self._count("number", source)
 
     def _variance(self, expr: Agg, source: Expr) -> pl.Expr:
         """Merge the squared deviations of the parts (Chan, Golub and LeVeque, 1979)."""

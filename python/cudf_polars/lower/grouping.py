@@ -14,6 +14,7 @@ from cudf_polars.lower.gathered import Gathered
 from cudf_polars.lower.group_counts import count_groups
 from cudf_polars.lower.partitioning import project
 from cudf_polars.lower.physical import Local, Schema, Stream
+from cudf_polars.lower.tallies import Tallies
 from cudf_polars.plan.expressions import Agg, Column, Expr, NamedExpr
 from cudf_polars.plan.nodes import Distinct, GroupBy, Node
 from cudf_polars.plan.properties import columns, groups_depend_on_order, is_elementwise
@@ -169,20 +170,29 @@ def _two_phases(
     for key in node.keys:
         if isinstance(key.expr, Column):
             renames.setdefault(key.expr.name, []).append(key.name)
+    schema = first([pl.LazyFrame(schema=dict(child.schema))], 0).collect_schema()
+    in_chunks = count is None or not _are_few(ctx, child, schema, count)
+    direct = None
+    if (
+        in_chunks
+        and builder.settings.partitions > 1
+        and len(keys) == 1
+        and len(partial) == len(split.tallies)
+    ):
+        direct = Tallies.of(node.keys, split.tallies)
     parts = builder.local(
         f"PARTIAL {node_title(node)}",
-        [child],
-        first,
+        [child if direct is None else builder.local("VALUES", [child], direct.values)],
+        first if direct is None else direct.groups,
         partitioning=project(child.partitioning, renames),
         ordered=False,
         estimate=child.estimate.scaled(several),
-        of_any_rows=True,
+        of_any_rows=in_chunks,
     )
+    parts.tallies = direct
     limit = builder.settings.small_limit
-    if count is not None:
-        parts.of_any_rows = not _are_few(ctx, child, parts.schema, count)
-        if parts.of_any_rows and count.groups(child.estimate.rows) * row_width(parts.schema) <= limit:
-            limit *= _REPEATED
+    if count is not None and in_chunks and count.groups(child.estimate.rows) * row_width(schema) <= limit:
+        limit *= _REPEATED
     moved = builder.gather_or_shuffle(parts, names, "partial groups", limit)
     groups = builder.local(
         f"FINAL {node_title(node)}", [moved], second, ordered=False, estimate=child.estimate.scaled(few)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import polars as pl
-
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.findings import LookupKey
 from cudf_polars.lower.local_joins import COPIED_SIDES
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import Local, Stream
+from cudf_polars.lower.tallies import INTEGER_KEYS
 from cudf_polars.plan.expressions import Column
 from cudf_polars.plan.nodes import Join
 
@@ -25,10 +24,6 @@ _ORDERS = {"left": ("none", "right", "right_left"), "right": ("none", "left", "l
 """By the side that is found, the orders that are that of the other one, where a key has one row at most."""
 _OF_FILTERED = 1 / 8
 """Where the other side is filtered, the side that is found may have so many rows for each that the other may have."""
-_DTYPES = (
-    *(pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64),
-    *(pl.Date, pl.Datetime, pl.Duration),
-)
 
 
 def lookup_side(ctx: Context, joined: Local) -> str | None:
@@ -67,7 +62,7 @@ def lookup_key(ctx: Context, node: Join, sides: Mapping[str, Stream], side: str)
     if not (isinstance(left, Column) and isinstance(right, Column)):
         return None
     dtype = sides["left"].schema[left.name]
-    if dtype != sides["right"].schema[right.name] or dtype not in _DTYPES:
+    if dtype != sides["right"].schema[right.name] or dtype not in INTEGER_KEYS:
         return None
     if not _pays(ctx, node, sides, side):
         return None

@@ -16,6 +16,7 @@ import polars as pl
 
 from cudf_polars.lower.partitioning import Partitioning
 from cudf_polars.lower.spreading import HeavyKeys
+from cudf_polars.lower.tallies import Tallies
 from cudf_polars.plan.nodes import Node
 
 __all__ = [
@@ -143,6 +144,8 @@ class Local(Stream):
         Of a source whose rows are there by partitions: the same for one of these, by its number over all ranks.
     partitions
         How many these are on each rank.
+    tallies
+        Of a group-by: what it computes, if that is counts and sums by an integer.
     lookup_side
         Of a join: the side, the same for all rows of the other one on a rank, whose rows may be found by the value of
         the key itself (:mod:`cudf_polars.lower.lookups`).
@@ -154,6 +157,7 @@ class Local(Stream):
     node: Node | None = None
     build_partition: Builder | None = None
     partitions: int = 1
+    tallies: Tallies | None = None
     lookup_side: str | None = None
 
     @property

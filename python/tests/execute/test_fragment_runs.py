@@ -50,7 +50,13 @@ class Device(CpuDevice):
     closed: list[int] = field(default_factory=list)
 
     def batches(
-        self, fragment: pl.LazyFrame, _: pl.QueryOptFlags, *, ordered: bool, at_once: bool = False
+        self,
+        fragment: pl.LazyFrame,
+        _: pl.QueryOptFlags,
+        *,
+        ordered: bool,
+        at_once: bool = False,
+        ahead: int = 0,
     ) -> Iterator[pl.DataFrame]:
         """Give the batches."""
         assert ordered

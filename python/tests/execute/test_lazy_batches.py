@@ -28,8 +28,10 @@ SECONDS = 60
 """Guards against hangs only."""
 
 
-def batches(frame: pl.LazyFrame, *, ordered: bool = True, chunk_size: int | None = None) -> LazyBatches:
-    return LazyBatches(frame, pl.QueryOptFlags(), ordered=ordered, chunk_size=chunk_size)
+def batches(
+    frame: pl.LazyFrame, *, ordered: bool = True, chunk_size: int | None = None, ahead: int = 0
+) -> LazyBatches:
+    return LazyBatches(frame, pl.QueryOptFlags(), ordered=ordered, chunk_size=chunk_size, ahead=ahead)
 
 
 def wait_for(reached: Callable[[], bool]) -> None:
@@ -45,18 +47,20 @@ def running() -> int:
 
 @pytest.mark.parametrize("chunk_size", [None, 1000, 3 * ROWS])
 @pytest.mark.parametrize("ordered", [True, False])
-def test_all_rows(chunk_size: int | None, ordered: bool) -> None:
+@pytest.mark.parametrize("ahead", [0, 1, 100_000, 1 << 40])
+def test_all_rows(chunk_size: int | None, ordered: bool, ahead: int) -> None:
     frame = pl.LazyFrame({"a": range(ROWS)}).with_columns(b=pl.col("a") * 2)
     for query in (frame, frame.sort("b", descending=True), frame.filter(pl.col("a") < 0), frame.select("a")):
         expected = query.collect()
-        given = list(batches(query, ordered=ordered, chunk_size=chunk_size))
+        given = list(batches(query, ordered=ordered, chunk_size=chunk_size, ahead=ahead))
         assert_frame_equal(pl.concat([expected.clear(), *given]), expected, check_row_order=ordered)
     wait_for(lambda: not running())
 
 
-def test_an_error_comes_behind_the_rows_before_it() -> None:
+@pytest.mark.parametrize("ahead", [0, 1 << 40])
+def test_an_error_comes_behind_the_rows_before_it(ahead: int) -> None:
     texts = [str(n) for n in range(ROWS)] + ["no number"]
-    rows = batches(pl.LazyFrame({"a": texts}).select(pl.col("a").cast(pl.Int64)))
+    rows = batches(pl.LazyFrame({"a": texts}).select(pl.col("a").cast(pl.Int64)), ahead=ahead)
     seen: list[int] = []
     with pytest.raises(pl.exceptions.InvalidOperationError, match="no number"):
         seen.extend(batch.height for batch in rows)
@@ -75,6 +79,19 @@ def test_a_query_that_begins_early_pauses_with_its_first_rows() -> None:
     wait_for(lambda: not running())
     assert rows.begin() is rows  # it has ended
     unread = batches(query).begin()
+    unread.close()
+    wait_for(lambda: not running())
+
+
+def test_a_query_goes_on_while_its_reader_does_other_things() -> None:
+    made = Counted()
+    rows = batches(made.query, chunk_size=1000, ahead=1 << 40)
+    seen = next(rows).height
+    wait_for(lambda: made.rows == ROWS)
+    wait_for(lambda: not running())
+    assert seen + sum(batch.height for batch in rows) == ROWS
+    unread = batches(Counted().query, chunk_size=1000, ahead=10_000)
+    next(unread)
     unread.close()
     wait_for(lambda: not running())
 

@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 import pytest
 from execute.compare import ORDINARY, assert_like_polars, compare_answers
+from execute.integer_keys import BOUNDS, keys_near, of_type
 
 from cudf_polars.execute.key_table import KeyTable, have_table
 from cudf_polars.execute.run import QueryOutcome
@@ -37,20 +38,6 @@ COPIED = {
     "right": ("left",),
     "semi": ("right",),
     "anti": ("right",),
-}
-BOUNDS = {
-    pl.Int8(): (-(2**7), 2**7 - 1),
-    pl.Int16(): (-(2**15), 2**15 - 1),
-    pl.Int32(): (-(2**31), 2**31 - 1),
-    pl.Int64(): (-(2**63), 2**63 - 1),
-    pl.UInt8(): (0, 2**8 - 1),
-    pl.UInt16(): (0, 2**16 - 1),
-    pl.UInt32(): (0, 2**32 - 1),
-    pl.UInt64(): (0, 2**64 - 1),
-    pl.Date(): (-(2**31), 2**31 - 1),
-    pl.Datetime("us"): (-(2**63), 2**63 - 1),
-    pl.Datetime("ms", "Europe/Paris"): (-(2**63), 2**63 - 1),
-    pl.Duration("us"): (-(2**63), 2**63 - 1),
 }
 VALUES: dict[str, pl.Series] = {
     "text": pl.Series(["", "a", None, "a text that is longer than a view of it"]),
@@ -74,20 +61,6 @@ def by_lookup(outcomes: list[QueryOutcome]) -> bool:
 
 
 # -- the table of keys -------------------------------------------------------------------------------------------
-
-
-def keys_near(rng: random.Random, bounds: tuple[int, int], count: int, gaps: int) -> list[int]:
-    """Return different keys, with gaps, at some place between the bounds or at one of them."""
-    least, greatest = bounds
-    span = min(count * gaps, greatest - least + 1)
-    first = rng.choice([least, greatest - span + 1, rng.randrange(least, greatest - span + 2)])
-    return rng.sample(range(first, first + span), min(count, span))
-
-
-def of_type(values: list[int | None], dtype: pl.DataType) -> pl.Series:
-    """Return integers as values of a type."""
-    physical = {pl.Date: pl.Int32(), pl.Datetime: pl.Int64(), pl.Duration: pl.Int64()}.get(type(dtype), dtype)
-    return pl.Series(values, dtype=physical).cast(dtype)
 
 
 @pytest.mark.parametrize("dtype", BOUNDS, ids=str)

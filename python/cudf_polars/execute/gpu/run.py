@@ -107,10 +107,16 @@ class GpuDevice:
         return run_plan(root, self._run, self._note)
 
     def batches(
-        self, fragment: pl.LazyFrame, optimizations: pl.QueryOptFlags, *, ordered: bool, at_once: bool = False
+        self,
+        fragment: pl.LazyFrame,
+        optimizations: pl.QueryOptFlags,
+        *,
+        ordered: bool,
+        at_once: bool = False,
+        ahead: int = 0,
     ) -> Iterator[pl.DataFrame]:
         """Run a fragment and yield its rows; it begins when the first is asked for."""
-        del ordered, at_once  # a program gives them in order anyway
+        del ordered, at_once, ahead  # a program gives them in order anyway
         yield self.collect(fragment, optimizations)
 
     def take_host_steps(self) -> Sequence[str]:

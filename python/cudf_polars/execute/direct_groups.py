@@ -17,6 +17,9 @@ __all__ = ["direct_groups"]
 
 _EXACT = 2**53
 """Integers up to this are exact as floats, which numpy sums them as."""
+_ROWS_AT_ONCE = 1 << 18
+_ROWS = "__rr_rows"
+"""The number of rows, among the aggregates."""
 
 
 def direct_groups(rows: pl.DataFrame, tallies: Tallies, schema: Schema) -> pl.DataFrame | None:
@@ -41,21 +44,13 @@ def direct_groups(rows: pl.DataFrame, tallies: Tallies, schema: Schema) -> pl.Da
     width = greatest - least + 1
     if width > rows.height:
         return None
-    summed = {column for how, column in tallies.aggregates.values() if how == "sum"}
-    weights = {column: _weights(rows[column]) for column in summed if column is not None}
-    if any(each is None for each in weights.values()):
+    if not _sums_are_exact(rows, tallies):
         return None
-    # Null has a place of its own, behind the others.
-    slots = distance(physical, least).fill_null(width).cast(pl.Int64).to_numpy()
-    rows_of = np.bincount(slots, minlength=width + 1)
-    places = np.flatnonzero(rows_of)
+    totals = _totals(rows, physical, least, width, tallies)
+    places = np.flatnonzero(totals[_ROWS])
     columns = [_keys(places, least, width, physical.dtype).cast(key.dtype).alias(key.name)]
-    for name, (how, source) in tallies.aggregates.items():
-        found = rows_of
-        if how == "sum":
-            found = np.bincount(slots, weights=weights[str(source)], minlength=width + 1)
-        elif how == "count" and rows[str(source)].null_count():
-            found = rows_of - np.bincount(slots[rows[str(source)].is_null().to_numpy()], minlength=width + 1)
+    for name, (how, _) in tallies.aggregates.items():
+        found = totals[_ROWS if how == "rows" else name]
         column, result = pl.Series(name, found[places]), schema[name]
         if result.is_integer():
             # Polars' sums wrap, too.
@@ -64,17 +59,56 @@ def direct_groups(rows: pl.DataFrame, tallies: Tallies, schema: Schema) -> pl.Da
     return pl.DataFrame(columns)
 
 
+def _sums_are_exact(rows: pl.DataFrame, tallies: Tallies) -> bool:
+    """Whether no sum of integers may leave those that floats have."""
+    for how, column in tallies.aggregates.values():
+        if how == "sum" and (values := rows[str(column)]).dtype.is_integer():
+            if values.null_count() == values.len():
+                continue
+            least, greatest = bounds(values)
+            if max(-least, greatest) * values.len() >= _EXACT:
+                return False
+    return True
+
+
+def _totals(
+    rows: pl.DataFrame, keys: pl.Series, least: int, width: int, tallies: Tallies
+) -> dict[str, np.ndarray]:
+    """Return counts and sums by place, by name; of the rows under ``_ROWS``. Null has the last place.
+
+    Some rows are taken at a time, so that what is computed from them stays in the cache of the processor; never fewer
+    than there are places, which are all added each time.
+    """
+    step = max(_ROWS_AT_ONCE, width)
+    totals: dict[str, np.ndarray] = {}
+    for at in range(0, rows.height, step):
+        slots = distance(keys.slice(at, step), least).fill_null(width).cast(pl.Int64).to_numpy()
+        counted = np.bincount(slots, minlength=width + 1)
+        _add(totals, _ROWS, counted)
+        for name, (how, column) in tallies.aggregates.items():
+            if column is None:
+                continue
+            values = rows[column].slice(at, step)
+            if how == "sum":
+                weights = values.cast(pl.Float64).fill_null(0.0).to_numpy()
+                _add(totals, name, np.bincount(slots, weights=weights, minlength=width + 1))
+            elif values.null_count():
+                nulls = slots[values.is_null().to_numpy()]
+                _add(totals, name, counted - np.bincount(nulls, minlength=width + 1))
+            else:
+                _add(totals, name, counted)
+    return totals
+
+
+def _add(totals: dict[str, np.ndarray], name: str, found: np.ndarray) -> None:
+    if name in totals:
+        totals[name] += found
+    else:
+        totals[name] = found.copy()
+
+
 def _keys(places: np.ndarray, least: int, width: int, dtype: pl.DataType) -> pl.Series:
     """Return the keys of places; the one behind the others is of null."""
     offsets = pl.Series(places).cast(pl.UInt64 if dtype == pl.UInt64 else pl.Int64)
     keys = (offsets + least).set(offsets == width, None)
     return keys.cast(dtype)
-
-
-def _weights(values: pl.Series) -> np.ndarray | None:
-    """Return what is summed, null as nothing; ``None`` if sums of the values are not sure to be exact."""
-    if values.dtype.is_integer() and values.null_count() < values.len():
-        least, greatest = bounds(values)
-        if max(-least, greatest) * values.len() >= _EXACT:
-            return None
-    return values.cast(pl.Float64).fill_null(0.0).to_numpy()

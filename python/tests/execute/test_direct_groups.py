@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -44,8 +45,12 @@ def groups_of(rows: pl.DataFrame, *aggregates: pl.Expr) -> tuple[pl.DataFrame | 
 
 
 @pytest.mark.parametrize("dtype", BOUNDS, ids=str)
-def test_counts_and_sums_by_keys_of_all_types(dtype: pl.DataType) -> None:
-    rng = random.Random(str(dtype))
+@pytest.mark.parametrize("at_once", [1, 64, 1 << 18])
+def test_counts_and_sums_by_keys_of_all_types(
+    dtype: pl.DataType, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[direct_groups.__module__], "_ROWS_AT_ONCE", at_once)
+    rng = random.Random(f"{dtype} {at_once}")
     for _ in range(40):
         count = rng.choice([1, 2, 20, 100])
         near = keys_near(rng, BOUNDS[dtype], count, 1)

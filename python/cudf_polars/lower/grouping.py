@@ -184,6 +184,7 @@ def _two_phases(
         f"PARTIAL {node_title(node)}",
         [child if direct is None else builder.local("VALUES", [child], direct.values)],
         first if direct is None else direct.groups,
+        schema=schema,
         partitioning=project(child.partitioning, renames),
         ordered=False,
         estimate=child.estimate.scaled(several),

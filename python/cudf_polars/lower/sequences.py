@@ -245,7 +245,12 @@ def _spelled_out(expr: Function) -> Expr | None:
             present = Function("is_not_null", (child,), dtype=pl.Boolean())
             ones = Cast(present, expr.dtype or pl.UInt32(), CastMode.STRICT, dtype=expr.dtype)
             return Function("cum_sum", (ones,), (backwards,), dtype=expr.dtype)
-        case Function("pct_change", (child, n)) if expr.dtype is not None and expr.dtype.is_float():
+        case Function("pct_change", (child, n)) if (
+            expr.dtype is not None
+            and expr.dtype.is_float()
+            and child.dtype is not None
+            and not child.dtype.is_nested()  # that it has none of these is for Polars to tell
+        ):
             floats = Cast(child, expr.dtype, CastMode.NON_STRICT, dtype=expr.dtype)
             before = Function("shift", (floats, n), dtype=expr.dtype)
             change = BinaryOp(Operator.SUB, floats, before, dtype=expr.dtype)

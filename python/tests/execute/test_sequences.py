@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -174,3 +175,12 @@ def test_sums_of_a_type_that_is_planned_as_another(tmp_path: Path) -> None:
     frame = pl.DataFrame({"v": [1, 2, 3]}, schema={"v": pl.UInt128})
     query = scan_files(frame, tmp_path, [0, 1, 3]).select(pl.col("v").cum_sum())
     assert run(query, 2)[0].equals(query.collect())
+
+
+@pytest.mark.parametrize("values", [[{"x": 1}, {"x": 2}], [[1], [2]]], ids=["struct", "list"])
+def test_what_has_no_changes_in_percent_is_refused_as_by_polars(values: list[Any]) -> None:
+    query = pl.LazyFrame({"a": values}).select(pl.col("a").pct_change())
+    with pytest.raises(pl.exceptions.InvalidOperationError):
+        query.collect()
+    with pytest.raises(pl.exceptions.InvalidOperationError):
+        run(query, 2, TINY)

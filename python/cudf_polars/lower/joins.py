@@ -37,6 +37,8 @@ from cudf_polars.plan.properties import is_elementwise
 
 __all__ = ["lower_join"]
 
+_OVERESTIMATED, _OVERESTIMATED_KEYS = 16, 2
+"""A side is measured if it is estimated at up to so many times the limit: of copies, and of copies by lookup."""
 _BUILT_AGAIN, _LITTLE_TO_BUILD = 0.25, 64 << 20
 """A join runs for each partition of a side, and each time builds its table of the copy of the other one: in all, of so
 many bytes of copies for each byte of that side, or of so many bytes, before the side is rather read in one.
@@ -209,7 +211,8 @@ def _broadcast_if_small(ctx: Context, sides: Sides, copied: Sequence[str]) -> St
         beside = copied_beside(other)
         limit, lookup_limit = max(0, limit - beside), max(0, lookup_limit - beside)
     most = max(limit, lookup_limit)
-    if sides.get(side).estimate.nbytes > 16 * most:
+    # A filter may leave much less than is estimated. But up to ``most`` bytes of the side are read before it is sent.
+    if sides.get(side).estimate.nbytes > max(_OVERESTIMATED * limit, _OVERESTIMATED_KEYS * lookup_limit):
         return None
     rows = materialized(ctx, sides, side)
     size = measured(ctx, rows, most)

@@ -16,8 +16,9 @@ from cudf_polars.lower.tallies import Tallies
 __all__ = ["direct_groups"]
 
 _EXACT = 2**53
-"""Integers up to this are exact as floats, which numpy sums them as."""
+"""Float64 represents all integers up to this one exactly; ``numpy.bincount`` sums in Float64."""
 _ROWS_AT_ONCE = 1 << 18
+"""Rows that are added in one step: with few columns, what is computed from them fits the processor's L2 cache."""
 _ROWS = "__rr_rows"
 """The number of rows, among the aggregates."""
 

@@ -173,12 +173,8 @@ def _two_phases(
     schema = first([pl.LazyFrame(schema=dict(child.schema))], 0).collect_schema()
     in_chunks = count is None or not _are_few(ctx, child, schema, count)
     direct = None
-    if (
-        in_chunks
-        and builder.settings.partitions > 1
-        and len(keys) == 1
-        and len(partial) == len(split.tallies)
-    ):
+    # The tallies have neither the further key of distinct values nor the position of a group.
+    if in_chunks and builder.settings.partitions > 1 and split.distinct is None and not node.maintain_order:
         direct = Tallies.of(node.keys, split.tallies)
     parts = builder.local(
         f"PARTIAL {node_title(node)}",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from cudf_polars.execute.fragments import Reading
 from cudf_polars.execute.lazy_batches import LazyBatches
 
 __all__ = ["CpuDevice"]
@@ -24,14 +25,11 @@ class CpuDevice:
         self,
         fragment: pl.LazyFrame,
         optimizations: pl.QueryOptFlags,
-        *,
-        ordered: bool,
-        at_once: bool = False,
-        ahead: int = 0,
+        reading: Reading,
     ) -> Iterator[pl.DataFrame]:
         """Run a fragment and yield its rows."""
-        batches = LazyBatches(fragment, optimizations, ordered=ordered, ahead=ahead)
-        return batches.begin() if at_once else batches
+        batches = LazyBatches(fragment, optimizations, ordered=reading.ordered, ahead=reading.ahead)
+        return batches.begin() if reading.at_once else batches
 
     def take_host_steps(self) -> Sequence[str]:
         """Return nothing: the CPU is the host."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from cudf_polars.execute import paths
-from cudf_polars.execute.fragments import ComputeDevice
+from cudf_polars.execute.fragments import ComputeDevice, Reading
 from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.rows import DESTINATION, WEIGHT, KeySample, addressed, handed_over, opened, stored
@@ -138,7 +138,7 @@ class Divider:
             rows = scan_stream(opened(source, last=True), schema, brake=self.brake).with_columns(
                 target.alias(DESTINATION)
             )
-            batches = self.device.batches(rows, self.optimizations, ordered=True)
+            batches = self.device.batches(rows, self.optimizations, Reading(ordered=True))
             split = handed_over(
                 (conform(batch, schema) for batch in batches),
                 schema,

@@ -22,7 +22,7 @@ from cudf_polars.execute.direct_groups import direct_groups
 from cudf_polars.execute.division import Divider
 from cudf_polars.execute.errors import not_sorted
 from cudf_polars.execute.fragment_runs import FragmentRuns
-from cudf_polars.execute.fragments import ComputeDevice, DeviceOfQuery
+from cudf_polars.execute.fragments import ComputeDevice, DeviceOfQuery, Reading
 from cudf_polars.execute.measured import Measured
 from cudf_polars.execute.ordered import OrderedExchanges
 from cudf_polars.execute.partitions import PartitionPlan
@@ -345,7 +345,9 @@ class Executor:
         self.prepare(stream)
         fragments = self._fragments_of(stream)
         if self._fragments.pieces(stream) >= self.plan.two_from:
-            yield from self._runs.batches_of_all(stream, fragments, planned=planned, ahead=self.plan.target)
+            yield from self._runs.batches_of_all(
+                stream, fragments, planned=planned, early_limit=self.plan.target
+            )
             return
         for fragment in fragments:
             yield from self._runs.batches(stream, fragment, planned=planned, ahead=ahead)
@@ -530,7 +532,7 @@ class Executor:
         target
             That column, where the rows do not have it: it is computed batch by batch.
         """
-        batches = self._device.batches(frame, self._optimizations, ordered=ordered)
+        batches = self._device.batches(frame, self._optimizations, Reading(ordered=ordered))
         return self.scatter_batches(batches, schema, target)
 
     def scatter_batches(
@@ -611,7 +613,7 @@ class Executor:
 
     def batches(self, frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
         """Run a lazy frame and yield its rows in their order."""
-        return self._device.batches(frame, self._optimizations, ordered=True)
+        return self._device.batches(frame, self._optimizations, Reading(ordered=True))
 
     def batches_of(self, stream: Stream) -> Iterator[pl.DataFrame]:
         """Run a fragment and yield its rows on this rank."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cudf_polars.execute.errors import failure_of_rank
-from cudf_polars.execute.fragments import ComputeDevice
+from cudf_polars.execute.fragments import ComputeDevice, Reading
 from cudf_polars.execute.pieces import Fragment
 from cudf_polars.execute.streams import conform
 from cudf_polars.lower.partitioning import Distribution
@@ -68,10 +68,10 @@ class FragmentRuns:
         ahead
             Bytes of rows that may wait until they are asked for.
         """
-        return self._begin(stream, fragment, planned=planned, at_once=False, ahead=ahead).rows
+        return self._begin(stream, fragment, planned=planned, ahead=ahead).rows
 
     def batches_of_all(
-        self, stream: Stream, fragments: Iterator[Fragment], *, planned: bool, ahead: int
+        self, stream: Stream, fragments: Iterator[Fragment], *, planned: bool, early_limit: int
     ) -> Iterator[pl.DataFrame]:
         """Run the fragments that end in ``stream``, one after the other, and yield their rows.
 
@@ -80,8 +80,8 @@ class FragmentRuns:
 
         Parameters
         ----------
-        ahead
-            Bytes of rows, packed, that a fragment which begins before its turn may have in the store.
+        early_limit
+            A fragment may begin before its turn if the rows that it reads take up to so many bytes in the store.
         """
         current: _Begun | None = None
         following: _Begun | None = None
@@ -91,13 +91,12 @@ class FragmentRuns:
                     fragment = next(fragments, None)
                     if fragment is None:
                         return
-                    current = self._begin(stream, fragment, planned=planned, at_once=False)
+                    current = self._begin(stream, fragment, planned=planned)
                 is_first = True
                 for batch in current.rows:
                     if is_first and (fragment := next(fragments, None)) is not None:
-                        following = self._begin(
-                            stream, fragment, planned=planned, at_once=fragment.nbytes <= ahead
-                        )
+                        at_once = fragment.nbytes <= early_limit
+                        following = self._begin(stream, fragment, planned=planned, at_once=at_once)
                     is_first = False
                     yield batch
                     del batch  # or it would stay until the next one has been made
@@ -108,15 +107,10 @@ class FragmentRuns:
                     begun.close()
 
     def _begin(
-        self, stream: Stream, fragment: Fragment, *, planned: bool, at_once: bool, ahead: int = 0
+        self, stream: Stream, fragment: Fragment, *, planned: bool, at_once: bool = False, ahead: int = 0
     ) -> _Begun:
-        batches = self._device.batches(
-            fragment.frame,
-            self._optimizations,
-            ordered=stream.ordered or not planned,
-            at_once=at_once,
-            ahead=ahead,
-        )
+        reading = Reading(ordered=stream.ordered or not planned, at_once=at_once, ahead=ahead)
+        batches = self._device.batches(fragment.frame, self._optimizations, reading)
         return _Begun(self._read(stream, fragment, batches, planned), batches)
 
     def _read(

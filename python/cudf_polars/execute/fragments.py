@@ -5,11 +5,31 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import polars as pl
 
-__all__ = ["ComputeDevice", "DeviceOfQuery"]
+__all__ = ["ComputeDevice", "DeviceOfQuery", "Reading"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the rows of a fragment will be read.
+
+    Attributes
+    ----------
+    ordered
+        In their order.
+    at_once
+        The fragment may begin before its first rows are asked for, and pause with them.
+    ahead
+        Bytes of rows that may wait until they are asked for. A device need not go ahead of its reader.
+    """
+
+    ordered: bool
+    at_once: bool = False
+    ahead: int = 0
 
 
 class ComputeDevice(Protocol):
@@ -32,20 +52,9 @@ class ComputeDevice(Protocol):
         self,
         fragment: pl.LazyFrame,
         optimizations: pl.QueryOptFlags,
-        *,
-        ordered: bool,
-        at_once: bool = False,
-        ahead: int = 0,
+        reading: Reading,
     ) -> Iterator[pl.DataFrame]:
-        """Run a fragment and yield its rows, in their order if ``ordered``; begins when the first is asked for.
-
-        Parameters
-        ----------
-        at_once
-            Whether it may begin before, and pause with its first rows.
-        ahead
-            Bytes of rows that may wait until they are asked for; a device need not go ahead of its reader.
-        """
+        """Run a fragment and yield its rows; begins when the first is asked for unless ``reading.at_once``."""
         ...
 
     def take_host_steps(self) -> Sequence[str]:
@@ -87,13 +96,10 @@ class DeviceOfQuery:
         self,
         fragment: pl.LazyFrame,
         optimizations: pl.QueryOptFlags,
-        *,
-        ordered: bool,
-        at_once: bool = False,
-        ahead: int = 0,
+        reading: Reading,
     ) -> Iterator[pl.DataFrame]:
         """Run a fragment and yield its rows."""
-        batches = self._device.batches(fragment, optimizations, ordered=ordered, at_once=at_once, ahead=ahead)
+        batches = self._device.batches(fragment, optimizations, reading)
         # What a generator runs ends with the call that reads it.
         if hasattr(batches, "close") and not isinstance(batches, Generator):
             with self._lock:

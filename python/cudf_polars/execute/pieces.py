@@ -10,6 +10,7 @@ import polars as pl
 from cudf_polars.execute import paths
 from cudf_polars.execute.block_join import BlockJoin, block_join
 from cudf_polars.execute.division import Divider, Part
+from cudf_polars.execute.fragments import Reading
 from cudf_polars.execute.lookup_join import LookupJoin
 from cudf_polars.execute.rows import StreamRows, handed_over, opened
 from cudf_polars.execute.streams import (
@@ -263,7 +264,7 @@ class Fragments:
             return stream_batches(rows.stream(), side.schema, divider.brake)
 
         def run(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
-            return divider.device.batches(frame, divider.optimizations, ordered=False)
+            return divider.device.batches(frame, divider.optimizations, Reading(ordered=False))
 
         batches = block_join(join, read, run, divider.plan.block_bytes)
         return (conform(batch, local.schema) for batch in batches)
@@ -285,7 +286,7 @@ class Fragments:
         """Run a part of a fragment and keep its rows."""
         divider = self.divider
         frame = self._lazy(side, piece)
-        batches = divider.device.batches(frame, divider.optimizations, ordered=False)
+        batches = divider.device.batches(frame, divider.optimizations, Reading(ordered=False))
         return handed_over(
             (conform(batch, side.schema) for batch in batches), side.schema, divider.transport.keep
         )

@@ -18,7 +18,7 @@ from cudf_polars.execute.agreement import agree_on_end, agree_on_query
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.findings import RankFindings
-from cudf_polars.execute.fragments import ComputeDevice
+from cudf_polars.execute.fragments import ComputeDevice, Reading
 from cudf_polars.execute.lazy_batches import LazyBatches
 from cudf_polars.execute.measured import Measured, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
@@ -304,7 +304,7 @@ def open_query(
         rows = running
         if not device.is_cpu:
             rows = scan_batches(
-                device.batches(running, optimizations or pl.QueryOptFlags(), ordered=True), schema
+                device.batches(running, optimizations or pl.QueryOptFlags(), Reading(ordered=True)), schema
             )
         ended = functools.partial(_outcome_of_whole, pl.DataFrame(schema=schema), device, options)
         return OpenQuery(rows, None, schema, device.is_cpu, _nothing_to_stop, bytes, ended)

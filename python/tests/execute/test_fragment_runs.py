@@ -10,6 +10,7 @@ import pytest
 
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.fragment_runs import FragmentRuns
+from cudf_polars.execute.fragments import Reading
 from cudf_polars.execute.pieces import Fragment
 from cudf_polars.lower.partitioning import ARBITRARY
 from cudf_polars.lower.physical import Estimate, Local
@@ -53,15 +54,12 @@ class Device(CpuDevice):
         self,
         fragment: pl.LazyFrame,
         _: pl.QueryOptFlags,
-        *,
-        ordered: bool,
-        at_once: bool = False,
-        ahead: int = 0,
+        reading: Reading,
     ) -> Iterator[pl.DataFrame]:
         """Give the batches."""
-        assert ordered
+        assert reading.ordered
         number = fragment.collect().item()
-        self.log.append(f"{'begins' if at_once else 'waits'} {number}")
+        self.log.append(f"{'begins' if reading.at_once else 'waits'} {number}")
         return Rows(number, self.batches_of[number], self.closed)
 
 
@@ -77,7 +75,7 @@ def _fragments(sizes: list[int], taken: list[int]) -> Iterator[Fragment]:
 
 def _run(device: Device, sizes: list[int], taken: list[int]) -> Iterator[pl.DataFrame]:
     runs = FragmentRuns(device, pl.QueryOptFlags())
-    return runs.batches_of_all(STREAM, _fragments(sizes, taken), planned=True, ahead=100)
+    return runs.batches_of_all(STREAM, _fragments(sizes, taken), planned=True, early_limit=100)
 
 
 def test_rows_come_in_order_and_the_next_fragment_begins_with_the_first_of_them() -> None:

@@ -17,7 +17,7 @@ from execute.local_transport import LocalTransport, RankFailedError, run_ranks
 from polars.testing import assert_frame_equal
 
 from cudf_polars.execute.cpu import CpuDevice
-from cudf_polars.execute.fragments import DeviceOfQuery
+from cudf_polars.execute.fragments import DeviceOfQuery, Reading
 from cudf_polars.execute.lazy_batches import LazyBatches
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import open_query, run_query
@@ -99,8 +99,10 @@ def test_a_query_goes_on_while_its_reader_does_other_things() -> None:
 def test_the_device_of_a_query_ends_what_nobody_has_read() -> None:
     device = DeviceOfQuery(CpuDevice())
     query = pl.LazyFrame({"a": range(ROWS)})
-    paused, unread, read = (device.batches(query, pl.QueryOptFlags(), ordered=True) for _ in range(3))
-    begun = device.batches(query, pl.QueryOptFlags(), ordered=True, at_once=True)
+    paused, unread, read = (
+        device.batches(query, pl.QueryOptFlags(), Reading(ordered=True)) for _ in range(3)
+    )
+    begun = device.batches(query, pl.QueryOptFlags(), Reading(ordered=True, at_once=True))
     next(paused)
     assert sum(batch.height for batch in read) == ROWS
     device.close()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import polars as pl
 
 from cudf_polars.execute.cpu import CpuDevice
+from cudf_polars.execute.fragments import Reading
 from cudf_polars.execute.gpu.native import build_program
 from cudf_polars.execute.gpu.program import Program
 from cudf_polars.execute.gpu.translate import TranslatedProgram, UntranslatablePlan, translate
@@ -110,13 +111,10 @@ class GpuDevice:
         self,
         fragment: pl.LazyFrame,
         optimizations: pl.QueryOptFlags,
-        *,
-        ordered: bool,
-        at_once: bool = False,
-        ahead: int = 0,
+        reading: Reading,
     ) -> Iterator[pl.DataFrame]:
         """Run a fragment and yield its rows; it begins when the first is asked for."""
-        del ordered, at_once, ahead  # a program gives them in order anyway
+        del reading  # a program gives them in order anyway, and all at once
         yield self.collect(fragment, optimizations)
 
     def take_host_steps(self) -> Sequence[str]:

@@ -10,7 +10,7 @@ from rapidsmpf.error import RankFailedError
 
 from cudf_polars.plan.cloud import without_secrets
 
-__all__ = ["QueryMismatchError", "failure_of_rank", "hide_secrets", "not_sorted"]
+__all__ = ["QueryMismatchError", "failure_of_rank", "hide_secrets", "name_step", "not_sorted"]
 
 
 class QueryMismatchError(RuntimeError):
@@ -44,6 +44,15 @@ def hide_secrets(error: BaseException) -> None:
                 found.args = shown
             if isinstance(found, OSError) and isinstance(found.filename, str):
                 found.filename = without_secrets(found.filename)
+
+
+_STEP = "In the step: "
+
+
+def name_step(error: BaseException, label: str) -> None:
+    """Note on an error in which step it was raised, unless that is known."""
+    if not any(note.startswith(_STEP) for note in getattr(error, "__notes__", ())):
+        error.add_note(_STEP + label)
 
 
 _FAILURE = re.compile(

@@ -16,6 +16,7 @@ from rapidsmpf.coll.allreduce import AllReduce
 from rapidsmpf.coll.small import abandon_operations
 from rapidsmpf.communicator.single import new_communicator
 from rapidsmpf.error import RankFailedError
+from rapidsmpf.memory.buffer import MemoryType
 from rapidsmpf.shuffler import PartitionAssignment, Shuffler
 from rapidsmpf.streaming.exchange import (
     Drained,
@@ -69,6 +70,11 @@ class RapidsmpfTransport:
     def bytes_spilled(self) -> int:
         """How many bytes this rank has moved to a lower tier so far."""
         return int(self._context.br().bytes_spilled)
+
+    @property
+    def memory_left(self) -> int:
+        """Bytes of memory that this rank may still use; negative where it uses more, and has spilled what it could."""
+        return int(self._context.br().memory_available(MemoryType.DEVICE))
 
     def shuffle(
         self, source: ArrowStream, keys: Sequence[str], *, op: int, partitions: int = 1

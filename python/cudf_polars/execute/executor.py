@@ -20,10 +20,11 @@ from cudf_polars.execute import paths
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.direct_groups import direct_groups
 from cudf_polars.execute.division import Divider
-from cudf_polars.execute.errors import not_sorted
+from cudf_polars.execute.errors import name_step, not_sorted
 from cudf_polars.execute.fragment_runs import FragmentRuns
 from cudf_polars.execute.fragments import ComputeDevice, DeviceOfQuery, Reading
 from cudf_polars.execute.measured import Measured
+from cudf_polars.execute.memory_watch import MemoryWatch, Turn, need
 from cudf_polars.execute.ordered import OrderedExchanges
 from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.paths import Paths
@@ -36,7 +37,9 @@ from cudf_polars.execute.rows import (
     addressing,
     chunks,
     concatenated,
+    detached,
     handed_over,
+    memory_of,
     opened,
     partitioned,
     with_destination,
@@ -95,7 +98,8 @@ class Executor:
         first_op: int = 0,
     ) -> None:
         self.measured: dict[Stream, Measured] = {}
-        self.brake = Brake()
+        self._watch = MemoryWatch(self._what_needs_memory)
+        self.brake = Brake(self._watch.look)
         self.paths = Paths()
         self.plan = PartitionPlan() if plan is None else plan
         self._transport = transport
@@ -109,6 +113,9 @@ class Executor:
         self._runs = FragmentRuns(self._device, optimizations)
         self._done: set[Stream] = set()
         self._running: Measured | None = None  # where what happens is counted
+        self._step: Stream | None = None  # what that is of
+        self._reading = 0  # bytes of rows of its partition, as packed
+        self._held = 0  # bytes of rows that have been collected
 
     # -- what the planner and the engine ask for ------------------------------------------------------------
 
@@ -211,23 +218,28 @@ class Executor:
     def measuring(self, stream: Stream) -> Iterator[Measured]:
         """Count what happens in this block as the stream's."""
         measured = self.measured.setdefault(stream, Measured())
-        before, self._running = self._running, measured
+        before = self._running, self._step
+        self._running, self._step = measured, stream
         start, spilled = time.perf_counter(), self._transport.bytes_spilled
         try:
             yield measured
+        except MemoryError as error:
+            name_step(error, stream.label)
+            raise
         finally:
-            self._running = before
+            self._running, self._step = before
             measured.seconds += time.perf_counter() - start
             measured.spilled += self._transport.bytes_spilled - spilled
 
     def _counted(self, batches: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """Return batches that are counted, when they are made, as those of what runs now."""
-        measured = self._running
+        measured, turn = self._running, Turn()
 
         def counted() -> Iterator[pl.DataFrame]:
             for batch in batches:
                 if measured is not None:
                     measured.added(batch)
+                self._watch.look(turn)
                 yield batch
                 del batch  # or it would stay until the next one has been made
 
@@ -240,7 +252,13 @@ class Executor:
             if measured is not None:
                 measured.partitions += 1
                 measured.lookups = max(measured.lookups, fragment.lookups)
+            self._reading = fragment.nbytes
             yield fragment
+
+    def _what_needs_memory(self) -> str:
+        step = "" if self._step is None else self._step.label
+        partition = 0 if self._running is None else self._running.partitions
+        return need(step, partition, self._reading, self._held)
 
     def _frames_held(self) -> int:
         """Return how many frames wait for a step; one without columns takes no memory, nor do scalars."""
@@ -319,13 +337,25 @@ class Executor:
         if self._fragments.is_absent(stream):
             return pl.DataFrame(schema=dict(stream.schema))
         if isinstance(stream, Materialize):
-            frames = list(self._materialized_batches(stream))
-            return pl.concat([pl.DataFrame(schema=dict(stream.schema)), *frames], rechunk=False)
-        frames = []
+            batches = list(self._materialized_batches(stream))
+            return pl.concat([pl.DataFrame(schema=dict(stream.schema)), *batches], rechunk=False)
+        frames: list[pl.DataFrame] = []
+        in_pieces = self._fragments.pieces(stream) > 1
         with self.measuring(stream) as measured:
-            for fragment in self._fragments_of(stream):
-                frames.append(self._runs.collect(stream, fragment))
-            frame = concatenated(frames)
+            try:
+                for fragment in self._fragments_of(stream):
+                    if frames:
+                        self._watch.require(
+                            self.nranks * fragment.nbytes, lambda: self._transport.memory_left
+                        )
+                    frame = self._runs.collect(stream, fragment)
+                    frames.append(detached(frame) if in_pieces else frame)
+                    self._held += memory_of(frame)
+                    del frame
+                frame = concatenated(frames)
+            finally:
+                frames.clear()  # an error refers to this, and its reader may go on with it
+                self._held = 0
         measured.counted(frame.height, frame.estimated_size())
         return frame
 

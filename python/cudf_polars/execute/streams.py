@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 import weakref
@@ -40,9 +39,15 @@ class Brake:
     """Ends the running steps of a query from outside: dropping what a running Polars query gives does not end it.
 
     A query does end as soon as one of its sources raises, which those that have this do.
+
+    Parameters
+    ----------
+    look
+        Called with a reader before it reads a batch; may wait, or raise. None: nothing is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, look: Callable[[object], None] | None = None) -> None:
+        self.look: Callable[[object], None] = _nothing if look is None else look
         self._changed = threading.Condition()
         self._reading = 0
         self._ended = False
@@ -66,6 +71,10 @@ class Brake:
             self._ended = True
             if wait:
                 self._changed.wait_for(lambda: not self._reading)
+
+
+def _nothing(_: object) -> None:
+    """Let a reader read."""
 
 
 @dataclass
@@ -100,10 +109,11 @@ class _StreamReader:
 
         self._reader = PyArrowCStreamReader(source)
         self._schema = schema
-        self._brake = contextlib.nullcontext() if brake is None else brake
+        self._brake = Brake() if brake is None else brake
 
     def next_batch(self, columns: Sequence[str]) -> pl.DataFrame | None:
         try:
+            self._brake.look(self)
             with self._brake:
                 batch = self._reader.next_batch(list(columns))
         except pl.exceptions.ComputeError as error:

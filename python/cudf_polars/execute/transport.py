@@ -90,6 +90,11 @@ class Transport(Protocol):
         """How many bytes this rank has moved to a lower tier so far."""
         ...
 
+    @property
+    def memory_left(self) -> int:
+        """Bytes of memory that this rank may still use; negative where it uses more, and has spilled what it could."""
+        ...
+
     def shuffle(
         self, source: ArrowStream, keys: Sequence[str], *, op: int, partitions: int = 1
     ) -> Sequence[ArrowStream]:

@@ -109,7 +109,7 @@ class Executor:
         self._rows: dict[Stream, StreamRows] = {}
         self._ranges: dict[SortedExchange, pl.DataFrame] = {}
         divider = Divider(transport, self._device, optimizations, self.plan, self.brake, self.paths)
-        self._fragments = Fragments(divider, self._rows)
+        self._fragments = Fragments(divider, self._rows, self._sent)
         self._runs = FragmentRuns(self._device, optimizations)
         self._done: set[Stream] = set()
         self._running: Measured | None = None  # where what happens is counted
@@ -255,6 +255,11 @@ class Executor:
             self._reading = fragment.nbytes
             yield fragment
 
+    def _sent(self, stream: Stream) -> float:
+        """Return how many bytes of rows this rank has given to an exchange."""
+        measured = self.measured.get(stream)
+        return 0 if measured is None or measured.nbytes is None else measured.nbytes
+
     def _what_needs_memory(self) -> str:
         step = "" if self._step is None else self._step.label
         partition = 0 if self._running is None else self._running.partitions
@@ -340,7 +345,6 @@ class Executor:
             batches = list(self._materialized_batches(stream))
             return pl.concat([pl.DataFrame(schema=dict(stream.schema)), *batches], rechunk=False)
         frames: list[pl.DataFrame] = []
-        in_pieces = self._fragments.pieces(stream) > 1
         with self.measuring(stream) as measured:
             try:
                 for fragment in self._fragments_of(stream):
@@ -349,7 +353,7 @@ class Executor:
                             self.nranks * fragment.nbytes, lambda: self._transport.memory_left
                         )
                     frame = self._runs.collect(stream, fragment)
-                    frames.append(detached(frame) if in_pieces else frame)
+                    frames.append(detached(frame) if fragment.nbytes else frame)
                     self._held += memory_of(frame)
                     del frame
                 frame = concatenated(frames)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 __all__ = ["PATHS", "Paths"]
 
 PARTITION = "a partition by itself"
+OUTGROWN = "a partition of more rows than were planned"
 DIVIDED = "a partition divided by another hash"
 DIVIDED_TWICE = "a part of a partition divided by another hash"
 RANGES = "a range divided into smaller ones"
@@ -32,6 +33,7 @@ TWO_SENDS = "rows sent in two operations, those that were measured first"
 
 PATHS: Mapping[str, str] = {
     PARTITION: "a step runs over one partition after the other",
+    OUTGROWN: "rows that were to be one partition are counted, and divided if they are too many",
     DIVIDED: "a partition with more bytes than the limit is divided by the hash of its keys, with another seed",
     DIVIDED_TWICE: "so is a part of it that is still too large",
     RANGES: "a range of a sort with more bytes than the limit is cut by keys sampled from it",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -22,7 +22,7 @@ from cudf_polars.execute.streams import (
     scan_stream,
     stream_batches,
 )
-from cudf_polars.execute.transport import Source, StoredRows, is_stream
+from cudf_polars.execute.transport import Source, StoredRows, is_stream, may_be_stored
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import (
     Broadcast,
@@ -119,10 +119,13 @@ class Fragments:
         Divides partitions that are too large; has what belongs to the query.
     rows
         By stream, the rows that are there; those that are read once go out of it.
+    sent
+        How many bytes of rows this rank has given to an exchange.
     """
 
     divider: Divider
     rows: dict[Stream, StreamRows]
+    sent: Callable[[Stream], float]
 
     # -- what is there by partitions -------------------------------------------------------------------------
 
@@ -167,18 +170,9 @@ class Fragments:
 
     def _sources(self, stream: Stream) -> list[Stream]:
         """Return the streams that the fragment ending in ``stream`` reads, each once."""
-        found: dict[Stream, None] = {}
-        stack = [stream]
-        while stack:
-            each = stack.pop()
-            match each:
-                case Local():
-                    stack.extend(each.inputs)
-                case WithScalars() | CheckedOrder():
-                    stack.append(each.inputs[0])
-                case _:
-                    found[each] = None
-        return list(found)
+        return [
+            step for step in self._steps(stream) if not isinstance(step, Local | WithScalars | CheckedOrder)
+        ]
 
     # -- fragments -------------------------------------------------------------------------------------------
 
@@ -188,20 +182,24 @@ class Fragments:
         rank, pieces = divider.transport.rank, self.pieces(stream)
         frames: dict[Stream, pl.DataFrame] = {}
         lookups: dict[Stream, LookupJoin | None] = {}
-        if pieces == 1:
-            piece = _Piece(rank, None, None, frames, lookups)
-            yield piece.fragment(self._lazy(stream, piece))
-            return
         sources = self._sources(stream)
-        partitioned = [source for source in sources if self.partitions(source) == pieces]
+        bits = max(0, _NUMBER_BITS - (divider.transport.nranks * pieces).bit_length())
+        if pieces > 1:
+            partitioned = [source for source in sources if self.partitions(source) == pieces]
+        else:
+            # The numbers of pieces grow from rank to rank, whether a rank divides its rows or not.
+            partitioned = self._divisible(stream)
+            if not self._are_many(partitioned):
+                piece = _Piece(rank << bits if partitioned else rank, None, None, frames, lookups)
+                yield piece.fragment(self._lazy(stream, piece))
+                return
         # A range of a file is read as a whole: parts of what is beside it would each have all of it.
         is_whole = any(
             isinstance(step, Local) and step.build_partition is not None for step in self._steps(stream)
         )
-        bits = max(0, _NUMBER_BITS - (divider.transport.nranks * pieces).bit_length())
         for number in range(pieces):
-            divider.paths.took(paths.PARTITION)
-            part = Part({source: self.rows[source].take(number) for source in partitioned})
+            divider.paths.took(paths.PARTITION if pieces > 1 else paths.OUTGROWN)
+            part = Part({source: self._counted(self.rows[source].take(number)) for source in partitioned})
             first = (rank * pieces + number) << bits
             parts = iter((part.counted(),)) if is_whole else self._divided(part)
             for offset, each in enumerate(parts):
@@ -218,6 +216,33 @@ class Fragments:
             # What is there once belongs to its reader; the plan holds what is read more often.
             if not source.rereadable:
                 self.rows.pop(source, None)
+
+    def _divisible(self, stream: Stream) -> list[Stream]:
+        """Return the sources of a fragment that the plan gives one partition, if more can be made of it here.
+
+        It was planned so because the tables are small, but joins of small tables may give many rows. To the steps of a
+        fragment, a part of the rows that came by the hash of their keys, or a range of them, is what a rank's rows are.
+        """
+        plan = self.divider.plan
+        if plan.limit is None or plan.count > 1:
+            return []
+        if any(isinstance(step, Local) and not step.inputs for step in self._steps(stream)):
+            return []
+        sources = self._sources(stream)
+        divisible: list[Stream] = [s for s in sources if isinstance(s, Shuffle | RangeExchange)]
+        return divisible if all(s in divisible or _is_same_for_all(s) for s in sources) else []
+
+    def _are_many(self, sources: Sequence[Stream]) -> bool:
+        """Whether the rows of exchanges may be more than a partition should have, by what this rank has sent."""
+        limit = self.divider.plan.limit
+        if limit is None or sum(map(self.sent, sources)) <= limit / 2:
+            return False
+        return all(len(self.rows[source].partitions) == 1 for source in sources)
+
+    def _counted(self, sources: Sequence[Source]) -> Sequence[Source]:
+        """Return sources whose rows can be counted: those of an exchange with one partition are kept for that."""
+        keep = self.divider.transport.keep
+        return [keep(x) if is_stream(x) and not may_be_stored(x) else x for x in sources]
 
     def _divided(self, part: Part) -> Iterator[Part]:
         """Yield a partition in parts that are not too large, as far as it can be divided."""
@@ -243,12 +268,20 @@ class Fragments:
         inside = set(self._steps(stream))
         for local in (each for each in walk(stream) if isinstance(each, Local) and each in inside):
             join = BlockJoin.of(local)
-            if join is None or not all(self.pieces(side) > 1 for side in local.inputs):
+            if join is None or not all(self._is_in_part(side, piece) for side in local.inputs):
                 continue
             found = True
             piece.inputs.append(RowCount())
             piece.made[local] = scan_batches(self._blocks(join, piece), local.schema, piece.inputs[-1])
         divider.paths.took(paths.BLOCKS if found else paths.WHOLE)
+
+    def _is_in_part(self, stream: Stream, piece: _Piece) -> bool:
+        """Whether a piece has a part of the rows of a stream, not all."""
+        if self.pieces(stream) > 1:
+            return True
+        return piece.part is not None and any(
+            source in piece.part.sources for source in self._sources(stream)
+        )
 
     def _blocks(self, join: BlockJoin, piece: _Piece) -> Iterator[pl.DataFrame]:
         """Run both sides of a join, and return its rows while they are made."""
@@ -270,17 +303,20 @@ class Fragments:
         return (conform(batch, local.schema) for batch in batches)
 
     def _steps(self, stream: Stream) -> Iterator[Stream]:
-        """Yield the steps of the fragment that ends in ``stream``."""
-        yield stream
-        match stream:
-            case Local():
-                below = stream.inputs
-            case WithScalars() | CheckedOrder():
-                below = stream.inputs[:1]
-            case _:
-                below = ()
-        for child in below:
-            yield from self._steps(child)
+        """Yield the steps of the fragment that ends in ``stream``, each once."""
+        seen: set[Stream] = set()
+        stack = [stream]
+        while stack:
+            each = stack.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            yield each
+            match each:
+                case Local():
+                    stack.extend(each.inputs)
+                case WithScalars() | CheckedOrder():
+                    stack.append(each.inputs[0])
 
     def _kept_side(self, side: Stream, piece: _Piece) -> StoredRows:
         """Run a part of a fragment and keep its rows."""
@@ -335,7 +371,7 @@ class Fragments:
             return None
         side, others = stream.inputs if stream.lookup_side == "left" else stream.inputs[::-1]
         if stream not in piece.lookups:
-            if (self.partitions(side) or 1) > 1:
+            if self._is_in_part(side, piece):
                 return None
             apart = _Piece(piece.number, piece.part, piece.partition, piece.frames, piece.lookups)
             frame = divider.device.collect(self._lazy(side, apart), divider.optimizations)

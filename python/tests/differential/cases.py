@@ -365,7 +365,7 @@ def case_in_tiny_blocks(seed: int, folder: Path) -> Case:
     least = max(table.frame.estimated_size() for table in case.tables) // _MOST_PARTS if case.tables else 0
     options = replace(
         ExecutionOptions.tiny("silent"),
-        partitions=rng.choice([8, 8, 12, 32]),
+        partitions=rng.choice([1, 8, 8, 12, 32]),
         partition_limit=max(rng.choice([1000, 3000]), least),
     )
     return replace(case, loopback=True, options=options, budget=200_000)

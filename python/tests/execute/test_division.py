@@ -16,6 +16,8 @@ from cudf_polars.execute.options import ExecutionOptions
 ROWS = 3000
 SMALL = replace(PARTITIONED, partition_limit=800)
 """A partition has ten kilobytes or more: it is divided twice."""
+ONE = replace(SMALL, partitions=1)
+"""Each rank was to have one partition, which turns out to be as large."""
 HOWS = ["inner", "left", "right", "full", "semi", "anti"]
 V = pl.col("v")
 
@@ -150,5 +152,49 @@ def test_nothing_is_divided_where_all_fits(files: Path) -> None:
     taken = check(query, 2, replace(PARTITIONED, partition_limit=1 << 30))
     assert taken[paths.PARTITION]
     assert not taken[paths.DIVIDED]
-    _, outcomes = run(query, 2, replace(SMALL, partitions=1))
+    _, outcomes = run(query, 2, replace(ONE, partition_limit=1 << 20))
     assert not any(outcome.paths.counts for outcome in outcomes)
+
+
+@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("how", HOWS)
+def test_joins_of_more_rows_than_were_planned(files: Path, how: str, nranks: int) -> None:
+    left, right = pl.scan_parquet(files / "left.parquet"), pl.scan_parquet(files / "right.parquet")
+    taken = check(left.join(right, on="k", how=how), nranks, ONE)
+    assert taken[paths.OUTGROWN] == nranks
+    assert taken[paths.DIVIDED_TWICE]
+    heavy = [pl.scan_parquet(files / f"heavy_{side}.parquet") for side in ("left", "right")]
+    # Rows with heavy keys are not spread, as they are where samples find them.
+    unsampled = replace(ONE, partition_limit=2000, dynamic_planning=False)
+    assert check(heavy[0].join(heavy[1], on="k", how=how), nranks, unsampled)[paths.BLOCKS]
+
+
+@pytest.mark.parametrize("nranks", [2, 3])
+def test_groups_sorts_and_windows_over_more_rows_than_were_planned(files: Path, nranks: int) -> None:
+    rows = pl.scan_parquet(files / "left.parquet")
+    joined = rows.join(pl.scan_parquet(files / "right.parquet"), on="k")
+    for query, ordered in (
+        (rows.group_by("k").agg(V.median(), pl.col("s").sort().first()), False),
+        (rows.group_by("f", maintain_order=True).agg(V.first(), n=pl.len()), True),
+        (rows.sort("f", "k", "v", nulls_last=[True, False, True]), True),
+        (rows.sort("s", maintain_order=True), True),
+        (rows.with_columns(r=V.rank().over("k"), c=V.cum_sum().over("f")), True),
+        (rows.unique("k", keep="first", maintain_order=True), True),
+        (joined.group_by("w").agg(V.median(), pl.col("f").max()).sort("w"), False),
+        (joined.sort("w", "v").with_row_index().filter(pl.col("index") % 7 == 0), True),
+        (joined.group_by("k").agg(pl.col("w").max()).join(rows, on="k", how="semi"), False),
+    ):
+        assert check(query, nranks, ONE, ordered=ordered)[paths.OUTGROWN]
+
+
+@pytest.mark.parametrize("limit", range(2_000, 40_000, 2_000))
+def test_ranks_of_which_some_have_more_rows_than_were_planned(files: Path, limit: int) -> None:
+    rows = pl.scan_parquet(files / "left.parquet")
+    query = rows.group_by("k", maintain_order=True).agg(V, n=pl.len()).with_row_index()
+    check(query, 3, replace(ONE, partition_limit=limit), ordered=True)
+    check(
+        rows.unique("s", keep="last", maintain_order=True),
+        3,
+        replace(ONE, partition_limit=limit),
+        ordered=True,
+    )

@@ -23,9 +23,8 @@ from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import CARRIED, LOOKUP, PATHS, SORTED_RANGES, TO_RANGES
 from cudf_polars.execute.run import QueryOutcome, run_query
 
-pytestmark = pytest.mark.timeout(900)  # for a machine that may be busy
-
 SEEDS = int(os.environ.get("RIVERRUN_TINY_SEEDS", "100"))
+pytestmark = pytest.mark.timeout(900 + 2 * SEEDS)  # for a machine that may be busy
 ALL = "RIVERRUN_TINY_ALL" in os.environ
 NUMBERS = sorted(QUERIES) if ALL else [1, 3, 9, 13, 18, 21]
 BUDGET = 300_000

@@ -189,7 +189,7 @@ class Fragments:
         else:
             # The numbers of pieces grow from rank to rank, whether a rank divides its rows or not.
             partitioned = self._divisible(stream)
-            if not self._are_many(partitioned):
+            if not self._are_many(stream, partitioned):
                 piece = _Piece(rank << bits if partitioned else rank, None, None, frames, lookups)
                 yield piece.fragment(self._lazy(stream, piece))
                 return
@@ -232,12 +232,18 @@ class Fragments:
         divisible: list[Stream] = [s for s in sources if isinstance(s, Shuffle | RangeExchange)]
         return divisible if all(s in divisible or _is_same_for_all(s) for s in sources) else []
 
-    def _are_many(self, sources: Sequence[Stream]) -> bool:
-        """Whether the rows of exchanges may be more than a partition should have, by what this rank has sent."""
+    def _are_many(self, stream: Stream, divisible: Sequence[Stream]) -> bool:
+        """Whether a fragment may have more rows than a partition should, by what this rank has sent of its sources.
+
+        Not where it reads something, beside these, that can be read only once.
+        """
         limit = self.divider.plan.limit
-        if limit is None or sum(map(self.sent, sources)) <= limit / 2:
+        if limit is None or sum(map(self.sent, divisible)) <= limit / 2:
             return False
-        return all(len(self.rows[source].partitions) == 1 for source in sources)
+        rows = {source: self.rows[source] for source in self._sources(stream)}
+        if any(each.rest is not None or each.lazy is not None for each in rows.values()):
+            return False
+        return all(len(rows[source].partitions) == 1 for source in divisible)
 
     def _counted(self, sources: Sequence[Source]) -> Sequence[Source]:
         """Return sources whose rows can be counted: those of an exchange with one partition are kept for that."""

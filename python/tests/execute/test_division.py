@@ -187,7 +187,7 @@ def test_groups_sorts_and_windows_over_more_rows_than_were_planned(files: Path, 
         assert check(query, nranks, ONE, ordered=ordered)[paths.OUTGROWN]
 
 
-@pytest.mark.parametrize("limit", range(2_000, 40_000, 2_000))
+@pytest.mark.parametrize("limit", range(2_000, 40_000, 7_000))
 def test_ranks_of_which_some_have_more_rows_than_were_planned(files: Path, limit: int) -> None:
     rows = pl.scan_parquet(files / "left.parquet")
     query = rows.group_by("k", maintain_order=True).agg(V, n=pl.len()).with_row_index()

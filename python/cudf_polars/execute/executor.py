@@ -9,9 +9,10 @@ between two steps waits in the library's store, where it may be spilled. Without
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import polars as pl
@@ -24,7 +25,7 @@ from cudf_polars.execute.errors import name_step, not_sorted
 from cudf_polars.execute.fragment_runs import FragmentRuns
 from cudf_polars.execute.fragments import ComputeDevice, DeviceOfQuery, Reading
 from cudf_polars.execute.measured import Measured
-from cudf_polars.execute.memory_watch import MemoryWatch, Turn, need
+from cudf_polars.execute.memory_watch import MemoryWatch, Needs, Turn
 from cudf_polars.execute.ordered import OrderedExchanges
 from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.paths import Paths
@@ -98,7 +99,8 @@ class Executor:
         first_op: int = 0,
     ) -> None:
         self.measured: dict[Stream, Measured] = {}
-        self._watch = MemoryWatch(self._what_needs_memory)
+        self._needs = Needs()
+        self._watch = MemoryWatch(self._needs.text)
         self.brake = Brake(self._watch.look)
         self.paths = Paths()
         self.plan = PartitionPlan() if plan is None else plan
@@ -109,13 +111,10 @@ class Executor:
         self._rows: dict[Stream, StreamRows] = {}
         self._ranges: dict[SortedExchange, pl.DataFrame] = {}
         divider = Divider(transport, self._device, optimizations, self.plan, self.brake, self.paths)
-        self._fragments = Fragments(divider, self._rows, self._sent)
+        self._fragments = Fragments(divider, self._rows, functools.partial(_sent, self.measured))
         self._runs = FragmentRuns(self._device, optimizations)
         self._done: set[Stream] = set()
         self._running: Measured | None = None  # where what happens is counted
-        self._step: Stream | None = None  # what that is of
-        self._reading = 0  # bytes of rows of its partition, as packed
-        self._held = 0  # bytes of rows that have been collected
 
     # -- what the planner and the engine ask for ------------------------------------------------------------
 
@@ -218,8 +217,8 @@ class Executor:
     def measuring(self, stream: Stream) -> Iterator[Measured]:
         """Count what happens in this block as the stream's."""
         measured = self.measured.setdefault(stream, Measured())
-        before = self._running, self._step
-        self._running, self._step = measured, stream
+        before = self._running, self._needs.step
+        self._running, self._needs.step = measured, stream.label
         start, spilled = time.perf_counter(), self._transport.bytes_spilled
         try:
             yield measured
@@ -227,7 +226,7 @@ class Executor:
             name_step(error, stream.label)
             raise
         finally:
-            self._running, self._step = before
+            self._running, self._needs.step = before
             measured.seconds += time.perf_counter() - start
             measured.spilled += self._transport.bytes_spilled - spilled
 
@@ -252,18 +251,9 @@ class Executor:
             if measured is not None:
                 measured.partitions += 1
                 measured.lookups = max(measured.lookups, fragment.lookups)
-            self._reading = fragment.nbytes
+            self._needs.partition = 0 if measured is None else measured.partitions
+            self._needs.reading = fragment.nbytes
             yield fragment
-
-    def _sent(self, stream: Stream) -> float:
-        """Return how many bytes of rows this rank has given to an exchange."""
-        measured = self.measured.get(stream)
-        return 0 if measured is None or measured.nbytes is None else measured.nbytes
-
-    def _what_needs_memory(self) -> str:
-        step = "" if self._step is None else self._step.label
-        partition = 0 if self._running is None else self._running.partitions
-        return need(step, partition, self._reading, self._held)
 
     def _frames_held(self) -> int:
         """Return how many frames wait for a step; one without columns takes no memory, nor do scalars."""
@@ -354,12 +344,12 @@ class Executor:
                         )
                     frame = self._runs.collect(stream, fragment)
                     frames.append(detached(frame) if fragment.nbytes else frame)
-                    self._held += memory_of(frame)
+                    self._needs.held += memory_of(frame)
                     del frame
                 frame = concatenated(frames)
             finally:
                 frames.clear()  # an error refers to this, and its reader may go on with it
-                self._held = 0
+                self._needs.held = 0
         measured.counted(frame.height, frame.estimated_size())
         return frame
 
@@ -676,6 +666,12 @@ class Executor:
         ends = self._collect(stream.inputs[1])
         if not ends.to_series().is_sorted():
             raise not_sorted(stream.operation)
+
+
+def _sent(measured: Mapping[Stream, Measured], stream: Stream) -> float:
+    """Return how many bytes of rows this rank has given to an exchange."""
+    found = measured.get(stream)
+    return 0 if found is None or found.nbytes is None else found.nbytes
 
 
 def _to_heavy_keys(heavy: HeavyKeys, keys: Sequence[str], partitions: int) -> Addressing:

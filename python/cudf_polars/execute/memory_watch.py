@@ -6,12 +6,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rapidsmpf.error import OutOfMemory
 
 from cudf_polars.execute.host_memory import HostMemory
 
-__all__ = ["MemoryWatch", "Turn", "need"]
+__all__ = ["MemoryWatch", "Needs", "Turn"]
 
 _SOONEST, _LATEST = 0.02, 0.25
 """Seconds between two looks."""
@@ -29,6 +30,41 @@ _PATIENCE_SECONDS = 2.0
 """So long: what allocators have freed stays with the process for a second."""
 _TURN_SECONDS = 0.05
 """How long a reader whose turn it is not pauses before each batch."""
+
+
+@dataclass
+class Needs:
+    """What runs and what it has needed, for an error.
+
+    Attributes
+    ----------
+    step
+        What runs.
+    partition
+        In how many parts of a rank's rows it has run so far.
+    reading
+        Bytes of the rows that it reads in this one; 0: unknown.
+    held
+        Bytes of rows that were collected for it.
+    """
+
+    step: str = ""
+    partition: int = 0
+    reading: int = 0
+    held: int = 0
+
+    def text(self) -> str:
+        """Say it, and what a user can do."""
+        where = f", partition {self.partition}" if self.partition > 1 else ""
+        if self.reading:
+            where += f" of {_mebibytes(self.reading)}"
+        text = f"The step that ran{where}: {self.step}. " if self.step else ""
+        if self.held:
+            text += f"{_mebibytes(self.held)} of rows were collected for it. "
+        return text + (
+            "An answer that does not fit can be written by sink_parquet(), or read by collect_batches(). Otherwise set"
+            " a smaller target_partition_size or memory_limit, or use more memory or more machines."
+        )
 
 
 class Turn:
@@ -123,32 +159,6 @@ class MemoryWatch:
 
 def _mark(memory: HostMemory, share: float, most: int) -> int:
     return min(most, int(share * memory.total))
-
-
-def need(step: str, partition: int, reading: int, held: int) -> str:
-    """Say what needs memory and what a user can do, for an error.
-
-    Parameters
-    ----------
-    step
-        What runs.
-    partition
-        In how many parts of a rank's rows it has run so far.
-    reading
-        Bytes of the rows that it reads in this one; 0: unknown.
-    held
-        Bytes of rows that were collected for it.
-    """
-    where = (f", partition {partition}" if partition > 1 else "") + (
-        f" of {_mebibytes(reading)}" if reading else ""
-    )
-    text = f"The step that ran{where}: {step}. " if step else ""
-    if held:
-        text += f"{_mebibytes(held)} of rows were collected for it. "
-    return text + (
-        "An answer that does not fit can be written by sink_parquet(), or read by collect_batches(). Otherwise set a"
-        " smaller target_partition_size or memory_limit, or use more memory or more machines."
-    )
 
 
 def _mebibytes(nbytes: int) -> str:

@@ -73,7 +73,7 @@ class RapidsmpfTransport:
 
     @property
     def memory_left(self) -> int:
-        """Bytes of memory that this rank may still use; negative where it uses more, and has spilled what it could."""
+        """Bytes that this rank may still use; negative if it exceeds its limit and has nothing more to spill."""
         return int(self._context.br().memory_available(MemoryType.DEVICE))
 
     def shuffle(

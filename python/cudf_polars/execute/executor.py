@@ -9,10 +9,9 @@ between two steps waits in the library's store, where it may be spilled. Without
 
 from __future__ import annotations
 
-import functools
 import itertools
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 import polars as pl
@@ -111,7 +110,7 @@ class Executor:
         self._rows: dict[Stream, StreamRows] = {}
         self._ranges: dict[SortedExchange, pl.DataFrame] = {}
         divider = Divider(transport, self._device, optimizations, self.plan, self.brake, self.paths)
-        self._fragments = Fragments(divider, self._rows, functools.partial(_sent, self.measured))
+        self._fragments = Fragments(divider, self._rows, self.measured)
         self._runs = FragmentRuns(self._device, optimizations)
         self._done: set[Stream] = set()
         self._running: Measured | None = None  # where what happens is counted
@@ -338,17 +337,15 @@ class Executor:
         with self.measuring(stream) as measured:
             try:
                 for fragment in self._fragments_of(stream):
-                    if frames:
-                        self._watch.require(
-                            self.nranks * fragment.nbytes, lambda: self._transport.memory_left
-                        )
+                    if frames and self._transport.memory_left < 0:
+                        self._watch.require(self.nranks * fragment.nbytes)
                     frame = self._runs.collect(stream, fragment)
                     frames.append(detached(frame) if fragment.nbytes else frame)
                     self._needs.held += memory_of(frame)
                     del frame
                 frame = concatenated(frames)
             finally:
-                frames.clear()  # an error refers to this, and its reader may go on with it
+                frames.clear()  # the traceback of an error keeps this list alive
                 self._needs.held = 0
         measured.counted(frame.height, frame.estimated_size())
         return frame
@@ -666,12 +663,6 @@ class Executor:
         ends = self._collect(stream.inputs[1])
         if not ends.to_series().is_sorted():
             raise not_sorted(stream.operation)
-
-
-def _sent(measured: Mapping[Stream, Measured], stream: Stream) -> float:
-    """Return how many bytes of rows this rank has given to an exchange."""
-    found = measured.get(stream)
-    return 0 if found is None or found.nbytes is None else found.nbytes
 
 
 def _to_heavy_keys(heavy: HeavyKeys, keys: Sequence[str], partitions: int) -> Addressing:

@@ -54,7 +54,7 @@ class ComputeDevice(Protocol):
         optimizations: pl.QueryOptFlags,
         reading: Reading,
     ) -> Iterator[pl.DataFrame]:
-        """Run a fragment and yield its rows; begins when the first is asked for unless ``reading.at_once``."""
+        """Run a fragment and yield its rows: from the first call of ``next`` on, or at once if ``reading.at_once``."""
         ...
 
     def take_host_steps(self) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""What memory the kernel still gives a process: its control groups have limits, and the machine an end."""
+"""How much memory a process can still have before the kernel kills it: by its cgroups (v1 and v2), and the machine."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class _Limit:
-    """A control group with a limit.
+    """A cgroup with a memory limit.
 
     Attributes
     ----------
     nbytes
         The limit.
     used, statistics
-        The files that say what of it is used, and for what.
+        The files with the bytes that are used, and with what they are used for.
     """
 
     nbytes: int
@@ -31,22 +31,22 @@ class _Limit:
     statistics: Path
 
     def free(self) -> int:
-        """Return the bytes that are left, with those of files that the kernel can drop."""
+        """Return the bytes below the limit; the page cache of files counts as free."""
         found = _fields(self.statistics, " ")
-        # Version 1 has these with and without the groups below this one. The lists of inactive and active pages do
-        # not do: pages that an allocator has released and used again stay on those of files.
+        # Version 1 has a total with the groups below this one. The sum of inactive_file and active_file would be too
+        # large: anonymous pages that were released by MADV_FREE, and are used again, stay on these lists.
         files = found.get("file", found.get("total_cache", 0))
         shared = found.get("total_shmem", found.get("shmem", 0))
         return self.nbytes - int(self.used.read_text()) + files - shared + found.get("slab_reclaimable", 0)
 
 
 class HostMemory:
-    """The memory that this process may use beside all others that share it.
+    """The memory that this process shares with others.
 
     Attributes
     ----------
     total
-        The least limit, in bytes: of a control group that this process is in, or of the machine.
+        The smallest limit, in bytes: of a cgroup that this process is in, or of the machine.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class HostMemory:
         self.total = min([machine, *(limit.nbytes for limit in self._limits)])
 
     def free(self) -> int:
-        """Return how many more bytes can be had at least; of a limit that is gone, all."""
+        """Return how many bytes are free below every limit; a cgroup that has been removed limits nothing."""
         left = [_free_of_machine(self.total)]
         for limit in self._limits:
             try:
@@ -65,9 +65,9 @@ class HostMemory:
         return min(left)
 
     def released(self) -> int:
-        """Return how many bytes processes have released that the kernel has not taken yet; takes milliseconds.
+        """Return the bytes released by MADV_FREE that the kernel has not reclaimed yet; takes milliseconds.
 
-        They are those of this process, and of others where these are in the group that has the least limit.
+        All processes of the cgroup with the smallest limit are asked; without a limit, this process.
         """
         processes = {"self"}
         if self._limits:
@@ -92,7 +92,7 @@ def _free_of_machine(total: int) -> int:
 
 
 def _fields(path: Path, separator: str) -> Mapping[str, int]:
-    """Return the numbers of a file of the kernel's, by name; of a file that cannot be read, none."""
+    """Parse a file of names and numbers, one pair a line; return an empty mapping if it cannot be read."""
     try:
         lines = path.read_text().splitlines()
     except OSError:
@@ -107,7 +107,7 @@ def _fields(path: Path, separator: str) -> Mapping[str, int]:
 
 
 def _limits() -> Iterator[_Limit]:
-    """Yield the control groups with a limit, from this process's own outwards."""
+    """Yield this process's cgroup and those around it, as far as they have a limit."""
     try:
         groups = _MEMBERSHIP.read_text().splitlines()
     except OSError:
@@ -130,7 +130,7 @@ def _limits() -> Iterator[_Limit]:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in a file; None if it has none, or one that stands for no limit."""
+    """Return the limit in a file; None if there is no file, or it says that there is no limit."""
     try:
         number = int(path.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Ends a query that takes more memory than there is, with an error, before the kernel ends its process without one."""
+"""Raises an error in a query that exhausts memory, before the kernel kills its process."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from cudf_polars.execute.host_memory import HostMemory
 __all__ = ["MemoryWatch", "Needs", "Turn"]
 
 _SOONEST, _LATEST = 0.02, 0.25
-"""Seconds between two looks."""
+"""Bounds of the seconds between two measurements of free memory."""
 _BYTES_A_SECOND = 4 << 30
-"""Memory is not filled faster, so that it is looked again before it is full."""
+"""The fastest that memory is expected to fill, by which the next measurement is due before it has."""
 _NEAR, _NEAR_AT_MOST = 0.08, 512 << 20
-"""With less than that free, of all memory and in bytes, readers of rows take turns."""
+"""Free memory below which one reader of rows goes on and others slow down: a share of all, and a number of bytes."""
 _END, _END_AT_MOST = 0.03, 128 << 20
-"""With less than that free, they wait for memory."""
+"""Free memory below which all readers wait for more: likewise."""
 _STEP, _STEP_AT_MOST = 4, 1 / 4
-"""A step may take so many times the bytes of its rows: unpacked, as it gives them, and copied for the answer. It is not
-expected to take more of all memory than that: partitions are small, and ranks may be on several machines.
+"""What a step is assumed to take: a multiple of the bytes of its input, for that unpacked, the output and a copy of it.
+At most a share of all memory, since other ranks may be on other machines.
 """
 _PATIENCE_SECONDS = 2.0
-"""So long: what allocators have freed stays with the process for a second."""
+"""The longest wait. Allocators keep what was freed for about a second."""
 _TURN_SECONDS = 0.05
-"""How long a reader whose turn it is not pauses before each batch."""
+"""How long a reader sleeps before each batch while another one goes on."""
 
 
 @dataclass
@@ -68,18 +68,18 @@ class Needs:
 
 
 class Turn:
-    """What reads rows, if that is nothing else: to tell it from others, for as long as it exists."""
+    """Identifies a reader of rows that has no object of its own."""
 
 
 class MemoryWatch:
-    """Looks at free memory while steps of a query read rows: a step takes no memory while it has to wait for them.
+    """Measures free memory when a step of a query reads rows. A step that waits for rows allocates nothing meanwhile.
 
     Parameters
     ----------
     describe
-        Says what runs and what it has needed, for the error.
+        Returns what runs and what it has needed, for the error.
     memory
-        Where to look; None: as the kernel says.
+        What is measured; None: this process's memory.
     """
 
     def __init__(self, describe: Callable[[], str], memory: HostMemory | None = None) -> None:
@@ -90,15 +90,19 @@ class MemoryWatch:
         self._turn: weakref.ref[object] | None = None
 
     def look(self, reader: object) -> None:
-        """Wait, where memory is short, before a reader gets more rows.
+        """Delay a reader that is about to read more rows, if memory is short.
 
-        Of several readers, the one that comes first goes on until it has read everything, so that the step behind it
-        can end and free memory.
+        The first reader that comes goes on until it ends, so that its step can end and free memory.
+
+        Parameters
+        ----------
+        reader
+            Any object that lives as long as the reading; it is referred to weakly.
 
         Raises
         ------
         OutOfMemory
-            If none becomes free.
+            If too little becomes free in time.
         """
         if time.monotonic() < self._next:
             return
@@ -113,25 +117,22 @@ class MemoryWatch:
             time.sleep(_TURN_SECONDS)
         self._wait(memory, _mark(memory, _END, _END_AT_MOST))
 
-    def require(self, nbytes: int, left: Callable[[], int]) -> None:
-        """Wait until there is memory for a step over so many bytes of rows, and for the same on other ranks.
+    def require(self, nbytes: int) -> None:
+        """Wait until there is memory for running a step.
 
         Parameters
         ----------
         nbytes
-            Of all ranks.
-        left
-            The bytes that this rank may still use; negative where it uses more, and has spilled what it could.
+            Bytes of its input on all ranks.
 
         Raises
         ------
         OutOfMemory
-            If there is none, and nothing more to spill.
+            If too little becomes free in time.
         """
         memory = self._memory_now()
         least = min(_STEP * nbytes, int(_STEP_AT_MOST * memory.total)) + _mark(memory, _END, _END_AT_MOST)
-        if left() < 0:
-            self._wait(memory, least)
+        self._wait(memory, least)
 
     def _memory_now(self) -> HostMemory:
         if self._memory is None:
@@ -146,7 +147,7 @@ class MemoryWatch:
             return first is reader
 
     def _wait(self, memory: HostMemory, least: int) -> None:
-        """Return when so many bytes are free; if they are not for a time, raise."""
+        """Return when so many bytes are free; raise if they are not in time."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while memory.free() < least and memory.free() + memory.released() < least:
             if time.monotonic() >= deadline:

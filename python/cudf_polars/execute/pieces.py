@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -12,6 +12,7 @@ from cudf_polars.execute.block_join import BlockJoin, block_join
 from cudf_polars.execute.division import Divider, Part
 from cudf_polars.execute.fragments import Reading
 from cudf_polars.execute.lookup_join import LookupJoin
+from cudf_polars.execute.measured import Measured
 from cudf_polars.execute.rows import StreamRows, handed_over, opened
 from cudf_polars.execute.streams import (
     RowCount,
@@ -119,13 +120,13 @@ class Fragments:
         Divides partitions that are too large; has what belongs to the query.
     rows
         By stream, the rows that are there; those that are read once go out of it.
-    sent
-        How many bytes of rows this rank has given to an exchange.
+    measured
+        By stream, what running it has cost; of an exchange, the bytes of rows that this rank has sent.
     """
 
     divider: Divider
     rows: dict[Stream, StreamRows]
-    sent: Callable[[Stream], float]
+    measured: Mapping[Stream, Measured]
 
     # -- what is there by partitions -------------------------------------------------------------------------
 
@@ -168,12 +169,6 @@ class Fragments:
                     return len(rows.partitions)
                 return None if replicated and rows.rest is None and rows.lazy is None else 1
 
-    def _sources(self, stream: Stream) -> list[Stream]:
-        """Return the streams that the fragment ending in ``stream`` reads, each once."""
-        return [
-            step for step in self._steps(stream) if not isinstance(step, Local | WithScalars | CheckedOrder)
-        ]
-
     # -- fragments -------------------------------------------------------------------------------------------
 
     def of(self, stream: Stream) -> Iterator[Fragment]:
@@ -182,21 +177,20 @@ class Fragments:
         rank, pieces = divider.transport.rank, self.pieces(stream)
         frames: dict[Stream, pl.DataFrame] = {}
         lookups: dict[Stream, LookupJoin | None] = {}
-        sources = self._sources(stream)
+        steps = list(self._steps(stream))
+        sources = _read_by(steps)
         bits = max(0, _NUMBER_BITS - (divider.transport.nranks * pieces).bit_length())
         if pieces > 1:
             partitioned = [source for source in sources if self.partitions(source) == pieces]
         else:
             # The numbers of pieces grow from rank to rank, whether a rank divides its rows or not.
-            partitioned = self._divisible(stream)
-            if not self._are_many(stream, partitioned):
+            partitioned = self._divisible(steps, sources)
+            if not self._are_many(sources, partitioned):
                 piece = _Piece(rank << bits if partitioned else rank, None, None, frames, lookups)
                 yield piece.fragment(self._lazy(stream, piece))
                 return
         # A range of a file is read as a whole: parts of what is beside it would each have all of it.
-        is_whole = any(
-            isinstance(step, Local) and step.build_partition is not None for step in self._steps(stream)
-        )
+        is_whole = any(isinstance(step, Local) and step.build_partition is not None for step in steps)
         for number in range(pieces):
             divider.paths.took(paths.PARTITION if pieces > 1 else paths.OUTGROWN)
             part = Part({source: self._counted(self.rows[source].take(number)) for source in partitioned})
@@ -217,30 +211,31 @@ class Fragments:
             if not source.rereadable:
                 self.rows.pop(source, None)
 
-    def _divisible(self, stream: Stream) -> list[Stream]:
-        """Return the sources of a fragment that the plan gives one partition, if more can be made of it here.
+    def _divisible(self, steps: Sequence[Stream], sources: Sequence[Stream]) -> list[Stream]:
+        """Return the sources by whose keys a fragment with one partition can be divided; none if it cannot be.
 
-        It was planned so because the tables are small, but joins of small tables may give many rows. To the steps of a
-        fragment, a part of the rows that came by the hash of their keys, or a range of them, is what a rank's rows are.
+        A plan has one partition a rank where all tables are small, but joins of small tables may give many rows. The
+        results of a fragment over the hash partitions of a rank's rows, or over ranges of them, are together its result
+        over all of them.
         """
         plan = self.divider.plan
         if plan.limit is None or plan.count > 1:
             return []
-        if any(isinstance(step, Local) and not step.inputs for step in self._steps(stream)):
+        if any(isinstance(step, Local) and not step.inputs for step in steps):
             return []
-        sources = self._sources(stream)
         divisible: list[Stream] = [s for s in sources if isinstance(s, Shuffle | RangeExchange)]
         return divisible if all(s in divisible or _is_same_for_all(s) for s in sources) else []
 
-    def _are_many(self, stream: Stream, divisible: Sequence[Stream]) -> bool:
-        """Whether a fragment may have more rows than a partition should, by what this rank has sent of its sources.
+    def _are_many(self, sources: Sequence[Stream], divisible: Sequence[Stream]) -> bool:
+        """Whether a fragment is to be divided, should its rows turn out to take more than the limit.
 
-        Not where it reads something, beside these, that can be read only once.
+        This rank has sent more than half of the limit to the exchanges that it reads: by hash, it receives about as
+        much. What the fragment reads beside them must be readable more than once.
         """
         limit = self.divider.plan.limit
-        if limit is None or sum(map(self.sent, divisible)) <= limit / 2:
+        if limit is None or sum(self.measured[source].nbytes or 0 for source in divisible) <= limit / 2:
             return False
-        rows = {source: self.rows[source] for source in self._sources(stream)}
+        rows = {source: self.rows[source] for source in sources}
         if any(each.rest is not None or each.lazy is not None for each in rows.values()):
             return False
         return all(len(rows[source].partitions) == 1 for source in divisible)
@@ -282,11 +277,11 @@ class Fragments:
         divider.paths.took(paths.BLOCKS if found else paths.WHOLE)
 
     def _is_in_part(self, stream: Stream, piece: _Piece) -> bool:
-        """Whether a piece has a part of the rows of a stream, not all."""
+        """Whether ``piece`` reads only a part of this rank's rows of ``stream``."""
         if self.pieces(stream) > 1:
             return True
         return piece.part is not None and any(
-            source in piece.part.sources for source in self._sources(stream)
+            source in piece.part.sources for source in _read_by(self._steps(stream))
         )
 
     def _blocks(self, join: BlockJoin, piece: _Piece) -> Iterator[pl.DataFrame]:
@@ -440,6 +435,11 @@ class Fragments:
         return pl.concat(
             [read_stream(opened(source, last=last), stream.schema) for source in sources], rechunk=False
         )
+
+
+def _read_by(steps: Iterable[Stream]) -> list[Stream]:
+    """Return the streams that a fragment reads, of its steps."""
+    return [step for step in steps if not isinstance(step, Local | WithScalars | CheckedOrder)]
 
 
 def _is_same_for_all(stream: Stream) -> bool:

@@ -42,7 +42,7 @@ DESTINATION = "__rr_destination"
 WEIGHT = "__rr_weight"
 """The column of a sample that says for how many rows each stands."""
 _VIEW = 16
-"""Bytes that refer to a text."""
+"""Bytes of the view that a column has for each string."""
 
 
 @dataclass
@@ -208,13 +208,13 @@ def cut(batches: Iterable[pl.DataFrame], heights: Iterable[int]) -> Iterator[pl.
 
 
 def memory_of(frame: pl.DataFrame) -> int:
-    """Return the bytes that a frame takes; Polars' own estimate leaves out what refers to each text."""
+    """Return the bytes of a frame; ``estimated_size`` leaves out the views of columns of strings and binaries."""
     texts = sum(dtype in (pl.String, pl.Binary) for dtype in frame.dtypes)
     return int(frame.estimated_size()) + _VIEW * texts * frame.height
 
 
 def detached(frame: pl.DataFrame) -> pl.DataFrame:
-    """Copy a frame, which would keep alive the memory of the rows that it was made from: texts are referred to."""
+    """Copy a frame: columns of strings may refer to buffers of the rows that it was made from, and keep them alive."""
     if not frame.width:
         return frame
     buffer = io.BytesIO()

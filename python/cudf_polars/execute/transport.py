@@ -92,7 +92,7 @@ class Transport(Protocol):
 
     @property
     def memory_left(self) -> int:
-        """Bytes of memory that this rank may still use; negative where it uses more, and has spilled what it could."""
+        """Bytes that this rank may still use; negative if it exceeds its limit and has nothing more to spill."""
         ...
 
     def shuffle(

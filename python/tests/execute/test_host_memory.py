@@ -1,4 +1,4 @@
-"""What the kernel says of memory: limits of control groups of both versions, and the machine."""
+"""Free memory as cgroups of version 1 and 2, and the machine, report it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def group(folder: Path, version: int, limit: object, used: int, **statistics: int) -> None:
-    """Make a control group."""
+    """Make a cgroup."""
     folder.mkdir(parents=True, exist_ok=True)
     names = (
         ("memory.limit_in_bytes", "memory.usage_in_bytes")

@@ -82,33 +82,48 @@ def test_what_allocators_have_released_counts_as_free() -> None:
 
 
 def test_one_reader_goes_on_until_it_is_gone_while_others_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_watch, "_TURN_SECONDS", 0.2)
+    pauses: list[float] = []
+    monkeypatch.setattr(memory_watch.time, "sleep", pauses.append)
     watch = MemoryWatch(str, Memory(lambda: 200 << 20))
     readers = [Turn(), Turn()]
-    for _ in range(3):
-        assert seconds_of(lambda: watch.look(readers[0])) < 0.19
-        assert seconds_of(lambda: watch.look(readers[1])) > 0.19
+    for number in range(1, 4):
+        watch.look(readers[0])
+        assert len(pauses) == number - 1
+        watch.look(readers[1])
+        assert len(pauses) == number
+    assert set(pauses) == {memory_watch._TURN_SECONDS}
     del readers[0]
-    assert seconds_of(lambda: watch.look(readers[0])) < 0.19
+    watch.look(readers[0])
+    assert len(pauses) == 3
 
 
 @pytest.mark.parametrize(
-    ("left", "free", "nbytes", "goes_on"),
+    ("free", "nbytes", "goes_on"),
     [
-        (0, 0, GIB, True),  # there is more to spill
-        (-1, 2 * GIB, GIB, True),
-        (-1, 200 << 20, 10 << 20, True),
-        (-1, 200 << 20, GIB, False),
-        (-1, 100 << 20, 0, False),
+        (2 * GIB, GIB, True),
+        (200 << 20, 10 << 20, True),
+        (200 << 20, GIB, False),
+        (100 << 20, 0, False),
     ],
 )
-def test_what_an_answer_needs_beside_what_it_has(left: int, free: int, nbytes: int, goes_on: bool) -> None:
+def test_what_an_answer_needs_beside_what_it_has(free: int, nbytes: int, goes_on: bool) -> None:
     watch = MemoryWatch(str, Memory(lambda: free))
     if goes_on:
-        watch.require(nbytes, lambda: left)
+        watch.require(nbytes)
     else:
         with pytest.raises(OutOfMemory):
-            watch.require(nbytes, lambda: left)
+            watch.require(nbytes)
+
+
+@pytest.mark.parametrize(("left", "goes_on"), [(0, True), (-1, False)])
+def test_an_answer_goes_on_while_there_is_more_to_spill(
+    table: pl.LazyFrame, monkeypatch: pytest.MonkeyPatch, left: int, goes_on: bool
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(MemoryWatch, "require", lambda _, nbytes: asked.append(nbytes))
+    monkeypatch.setattr(LocalTransport, "memory_left", left)
+    run_ranks(1, lambda transport: run_query(table.sort("k"), transport, options=PARTITIONED))
+    assert bool(asked) != goes_on
 
 
 # -- in queries ------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from cudf_polars.execute.fragment_runs import FragmentRuns
 from cudf_polars.execute.fragments import ComputeDevice, DeviceOfQuery, Reading
 from cudf_polars.execute.measured import Measured
 from cudf_polars.execute.memory_watch import MemoryWatch, Needs, Turn
+from cudf_polars.execute.next_exchange import NextExchange, bytes_ahead
 from cudf_polars.execute.ordered import OrderedExchanges
 from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.paths import Paths
@@ -113,6 +114,8 @@ class Executor:
         self._fragments = Fragments(divider, self._rows, self.measured)
         self._runs = FragmentRuns(self._device, optimizations)
         self._done: set[Stream] = set()
+        self._ahead = bytes_ahead(self.plan, on_cpu=self.on_cpu)
+        self._next = NextExchange(self._fragments, self._runs, self._rows, self._done, self._ahead)
         self._running: Measured | None = None  # where what happens is counted
 
     # -- what the planner and the engine ask for ------------------------------------------------------------
@@ -184,6 +187,7 @@ class Executor:
 
     def close(self) -> None:
         """End what still runs and drop the rows that were not read; what was measured stays. Idempotent."""
+        self._next.close()
         self._device.close()
         self._rows.clear()
 
@@ -197,11 +201,13 @@ class Executor:
         """Run every exchange under ``stream``, inputs first, and ``stream`` itself if it is one."""
         if stream in self._done:
             return
-        for child in stream.inputs:
-            self.prepare(child)
+        for place, child in enumerate(stream.inputs, start=1):
+            with self._next.to_follow(stream.inputs[place:]):
+                self.prepare(child)
         self._done.add(stream)
         if isinstance(stream, Local):
             return
+        self._next.begin()
         with self.measuring(stream) as measured:
             rows = self._rows[stream] = self._run(stream)
         if measured.rows is None and rows.rest is None:
@@ -245,14 +251,18 @@ class Executor:
 
     def _fragments_of(self, stream: Stream) -> Iterator[Fragment]:
         """Yield the fragment that ends in ``stream`` in its pieces, which are counted as those of what runs."""
-        measured = self._running
         for fragment in self._fragments.of(stream):
-            if measured is not None:
-                measured.partitions += 1
-                measured.lookups = max(measured.lookups, fragment.lookups)
-            self._needs.partition = 0 if measured is None else measured.partitions
-            self._needs.reading = fragment.nbytes
+            self._runs_now(fragment)
             yield fragment
+
+    def _runs_now(self, fragment: Fragment) -> None:
+        """Count a fragment as one of what runs."""
+        measured = self._running
+        if measured is not None:
+            measured.partitions += 1
+            measured.lookups = max(measured.lookups, fragment.lookups)
+        self._needs.partition = 0 if measured is None else measured.partitions
+        self._needs.reading = fragment.nbytes
 
     def _frames_held(self) -> int:
         """Return how many frames wait for a step; one without columns takes no memory, nor do scalars."""
@@ -364,6 +374,10 @@ class Executor:
             yield from self._by_chunks(stream)
             return
         self.prepare(stream)
+        if (begun := self._next.take(stream)) is not None:
+            self._runs_now(begun.fragment)
+            yield from begun.rows
+            return
         fragments = self._fragments_of(stream)
         if self._fragments.pieces(stream) >= self.plan.two_from:
             yield from self._runs.batches_of_all(
@@ -429,7 +443,7 @@ class Executor:
         if not self._fragments.is_absent(child):
             # What it reads must be there before the next step of this query asks for rows.
             self.prepare(child)
-            rows.rest = self._counted(self._batches(child))
+            rows.rest = self._counted(self._batches(child, ahead=self._ahead))
         return rows
 
     def _stores(self, schema: Schema) -> bool:

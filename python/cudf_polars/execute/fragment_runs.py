@@ -59,16 +59,24 @@ class FragmentRuns:
         return frame
 
     def batches(
-        self, stream: Stream, fragment: Fragment, *, planned: bool = True, ahead: int = 0
+        self,
+        stream: Stream,
+        fragment: Fragment,
+        *,
+        planned: bool = True,
+        at_once: bool = False,
+        ahead: int = 0,
     ) -> Iterator[pl.DataFrame]:
         """Run a fragment that ends in ``stream`` and yield its rows, with the types of the plan or those of Polars.
 
         Parameters
         ----------
+        at_once
+            It begins now, not when the first rows are asked for.
         ahead
             Bytes of rows that may wait until they are asked for.
         """
-        return self._begin(stream, fragment, planned=planned, ahead=ahead).rows
+        return self._begin(stream, fragment, planned=planned, at_once=at_once, ahead=ahead).rows
 
     def batches_of_all(
         self, stream: Stream, fragments: Iterator[Fragment], *, planned: bool, early_limit: int

@@ -177,7 +177,7 @@ class Fragments:
         rank, pieces = divider.transport.rank, self.pieces(stream)
         frames: dict[Stream, pl.DataFrame] = {}
         lookups: dict[Stream, LookupJoin | None] = {}
-        steps = list(self._steps(stream))
+        steps = list(self.steps(stream))
         sources = _read_by(steps)
         bits = max(0, _NUMBER_BITS - (divider.transport.nranks * pieces).bit_length())
         if pieces > 1:
@@ -266,7 +266,7 @@ class Fragments:
         """Make the joins of a fragment block by block whose sides, both of them, are parts of a large partition."""
         divider = self.divider
         found = False
-        inside = set(self._steps(stream))
+        inside = set(self.steps(stream))
         for local in (each for each in walk(stream) if isinstance(each, Local) and each in inside):
             join = BlockJoin.of(local)
             if join is None or not all(self._is_in_part(side, piece) for side in local.inputs):
@@ -281,7 +281,7 @@ class Fragments:
         if self.pieces(stream) > 1:
             return True
         return piece.part is not None and any(
-            source in piece.part.sources for source in _read_by(self._steps(stream))
+            source in piece.part.sources for source in _read_by(self.steps(stream))
         )
 
     def _blocks(self, join: BlockJoin, piece: _Piece) -> Iterator[pl.DataFrame]:
@@ -303,7 +303,7 @@ class Fragments:
         batches = block_join(join, read, run, divider.plan.block_bytes)
         return (conform(batch, local.schema) for batch in batches)
 
-    def _steps(self, stream: Stream) -> Iterator[Stream]:
+    def steps(self, stream: Stream) -> Iterator[Stream]:
         """Yield the steps of the fragment that ends in ``stream``, each once."""
         seen: set[Stream] = set()
         stack = [stream]

@@ -174,6 +174,8 @@ def open_store(path: str, cloud: CloudAccess | None) -> tuple[Any, str]:
         url = f"{found.scheme}://{found.netloc}"
         if found.scheme.startswith("http"):
             config = {}
+        if found.scheme == "http":
+            client.setdefault("allow_http", True)  # as Polars does: the user's URL says so
         if found.scheme in ("gs", "gcs") and token is not None:
             del config["token"]
             bearer = {"token": token, "expires_at": None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import warnings
@@ -24,6 +25,7 @@ from support.object_store import object_store
 from support.ranks import run_ranks
 from support.store_queries import STORE_ROWS, cloud_queries, parquet_queries, put_tables
 from support.tables import check_query
+from support.web_server import web_server
 
 pytest.importorskip("obstore")
 pytest.importorskip("moto")
@@ -68,6 +70,18 @@ with SPMDEngine() as engine:
         json.dumps(s3.storage_options),
         timeout=SECONDS,
     ).check()
+
+
+@pytest.mark.timeout(SECONDS)
+def test_files_of_a_web_server_are_split_over_the_ranks() -> None:
+    """Footers of ``http`` URLs are read as those of stores: without them, one rank would read all."""
+    file = io.BytesIO()
+    STORE_ROWS.write_parquet(file, row_group_size=300)
+    options = replace(ORDINARY, read_everywhere_limit=0, fallback_mode="raise")
+    with web_server({"/one.parquet": file.getvalue()}) as address:
+        rows = pl.scan_parquet(f"http://{address}/one.parquet").select("id", "v")
+        outcomes = assert_like_polars(rows, 3, options)
+    assert [outcome.frame.height for outcome in outcomes] == [300, 300, 300]
 
 
 @pytest.mark.timeout(SECONDS)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import http.server
 import json
 import logging
 import pickle
-import threading
 import traceback
 import warnings
 from pathlib import Path
@@ -25,46 +23,11 @@ from cudf_polars.plan.read import read_plan
 from support.dask_cluster import start_dask_cluster
 from support.ranks import run_ranks
 from support.tables import ROWS
+from support.web_server import web_server
 
 SECONDS = 60
 SECRETS = ["top-secret", "c2lnbmVk", "another%20one"]
 SCHEMA = {"id": pl.Int64(), "region": pl.String(), "v": pl.Float64()}
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    """Has ``rows.*``, for who sends the query, and nothing else."""
-
-    protocol_version = "HTTP/1.1"
-    files: dict[str, bytes]
-
-    def do_GET(self) -> None:
-        """Answer with a file or the part of it that is wanted."""
-        path, _, query = self.path.partition("?")
-        found = self.files.get(path)
-        if found is None or "sig=c2lnbmVk" not in query:
-            self.send_response(404 if found is None else 403)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        part, total = found, len(found)
-        if wanted := self.headers.get("Range", ""):
-            first, last = wanted.removeprefix("bytes=").split("-")
-            start = int(first) if first else max(0, total - int(last))
-            part = found[start : int(last) + 1 if first and last else total]
-        self.send_response(206 if wanted else 200)
-        if wanted:
-            self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{total}")
-        self.send_header("Content-Length", str(len(part)))
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(part)
-
-    do_HEAD = do_GET
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -74,16 +37,9 @@ def urls(tmp_path_factory):
     for kind in ("parquet", "csv", "ndjson", "ipc"):
         getattr(ROWS, f"write_{kind}")(folder / f"rows.{kind}")
     files = {f"/{path.name}": path.read_bytes() for path in folder.iterdir()}
-    handler = type("_Bound", (_Handler,), {"files": files})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        base = f"http://me:top-secret@127.0.0.1:{server.server_address[1]}"
-        try:
-            yield lambda name: f"{base}/{name}?sig=c2lnbmVk&more=another%20one"
-        finally:
-            server.shutdown()
-            thread.join()
+    with web_server(files, query="sig=c2lnbmVk") as address:
+        base = f"http://me:top-secret@{address}"
+        yield lambda name: f"{base}/{name}?sig=c2lnbmVk&more=another%20one"
 
 
 def scans(urls, name):

@@ -1,0 +1,134 @@
+"""Two inputs at once: what the next exchange sends is made while the one before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import GEN_CREATED, getgeneratorstate
+
+import polars as pl
+
+from cudf_polars.execute.fragment_runs import FragmentRuns
+from cudf_polars.execute.partitions import PartitionPlan
+from cudf_polars.execute.pieces import Fragment, Fragments
+from cudf_polars.execute.rows import StreamRows
+from cudf_polars.lower.physical import Broadcast, Gather, Local, Materialize, Shuffle, Stream, walk
+
+__all__ = ["BegunFragment", "NextExchange", "bytes_ahead"]
+
+_AHEAD = 64 << 20
+_OF_LIMIT = 8
+"""Rows that wait for their exchange take so many bytes at most, and such a part of what a partition may take."""
+
+
+def bytes_ahead(plan: PartitionPlan, *, on_cpu: bool) -> int:
+    """Return how many bytes of rows may be made before their exchange takes them.
+
+    Where rows do not fit in memory, all processors have work, and there is no room for rows that wait. On a GPU two
+    fragments would share its memory.
+    """
+    if plan.count > 1 or not on_cpu:
+        return 0
+    return _AHEAD if plan.limit is None else min(_AHEAD, plan.limit // _OF_LIMIT)
+
+
+@dataclass(frozen=True)
+class BegunFragment:
+    """A fragment that runs before its turn, and its rows."""
+
+    fragment: Fragment
+    rows: Iterator[pl.DataFrame]
+
+
+class NextExchange:
+    """Begins, while an exchange runs, the fragment whose rows the next one sends.
+
+    All ranks run the exchanges of a query in the same order, one after the other: their collectives meet by that. What
+    an exchange waits for are mostly the rows that it sends: files that are read, from a store with a long way, say. So
+    those of both inputs of a join, or of the inputs of a union, are made at the same time though they are sent in turn.
+    Of what no exchange sends until another one has ended, one fragment at a time runs ahead.
+
+    Parameters
+    ----------
+    fragments, runs
+        Make fragments, and run them.
+    rows
+        By stream, the rows that are there.
+    done
+        The streams that have run, or run.
+    ahead
+        Bytes of rows that may wait; 0: nothing begins before its turn.
+    """
+
+    def __init__(
+        self,
+        fragments: Fragments,
+        runs: FragmentRuns,
+        rows: Mapping[Stream, StreamRows],
+        done: Container[Stream],
+        ahead: int,
+    ) -> None:
+        self._fragments, self._runs, self._rows, self._done, self._ahead = fragments, runs, rows, done, ahead
+        self._siblings: list[Sequence[Stream]] = []
+        self._begun: dict[Stream, BegunFragment] = {}
+
+    @contextmanager
+    def to_follow(self, streams: Sequence[Stream]) -> Generator[None]:
+        """Say which streams are prepared after what runs in this block."""
+        self._siblings.append(streams)
+        try:
+            yield
+        finally:
+            self._siblings.pop()
+
+    def begin(self) -> None:
+        """Begin the next exchange's fragment, if it reads nothing that another exchange gives."""
+        if self._begun or not self._ahead:
+            return
+        exchange = self._following()
+        if not isinstance(exchange, Shuffle | Broadcast | Gather | Materialize):
+            return
+        if isinstance(exchange, Materialize) and exchange.shared:
+            return  # it is collected
+        (stream,) = exchange.inputs
+        if isinstance(stream, Materialize) and self._is_unread(stream):
+            (stream,) = stream.inputs
+        if not isinstance(stream, Local) or self._fragments.is_absent(stream):
+            return
+        if all(isinstance(step, Local) or self._is_frame(step) for step in self._fragments.steps(stream)):
+            (fragment,) = self._fragments.of(stream)
+            rows = self._runs.batches(stream, fragment, at_once=True, ahead=self._ahead)
+            self._begun[stream] = BegunFragment(fragment, rows)
+
+    def take(self, stream: Stream) -> BegunFragment | None:
+        """Return the fragment that ends in ``stream``, if it was begun."""
+        return self._begun.pop(stream, None)
+
+    def close(self) -> None:
+        """Forget the fragment that was begun: who runs it ends it."""
+        self._begun.clear()
+
+    def _following(self) -> Stream | None:
+        """Return the exchange that runs next of those that are known."""
+        for siblings in reversed(self._siblings):
+            for sibling in siblings:
+                for stream in walk(sibling):
+                    if not isinstance(stream, Local) and stream not in self._done:
+                        return stream
+        return None
+
+    def _is_unread(self, stream: Materialize) -> bool:
+        """Whether the fragment behind ``stream`` was left to who reads it, which has not begun."""
+        rest = self._rows[stream].rest if stream in self._rows else None
+        return isinstance(rest, Generator) and getgeneratorstate(rest) == GEN_CREATED
+
+    def _is_frame(self, stream: Stream) -> bool:
+        rows = self._rows.get(stream)
+        return (
+            rows is not None
+            and rows.frame is not None
+            and not rows.partitions
+            and rows.rest is None
+            and rows.lazy is None
+        )

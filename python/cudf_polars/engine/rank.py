@@ -33,6 +33,7 @@ from cudf_polars.engine.core import ClusterInfo, check_reserved
 from cudf_polars.engine.gpu_options import runtime_settings
 from cudf_polars.engine.one_writer import write_on_one_rank
 from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.engine.read_ahead import read_ahead_within
 from cudf_polars.engine.sinks import SinkTarget
 from cudf_polars.engine.table_sinks import Refused, TablePlan, TableSink, TableWrite
 from cudf_polars.execute.agreement import agree_on_purpose
@@ -196,7 +197,9 @@ class Rank:
         with ExitStack() as opened:
             opened.enter_context(gpu_memory(settings.options))
             self._open_device(settings, statistics, warns=warns)
-            self._gpu_memory = opened.pop_all()
+            if self._device.is_cpu and settings.execution is None:
+                opened.enter_context(read_ahead_within(self._execution_options.memory))
+            self._opened = opened.pop_all()
 
     def _open_device(self, settings: RankSettings, statistics: Statistics, *, warns: bool) -> None:
         with settings.naming_sources():
@@ -552,7 +555,7 @@ class Rank:
 
     def close(self) -> None:
         """End the threads. No query may be running."""
-        with self._gpu_memory:  # RMM has its former resource back when ours is not used any more
+        with self._opened:  # RMM has its former resource back when ours is not used any more
             self._device.close()
             self.context.shutdown()
 

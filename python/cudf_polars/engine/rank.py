@@ -33,13 +33,13 @@ from cudf_polars.engine.core import ClusterInfo, check_reserved
 from cudf_polars.engine.gpu_options import runtime_settings
 from cudf_polars.engine.one_writer import write_on_one_rank
 from cudf_polars.engine.options import StreamingOptions
-from cudf_polars.engine.read_ahead import read_ahead_within
 from cudf_polars.engine.sinks import SinkTarget
 from cudf_polars.engine.table_sinks import Refused, TablePlan, TableSink, TableWrite
 from cudf_polars.execute.agreement import agree_on_purpose
 from cudf_polars.execute.errors import failure_of_rank, hide_secrets
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.read_ahead import PrefetchBudget, prefetch_within
 from cudf_polars.execute.run import OpenQuery, Query, QueryOutcome, open_query, run_query, stream_query
 from cudf_polars.lower.fallback import report
 from cudf_polars.lower.user_code import user_stacklevel
@@ -198,7 +198,9 @@ class Rank:
             opened.enter_context(gpu_memory(settings.options))
             self._open_device(settings, statistics, warns=warns)
             if self._device.is_cpu and settings.execution is None:
-                opened.enter_context(read_ahead_within(self._execution_options.memory))
+                memory = self._execution_options.memory
+                budget = PrefetchBudget.of_rank(memory, comm.nranks, pl.thread_pool_size())
+                opened.enter_context(prefetch_within(budget))
             self._opened = opened.pop_all()
 
     def _open_device(self, settings: RankSettings, statistics: Statistics, *, warns: bool) -> None:

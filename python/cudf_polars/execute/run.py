@@ -24,6 +24,7 @@ from cudf_polars.execute.measured import Measured, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.range_agreement import agree_on_key_ranges
+from cudf_polars.execute.read_ahead import stores_are_read
 from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.text_agreement import agree_on_text_cuts
 from cudf_polars.execute.transport import Transport
@@ -33,6 +34,7 @@ from cudf_polars.lower.footers import FileFooters
 from cudf_polars.lower.physical import Stream
 from cudf_polars.lower.planner import AdaptivePlanner
 from cudf_polars.lower.scans import largest_table
+from cudf_polars.plan.cloud import is_remote
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.expressions import Agg, NamedExpr
 from cudf_polars.plan.generated_names import GENERATED
@@ -528,7 +530,9 @@ def _whole(query: pl.LazyFrame | Query) -> pl.LazyFrame:
 
 
 def _read_footers(plan: Plan, footers: FileFooters) -> None:
-    scans = (node for node in plan.nodes if isinstance(node, Scan))
+    scans = [node for node in plan.nodes if isinstance(node, Scan)]
+    if any(is_remote(path) for scan in scans for path in scan.paths):
+        stores_are_read()
     footers.read_ahead((path, scan.cloud) for scan in scans if scan.kind == "parquet" for path in scan.paths)
 
 

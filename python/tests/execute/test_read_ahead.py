@@ -1,7 +1,8 @@
-"""Polars reads less ahead where a rank has little memory; what the user has set stays."""
+"""How far Polars reads ahead where ranks have little memory or share a machine; what the user has set stays."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -9,9 +10,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from execute.local_transport import run_ranks
 
-from cudf_polars.engine.read_ahead import LITTLE_MEMORY, VARIABLES, read_ahead_within
 from cudf_polars.engine.spmd import SPMDEngine
+from cudf_polars.execute import read_ahead
+from cudf_polars.execute.read_ahead import VARIABLES, PrefetchBudget, prefetch_within, stores_are_read
+from cudf_polars.execute.run import run_query
+from support.web_server import web_server
 
 ROW_GROUPS = VARIABLES[0]
 
@@ -26,21 +31,53 @@ def _in_force() -> list[str | None]:
     return [os.environ.get(name) for name in VARIABLES]
 
 
+def test_what_ranks_may_prefetch() -> None:
+    of_rank = PrefetchBudget.of_rank
+    assert of_rank(1 << 30, 1, 8) is None
+    assert of_rank(1 << 30, 2, 4) == PrefetchBudget(32 << 20, of_stores=False)
+    assert of_rank(64 << 20, 1, 4) == of_rank(64 << 20, 3, 4) == PrefetchBudget(2 << 20, of_stores=True)
+    assert of_rank(900 << 20, 1, 1) == PrefetchBudget(8 << 20, of_stores=True)
+
+
 def test_the_least_budget_of_the_ranks_of_a_process_is_in_force() -> None:
-    first, second = read_ahead_within(64 << 20), read_ahead_within(32 << 20)
-    with read_ahead_within(LITTLE_MEMORY):
+    small, large = PrefetchBudget(1 << 20, of_stores=True), PrefetchBudget(2 << 20, of_stores=True)
+    with prefetch_within(None):
         assert _in_force() == [None, None]
-    with first:
+    with prefetch_within(large):
         assert _in_force() == ["2048", "2048"]
-        with second, read_ahead_within(64 << 20):
+        with prefetch_within(small), prefetch_within(large):
             assert _in_force() == ["1024", "1024"]
         assert _in_force() == ["2048", "2048"]
     assert _in_force() == [None, None]
 
 
+def test_budgets_of_files_on_disk_are_void_when_files_of_stores_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(read_ahead, "_stores_read", False)
+    on_disk, of_stores = PrefetchBudget(1 << 20, of_stores=False), PrefetchBudget(2 << 20, of_stores=True)
+    with prefetch_within(on_disk):
+        stores_are_read()
+        assert _in_force() == [None, None]
+        with prefetch_within(of_stores):
+            assert _in_force() == ["2048", "2048"]
+        assert _in_force() == [None, None]
+
+
+def test_a_query_over_files_of_a_store_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "_stores_read", False)
+    file = io.BytesIO()
+    pl.DataFrame({"a": [1, 2]}).write_parquet(file)
+    with web_server({"/a.parquet": file.getvalue()}) as address:
+        rows = pl.scan_parquet(f"http://{address}/a.parquet")
+        frames = run_ranks(2, lambda transport: run_query(rows, transport).frame)
+    assert pl.concat(frames)["a"].to_list() == [1, 2]
+    assert read_ahead._stores_read
+
+
 def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ROW_GROUPS, "77")
-    with read_ahead_within(64 << 20):
+    with prefetch_within(PrefetchBudget(2 << 20, of_stores=True)):
         assert _in_force() == ["77", "2048"]
     assert _in_force() == ["77", None]
 

@@ -54,11 +54,18 @@ std::vector<std::string> texts_of(std::vector<Table> const& tables) {
 // Numbers of all magnitudes, so that each width is chosen by some table.
 template <typename T>
 void fill_numbers(RandomTables& random, std::vector<T>& values, int bits) {
-    auto const most = bits >= 63 ? std::numeric_limits<std::int64_t>::max() : (std::int64_t{1} << bits) - 1;
+    auto const most_of = [](int some) {
+        return some >= 63 ? std::numeric_limits<std::int64_t>::max() : (std::int64_t{1} << some) - 1;
+    };
+    auto const most = most_of(bits);
     for (auto& value : values) {
         auto const number = random.number(-most - 1, most);
         if constexpr (std::is_same_v<T, detail::Bytes16>) {
-            value = {static_cast<std::uint64_t>(number), static_cast<std::uint64_t>(number >> 63)};
+            auto high = number >> 63;
+            if (bits > 63) {  // the number is the lower half
+                high = random.number(-most_of(bits - 64) - 1, most_of(bits - 64));
+            }
+            value = {static_cast<std::uint64_t>(number), static_cast<std::uint64_t>(high)};
         } else {
             value = static_cast<T>(number);
         }
@@ -116,7 +123,7 @@ TEST_F(Narrow, PartsOfDifferentWidthsAreConcatenated) {
             std::vector<std::int64_t> longs(static_cast<std::size_t>(table.num_rows()));
             std::vector<detail::Bytes16> decimals(longs.size());
             fill_numbers(random, longs, static_cast<int>(random.number(1, 63)));
-            fill_numbers(random, decimals, static_cast<int>(random.number(1, 63)));
+            fill_numbers(random, decimals, static_cast<int>(random.number(1, 127)));
             struct Owner {
                 Table table;
                 std::vector<std::int64_t> longs;

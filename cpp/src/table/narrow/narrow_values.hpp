@@ -61,12 +61,17 @@ template <typename T>
     }
 }
 
-// Copies numbers to another width: those that do not fit lose their upper bits.
+// Copies numbers, to another width or to their own, which is that of rows that could not become narrow: what does not
+// fit another width loses its upper bits.
 template <typename From, typename To>
 void convert_numbers(
     std::byte* __restrict to, std::byte const* __restrict from, std::int64_t count) noexcept {
     for (std::int64_t i = 0; i < count; ++i) {
-        store(to, i, from_number<To>(to_number(load<From>(from, i))));
+        if constexpr (std::is_same_v<From, To>) {
+            store(to, i, load<From>(from, i));
+        } else {
+            store(to, i, from_number<To>(to_number(load<From>(from, i))));
+        }
     }
 }
 inline void convert_numbers(

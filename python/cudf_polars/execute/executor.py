@@ -115,7 +115,7 @@ class Executor:
         self._runs = FragmentRuns(self._device, optimizations)
         self._done: set[Stream] = set()
         self._ahead = bytes_ahead(self.plan, on_cpu=self.on_cpu)
-        self._next = NextExchange(self._fragments, self._runs, self._rows, self._done, self._ahead)
+        self._next = NextExchange(self._fragments, self._runs, self._done, self._ahead)
         self._running: Measured | None = None  # where what happens is counted
 
     # -- what the planner and the engine ask for ------------------------------------------------------------

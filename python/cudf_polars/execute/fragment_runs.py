@@ -14,13 +14,14 @@ from cudf_polars.execute.streams import conform
 from cudf_polars.lower.partitioning import Distribution
 from cudf_polars.lower.physical import Stream, walk
 
-__all__ = ["FragmentRuns"]
+__all__ = ["BegunFragment", "FragmentRuns"]
 
 
 @dataclass(frozen=True)
-class _Begun:
-    """The rows of a fragment, and the run of it that gives them."""
+class BegunFragment:
+    """A fragment, its rows, and the run that makes them."""
 
+    fragment: Fragment
     rows: Generator[pl.DataFrame]
     run: Iterator[pl.DataFrame]
 
@@ -59,24 +60,16 @@ class FragmentRuns:
         return frame
 
     def batches(
-        self,
-        stream: Stream,
-        fragment: Fragment,
-        *,
-        planned: bool = True,
-        at_once: bool = False,
-        ahead: int = 0,
+        self, stream: Stream, fragment: Fragment, *, planned: bool = True, ahead: int = 0
     ) -> Iterator[pl.DataFrame]:
         """Run a fragment that ends in ``stream`` and yield its rows, with the types of the plan or those of Polars.
 
         Parameters
         ----------
-        at_once
-            It begins now, not when the first rows are asked for.
         ahead
             Bytes of rows that may wait until they are asked for.
         """
-        return self._begin(stream, fragment, planned=planned, at_once=at_once, ahead=ahead).rows
+        return self.begin(stream, fragment, planned=planned, ahead=ahead).rows
 
     def batches_of_all(
         self, stream: Stream, fragments: Iterator[Fragment], *, planned: bool, early_limit: int
@@ -91,20 +84,20 @@ class FragmentRuns:
         early_limit
             A fragment may begin before its turn if the rows that it reads take up to so many bytes in the store.
         """
-        current: _Begun | None = None
-        following: _Begun | None = None
+        current: BegunFragment | None = None
+        following: BegunFragment | None = None
         try:
             while True:
                 if current is None:
                     fragment = next(fragments, None)
                     if fragment is None:
                         return
-                    current = self._begin(stream, fragment, planned=planned)
+                    current = self.begin(stream, fragment, planned=planned)
                 is_first = True
                 for batch in current.rows:
                     if is_first and (fragment := next(fragments, None)) is not None:
                         at_once = fragment.nbytes <= early_limit
-                        following = self._begin(stream, fragment, planned=planned, at_once=at_once)
+                        following = self.begin(stream, fragment, planned=planned, at_once=at_once)
                     is_first = False
                     yield batch
                     del batch  # or it would stay until the next one has been made
@@ -114,12 +107,19 @@ class FragmentRuns:
                 if begun is not None:
                     begun.close()
 
-    def _begin(
-        self, stream: Stream, fragment: Fragment, *, planned: bool, at_once: bool = False, ahead: int = 0
-    ) -> _Begun:
+    def begin(
+        self,
+        stream: Stream,
+        fragment: Fragment,
+        *,
+        planned: bool = True,
+        at_once: bool = False,
+        ahead: int = 0,
+    ) -> BegunFragment:
+        """Begin a fragment that ends in ``stream``: now if ``at_once``, else when its first rows are asked for."""
         reading = Reading(ordered=stream.ordered or not planned, at_once=at_once, ahead=ahead)
         batches = self._device.batches(fragment.frame, self._optimizations, reading)
-        return _Begun(self._read(stream, fragment, batches, planned), batches)
+        return BegunFragment(fragment, self._read(stream, fragment, batches, planned), batches)
 
     def _read(
         self, stream: Stream, fragment: Fragment, batches: Iterator[pl.DataFrame], planned: bool

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from inspect import GEN_CREATED, getgeneratorstate
 
-import polars as pl
-
-from cudf_polars.execute.fragment_runs import FragmentRuns
+from cudf_polars.execute.fragment_runs import BegunFragment, FragmentRuns
 from cudf_polars.execute.partitions import PartitionPlan
-from cudf_polars.execute.pieces import Fragment, Fragments
-from cudf_polars.execute.rows import StreamRows
+from cudf_polars.execute.pieces import Fragments
 from cudf_polars.lower.physical import Broadcast, Gather, Local, Materialize, Shuffle, Stream, walk
 
-__all__ = ["BegunFragment", "NextExchange", "bytes_ahead"]
+__all__ = ["NextExchange", "bytes_ahead"]
 
 _AHEAD = 64 << 20
 _OF_LIMIT = 8
@@ -33,43 +29,26 @@ def bytes_ahead(plan: PartitionPlan, *, on_cpu: bool) -> int:
     return _AHEAD if plan.limit is None else min(_AHEAD, plan.limit // _OF_LIMIT)
 
 
-@dataclass(frozen=True)
-class BegunFragment:
-    """A fragment that runs before its turn, and its rows."""
-
-    fragment: Fragment
-    rows: Iterator[pl.DataFrame]
-
-
 class NextExchange:
     """Begins, while an exchange runs, the fragment whose rows the next one sends.
 
     All ranks run the exchanges of a query in the same order, one after the other: their collectives meet by that. What
     an exchange waits for are mostly the rows that it sends: files that are read, from a store with a long way, say. So
     those of both inputs of a join, or of the inputs of a union, are made at the same time though they are sent in turn.
-    Of what no exchange sends until another one has ended, one fragment at a time runs ahead.
+    At most one fragment runs before its turn.
 
     Parameters
     ----------
     fragments, runs
         Make fragments, and run them.
-    rows
-        By stream, the rows that are there.
     done
         The streams that have run, or run.
     ahead
         Bytes of rows that may wait; 0: nothing begins before its turn.
     """
 
-    def __init__(
-        self,
-        fragments: Fragments,
-        runs: FragmentRuns,
-        rows: Mapping[Stream, StreamRows],
-        done: Container[Stream],
-        ahead: int,
-    ) -> None:
-        self._fragments, self._runs, self._rows, self._done, self._ahead = fragments, runs, rows, done, ahead
+    def __init__(self, fragments: Fragments, runs: FragmentRuns, done: Container[Stream], ahead: int) -> None:
+        self._fragments, self._runs, self._done, self._ahead = fragments, runs, done, ahead
         self._siblings: list[Sequence[Stream]] = []
         self._begun: dict[Stream, BegunFragment] = {}
 
@@ -98,15 +77,14 @@ class NextExchange:
             return
         if all(isinstance(step, Local) or self._is_frame(step) for step in self._fragments.steps(stream)):
             (fragment,) = self._fragments.of(stream)
-            rows = self._runs.batches(stream, fragment, at_once=True, ahead=self._ahead)
-            self._begun[stream] = BegunFragment(fragment, rows)
+            self._begun[stream] = self._runs.begin(stream, fragment, at_once=True, ahead=self._ahead)
 
     def take(self, stream: Stream) -> BegunFragment | None:
-        """Return the fragment that ends in ``stream``, if it was begun."""
+        """Return the fragment that ends in ``stream`` if it runs already, to the exchange that sends its rows."""
         return self._begun.pop(stream, None)
 
     def close(self) -> None:
-        """Forget the fragment that was begun: who runs it ends it."""
+        """Drop the fragment that runs before its turn, if any; the device ends it."""
         self._begun.clear()
 
     def _following(self) -> Stream | None:
@@ -120,11 +98,12 @@ class NextExchange:
 
     def _is_unread(self, stream: Materialize) -> bool:
         """Whether the fragment behind ``stream`` was left to who reads it, which has not begun."""
-        rest = self._rows[stream].rest if stream in self._rows else None
+        rows = self._fragments.rows.get(stream)
+        rest = None if rows is None else rows.rest
         return isinstance(rest, Generator) and getgeneratorstate(rest) == GEN_CREATED
 
     def _is_frame(self, stream: Stream) -> bool:
-        rows = self._rows.get(stream)
+        rows = self._fragments.rows.get(stream)
         return (
             rows is not None
             and rows.frame is not None

@@ -53,7 +53,7 @@ class PrefetchBudget:
         return PrefetchBudget(own, of_stores=False) if nranks > 1 else None
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # the garbage collector may close a rank while its thread has the lock
 _budgets: Counter[PrefetchBudget] = Counter()
 """Those of the ranks of this process, of which the least is in force."""
 _set: set[str] = set()
@@ -90,10 +90,11 @@ def _apply() -> None:
     budgets = [budget for budget, ranks in _budgets.items() if ranks]
     least = min((b.nbytes for b in budgets if b.of_stores or not _stores_read), default=None)
     for name in VARIABLES:
+        if name in os.environ and name not in _set:
+            continue  # the user's
         if least is None:
-            if name in _set:
-                os.environ.pop(name, None)
-                _set.discard(name)
-        elif name in _set or name not in os.environ:
-            _set.add(name)
+            os.environ.pop(name, None)
+            _set.discard(name)
+        else:
             os.environ[name] = str(max(1, least >> 10))
+            _set.add(name)

@@ -199,7 +199,7 @@ class Rank:
             self._open_device(settings, statistics, warns=warns)
             if self._device.is_cpu and settings.execution is None:
                 memory = self._execution_options.memory
-                budget = PrefetchBudget.of_rank(memory, comm.nranks, pl.thread_pool_size())
+                budget = PrefetchBudget.of_rank(memory, pl.thread_pool_size())
                 opened.enter_context(prefetch_within(budget))
             self._opened = opened.pop_all()
 

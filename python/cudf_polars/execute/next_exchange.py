@@ -75,7 +75,11 @@ class NextExchange:
             (stream,) = stream.inputs
         if not isinstance(stream, Local) or self._fragments.is_absent(stream):
             return
-        if all(isinstance(step, Local) or self._is_frame(step) for step in self._fragments.steps(stream)):
+        rows = self._fragments.rows
+        if all(
+            isinstance(step, Local) or (step in rows and rows[step].is_frame)
+            for step in self._fragments.steps(stream)
+        ):
             (fragment,) = self._fragments.of(stream)
             self._begun[stream] = self._runs.begin(stream, fragment, at_once=True, ahead=self._ahead)
 
@@ -101,13 +105,3 @@ class NextExchange:
         rows = self._fragments.rows.get(stream)
         rest = None if rows is None else rows.rest
         return isinstance(rest, Generator) and getgeneratorstate(rest) == GEN_CREATED
-
-    def _is_frame(self, stream: Stream) -> bool:
-        rows = self._fragments.rows.get(stream)
-        return (
-            rows is not None
-            and rows.frame is not None
-            and not rows.partitions
-            and rows.rest is None
-            and rows.lazy is None
-        )

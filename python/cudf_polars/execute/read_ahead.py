@@ -1,4 +1,4 @@
-"""How far Polars reads ahead in files: not far where a rank has little memory, or where ranks share a machine.
+"""How far Polars reads ahead in files: as far as its threads are kept busy, and less where a rank has little memory.
 
 Polars prefetches row groups of Parquet files, and record batches of IPC files, by their number. Those that wait for
 the reader of the scan take memory: of lineitem at scale factor 1 (Snappy), a scan on two threads whose reader is slow
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["VARIABLES", "PrefetchBudget", "prefetch_within", "stores_are_read"]
+__all__ = ["VARIABLES", "PrefetchBudget", "prefetch_within", "stores_may_be_read"]
 
 VARIABLES = ("POLARS_ROW_GROUP_PREFETCH_KBYTES_BUDGET", "POLARS_RECORD_BATCH_PREFETCH_KBYTES_BUDGET")
 """What Polars may hold of the bytes of a file, in KiB, for each scan."""
@@ -26,7 +26,7 @@ _LITTLE_MEMORY = 1 << 30
 _MEMORY_OF_SCAN = 32
 """The part of a rank's memory that a scan may prefetch, if that is little."""
 _BYTES_OF_THREAD = 8 << 20
-"""What a scan of one of several ranks may prefetch for each of its threads."""
+"""What a scan may prefetch for each of a rank's threads."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class PrefetchBudget:
     of_stores: bool
 
     @staticmethod
-    def of_rank(memory: int, nranks: int, threads: int) -> PrefetchBudget | None:
-        """Return the budget of one of ``nranks`` ranks with so much memory and so many threads; None: as usual."""
+    def of_rank(memory: int, threads: int) -> PrefetchBudget:
+        """Return the budget of a rank with so much memory and so many threads."""
         own = threads * _BYTES_OF_THREAD
         if memory < _LITTLE_MEMORY:
             return PrefetchBudget(min(own, memory // _MEMORY_OF_SCAN), of_stores=True)
-        return PrefetchBudget(own, of_stores=False) if nranks > 1 else None
+        return PrefetchBudget(own, of_stores=False)
 
 
 _lock = threading.RLock()  # the garbage collector may close a rank while its thread has the lock
@@ -62,11 +62,8 @@ _stores_read = False
 
 
 @contextmanager
-def prefetch_within(budget: PrefetchBudget | None) -> Iterator[None]:
+def prefetch_within(budget: PrefetchBudget) -> Iterator[None]:
     """Have scans of this process keep within a budget, unless the environment has one."""
-    if budget is None:
-        yield
-        return
     with _lock:
         _budgets[budget] += 1
         _apply()
@@ -78,8 +75,8 @@ def prefetch_within(budget: PrefetchBudget | None) -> Iterator[None]:
             _apply()
 
 
-def stores_are_read() -> None:
-    """Say that this process reads files of stores: budgets that are not for these are void from now on."""
+def stores_may_be_read() -> None:
+    """Say that a query of this process may read files of stores: budgets not for these are void from now on."""
     global _stores_read
     with _lock:
         _stores_read = True

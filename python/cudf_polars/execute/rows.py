@@ -81,6 +81,11 @@ class StreamRows:
     height: int = 0
     nbytes: int = 0
 
+    @property
+    def is_frame(self) -> bool:
+        """Whether all rows are in ``frame``."""
+        return self.frame is not None and not self.partitions and self.rest is None and self.lazy is None
+
     def take(self, partition: int) -> list[Source]:
         """Return the sources of a partition, which are gone then unless they are kept."""
         sources = self.partitions[partition]

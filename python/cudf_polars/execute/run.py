@@ -24,7 +24,7 @@ from cudf_polars.execute.measured import Measured, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.range_agreement import agree_on_key_ranges
-from cudf_polars.execute.read_ahead import stores_are_read
+from cudf_polars.execute.read_ahead import stores_may_be_read
 from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.text_agreement import agree_on_text_cuts
 from cudf_polars.execute.transport import Transport
@@ -441,9 +441,11 @@ def _start(
         asked = query if isinstance(query, Query) else read_query(query, optimizations)
     except (pl.exceptions.PolarsError, UnsupportedPolarsError):
         if alone:
+            stores_may_be_read()
             return _whole(query)  # Polars runs it, or says what is wrong
         raise
     plan = asked.plan
+    _tell_of_stores(plan)
     footers = FileFooters()
     _read_footers(plan, footers)
     partitions = options.plan_of(largest_table(plan, footers), transport.nranks, on_cpu=device.is_cpu)
@@ -514,6 +516,7 @@ def _is_small(
 ) -> bool:
     """Whether the largest table of a query fits one rank's memory, by the numbers of rows in its files."""
     asked = query if isinstance(query, Query) else Query(read_plan(query, optimizations, to_be_rebuilt=False))
+    _tell_of_stores(asked.plan)
     largest = largest_table(asked.plan)
     return math.isfinite(largest) and options.plan_of(largest, 1).count == 1
 
@@ -529,10 +532,13 @@ def _whole(query: pl.LazyFrame | Query) -> pl.LazyFrame:
     return to_lazyframe(query.plan.root) if isinstance(query, Query) else query
 
 
+def _tell_of_stores(plan: Plan) -> None:
+    if any(is_remote(path) for node in plan.nodes if isinstance(node, Scan) for path in node.paths):
+        stores_may_be_read()
+
+
 def _read_footers(plan: Plan, footers: FileFooters) -> None:
     scans = [node for node in plan.nodes if isinstance(node, Scan)]
-    if any(is_remote(path) for scan in scans for path in scan.paths):
-        stores_are_read()
     footers.read_ahead((path, scan.cloud) for scan in scans if scan.kind == "parquet" for path in scan.paths)
 
 

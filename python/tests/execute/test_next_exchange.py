@@ -83,18 +83,20 @@ def test_two_inputs_are_read_at_the_same_time(
 
 def test_one_fragment_at_a_time_runs_ahead() -> None:
     reading, most = set[int](), 0
-    lock = threading.Lock()
+    begins = threading.Condition()
 
     def source(number: int) -> pl.LazyFrame:
         def rows() -> Iterator[pl.DataFrame]:
             nonlocal most
-            with lock:
+            with begins:
                 reading.add(number)
                 most = max(most, len(reading))
+                begins.notify_all()
+                begins.wait_for(lambda: most > 1, SECONDS)
             for _ in range(5):
-                time.sleep(0.01)
+                time.sleep(0.01)  # a third one would begin meanwhile
                 yield ROWS
-            with lock:
+            with begins:
                 reading.remove(number)
 
         return _source(rows)

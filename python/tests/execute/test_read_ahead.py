@@ -1,4 +1,4 @@
-"""How far Polars reads ahead where ranks have little memory or share a machine; what the user has set stays."""
+"""How far Polars reads ahead; what the user has set stays."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -13,9 +15,10 @@ import pytest
 from execute.local_transport import run_ranks
 
 from cudf_polars.engine.spmd import SPMDEngine
-from cudf_polars.execute import read_ahead
-from cudf_polars.execute.read_ahead import VARIABLES, PrefetchBudget, prefetch_within, stores_are_read
+from cudf_polars.execute import read_ahead, run
+from cudf_polars.execute.read_ahead import VARIABLES, PrefetchBudget, prefetch_within, stores_may_be_read
 from cudf_polars.execute.run import run_query
+from cudf_polars.plan.read import UnsupportedPolarsError
 from support.web_server import web_server
 
 ROW_GROUPS = VARIABLES[0]
@@ -25,6 +28,7 @@ ROW_GROUPS = VARIABLES[0]
 def _not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(read_ahead, "_stores_read", False)  # other tests of this process may have read some
 
 
 def _in_force() -> list[str | None]:
@@ -33,16 +37,13 @@ def _in_force() -> list[str | None]:
 
 def test_what_ranks_may_prefetch() -> None:
     of_rank = PrefetchBudget.of_rank
-    assert of_rank(1 << 30, 1, 8) is None
-    assert of_rank(1 << 30, 2, 4) == PrefetchBudget(32 << 20, of_stores=False)
-    assert of_rank(64 << 20, 1, 4) == of_rank(64 << 20, 3, 4) == PrefetchBudget(2 << 20, of_stores=True)
-    assert of_rank(900 << 20, 1, 1) == PrefetchBudget(8 << 20, of_stores=True)
+    assert of_rank(1 << 30, 4) == PrefetchBudget(32 << 20, of_stores=False)
+    assert of_rank(64 << 20, 4) == PrefetchBudget(2 << 20, of_stores=True)
+    assert of_rank(900 << 20, 1) == PrefetchBudget(8 << 20, of_stores=True)
 
 
 def test_the_least_budget_of_the_ranks_of_a_process_is_in_force() -> None:
     small, large = PrefetchBudget(1 << 20, of_stores=True), PrefetchBudget(2 << 20, of_stores=True)
-    with prefetch_within(None):
-        assert _in_force() == [None, None]
     with prefetch_within(large):
         assert _in_force() == ["2048", "2048"]
         with prefetch_within(small), prefetch_within(large):
@@ -51,27 +52,46 @@ def test_the_least_budget_of_the_ranks_of_a_process_is_in_force() -> None:
     assert _in_force() == [None, None]
 
 
-def test_budgets_of_files_on_disk_are_void_when_files_of_stores_are_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(read_ahead, "_stores_read", False)
+def test_budgets_of_files_on_disk_are_void_when_files_of_stores_may_be_read() -> None:
     on_disk, of_stores = PrefetchBudget(1 << 20, of_stores=False), PrefetchBudget(2 << 20, of_stores=True)
     with prefetch_within(on_disk):
-        stores_are_read()
+        stores_may_be_read()
         assert _in_force() == [None, None]
         with prefetch_within(of_stores):
             assert _in_force() == ["2048", "2048"]
         assert _in_force() == [None, None]
 
 
-def test_a_query_over_files_of_a_store_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_ahead, "_stores_read", False)
+@contextmanager
+def _file_of_a_store() -> Iterator[pl.LazyFrame]:
     file = io.BytesIO()
     pl.DataFrame({"a": [1, 2]}).write_parquet(file)
     with web_server({"/a.parquet": file.getvalue()}) as address:
-        rows = pl.scan_parquet(f"http://{address}/a.parquet")
+        yield pl.scan_parquet(f"http://{address}/a.parquet")
+
+
+def test_a_query_over_files_of_a_store_says_so() -> None:
+    with _file_of_a_store() as rows:
         frames = run_ranks(2, lambda transport: run_query(rows, transport).frame)
     assert pl.concat(frames)["a"].to_list() == [1, 2]
+    assert read_ahead._stores_read
+
+
+def test_so_does_one_that_polars_runs_as_it_is() -> None:
+    with _file_of_a_store() as rows, SPMDEngine() as engine:
+        assert pl.LazyFrame({"a": [1]}).collect(engine=engine).height == 1
+        assert not read_ahead._stores_read
+        assert rows.collect(engine=engine)["a"].to_list() == [1, 2]
+        assert read_ahead._stores_read
+
+
+def test_so_does_one_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*_: object, **__: object) -> None:
+        raise UnsupportedPolarsError("a step of a later Polars")
+
+    monkeypatch.setattr(run, "read_plan", unreadable)
+    with SPMDEngine() as engine:
+        assert pl.LazyFrame({"a": [1]}).collect(engine=engine).height == 1
     assert read_ahead._stores_read
 
 
@@ -83,10 +103,11 @@ def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_engine_sets_it_while_it_is_open() -> None:
+    of_threads = str(pl.thread_pool_size() * 8 << 10)
     with SPMDEngine():
-        assert _in_force() == [None, None]
+        assert _in_force() == [of_threads, of_threads]
     with SPMDEngine(rapidsmpf_options={"spill_device_limit": "100MB"}):
-        assert _in_force() != [None, None]
+        assert all(0 < int(kibibytes or 0) < 4096 for kibibytes in _in_force())
     assert _in_force() == [None, None]
 
 

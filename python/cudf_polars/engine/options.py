@@ -220,7 +220,10 @@ class StreamingOptions:
         "executor", "warn", "What to do when a part of a query runs on one rank: warn, raise or silent."
     )
     max_rows_per_partition: int | Unspecified = _option(
-        "executor", 1_000_000, "Rows of a partition of an in-memory frame.", effective=False, least=1
+        "executor",
+        0,
+        "Rows of an in-memory frame that a partition of a rank should have at most; 0: as memory asks for.",
+        least=0,
     )
     broadcast_limit: int | Unspecified = _option(
         "executor",

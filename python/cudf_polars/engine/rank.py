@@ -136,6 +136,7 @@ class RankSettings:
             fallback_mode=get("fallback_mode"),
             broadcast_limit=get("broadcast_limit"),
             target_partition_size=get("target_partition_size"),
+            max_rows_per_partition=get("max_rows_per_partition"),
             dynamic_planning=get("dynamic_planning") not in (None, False),
             **({"filter_keys": 0} if get("join_filter_pushdown") in (None, False) else {}),
         )

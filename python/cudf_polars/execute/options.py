@@ -66,6 +66,8 @@ class ExecutionOptions:
         the sides of joins that follow each other together.
     target_partition_size
         Bytes that a partition should have; 0 chooses: a part of ``memory``, once a table takes a quarter of it.
+    max_rows_per_partition
+        Rows of an in-memory frame that a partition of a rank should have at most; 0: as many as memory asks for.
     small_limit
         Bytes over all ranks up to which partial results go to rank 0 instead of being distributed; at least 4 MiB where
         tables do not fit, unless it is 0.
@@ -94,6 +96,7 @@ class ExecutionOptions:
     fallback_mode: FallbackMode = "warn"
     broadcast_limit: int = 0
     target_partition_size: int = 0
+    max_rows_per_partition: int = 0
     small_limit: int = 256 << 10
     read_everywhere_limit: int = 1 << 20
     head_limit: int = 100_000
@@ -113,6 +116,7 @@ class ExecutionOptions:
         for name in (
             "broadcast_limit",
             "target_partition_size",
+            "max_rows_per_partition",
             "small_limit",
             "read_everywhere_limit",
             "head_limit",
@@ -144,7 +148,9 @@ class ExecutionOptions:
     @property
     def may_partition(self) -> bool:
         """Whether anything says that the rows of a rank could be split into partitions."""
-        return bool(self.memory or self.target_partition_size or self.partitions)
+        return bool(
+            self.memory or self.target_partition_size or self.max_rows_per_partition or self.partitions
+        )
 
     def partitions_of(self, nbytes: float, nranks: int, *, on_cpu: bool = True) -> int:
         """Return in how many partitions each rank should have a table of so many bytes.
@@ -180,12 +186,30 @@ class ExecutionOptions:
             needed = min(needed, max(most, math.ceil(needed / 2)))
         return min(_MOST_PARTITIONS, max(1, needed))
 
+    def _of_rows(self, rows: float) -> int:
+        """Return in how many partitions so many rows of an in-memory frame should be on a rank."""
+        if not self.max_rows_per_partition or self.partitions:
+            return 1
+        return min(_MOST_PARTITIONS, max(1, math.ceil(rows / self.max_rows_per_partition)))
+
     def _must_split(self, nbytes: float, nranks: int) -> bool:
         """Whether a rank's part of a table of so many bytes is too large to be worked on in one piece."""
         return bool(self.target_partition_size) or nbytes / nranks > self.memory / _MEMORY_OF_TABLE
 
-    def plan_of(self, nbytes: float, nranks: int, *, on_cpu: bool = True) -> PartitionPlan:
-        """Return how each rank splits its rows if the largest table has so many bytes."""
+    def plan_of(
+        self, nbytes: float, nranks: int, *, frame_rows: float = 0.0, on_cpu: bool = True
+    ) -> PartitionPlan:
+        """Return how each rank splits its rows.
+
+        Parameters
+        ----------
+        nbytes
+            Of the largest table, over all ranks.
+        frame_rows
+            Rows of the longest in-memory frame, over all ranks.
+        on_cpu
+            Whether Polars works on them.
+        """
         target = self.target_partition_size or self.memory // _MEMORY_OF_PARTITION
         limit = (
             self.partition_limit
@@ -195,7 +219,7 @@ class ExecutionOptions:
         ranges = self._needed(nbytes, nranks, _MEMORY_OF_RANGE if on_cpu else _MEMORY_OF_PARTITION)
         can_run_ahead = on_cpu and self._must_split(nbytes, nranks)
         return PartitionPlan(
-            self.partitions_of(nbytes, nranks, on_cpu=on_cpu),
+            max(self.partitions_of(nbytes, nranks, on_cpu=on_cpu), self._of_rows(frame_rows / nranks)),
             limit or None,
             max(1, min(target, limit // 2) if target else limit // 2),
             self.chunk_bytes,

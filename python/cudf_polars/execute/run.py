@@ -14,7 +14,7 @@ from typing import Protocol
 
 import polars as pl
 
-from cudf_polars.execute.agreement import agree_on_end, agree_on_query
+from cudf_polars.execute.agreement import Agreement, agree_on_end, agree_on_query
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.findings import RankFindings
@@ -22,6 +22,7 @@ from cudf_polars.execute.fragments import ComputeDevice, Reading
 from cudf_polars.execute.lazy_batches import LazyBatches
 from cudf_polars.execute.measured import Measured, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.paths import Paths
 from cudf_polars.execute.range_agreement import agree_on_key_ranges
 from cudf_polars.execute.read_ahead import stores_may_be_read
@@ -31,9 +32,9 @@ from cudf_polars.execute.transport import Transport
 from cudf_polars.lower.explain import explain_physical, explain_whole
 from cudf_polars.lower.fallback import report, warn_of_host_steps
 from cudf_polars.lower.footers import FileFooters
-from cudf_polars.lower.physical import Stream
+from cudf_polars.lower.physical import Estimate, Stream
 from cudf_polars.lower.planner import AdaptivePlanner
-from cudf_polars.lower.scans import largest_table
+from cudf_polars.lower.scans import largest_frame, largest_table, own_frames
 from cudf_polars.plan.cloud import is_remote
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.expressions import Agg, NamedExpr
@@ -448,9 +449,8 @@ def _start(
     _tell_of_stores(plan)
     footers = FileFooters()
     _read_footers(plan, footers)
-    partitions = options.plan_of(largest_table(plan, footers), transport.nranks, on_cpu=device.is_cpu)
     name = _own_name(plan)
-    if alone and (partitions.count == 1 or name is not None):
+    if alone and (name is not None or _partitions(plan, own_frames(plan), options, 1, footers).count == 1):
         return _whole(query)
     if name is not None:
         raise ValueError(
@@ -459,15 +459,47 @@ def _start(
         )
     if not alone and not isinstance(query, Query):
         check_own_frames(plan.root)
+    ops = itertools.count(first_op)
+    agreement = agree_on_query(
+        plan,
+        lambda mine: transport.allgather_bytes(mine, op=next(ops)),
+        footers,
+        asked.read_apart,
+        purpose=purpose,
+    )
     executor = Executor(
         transport,
         optimizations=_of_fragments(optimizations, plan),
         device=device,
-        plan=partitions,
-        first_op=first_op,
+        plan=_partitions(
+            agreement.plan,
+            agreement.frame_sizes,
+            options,
+            transport.nranks,
+            footers,
+            on_cpu=device.is_cpu,
+        ),
+        first_op=next(ops),
     )
     with _closed_if_it_fails(executor):
-        return _plan_together(asked, executor, footers, options, device, purpose)
+        return _plan_together(agreement, executor, footers, options, device)
+
+
+def _partitions(
+    plan: Plan,
+    frames: Mapping[int, Estimate],
+    options: ExecutionOptions,
+    nranks: int,
+    footers: FileFooters | None,
+    *,
+    on_cpu: bool = True,
+) -> PartitionPlan:
+    """Return how each rank splits its rows, by the largest table in files or in memory, over all ranks."""
+    frame = largest_frame(frames.values())
+    largest = max(largest_table(plan, footers), frame.nbytes)
+    if not math.isfinite(largest):
+        return PartitionPlan(count=2)  # more than one
+    return options.plan_of(largest, nranks, frame_rows=frame.rows, on_cpu=on_cpu)
 
 
 @contextlib.contextmanager
@@ -480,17 +512,13 @@ def _closed_if_it_fails(executor: Executor) -> Iterator[None]:
 
 
 def _plan_together(
-    asked: Query,
+    agreement: Agreement,
     executor: Executor,
     footers: FileFooters,
     options: ExecutionOptions,
     device: ComputeDevice,
-    purpose: str,
 ) -> _Running:
     """Make the physical plan of a query with the other ranks, which runs a part of it."""
-    agreement = agree_on_query(
-        asked.plan, executor.allgather_bytes, footers, asked.read_apart, purpose=purpose
-    )
     plan, partitions, nranks = agreement.plan, executor.plan, executor.nranks
     text_cuts = agree_on_text_cuts(plan, executor.allgather_bytes, executor.rank, nranks)
     settings = options.settings(nranks, partitions.count, on_cpu=device.is_cpu)
@@ -517,8 +545,7 @@ def _is_small(
     """Whether the largest table of a query fits one rank's memory, by the numbers of rows in its files."""
     asked = query if isinstance(query, Query) else Query(read_plan(query, optimizations, to_be_rebuilt=False))
     _tell_of_stores(asked.plan)
-    largest = largest_table(asked.plan)
-    return math.isfinite(largest) and options.plan_of(largest, 1).count == 1
+    return _partitions(asked.plan, own_frames(asked.plan), options, 1, None).count == 1
 
 
 def _own_name(plan: Plan) -> str | None:

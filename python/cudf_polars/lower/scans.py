@@ -36,10 +36,12 @@ from cudf_polars.plan.rebuild_expressions import to_expr
 __all__ = [
     "BY_RANGES",
     "is_short",
+    "largest_frame",
     "largest_table",
     "lower_frame_scan",
     "lower_python_scan",
     "lower_scan",
+    "own_frames",
     "pipeline_parts",
     "read_everywhere",
     "sample_pipeline",
@@ -455,6 +457,21 @@ def largest_table(plan: Plan, footers: Footers | None = None) -> float:
     """
     tables = (_table_bytes(node, footers) for node in plan.nodes if isinstance(node, Scan))
     return max(tables, default=0.0)
+
+
+def largest_frame(frames: Iterable[Estimate]) -> Estimate:
+    """Return the most rows, and the most bytes, that one of these in-memory frames has."""
+    sizes = [Estimate(0.0, 0.0), *frames]
+    return Estimate(max(size.rows for size in sizes), max(size.nbytes for size in sizes))
+
+
+def own_frames(plan: Plan) -> dict[int, Estimate]:
+    """Return rows and bytes of this rank's in-memory frames, by the number of their nodes."""
+    return {
+        number: Estimate(float(node.frame.height), float(node.frame.estimated_size()))
+        for number, node in enumerate(plan.nodes)
+        if isinstance(node, DataFrameScan)
+    }
 
 
 def _table_bytes(node: Scan, footers: Footers | None) -> float:

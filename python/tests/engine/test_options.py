@@ -275,9 +275,9 @@ def test_the_environment_of_a_rank_goes_before_the_defaults_of_engines(monkeypat
 
 def test_what_has_no_effect_warns_once_at_the_line_that_sets_it(monkeypatch):
     with pytest.warns(
-        given_options.OptionWithoutEffectWarning, match="max_rows_per_partition.*no effect"
+        given_options.OptionWithoutEffectWarning, match="kvikio_reactor_count.*no effect"
     ) as caught:
-        StreamingOptions(max_rows_per_partition=1 << 20)
+        StreamingOptions(kvikio_reactor_count=20)
     assert caught[0].filename == __file__
     with pytest.warns(given_options.OptionWithoutEffectWarning, match="dask_oom_protection") as caught:
         resolve_options({"dask_oom_protection": True}, None, None)
@@ -287,7 +287,7 @@ def test_what_has_no_effect_warns_once_at_the_line_that_sets_it(monkeypatch):
         StreamingOptions()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        StreamingOptions(max_rows_per_partition=1 << 21, num_py_executors=8)
+        StreamingOptions(kvikio_reactor_count=21, num_py_executors=8)
         resolve_options({"dask_oom_protection": "on", "dask_staging_spill_buffer": "128 MiB"}, None, None)
 
 

@@ -113,7 +113,7 @@ from cudf_polars import OptionWithoutEffectWarning, SPMDEngine, StreamingOptions
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    options = StreamingOptions(memory_limit="400 MB", peer_memory="off", max_rows_per_partition=5)
+    options = StreamingOptions(memory_limit="400 MB", peer_memory="off", kvikio_task_size=5)
 with SPMDEngine.from_options(options) as engine:
     assert [info.device_memory for info in engine.gather_cluster_info()] == [400_000_000] * 2
     assert engine.context.num_streaming_threads == engine.options.get("num_streaming_threads") == 4

@@ -13,7 +13,7 @@ from execute.local_transport import KeptFrame, LocalTransport, OneShotStream, ru
 
 from cudf_polars.execute import paths
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.run import run_query, stream_query
+from cudf_polars.execute.run import QueryOutcome, run_query, stream_query
 from support.wrong_answers import ORDERED, from_files, queries
 
 QUERIES = queries()
@@ -131,6 +131,54 @@ def test_one_rank_cuts_what_its_memory_has_no_room_for(tmp_path: Path) -> None:
         )
         assert (outcome.physical is None) == whole
         compare_answers(outcome.frame, query.collect(engine="streaming"), ordered=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (ExecutionOptions(), 1),
+        (ExecutionOptions(max_rows_per_partition=100), 5),
+        (ExecutionOptions(max_rows_per_partition=500), 1),
+        (ExecutionOptions(max_rows_per_partition=1), 256),
+        (ExecutionOptions(max_rows_per_partition=100, memory=100), 16),
+        (ExecutionOptions(max_rows_per_partition=100, partitions=2), 2),
+    ],
+)
+def test_rows_of_frames_ask_for_partitions(options: ExecutionOptions, expected: int) -> None:
+    assert options.plan_of(200.0, nranks=2, frame_rows=1000.0).count == expected
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("options", "is_cut"),
+    [
+        (ExecutionOptions(memory=1 << 40), False),
+        (ExecutionOptions(memory=1 << 20), True),
+        (ExecutionOptions(memory=1 << 40, max_rows_per_partition=10_000), True),
+        (ExecutionOptions(max_rows_per_partition=10_000), True),
+        (ExecutionOptions(memory=1 << 40, max_rows_per_partition=100_000), False),
+    ],
+)
+def test_frames_are_cut_where_they_are_too_large(
+    nranks: int, options: ExecutionOptions, is_cut: bool
+) -> None:
+    frame = pl.select(k=pl.int_range(100_000) * 7919 % 5003, v=pl.int_range(100_000))
+
+    def query(rows: pl.DataFrame) -> pl.LazyFrame:
+        return rows.lazy().group_by("k").agg(pl.col("v").median()).sort("k")
+
+    def work(transport: LocalTransport) -> QueryOutcome:
+        # The first rank has most of the rows, the last one none.
+        parts = [frame.slice(0, 90_000), frame.slice(90_000), frame.clear()]
+        part = frame if transport.nranks == 1 else parts[transport.rank]
+        return run_query(query(part), transport, options=options)
+
+    outcomes = run_ranks(nranks, work)
+    assert len({outcome.partitions for outcome in outcomes}) == 1
+    assert (outcomes[0].partitions > 1) == is_cut
+    assert (outcomes[0].physical is None) == (nranks == 1 and not is_cut)
+    answer = pl.concat(outcome.frame for outcome in outcomes)
+    compare_answers(answer, query(frame).collect(engine="streaming"), ordered=True)
 
 
 @pytest.mark.parametrize(("groups", "in_chunks"), [(1000, False), (40_000, True)])

@@ -13,7 +13,7 @@ import itertools
 import pickle
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -37,6 +37,7 @@ from cudf_polars.engine.table_sinks import TablePlan, TableWrite
 from cudf_polars.engine.turns import QueryCall, QueryCancelled
 from cudf_polars.lower.fallback import report
 from cudf_polars.lower.user_code import calling_place
+from cudf_polars.plan.several import join_queries
 from cudf_polars.streaming.actor_graph.collectives.common import EPOCH_BITS
 
 if TYPE_CHECKING:
@@ -225,9 +226,19 @@ class ClusterEngine(StreamingEngine):
         packed = pack_query(lf, optimizations, self.nranks)
         answers = self._call("collect", [(query,) for query in packed])
         self.last_query = _Report(answers[0][1])
-        frames = [unpack_frame(value) for value, _ in answers]
-        # Frames without rows say the schema when all are so.
-        return pl.concat([f for f in frames if f.height] or frames[:1], how="vertical")
+        return _whole(value for value, _ in answers)
+
+    def _run_all(
+        self, lfs: Sequence[pl.LazyFrame], optimizations: QueryOptFlags
+    ) -> list[pl.DataFrame] | None:
+        if self.nranks == 1:
+            return None
+        packed = pack_query(join_queries(lfs), optimizations, self.nranks)
+        answers = self._call("collect_all", [(query, len(lfs)) for query in packed])
+        if answers[0] is None:
+            return None
+        self.last_query = _Report(answers[0][1])
+        return [_whole(parts) for parts in zip(*(values for values, _ in answers), strict=True)]
 
     def _open_batches(
         self, lf: pl.LazyFrame, optimizations: QueryOptFlags, *, chunk_size: int | None, maintain_order: bool
@@ -330,6 +341,13 @@ class ClusterEngine(StreamingEngine):
     def _statistics_of_ranks(self, *, clear: bool) -> list[Statistics]:
         answers = self._call("statistics", [(clear,)] * self.nranks)
         return [Statistics.deserialize(value) for value in answers]
+
+
+def _whole(parts: Iterable[bytes]) -> pl.DataFrame:
+    """Return the answer of which the ranks gave these parts, packed."""
+    frames = [unpack_frame(part) for part in parts]
+    # Frames without rows say the schema when all are so.
+    return pl.concat([f for f in frames if f.height] or frames[:1], how="vertical")
 
 
 def _copy(error: RankFailedError) -> RankFailedError:

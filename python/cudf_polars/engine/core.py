@@ -10,7 +10,7 @@ import os
 import socket
 import weakref
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
@@ -155,6 +155,12 @@ class StreamingEngine(pl.Engine):
     @abstractmethod
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
         """Run a query and return what ``collect`` returns."""
+
+    def _run_all(
+        self, lfs: Sequence[pl.LazyFrame], optimizations: QueryOptFlags
+    ) -> list[pl.DataFrame] | None:
+        """Run queries so that what they have in common runs once; ``None`` if they have to run each for itself."""
+        return None
 
     @abstractmethod
     def _open_batches(
@@ -400,18 +406,32 @@ class StreamingEngine(pl.Engine):
         return batches
 
     def collect_all(self, lfs: Iterable[pl.LazyFrame], *, optimizations: QueryOptFlags) -> list[pl.DataFrame]:
-        """Run queries one after the other, in order."""
-        return [self._collect(lf, optimizations) for lf in lfs]
+        """Run queries one after the other, in order; what they have in common runs once."""
+        return self._collect_all(list(lfs), optimizations, QueryCall("collect_all()"))
+
+    def _collect_all(
+        self, lfs: Sequence[pl.LazyFrame], optimizations: QueryOptFlags, call: QueryCall
+    ) -> list[pl.DataFrame]:
+        if len(lfs) > 1 and not any(map(lazy_sinks.sink_of, lfs)):
+            with self._turn(call):
+                self._check_open("the engine")
+                try:
+                    frames = self._run_all(lfs, optimizations)
+                finally:
+                    call.on_cancel(None)
+            if frames is not None:
+                return frames
+        return [self._collect(lf, optimizations, call) for lf in lfs]
 
     def collect_all_async(  # type: ignore[override]
         self, lfs: Iterable[pl.LazyFrame], *, optimizations: QueryOptFlags, gevent: bool = False
     ) -> Awaitable[list[pl.DataFrame]]:
-        """Run queries on a thread, one after the other, and return an awaitable; cancelling that cancels them all."""
+        """Run queries on a thread as :meth:`collect_all` does; cancelling the awaitable cancels them all."""
         if gevent:
             raise NotImplementedError(f"{type(self).__name__} does not support gevent")
         frames = list(lfs)
         call = QueryCall("collect_all_async()")
-        return self._on_thread(lambda: [self._collect(lf, optimizations, call) for lf in frames], call)
+        return self._on_thread(lambda: self._collect_all(frames, optimizations, call), call)
 
     def sink_catalog(
         self,

@@ -40,7 +40,15 @@ from cudf_polars.execute.errors import failure_of_rank, hide_secrets
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.read_ahead import PrefetchBudget, prefetch_within
-from cudf_polars.execute.run import OpenQuery, Query, QueryOutcome, open_query, run_query, stream_query
+from cudf_polars.execute.run import (
+    OpenQuery,
+    Query,
+    QueryOutcome,
+    open_query,
+    run_queries,
+    run_query,
+    stream_query,
+)
 from cudf_polars.lower.fallback import report
 from cudf_polars.lower.user_code import user_stacklevel
 from cudf_polars.streaming.actor_graph.collectives.common import CommunicatorOpIds, LaneOffer
@@ -271,6 +279,27 @@ class Rank:
             return run_query(
                 query,
                 transport,
+                optimizations=optimizations,
+                options=self._execution_options,
+                device=self._device,
+            )
+
+    def run_all(
+        self,
+        joined: pl.LazyFrame | Query,
+        count: int,
+        op_ids: OpIds,
+        optimizations: QueryOptFlags | None,
+        apart: Sequence[pl.LazyFrame] = (),
+    ) -> list[QueryOutcome] | None:
+        """Run queries, so that what they have in common runs once; see :func:`~cudf_polars.execute.run.run_queries`."""
+        transport = RapidsmpfTransport(self.context, op_ids)
+        with _tell_others(transport):
+            return run_queries(
+                joined,
+                count,
+                transport,
+                apart=apart,
                 optimizations=optimizations,
                 options=self._execution_options,
                 device=self._device,

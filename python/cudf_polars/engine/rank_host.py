@@ -278,6 +278,22 @@ class RankHost:
 
         return self._captured(epoch, work)
 
+    def collect_all(self, epoch: int, query: PackedQuery, count: int) -> bytes:
+        """Run so many queries that are joined in one; return a reply with this rank's rows of each, and a report.
+
+        The reply has None, from every rank, if they have to run each for itself.
+        """
+
+        def work() -> tuple[list[bytes], str] | None:
+            rank, lf, flags = self._opened(query)
+            outcomes = rank.run_all(lf, count, OpIds(epoch), flags)
+            if outcomes is None:
+                return None
+            frames = [pack_frame(outcome.frame) for outcome in outcomes]
+            return frames, _report(rank, outcomes[-1])
+
+        return self._captured(epoch, work)
+
     def open_batches(
         self, epoch: int, query: PackedQuery, chunk_size: int | None, maintain_order: bool
     ) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import polars as pl
@@ -29,6 +29,7 @@ from cudf_polars.execute.agreement import agree_on_purpose
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.run import QueryOutcome
 from cudf_polars.lower.user_code import user_stacklevel
+from cudf_polars.plan.several import join_queries
 
 if TYPE_CHECKING:
     from polars import QueryOptFlags
@@ -203,17 +204,35 @@ class SPMDEngine(StreamingEngine):
         return [Statistics.deserialize(value) for value in values]
 
     def _run(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> pl.DataFrame:
+        outcome = self._unless_cancelled(lambda rank, op_ids: rank.run(lf, op_ids, optimizations))
+        self.last_query = outcome.without_rows()
+        self._warn_of_equal_frames(outcome)
+        return outcome.frame
+
+    def _run_all(
+        self, lfs: Sequence[pl.LazyFrame], optimizations: QueryOptFlags
+    ) -> list[pl.DataFrame] | None:
+        outcomes = self._unless_cancelled(
+            lambda rank, op_ids: rank.run_all(join_queries(lfs), len(lfs), op_ids, optimizations, lfs)
+        )
+        if outcomes is None:
+            return None
+        self.last_query = outcomes[-1].without_rows()
+        self._warn_of_equal_frames(outcomes[-1])
+        return [outcome.frame for outcome in outcomes]
+
+    def _unless_cancelled(self, run: Callable[[Rank, OpIds], T]) -> T:
+        """Return what ``run`` returns, which the current call can cancel."""
         rank = self._open_rank("the engine")
         op_ids = self._next_op_ids()
         call = self._current_call
         call.on_cancel(lambda: self._cancel(call, rank, op_ids))
         # Ranks count the same queries, also where one was cancelled before it began.
-        outcome = None if call.cancelled else rank.run(lf, op_ids, optimizations)
-        if outcome is None or call.cancelled:
-            raise QueryCancelled("the query was cancelled")
-        self.last_query = outcome.without_rows()
-        self._warn_of_equal_frames(outcome)
-        return outcome.frame
+        if not call.cancelled:
+            done = run(rank, op_ids)
+            if not call.cancelled:
+                return done
+        raise QueryCancelled("the query was cancelled")
 
     def _open_batches(
         self, lf: pl.LazyFrame, optimizations: QueryOptFlags, *, chunk_size: int | None, maintain_order: bool

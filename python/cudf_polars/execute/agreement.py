@@ -51,15 +51,27 @@ class Agreement:
     equal_frames: tuple[str, ...]
 
 
-def agree_on_purpose(purpose: str, allgather: AllGather) -> None:
+def agree_on_purpose(purpose: str, allgather: AllGather, *, holds: bool = True) -> bool:
     """Check that all ranks do the same, before what comes ahead of their query.
+
+    Parameters
+    ----------
+    holds
+        What this rank says of it.
+
+    Returns
+    -------
+    Whether all ranks say so.
 
     Raises
     ------
     QueryMismatchError
         On all ranks, if they do not.
     """
-    _check_purposes([json.loads(value) for value in allgather(json.dumps({"purpose": purpose}).encode())])
+    mine = json.dumps({"purpose": purpose, "holds": holds}).encode()
+    views = [json.loads(value) for value in allgather(mine)]
+    _check_purposes(views)
+    return all(view["holds"] for view in views)
 
 
 def _check_purposes(views: Sequence[Mapping[str, Any]]) -> None:

@@ -8,13 +8,13 @@ import inspect
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import polars as pl
 
-from cudf_polars.execute.agreement import Agreement, agree_on_end, agree_on_query
+from cudf_polars.execute.agreement import Agreement, agree_on_end, agree_on_purpose, agree_on_query
 from cudf_polars.execute.cpu import CpuDevice
 from cudf_polars.execute.executor import Executor
 from cudf_polars.execute.findings import RankFindings
@@ -44,6 +44,7 @@ from cudf_polars.plan.nodes import Join, Scan
 from cudf_polars.plan.properties import holds_choice, walk
 from cudf_polars.plan.read import UnsupportedPolarsError, read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
+from cudf_polars.plan.several import queries_of, with_own_names
 
 __all__ = [
     "QUERY_FLAGS",
@@ -52,6 +53,7 @@ __all__ = [
     "QueryOutcome",
     "open_query",
     "read_query",
+    "run_queries",
     "run_query",
     "stream_query",
 ]
@@ -184,12 +186,91 @@ def run_query(
         frame = device.collect(running, optimizations or pl.QueryOptFlags())
         whole = Measured(frame.height, frame.estimated_size(), time.perf_counter() - start)
         return _outcome_of_whole(frame, device, options, whole)
-    executor, root = running.executor, running.root
+    executor = running.executor
+    (root,) = running.roots
     with contextlib.closing(executor):
-        frame = executor.result(root)
-        facts = pack_facts(root, executor.measured)
-        ended = agree_on_end(frame, executor.allgather_bytes, executor.failures(root), facts)
-    return running.outcome(*ended)
+        ended = _end(executor, root, executor.result(root))
+    running.report()
+    return running.outcome(root, *ended)
+
+
+def _end(executor: Executor, root: Stream, frame: pl.DataFrame) -> tuple[pl.DataFrame, list[bytes]]:
+    """Wait until every rank has its part of an answer; return this rank's, and what each has measured."""
+    facts = pack_facts(root, executor.measured)
+    return agree_on_end(frame, executor.allgather_bytes, executor.failures(root), facts)
+
+
+def run_queries(
+    joined: pl.LazyFrame | Query,
+    count: int,
+    transport: Transport,
+    *,
+    apart: Sequence[pl.LazyFrame] = (),
+    optimizations: pl.QueryOptFlags | None = None,
+    options: ExecutionOptions | None = None,
+    device: ComputeDevice | None = None,
+    purpose: str = "collect_all",
+) -> list[QueryOutcome] | None:
+    """Run queries on all ranks, one after the other; what they have in common runs once.
+
+    Parameters
+    ----------
+    joined, count
+        What :func:`~cudf_polars.plan.several.join_queries` made of them, and how many they are.
+    apart
+        The queries themselves, which one rank alone needs.
+
+    Returns
+    -------
+    list of QueryOutcome
+        By query. ``None`` on all ranks, before anything has run, if there is no plan of all of them together.
+    """
+    device = CpuDevice() if device is None else device
+    flags = optimizations or pl.QueryOptFlags()
+    alone = transport.nranks == 1
+    try:
+        asked = joined if isinstance(joined, Query) else read_query(joined, flags)
+    except (pl.exceptions.PolarsError, UnsupportedPolarsError):
+        if alone:
+            return None  # one of them is wrong, and says so when it runs
+        raise
+    told_apart = queries_of(asked.plan, count) is not None
+    if not alone:
+        if not isinstance(joined, Query):
+            check_own_frames(asked.plan.root)
+        told_apart = agree_on_purpose(
+            purpose, lambda mine: transport.allgather_bytes(mine, op=0), holds=told_apart
+        )
+    if not told_apart:
+        return None
+    running = _start(asked, transport, optimizations, options, device, purpose, first_op=1, several=count)
+    if isinstance(running, pl.LazyFrame):
+        return [
+            _outcome_of_whole(frame, device, options, whole)
+            for frame, whole in _collect_whole(apart, device, flags)
+        ]
+    outcomes: list[QueryOutcome] = []
+    executor = running.executor
+    with contextlib.closing(executor):
+        for root in running.roots:
+            ended = _end(executor, root, with_own_names(executor.result(root)))
+            outcomes.append(running.outcome(root, *ended))
+    running.report()
+    return outcomes
+
+
+def _collect_whole(
+    queries: Sequence[pl.LazyFrame], device: ComputeDevice, optimizations: pl.QueryOptFlags
+) -> Iterator[tuple[pl.DataFrame, Measured]]:
+    """Let Polars, or the device, run queries as they are."""
+    start = time.perf_counter()
+    if device.is_cpu:
+        frames = pl.collect_all(queries, engine="streaming", optimizations=optimizations)
+    else:
+        frames = [device.collect(query, optimizations) for query in queries]
+    seconds = time.perf_counter() - start
+    for frame in frames:
+        yield frame, Measured(frame.height, frame.estimated_size(), seconds / len(frames))
 
 
 class Stop(Protocol):
@@ -311,7 +392,8 @@ def open_query(
             )
         ended = functools.partial(_outcome_of_whole, pl.DataFrame(schema=schema), device, options)
         return OpenQuery(rows, None, schema, device.is_cpu, _nothing_to_stop, bytes, ended)
-    executor, root = running.executor, running.root
+    executor = running.executor
+    (root,) = running.roots
     with _closed_if_it_fails(executor):  # else it ends with its batches
         batches = executor.result_batches(root)
         no_rows = pl.DataFrame(schema=dict(root.schema))
@@ -319,6 +401,11 @@ def open_query(
         mine = pack_facts(root, executor.measured)
         first, facts = agree_on_end(first, executor.allgather_bytes, executor.failures(root), mine)
     empty, schema = first.clear(), first.schema
+
+    def outcome() -> QueryOutcome:
+        running.report()
+        return running.outcome(root, empty, facts)
+
     # Unlike a generator, these keep no batch while the next one is made.
     all_batches = itertools.chain([first], map(functools.partial(_conform, schema), batches))
     del first
@@ -329,7 +416,7 @@ def open_query(
         whole=False,
         stop=executor.brake.end,
         facts=lambda: pack_facts(root, executor.measured),
-        outcome=lambda: running.outcome(empty, facts),
+        outcome=outcome,
     )
 
 
@@ -375,24 +462,32 @@ def stream_query(
 
 @dataclass(frozen=True)
 class _Running:
-    """A query whose physical plan is there; making it has run a part of the query."""
+    """A query whose physical plan is there; making it has run a part of the query.
+
+    Attributes
+    ----------
+    roots
+        The stream of its answer; of several queries, one of each, planned when it is asked for.
+    """
 
     executor: Executor
-    root: Stream
+    roots: Iterable[Stream]
     planner: AdaptivePlanner
     options: ExecutionOptions
     equal_frames: tuple[str, ...]
     device: ComputeDevice
 
-    def outcome(self, frame: pl.DataFrame, facts: Sequence[bytes]) -> QueryOutcome:
-        """Say how the query ended, and warn of what one rank did alone."""
-        fallbacks = self.planner.fallbacks
-        report(fallbacks, self.options.fallback_mode)
+    def report(self) -> None:
+        """Warn of what one rank did alone."""
+        report(self.planner.fallbacks, self.options.fallback_mode)
+
+    def outcome(self, root: Stream, frame: pl.DataFrame, facts: Sequence[bytes]) -> QueryOutcome:
+        """Say how a query ended."""
         executor = self.executor
         return QueryOutcome(
             frame,
-            fallbacks,
-            self.root,
+            self.planner.fallbacks,
+            root,
             executor.measured,
             self.equal_frames,
             executor.plan.count,
@@ -429,8 +524,15 @@ def _start(
     device: ComputeDevice,
     purpose: str,
     first_op: int = 0,
+    several: int | None = None,
 ) -> _Running | pl.LazyFrame:
-    """Plan a query together with the other ranks; the query itself if there is one rank and memory enough."""
+    """Plan a query together with the other ranks; the query itself if there is one rank and memory enough.
+
+    Parameters
+    ----------
+    several
+        So many queries are joined in it.
+    """
     optimizations = pl.QueryOptFlags() if optimizations is None else optimizations
     options = ExecutionOptions() if options is None else options
     alone = transport.nranks == 1
@@ -482,7 +584,7 @@ def _start(
         first_op=next(ops),
     )
     with _closed_if_it_fails(executor):
-        return _plan_together(agreement, executor, footers, options, device)
+        return _plan_together(agreement, executor, footers, options, device, several)
 
 
 def _partitions(
@@ -517,6 +619,7 @@ def _plan_together(
     footers: FileFooters,
     options: ExecutionOptions,
     device: ComputeDevice,
+    several: int | None,
 ) -> _Running:
     """Make the physical plan of a query with the other ranks, which runs a part of it."""
     plan, partitions, nranks = agreement.plan, executor.plan, executor.nranks
@@ -535,8 +638,12 @@ def _plan_together(
         text_cuts=text_cuts,
         key_ranges=key_ranges,
     )
-    root = planner.plan(plan, agreement.frame_sizes)
-    return _Running(executor, root, planner, options, agreement.equal_frames, device)
+    roots: Iterable[Stream]
+    if several is None:
+        roots = [planner.plan(plan, agreement.frame_sizes)]
+    else:
+        roots = planner.plan_each(plan, queries_of(plan, several) or (), agreement.frame_sizes)
+    return _Running(executor, roots, planner, options, agreement.equal_frames, device)
 
 
 def _is_small(

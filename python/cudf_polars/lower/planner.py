@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from cudf_polars.lower.builder import Settings, StreamBuilder
 from cudf_polars.lower.context import Context, Operator
@@ -82,11 +82,18 @@ class AdaptivePlanner:
         frame_sizes
             By number of the node, what the in-memory frames of all ranks hold together.
         """
+        (root,) = self.plan_each(plan, [plan.root], frame_sizes)
+        return root
+
+    def plan_each(
+        self, plan: Plan, roots: Sequence[Node], frame_sizes: Mapping[int, Estimate]
+    ) -> Iterator[Stream]:
+        """Yield the stream of each of these nodes of a plan; those before it may have been run by then."""
         properties = NodeProperties(plan, frame_sizes)
         ctx = Context(
             self._builder, properties, self._footers, self._text_cuts, self._key_ranges, _lower_node
         )
-        return ctx.lower(plan.root)
+        return map(ctx.lower, roots)
 
 
 def _lower_node(ctx: Context, node: Node) -> Stream:

@@ -125,6 +125,7 @@ def test_every_kind_of_collect(engine, table):
     first, second = pl.collect_all([query, query.head(2)], engine=engine)
     assert_frame_equal(first, ANSWER)
     assert_frame_equal(second, ANSWER.head(2))
+    assert "read more than once" in engine.last_query.explain()  # what both have in common ran once
 
     async def run():
         return await query.collect_async(engine=engine)

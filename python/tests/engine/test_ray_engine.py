@@ -50,6 +50,14 @@ def test_collect_returns_the_whole_answer(engine, table):
     assert_frame_equal(totals(pl.scan_parquet(table)).collect(engine=engine), ANSWER)
 
 
+def test_queries_that_are_collected_together_share_what_they_have_in_common(engine, table):
+    query = totals(pl.scan_parquet(table))
+    first, second = pl.collect_all([query, query.head(2)], engine=engine)
+    assert_frame_equal(first, ANSWER)
+    assert_frame_equal(second, ANSWER.head(2))
+    assert "read more than once" in engine.last_query.explain()
+
+
 def test_in_memory_frames_are_split_once(engine):
     assert_frame_equal(FRAME.lazy().collect(engine=engine), FRAME)
     assert_frame_equal(totals(FRAME.lazy()).collect(engine=engine), ANSWER)

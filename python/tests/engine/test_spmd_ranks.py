@@ -85,6 +85,20 @@ assert everyone(engine, mine.lazy().collect(engine=engine))["a"].to_list() == [r
 total = everyone(engine, mine.lazy().select(pl.sum("a")).collect(engine=engine))
 assert total.item() == 2 * sum(ranks)
 """,
+    "queries collected together": """
+totals = pl.scan_parquet(path).group_by("k").agg(pl.sum("v"))
+queries = [totals.sort("k"), totals.select(pl.max("v")), totals.sort("v", descending=True).head(3)]
+for local, query in zip(pl.collect_all(queries, engine=engine), queries, strict=True):
+    assert_frame_equal(everyone(engine, local), query.collect())
+assert engine.nranks == 1 or "read more than once" in engine.last_query.explain(), engine.last_query.explain()
+try:
+    pl.collect_all([totals, totals.select("no such column")], engine=engine)
+except pl.exceptions.ColumnNotFoundError:
+    pass
+else:
+    raise AssertionError("no error")
+assert [local.shape for local in pl.collect_all([], engine=engine)] == []
+""",
     "different queries": """
 from cudf_polars.execute.errors import QueryMismatchError
 t = pl.scan_parquet(path)

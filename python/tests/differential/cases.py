@@ -59,7 +59,8 @@ class Case:
         Bytes of memory that a rank's rows may take before they are spilled; 0: as the library chooses.
     goes_to
         Who takes a rank's rows: ``"answer"``, the query's; ``"reader"``, which runs the last step, as those of
-        ``collect_batches`` and sinks do; ``"file"``, an IPC file.
+        ``collect_batches`` and sinks do; ``"file"``, an IPC file; ``"together"``, the query's, which is collected
+        together with another one that counts the same rows.
     """
 
     seed: int
@@ -276,6 +277,8 @@ def random_case(seed: int, folder: Path, nranks: int | None = None) -> Case:
     # A scan of ours counts rows by their columns.
     if writer.failed or writer.relations[lines[-1].target].schema:
         case.goes_to = rng.choices(["answer", "reader", "file"], [6, 2, 1])[0]
+        if case.goes_to == "answer" and not case.shipped and peek(rng).random() < 0.2:
+            case.goes_to = "together"
     return without_unused_tables(case)
 
 
@@ -339,7 +342,9 @@ def describe(case: Case) -> str:
         text.append(_literal(table))
         text.append(f"#   {table.kind}, cut at {list(table.cuts)}, {table.options}")
     text.extend(f"{line.target} = {line.text}" for line in case.lines)
-    if case.goes_to != "answer":
+    if case.goes_to == "together":
+        text.append("# collected together with the number of its rows")
+    elif case.goes_to != "answer":
         text.append(f"# rows to a {case.goes_to}")
     return "\n".join(text)
 

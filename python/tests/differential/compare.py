@@ -284,7 +284,7 @@ def _judge_errors(case: Case, ends: Sequence[RankEnd], reference: Reference) -> 
             return None  # the same: without the one, Polars raises the other
         return Finding(Kind.ERROR_TYPE, f"{text}; Polars: {type(raised[0]).__name__}: {_line(raised[0])}")
     # Where the last step is left to a reader, what fails in it on one rank need not fail on another.
-    if case.goes_to == "answer" and any(end.error is None for end in ends):
+    if case.goes_to in ("answer", "together") and any(end.error is None for end in ends):
         return Finding(Kind.UNEVEN, text)
     return None
 

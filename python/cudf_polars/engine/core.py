@@ -159,7 +159,7 @@ class StreamingEngine(pl.Engine):
     def _run_all(
         self, lfs: Sequence[pl.LazyFrame], optimizations: QueryOptFlags
     ) -> list[pl.DataFrame] | None:
-        """Run queries so that what they have in common runs once; ``None`` if they have to run each for itself."""
+        """Run queries as one, which computes common sub-plans once; return ``None`` if they cannot be run as one."""
         return None
 
     @abstractmethod

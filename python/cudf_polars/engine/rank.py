@@ -292,7 +292,7 @@ class Rank:
         optimizations: QueryOptFlags | None,
         apart: Sequence[pl.LazyFrame] = (),
     ) -> list[QueryOutcome] | None:
-        """Run queries, so that what they have in common runs once; see :func:`~cudf_polars.execute.run.run_queries`."""
+        """Run several queries and compute common sub-plans once: :func:`~cudf_polars.execute.run.run_queries`."""
         transport = RapidsmpfTransport(self.context, op_ids)
         with _tell_others(transport):
             return run_queries(

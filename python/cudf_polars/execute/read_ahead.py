@@ -26,7 +26,7 @@ _LITTLE_MEMORY = 1 << 30
 _MEMORY_OF_SCAN = 32
 """The part of a rank's memory that a scan may prefetch, if that is little."""
 _BYTES_OF_THREAD = 8 << 20
-"""What a scan may prefetch for each of a rank's threads."""
+"""Bytes that a scan may prefetch, per thread of the rank."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def prefetch_within(budget: PrefetchBudget) -> Iterator[None]:
 
 
 def stores_may_be_read() -> None:
-    """Say that a query of this process may read files of stores: budgets not for these are void from now on."""
+    """Drop the budgets that are for local files only, because a query of this process may read from an object store."""
     global _stores_read
     with _lock:
         _stores_read = True

@@ -462,12 +462,13 @@ def stream_query(
 
 @dataclass(frozen=True)
 class _Running:
-    """A query whose physical plan is there; making it has run a part of the query.
+    """A query that has been planned. Planning has run a part of it already, to count rows.
 
     Attributes
     ----------
     roots
-        The stream of its answer; of several queries, one of each, planned when it is asked for.
+        The stream of the query's result. If several queries were joined, one stream each: the iterator plans a query
+        when it reaches it.
     """
 
     executor: Executor
@@ -531,7 +532,7 @@ def _start(
     Parameters
     ----------
     several
-        So many queries are joined in it.
+        How many queries were joined into this one; ``None``: it is a single query.
     """
     optimizations = pl.QueryOptFlags() if optimizations is None else optimizations
     options = ExecutionOptions() if options is None else options
@@ -642,7 +643,9 @@ def _plan_together(
     if several is None:
         roots = [planner.plan(plan, agreement.frame_sizes)]
     else:
-        roots = planner.plan_each(plan, queries_of(plan, several) or (), agreement.frame_sizes)
+        nodes = queries_of(plan, several)
+        assert nodes is not None, "all ranks have told the queries apart"
+        roots = planner.plan_each(plan, nodes, agreement.frame_sizes)
     return _Running(executor, roots, planner, options, agreement.equal_frames, device)
 
 

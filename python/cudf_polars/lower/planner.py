@@ -88,7 +88,7 @@ class AdaptivePlanner:
     def plan_each(
         self, plan: Plan, roots: Sequence[Node], frame_sizes: Mapping[int, Estimate]
     ) -> Iterator[Stream]:
-        """Yield the stream of each of these nodes of a plan; those before it may have been run by then."""
+        """Yield the stream of each of these nodes of a plan. A caller may run one before it asks for the next."""
         properties = NodeProperties(plan, frame_sizes)
         ctx = Context(
             self._builder, properties, self._footers, self._text_cuts, self._key_ranges, _lower_node

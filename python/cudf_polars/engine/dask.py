@@ -17,7 +17,7 @@ from rapidsmpf.config import Options
 from cudf_polars.engine.cluster import ClusterEngine, Lost, Question, refuse_rrun
 from cudf_polars.engine.local_workers import plan_workers
 from cudf_polars.engine.options import StreamingOptions
-from cudf_polars.engine.rank import RankSettings, resolve_options
+from cudf_polars.engine.rank_settings import RankSettings, resolve_options
 
 try:
     import distributed  # noqa: F401 - the modules below need it

@@ -21,8 +21,8 @@ from rapidsmpf.integrations.dask_workers import LOST, WorkerCalls, ipv4_of, rais
 from cudf_polars.engine import dask_worker
 from cudf_polars.engine.cluster import GivenUp, Lost, Question, wait_for_any
 from cudf_polars.engine.core import ClusterInfo
-from cudf_polars.engine.rank import RankSettings
 from cudf_polars.engine.rank_host import RankPlan
+from cudf_polars.engine.rank_settings import RankSettings
 
 if TYPE_CHECKING:
     from distributed import Client, Worker

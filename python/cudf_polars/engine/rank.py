@@ -6,43 +6,33 @@ Under SPMD an engine is one rank; under Dask and Ray each worker holds one for e
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
-from rapidsmpf.config import Options, get_environment_variables, registered_options
-from rapidsmpf.given_options import (
-    environment_texts,
-    given_texts,
-    variable_of,
-    warn_of_those_without_effect,
-)
 from rapidsmpf.memory.buffer import MemoryType
 from rapidsmpf.statistics import Statistics
 from rapidsmpf.streaming.core.context import Context
-from rapidsmpf.utils.string import parse_duration
 from rapidsmpf.utils.system_info import get_device_memory
 
 from cudf_polars.engine.batches import RankBatches
 from cudf_polars.engine.catalog_sinks import FORMATS
 from cudf_polars.engine.compute_device import gpu_memory, open_compute_device
-from cudf_polars.engine.core import ClusterInfo, check_reserved
+from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.gpu_options import runtime_settings
 from cudf_polars.engine.one_writer import write_on_one_rank
-from cudf_polars.engine.options import StreamingOptions
+from cudf_polars.engine.rank_settings import RankSettings, bootstrap_timeout
 from cudf_polars.engine.sinks import SinkTarget
 from cudf_polars.engine.table_sinks import Refused, TablePlan, TableSink, TableWrite
 from cudf_polars.execute.agreement import agree_on_purpose
 from cudf_polars.execute.errors import failure_of_rank, hide_secrets
 from cudf_polars.execute.exchange import RapidsmpfTransport
-from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.queries import Query
 from cudf_polars.execute.read_ahead import PrefetchBudget, prefetch_within
 from cudf_polars.execute.run import (
     OpenQuery,
-    Query,
     QueryOutcome,
     open_query,
     run_queries,
@@ -50,7 +40,6 @@ from cudf_polars.execute.run import (
     stream_query,
 )
 from cudf_polars.lower.fallback import report
-from cudf_polars.lower.user_code import user_stacklevel
 from cudf_polars.streaming.actor_graph.collectives.common import CommunicatorOpIds, LaneOffer
 
 if TYPE_CHECKING:
@@ -59,121 +48,13 @@ if TYPE_CHECKING:
 
     from cudf_polars.streaming.actor_graph.collectives.common import EngineOpIds, OpIds
 
-__all__ = ["Rank", "RankSettings", "resolve_options"]
+__all__ = ["Rank"]
 
 T = TypeVar("T")
 _LEAST_MEMORY = 64 << 20
 """What a rank plans to use though its limit leaves less, because the process itself takes as much."""
 _LAST_OP = 1 << 11
 """The number of an operation after all of the executor's, which numbers them from 0."""
-
-
-@dataclass(frozen=True)
-class RankSettings:
-    """The options of a rank, as they travel to it.
-
-    Attributes
-    ----------
-    options
-        Those of the engine.
-    more
-        Of the C++ library, which knows more options than the engine: these go before those of the engine.
-    execution
-        How queries are planned and run, where the options do not say all of it: tests send small data the way of
-        large data. None: as the options say.
-    more_sources
-        Where ``more`` comes from, in words, by name.
-    """
-
-    options: StreamingOptions
-    more: Mapping[str, str] = field(default_factory=dict)
-    execution: ExecutionOptions | None = None
-    more_sources: Mapping[str, str] = field(default_factory=dict)
-
-    def library_options(self) -> Options:
-        """Return the options of the C++ library.
-
-        What the script gives goes before this process's environment, and that before the engines' own defaults.
-
-        Raises
-        ------
-        TypeError
-            If a variable of the environment is an option misspelt.
-        ValueError
-            If one cannot be read.
-        """
-        environment = environment_texts()
-        warn_of_those_without_effect(
-            environment, lambda key: f"environment variable {variable_of(key)}", stacklevel=user_stacklevel()
-        )
-        options = Options({**self.options.to_rapidsmpf_options(), **self.more})
-        options.insert_if_absent(
-            {key: text for key, text in get_environment_variables().items() if text.strip()}
-        )
-        options.insert_if_absent(StreamingOptions.library_defaults())
-        return options
-
-    def statistics(self) -> Statistics:
-        """Return where a rank records what happens, if the options say that it does."""
-        return Statistics.from_options(None, self.library_options())
-
-    @contextmanager
-    def naming_sources(self) -> Iterator[None]:
-        """Add where an option was set to an error about its value that is raised in this block."""
-        try:
-            yield
-        except ValueError as error:
-            environment = {name.lower() for name in get_environment_variables()}
-            sources = {
-                **{key: f"environment variable {variable_of(key)}" for key in environment},
-                **self.options.sources(),
-                **self.more_sources,
-            }
-            words = set(re.findall(r"\w+", str(error)))
-            given = [f"{key}: {source}" for key, source in sources.items() if key in words]
-            if not given:
-                raise
-            raise ValueError(f"{error} ({'; '.join(given)})") from error
-
-    def execution_options(self) -> ExecutionOptions:
-        """Return how queries are planned and run."""
-        if self.execution is not None:
-            return self.execution
-        get = self.options.get
-        return ExecutionOptions(
-            fallback_mode=get("fallback_mode"),
-            broadcast_limit=get("broadcast_limit"),
-            target_partition_size=get("target_partition_size"),
-            max_rows_per_partition=get("max_rows_per_partition"),
-            dynamic_planning=get("dynamic_planning") not in (None, False),
-            **({"filter_keys": 0} if get("join_filter_pushdown") in (None, False) else {}),
-        )
-
-
-def resolve_options(
-    rapidsmpf_options: Mapping[str, Any] | Options | None,
-    executor_options: Mapping[str, Any] | None,
-    engine_options: Mapping[str, Any] | None,
-) -> RankSettings:
-    """Bring the three groups of options that an engine's constructor takes together.
-
-    Raises
-    ------
-    TypeError
-        If an option is unknown, reserved or has the wrong type.
-    ValueError
-        If a value cannot be used.
-    """
-    check_reserved(executor_options, engine_options)
-    where = "given in rapidsmpf_options"
-    texts = given_texts(rapidsmpf_options or {}, where)
-    options = StreamingOptions.from_groups(
-        texts, {"executor_options": executor_options or {}, "engine_options": engine_options or {}}
-    )
-    # The C++ library knows more options than the engine.
-    more = {key: text for key, text in texts.items() if key not in StreamingOptions.describe()}
-    warn_of_those_without_effect(more, lambda _: where, stacklevel=user_stacklevel())
-    return RankSettings(options, more, more_sources=dict.fromkeys(more, where))
 
 
 class Rank:
@@ -604,11 +485,3 @@ def _tell_others(transport: RapidsmpfTransport) -> Iterator[None]:
         if failure is None or failure is error:
             raise
         raise failure from error
-
-
-def bootstrap_timeout(options: Options) -> float:
-    """Return how many seconds a rank waits for the others to start."""
-    default = next(o.default for o in registered_options() if o.key == "bootstrap_timeout")
-    return options.get(
-        "bootstrap_timeout", return_type=float, factory=lambda text: parse_duration(text or default)
-    )

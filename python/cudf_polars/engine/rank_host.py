@@ -30,7 +30,8 @@ from cudf_polars.engine.compute_device import choose_device
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.partition_sinks import NeedsOneWriter
-from cudf_polars.engine.rank import Rank, RankSettings, bootstrap_timeout
+from cudf_polars.engine.rank import Rank
+from cudf_polars.engine.rank_settings import RankSettings, bootstrap_timeout
 from cudf_polars.engine.relay import run_captured, running_function
 from cudf_polars.engine.shipping import PackedQuery, pack_frame, unpack_query
 from cudf_polars.engine.table_sinks import TablePlan

@@ -18,8 +18,8 @@ from rapidsmpf.integrations.context import memory_domain
 from cudf_polars.engine.cluster import ClusterEngine, GivenUp, Lost, Question, refuse_rrun, wait_for_any
 from cudf_polars.engine.core import ClusterInfo
 from cudf_polars.engine.options import StreamingOptions
-from cudf_polars.engine.rank import RankSettings, resolve_options
 from cudf_polars.engine.rank_host import RankHost, RankPlan
+from cudf_polars.engine.rank_settings import RankSettings, resolve_options
 from cudf_polars.engine.ray_own_cluster import start_ray
 from cudf_polars.engine.relay import remote_error, run_captured
 

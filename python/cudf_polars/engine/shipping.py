@@ -18,7 +18,7 @@ import cloudpickle
 import polars as pl
 
 from cudf_polars.engine.sealed import seal, unseal
-from cudf_polars.execute.run import QUERY_FLAGS, Query, read_query
+from cudf_polars.execute.queries import QUERY_FLAGS, Query, read_query
 from cudf_polars.plan.datasets import versions_pinned
 from cudf_polars.plan.last_resort import frame_scans
 from cudf_polars.plan.nodes import DataFrameScan

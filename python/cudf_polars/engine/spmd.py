@@ -21,7 +21,8 @@ from cudf_polars.engine.core import StreamingEngine
 from cudf_polars.engine.hardware_binding import bind_to_device
 from cudf_polars.engine.options import StreamingOptions
 from cudf_polars.engine.partition_sinks import NeedsOneWriter
-from cudf_polars.engine.rank import Rank, RankSettings, resolve_options
+from cudf_polars.engine.rank import Rank
+from cudf_polars.engine.rank_settings import RankSettings, resolve_options
 from cudf_polars.engine.sink_destinations import ByOneWriter
 from cudf_polars.engine.table_sinks import TableWrite
 from cudf_polars.engine.turns import QueryCall, QueryCancelled

@@ -18,6 +18,7 @@ from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.execute.streams import conform
 from cudf_polars.lower.footers import FooterError, Footers
 from cudf_polars.lower.physical import Estimate
+from cudf_polars.lower.table_sizes import own_frames
 from cudf_polars.plan.cloud import is_remote, shown_path
 from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.fingerprint import dump, fingerprint, first_difference
@@ -110,15 +111,18 @@ def agree_on_query(
     QueryMismatchError
         On all ranks, if they do not.
     """
-    scans = {number: node for number, node in enumerate(plan.nodes) if isinstance(node, DataFrameScan)}
-    frames = [node.frame for node in scans.values()]
+    own = own_frames(plan)
+    frames = [node.frame for node in plan.nodes if isinstance(node, DataFrameScan)]
     files = _file_digests(plan) + _remote_digests(plan, footers)
     mine = {
         "purpose": purpose,
         "query": fingerprint(plan).hex(),
         "again": read_apart is not None,
         "files": _hash(json.dumps(files).encode()),
-        "frames": [(frame.height, frame.estimated_size(), _sample_digest(frame)) for frame in frames],
+        "frames": [
+            (size.rows, size.nbytes, _sample_digest(frame))
+            for size, frame in zip(own.values(), frames, strict=True)
+        ],
     }
     views = [json.loads(value) for value in allgather(json.dumps(mine).encode())]
     _check_purposes(views)
@@ -133,8 +137,8 @@ def agree_on_query(
     return Agreement(
         plan,
         {
-            number: Estimate(float(sum(s[0] for s in each)), float(sum(s[1] for s in each)))
-            for number, each in zip(scans, sizes, strict=True)
+            number: Estimate(sum(s[0] for s in each), sum(s[1] for s in each))
+            for number, each in zip(own, sizes, strict=True)
         },
         tuple(
             f"{frame.height} rows of ({', '.join(frame.columns[:5])}{', ...' if frame.width > 5 else ''})"

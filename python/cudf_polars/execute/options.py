@@ -9,7 +9,7 @@ from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.lower.builder import Settings
 from cudf_polars.lower.fallback import FallbackMode
 
-__all__ = ["ExecutionOptions"]
+__all__ = ["GROUPS_AT_ONCE", "ExecutionOptions"]
 
 _BROADCAST_LIMIT = 64 << 20
 _CHUNK = 256 << 20
@@ -30,7 +30,7 @@ _MEMORY_OF_LOOKUPS = 3
 """The same where rows of such a side are found by the value of their key, without a hash table."""
 _MEMORY_OF_RANGE = 6
 """The same of a range of a file, whose rows are mostly not kept while it is read."""
-_GROUPS_AT_ONCE = 32_768
+GROUPS_AT_ONCE = 32_768
 """Polars aggregates so many groups in a table of fixed size, with room to spare. Of 100,000 groups it keeps a partial
 result for nearly every row until the end of the run: its memory grows with the rows.
 """
@@ -229,6 +229,13 @@ class ExecutionOptions:
         )
 
     @property
+    def whole_bytes(self) -> float:
+        """The most bytes that a table may have, or the result of a join, which one rank has in one piece."""
+        if self.partitions or not (self.target_partition_size or self.memory):
+            return math.inf
+        return self.target_partition_size or self.memory / _MEMORY_OF_TABLE
+
+    @property
     def chunk_bytes(self) -> int:
         """Bytes of rows that a step over any rows takes at a time, where rows are worked on in partitions."""
         return self._of_memory(_CHUNK)
@@ -267,7 +274,7 @@ class ExecutionOptions:
             nranks=nranks,
             partitions=partitions,
             chunk_bytes=self.chunk_bytes,
-            groups_at_once=_GROUPS_AT_ONCE if on_cpu else math.inf,
+            groups_at_once=GROUPS_AT_ONCE if on_cpu else math.inf,
             broadcast_limit=self._copied_limit(partitions, _MEMORY_OF_COPIES),
             lookup_limit=self._copied_limit(partitions, _MEMORY_OF_LOOKUPS if on_cpu else _MEMORY_OF_COPIES),
             small_limit=self._small_limit(partitions),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import itertools
 import math
 import time
@@ -22,63 +21,36 @@ from cudf_polars.execute.fragments import ComputeDevice, Reading
 from cudf_polars.execute.lazy_batches import LazyBatches
 from cudf_polars.execute.measured import Measured, merge_facts, pack_facts
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.paths import Paths
+from cudf_polars.execute.queries import Query, optimizations_of_fragments, read_query
 from cudf_polars.execute.range_agreement import agree_on_key_ranges
-from cudf_polars.execute.read_ahead import stores_may_be_read
 from cudf_polars.execute.streams import conform, scan_batches
 from cudf_polars.execute.text_agreement import agree_on_text_cuts
 from cudf_polars.execute.transport import Transport
+from cudf_polars.execute.whole_queries import (
+    check_names,
+    partition_plan,
+    read_sources,
+    read_unless_whole,
+    whole_query,
+)
 from cudf_polars.lower.explain import explain_physical, explain_whole
 from cudf_polars.lower.fallback import report, warn_of_host_steps
 from cudf_polars.lower.footers import FileFooters
-from cudf_polars.lower.physical import Estimate, Stream
+from cudf_polars.lower.physical import Stream
 from cudf_polars.lower.planner import AdaptivePlanner
-from cudf_polars.lower.scans import largest_frame, largest_table, own_frames
-from cudf_polars.plan.cloud import is_remote
-from cudf_polars.plan.dag import Plan
-from cudf_polars.plan.expressions import Agg, NamedExpr
-from cudf_polars.plan.generated_names import GENERATED
 from cudf_polars.plan.last_resort import check_own_frames
-from cudf_polars.plan.nodes import Join, Scan
-from cudf_polars.plan.properties import holds_choice, walk
-from cudf_polars.plan.read import UnsupportedPolarsError, read_plan
-from cudf_polars.plan.rebuild import to_lazyframe
+from cudf_polars.plan.read import UnsupportedPolarsError
 from cudf_polars.plan.several import queries_of, with_own_names
 
 __all__ = [
-    "QUERY_FLAGS",
     "OpenQuery",
-    "Query",
     "QueryOutcome",
     "open_query",
-    "read_query",
     "run_queries",
     "run_query",
     "stream_query",
 ]
-
-QUERY_FLAGS = tuple(n for n in inspect.signature(pl.QueryOptFlags).parameters if hasattr(pl.QueryOptFlags, n))
-"""The names of Polars' optimisation flags."""
-
-_OWN_NAMES = "__rr_"
-"""How the names of columns begin that steps of a query add for themselves."""
-
-
-@dataclass(frozen=True)
-class Query:
-    """A query that has been read: what a client reads once for all ranks, and each rank for itself under SPMD.
-
-    Attributes
-    ----------
-    plan
-        The typed plan. Its in-memory frames are this rank's part of the rows.
-    read_apart
-        Reads it again, without sub-plans that several parts share; ``None`` where another process has read it.
-    """
-
-    plan: Plan
-    read_apart: Callable[[], Plan] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -140,15 +112,6 @@ class QueryOutcome:
         if self.partitions == 1:
             return plan
         return f"Each rank works on {self.partitions} partitions of its rows, one after the other.\n{plan}"
-
-
-def read_query(lf: pl.LazyFrame, optimizations: pl.QueryOptFlags) -> Query:
-    """Read ``lf`` with these optimisations; raises what Polars says of a query that is wrong."""
-    if not optimizations.comm_subplan_elim:
-        return Query(read_plan(lf, optimizations))
-    apart = _copied(optimizations)
-    apart.comm_subplan_elim = False
-    return Query(read_plan(lf, optimizations), lambda: read_plan(lf, apart))
 
 
 def run_query(
@@ -382,7 +345,7 @@ def open_query(
         Uses the transport's operations from here on.
     """
     device = CpuDevice() if device is None else device
-    running = _start(query, transport, optimizations, options, device, purpose, first_op)
+    running = _start(query, transport, optimizations, options, device, purpose, first_op, is_streamed=True)
     if isinstance(running, pl.LazyFrame):
         schema = running.collect_schema()
         rows = running
@@ -526,6 +489,8 @@ def _start(
     purpose: str,
     first_op: int = 0,
     several: int | None = None,
+    *,
+    is_streamed: bool = False,
 ) -> _Running | pl.LazyFrame:
     """Plan a query together with the other ranks; the query itself if there is one rank and memory enough.
 
@@ -533,35 +498,28 @@ def _start(
     ----------
     several
         How many queries were joined into this one; ``None``: it is a single query.
+    is_streamed
+        Whether its rows are taken while they are made, not kept.
     """
     optimizations = pl.QueryOptFlags() if optimizations is None else optimizations
     options = ExecutionOptions() if options is None else options
-    alone = transport.nranks == 1
-    if alone and not (options.may_partition and device.is_cpu):
-        return _whole(query)
-    try:
-        if alone and _is_small(query, optimizations, options):
-            return _whole(query)
-        asked = query if isinstance(query, Query) else read_query(query, optimizations)
-    except (pl.exceptions.PolarsError, UnsupportedPolarsError):
-        if alone:
-            stores_may_be_read()
-            return _whole(query)  # Polars runs it, or says what is wrong
-        raise
-    plan = asked.plan
-    _tell_of_stores(plan)
     footers = FileFooters()
-    _read_footers(plan, footers)
-    name = _own_name(plan)
-    if alone and (name is not None or _partitions(plan, own_frames(plan), options, 1, footers).count == 1):
-        return _whole(query)
-    if name is not None:
-        raise ValueError(
-            f"a column is called {name!r}: names that begin with {_OWN_NAMES!r} are those of the engine's own columns."
-            " Give it another one (lf.rename)."
+    if transport.nranks == 1:
+        read = (
+            read_unless_whole(query, optimizations, options, footers, is_streamed=is_streamed)
+            if device.is_cpu
+            else None
         )
-    if not alone and not isinstance(query, Query):
-        check_own_frames(plan.root)
+        if read is None:
+            return whole_query(query)
+        asked = read
+    else:
+        asked = query if isinstance(query, Query) else read_query(query, optimizations)
+        check_names(asked.plan)
+        read_sources(asked.plan, footers)
+        if not isinstance(query, Query):
+            check_own_frames(asked.plan.root)
+    plan = asked.plan
     ops = itertools.count(first_op)
     agreement = agree_on_query(
         plan,
@@ -572,37 +530,21 @@ def _start(
     )
     executor = Executor(
         transport,
-        optimizations=_of_fragments(optimizations, plan),
+        optimizations=optimizations_of_fragments(optimizations, plan),
         device=device,
-        plan=_partitions(
+        plan=partition_plan(
             agreement.plan,
             agreement.frame_sizes,
             options,
             transport.nranks,
             footers,
+            is_streamed=is_streamed,
             on_cpu=device.is_cpu,
         ),
         first_op=next(ops),
     )
     with _closed_if_it_fails(executor):
         return _plan_together(agreement, executor, footers, options, device, several)
-
-
-def _partitions(
-    plan: Plan,
-    frames: Mapping[int, Estimate],
-    options: ExecutionOptions,
-    nranks: int,
-    footers: FileFooters | None,
-    *,
-    on_cpu: bool = True,
-) -> PartitionPlan:
-    """Return how each rank splits its rows, by the largest table in files or in memory, over all ranks."""
-    frame = largest_frame(frames.values())
-    largest = max(largest_table(plan, footers), frame.nbytes)
-    if not math.isfinite(largest):
-        return PartitionPlan(count=2)  # more than one
-    return options.plan_of(largest, nranks, frame_rows=frame.rows, on_cpu=on_cpu)
 
 
 @contextlib.contextmanager
@@ -647,67 +589,3 @@ def _plan_together(
         assert nodes is not None, "all ranks have told the queries apart"
         roots = planner.plan_each(plan, nodes, agreement.frame_sizes)
     return _Running(executor, roots, planner, options, agreement.equal_frames, device)
-
-
-def _is_small(
-    query: pl.LazyFrame | Query, optimizations: pl.QueryOptFlags, options: ExecutionOptions
-) -> bool:
-    """Whether the largest table of a query fits one rank's memory, by the numbers of rows in its files."""
-    asked = query if isinstance(query, Query) else Query(read_plan(query, optimizations, to_be_rebuilt=False))
-    _tell_of_stores(asked.plan)
-    return _partitions(asked.plan, own_frames(asked.plan), options, 1, None).count == 1
-
-
-def _own_name(plan: Plan) -> str | None:
-    """Return a column's name that steps may give one of their own: it would be taken for that."""
-    names = (name for node in plan.nodes for name in node.schema)
-    return next((n for n in names if n.startswith(_OWN_NAMES) and not n.startswith(GENERATED)), None)
-
-
-def _whole(query: pl.LazyFrame | Query) -> pl.LazyFrame:
-    """Return the user's own query, which costs what Polars costs."""
-    return to_lazyframe(query.plan.root) if isinstance(query, Query) else query
-
-
-def _tell_of_stores(plan: Plan) -> None:
-    if any(is_remote(path) for node in plan.nodes if isinstance(node, Scan) for path in node.paths):
-        stores_may_be_read()
-
-
-def _read_footers(plan: Plan, footers: FileFooters) -> None:
-    scans = [node for node in plan.nodes if isinstance(node, Scan)]
-    footers.read_ahead((path, scan.cloud) for scan in scans if scan.kind == "parquet" for path in scan.paths)
-
-
-def _of_fragments(optimizations: pl.QueryOptFlags, plan: Plan) -> pl.QueryOptFlags:
-    """Return how fragments are optimised: what they have in common, and which order is not observed, was found in the
-    whole query.
-
-    Where Polars' streaming engine shares a part of a fragment whose one reader ends early, it panics now and then; it
-    drops the order of a join that only a slice observes, and of a list of values that ``when`` chooses; and it loses
-    filters of what an exchange gives below a join that has a key twice on one side.
-    """
-    flags = _copied(optimizations)
-    flags.comm_subplan_elim = False
-    joins = [node for node in plan.nodes if isinstance(node, Join)]
-    if any(join.maintain_order != "none" for join in joins) or _lists_choices(plan):
-        flags.check_order_observe = False
-    if any(_repeats(join.left_on) or _repeats(join.right_on) for join in joins):
-        flags.predicate_pushdown = False
-    return flags
-
-
-def _lists_choices(plan: Plan) -> bool:
-    parts = (part for node in plan.nodes for expr in node.expressions for part in walk(expr))
-    return any(isinstance(part, Agg) and part.name == "implode" and holds_choice(part) for part in parts)
-
-
-def _repeats(keys: Sequence[NamedExpr]) -> bool:
-    return len({key.expr for key in keys}) < len(keys)
-
-
-def _copied(optimizations: pl.QueryOptFlags) -> pl.QueryOptFlags:
-    flags = pl.QueryOptFlags()
-    for name in QUERY_FLAGS:
-        setattr(flags, name, getattr(optimizations, name))
-    return flags

@@ -16,7 +16,15 @@ from cudf_polars.lower.footers import FooterError, Footers, footer_in, read_foot
 from cudf_polars.plan.cloud import CloudAccess, is_remote, shown_path
 from cudf_polars.plan.file_versions import file_version
 
-__all__ = ["Chunk", "Column", "ColumnBounds", "ascending_bounds", "follows_position", "read_column"]
+__all__ = [
+    "Chunk",
+    "Column",
+    "ColumnBounds",
+    "ascending_bounds",
+    "column_range",
+    "follows_position",
+    "read_column",
+]
 
 _CACHED_COLUMNS = 10_000
 _FILES = 1_000
@@ -125,28 +133,51 @@ def follows_position(paths: Sequence[str], cloud: CloudAccess | None, column: st
     return sum(rank[count + i] - rank[i] for i in range(count)) / count < _WIDE * 2 * count
 
 
+def column_range(
+    paths: Sequence[str], cloud: CloudAccess | None, column: str, footers: Footers | None
+) -> tuple[Any, Any] | None:
+    """Return the least and the greatest value of a column of Parquet files, nulls apart.
+
+    ``None`` where footers do not tell, where there is no value, and where there are too many files to ask.
+
+    Parameters
+    ----------
+    footers
+        Those of files in stores that have been read; ``None``: of no file.
+    """
+    if len(paths) > _FILES:
+        return None
+    least: list[Any] = []
+    greatest: list[Any] = []
+    for path in paths:
+        found = _column_of_file(path, cloud, column, footers)
+        if found is None:
+            return None
+        for chunk in found.chunks:
+            if chunk.bounds is not None:
+                least.append(chunk.bounds[0])
+                greatest.append(chunk.bounds[1])
+            elif chunk.rows != chunk.nulls:
+                return None
+    try:
+        return (min(least), max(greatest)) if least else None
+    except TypeError:
+        return None  # files have several types
+
+
 def _of_file(path: str, cloud: CloudAccess | None, column: str, footers: Footers) -> ColumnBounds | None:
     if is_remote(path):
-        kept = footers.of_store(path, cloud)
-        return None if kept is None else _parse(kept, shown_path(path), column)
+        return _bounds_of(_column_of_file(path, cloud, column, footers))
     version = file_version(path)
     return _of_version(str(path), column, *version) if version else None
 
 
 @functools.lru_cache(maxsize=_CACHED_COLUMNS)
 def _of_version(path: str, column: str, *version: int) -> ColumnBounds | None:
-    """Read the footer of one version of a file: its device, inode, size and time of modification."""
-    try:
-        return _parse(read_footer(path), path, column)
-    except FooterError:
-        return None
+    return _bounds_of(_column_of_version(path, column, *version))
 
 
-def _parse(file: bytes, path: str, name: str) -> ColumnBounds | None:
-    try:
-        column = read_column(file, path, name)
-    except FooterError:
-        return None
+def _bounds_of(column: Column | None) -> ColumnBounds | None:
     if column is None:
         return None
     least, greatest = [], []
@@ -158,6 +189,32 @@ def _parse(file: bytes, path: str, name: str) -> ColumnBounds | None:
         least.append(chunk.bounds[0])
         greatest.append(chunk.bounds[1])
     return ColumnBounds(tuple(least), tuple(greatest))
+
+
+def _column_of_file(
+    path: str, cloud: CloudAccess | None, column: str, footers: Footers | None
+) -> Column | None:
+    if is_remote(path):
+        kept = None if footers is None else footers.of_store(path, cloud)
+        return None if kept is None else _parse(kept, shown_path(path), column)
+    version = file_version(path)
+    return _column_of_version(str(path), column, *version) if version else None
+
+
+@functools.lru_cache(maxsize=_CACHED_COLUMNS)
+def _column_of_version(path: str, column: str, *version: int) -> Column | None:
+    """Read the footer of one version of a file: its device, inode, size and time of modification."""
+    try:
+        return _parse(read_footer(path), path, column)
+    except FooterError:
+        return None
+
+
+def _parse(file: bytes, path: str, name: str) -> Column | None:
+    try:
+        return read_column(file, path, name)
+    except FooterError:
+        return None
 
 
 def read_column(file: bytes, path: str, name: str) -> Column | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cudf_polars.lower.context import Context
-from cudf_polars.lower.key_filters import can_filter, filter_by_keys, renamed
+from cudf_polars.lower.key_filters import can_filter, filter_by_keys
 from cudf_polars.lower.node_properties import is_row_step
+from cudf_polars.lower.origins import renamed
 from cudf_polars.lower.physical import Stream
 from cudf_polars.plan.expressions import Column
 from cudf_polars.plan.nodes import Distinct, Filter, GroupBy, HStack, Join, Node, Select, SimpleProjection

@@ -18,25 +18,12 @@ from cudf_polars.lower.builder import Settings
 from cudf_polars.lower.context import Context
 from cudf_polars.lower.findings import KeyLimit, Keys
 from cudf_polars.lower.footers import FooterError, row_groups
+from cudf_polars.lower.origins import origin_of
 from cudf_polars.lower.physical import Materialize, Stream
 from cudf_polars.lower.scans import sample_pipeline
-from cudf_polars.plan.expressions import Column
-from cudf_polars.plan.nodes import (
-    DataFrameScan,
-    Distinct,
-    Filter,
-    GroupBy,
-    HStack,
-    Join,
-    Node,
-    Scan,
-    Select,
-    SimpleProjection,
-    Slice,
-    Sort,
-)
+from cudf_polars.plan.nodes import DataFrameScan, Join, Node, Scan
 
-__all__ = ["can_filter", "filter_by_keys", "is_filtered", "key_predicate", "origin_rows", "renamed"]
+__all__ = ["can_filter", "filter_by_keys", "is_filtered", "key_predicate", "origin_rows"]
 
 _FILTERED = {
     "inner": ("left", "right"),
@@ -237,7 +224,8 @@ def origin_rows(ctx: Context, node: Node, name: str, *, of_groups: bool = True) 
     of_groups
         Whether groups may have been made of its rows on the way.
     """
-    origin = _origin(node, name, of_groups=of_groups)
+    found = origin_of(node, name, of_groups=of_groups)
+    origin = None if found is None else found[0]
     if isinstance(origin, DataFrameScan):
         return ctx.properties.frame_size(origin).rows
     if isinstance(origin, Scan) and origin.kind == "parquet":
@@ -246,46 +234,3 @@ def origin_rows(ctx: Context, node: Node, name: str, *, of_groups: bool = True) 
         except FooterError:
             pass
     return math.inf
-
-
-def _origin(node: Node, name: str, *, of_groups: bool) -> Node | None:
-    """Return the source from which a column comes as it is."""
-    while True:
-        found: tuple[Node, str | None] | None = None
-        match node:
-            case Scan() | DataFrameScan():
-                return node
-            case Join(how="inner" | "left" | "semi" | "anti" | "right" | "cross"):
-                if name in node.left.schema and node.how != "right":
-                    found = node.left, name
-                elif name in node.right.schema and name not in node.left.schema:
-                    found = node.right, name
-            case GroupBy() | Distinct() if not of_groups:
-                pass
-            case Filter() | SimpleProjection() | Slice() | Sort() | Distinct():
-                found = node.child, name
-            case Select() | HStack() | GroupBy():
-                found = node.child, renamed(node, name)
-        if found is None or found[1] is None or found[1] not in found[0].schema:
-            return None
-        node, name = found[0], found[1]
-
-
-def renamed(node: Node, name: str) -> str | None:
-    """Return the column of a step's input that one of its results is as it is, if there is one.
-
-    Steps that compute no columns pass them on.
-    """
-    match node:
-        case Select():
-            exprs = {e.name: e.expr for e in node.exprs}
-        case GroupBy():
-            exprs = {key.name: key.expr for key in node.keys}
-        case HStack():
-            exprs = {e.name: e.expr for e in node.exprs}
-            if name not in exprs:
-                return name
-        case _:
-            return name
-    expr = exprs.get(name)
-    return expr.name if isinstance(expr, Column) else None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -13,16 +11,15 @@ import polars as pl
 
 from cudf_polars.lower.context import Context, node_title
 from cudf_polars.lower.estimates import FILTERED, row_width
-from cudf_polars.lower.footers import FooterError, Footers, RowGroup, count_rows, row_groups
+from cudf_polars.lower.footers import FooterError, RowGroup, row_groups
 from cudf_polars.lower.key_ranges import KeyRange
 from cudf_polars.lower.partitioning import ARBITRARY, REPLICATED, ranged
 from cudf_polars.lower.physical import Estimate, GlobalRowIndex, Local, Stream
 from cudf_polars.lower.pyarrow_datasets import divide_dataset, is_dataset_scan
 from cudf_polars.lower.shares import RowShare, share_of_rows, split_as_one, split_files, split_rows
+from cudf_polars.lower.table_sizes import COMPRESSION, SMALL_FILES, file_sizes
 from cudf_polars.lower.text_parts import scan_text_part
-from cudf_polars.plan.cloud import is_remote
 from cudf_polars.plan.columns import keep_columns
-from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.nodes import DataFrameScan, Node, PythonScan, Scan
 from cudf_polars.plan.rebuild import (
     file_schema,
@@ -36,12 +33,9 @@ from cudf_polars.plan.rebuild_expressions import to_expr
 __all__ = [
     "BY_RANGES",
     "is_short",
-    "largest_frame",
-    "largest_table",
     "lower_frame_scan",
     "lower_python_scan",
     "lower_scan",
-    "own_frames",
     "pipeline_parts",
     "read_everywhere",
     "sample_pipeline",
@@ -52,11 +46,7 @@ Groups: TypeAlias = Sequence[Sequence[RowGroup]]
 
 BY_RANGES = " by ranges of "
 """Stands in the title of a scan that is split by values, before the column."""
-# Rows guessed for a file whose footer cannot be read, from its bytes.
-_COMPRESSION = 2.0
 _UNKNOWN_BYTES = 64e6
-_SMALL_FILES = 16e6
-"""Bytes of files whose footers tell nothing that would change a plan."""
 
 
 def lower_scan(ctx: Context, node: Node) -> Stream:
@@ -68,7 +58,7 @@ def lower_scan(ctx: Context, node: Node) -> Stream:
         except FooterError as error:
             return _scan_by_file(ctx, node, f"its rows cannot be counted: {error}")
         except _OtherColumns as error:
-            rows = sum(_file_sizes(node)) * _COMPRESSION / row_width(node.schema)
+            rows = sum(file_sizes(node)) * COMPRESSION / row_width(node.schema)
             return _scan_by_one_rank(ctx, node, str(error), rows)
         by_key = ctx.key_range(node)
         if by_key is not None:
@@ -129,7 +119,7 @@ def is_short(node: Scan) -> bool:
         return False  # all of the file is read to find its end
     # Of several files, Polars reads the last ones only.
     rows = offset + length if offset >= 0 else -offset
-    return rows * row_width(node.schema) < _SMALL_FILES
+    return rows * row_width(node.schema) < SMALL_FILES
 
 
 def _text_ranges(ctx: Context, node: Scan, bounds: Sequence[int]) -> Stream:
@@ -140,7 +130,7 @@ def _text_ranges(ctx: Context, node: Scan, bounds: Sequence[int]) -> Stream:
         start, stop = bounds[rank], bounds[rank + 1]
         return None if stop <= start else scan_text_part(bare, start, stop, columns=columns)
 
-    return _text_rows(ctx, node, read, (bounds[-1] or 1) * _COMPRESSION / row_width(node.schema))
+    return _text_rows(ctx, node, read, (bounds[-1] or 1) * COMPRESSION / row_width(node.schema))
 
 
 def _text_rows(
@@ -247,8 +237,8 @@ def _on_files(node: Scan, files: range) -> Scan:
 
 def _scan_by_file(ctx: Context, node: Scan, why: str) -> Stream:
     """Give each rank whole files, or one rank all of them, which is noted with its reason."""
-    sizes = _file_sizes(node)
-    rows = sum(sizes) * _COMPRESSION / row_width(node.schema)
+    sizes = file_sizes(node)
+    rows = sum(sizes) * COMPRESSION / row_width(node.schema)
 
     if len(node.paths) < 2:
         return _scan_by_one_rank(ctx, node, why, rows)
@@ -275,16 +265,6 @@ def _scan_by_one_rank(ctx: Context, node: Scan, why: str, rows: float) -> Stream
     if ctx.builder.settings.nranks > 1:
         ctx.builder.fall_back(f"{node_title(node)} ({why})")
     return _parts(ctx, node, _on_first_rank(ctx, node), rows)
-
-
-def _file_sizes(node: Scan) -> list[int]:
-    if node.file_sizes is not None and len(node.file_sizes) == len(node.paths):
-        return list(node.file_sizes)
-    try:
-        return [os.stat(path).st_size for path in node.paths]
-    except OSError:
-        # Remote, or a pattern: files count the same.
-        return [1] * len(node.paths)
 
 
 def _parts(ctx: Context, node: Scan, parts: Sequence[Scan | None], rows: float, *, how: str = "") -> Local:
@@ -443,51 +423,7 @@ def _bytes_to_read(ctx: Context, node: Scan) -> float:
             return sum(group.nbytes for group in row_groups(ctx.footers, node.paths, node.cloud))
         except FooterError:
             return _UNKNOWN_BYTES
-    return sum(_file_sizes(node)) * _COMPRESSION
-
-
-def largest_table(plan: Plan, footers: Footers | None = None) -> float:
-    """Return the bytes of memory that the used columns of the largest table in files take, as far as one can know.
-
-    Parameters
-    ----------
-    footers
-        ``None``: Polars counts the rows of files, which costs less where nothing else has to be known of them. Of files
-        in a store it does not: their table is endless then.
-    """
-    tables = (_table_bytes(node, footers) for node in plan.nodes if isinstance(node, Scan))
-    return max(tables, default=0.0)
-
-
-def largest_frame(frames: Iterable[Estimate]) -> Estimate:
-    """Return the most rows, and the most bytes, that one of these in-memory frames has."""
-    sizes = [Estimate(0.0, 0.0), *frames]
-    return Estimate(max(size.rows for size in sizes), max(size.nbytes for size in sizes))
-
-
-def own_frames(plan: Plan) -> dict[int, Estimate]:
-    """Return rows and bytes of this rank's in-memory frames, by the number of their nodes."""
-    return {
-        number: Estimate(float(node.frame.height), float(node.frame.estimated_size()))
-        for number, node in enumerate(plan.nodes)
-        if isinstance(node, DataFrameScan)
-    }
-
-
-def _table_bytes(node: Scan, footers: Footers | None) -> float:
-    sizes = sum(_file_sizes(node)) * _COMPRESSION
-    if node.kind != "parquet" or sizes < _SMALL_FILES:
-        return sizes
-    if footers is None and any(map(is_remote, node.paths)):
-        return math.inf
-    try:
-        if footers is None:
-            rows = count_rows(node.paths)
-        else:
-            rows = sum(group.rows for group in row_groups(footers, node.paths, node.cloud))
-    except FooterError:
-        return sizes
-    return rows * row_width(node.schema)
+    return sum(file_sizes(node)) * COMPRESSION
 
 
 def lower_frame_scan(ctx: Context, node: Node) -> Stream:

@@ -158,6 +158,9 @@ def _options(rng: random.Random) -> ExecutionOptions:
         options = replace(options, dynamic_planning=False)
     if apart.random() < 0.4:
         options = replace(options, filter_keys=apart.choice([0, 1, 1, 3]))
+    if not options.partitions and apart.random() < 0.25:
+        # Then tables and joins decide how many partitions there are, and on one rank whether there are any.
+        options = replace(options, memory=apart.choice([20_000, 200_000]))
     return options
 
 

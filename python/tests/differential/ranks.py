@@ -22,7 +22,7 @@ from rapidsmpf.error import RankFailedError
 from rapidsmpf.streaming.core.context import Context
 
 from cudf_polars.engine.shipping import pack_query, unpack_query
-from cudf_polars.execute import run
+from cudf_polars.execute import queries
 from cudf_polars.execute.errors import failure_of_rank
 from cudf_polars.execute.exchange import RapidsmpfTransport
 from cudf_polars.execute.fragments import ComputeDevice
@@ -174,7 +174,7 @@ _plans = threading.local()
 @contextmanager
 def _plans_are_read_one_at_a_time() -> Iterator[None]:
     """Reading a plan keeps the GIL, which Polars' threads, all ranks' together, may need meanwhile."""
-    original = run.read_plan
+    original = queries.read_plan
 
     def read_plan(lf: pl.LazyFrame, flags: pl.QueryOptFlags, **how: bool) -> Any:
         with _reading:
@@ -182,11 +182,11 @@ def _plans_are_read_one_at_a_time() -> Iterator[None]:
         _plans.last = plan
         return plan
 
-    run.read_plan = read_plan  # type: ignore[assignment]
+    queries.read_plan = read_plan  # type: ignore[assignment]
     try:
         yield
     finally:
-        run.read_plan = original
+        queries.read_plan = original
 
 
 def _note_plan(plan: Any, coverage: Coverage) -> None:

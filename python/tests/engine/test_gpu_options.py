@@ -13,7 +13,7 @@ from cudf_polars import SPMDEngine
 from cudf_polars.engine import compute_device, gpu_hook, rank
 from cudf_polars.engine.gpu_options import runtime_settings
 from cudf_polars.engine.options import StreamingOptions
-from cudf_polars.engine.rank import resolve_options
+from cudf_polars.engine.rank_settings import resolve_options
 from cudf_polars.execute.cpu import CpuDevice
 
 

@@ -16,7 +16,7 @@ from rapidsmpf.config import Options, registered_options
 
 from cudf_polars.engine.hardware_binding import HardwareBindingPolicy
 from cudf_polars.engine.options import UNSPECIFIED, StreamingOptions, Unspecified
-from cudf_polars.engine.rank import RankSettings, resolve_options
+from cudf_polars.engine.rank_settings import RankSettings, resolve_options
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cudf_polars.execute import run
+from cudf_polars.execute import queries
 from cudf_polars.lower.builder import StreamBuilder
 
 
@@ -32,13 +32,13 @@ def _declared_schemas_are_real(monkeypatch: pytest.MonkeyPatch) -> None:
 def _plans_are_read_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks that are threads share one lazy frame, which Polars locks while it may wait for the GIL."""
     lock = threading.Lock()
-    original = run.read_plan
+    original = queries.read_plan
 
     def read_plan(lf: pl.LazyFrame, flags: pl.QueryOptFlags, **how: bool) -> object:
         with lock:
             return original(lf, flags, **how)
 
-    monkeypatch.setattr(run, "read_plan", read_plan)
+    monkeypatch.setattr(queries, "read_plan", read_plan)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from execute.local_transport import RankFailedError, run_ranks
 from cudf_polars.execute import agreement
 from cudf_polars.execute.agreement import agree_on_end
 from cudf_polars.execute.errors import QueryMismatchError
-from cudf_polars.execute.run import read_query, run_query
+from cudf_polars.execute.queries import read_query
+from cudf_polars.execute.run import run_query
 from cudf_polars.plan.fingerprint import dump
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import polars as pl
@@ -14,6 +15,7 @@ from execute.local_transport import KeptFrame, LocalTransport, OneShotStream, ru
 from cudf_polars.execute import paths
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.execute.run import QueryOutcome, run_query, stream_query
+from support.web_server import web_server
 from support.wrong_answers import ORDERED, from_files, queries
 
 QUERIES = queries()
@@ -196,3 +198,61 @@ def test_many_groups_are_aggregated_by_chunks_of_rows(tmp_path: Path, groups: in
     # Each chunk gives partial groups of its own: many rows, of which few groups are made.
     assert "GATHER to rank 0" in outcome.explain()
     compare_answers(outcome.frame, query.collect(engine="streaming"), ordered=False)
+
+
+@pytest.mark.parametrize("in_files", [True, False])
+def test_one_rank_cuts_small_tables_whose_join_its_memory_has_no_room_for(
+    tmp_path: Path, in_files: bool
+) -> None:
+    sides = [
+        pl.DataFrame({"k": [f"key {i * factor % 20}" for i in range(4000)], name: range(4000)})
+        for factor, name in ((7, "v"), (11, "w"))
+    ]
+    for side in sides:
+        side.write_parquet(tmp_path / f"{side.columns[1]}.parquet")
+    left, right = (
+        pl.scan_parquet(tmp_path / f"{side.columns[1]}.parquet") if in_files else side.lazy()
+        for side in sides
+    )
+    joined = left.join(right, on="k")
+    crossed = left.select("v").head(500).join(right.select("w").head(1500), how="cross")
+    medians = joined.group_by("v").agg(pl.col("w").median()).sort("v")
+    plain = ExecutionOptions(fallback_mode="silent", memory=8 << 20)
+    for query, options, whole in (
+        (medians, plain, False),
+        (medians, replace(plain, memory=1 << 30), True),
+        (medians, replace(plain, memory=1 << 30, target_partition_size=1 << 20), False),
+        (joined.group_by("k").agg(pl.col("w").sum()).sort("k"), plain, True),
+        (left.join(right.unique("k"), on="k").sort("v").select("v"), plain, True),
+        (crossed.group_by("v").agg(pl.col("w").median()).sort("v"), plain, False),
+    ):
+        (outcome,) = run_ranks(
+            1, lambda transport, query=query, options=options: run_query(query, transport, options=options)
+        )
+        assert (outcome.physical is None) == whole
+        assert (outcome.partitions == 1) == whole
+        compare_answers(outcome.frame, query.collect(engine="streaming"), ordered=True)
+    written: list[pl.DataFrame] = []
+    (outcome,) = run_ranks(
+        1,
+        lambda transport: stream_query(
+            joined, transport, lambda rows: written.append(rows.collect()), options=plain
+        ),
+    )
+    assert outcome.physical is None  # its rows are written while they are made
+    compare_answers(written[0], joined.collect(engine="streaming"), ordered=False)
+
+
+def test_one_rank_cuts_tables_in_stores_that_its_memory_has_no_room_for() -> None:
+    written = BytesIO()
+    rows = pl.DataFrame({"k": range(400_000), "v": 1.5})
+    rows.write_parquet(written, row_group_size=50_000)
+    plain = ExecutionOptions(fallback_mode="silent", memory=1 << 30)
+    with web_server({"/t.parquet": written.getvalue()}) as host:
+        query = pl.scan_parquet(f"http://{host}/t.parquet").group_by("k").agg(pl.col("v").median()).sort("k")
+        for options, whole in ((plain, True), (replace(plain, memory=8 << 20), False)):
+            (outcome,) = run_ranks(
+                1, lambda transport, options=options: run_query(query, transport, options=options)
+            )
+            assert (outcome.physical is None) == whole
+            compare_answers(outcome.frame, rows, ordered=True)

@@ -21,8 +21,8 @@ import polars as pl
 
 from cudf_polars.engine.cluster import ClusterEngine, GivenUp, Lost, Question
 from cudf_polars.engine.options import StreamingOptions
-from cudf_polars.engine.rank import RankSettings
 from cudf_polars.engine.rank_host import RankHost, RankPlan
+from cudf_polars.engine.rank_settings import RankSettings
 from cudf_polars.engine.relay import RankReply
 from cudf_polars.execute.options import ExecutionOptions
 from cudf_polars.lower.fallback import FallbackWarning
